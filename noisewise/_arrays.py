@@ -1,0 +1,166 @@
+"""Precision and shapes at the borders: what every public array method does first and last.
+
+Inside noisewise priors, mechanisms and statistics are float64 whatever JAX's global flag says. `in_float64` wraps
+a public method so that it runs under `jax.enable_x64(True)` and hands back NumPy arrays, or tracers when the
+caller is itself inside a JAX transformation.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise.errors import InvalidInputError, InvalidTypeError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Array = Any
+
+
+def is_traced(*values: Any) -> bool:
+    """Whether any leaf is a JAX tracer (so that its values cannot be looked at)."""
+    return any(isinstance(leaf, jax.core.Tracer) for value in values for leaf in jax.tree.leaves(value))
+
+
+def to_numpy(tree: Any) -> Any:
+    """JAX arrays to writable NumPy arrays; tracers stay as they are."""
+    return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.core.Tracer) else np.array(leaf), tree)
+
+
+def in_float64(method: Callable[P, T]) -> Callable[P, T]:
+    """Run a public method in float64 and return NumPy arrays (or tracers under a transformation)."""
+
+    @functools.wraps(method)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        with jax.enable_x64(True):
+            return to_numpy(method(*args, **kwargs))
+
+    return wrapped
+
+
+def as_float64(value: Any, name: str) -> Array:
+    """`value` as a float64 JAX array; call inside `in_float64`."""
+    if value is None or isinstance(value, (str, bytes)):
+        raise InvalidTypeError(f"{name} must be an array of numbers, got {type(value).__name__}.")
+    if is_key(value):
+        raise InvalidTypeError(f"{name} must be an array of numbers, got a PRNG key: are two arguments swapped?")
+    try:
+        if is_traced(value):
+            return jnp.asarray(value, dtype=jnp.float64)
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"dtype {array.dtype}")
+        return jnp.asarray(array.astype(np.float64))
+    except (TypeError, ValueError) as error:
+        raise InvalidTypeError(
+            f"{name} must be a rectangular array of real numbers, got {type(value).__name__} ({error})."
+        ) from None
+
+
+def as_vectors(value: Any, name: str, width: int | None = None) -> Array:
+    """`value` as float64 with at least one axis, the last of length `width` if that is given."""
+    array = as_float64(value, name)
+    if array.ndim == 0:
+        raise InvalidInputError(f"{name} must have shape (..., {width or 'k'}), got a single number: write [{name}].")
+    if width is not None and array.shape[-1] != width:
+        raise InvalidInputError(f"{name} must have shape (..., {width}), got {array.shape}.")
+    if width is None and array.shape[-1] == 0:
+        raise InvalidInputError(f"{name} must have at least one column, got shape {array.shape}.")
+    return array
+
+
+def is_key(value: Any) -> bool:
+    """Whether `value` is one JAX PRNG key, typed (`jax.random.key`) or raw (`jax.random.PRNGKey`)."""
+    if not isinstance(value, (jax.Array, np.ndarray)):
+        return False
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return value.shape == ()
+    return value.dtype == np.uint32 and value.shape == (2,)
+
+
+def as_key(key: Any) -> Array:
+    """`key` itself, or an error that says how to make one."""
+    if is_key(key):
+        return key
+    raise InvalidTypeError(
+        f"The first argument must be one JAX PRNG key, such as jax.random.key(0); got {describe(key)}."
+    )
+
+
+def describe(value: Any) -> str:
+    """A short description of a value for messages: its type, and its shape if it has one. Never its contents."""
+    shape = getattr(value, "shape", None)
+    return type(value).__name__ if shape is None else f"{type(value).__name__} of shape {tuple(shape)}"
+
+
+def open_uniforms(key: Array, shape: Sequence[int]) -> Array:
+    """Uniforms strictly inside (0, 1): odd multiples of 2^-53, so that neither `log(u)` nor `log(1-u)` overflows.
+
+    Call inside `in_float64`.
+    """
+    bits = jax.random.bits(key, tuple(shape), jnp.uint64) >> jnp.uint64(12)
+    return (bits.astype(jnp.float64) + 0.5) * 2.0**-52
+
+
+def number(
+    name: str,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    below: float | None = None,
+    at_most: float | None = None,
+    optional: bool = False,
+    infinite: bool = False,
+    tell: str = "",
+) -> Callable[[Any], Any]:
+    """A converter that returns a Python float inside the stated range or raises, naming the argument."""
+    rules = [(above, ">"), (at_least, ">="), (below, "<"), (at_most, "<=")]
+    limits = [(limit, sign) for limit, sign in rules if limit is not None]
+    range_text = " and ".join(f"{sign} {limit:g}" for limit, sign in limits)
+    expected = f"{name} must be a {'' if infinite else 'finite '}number {range_text}".rstrip()
+    holds = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+
+    def convert(value: Any) -> Any:
+        if (value is None and optional) or isinstance(value, jax.core.Tracer):
+            return value
+        if isinstance(value, (bool, str, bytes)) or value is None or np.ndim(value) != 0 or is_key(value):
+            raise InvalidTypeError(f"{expected}, got {describe(value)}. {tell}".rstrip())
+        try:
+            result = float(value)
+        except (TypeError, ValueError):
+            raise InvalidTypeError(f"{expected}, got {describe(value)}. {tell}".rstrip()) from None
+        finite = math.isfinite(result) or (infinite and not math.isnan(result))
+        if not finite or not all(holds[sign](result, limit) for limit, sign in limits):
+            raise InvalidInputError(f"{expected}, got {result:g}. {tell}".rstrip())
+        return result
+
+    return convert
+
+
+def integer(name: str, *, at_least: int, optional: bool = False, tell: str = "") -> Callable[[Any], Any]:
+    """A converter that returns a Python int of at least `at_least` or raises, naming the argument."""
+
+    def convert(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        whole = not isinstance(value, (bool, str, bytes)) and np.ndim(value) == 0
+        if whole:
+            try:
+                whole = float(value) == int(value)
+            except (TypeError, ValueError, OverflowError):
+                whole = False
+        if not whole:
+            raise InvalidTypeError(f"{name} must be a whole number >= {at_least}, got {describe(value)}. {tell}".rstrip())
+        if int(value) < at_least:
+            raise InvalidInputError(f"{name} must be a whole number >= {at_least}, got {int(value)}. {tell}".rstrip())
+        return int(value)
+
+    return convert

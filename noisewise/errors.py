@@ -1,0 +1,50 @@
+"""Every error noisewise raises on purpose.
+
+Each also is the built-in exception a Python user would expect (`ValueError`, `TypeError`, ...), so `except
+ValueError` keeps working. Messages say what was expected, what came, and what to do; they never contain
+confidential data.
+"""
+
+
+class NoisewiseError(Exception):
+    """Base class of all deliberate errors."""
+
+
+class InvalidInputError(NoisewiseError, ValueError):
+    """A value is out of range, of the wrong shape, not finite, or unknown."""
+
+
+class InvalidTypeError(NoisewiseError, TypeError):
+    """An argument is of the wrong kind, often two arguments swapped."""
+
+
+class MissingCapabilityError(NoisewiseError, TypeError):
+    """An object lacks what was asked of it: a mechanism without density, a query without sensitivity."""
+
+
+class ConversionError(NoisewiseError, ValueError):
+    """A privacy guarantee does not imply one of the requested kind."""
+
+
+class SensitivityError(NoisewiseError, ValueError):
+    """A mechanism was calibrated for less than the query's sensitivity: its guarantee would be false."""
+
+
+class SimulationError(NoisewiseError, RuntimeError):
+    """A user's simulator or query failed."""
+
+
+class ReleaseError(NoisewiseError, ValueError):
+    """A release was refused, before any randomness touched the data."""
+
+
+class BudgetError(NoisewiseError, ValueError):
+    """A curator's ledger would pass its limit."""
+
+
+class FileFormatError(NoisewiseError, ValueError):
+    """A file is truncated, altered, foreign, or of another version."""
+
+
+class MissingDependencyError(NoisewiseError, ImportError):
+    """An optional package is not installed; the message has the install line."""

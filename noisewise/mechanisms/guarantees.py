@@ -1,0 +1,323 @@
+r"""Privacy guarantees as small types: what they mean, which imply which, how they add up.
+
+| from \ to          | PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP |
+|--------------------|--------|---------------|--------------------|------------|
+| PureDP             | itself | exact         | epsilon^2 / 2      | exact      |
+| ApproximateDP      | only if delta = 0 | itself (a larger delta only) | no | no |
+| ZeroConcentratedDP | no     | upper bound   | itself             | no         |
+| GaussianDP         | no     | exact         | exact, mu^2 / 2    | itself     |
+
+"Exact" means that no smaller parameter holds for every mechanism with the guarantee on the left. All arithmetic is
+plain float64; conversions that search end on the side that never understates the loss.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import log_ndtr, ndtr, ndtri
+
+from noisewise._arrays import integer, number
+from noisewise.errors import ConversionError, FileFormatError, InvalidInputError, InvalidTypeError
+
+G = TypeVar("G", bound="AbstractGuarantee")
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractGuarantee(abc.ABC):
+    """What a mechanism promises about every pair of neighbouring databases."""
+
+    def to(self, kind: type[G], *, delta: float | None = None) -> G:
+        """The best guarantee of another kind that this one implies.
+
+        `delta` is needed, and only allowed, when `kind` is `ApproximateDP`.
+
+        >>> GaussianDP(1.0).to(ZeroConcentratedDP)
+        ZeroConcentratedDP(rho=0.5)
+        >>> round(GaussianDP(1.0).to(ApproximateDP, delta=1e-5).epsilon, 6)
+        4.377178
+        """
+        if not (isinstance(kind, type) and issubclass(kind, AbstractGuarantee)):
+            raise InvalidTypeError(
+                f"to(...) expects one of the classes PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, got {kind!r}."
+            )
+        if delta is not None:
+            if kind is not ApproximateDP:
+                raise InvalidInputError(f"delta only applies to ApproximateDP, not to {kind.__name__}: leave it out.")
+            delta = number("delta", at_least=0.0, below=1.0)(delta)
+        return self._to(kind, delta)  # type: ignore[return-value]
+
+    def compose(self, *others: AbstractGuarantee) -> AbstractGuarantee:
+        """The guarantee of releasing all of them about the same people: see `compose`."""
+        return compose([self, *others])
+
+    @abc.abstractmethod
+    def group(self, size: int) -> AbstractGuarantee:
+        """The guarantee for databases that differ in `size` records instead of one."""
+
+    @abc.abstractmethod
+    def within(self, limit: AbstractGuarantee) -> bool:
+        """Whether this guarantee, converted to the kind of `limit`, does not exceed it (relative slack 1e-12)."""
+
+    @abc.abstractmethod
+    def _to(self, kind: type, delta: float | None) -> AbstractGuarantee: ...
+
+    def _refuse(self, kind: type, instead: str) -> ConversionError:
+        return ConversionError(f"{type(self).__name__} does not imply any {kind.__name__}. {instead}")
+
+    def to_spec(self) -> dict[str, Any]:
+        """A JSON-ready description; `guarantee_from_spec` reads it back."""
+        return {"type": type(self).__name__, **dataclasses.asdict(self)}
+
+
+@dataclasses.dataclass(frozen=True)
+class PureDP(AbstractGuarantee):
+    r"""epsilon-differential privacy: P(A | x) <= e^epsilon P(A | x') for all events A and neighbours x, x'.
+
+    Conversions. To (epsilon', delta): every epsilon-DP mechanism is a post-processing of binary randomised
+    response, for which delta(epsilon') = (e^epsilon - e^epsilon') / (1 + e^epsilon). To mu-GDP: the trade-off function of
+    randomised response is piecewise linear with its corner at alpha = 1/(1+e^epsilon); the convex curve G_mu through
+    that corner, mu = 2 Phi^-1(e^epsilon / (1+e^epsilon)), lies below its chords, hence below it. To zCDP:
+    rho = epsilon^2 / 2 (Bun and Steinke 2016, proposition 1.4).
+
+    >>> PureDP(1.0).compose(PureDP(0.5))
+    PureDP(epsilon=1.5)
+    """
+
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", number("epsilon", at_least=0.0)(self.epsilon))
+
+    def group(self, size: int) -> PureDP:
+        return PureDP(integer("size", at_least=1)(size) * self.epsilon)
+
+    def within(self, limit: AbstractGuarantee) -> bool:
+        delta = limit.delta if isinstance(limit, ApproximateDP) else None
+        return _not_above(self.to(type(limit), delta=delta), limit)
+
+    def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
+        if kind is PureDP:
+            return self
+        if kind is ApproximateDP:
+            delta = delta or 0.0
+            # log(e^eps - delta (1 + e^eps)), arranged so that large epsilon does not overflow
+            kept = 1.0 - delta * (1.0 + math.exp(-self.epsilon))
+            return ApproximateDP(max(0.0, self.epsilon + math.log(kept)) if kept > 0 else 0.0, delta)
+        if kind is ZeroConcentratedDP:
+            return ZeroConcentratedDP(self.epsilon**2 / 2)
+        if self.epsilon > 700:
+            raise self._refuse(kind, "Epsilon above 700 leaves the range of float64.")
+        return GaussianDP(-2.0 * float(ndtri(1.0 / (1.0 + math.exp(self.epsilon)))))
+
+
+@dataclasses.dataclass(frozen=True)
+class ApproximateDP(AbstractGuarantee):
+    """(epsilon, delta)-differential privacy: P(A | x) <= e^epsilon P(A | x') + delta.
+
+    It implies no other kind (unless delta = 0), because anything may happen with probability delta.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", number("epsilon", at_least=0.0)(self.epsilon))
+        object.__setattr__(self, "delta", number("delta", at_least=0.0, below=1.0)(self.delta))
+
+    def group(self, size: int) -> ApproximateDP:
+        size = integer("size", at_least=1)(size)
+        growth = sum(math.exp(j * self.epsilon) for j in range(size))
+        if self.delta * growth >= 1.0:
+            raise ConversionError(
+                f"A group of {size} gets delta = {self.delta * growth:.3g} >= 1, which promises nothing; use a smaller group."
+            )
+        return ApproximateDP(size * self.epsilon, self.delta * growth)
+
+    def within(self, limit: AbstractGuarantee) -> bool:
+        if isinstance(limit, ApproximateDP):
+            return _not_above(self, limit)
+        return _not_above(self.to(type(limit)), limit)
+
+    def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
+        if kind is ApproximateDP and (delta is None or delta >= self.delta):
+            return ApproximateDP(self.epsilon, self.delta if delta is None else delta)
+        if self.delta == 0.0:
+            return PureDP(self.epsilon)._to(kind, delta)
+        if kind is ApproximateDP:
+            raise self._refuse(kind, f"with delta below its own {self.delta:g}; convert the original guarantee instead.")
+        raise self._refuse(kind, "State the guarantee as PureDP, ZeroConcentratedDP or GaussianDP from the start.")
+
+
+@dataclasses.dataclass(frozen=True)
+class ZeroConcentratedDP(AbstractGuarantee):
+    r"""rho-zCDP: the Renyi divergence satisfies D_alpha <= rho alpha for every alpha > 1 (Bun and Steinke 2016).
+
+    To (epsilon, delta): delta = min over alpha > 1 of exp((alpha-1)(alpha rho - epsilon)) / (alpha-1) (1 - 1/alpha)^alpha
+    (Canonne, Kamath and Steinke 2020, proposition 12), an upper bound.
+    """
+
+    rho: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rho", number("rho", at_least=0.0)(self.rho))
+
+    def group(self, size: int) -> ZeroConcentratedDP:
+        return ZeroConcentratedDP(integer("size", at_least=1)(size) ** 2 * self.rho)
+
+    def within(self, limit: AbstractGuarantee) -> bool:
+        delta = limit.delta if isinstance(limit, ApproximateDP) else None
+        return _not_above(self.to(type(limit), delta=delta), limit)
+
+    def delta(self, epsilon: float) -> float:
+        """The smallest delta that proposition 12 gives at this epsilon."""
+        if self.rho == 0.0:
+            return 0.0
+
+        def log_delta(log_excess: float) -> float:
+            excess = math.exp(log_excess)  # alpha - 1
+            alpha = 1.0 + excess
+            return excess * (alpha * self.rho - epsilon) - math.log(excess) - alpha * math.log1p(1.0 / excess)
+
+        best = minimize_scalar(log_delta, bounds=(-30.0, 30.0), method="bounded", options={"xatol": 1e-12})
+        return math.exp(min(0.0, float(best.fun)))
+
+    def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
+        if kind is ZeroConcentratedDP:
+            return self
+        if kind is ApproximateDP:
+            if not delta:
+                raise self._refuse(kind, "without a positive delta: write .to(ApproximateDP, delta=1e-6).")
+            return ApproximateDP(_smallest_epsilon(self.delta, delta, 1.0 + self.rho), delta)
+        raise self._refuse(kind, "It converts to ApproximateDP, with a delta.")
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianDP(AbstractGuarantee):
+    r"""mu-GDP: telling x from x' is at least as hard as telling N(0,1) from N(mu,1) (Dong, Roth and Su 2022).
+
+    To (epsilon, delta), exactly: delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu). To zCDP: rho = mu^2/2.
+    """
+
+    mu: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mu", number("mu", at_least=0.0)(self.mu))
+
+    def group(self, size: int) -> GaussianDP:
+        return GaussianDP(integer("size", at_least=1)(size) * self.mu)
+
+    def within(self, limit: AbstractGuarantee) -> bool:
+        delta = limit.delta if isinstance(limit, ApproximateDP) else None
+        return _not_above(self.to(type(limit), delta=delta), limit)
+
+    def delta(self, epsilon: float) -> float:
+        """The exact delta at this epsilon."""
+        if self.mu == 0.0:
+            return 0.0
+        upper, lower = self.mu / 2 - epsilon / self.mu, -self.mu / 2 - epsilon / self.mu
+        # Phi(upper) (1 - exp(epsilon + log Phi(lower) - log Phi(upper))): no cancellation of overflowing factors
+        return max(0.0, float(ndtr(upper)) * -math.expm1(min(0.0, epsilon + float(log_ndtr(lower) - log_ndtr(upper)))))
+
+    @staticmethod
+    def from_approximate(guarantee: ApproximateDP) -> GaussianDP:
+        """The largest mu whose (epsilon, delta) curve passes through `guarantee` (Balle and Wang 2018)."""
+        if guarantee.delta == 0.0:
+            raise ConversionError("No Gaussian noise gives delta = 0: state a positive delta, or use Laplace noise.")
+        excess = lambda mu: GaussianDP(mu).delta(guarantee.epsilon) - guarantee.delta  # noqa: E731
+        high = 1.0
+        while excess(high) < 0.0:
+            high *= 2.0
+        low = high
+        while excess(low) >= 0.0:
+            low /= 2.0
+        root = brentq(excess, low, high, xtol=1e-15 * low, rtol=8.9e-16)
+        return GaussianDP(_step_until(root, lambda mu: excess(mu) <= 0.0, towards=0.0))
+
+    def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
+        if kind is GaussianDP:
+            return self
+        if kind is ZeroConcentratedDP:
+            return ZeroConcentratedDP(self.mu**2 / 2)
+        if kind is ApproximateDP:
+            if not delta:
+                raise self._refuse(kind, "without a positive delta: write .to(ApproximateDP, delta=1e-6).")
+            return ApproximateDP(_smallest_epsilon(self.delta, delta, 1.0 + self.mu), delta)
+        raise self._refuse(kind, "It converts to ZeroConcentratedDP and, with a delta, to ApproximateDP.")
+
+
+def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
+    r"""The guarantee of releasing several statistics about the same people.
+
+    PureDP and ApproximateDP add (basic composition); zCDP adds rho; GDP adds mu^2. Mixed kinds meet in the strongest kind that all
+    of them imply: PureDP with GaussianDP gives GaussianDP, anything with zCDP gives zCDP, and ApproximateDP only meets
+    PureDP, because choosing the delta of the others is a decision that is yours.
+
+    >>> compose([GaussianDP(3.0), GaussianDP(4.0)])
+    GaussianDP(mu=5.0)
+    >>> compose([PureDP(1.0), ZeroConcentratedDP(0.25)])
+    ZeroConcentratedDP(rho=0.75)
+    """
+    parts = list(guarantees)
+    if not parts:
+        raise InvalidInputError("compose(...) needs at least one guarantee, got none.")
+    for part in parts:
+        if not isinstance(part, AbstractGuarantee):
+            raise InvalidTypeError(f"compose(...) takes guarantees such as PureDP(1.0), got {part!r}.")
+    kinds = {type(part) for part in parts}
+    if kinds == {PureDP}:
+        return PureDP(math.fsum(part.epsilon for part in parts))  # type: ignore[attr-defined]
+    if kinds <= {PureDP, GaussianDP}:
+        return GaussianDP(math.hypot(*(part.to(GaussianDP).mu for part in parts)))
+    if ApproximateDP not in kinds:
+        return ZeroConcentratedDP(math.fsum(part.to(ZeroConcentratedDP).rho for part in parts))
+    if kinds <= {PureDP, ApproximateDP}:
+        converted = [part.to(ApproximateDP) for part in parts]
+        return ApproximateDP(math.fsum(p.epsilon for p in converted), math.fsum(p.delta for p in converted))
+    raise ConversionError(
+        "ApproximateDP composes only with PureDP and itself. Convert the others first, choosing their delta: "
+        ".to(ApproximateDP, delta=1e-6)."
+    )
+
+
+def guarantee_from_spec(spec: Any) -> AbstractGuarantee:
+    """Read what `to_spec` wrote; anything else is refused."""
+    kinds = {kind.__name__: kind for kind in (PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP)}
+    if not isinstance(spec, dict) or spec.get("type") not in kinds:
+        raise FileFormatError(f"A guarantee must be an object whose 'type' is one of {', '.join(kinds)}.")
+    kind = kinds[spec["type"]]
+    expected = {field.name for field in dataclasses.fields(kind)}
+    given = set(spec) - {"type"}
+    if given != expected:
+        raise FileFormatError(f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}.")
+    return kind(**{name: spec[name] for name in expected})
+
+
+def _not_above(guarantee: AbstractGuarantee, limit: AbstractGuarantee) -> bool:
+    pairs = zip(dataclasses.astuple(guarantee), dataclasses.astuple(limit), strict=True)
+    return all(spent <= allowed * (1 + 1e-12) for spent, allowed in pairs)
+
+
+def _smallest_epsilon(delta_at: Any, delta: float, scale: float) -> float:
+    """The smallest epsilon with delta_at(epsilon) <= delta, for a decreasing `delta_at`."""
+    if delta_at(0.0) <= delta:
+        return 0.0
+    high = scale
+    while delta_at(high) > delta:
+        high *= 2.0
+    root = float(brentq(lambda epsilon: delta_at(epsilon) - delta, 0.0, high, xtol=1e-15, rtol=8.9e-16))
+    return _step_until(root, lambda epsilon: delta_at(epsilon) <= delta, towards=math.inf)
+
+
+def _step_until(root: float, holds: Any, towards: float) -> float:
+    """Move a root by a few ulps, then by parts in 1e-13, until the inequality it solves holds on the safe side."""
+    for step in range(64):
+        if holds(root):
+            return root
+        root = math.nextafter(root, towards) if step < 8 else root + math.copysign(1e-14 * abs(root), towards - root)
+    return root

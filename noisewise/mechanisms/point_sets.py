@@ -1,0 +1,113 @@
+r"""Uniforms for noise: independent ones, or scrambled Sobol nets for nested randomised quasi-Monte Carlo.
+
+Both answer `uniforms(key, num_sets, num_points, dim) -> (num_sets, num_points, dim)` in float64, strictly inside (0,1).
+Sets are uncorrelated and each is unbiased by itself: one set per (theta, s) pair.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array, as_key, in_float64, integer, open_uniforms
+from noisewise.errors import InvalidInputError
+
+_BITS = 32
+_MAX_DIM = 21201  # direction numbers in scipy's table
+
+
+@dataclasses.dataclass(frozen=True)
+class AbstractPointSet(abc.ABC):
+    """A way to place `num_points` points in (0,1)^dim, again and again."""
+
+    @in_float64
+    def uniforms(self, key: Array, num_sets: int, num_points: int, dim: int) -> Array:
+        """`num_sets` randomisations of a set of `num_points` points in `dim` dimensions."""
+        key = as_key(key)
+        num_sets = integer("num_sets", at_least=1)(num_sets)
+        num_points = integer("num_points", at_least=1)(num_points)
+        dim = integer("dim", at_least=1)(dim)
+        self._check(num_points, dim)
+        return self._uniforms(key, num_sets, num_points, dim)
+
+    def _check(self, num_points: int, dim: int) -> None:
+        """Refuse sizes this point set does not have."""
+
+    @abc.abstractmethod
+    def _uniforms(self, key: Array, num_sets: int, num_points: int, dim: int) -> Array: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class IndependentUniforms(AbstractPointSet):
+    """Plain Monte Carlo.
+
+    >>> import jax
+    >>> IndependentUniforms().uniforms(jax.random.key(0), 3, 5, 2).shape
+    (3, 5, 2)
+    """
+
+    def _uniforms(self, key: Array, num_sets: int, num_points: int, dim: int) -> Array:
+        return open_uniforms(key, (num_sets, num_points, dim))
+
+
+@dataclasses.dataclass(frozen=True)
+class ScrambledSobol(AbstractPointSet):
+    r"""Sobol nets of 2^m points, one linear matrix scramble per call and one digital shift per set.
+
+    With base net x_i in {0,1}^32 (Sobol's first 2^m points, zero included), a random unit lower-triangular
+    binary matrix L_j per dimension and an independent random word r_pj per set p,
+
+        u_pij = (L_j x_ij XOR r_pj + 1/2) 2^-32.
+
+    Each point is uniform, each set keeps the net property (every elementary interval of volume 2^-m holds the number
+    of points it should), and given L the sets are independent and unbiased, hence uncorrelated. The variance equals
+    that of Owen's nested scramble for the pairs that matter (Matousek 1998; Owen 2003). Works under `jit` with
+    `num_sets`, `num_points` and `dim` fixed.
+
+    >>> import jax
+    >>> u = ScrambledSobol().uniforms(jax.random.key(0), 1000, 32, 10)
+    >>> u.shape, sorted((u[0, :, 3] * 32).astype(int)) == list(range(32))
+    ((1000, 32, 10), True)
+    """
+
+    def _check(self, num_points: int, dim: int) -> None:
+        if num_points & (num_points - 1) or num_points > 2**30:
+            near = 2 ** round(np.log2(num_points))
+            raise InvalidInputError(
+                f"ScrambledSobol needs a power of two of points (at most 2^30), got {num_points}: use {min(near, 2**30)}."
+            )
+        if dim > _MAX_DIM:
+            raise InvalidInputError(f"ScrambledSobol has at most {_MAX_DIM} dimensions, got {dim}: use IndependentUniforms.")
+
+    def _uniforms(self, key: Array, num_sets: int, num_points: int, dim: int) -> Array:
+        return _scrambled(key, _sobol_words(num_points, dim), num_sets)
+
+
+@functools.lru_cache(maxsize=32)
+def _sobol_words(num_points: int, dim: int) -> np.ndarray:
+    """The first points of Sobol's sequence as 32-bit words, shape (num_points, dim)."""
+    from scipy.stats import qmc
+
+    points = qmc.Sobol(dim, scramble=False, bits=_BITS).random_base2(num_points.bit_length() - 1)
+    return (points * 2.0**_BITS).astype(np.uint32)
+
+
+@functools.partial(jax.jit, static_argnames="num_sets")
+def _scrambled(key: Array, words: Array, num_sets: int) -> Array:
+    words = jnp.asarray(words)
+    matrix_key, shift_key = jax.random.split(key)
+    dim = words.shape[-1]
+    # Column b of L_j: ones on the diagonal, random below it. Bit 31 is the most significant digit.
+    digits = jnp.arange(_BITS, dtype=jnp.uint32)
+    below = (jnp.uint32(1) << digits) - jnp.uint32(1)
+    random = jax.random.bits(matrix_key, (dim, _BITS), jnp.uint32)
+    columns = (random & below) | (jnp.uint32(1) << digits)
+    used = (words[..., None] >> digits) & jnp.uint32(1)
+    scrambled = jax.lax.reduce(used * columns, jnp.uint32(0), jax.lax.bitwise_xor, (2,))
+    shifts = jax.random.bits(shift_key, (num_sets, 1, dim), jnp.uint32)
+    return ((scrambled ^ shifts).astype(jnp.float64) + 0.5) * 2.0**-_BITS
