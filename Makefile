@@ -1,0 +1,57 @@
+# make demo and make test do all their set-up themselves; a fresh machine needs Python 3.11, make and a compiler.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+unexport PYTHONDONTWRITEBYTECODE
+export JAX_PLATFORMS ?= cpu
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
+export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
+
+.PHONY: help install demo test verify lint format bench lock clean
+
+help:
+	@echo "make demo      set up everything and run the main example"
+	@echo "make test      set up everything and pass the fast suite"
+	@echo "make verify    the slow statistical gates"
+	@echo "make lint      ruff and mypy"
+	@echo "make bench     measured ratios, written to benchmarks/results/"
+	@echo "make install   create .venv from requirements.lock"
+	@echo "make lock      resolve requirements.lock anew from pyproject.toml"
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing the locked dependencies into $(VENV) (about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
+
+demo: install
+	@$(BIN)/python examples/private_mean.py
+
+test: install
+	$(BIN)/python -m pytest -q -m "not slow" --durations=10
+
+verify: install
+	$(BIN)/python -m pytest -q -m slow --durations=10
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: install
+	$(BIN)/python -m benchmarks
+
+lock: install
+	$(BIN)/pip-compile --quiet --upgrade --all-extras --strip-extras --no-header --no-annotate --no-emit-options \
+		-o requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache

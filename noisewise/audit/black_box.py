@@ -1,0 +1,121 @@
+r"""A lower bound on epsilon from draws alone, whatever made them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.stats import beta
+
+from noisewise._arrays import Array, as_key, integer, number
+from noisewise.audit.samplers import Sampler
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.mechanisms.base import AbstractMechanism
+
+Event = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class EpsilonLowerBound:
+    """With confidence 1 - alpha the sampler is not (epsilon', delta)-private for any epsilon' below `epsilon`.
+
+    `counts` are the hits of the event under s and s', out of `num_draws` each; `event` says which event was used.
+    """
+
+    epsilon: float
+    event: str
+    counts: tuple[int, int]
+    num_draws: int
+    alpha: float
+
+    def refutes(self, epsilon: float) -> bool:
+        """Whether a claim of this epsilon is disproved."""
+        return self.epsilon > epsilon
+
+
+def epsilon_lower_bound(
+    key: Array,
+    sampler: AbstractMechanism | Sampler,
+    s: Any,
+    s_prime: Any,
+    *,
+    event: Event | None = None,
+    num_draws: int = 1_000_000,
+    alpha: float = 1e-6,
+    delta: float = 0.0,
+) -> EpsilonLowerBound:
+    r"""Bound epsilon from below by log((P(A|s) - delta) / P(A|s')), both probabilities by Clopper-Pearson at alpha/2.
+
+    `sampler` is a mechanism or any `f(key, s (N, k)) -> (N, k')`. Without an `event` (a function of the draws `(N, k')`
+    that returns `(N,)` booleans), half of the draws choose one among thresholds of each column and of their sum, in both directions,
+    and the other half judges it, so that the level alpha is honest.
+
+    >>> import jax, noisewise as nw
+    >>> overspent = nw.mechanisms.Laplace(scale=1 / 1.05)
+    >>> bound = epsilon_lower_bound(jax.random.key(0), overspent, [0.0], [1.0])
+    >>> bound.refutes(1.0), bound.refutes(1.05)
+    (True, False)
+    """
+    draw = sampler.sample if isinstance(sampler, AbstractMechanism) else sampler
+    if not callable(draw):
+        raise InvalidTypeError(f"sampler must be a mechanism or a function of (key, s), got {type(sampler).__name__}.")
+    s, s_prime = np.atleast_1d(np.asarray(s, dtype=float)), np.atleast_1d(np.asarray(s_prime, dtype=float))
+    if s.shape != s_prime.shape or s.ndim != 1:
+        raise InvalidInputError(f"s and s_prime must have one shape (k,), got {s.shape} and {s_prime.shape}.")
+    num_draws = integer("num_draws", at_least=100)(num_draws)
+    alpha = number("alpha", above=0.0, below=1.0)(alpha)
+    delta = number("delta", at_least=0.0, below=1.0)(delta)
+    keys = jax.random.split(as_key(key), 2)
+    first, second = (
+        np.asarray(draw(k, np.broadcast_to(value, (num_draws, value.size))), dtype=float)
+        for k, value in zip(keys, (s, s_prime), strict=True)
+    )
+    if event is not None:
+        return _judge(event, "given", first, second, alpha, delta)
+    half = num_draws // 2
+    chosen, text, swapped = _choose(first[:half], second[:half], alpha, delta)
+    judged = (second[half:], first[half:]) if swapped else (first[half:], second[half:])
+    return _judge(chosen, text, *judged, alpha, delta)
+
+
+def _judge(event: Event, text: str, first: np.ndarray, second: np.ndarray, alpha: float, delta: float) -> EpsilonLowerBound:
+    hits = int(np.sum(event(first))), int(np.sum(event(second)))
+    return EpsilonLowerBound(float(_bound(*hits, len(first), alpha, delta)), text, hits, len(first), alpha)
+
+
+def _bound(hits: Any, other_hits: Any, n: int, alpha: float, delta: float) -> np.ndarray:
+    """log of the ratio of Clopper-Pearson limits, at least 0."""
+    hits, other_hits = np.asarray(hits), np.asarray(other_hits)
+    low = np.where(hits > 0, beta.ppf(alpha / 2, np.maximum(hits, 1), n - hits + 1), 0.0)
+    high = np.where(other_hits < n, beta.isf(alpha / 2, other_hits + 1, np.maximum(n - other_hits, 1)), 1.0)
+    with np.errstate(divide="ignore"):
+        return np.maximum(0.0, np.log(np.maximum(low - delta, 0.0)) - np.log(high))
+
+
+def _choose(first: np.ndarray, second: np.ndarray, alpha: float, delta: float) -> tuple[Event, str, bool]:
+    """The threshold event, and direction, with the largest bound on these draws."""
+    width, n = first.shape[-1], len(first)
+    directions = [*np.eye(width), *([np.ones(width)] if width > 1 else [])]
+    best: tuple[float, Event, str, bool] = (-1.0, lambda y: np.ones(len(y), dtype=bool), "everything", False)
+    for direction in directions:
+        a, b = np.sort(first @ direction), np.sort(second @ direction)
+        thresholds = np.unique(np.quantile(np.concatenate([a, b]), np.linspace(0.0005, 0.9995, 400)))
+        upto = [np.searchsorted(values, thresholds, side="right") for values in (a, b)]
+        for above in (False, True):
+            counts = [n - c for c in upto] if above else upto
+            for swapped in (False, True):
+                bounds = _bound(counts[swapped], counts[not swapped], n, alpha, delta)
+                i = int(np.argmax(bounds))
+                if bounds[i] > best[0]:
+                    best = float(bounds[i]), *_threshold(direction, float(thresholds[i]), above), swapped
+    return best[1:]
+
+
+def _threshold(direction: np.ndarray, threshold: float, above: bool) -> tuple[Event, str]:
+    name = "sum of columns" if direction.sum() > 1 else f"column {int(np.argmax(direction))}"
+    if above:
+        return (lambda y: y @ direction > threshold), f"{name} > {threshold:g}"
+    return (lambda y: y @ direction <= threshold), f"{name} <= {threshold:g}"

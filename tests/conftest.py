@@ -1,0 +1,11 @@
+"""Shared fixtures: JAX's global precision flag off and on, and seeds that never change."""
+
+import jax
+import pytest
+
+
+@pytest.fixture(params=[False, True], ids=["x64-off", "x64-on"])
+def x64_flag(request):
+    """Run a test under both settings of JAX's global flag, which noisewise must not depend on."""
+    with jax.enable_x64(request.param):
+        yield request.param
