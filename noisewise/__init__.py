@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from noisewise import audit, errors, mechanisms, queries, simulators
+    from noisewise import audit, errors, mechanisms, metrics, queries, simulators
     from noisewise.disclosure import Release, release
     from noisewise.ledger import Ledger
     from noisewise.mechanisms.guarantees import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.priors import Prior
     from noisewise.private_model import PrivateModel
 
-_MODULES = ("audit", "errors", "mechanisms", "queries", "simulators")
+_MODULES = ("audit", "errors", "mechanisms", "metrics", "queries", "simulators")
 _NAMES = {
     "ApproximateDP": "noisewise.mechanisms.guarantees",
     "GaussianDP": "noisewise.mechanisms.guarantees",
@@ -46,6 +46,7 @@ __all__ = [
     "audit",
     "errors",
     "mechanisms",
+    "metrics",
     "queries",
     "release",
     "simulators",

@@ -106,7 +106,12 @@ def open_uniforms(key: Array, shape: Sequence[int]) -> Array:
 
     Call inside `in_float64`.
     """
-    bits = jax.random.bits(key, tuple(shape), jnp.uint64) >> jnp.uint64(12)
+    return _open_uniforms(key, tuple(shape))
+
+
+@functools.partial(jax.jit, static_argnames="shape")
+def _open_uniforms(key: Array, shape: tuple[int, ...]) -> Array:
+    bits = jax.random.bits(key, shape, jnp.uint64) >> jnp.uint64(12)
     return (bits.astype(jnp.float64) + 0.5) * 2.0**-52
 
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from noisewise._arrays import integer
@@ -125,12 +126,29 @@ def hockey_stick(mechanism: AbstractMechanism, s: Any, other: Any, epsilons: Seq
     >>> abs(delta / gaussian.guarantee.delta(1.0) - 1) < 1e-9
     True
     """
+    s, other = np.asarray(s, dtype=float), np.asarray(other, dtype=float)
+    return np.array(
+        [max(_excess(mechanism, s, other, e), _excess(mechanism, other, s, e)) for e in np.asarray(epsilons, float)]
+    )
+
+
+def _excess(mechanism: AbstractMechanism, s: np.ndarray, other: np.ndarray, epsilon: float) -> float:
+    """The integral of max(0, p - e^epsilon q), with panel edges where the two cross."""
+
+    def gap(y: Any) -> np.ndarray:
+        y = np.atleast_1d(y)[:, None]
+        with np.errstate(invalid="ignore"):
+            return mechanism.log_prob(y, s) - mechanism.log_prob(y, other) - epsilon
+
     grid = _cells(mechanism, s, other)
+    order = np.sort(grid.points)
+    signs = np.sign(gap(order))
+    left = np.flatnonzero(signs[1:] * signs[:-1] < 0)
+    if left.size and np.ptp(grid.log_weights) > 0:
+        crossings = [brentq(lambda y: gap(y)[0], order[i], order[i + 1], xtol=1e-14, rtol=1e-14) for i in left]
+        grid = _cells(mechanism, s, other, kinks=np.array(crossings))
     p, q = _masses(mechanism, grid, s), _masses(mechanism, grid, other)
-    levels = np.asarray(epsilons, dtype=float)[:, None]
-    forward = np.maximum(0.0, np.exp(p) - np.exp(levels + q)).sum(-1)
-    backward = np.maximum(0.0, np.exp(q) - np.exp(levels + p)).sum(-1)
-    return np.maximum(forward, backward)
+    return float(np.maximum(0.0, np.exp(p) - np.exp(epsilon + q)).sum())
 
 
 def renyi_divergence(mechanism: AbstractMechanism, s: Any, other: Any, orders: Sequence[float]) -> np.ndarray:
@@ -151,11 +169,13 @@ def renyi_divergence(mechanism: AbstractMechanism, s: Any, other: Any, orders: S
     return np.max(both, axis=0)
 
 
-def _cells(mechanism: AbstractMechanism, s: Any, other: Any, reach: float = 3.0) -> Cells:
+def _cells(
+    mechanism: AbstractMechanism, s: Any, other: Any, *, reach: float = 3.0, kinks: np.ndarray | None = None
+) -> Cells:
     s, other = np.asarray(s, dtype=float), np.asarray(other, dtype=float)
     if mechanism.output_width(s.shape[-1]) != 1:
         raise MissingCapabilityError("Integrals of the privacy loss need an output of one column: audit with width=1.")
-    return cells(mechanism, np.stack([s, other]), reach=reach)
+    return cells(mechanism, np.stack([s, other]), reach=reach, kinks=np.empty(0) if kinks is None else kinks)
 
 
 def _masses(mechanism: AbstractMechanism, grid: Cells, s: Any) -> np.ndarray:

@@ -13,6 +13,7 @@ from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Inter
 
 _TAILS = np.concatenate([10.0 ** np.arange(-15, -1), np.linspace(0.02, 0.98, 49), 1.0 - 10.0 ** np.arange(-15, -1)[::-1]])
 _PANELS = 4000
+_NO_KINKS = np.empty(0)
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
@@ -48,13 +49,19 @@ def scan(mechanism: AbstractMechanism, statistics: np.ndarray) -> np.ndarray:
     return np.concatenate([ladder, np.tile(extra[:, None], ladder.shape[-1])])
 
 
-def cells(mechanism: AbstractMechanism, statistics: np.ndarray, *, reach: float = 3.0) -> Cells:
-    """Cells covering a one-column output: `reach` times the span between the extreme quantiles beyond each end."""
+def cells(
+    mechanism: AbstractMechanism, statistics: np.ndarray, *, reach: float = 3.0, kinks: np.ndarray = _NO_KINKS
+) -> Cells:
+    """Cells covering a one-column output: `reach` times the span between the extreme quantiles beyond each end.
+
+    A continuous output gets panel edges at the statistics, where densities may have kinks, and at the `kinks` given.
+    """
     support = mechanism.support
     values = all_values(support)
     if values is not None:
         return Cells(values, np.zeros(values.size))
     ladder = quantiles(mechanism, statistics)[..., 0]
+    kinks = np.concatenate([statistics.ravel(), kinks])
     low, high = ladder.min(), ladder.max()
     low, high = low - reach * (high - low), high + reach * (high - low)
     if isinstance(support, Lattice):
@@ -62,9 +69,9 @@ def cells(mechanism: AbstractMechanism, statistics: np.ndarray, *, reach: float 
         last = math.floor(min(high, support.high) / support.step + 1e-9)
         return Cells(support.step * np.arange(first, last + 1), np.zeros(last - first + 1))
     if isinstance(support, Real):
-        return _panels(low, high, statistics)
+        return _panels(low, high, kinks)
     if isinstance(support, Interval):
-        inside = _panels(max(low, support.low), min(high, support.high), statistics)
+        inside = _panels(max(low, support.low), min(high, support.high), kinks)
         atoms = _ends(support)[np.isfinite(_ends(support))]
         weights = np.concatenate([np.zeros(atoms.size), inside.log_weights])
         return Cells(np.concatenate([atoms, inside.points]), weights)
@@ -72,8 +79,8 @@ def cells(mechanism: AbstractMechanism, statistics: np.ndarray, *, reach: float 
 
 
 def _panels(low: float, high: float, kinks: np.ndarray) -> Cells:
-    """Gauss-Legendre panels on [low, high] with edges at the kinks that densities have at s."""
-    inner = kinks[(kinks > low) & (kinks < high)].ravel()
+    """Gauss-Legendre panels on [low, high] with edges at the kinks."""
+    inner = kinks[(kinks > low) & (kinks < high)]
     edges = np.unique(np.concatenate([np.linspace(low, high, _PANELS + 1), inner]))
     half = np.diff(edges)[:, None] / 2.0
     middle = (edges[1:] + edges[:-1])[:, None] / 2.0

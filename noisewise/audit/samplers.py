@@ -99,10 +99,11 @@ def sampler_against_density(
 
 @dataclasses.dataclass(frozen=True)
 class _Law:
-    """A law on the line: atoms, or a piecewise density given by cell masses on a sorted grid."""
+    """A law on the line: atoms, and cells that start at `points`, with their masses and log densities (`levels`)."""
 
     points: np.ndarray
     masses: np.ndarray
+    levels: np.ndarray
     discrete: np.ndarray
 
     def transform(self, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -137,7 +138,7 @@ def _column_tests(
         law = _law(support, log_density, ladder[:, j], center)
         values = _snapped(support, draws[:, j])
         tests[f"column {j}"] = law.transform(values, rng)
-        tests[f"log density of column {j}"] = _level_transform(law, log_density, values, rng)
+        tests[f"log density of column {j}"] = _ranked(law.levels, law.masses, log_density(values), rng)
     return tests
 
 
@@ -148,37 +149,31 @@ def _law(support: AbstractSupport, log_density: Any, ladder: np.ndarray, center:
         first, last = round(max(low, support.low) / support.step), round(min(high, support.high) / support.step)
         values = support.step * np.arange(first, last + 1)
     if values is not None:
-        order = np.sort(values)
-        return _Law(order, np.exp(log_density(order)), np.ones(order.size, dtype=bool))
+        points = np.sort(values)
+        levels = log_density(points)
+        return _Law(points, np.exp(levels), levels, np.ones(points.size, dtype=bool))
     ends = (support.low, support.high) if isinstance(support, Interval) else (-np.inf, np.inf)
     low, high = max(low, ends[0]), min(high, ends[1])
     edges = np.unique(np.concatenate([np.linspace(low, high, _GRID + 1), center[(center > low) & (center < high)]]))
-    middle = (edges[1:] + edges[:-1]) / 2.0
-    points, masses = edges, np.append(np.exp(log_density(middle)) * np.diff(edges), 0.0)
-    discrete = np.zeros(points.size, dtype=bool)
+    levels = log_density((edges[1:] + edges[:-1]) / 2.0)
+    masses = np.exp(levels) * np.diff(edges)
+    points, discrete = edges[:-1], np.zeros(levels.size, dtype=bool)
     if np.isfinite(ends[0]):
-        # the atom takes the end itself; the first cell starts just above it
-        points = np.concatenate([[ends[0]], np.maximum(points, np.nextafter(ends[0], np.inf))])
-        masses = np.concatenate([np.exp(log_density(np.array([ends[0]]))), masses])
-        discrete = np.concatenate([[True], discrete])
-    if np.isfinite(ends[1]):
-        points = np.concatenate([np.minimum(points[:-1], np.nextafter(ends[1], -np.inf)), [ends[1]]])
-        masses[-1:] = np.exp(log_density(np.array([ends[1]])))
-        discrete[-1] = True
-    return _Law(points, masses, discrete)
-
-
-def _level_transform(law: _Law, log_density: Any, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The transform of T = log density, whose law is read off the cells; ties share their mass at random."""
-    widths = np.append(np.diff(law.points), 1.0)
-    with np.errstate(divide="ignore"):
-        levels = np.log(np.where(law.discrete, law.masses, law.masses / widths))
-    kept = law.masses > 0
-    return _ranked(levels[kept], law.masses[kept], log_density(values), rng)
+        # the atom takes the end itself, so the first cell starts just above it
+        points = np.maximum(points, np.nextafter(ends[0], np.inf))
+    atoms = np.array([end for end in ends if np.isfinite(end)])
+    at_atoms = log_density(atoms) if atoms.size else atoms
+    points, levels = np.concatenate([points, atoms]), np.concatenate([levels, at_atoms])
+    masses, discrete = np.concatenate([masses, np.exp(at_atoms)]), np.concatenate([discrete, atoms == atoms])
+    if not np.isfinite(ends[1]):
+        points, levels = np.append(points, high), np.append(levels, -np.inf)
+        masses, discrete = np.append(masses, 0.0), np.append(discrete, False)
+    order = np.argsort(points)
+    return _Law(points[order], masses[order], levels[order], discrete[order])
 
 
 def _ranked(levels: np.ndarray, masses: np.ndarray, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """P(T < t) + V P(T = t), with T on finitely many levels."""
+    """P(T < t) + V P(T = t), with T on finitely many levels; ties share their mass at random."""
     order = np.argsort(levels)
     total = np.concatenate([[0.0], np.cumsum(masses[order])]) / masses.sum()
     slack = 1e-9
@@ -204,7 +199,7 @@ def _plane_tests(
     masses = np.exp(levels) * (offsets[1] - offsets[0]) ** 2
     tests = {
         f"column {j}": _Law(
-            s[j] + offsets, np.append(masses.sum(1 - j), 0.0), np.zeros(offsets.size, dtype=bool)
+            s[j] + offsets, np.append(masses.sum(1 - j), 0.0), offsets, np.zeros(offsets.size, dtype=bool)
         ).transform(draws[:, j], rng)
         for j in range(2)
     }

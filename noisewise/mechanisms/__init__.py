@@ -1,6 +1,63 @@
 """s -> s_dp: the publicly known noise. One mechanism per file."""
 
-from noisewise.mechanisms.laplace import Laplace
-from noisewise.mechanisms.point_sets import IndependentUniforms, ScrambledSobol
+from typing import Any
 
-__all__ = ["IndependentUniforms", "Laplace", "ScrambledSobol"]
+from noisewise.mechanisms import supports
+from noisewise.mechanisms.base import AbstractMechanism, Capability, from_spec_with
+from noisewise.mechanisms.clamped import Clamped
+from noisewise.mechanisms.discrete_gaussian import DiscreteGaussian
+from noisewise.mechanisms.discrete_laplace import DiscreteLaplace
+from noisewise.mechanisms.euclidean_laplace import EuclideanLaplace
+from noisewise.mechanisms.exponential_mechanism import ExponentialMechanism
+from noisewise.mechanisms.gaussian import Gaussian
+from noisewise.mechanisms.guarantees import compose
+from noisewise.mechanisms.laplace import Laplace
+from noisewise.mechanisms.padded_binomial import PaddedBinomial
+from noisewise.mechanisms.point_sets import IndependentUniforms, ScrambledSobol
+from noisewise.mechanisms.product import Product
+from noisewise.mechanisms.randomized_response import RandomizedResponse
+from noisewise.mechanisms.user_defined import DensityMechanism, SampledMechanism
+
+__all__ = [
+    "AbstractMechanism",
+    "Capability",
+    "Clamped",
+    "DensityMechanism",
+    "DiscreteGaussian",
+    "DiscreteLaplace",
+    "EuclideanLaplace",
+    "ExponentialMechanism",
+    "Gaussian",
+    "IndependentUniforms",
+    "Laplace",
+    "PaddedBinomial",
+    "Product",
+    "RandomizedResponse",
+    "SampledMechanism",
+    "ScrambledSobol",
+    "compose",
+    "from_spec",
+    "supports",
+]
+
+_WRITTEN = (
+    Clamped,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    EuclideanLaplace,
+    ExponentialMechanism,
+    Gaussian,
+    Laplace,
+    PaddedBinomial,
+    Product,
+    RandomizedResponse,
+)
+
+
+def from_spec(spec: Any) -> AbstractMechanism:
+    """Read what a mechanism's `to_spec` wrote; anything else is refused.
+
+    >>> from_spec({"type": "Laplace", "scale": 0.5, "sensitivity": 1.0})
+    Laplace(scale=0.5, sensitivity=1.0)
+    """
+    return from_spec_with(spec, {kind.__name__: kind for kind in _WRITTEN})

@@ -41,18 +41,23 @@ ALL_CAPABILITIES = frozenset(Capability)
 class AbstractMechanism(eqx.Module):
     r"""Base of all mechanisms.
 
-    Shapes: `s (..., k)` and `s_dp (..., k')`, with k' = `output_width(k)`; leading axes broadcast. `log_prob` sums over the
-    last axis and is -inf off the support (and for NaN); for a lattice it is the log of a probability.
+    Shapes: `s (..., k)` and `s_dp (..., k')`, with k' = `output_width(k)`; leading axes broadcast. `log_prob` sums
+    over the last axis and is -inf off the support (and for NaN); for a lattice it is the log of a probability.
 
-    A concrete class gives `guarantee`, `support`, `norm` and those of `_transport`, `_log_prob`, `_log_cdf`, `_log_sf`,
-    `_log_prob_bound` that its `capabilities` name. They see float64 arrays of right shape, under `jit`.
+    A concrete class gives `guarantee`, `support`, `norm` and those of `_transport`, `_log_prob_each`, `_log_cdf`,
+    `_log_sf`, `_log_prob_bound_each` that its `capabilities` name (`_log_prob` and `_log_prob_bound` where columns
+    depend on each other). They see float64 arrays of right shape, under `jit`; what they say off the support does not
+    matter.
     """
 
     norm: ClassVar[float]
     """The norm in which `sensitivity` is measured: 0 (number of changed entries), 1, 2 or infinity."""
 
     if TYPE_CHECKING:
-        sensitivity: float | None
+
+        @property
+        def sensitivity(self) -> float | None:
+            """The largest change of s between neighbours, where it is known."""
 
     @property
     @abc.abstractmethod
@@ -101,19 +106,21 @@ class AbstractMechanism(eqx.Module):
         s = self._statistic(s)
         u = as_vectors(u, "u", self.num_uniforms(s.shape[-1]))
         if not is_traced(u) and not bool(np.all((np.asarray(u) > 0) & (np.asarray(u) < 1))):
-            raise InvalidInputError("u must lie strictly inside (0, 1): take it from IndependentUniforms or ScrambledSobol.")
+            raise InvalidInputError(
+                "u must lie strictly inside (0, 1): take it from IndependentUniforms or ScrambledSobol."
+            )
         return _transport(self, u, s)
 
     @in_float64
     def log_prob(self, s_dp: Array, s: Array) -> Array:
-        """log eta(s_dp | s), normalised over s_dp, summed over columns."""
+        """The log of eta(s_dp | s), normalised over s_dp, summed over columns."""
         self._need(Capability.DENSITY)
         s = self._statistic(s)
         return _log_prob(self, self._output(s_dp, s), s)
 
     @in_float64
     def log_cdf(self, s_dp: Array, s: Array) -> Array:
-        """log P(S_dp <= s_dp | s) of each column by itself: the shape of s_dp, not summed."""
+        """The log of P(S_dp <= s_dp | s) of each column by itself: the shape of s_dp, not summed."""
         self._need(Capability.CDF)
         s = self._statistic(s)
         return _log_cdf(self, self._output(s_dp, s), s)
@@ -122,7 +129,8 @@ class AbstractMechanism(eqx.Module):
     def log_prob_bound(self, s_dp: Array) -> Array:
         """An upper bound of log_prob(s_dp, s) over all s: the constant of exact rejection."""
         self._need(Capability.BOUND)
-        return _log_prob_bound(self, as_vectors(s_dp, "s_dp"))
+        width = None if self.width is None else self.output_width(self.width)
+        return _log_prob_bound(self, as_vectors(s_dp, "s_dp", width))
 
     # What a concrete mechanism writes --------------------------------------------------------------------------------
 
@@ -134,6 +142,11 @@ class AbstractMechanism(eqx.Module):
         raise self._lacks(Capability.TRANSPORT)
 
     def _log_prob(self, s_dp: Array, s: Array) -> Array:
+        """log_prob where s_dp lies on the support; the sum over columns, unless they depend on each other."""
+        return self._log_prob_each(s_dp, s).sum(-1)
+
+    def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
+        """Elementwise log density or probability, where columns are independent."""
         raise self._lacks(Capability.DENSITY)
 
     def _log_cdf(self, s_dp: Array, s: Array) -> Array:
@@ -145,13 +158,17 @@ class AbstractMechanism(eqx.Module):
         raise self._lacks(Capability.CDF)
 
     def _log_prob_bound(self, s_dp: Array) -> Array:
+        return self._log_prob_bound_each(s_dp).sum(-1)
+
+    def _log_prob_bound_each(self, s_dp: Array) -> Array:
+        """Elementwise bound of the log density or probability, where columns are independent."""
         raise self._lacks(Capability.BOUND)
 
     # Checks ----------------------------------------------------------------------------------------------------------
 
     def _statistic(self, s: Array) -> Array:
         s = as_vectors(s, "s", self.width)
-        if not is_traced(s):
+        if not is_traced(s, self):
             self._check_statistic(np.asarray(s))
         return s
 
@@ -172,7 +189,7 @@ class AbstractMechanism(eqx.Module):
     def _stated_sensitivity(self) -> float:
         if self.sensitivity is None:
             raise MissingCapabilityError(
-                f"This {type(self).__name__} does not know the query's sensitivity, so no guarantee follows from its noise: "
+                f"This {type(self).__name__} does not know the query's sensitivity, so its noise gives no guarantee: "
                 f"pass sensitivity=..., the largest change of s in the L{self.norm:g} norm between neighbours."
             )
         return self.sensitivity
@@ -216,7 +233,11 @@ def from_spec_with(spec: Any, kinds: dict[str, type[AbstractMechanism]]) -> Abst
     given = set(spec) - {"type"}
     if given != expected:
         raise FileFormatError(f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}.")
-    return kind(**{name: _field_from_spec(spec[name], kinds) for name in expected})
+    fields = {name: _field_from_spec(spec[name], kinds) for name in expected}
+    try:
+        return kind(**fields)
+    except (InvalidInputError, InvalidTypeError) as error:
+        raise FileFormatError(f"The fields of {kind.__name__} do not fit: {error}") from None
 
 
 class AbstractAdditiveNoise(AbstractMechanism):
@@ -226,7 +247,10 @@ class AbstractAdditiveNoise(AbstractMechanism):
     """
 
     if TYPE_CHECKING:
-        scale: float
+
+        @property
+        def scale(self) -> float:
+            """The width of the noise."""
 
     @abc.abstractmethod
     def _noise(self, u: Array) -> Array:
@@ -234,11 +258,11 @@ class AbstractAdditiveNoise(AbstractMechanism):
 
     @abc.abstractmethod
     def _noise_log_prob(self, z: Array) -> Array:
-        """log density (or probability) of Z."""
+        """The log density (or probability) of Z."""
 
     @abc.abstractmethod
     def _noise_log_cdf(self, z: Array) -> Array:
-        """log P(Z <= z)."""
+        """The log of P(Z <= z)."""
 
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         s = np.zeros((1, k))
@@ -249,8 +273,8 @@ class AbstractAdditiveNoise(AbstractMechanism):
     def _transport(self, u: Array, s: Array) -> Array:
         return s + self._noise(u)
 
-    def _log_prob(self, s_dp: Array, s: Array) -> Array:
-        return self._noise_log_prob(s_dp - s).sum(-1)
+    def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
+        return self._noise_log_prob(s_dp - s)
 
     def _log_cdf(self, s_dp: Array, s: Array) -> Array:
         return self._noise_log_cdf(s_dp - s)
@@ -258,8 +282,8 @@ class AbstractAdditiveNoise(AbstractMechanism):
     def _log_sf(self, s_dp: Array, s: Array) -> Array:
         return self._noise_log_cdf(s - s_dp)
 
-    def _log_prob_bound(self, s_dp: Array) -> Array:
-        return s_dp.shape[-1] * self._noise_log_prob(jnp.zeros(())) + 0.0 * s_dp.sum(-1)
+    def _log_prob_bound_each(self, s_dp: Array) -> Array:
+        return self._noise_log_prob(jnp.zeros_like(s_dp))
 
 
 def require_guarantee(guarantee: Any, kinds: tuple[type[AbstractGuarantee], ...], mechanism: str) -> None:
@@ -268,8 +292,10 @@ def require_guarantee(guarantee: Any, kinds: tuple[type[AbstractGuarantee], ...]
     if not isinstance(guarantee, AbstractGuarantee):
         raise InvalidTypeError(f"guarantee must be {names}, such as {kinds[0].__name__}(1.0), got {guarantee!r}.")
     if not isinstance(guarantee, kinds):
-        raise InvalidInputError(f"{mechanism} is calibrated to {names}, got {guarantee!r}. Convert it, or take another mechanism.")
-    if any(value == 0.0 for value in dataclasses.astuple(guarantee)[:1]):
+        raise InvalidInputError(
+            f"{mechanism} is calibrated to {names}, got {guarantee!r}. Convert it, or take another mechanism."
+        )
+    if not any(dataclasses.astuple(guarantee)):
         raise InvalidInputError(f"{mechanism} cannot reach {guarantee!r}: it would need infinite noise.")
 
 
@@ -280,8 +306,7 @@ def _transport(mechanism: AbstractMechanism, u: Array, s: Array) -> Array:
 
 @jax.jit
 def _log_prob(mechanism: AbstractMechanism, s_dp: Array, s: Array) -> Array:
-    value = mechanism._log_prob(s_dp, s)
-    return jnp.where(jnp.isnan(value), -jnp.inf, value)
+    return _on_support(mechanism, s_dp, mechanism._log_prob(s_dp, s))
 
 
 @jax.jit
@@ -291,7 +316,9 @@ def _log_cdf(mechanism: AbstractMechanism, s_dp: Array, s: Array) -> Array:
 
 @jax.jit
 def _log_prob_bound(mechanism: AbstractMechanism, s_dp: Array) -> Array:
-    return mechanism._log_prob_bound(s_dp)
+    return _on_support(mechanism, s_dp, mechanism._log_prob_bound(s_dp))
 
 
-
+def _on_support(mechanism: AbstractMechanism, s_dp: Array, value: Array) -> Array:
+    possible = mechanism.support.contains(s_dp).all(-1) & ~jnp.isnan(value)
+    return jnp.where(possible, value, -jnp.inf)

@@ -150,7 +150,9 @@ class ApproximateDP(AbstractGuarantee):
         if self.delta == 0.0:
             return PureDP(self.epsilon)._to(kind, delta)
         if kind is ApproximateDP:
-            raise self._refuse(kind, f"with delta below its own {self.delta:g}; convert the original guarantee instead.")
+            raise self._refuse(
+                kind, f"with delta below its own {self.delta:g}; convert the original guarantee instead."
+            )
         raise self._refuse(kind, "State the guarantee as PureDP, ZeroConcentratedDP or GaussianDP from the start.")
 
 
@@ -186,6 +188,19 @@ class ZeroConcentratedDP(AbstractGuarantee):
 
         best = minimize_scalar(log_delta, bounds=(-30.0, 30.0), method="bounded", options={"xatol": 1e-12})
         return math.exp(min(0.0, float(best.fun)))
+
+    @staticmethod
+    def from_approximate(guarantee: ApproximateDP) -> ZeroConcentratedDP:
+        """The largest rho whose `delta` at the given epsilon is at most the given delta.
+
+        >>> wanted = ApproximateDP(1.0, 1e-6)
+        >>> ZeroConcentratedDP.from_approximate(wanted).within(wanted)
+        True
+        """
+        if guarantee.delta == 0.0:
+            raise ConversionError("No zCDP guarantee gives delta = 0: state a positive delta, or use Laplace noise.")
+        excess = lambda rho: ZeroConcentratedDP(rho).delta(guarantee.epsilon) - guarantee.delta  # noqa: E731
+        return ZeroConcentratedDP(_largest(excess))
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is ZeroConcentratedDP:
@@ -230,14 +245,7 @@ class GaussianDP(AbstractGuarantee):
         if guarantee.delta == 0.0:
             raise ConversionError("No Gaussian noise gives delta = 0: state a positive delta, or use Laplace noise.")
         excess = lambda mu: GaussianDP(mu).delta(guarantee.epsilon) - guarantee.delta  # noqa: E731
-        high = 1.0
-        while excess(high) < 0.0:
-            high *= 2.0
-        low = high
-        while excess(low) >= 0.0:
-            low /= 2.0
-        root = brentq(excess, low, high, xtol=1e-15 * low, rtol=8.9e-16)
-        return GaussianDP(_step_until(root, lambda mu: excess(mu) <= 0.0, towards=0.0))
+        return GaussianDP(_largest(excess))
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is GaussianDP:
@@ -312,6 +320,18 @@ def _smallest_epsilon(delta_at: Any, delta: float, scale: float) -> float:
         high *= 2.0
     root = float(brentq(lambda epsilon: delta_at(epsilon) - delta, 0.0, high, xtol=1e-15, rtol=8.9e-16))
     return _step_until(root, lambda epsilon: delta_at(epsilon) <= delta, towards=math.inf)
+
+
+def _largest(excess: Any) -> float:
+    """The largest argument with excess <= 0, for an increasing `excess` that is negative near 0."""
+    high = 1.0
+    while excess(high) < 0.0:
+        high *= 2.0
+    low = high
+    while excess(low) >= 0.0:
+        low /= 2.0
+    root = float(brentq(excess, low, high, xtol=1e-15 * low, rtol=8.9e-16))
+    return _step_until(root, lambda value: excess(value) <= 0.0, towards=0.0)
 
 
 def _step_until(root: float, holds: Any, towards: float) -> float:

@@ -26,7 +26,7 @@ class Laplace(AbstractAdditiveNoise):
     >>> nw.mechanisms.Laplace.calibrate(sensitivity=0.5, guarantee=nw.PureDP(10.0))
     Laplace(scale=0.05, sensitivity=0.5)
     >>> float(mechanism.log_prob([0.0, 0.0], [0.0, 0.013]).round(6))
-    6.299318
+    6.299317
     """
 
     norm: ClassVar[float] = 1.0
@@ -57,5 +57,5 @@ class Laplace(AbstractAdditiveNoise):
         return -jnp.abs(z) / self.scale - jnp.log(2.0 * self.scale)
 
     def _noise_log_cdf(self, z: Array) -> Array:
-        below = -jnp.abs(z) / self.scale - jnp.log(2.0)
+        below = jnp.where(z <= 0.0, z, -z) / self.scale - jnp.log(2.0)
         return jnp.where(z <= 0.0, below, jnp.log1p(-jnp.exp(below)))

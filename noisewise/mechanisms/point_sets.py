@@ -82,7 +82,9 @@ class ScrambledSobol(AbstractPointSet):
                 f"ScrambledSobol needs a power of two of points (at most 2^30), got {num_points}: use {min(near, 2**30)}."
             )
         if dim > _MAX_DIM:
-            raise InvalidInputError(f"ScrambledSobol has at most {_MAX_DIM} dimensions, got {dim}: use IndependentUniforms.")
+            raise InvalidInputError(
+                f"ScrambledSobol has at most {_MAX_DIM} dimensions, got {dim}: use IndependentUniforms."
+            )
 
     def _uniforms(self, key: Array, num_sets: int, num_points: int, dim: int) -> Array:
         return _scrambled(key, _sobol_words(num_points, dim), num_sets)

@@ -1,0 +1,110 @@
+"""What discrete Laplace and discrete Gaussian noise share: whole numbers of steps added to whole numbers of steps."""
+
+from __future__ import annotations
+
+import abc
+import math
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.errors import InvalidInputError
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice, lattice_index
+
+
+class AbstractLatticeNoise(AbstractMechanism):
+    r"""s_dp = s + step * N with independent whole N_j of one symmetric law, for s on the lattice step * Z.
+
+    A concrete class writes three scalar formulas: `_quantile(u)`, `_log_mass(n)` = log P(N = n) and `_log_tail(n)` =
+    log P(N >= n) for n >= 0. Eagerly, s off the lattice is refused; under a transformation its log_prob is -inf.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def scale(self) -> float:
+            """The width of the noise, in the units of s."""
+
+        @property
+        def step(self) -> float:
+            """The distance between lattice points."""
+
+    @abc.abstractmethod
+    def _quantile(self, u: Array) -> Array:
+        """The smallest n with P(N <= n) >= u."""
+
+    @abc.abstractmethod
+    def _log_mass(self, n: Array) -> Array:
+        """The log of P(N = n)."""
+
+    @abc.abstractmethod
+    def _log_tail(self, n: Array) -> Array:
+        """The log of P(N >= n), for n >= 0."""
+
+    @property
+    def support(self) -> AbstractSupport:
+        return Lattice(step=self.step)
+
+    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The pair with the longest lattice vector between them that the sensitivity allows."""
+        reach = self._stated_sensitivity() / self.step
+        steps = [math.floor(reach * (1 + 1e-9))] if self.norm == 1 else longest_vector(reach**2, k)
+        other = np.zeros((1, k))
+        other[0, : len(steps)] = self.step * np.array(steps)
+        return np.zeros((1, k)), other
+
+    def _transport(self, u: Array, s: Array) -> Array:
+        return self.step * ((s / self.step).round() + self._quantile(u))
+
+    def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
+        origin, on_lattice = lattice_index(s, self.step)
+        return jnp.where(on_lattice, self._log_mass((s_dp / self.step).round() - origin), -jnp.inf)
+
+    def _log_cdf(self, s_dp: Array, s: Array) -> Array:
+        n = jnp.floor(s_dp / self.step + LATTICE_TOLERANCE) - (s / self.step).round()
+        return self._log_at_most(n)
+
+    def _log_sf(self, s_dp: Array, s: Array) -> Array:
+        n = jnp.ceil(s_dp / self.step - LATTICE_TOLERANCE) - (s / self.step).round()
+        return self._log_at_most(-n)
+
+    def _log_at_most(self, n: Array) -> Array:
+        """The log of P(N <= n) from the tail that is below one half."""
+        tail = self._log_tail(jnp.where(n < 0.0, -n, n + 1.0))
+        return jnp.where(n < 0.0, tail, jnp.log1p(-jnp.exp(tail)))
+
+    def _log_prob_bound_each(self, s_dp: Array) -> Array:
+        return self._log_mass(jnp.zeros_like(s_dp))
+
+    def _check_statistic(self, s: np.ndarray) -> None:
+        finite = np.isfinite(s)
+        if not np.all(lattice_index(np.where(finite, s, 0.0), self.step)[1] & (finite | np.isnan(s))):
+            raise InvalidInputError(
+                f"{type(self).__name__} needs s in whole multiples of step={self.step:g}; at least one entry is not. "
+                "Round s first, or use continuous noise."
+            )
+
+
+def longest_vector(budget: float, k: int) -> list[int]:
+    """Whole numbers, at most k and at most 4 of them, with the largest sum of squares <= budget.
+
+    >>> longest_vector(18.0, 1), longest_vector(18.0, 2), longest_vector(7.0, 9)
+    ([4], [3, 3], [2, 1, 1, 1])
+    """
+    left = math.floor(budget * (1 + 1e-9))
+    largest = math.isqrt(left)
+    if k == 1 or left == 0:
+        return [largest]
+    # Beyond some size the first number alone loses nothing worth a search.
+    firsts = range(largest, max(0, math.isqrt(left // min(k, 4)) - 1), -1) if left < 10_000 else [largest]
+    best: list[int] = []
+    for first in firsts:
+        vector = [first, *longest_vector(left - first**2, min(k, 4) - 1)]
+        if sum(n**2 for n in vector) > sum(n**2 for n in best):
+            best = vector
+        if sum(n**2 for n in best) == left:
+            break
+    return best

@@ -1,0 +1,163 @@
+"""Blocks of columns, each with a mechanism of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array, integer
+from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.mechanisms.base import AbstractMechanism, Capability
+from noisewise.mechanisms.guarantees import AbstractGuarantee, compose
+from noisewise.mechanisms.supports import AbstractSupport, Blocks
+
+
+class Product(AbstractMechanism):
+    r"""Columns 0..widths[0]-1 of s go through `mechanisms[0]`, the next `widths[1]` through `mechanisms[1]`, and so on.
+
+    A block's width is the one its mechanism fixes, else 1, unless `widths` says otherwise. Blocks are independent:
+    uniforms and outputs are laid side by side, log_prob and its bound add up (the bound is attained where the blocks'
+    are).
+
+    Guarantee: the composition of the blocks' guarantees, each for its own sensitivity, because one person may change
+    all blocks at once. It can do what all of its blocks can do.
+
+    >>> import noisewise as nw
+    >>> wide = nw.mechanisms.Gaussian(scale=1.0, sensitivity=0.6)
+    >>> narrow = nw.mechanisms.Gaussian(scale=1.0, sensitivity=0.8)
+    >>> both = nw.mechanisms.Product([wide, narrow], widths=[3, 1])
+    >>> both.guarantee, both.width
+    (GaussianDP(mu=1.0), 4)
+    >>> both.transport([0.5, 0.5, 0.5, 0.5], [1.0, 2.0, 3.0, 4.0]).tolist()
+    [1.0, 2.0, 3.0, 4.0]
+    """
+
+    mechanisms: tuple[AbstractMechanism, ...]
+    widths: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, mechanisms: Iterable[AbstractMechanism], widths: Sequence[int] | None = None) -> None:
+        self.mechanisms = _mechanisms(mechanisms)
+        self.widths = _widths(self.mechanisms, widths)
+
+    @property
+    def norm(self) -> float:  # type: ignore[override]
+        """Each block has its own; there is none for the whole."""
+        raise MissingCapabilityError("The blocks of a Product have norms of their own: ask each of .mechanisms.")
+
+    @property
+    def sensitivity(self) -> None:
+        """Each block states its own."""
+        return None
+
+    @property
+    def guarantee(self) -> AbstractGuarantee:
+        return compose([mechanism.guarantee for mechanism in self.mechanisms])
+
+    @property
+    def support(self) -> AbstractSupport:
+        return Blocks(tuple(mechanism.support for mechanism in self.mechanisms), self._output_widths)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset.intersection(*(mechanism.capabilities for mechanism in self.mechanisms))
+
+    @property
+    def width(self) -> int:
+        return sum(self.widths)
+
+    def output_width(self, k: int) -> int:
+        return sum(self._output_widths)
+
+    def num_uniforms(self, k: int) -> int:
+        return sum(self._num_uniforms)
+
+    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The blocks' extreme pairs side by side, all blocks changed at once."""
+        pairs = [mechanism.neighbours(width) for mechanism, width in zip(self.mechanisms, self.widths, strict=True)]
+        count = max(len(s) for s, _ in pairs)
+        rows = [np.arange(count) % len(s) for s, _ in pairs]
+        first = np.concatenate([s[row] for (s, _), row in zip(pairs, rows, strict=True)], axis=-1)
+        second = np.concatenate([other[row] for (_, other), row in zip(pairs, rows, strict=True)], axis=-1)
+        return first, second
+
+    @property
+    def _output_widths(self) -> tuple[int, ...]:
+        return tuple(m.output_width(width) for m, width in zip(self.mechanisms, self.widths, strict=True))
+
+    @property
+    def _num_uniforms(self) -> tuple[int, ...]:
+        return tuple(m.num_uniforms(width) for m, width in zip(self.mechanisms, self.widths, strict=True))
+
+    def _sample(self, key: Array, s: Array) -> Array:
+        keys = jax.random.split(key, len(self.mechanisms))
+        blocks = zip(self.mechanisms, keys, _split(s, self.widths), strict=True)
+        return _join([mechanism._sample(key, part) for mechanism, key, part in blocks])
+
+    def _transport(self, u: Array, s: Array) -> Array:
+        blocks = zip(self.mechanisms, _split(u, self._num_uniforms), _split(s, self.widths), strict=True)
+        return _join([mechanism._transport(uniforms, part) for mechanism, uniforms, part in blocks])
+
+    def _log_prob(self, s_dp: Array, s: Array) -> Array:
+        return sum(mechanism._log_prob(y, part) for mechanism, y, part in self._blocks(s_dp, s))
+
+    def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
+        return _join([mechanism._log_prob_each(y, part) for mechanism, y, part in self._blocks(s_dp, s)])
+
+    def _log_cdf(self, s_dp: Array, s: Array) -> Array:
+        return _join([mechanism._log_cdf(y, part) for mechanism, y, part in self._blocks(s_dp, s)])
+
+    def _log_sf(self, s_dp: Array, s: Array) -> Array:
+        return _join([mechanism._log_sf(y, part) for mechanism, y, part in self._blocks(s_dp, s)])
+
+    def _log_prob_bound(self, s_dp: Array) -> Array:
+        parts = _split(s_dp, self._output_widths)
+        return sum(mechanism._log_prob_bound(y) for mechanism, y in zip(self.mechanisms, parts, strict=True))
+
+    def _blocks(self, s_dp: Array, s: Array) -> Iterator[tuple[AbstractMechanism, Array, Array]]:
+        return zip(self.mechanisms, _split(s_dp, self._output_widths), _split(s, self.widths), strict=True)
+
+    def _check_statistic(self, s: np.ndarray) -> None:
+        for mechanism, part in zip(self.mechanisms, np.split(s, np.cumsum(self.widths)[:-1], axis=-1), strict=True):
+            mechanism._check_statistic(part)
+
+
+def _split(values: Array, widths: tuple[int, ...]) -> list[Array]:
+    return jnp.split(values, np.cumsum(widths)[:-1], axis=-1)
+
+
+def _join(parts: list[Array]) -> Array:
+    return jnp.concatenate(parts, axis=-1)
+
+
+def _mechanisms(mechanisms: Any) -> tuple[AbstractMechanism, ...]:
+    if isinstance(mechanisms, AbstractMechanism) or not isinstance(mechanisms, Iterable):
+        raise InvalidTypeError(f"Product takes a list of mechanisms, got {type(mechanisms).__name__}.")
+    blocks = tuple(mechanisms)
+    for block in blocks:
+        if not isinstance(block, AbstractMechanism):
+            raise InvalidTypeError(f"Product takes a list of mechanisms, got {type(block).__name__} in it.")
+    if not blocks:
+        raise InvalidInputError("Product needs at least one mechanism, got an empty list.")
+    return blocks
+
+
+def _widths(mechanisms: tuple[AbstractMechanism, ...], widths: Any) -> tuple[int, ...]:
+    if widths is None:
+        return tuple(mechanism.width or 1 for mechanism in mechanisms)
+    if isinstance(widths, (str, bytes)) or not isinstance(widths, Iterable):
+        raise InvalidTypeError(
+            f"widths must be a list of whole numbers, one per mechanism, got {type(widths).__name__}."
+        )
+    given = tuple(integer("widths", at_least=1)(width) for width in widths)
+    if len(given) != len(mechanisms):
+        raise InvalidInputError(f"widths must have one entry per mechanism, {len(mechanisms)}, got {len(given)}.")
+    for mechanism, width in zip(mechanisms, given, strict=True):
+        if mechanism.width not in (None, width):
+            name = type(mechanism).__name__
+            raise InvalidInputError(f"{name} takes {mechanism.width} columns, but widths gives it {width}.")
+    return given

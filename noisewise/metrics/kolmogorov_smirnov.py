@@ -1,0 +1,29 @@
+"""Kolmogorov-Smirnov distances of the marginals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from noisewise.metrics._samples import two_samples
+
+
+def kolmogorov_smirnov(reference: Any, draws: Any) -> np.ndarray:
+    r"""sup_t |F_n(t) - G_m(t)| of each column, shape (d,).
+
+    Floor: for n = m = 2000 independent exact draws it stays below 1.36 sqrt(2/n) = .043 in 95% of cases.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.normal(size=(2, 2000, 3))
+    >>> kolmogorov_smirnov(x, y + [0.0, 0.0, 1.0]).round(2).tolist()
+    [0.05, 0.02, 0.39]
+    """
+    first, second = two_samples(reference, draws)
+    return np.array([_distance(np.sort(a), np.sort(b)) for a, b in zip(first.T, second.T, strict=True)])
+
+
+def _distance(a: np.ndarray, b: np.ndarray) -> float:
+    points = np.concatenate([a, b])
+    steps = [np.searchsorted(values, points, side="right") / len(values) for values in (a, b)]
+    return float(np.abs(steps[0] - steps[1]).max())

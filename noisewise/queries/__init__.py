@@ -1,0 +1,62 @@
+"""x -> s: confidential statistics and how far one person can move them. One query per file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from noisewise.queries.base import AbstractAdditiveQuery, AbstractCountQuery, AbstractQuery, from_spec_with, namespace
+from noisewise.queries.category_proportions import CategoryProportions
+from noisewise.queries.clamped_mean import ClampedMean
+from noisewise.queries.contingency_table import ContingencyTable
+from noisewise.queries.domains import AbstractDomain, Box, Categories
+from noisewise.queries.function_query import FunctionQuery, as_query
+from noisewise.queries.histogram import Histogram
+from noisewise.queries.infection_curve import InfectionCurve
+from noisewise.queries.joint import Joint
+from noisewise.queries.median import Median
+from noisewise.queries.regression_moments import RegressionMoments
+
+__all__ = [
+    "AbstractAdditiveQuery",
+    "AbstractCountQuery",
+    "AbstractDomain",
+    "AbstractQuery",
+    "Box",
+    "Categories",
+    "CategoryProportions",
+    "ClampedMean",
+    "ContingencyTable",
+    "FunctionQuery",
+    "Histogram",
+    "InfectionCurve",
+    "Joint",
+    "Median",
+    "RegressionMoments",
+    "as_query",
+    "from_spec",
+    "namespace",
+]
+
+_KINDS: dict[str, type[AbstractQuery]] = {
+    kind.__name__: kind
+    for kind in (
+        CategoryProportions,
+        ClampedMean,
+        ContingencyTable,
+        Histogram,
+        InfectionCurve,
+        Joint,
+        Median,
+        RegressionMoments,
+    )
+}
+
+
+def from_spec(spec: Any) -> AbstractQuery:
+    """The query that `to_spec` described; anything else is refused.
+
+    >>> query = Median(candidates=(1.0, 2.0), num_records=7)
+    >>> from_spec(query.to_spec()) == query
+    True
+    """
+    return from_spec_with(spec, _KINDS)

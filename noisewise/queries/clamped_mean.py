@@ -1,0 +1,79 @@
+"""Means of clamped columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from noisewise._arrays import Array, integer, number
+from noisewise.queries._converters import Bounds, as_bounds, check_exact, whole
+from noisewise.queries.base import AbstractAdditiveQuery, namespace
+from noisewise.queries.domains import Box, box
+
+
+@dataclasses.dataclass(frozen=True)
+class ClampedMean(AbstractAdditiveQuery):
+    r"""s_j = (1/n) sum_i clip(x_ij, low_j, high_j).
+
+    `x` has shape (n,) or (n, num_columns); `bounds` is one pair for all columns or one pair for each.
+
+    Sensitivity: replacing one record moves column j by at most w_j = high_j - low_j before the division by n, and all
+    columns by that much when a record at every `low` becomes one at every `high`. So, exactly,
+    Delta_1 = sum_j w_j / n, Delta_2 = |w|_2 / n, Delta_inf = max_j w_j / n.
+
+    With `grid`, each clamped value is rounded to the nearest multiple of `grid`, of which the bounds must be two:
+    values stay within the bounds, so the sensitivities stay what they are, and s lies on the multiples of `step` =
+    grid / n.
+
+    >>> import noisewise as nw
+    >>> query = nw.queries.ClampedMean(bounds=(0.0, 10.0), num_records=4, grid=0.5)
+    >>> query([1.2, 3.3, -7.0, 80.0])
+    array([3.625])
+    >>> query.integer_statistic([1.2, 3.3, -7.0, 80.0]), query.step
+    ([29], 0.125)
+    >>> query.sensitivity()
+    2.5
+    """
+
+    bounds: Bounds
+    num_records: int
+    num_columns: int = 1
+    grid: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "num_records", integer("num_records", at_least=1)(self.num_records))
+        object.__setattr__(self, "num_columns", integer("num_columns", at_least=1)(self.num_columns))
+        object.__setattr__(self, "bounds", as_bounds(self.bounds, self.num_columns))
+        object.__setattr__(self, "grid", number("grid", above=0.0, optional=True)(self.grid))
+        if self.grid is not None:
+            ends = [end / self.grid for end in (*self.domain.low, *self.domain.high)]
+            units = [whole(end, "bounds must be whole multiples of the grid") for end in ends]
+            check_exact(self.num_records * max(abs(end) for end in units))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("mean",) if self.num_columns == 1 else tuple(f"mean[{j}]" for j in range(self.num_columns))
+
+    @functools.cached_property
+    def domain(self) -> Box:
+        return box(self.bounds, self.num_columns, None if self.grid is None else (self.grid,) * self.num_columns)
+
+    @property
+    def divisor(self) -> float:
+        return float(self.num_records)
+
+    @property
+    def unit(self) -> float | None:
+        return self.grid
+
+    def _units(self, records: Array) -> Array:
+        clamped = namespace(records).clip(records, np.asarray(self.domain.low), np.asarray(self.domain.high))
+        # Division and rint are monotone and take the bounds to whole numbers, so nothing leaves the bounds here.
+        return clamped if self.grid is None else namespace(records).rint(clamped / self.grid)
+
+    def _sensitivity(self, norm: float) -> float:
+        widths = [high - low for low, high in zip(self.domain.low, self.domain.high, strict=True)]
+        return {1.0: math.fsum(widths), 2.0: math.hypot(*widths), math.inf: max(widths)}[norm] / self.num_records

@@ -1,0 +1,187 @@
+"""What one person's record can be: real columns, or categories. Domains check databases and say where to search."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import itertools
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array, describe, is_traced
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.queries._converters import Bounds, as_levels, floats
+
+
+class AbstractDomain(abc.ABC):
+    """The set of possible records, each a row of `width` numbers."""
+
+    @property
+    @abc.abstractmethod
+    def width(self) -> int:
+        """The number of columns of a record."""
+
+    def records(self, x: Any, num_records: int | None = None) -> Array:
+        """A database as an array (n, width), checked; shape (n,) will do for one column.
+
+        Values are looked at unless `x` is a JAX tracer. Messages name shapes, never values.
+        """
+        array = as_array(x)
+        if array.ndim == 1 and self.width == 1:
+            array = array[:, None]
+        if array.ndim != 2 or array.shape[1] != self.width:
+            wanted = "(n,) or (n, 1)" if self.width == 1 else f"(n, {self.width})"
+            raise InvalidInputError(f"x must have shape {wanted}, one row per record, got {array.shape}.")
+        if array.shape[0] == 0 or (num_records is not None and array.shape[0] != num_records):
+            raise InvalidInputError(
+                f"x must have {num_records or 'at least 1'} record(s), got {array.shape[0]}: "
+                f"the number of records is part of the query."
+            )
+        if not is_traced(array):
+            self._check(array)
+        return self._cast(array)
+
+    @abc.abstractmethod
+    def _check(self, array: np.ndarray) -> None:
+        """Refuse values that no record can have."""
+
+    @abc.abstractmethod
+    def _cast(self, array: Array) -> Array: ...
+
+    @abc.abstractmethod
+    def sample(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        """`size` records at random, (size, width)."""
+
+    @abc.abstractmethod
+    def extremes(self, rng: np.random.Generator, at_most: int) -> np.ndarray:
+        """The records where a change tends to be largest, or `at_most` of them at random."""
+
+    @abc.abstractmethod
+    def around(self, column: int, values: np.ndarray, radius: float) -> np.ndarray:
+        """Values to try in a column instead of each of `values` (size,): shape (size, tries)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Box(AbstractDomain):
+    """Real columns between `low` and `high`, one number per column, on a grid of spacing `grid` if that is given.
+
+    Databases may hold any finite numbers: queries clamp them.
+
+    >>> Box(low=(0.0, -1.0), high=(1.0, 1.0)).width
+    2
+    """
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    grid: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        low, high = floats("low", self.low), floats("high", self.high)
+        if len(low) != len(high) or not all(a < b for a, b in zip(low, high, strict=True)):
+            raise InvalidInputError(f"Box needs low < high in every column, got low={low}, high={high}.")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+        if self.grid is not None:
+            grid = floats("grid", self.grid)
+            if len(grid) != len(low) or min(grid) <= 0.0:
+                raise InvalidInputError(f"grid must be {len(low)} positive number(s), one per column, got {grid}.")
+            object.__setattr__(self, "grid", grid)
+
+    @property
+    def width(self) -> int:
+        return len(self.low)
+
+    def _check(self, array: np.ndarray) -> None:
+        if not np.isfinite(array).all():
+            raise InvalidInputError("x must be finite: remove or fill missing and infinite values first.")
+
+    def _cast(self, array: Array) -> Array:
+        return array.astype(np.float64)
+
+    def sample(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        return self._snap(rng.uniform(self.low, self.high, (size, self.width)), np.arange(self.width))
+
+    def extremes(self, rng: np.random.Generator, at_most: int) -> np.ndarray:
+        return _all_or_some(rng, [(a, b) for a, b in zip(self.low, self.high, strict=True)], at_most)
+
+    def around(self, column: int, values: np.ndarray, radius: float) -> np.ndarray:
+        low, high = self.low[column], self.high[column]
+        steps = radius * (high - low) * np.linspace(-1.0, 1.0, 9)
+        near = np.clip(values[:, None] + steps, low, high)
+        ends = np.broadcast_to([low, high], (len(values), 2))
+        return self._snap(np.concatenate([near, ends], axis=1), column)
+
+    def _snap(self, values: np.ndarray, column: Any) -> np.ndarray:
+        if self.grid is None:
+            return values
+        low, high, grid = (np.asarray(ends)[column] for ends in (self.low, self.high, self.grid))
+        return np.clip(low + np.rint((values - low) / grid) * grid, low, high)
+
+
+@dataclasses.dataclass(frozen=True)
+class Categories(AbstractDomain):
+    """Columns of category numbers: column j holds 0, ..., levels[j] - 1.
+
+    >>> Categories(levels=(2, 3)).records([[0, 2], [1, 1]]).tolist()
+    [[0, 2], [1, 1]]
+    """
+
+    levels: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", as_levels("levels", self.levels, at_least=1))
+
+    @property
+    def width(self) -> int:
+        return len(self.levels)
+
+    def _check(self, array: np.ndarray) -> None:
+        if not np.isfinite(array).all() or not (array == np.rint(array)).all():
+            raise InvalidInputError("x must hold category numbers 0, 1, 2, ...: whole, none missing.")
+        if not ((array >= 0) & (array < np.asarray(self.levels))).all():
+            raise InvalidInputError(
+                f"x must hold category numbers from 0 to one less than the number of levels {self.levels}: "
+                f"some lie outside. Number the categories from 0, or state more levels."
+            )
+
+    def _cast(self, array: Array) -> Array:
+        return array.astype(np.int64)
+
+    def sample(self, rng: np.random.Generator, size: int) -> np.ndarray:
+        return rng.integers(0, self.levels, (size, self.width))
+
+    def extremes(self, rng: np.random.Generator, at_most: int) -> np.ndarray:
+        return _all_or_some(rng, [range(count) for count in self.levels], at_most)
+
+    def around(self, column: int, values: np.ndarray, radius: float) -> np.ndarray:
+        return np.broadcast_to(np.arange(self.levels[column]), (len(values), self.levels[column]))
+
+
+def box(bounds: Bounds, columns: int, grid: tuple[float, ...] | None = None) -> Box:
+    """The domain that `as_bounds` describes."""
+    pairs = np.broadcast_to(np.asarray(bounds), (columns, 2))
+    return Box(low=tuple(pairs[:, 0]), high=tuple(pairs[:, 1]), grid=grid)
+
+
+def as_array(x: Any) -> Array:
+    """Data as a JAX array if traced, else as a NumPy array of real numbers; anything else is refused."""
+    if is_traced(x):
+        return jnp.asarray(x)
+    if isinstance(x, np.ma.MaskedArray):
+        raise InvalidInputError("x must not be a masked array: remove or fill the missing values first.")
+    try:
+        array = np.asarray(x)
+    except (TypeError, ValueError):
+        raise InvalidInputError(f"x must be a rectangular array of numbers, got {describe(x)}.") from None
+    if array.dtype.kind not in "fiub":
+        raise InvalidTypeError(f"x must be an array of real numbers, got {describe(x)} with dtype {array.dtype}.")
+    return array
+
+
+def _all_or_some(rng: np.random.Generator, choices: list[Any], at_most: int) -> np.ndarray:
+    total = np.prod([float(len(choice)) for choice in choices])
+    if total <= at_most:
+        return np.array(list(itertools.product(*choices)))
+    return np.column_stack([rng.choice(np.asarray(choice), at_most) for choice in choices])

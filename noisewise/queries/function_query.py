@@ -1,0 +1,128 @@
+"""A user's own function as a query."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array, describe, is_traced, number
+from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.queries.base import AbstractQuery
+
+_NORMS = (0.0, 1.0, 2.0, math.inf)
+
+
+@dataclasses.dataclass(frozen=True, init=False)
+class FunctionQuery(AbstractQuery):
+    r"""s = fn(x), a 1-D array, for whatever x the simulator makes.
+
+    `sensitivity` is your claim about replace-one neighbours: a number (in the L1 norm), or a mapping from norms (0
+    for the number of entries that change, 1, 2, math.inf) to numbers. As |s|_inf <= |s|_2 <= |s|_1, a bound in a
+    smaller norm number also serves the larger ones. Check it with `audit.sensitivity(query, domain=...)`.
+
+    With a `JaxSimulator` fn must be written in `jax.numpy`, with a `PythonSimulator` anything goes.
+
+    >>> import numpy as np
+    >>> import noisewise as nw
+    >>> ends = lambda x: [np.min(x), np.max(x)]
+    >>> query = nw.queries.FunctionQuery(ends, names=("min", "max"), sensitivity={1: 2.0, 2: 1.5})
+    >>> query(np.array([3.0, 1.0, 2.0]))
+    array([1., 3.])
+    >>> query.sensitivity(norm=float("inf"))
+    1.5
+    """
+
+    norms: ClassVar[tuple[float, ...]] = _NORMS
+    off_lattice: ClassVar[str] = "Its values are not known to lie on a lattice; take a query of the catalogue."
+
+    fn: Callable[[Any], Any]
+    names: tuple[str, ...] | None = None
+    stated: tuple[tuple[float, float], ...] = ()
+    """The claimed sensitivities, as pairs (norm, value)."""
+
+    def __init__(
+        self,
+        fn: Callable[[Any], Any],
+        names: Sequence[str] | None = None,
+        sensitivity: float | Mapping[float, float] | None = None,
+    ) -> None:
+        if not callable(fn) or isinstance(fn, type):
+            raise InvalidTypeError(f"fn must be a function x -> s, got {describe(fn)}.")
+        object.__setattr__(self, "fn", fn)
+        object.__setattr__(self, "names", _as_names(names))
+        object.__setattr__(self, "stated", _as_stated(sensitivity))
+
+    @property
+    def num_records(self) -> None:  # type: ignore[override]
+        """Unknown."""
+
+    @property
+    def domain(self) -> None:
+        """Unknown."""
+
+    @property
+    def step(self) -> None:
+        """Unknown."""
+
+    def _statistic(self, x: Any) -> Array:
+        result = self.fn(x)
+        try:
+            s = jnp.asarray(result, jnp.float64) if is_traced(result) else np.asarray(result, np.float64)
+        except (TypeError, ValueError):
+            raise InvalidTypeError(f"fn must return a 1-D array of numbers, got {describe(result)}.") from None
+        if s.ndim != 1 or s.shape[0] == 0:
+            raise InvalidInputError(f"fn must return a 1-D array with at least one entry, got shape {s.shape}.")
+        if self.width not in (None, s.shape[0]):
+            raise InvalidInputError(f"fn returned {s.shape[0]} entries, but names has {self.width}.")
+        return s
+
+    def _sensitivity(self, norm: float) -> float:
+        usable = [value for stated, value in self.stated if stated == norm or 1.0 <= stated < norm]
+        if not usable:
+            key = "math.inf" if math.isinf(norm) else f"{norm:g}"
+            raise MissingCapabilityError(
+                f"This FunctionQuery does not state its sensitivity in the L{norm:g} norm: "
+                f"pass sensitivity={{{key}: ...}}, the largest change of s when one record is replaced."
+            )
+        return min(usable)
+
+
+def as_query(obj: Any) -> AbstractQuery:
+    """A query as it is; a bare function as a `FunctionQuery`; anything else is refused.
+
+    >>> as_query(lambda x: [x.mean()]).width is None
+    True
+    """
+    if isinstance(obj, AbstractQuery):
+        return obj
+    if isinstance(obj, type) or not callable(obj):
+        hint = f" Make an instance: {obj.__name__}(...)." if isinstance(obj, type) else ""
+        raise InvalidTypeError(f"query must be a query or a function x -> s, got {describe(obj)}.{hint}")
+    return FunctionQuery(obj)
+
+
+def _as_names(names: Any) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if isinstance(names, (str, bytes)) or not isinstance(names, Sequence):
+        raise InvalidTypeError(f"names must be a sequence of strings, one per entry of s, got {describe(names)}.")
+    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
+        raise InvalidInputError(f"names must be one or more different strings, got {list(names)!r}.")
+    return tuple(names)
+
+
+def _as_stated(sensitivity: Any) -> tuple[tuple[float, float], ...]:
+    if sensitivity is None:
+        return ()
+    stated = sensitivity if isinstance(sensitivity, Mapping) else {1: sensitivity}
+    pairs = []
+    for norm, value in stated.items():
+        if isinstance(norm, bool) or norm not in _NORMS:
+            raise InvalidInputError(f"sensitivity must map norms 0, 1, 2 or math.inf to numbers, got the key {norm!r}.")
+        pairs.append((float(norm), number("sensitivity", above=0.0)(value)))
+    return tuple(sorted(pairs))
