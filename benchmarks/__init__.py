@@ -1,0 +1,1 @@
+"""Measured ratios: `python -m benchmarks`, or `make bench`."""

@@ -1,0 +1,218 @@
+"""JSON files that a stranger may have touched: strict reading, atomic writing.
+
+Reading accepts one JSON object and nothing ambiguous: no duplicate keys, no NaN or infinity (spelt out or by
+overflow), no integer beyond 64 bits, no lone surrogate, bounded size and nesting. Writing goes through a temporary file
+in the same folder, flushed to the disk, then renamed: a reader sees the old file or the new one, never a part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, NoisewiseError
+
+MAX_BYTES = 16 * 2**20
+MAX_DEPTH = 32
+_MAX_INTEGER = 2**63 - 1
+_MAX_TEXT = 1000
+
+
+def as_path(path: Any, name: str = "path") -> Path:
+    """`path` as a `Path`, or an error that says what came."""
+    if isinstance(path, (str, os.PathLike)) and not isinstance(path, bytes) and str(path) and "\0" not in str(path):
+        return Path(path)
+    raise InvalidTypeError(f"{name} must be the path of a file, such as 'release.json', got {type(path).__name__}.")
+
+
+def read_json(path: Path, what: str) -> dict[str, Any]:
+    """The JSON object in a file, read strictly. `what` names the kind of file in messages."""
+    try:
+        if path.exists() and not path.is_file():
+            raise InvalidInputError(f"{path} is a folder or a device, not a file.")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise InvalidInputError(f"There is no file {path}.") from None
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
+    return parse_json(content, f"{what} {path.name}")
+
+
+def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
+    """One JSON object, or a `FileFormatError` that says what is wrong."""
+    if isinstance(content, str):
+        content = content.encode("utf-8", errors="surrogatepass")
+    if len(content) > MAX_BYTES:
+        raise FileFormatError(f"{what} is larger than {MAX_BYTES // 2**20} MiB: this is not a file noisewise wrote.")
+    try:
+        value = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_integer,
+        )
+        _check_tree(value)
+    except FileFormatError as error:
+        raise FileFormatError(f"{what} is not valid: {error}") from None
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{what} is not UTF-8 text: get an unaltered copy.") from None
+    except RecursionError:
+        raise FileFormatError(f"{what} is nested too deeply: this is not a file noisewise wrote.") from None
+    except ValueError as error:
+        where = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "a number"
+        raise FileFormatError(f"{what} is not JSON ({where}); it may be truncated: get an unaltered copy.") from None
+    if not isinstance(value, dict):
+        raise FileFormatError(f"{what} must hold one JSON object, got a {type(value).__name__}.")
+    return value
+
+
+def require_keys(value: Any, expected: Iterable[str], what: str) -> dict[str, Any]:
+    """`value` itself if it is an object with exactly the expected keys."""
+    if not isinstance(value, dict):
+        raise FileFormatError(f"{what} must be a JSON object, got {type(value).__name__}.")
+    missing, unknown = sorted(set(expected) - set(value)), sorted(set(value) - set(expected))
+    if missing:
+        raise FileFormatError(f"{what} lacks {', '.join(missing)}.")
+    if unknown:
+        raise FileFormatError(f"{what} has keys that this version does not know: {', '.join(map(ascii, unknown[:5]))}.")
+    return value
+
+
+def require_schema(value: dict[str, Any], schema: str, version: int, what: str) -> None:
+    """Refuse a file of another kind or another version."""
+    if value.get("schema") != schema:
+        raise FileFormatError(f'{what} must say "schema": "{schema}"; this is another kind of file.')
+    found = value.get("schema_version")
+    if isinstance(found, bool) or found != version:
+        shown = found if isinstance(found, (int, float)) else "none"
+        raise FileFormatError(
+            f"{what} has schema version {shown}; this noisewise reads version {version}: use the one that wrote it."
+        )
+
+
+@contextlib.contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn whatever goes wrong while objects are built from a file into a `FileFormatError`."""
+    foreign = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, MemoryError)
+    try:
+        with np.errstate(all="ignore"):  # absurd numbers overflow on their way to being refused
+            yield
+    except NoisewiseError as error:
+        raise FileFormatError(f"{what} is not valid: {error}") from None
+    except foreign as error:
+        raise FileFormatError(f"{what} is not valid ({type(error).__name__}): get an unaltered copy.") from None
+
+
+def require_text(value: Any, name: str, *, empty: bool = False) -> str:
+    """A short printable line of text, or an error that names the argument."""
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"{name} must be a text, got {type(value).__name__}.")
+    if (not value.strip() and not empty) or len(value) > _MAX_TEXT or not value.isprintable():
+        raise InvalidInputError(f"{name} must be one printable line of at most {_MAX_TEXT} characters.")
+    return value
+
+
+def dump_json(value: dict[str, Any]) -> str:
+    """JSON text, two spaces deep, one newline at the end; floats are written so that they read back bit by bit."""
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def write_atomically(path: Path, content: str | bytes, *, overwrite: bool) -> None:
+    """Write the whole file or nothing. Without `overwrite` an existing file wins, whenever it appeared."""
+    try:
+        with _temporary(path, content) as temporary:
+            if overwrite:
+                os.replace(temporary, path)
+            else:
+                _link(temporary, path)
+        _sync_folder(path.parent)
+    except FileExistsError:
+        raise InvalidInputError(f"{path} exists and is kept: choose another name, or pass overwrite=True.") from None
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+@contextlib.contextmanager
+def _temporary(path: Path, content: str | bytes) -> Iterator[Path]:
+    name = path.parent / f".{path.name[:100]}.{secrets.token_hex(8)}.part"
+    try:
+        with name.open("xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield name
+    finally:
+        name.unlink(missing_ok=True)
+
+
+def _link(temporary: Path, path: Path) -> None:
+    """Give a file its name unless that is taken, also where the file system has no hard links."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        path.open("x").close()
+        os.replace(temporary, path)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename survive a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise FileFormatError("a key appears twice in one object.")
+    return result
+
+
+def _refuse_constant(name: str) -> Any:
+    raise FileFormatError(f"{name} is not a number it may contain.")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise FileFormatError("a number is too large for float64.")
+    return value
+
+
+def _integer(text: str) -> int:
+    value = int(text) if len(text) < 32 else _MAX_INTEGER + 1
+    if abs(value) > _MAX_INTEGER:
+        raise FileFormatError("a whole number is beyond 64 bits.")
+    return value
+
+
+def _check_tree(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        children: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                children += [*item.keys(), *item.values()]
+            elif isinstance(item, list):
+                children += item
+            elif isinstance(item, str) and any("\ud800" <= character <= "\udfff" for character in item):
+                raise FileFormatError("a text contains half a character (a lone surrogate).")
+        if not children:
+            return
+        level = children
+    raise FileFormatError(f"it is nested more than {MAX_DEPTH} deep.")

@@ -1,0 +1,158 @@
+r"""Exact integer randomness for releases of real data: integers in, integers out.
+
+Discrete Laplace, discrete Gaussian and the exponential mechanism are drawn by OpenDP, which samples them without
+floating-point arithmetic (Canonne, Kamath and Steinke 2020); Bernoulli trials of rational probability by `secrets`.
+Floating-point noise has gaps that depend on the value it is added to, and so gives that value away (Mironov 2012): no
+floating-point generator is imported or reachable here.
+
+Every function checks its arguments and OpenDP's privacy map at once and returns a function that draws, so that what can
+be refused is refused before a budget is spent. Messages never contain the integers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from noisewise.errors import MissingDependencyError, ReleaseError
+
+Draw = Callable[[], list[int]]
+
+LARGEST = 2**51
+"""The limit of |integers| and of 64 noise scales: sums stay exact in float64, and far from the ends of i64."""
+
+_SLACK = 1e-9
+
+
+def opendp() -> Any:
+    """OpenDP's prelude with the constructors we use enabled, or the line that installs it."""
+    try:
+        import opendp.prelude as dp
+    except ImportError:
+        raise MissingDependencyError(
+            'Releases draw exact noise with OpenDP, which is not installed: pip install "noisewise[release]".'
+        ) from None
+    dp.enable_features("contrib")
+    return dp
+
+
+def discrete_laplace(integers: Sequence[int], scale: float, *, sensitivity: int, epsilon: float) -> Draw:
+    r"""Add independent Z_j with P(Z_j = z) ~ exp(-|z|/scale); `sensitivity` is the L1 distance of neighbours.
+
+    >>> discrete_laplace([10, 20], 0.001, sensitivity=1, epsilon=1000.0)()
+    [10, 20]
+    """
+    dp, integers, scale = opendp(), _bounded(integers), _noise_scale(scale)
+    measurement = dp.m.make_laplace(_vectors(dp), dp.l1_distance(T="i64"), scale=scale)
+    _check_map(measurement, sensitivity, epsilon)
+    return lambda: _invoke(measurement, integers)
+
+
+def discrete_gaussian(integers: Sequence[int], scale: float, *, sensitivity: float, rho: float) -> Draw:
+    r"""Add independent Z_j with P(Z_j = z) ~ exp(-z^2/(2 scale^2)); `sensitivity` is the L2 distance of neighbours.
+
+    >>> discrete_gaussian([10, 20], 0.02, sensitivity=1.0, rho=1250.0)()
+    [10, 20]
+    """
+    dp, integers, scale = opendp(), _bounded(integers), _noise_scale(scale)
+    measurement = dp.m.make_gaussian(_vectors(dp), dp.l2_distance(T="f64"), scale=scale)
+    _check_map(measurement, float(sensitivity), rho)
+    return lambda: _invoke(measurement, integers)
+
+
+def exponential_choice(utilities: Sequence[int], scale: float, *, sensitivity: int, epsilon: float) -> Draw:
+    r"""One index i with P(i) ~ exp(utilities[i]/scale); `sensitivity` is the largest change of any utility.
+
+    This is the law of OpenDP's noisy max under zero-concentrated divergence (Gumbel noise), whose privacy map is the
+    epsilon^2/8 of the exponential mechanism, epsilon = 2 sensitivity/scale. Under max divergence the law would be that
+    of permute-and-flip.
+
+    >>> exponential_choice([0, 1000, 0], 1.0, sensitivity=1, epsilon=2.0)()
+    [1]
+    """
+    dp, utilities, scale = opendp(), _bounded(utilities), _noise_scale(scale)
+    space = _vectors(dp), dp.linf_distance(T="i64"), dp.zero_concentrated_divergence()
+    measurement = dp.m.make_noisy_max(*space, scale=scale)
+    _check_map(measurement, sensitivity, epsilon**2 / 8)
+    return lambda: [_invoke(measurement, utilities)]
+
+
+def padded_binomial(counts: Sequence[int], *, trials: int, padding: float, population: int) -> Draw:
+    r"""Independent Binomial(trials, (I + m) / (K + 2m)) counts, each probability an exact fraction.
+
+    >>> [0 <= count <= 3 for count in padded_binomial([0, 5], trials=3, padding=0.1, population=5)()]
+    [True, True]
+    """
+    counts, pad = _bounded(counts), Fraction(padding)
+    if any(not 0 <= count <= population for count in counts):
+        raise ReleaseError(f"Counts must lie between 0 and the population of {population}; at least one does not.")
+    shares = [Fraction(count + pad, population + 2 * pad) for count in counts]
+    return lambda: [sum(bernoulli(share) for _ in range(trials)) for share in shares]
+
+
+def randomized_response(categories: Sequence[int], *, num_categories: int, truth_probability: float) -> Draw:
+    r"""Each category kept with probability `truth_probability`, else replaced by one of the others, all alike.
+
+    >>> randomized_response([0, 1, 2], num_categories=3, truth_probability=1.0)()
+    [0, 1, 2]
+    """
+    categories, truth = _bounded(categories), Fraction(truth_probability)
+    if any(not 0 <= category < num_categories for category in categories):
+        raise ReleaseError(f"Categories must be numbers from 0 to {num_categories - 1}; at least one is not.")
+
+    def answer(category: int) -> int:
+        shift = 0 if bernoulli(truth) else 1 + secrets.randbelow(num_categories - 1)
+        return (category + shift) % num_categories
+
+    return lambda: [answer(category) for category in categories]
+
+
+def bernoulli(probability: Fraction) -> bool:
+    """True with exactly this probability.
+
+    >>> bernoulli(Fraction(1)), bernoulli(Fraction(0))
+    (True, False)
+    """
+    return secrets.randbelow(probability.denominator) < probability.numerator
+
+
+def _vectors(dp: Any) -> Any:
+    return dp.vector_domain(dp.atom_domain(T="i64"))
+
+
+def _bounded(values: Sequence[int]) -> list[int]:
+    values = list(values)
+    if not values or any(type(value) is not int for value in values):
+        raise ReleaseError("A release needs one or more whole numbers; the statistic is something else.")
+    if any(abs(value) > LARGEST for value in values):
+        raise ReleaseError("The statistic exceeds 2^51 steps of its grid: take a coarser grid.")
+    return values
+
+
+def _noise_scale(scale: float) -> float:
+    if not 0.0 < scale <= LARGEST / 64:
+        raise ReleaseError(f"The noise scale is {scale:g} grid steps; it must be positive and at most 2^45.")
+    return float(scale)
+
+
+def _check_map(measurement: Any, distance: float, stated: float) -> None:
+    """Refuse noise that OpenDP does not consider as private as we are about to state."""
+    proved = math.inf
+    with contextlib.suppress(Exception):  # a distance beyond 64 bits
+        proved = measurement.map(distance)
+    if not (math.isfinite(proved) and proved <= stated * (1 + _SLACK)):
+        raise ReleaseError(
+            f"OpenDP proves a privacy loss of {proved:.12g} for this noise, more than the {stated:.12g} that would be "
+            "stated: the mechanism's scale does not fit its sensitivity."
+        )
+
+
+def _invoke(measurement: Any, integers: list[int]) -> Any:
+    # Raised outside any handler, so that no exception of OpenDP, which might quote the data, is chained to it.
+    with contextlib.suppress(Exception):
+        return measurement(integers)
+    raise ReleaseError("OpenDP refused the statistic.")

@@ -1,0 +1,146 @@
+"""The mean of normal records, released with noise: small enough for quadrature, and for every method."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from noisewise._arrays import integer, number
+from noisewise.errors import InvalidInputError
+from noisewise.mechanisms import Gaussian, Laplace
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.guarantees import ApproximateDP, PureDP
+from noisewise.priors import Prior
+from noisewise.private_model import PrivateModel
+from noisewise.problems._seeds import OBSERVATION_SEED, rng_from
+from noisewise.problems.base import Problem
+from noisewise.queries import ClampedMean
+from noisewise.samplers.grid import grid_density
+from noisewise.simulators import NormalRecords
+
+TRUTH = 0.7
+PRIOR_SD = 2.0
+_NOMINAL_RANGE = 10.0
+_UNCLAMPED = 1e6
+_CELLS = 64
+
+
+def gaussian_mean(
+    epsilon: float = 1.0,
+    *,
+    num_records: int = 100,
+    bounds: tuple[float, float] | None = (-2.0, 2.0),
+    noise: str = "laplace",
+    delta: float = 1e-6,
+) -> Problem:
+    r"""x_i ~ N(theta, 1), s the mean of the clamped x_i, s_dp = s + noise; theta ~ N(0, 2^2).
+
+    With `bounds` the records are rounded to 64 steps between them, so that the law of s is an n-fold convolution of a finite law
+    and the posterior is exact by fast Fourier transform and a grid in theta. `bounds=None` leaves records as they are: s is
+    normal, and the noise (scaled as for a range of 10) carries no guarantee.
+    `noise` is "laplace" (epsilon-DP) or "gaussian" ((epsilon, delta)-DP).
+
+    >>> import jax
+    >>> problem = gaussian_mean(epsilon=1.0)
+    >>> problem.reference(jax.random.key(0), 500).shape
+    (500, 1)
+    """
+    epsilon = number("epsilon", above=0.0)(epsilon)
+    num_records = integer("num_records", at_least=1)(num_records)
+    if noise not in ("laplace", "gaussian"):
+        raise InvalidInputError(f"noise must be 'laplace' or 'gaussian', got {noise!r}.")
+    query = _query(bounds, num_records)
+    mechanism = _mechanism(query, epsilon, noise, delta, guaranteed=bounds is not None)
+    model = PrivateModel(
+        prior=Prior({"mean": dist.Normal(0.0, PRIOR_SD)}),
+        simulator=NormalRecords(num_records=num_records, prior_variance=PRIOR_SD**2),
+        query=query,
+        mechanism=mechanism,
+    )
+    confidential = model.statistics(jax.random.key(OBSERVATION_SEED), [[TRUTH]])[0]
+    observed = mechanism.sample(jax.random.key(OBSERVATION_SEED + 1), confidential)
+    return Problem(
+        name="gaussian_mean",
+        model=model,
+        observed=observed,
+        truth=np.array([TRUTH]),
+        confidential=confidential,
+        settings={
+            "epsilon": epsilon,
+            "num_records": num_records,
+            "bounds": None if bounds is None else list(bounds),
+            "noise": noise,
+            "delta": delta,
+        },
+        references={"quadrature": lambda key, num: _reference(model, observed, key, num)},
+        at_epsilon=lambda e: gaussian_mean(e, num_records=num_records, bounds=bounds, noise=noise, delta=delta),
+    )
+
+
+def _query(bounds: tuple[float, float] | None, num_records: int) -> ClampedMean:
+    if bounds is None:
+        return ClampedMean(bounds=(-_UNCLAMPED, _UNCLAMPED), num_records=num_records)
+    low, high = (number("bounds", above=-_UNCLAMPED, below=_UNCLAMPED)(end) for end in bounds)
+    if not low < high:
+        raise InvalidInputError(f"bounds must be a pair (low, high) with low < high, got ({low:g}, {high:g}).")
+    cell = (high - low) / _CELLS
+    return ClampedMean(bounds=(cell * round(low / cell), cell * round(high / cell)), num_records=num_records, grid=cell)
+
+
+def _mechanism(query: ClampedMean, epsilon: float, noise: str, delta: float, *, guaranteed: bool) -> AbstractMechanism:
+    kind: Any = Laplace if noise == "laplace" else Gaussian
+    guarantee = PureDP(epsilon) if noise == "laplace" else ApproximateDP(epsilon, delta)
+    sensitivity = query.sensitivity(norm=1) if guaranteed else _NOMINAL_RANGE / query.num_records
+    mechanism = kind.calibrate(sensitivity=sensitivity, guarantee=guarantee)
+    return mechanism if guaranteed else kind(scale=mechanism.scale)
+
+
+def _reference(model: PrivateModel, observed: np.ndarray, key: Any, num: int) -> np.ndarray:
+    def log_posterior(theta: np.ndarray) -> np.ndarray:
+        return norm.logpdf(theta[:, 0], 0.0, PRIOR_SD) + log_likelihood(model, observed, theta[:, 0])
+
+    table = grid_density(log_posterior, [-8.0 * PRIOR_SD], [8.0 * PRIOR_SD], resolution=512)
+    return table.sample(rng_from(key), num)
+
+
+def log_likelihood(model: PrivateModel, observed: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """log f(s_dp | theta) (N,): a sum over all values of s, or an integral where s is normal."""
+    query: Any = model.query
+    if query.grid is None:
+        return _normal_log_likelihood(model.mechanism, query.num_records, observed, theta)
+    statistics, law = _law_of_mean(query, theta)
+    log_noise = model.mechanism.log_prob(observed, statistics[:, None])
+    with np.errstate(divide="ignore"):
+        return log_noise.max() + np.log(law @ np.exp(log_noise - log_noise.max()))
+
+
+def _law_of_mean(query: Any, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The values of s and their probabilities (N, values) under each theta."""
+    (low,), (high,) = query.domain.low, query.domain.high
+    cells = round((high - low) / query.grid)
+    edges = low + query.grid * (np.arange(cells) + 0.5)
+    record = np.diff(norm.cdf(edges[None] - theta[:, None]), axis=1, prepend=0.0, append=1.0)
+    size = cells * query.num_records + 1
+    law = np.fft.irfft(np.fft.rfft(record, n=size, axis=1) ** query.num_records, n=size, axis=1)
+    return low + query.step * np.arange(size), np.maximum(law, 0.0)
+
+
+def _normal_log_likelihood(mechanism: Any, n: int, observed: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """The integral of N(s; theta, 1/n) eta(s_dp | s) over s, by Gauss-Legendre panels with an edge at s_dp."""
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    sd = 1.0 / math.sqrt(n)
+    breaks = np.linspace(-10.0, 10.0, 41)
+    split = np.clip((observed[0] - theta) / sd, -10.0, 10.0)
+    edges = np.sort(np.concatenate([np.broadcast_to(breaks, (theta.size, 41)), split[:, None]], axis=1), axis=1)
+    half = np.diff(edges, axis=1)[..., None] / 2.0
+    z = ((edges[:, 1:] + edges[:, :-1])[..., None] / 2.0 + half * nodes).reshape(theta.size, -1)
+    with np.errstate(divide="ignore"):
+        log_weights = np.log(half * weights).reshape(theta.size, -1)
+    s = theta[:, None] + sd * z
+    return logsumexp(norm.logpdf(z) + log_weights + mechanism.log_prob(observed, s[..., None]), axis=1)

@@ -1,0 +1,106 @@
+"""The fields of a release: what each may hold, and what it holds when left out. All of them are public."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from noisewise import queries
+from noisewise._arrays import describe, integer
+from noisewise._files import require_text
+from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.guarantees import AbstractGuarantee
+from noisewise.queries import AbstractQuery, Median
+
+_MAX_WIDTH = 100_000
+
+
+def as_described(query: Any) -> AbstractQuery | None:
+    """A query, itself or as its public description; None if unknown."""
+    if query is None or isinstance(query, AbstractQuery):
+        return query
+    _check_size(query)
+    return queries.from_spec(dict(query) if isinstance(query, Mapping) else query)
+
+
+def _check_size(spec: Any) -> None:
+    """Refuse sizes for which a query would fill the memory before it could be compared with the values."""
+    if isinstance(spec, Mapping):
+        sizes = [spec.get(name) for name in ("num_columns", "num_times", "num_predictors", "num_classes")]
+        if any(isinstance(size, (int, float)) and size > _MAX_WIDTH for size in sizes):
+            raise InvalidInputError(f"The query has more than {_MAX_WIDTH} columns.")
+        parts = spec.get("queries")
+        for part in parts if isinstance(parts, (list, tuple)) else ():
+            _check_size(part)
+
+
+def as_values(values: Any, mechanism: AbstractMechanism) -> tuple[float, ...]:
+    """Numbers on the support of the mechanism, as many as it releases."""
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    booleans = isinstance(values, (list, tuple)) and any(isinstance(value, bool) for value in values)
+    if array.ndim != 1 or array.dtype.kind not in "fiu" or array.size == 0 or booleans:
+        raise InvalidInputError(f"values must be a list of one or more numbers, got {describe(values)}.")
+    expected = mechanism.output_width(mechanism.width or array.size)
+    if array.size != expected:
+        raise InvalidInputError(f"values must be the {expected} of the {type(mechanism).__name__}, got {array.size}.")
+    array = array.astype(np.float64)
+    if not mechanism.support.contains(array).all():
+        name, support = type(mechanism).__name__, mechanism.support.describe()
+        raise InvalidInputError(f"{name} releases {support}; at least one of the values is something else.")
+    return tuple(array.tolist())
+
+
+def as_names(names: Any, query: AbstractQuery | None, width: int) -> tuple[str, ...]:
+    """Different texts, one per value; by default those of the query."""
+    if names is None:
+        if query is not None and query.names is not None and len(query.names) == width:
+            return query.names
+        return ("median",) if isinstance(query, Median) else tuple(f"s_dp[{j}]" for j in range(width))
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InvalidTypeError(f"names must be {width} texts, got {describe(names)}.")
+    names = tuple(require_text(name, "Each of names") for name in names)
+    if len(names) != width or len(set(names)) != width:
+        raise InvalidInputError(f"names must be {width} different texts, one per value; got {len(names)}.")
+    return names
+
+
+def as_guarantee(stated: Any, mechanism: AbstractMechanism) -> AbstractGuarantee | None:
+    """What the mechanism implies; where that is unknown, what is stated."""
+    if stated is not None and not isinstance(stated, AbstractGuarantee):
+        raise InvalidTypeError(f"guarantee must be one such as PureDP(1.0), got {describe(stated)}.")
+    try:
+        implied = mechanism.guarantee
+    except MissingCapabilityError:
+        return stated
+    if stated is not None:
+        pairs = zip(dataclasses.astuple(stated), dataclasses.astuple(implied), strict=False)
+        if type(stated) is not type(implied) or not all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs):
+            raise InvalidInputError(
+                f"The guarantee is stated as {stated!r}, but the mechanism implies {implied!r}: leave it out, or "
+                "correct the mechanism's scale or sensitivity."
+            )
+    return implied
+
+
+def as_num_records(num_records: Any, query: AbstractQuery | None) -> int | None:
+    """The number of records that the query states, else the one given, else None."""
+    num_records = integer("num_records", at_least=1, optional=True)(num_records)
+    known = None if query is None else query.num_records
+    if num_records is not None and known is not None and num_records != known:
+        raise InvalidInputError(f"num_records is {num_records}, but the query is about {known} records.")
+    return num_records if known is None else known
+
+
+def as_versions(versions: Any) -> dict[str, str]:
+    """Versions of packages by name."""
+    if not isinstance(versions, Mapping):
+        raise InvalidTypeError(f"versions must map package names to versions, got {describe(versions)}.")
+    return {require_text(name, "A package"): require_text(version, "A version") for name, version in versions.items()}

@@ -1,0 +1,200 @@
+"""What happens to confidential data before noise is drawn: a public grid, a fitting mechanism, exact integers."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+from typing import Any
+
+from noisewise.errors import NoisewiseError, ReleaseError, SensitivityError
+from noisewise.mechanisms import (
+    Clamped,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    PaddedBinomial,
+    Product,
+)
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.guarantees import (
+    AbstractGuarantee,
+    ApproximateDP,
+    GaussianDP,
+    PureDP,
+    ZeroConcentratedDP,
+)
+from noisewise.queries import ClampedMean, FunctionQuery, InfectionCurve, Joint, Median, RegressionMoments
+from noisewise.queries.base import AbstractQuery
+
+_RESOLUTION = 2**12
+"""A default grid has at least this many steps between the bounds (for regression moments, between 0 and 1)."""
+
+_ROUNDING = 1e-9
+"""Relative slack for sensitivities that went through float64 arithmetic."""
+
+# The grid ------------------------------------------------------------------------------------------------------------
+
+
+def on_grid(query: AbstractQuery) -> AbstractQuery:
+    r"""The query itself if its statistic lies on a lattice, else the same query with a default public grid.
+
+    The grid depends on the bounds alone: it is the largest number of which all bounds are multiples, halved until 2^12
+    steps fit between the bounds of every column.
+
+    >>> import noisewise as nw
+    >>> on_grid(nw.queries.ClampedMean(bounds=(0.0, 100.0), num_records=50)).grid
+    0.0244140625
+    """
+    if isinstance(query, Joint):
+        return Joint(tuple(on_grid(part) for part in query.queries))
+    if query.step is not None:
+        return query
+    if isinstance(query, RegressionMoments):
+        return dataclasses.replace(query, grid=1.0 / _RESOLUTION)
+    if isinstance(query, ClampedMean):
+        return dataclasses.replace(query, grid=_common_grid(query.domain.low, query.domain.high))
+    raise ReleaseError(f"The statistic of {type(query).__name__} lies on no grid. {query.off_lattice}")
+
+
+def _common_grid(low: tuple[float, ...], high: tuple[float, ...]) -> float:
+    # repr shows the bounds as their author wrote them: 0.1 is one tenth, not the float64 beside it.
+    pairs = [(Fraction(repr(a)), Fraction(repr(b))) for a, b in zip(low, high, strict=True)]
+    shared = math.lcm(*(end.denominator for pair in pairs for end in pair))
+    grid = Fraction(math.gcd(*(int(end * shared) for pair in pairs for end in pair)), shared)
+    narrowest, largest = min(b - a for a, b in pairs), max(abs(end) for pair in pairs for end in pair)
+    if largest / grid > 2**30:
+        raise ReleaseError(
+            "The bounds have no common grid of reasonable size: take rounder bounds, or pass grid=... to the query, "
+            "a number of which every bound is a multiple."
+        )
+    while narrowest / grid < _RESOLUTION:
+        grid /= 2
+    return float(grid)
+
+
+# The mechanism -------------------------------------------------------------------------------------------------------
+
+
+def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> AbstractMechanism:
+    r"""The mechanism that a release uses when only a guarantee is given.
+
+    PureDP: discrete Laplace noise, or the exponential mechanism for `Median`. ZeroConcentratedDP and ApproximateDP:
+    discrete Gaussian noise. The blocks of a `Joint` share the budget evenly. The step is the query's.
+
+    The noise is calibrated to the query ON its grid. Rounding maps records to records, so the sensitivity Delta that
+    the query states bounds the rounded query too; its integers then move by at most Delta/step in the same norm.
+
+    >>> import noisewise as nw
+    >>> query = nw.queries.ClampedMean(bounds=(0.0, 1.0), num_records=10, grid=0.5)
+    >>> choose_mechanism(query, nw.PureDP(2.0))
+    DiscreteLaplace(scale=0.05, sensitivity=0.1, step=0.05)
+    """
+    if isinstance(guarantee, GaussianDP):
+        raise ReleaseError(
+            "Exact Gaussian noise lives on a lattice, where GaussianDP does not hold: "
+            "ask for guarantee.to(ZeroConcentratedDP) instead."
+        )
+    if isinstance(query, Joint):
+        share = _share(guarantee, len(query.queries))
+        blocks = [choose_mechanism(block, share) for block in query.queries]
+        return Product(blocks, widths=[block.width for block in query.queries])  # type: ignore[misc]
+    if isinstance(query, Median):
+        sensitivity = query.sensitivity(math.inf)
+        return ExponentialMechanism.calibrate(candidates=query.candidates, guarantee=guarantee, sensitivity=sensitivity)
+    if query.step is None:
+        raise ReleaseError(
+            f"{type(query).__name__} does not say on which lattice its values lie, so no noise can be chosen: pass "
+            "mechanism=..., such as DiscreteLaplace.calibrate(sensitivity=..., guarantee=..., step=...)."
+        )
+    kind = DiscreteLaplace if isinstance(guarantee, PureDP) else DiscreteGaussian
+    return kind.calibrate(sensitivity=query.sensitivity(kind.norm), guarantee=guarantee, step=query.step)
+
+
+def _share(guarantee: AbstractGuarantee, parts: int) -> AbstractGuarantee:
+    if isinstance(guarantee, PureDP):
+        return PureDP(guarantee.epsilon / parts)
+    if isinstance(guarantee, ApproximateDP):
+        guarantee = ZeroConcentratedDP.from_approximate(guarantee)
+    return ZeroConcentratedDP(guarantee.rho / parts)  # type: ignore[attr-defined]
+
+
+def check_fit(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
+    """Refuse a mechanism that does not take the query's statistic, or whose guarantee would be false for it."""
+    if None not in (mechanism.width, query.width) and mechanism.width != query.width:
+        raise ReleaseError(
+            f"{type(mechanism).__name__} takes {mechanism.width} numbers, {type(query).__name__} gives {query.width}."
+        )
+    if isinstance(mechanism, Product):
+        return _check_blocks(mechanism, query)
+    candidates = mechanism.candidates if isinstance(mechanism, ExponentialMechanism) else None
+    if isinstance(query, Median) and candidates != query.candidates:
+        raise ReleaseError("Median gives utilities: use ExponentialMechanism with the same candidates.")
+    inner = mechanism.mechanism if isinstance(mechanism, Clamped) else mechanism
+    curve = isinstance(query, InfectionCurve) and isinstance(inner, PaddedBinomial)
+    if curve and inner.population < query.population:  # type: ignore[attr-defined]
+        raise ReleaseError("The mechanism's population is smaller than the query's.")
+    _check_sensitivity(mechanism, query)
+
+
+def _check_blocks(product: Product, query: AbstractQuery) -> None:
+    aligned = isinstance(query, Joint) and product.widths == tuple(block.width for block in query.queries)
+    blocks = query.queries if aligned else [query] * len(product.mechanisms)  # type: ignore[attr-defined]
+    for mechanism, block in zip(product.mechanisms, blocks, strict=True):
+        # Some of a query's columns change by at most as much as all of them, in every norm.
+        (check_fit if aligned else _check_sensitivity)(mechanism, block)
+
+
+def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
+    name, norm = type(mechanism).__name__, mechanism.norm
+    if mechanism.sensitivity is None:
+        raise SensitivityError(f"{name} does not state a sensitivity, so no guarantee follows: pass sensitivity=...")
+    if norm not in query.norms:
+        raise SensitivityError(
+            f"{type(query).__name__} does not state how many entries one person can change, which {name} needs: use "
+            "FunctionQuery(fn, sensitivity={0: 1})."
+        )
+    needed = query.sensitivity(norm)
+    if needed > mechanism.sensitivity * (1 + _ROUNDING):
+        raise SensitivityError(
+            f"{name} is made for a sensitivity of {mechanism.sensitivity:g} in the L{norm:g} norm, but "
+            f"{type(query).__name__} has {needed:g}: calibrate it to the query."
+        )
+
+
+# The integers --------------------------------------------------------------------------------------------------------
+
+
+def confidential_integers(
+    data: Any, query: AbstractQuery, mechanism: AbstractMechanism
+) -> tuple[list[int], list[float]]:
+    """The statistic as exact integers, and the step of each column.
+
+    Errors say nothing of the data, nor does anything chained to them. A `FunctionQuery` must return exact multiples of
+    the mechanism's step (of 1 for counts, categories and utilities).
+    """
+    failure = "its function failed, or returned something else than finite multiples of the mechanism's step."
+    try:
+        return _integers(data, query, mechanism)
+    except NoisewiseError as error:
+        # The catalogue's own messages name shapes and public facts; a user's function promises nothing.
+        failure = failure if isinstance(query, FunctionQuery) else str(error)
+    except Exception as error:
+        failure = failure if isinstance(query, FunctionQuery) else f"they cannot be read ({type(error).__name__})."
+    raise ReleaseError(f"{type(query).__name__} refuses the data: {failure}")
+
+
+def _integers(data: Any, query: AbstractQuery, mechanism: AbstractMechanism) -> tuple[list[int], list[float]]:
+    if isinstance(query, Joint):
+        parts = [_integers(data, block, mechanism) for block in query.queries]
+        return [n for integers, _ in parts for n in integers], [step for _, steps in parts for step in steps]
+    if query.step is not None:
+        integers = query.integer_statistic(data)
+        return integers, [query.step] * len(integers)
+    inner = mechanism.mechanism if isinstance(mechanism, Clamped) else mechanism
+    step = inner.step if isinstance(inner, (DiscreteLaplace, DiscreteGaussian)) else 1.0
+    values = [float(value) for value in query(data)]
+    integers = [round(value / step) for value in values]
+    if any(n * step != value for n, value in zip(integers, values, strict=True)):
+        raise ReleaseError("Values are off the lattice.")
+    return integers, [step] * len(integers)

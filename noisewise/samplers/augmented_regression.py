@@ -1,0 +1,212 @@
+r"""Linear regression when only noisy sums of clamped products of its records are seen.
+
+    p(beta, x, y | t)  ~  N(beta; 0, tau^2 I)  prod_i N(x_i; m, Sigma) N(y_i; (1, x_i) beta, sigma^2)  exp(-|t - T(x, y)|_1 / b)
+
+with T the sums over the records of y, x_j y, y^2, x_j and x_j x_k, of values clamped to bounds and rescaled to [-1, 1].
+
+One sweep is data augmentation (Ju, Awan, Gong and Rao 2022), beta given the records and then each record in turn by a fresh
+proposal from its law, interwoven (Yu and Meng 2011) with moves that are not centred: beta is proposed while predictors and
+residuals stand still. The first alone forgets slower the larger b is, since n records hold beta in place; the second moves freely
+just then.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import math
+import os
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.samplers._seeds import generator
+
+if TYPE_CHECKING:
+    from noisewise.samplers._regression_kernel import Target
+
+_PILOT = 2**11
+_LONGEST_PILOT = 2**16
+_ENOUGH = 400.0
+
+
+@dataclasses.dataclass(frozen=True)
+class RegressionChains:
+    """Draws of beta (C, N, p+1) with the sums T beside them (C, N, k), and how each of the C chains went."""
+
+    draws: np.ndarray
+    totals: np.ndarray
+    record_acceptance: np.ndarray
+    move_acceptance: np.ndarray
+    step: np.ndarray
+    thin: int
+
+    def effective_sizes(self) -> np.ndarray:
+        """The bulk effective sample size of each coefficient (p+1,), by arviz."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import arviz
+        return np.array([float(arviz.ess(self.draws[:, :, j], method="bulk")) for j in range(self.draws.shape[2])])
+
+    def autocorrelation_times(self) -> np.ndarray:
+        """Draws per effective draw (p+1,)."""
+        return self.draws.shape[0] * self.draws.shape[1] / self.effective_sizes()
+
+    def pooled(self, num: int | None = None) -> np.ndarray:
+        """The draws of all chains (C N, p+1), neighbours from different chains; the first `num` if that is given."""
+        return self.draws.transpose(1, 0, 2).reshape(-1, self.draws.shape[2])[:num]
+
+
+@dataclasses.dataclass(frozen=True)
+class AugmentedRegression:
+    r"""The posterior of beta given `observed` = t (k,), in the order of the module's first lines: for p = 2
+
+        y, x1*y, x2*y, y*y, x1, x2, x1*x1, x1*x2, x2*x2,
+
+    as SUMS over the `num_records` records, with `scale` = b on the same footing. `bounds` is one pair (low, high) for all columns or
+    one for each of x_1, ..., x_p, y.
+
+    >>> target = AugmentedRegression(
+    ...     observed=(-38.2, -6.7, 3.2, 27.2, 9.9, -13.9, 2.2, -2.3, 3.4), scale=1.3, num_records=100, predictor_mean=(0.9, -1.17)
+    ... )
+    >>> chains = target.chains(jax.random.key(0), num_chains=2, num_draws=500)
+    >>> chains.draws.shape, chains.totals.shape
+    ((2, 500, 3), (2, 500, 9))
+    >>> chains.record_acceptance.round(1).tolist()
+    [0.8, 0.8]
+    """
+
+    observed: tuple[float, ...]
+    scale: float
+    num_records: int
+    predictor_mean: tuple[float, ...]
+    predictor_covariance: tuple[tuple[float, ...], ...] | None = None
+    noise_variance: float = 2.0
+    prior_variance: float = 1.0
+    bounds: tuple[Any, ...] = (-10.0, 10.0)
+
+    def __post_init__(self) -> None:
+        integer("num_records", at_least=1)(self.num_records)
+        for name in ("scale", "noise_variance", "prior_variance"):
+            number(name, above=0.0)(getattr(self, name))
+        p = len(_vector("predictor_mean", self.predictor_mean, None))
+        _vector("observed", self.observed, (p + 1) * (p + 4) // 2)
+        self._root()
+        low, high = self._bounds()
+        if not (low < high).all():
+            raise InvalidInputError(f"bounds must have low < high in every column, got {self.bounds!r}.")
+
+    def chains(
+        self,
+        key: Array,
+        *,
+        num_chains: int = 16,
+        num_draws: int = 1000,
+        num_warmup: int = 1000,
+        thin: int = 1,
+        num_moves: int = 10,
+        num_threads: int | None = None,
+    ) -> RegressionChains:
+        """Independent chains, each of `num_warmup` sweeps and then `num_draws` draws, `thin` sweeps apart.
+
+        `num_moves` moves that are not centred end each sweep; 0 leaves plain data augmentation. Chain c draws from its own generator,
+        a function of the key and c, so results do not depend on the threads.
+        """
+        from noisewise.samplers import _regression_kernel
+
+        sizes = {"num_chains": num_chains, "num_draws": num_draws, "thin": thin}
+        num_chains, num_draws, thin = (integer(name, at_least=1)(value) for name, value in sizes.items())
+        num_moves, num_warmup = integer("num_moves", at_least=0)(num_moves), integer("num_warmup", at_least=0)(num_warmup)
+        threads = integer("num_threads", at_least=1, optional=True)(num_threads) or os.cpu_count()
+        target, size, width = self._target(), len(self.predictor_mean) + 1, len(self.observed)
+        draws, totals = np.empty((num_chains, num_draws, size)), np.empty((num_chains, num_draws, width))
+        generators = [generator(key, chain) for chain in range(num_chains)]
+
+        def one(chain: int) -> tuple[float, float, float]:
+            shapes = ((size,), (self.num_records, size), (self.num_records, size), (width,))
+            state = _regression_kernel.State(*(np.empty(shape) for shape in shapes))
+            settings = (self._move_root(), num_moves, num_warmup, thin)
+            return _regression_kernel.run_chain(generators[chain], target, state, *settings, draws[chain], totals[chain])
+
+        with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+            records, moves, steps = np.array(list(pool.map(one, range(num_chains)))).T
+        return RegressionChains(draws, totals, records, moves, steps, thin)
+
+    def near_independent(self, key: Array, num: int, *, num_chains: int = 16) -> RegressionChains:
+        """Chains of at least `num` draws in all, so far apart that they are nearly independent.
+
+        A pilot run finds the autocorrelation time; twice that many sweeps lie between draws, which leaves a correlation of about
+        exp(-4) between neighbours.
+        """
+        num = integer("num", at_least=1)(num)
+        pilot_key, main_key = jax.random.split(as_key(key))
+        length = _PILOT
+        pilot = self.chains(pilot_key, num_chains=num_chains, num_draws=length)
+        while pilot.effective_sizes().min() < _ENOUGH and length < _LONGEST_PILOT:
+            length *= 2
+            pilot = self.chains(pilot_key, num_chains=num_chains, num_draws=length)
+        thin = math.ceil(2.0 * pilot.autocorrelation_times().max())
+        return self.chains(main_key, num_chains=num_chains, num_draws=max(4, -(-num // num_chains)), thin=thin)
+
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        columns = len(self.predictor_mean) + 1
+        array = np.asarray(self.bounds, dtype=np.float64)
+        if array.shape not in ((2,), (columns, 2)) or not np.isfinite(array).all():
+            raise InvalidInputError(f"bounds must be a pair (low, high) or {columns} of them, got {self.bounds!r}.")
+        low, high = np.broadcast_to(array, (columns, 2)).T
+        return low, high
+
+    def _covariance(self) -> np.ndarray:
+        p = len(self.predictor_mean)
+        return np.eye(p) if self.predictor_covariance is None else np.asarray(self.predictor_covariance, dtype=np.float64)
+
+    def _root(self) -> np.ndarray:
+        covariance, p = self._covariance(), len(self.predictor_mean)
+        if covariance.shape != (p, p) or not np.allclose(covariance, covariance.T, rtol=1e-12, atol=0.0):
+            raise InvalidInputError(f"predictor_covariance must be a symmetric matrix ({p}, {p}), got {covariance.shape}.")
+        try:
+            return np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            raise InvalidInputError("predictor_covariance must be positive definite.") from None
+
+    def _target(self) -> Target:
+        from noisewise.samplers import _regression_kernel
+
+        low, high = self._bounds()
+        return _regression_kernel.Target(
+            observed=np.array(self.observed, dtype=np.float64),
+            scale=float(self.scale),
+            mean=np.array(self.predictor_mean, dtype=np.float64),
+            root=np.ascontiguousarray(self._root()),
+            noise_sd=math.sqrt(self.noise_variance),
+            prior_sd=math.sqrt(self.prior_variance),
+            centre=(low + high) / 2,
+            half=(high - low) / 2,
+        )
+
+    def _move_root(self) -> np.ndarray:
+        """C with C C' = (I/tau^2 + G'G/(2 b^2))^-1, G the expected change of the first p+1 sums with beta, clamping left aside.
+
+        2 b^2 is the variance of an error: the moves are long where the observed sums say little.
+        """
+        target, mean = self._target(), np.append(1.0, self.predictor_mean)
+        moments = np.outer(mean, mean)
+        moments[1:, 1:] += self._covariance()
+        rescaled = np.vstack([mean, (moments[1:] - target.centre[:-1, None] * mean) / target.half[:-1, None]])
+        gradient = self.num_records * rescaled / target.half[-1]
+        precision = np.eye(len(mean)) / self.prior_variance + gradient.T @ gradient / (2.0 * self.scale**2)
+        return np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(precision)))
+
+
+def _vector(name: str, value: Any, length: int | None) -> np.ndarray:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"{name} must be a sequence of numbers, got {describe(value)}.") from None
+    if array.ndim != 1 or len(array) == 0 or not np.isfinite(array).all() or length not in (None, len(array)):
+        raise InvalidInputError(f"{name} must be {length or 'one or more'} finite numbers, got shape {array.shape}.")
+    return array

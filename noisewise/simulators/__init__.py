@@ -1,0 +1,52 @@
+"""theta -> x: models one can simulate. One simulator per file; names load on first use.
+
+Worker processes import this package to find their entry point, so nothing heavy may load with it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from noisewise.simulators.base import AbstractSimulator, AdditiveQuery
+    from noisewise.simulators.jax_simulator import JaxSimulator
+    from noisewise.simulators.linear_regression import LinearRegression
+    from noisewise.simulators.log_linear import LogLinear
+    from noisewise.simulators.normal_records import NormalRecords
+    from noisewise.simulators.python_simulator import PythonSimulator
+    from noisewise.simulators.record_model import AbstractRecordModel
+
+_NAMES = {
+    "AbstractRecordModel": "noisewise.simulators.record_model",
+    "AbstractSimulator": "noisewise.simulators.base",
+    "AdditiveQuery": "noisewise.simulators.base",
+    "JaxSimulator": "noisewise.simulators.jax_simulator",
+    "LinearRegression": "noisewise.simulators.linear_regression",
+    "LogLinear": "noisewise.simulators.log_linear",
+    "NormalRecords": "noisewise.simulators.normal_records",
+    "PythonSimulator": "noisewise.simulators.python_simulator",
+}
+
+__all__ = [
+    "AbstractRecordModel",
+    "AbstractSimulator",
+    "AdditiveQuery",
+    "JaxSimulator",
+    "LinearRegression",
+    "LogLinear",
+    "NormalRecords",
+    "PythonSimulator",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"noisewise.simulators has no {name!r}; it has {', '.join(__all__)}.")
+    value = getattr(importlib.import_module(_NAMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

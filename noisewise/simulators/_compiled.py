@@ -1,0 +1,131 @@
+"""Simulations as one compiled program of fixed width, called as often as needed.
+
+XLA may round differently in programs of different widths. So the width depends on the simulator alone: rows are padded
+to whole chunks, simulation i always sits in the same place, and a new number of simulations never recompiles.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.errors import NoisewiseError, SimulationError
+
+One = Callable[[Array, Array], Any]
+"""(key, theta_1d) -> pytree: one simulation."""
+
+MEMORY = 2**22
+"""How many bytes of databases one chunk may hold."""
+
+_WIDEST = 256
+_NARROW = 8
+
+
+def width_for(num: int, nbytes: int) -> int:
+    """How many simulations run at once: the largest power of two, at most 256, that keeps within `MEMORY`.
+
+    A call for at most 8 simulations runs 8, so that a single one is not paid for 256 times.
+    """
+    widest = 1
+    while widest < _WIDEST and 2 * widest * nbytes <= MEMORY:
+        widest *= 2
+    return min(widest, _NARROW) if num <= _NARROW else widest
+
+
+def run(make: Callable[..., One], parts: tuple[Any, ...], key: Array, theta: np.ndarray, width: int) -> Any:
+    """The results of N simulations by `make(*parts)`, as a pytree of NumPy arrays with a leading axis of length N.
+
+    Equal parts share one compiled program.
+    """
+    num = len(theta)
+    padded = np.concatenate([theta, np.repeat(theta[-1:], -num % width, axis=0)])
+    program = _program(make, *map(_hashable, parts))
+    chunks: list[Any] = []
+    with jax.enable_x64(True):
+        try:
+            for start in range(0, num, width):
+                chunks.append(jax.tree.map(np.asarray, program(key, padded[start : start + width], start)))
+        except jax.errors.JaxRuntimeError as error:
+            raise SimulationError(f"The compiled simulation failed: {error}") from error
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[:num], *chunks)
+
+
+def shapes(one: Callable[..., Any], *args: Any, what: str) -> Any:
+    """The shapes that `one` returns, found by tracing it; anything it raises is reported as a failure of `what`."""
+    with jax.enable_x64(True):
+        try:
+            return jax.eval_shape(one, *args)
+        except NoisewiseError as error:
+            raise SimulationError(f"{what} failed: {error}") from error
+        except Exception as error:
+            raise SimulationError(_untraceable(what, error)) from error
+
+
+def example(key: Array, theta: np.ndarray) -> tuple[Any, Any]:
+    """Stand-ins for the arguments of one simulation."""
+    return jax.ShapeDtypeStruct(key.shape, key.dtype), jax.ShapeDtypeStruct(theta.shape[1:], np.float64)
+
+
+def statistic_shape(query: Callable[[Any], Any], x: Any) -> jax.ShapeDtypeStruct:
+    """The shape of the statistic of a database of the given shapes; refuses all but one vector of real numbers."""
+    s = shapes(query, x, what="The query")
+    if not isinstance(s, jax.ShapeDtypeStruct):
+        raise SimulationError(f"The query must return one array (k,), got {type(s).__name__}: write jnp.stack(...).")
+    if not (jnp.issubdtype(s.dtype, jnp.number) or s.dtype == bool) or jnp.issubdtype(s.dtype, jnp.complexfloating):
+        raise SimulationError(f"The query must return real numbers, got {s.dtype}.")
+    if s.ndim != 1 or s.shape[0] == 0:
+        fix = " Write jnp.atleast_1d(s)." if s.ndim == 0 else ""
+        raise SimulationError(f"The query must return a statistic of shape (k,), got {s.shape}.{fix}")
+    return s
+
+
+def nbytes(tree: Any) -> int:
+    """The memory that arrays of these shapes take."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+@functools.lru_cache(maxsize=64)
+def _program(make: Callable[..., One], *parts: Any) -> Callable[[Array, Array, int], Any]:
+    one = make(*(part.value if isinstance(part, _ByIdentity) else part for part in parts))
+
+    @jax.jit
+    def chunk(key: Array, theta: Array, start: int) -> Any:
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, start + jnp.arange(theta.shape[0]))
+        return jax.vmap(one)(keys, theta)
+
+    return chunk
+
+
+def _hashable(part: Any) -> Any:
+    try:
+        hash(part)
+    except TypeError:
+        return _ByIdentity(part)
+    return part
+
+
+class _ByIdentity:
+    """Makes anything a key of a dictionary, equal to itself only."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def _untraceable(what: str, error: Exception) -> str:
+    reason = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(".")
+    return (
+        f"{what} failed while JAX traced it ({reason}). If it is plain Python or NumPy rather than JAX, "
+        "write nw.simulators.PythonSimulator(fn) with fn(rng, theta) -> x."
+    )

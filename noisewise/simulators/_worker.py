@@ -1,0 +1,86 @@
+"""What runs in a worker process: a batch of simulations by a plain Python function. Imports next to nothing."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+_REMEMBERED = 8
+_loaded: collections.OrderedDict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = collections.OrderedDict()
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """What went wrong in simulation `index`. `error` is kept where it need not travel."""
+
+    index: int
+    reason: str
+    trace: str
+    error: BaseException | None = None
+
+
+class BadStatisticError(Exception):
+    """The query did not return one vector of real numbers."""
+
+
+Outcome = Any
+"""A statistic (k,), a database, or a `Failure`."""
+
+
+def run_batch(
+    fn: Callable[..., Any], query: Callable[..., Any] | None, words: tuple[int, ...], first: int, theta: np.ndarray
+) -> list[Outcome]:
+    """Simulations `first`, `first` + 1, ..., one per row of theta. Never raises on account of one of them."""
+    return [_run_one(fn, query, words, first + row, theta[row]) for row in range(len(theta))]
+
+
+def run_pickled_batch(
+    payload: bytes, digest: str, words: tuple[int, ...], first: int, theta: np.ndarray
+) -> list[Outcome]:
+    """The same with (fn, query) as cloudpickle wrote them, unpickled once per process."""
+    if digest not in _loaded:
+        _loaded[digest] = cloudpickle.loads(payload)
+        while len(_loaded) > _REMEMBERED:
+            _loaded.popitem(last=False)
+    fn, query = _loaded[digest]
+    outcomes = run_batch(fn, query, words, first, theta)
+    return [dataclasses.replace(item, error=None) if isinstance(item, Failure) else item for item in outcomes]
+
+
+def generator(words: tuple[int, ...], index: int) -> np.random.Generator:
+    """The generator of simulation `index` under the key with these words."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(words, spawn_key=(index,))))
+
+
+def _run_one(
+    fn: Callable[..., Any],
+    query: Callable[..., Any] | None,
+    words: tuple[int, ...],
+    index: int,
+    theta: np.ndarray,
+) -> Outcome:
+    try:
+        x = fn(generator(words, index), theta.copy())
+        return x if query is None else _vector(query(x))
+    except (Exception, SystemExit) as error:
+        return Failure(index, f"{type(error).__name__}: {error}", traceback.format_exc(), error)
+
+
+def _vector(s: Any) -> np.ndarray:
+    try:
+        array = np.asarray(s)
+        numeric = array.dtype.kind in "fiub"
+    except ValueError:
+        numeric = False
+    if not numeric:
+        raise BadStatisticError(f"the query must return one array of real numbers, got {type(s).__name__}")
+    if array.ndim != 1 or array.size == 0:
+        fix = ": write np.atleast_1d(s)" if array.ndim == 0 else ""
+        raise BadStatisticError(f"the query must return a statistic of shape (k,), got {array.shape}{fix}")
+    return array.astype(np.float64)

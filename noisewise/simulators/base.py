@@ -1,0 +1,109 @@
+r"""What a simulator is: parameters in, confidential data or their statistic out, reproducibly.
+
+    theta (N, d)  --simulate-->  x, N databases        theta (N, d)  --statistics-->  s (N, k)
+
+`AbstractSimulator` owns the checks; a concrete simulator says how simulation i is run. Its randomness is derived from
+the key and i alone, so results do not depend on how the work is divided.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+
+from noisewise._arrays import Array, as_float64, as_key, describe, in_float64, integer
+from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
+
+Query = Callable[[Any], Any]
+"""x -> s: one database to one vector."""
+
+
+@runtime_checkable
+class AdditiveQuery(Protocol):
+    """A query s = sum_i t(x_i) / divisor over records, which can be summed up chunk by chunk."""
+
+    @property
+    def divisor(self) -> float:
+        """What the sum is divided by."""
+
+    def contributions(self, x: Any) -> Array:
+        """The terms t of each record, shape (n, k)."""
+
+
+class AbstractSimulator(abc.ABC):
+    """Base of all simulators. A concrete class writes `_statistics` and `_simulate`; a class is abstract or final."""
+
+    @final
+    def statistics(
+        self, key: Array, theta: Array, query: Query, *, executor: Executor | None = None, batch_size: int | None = None
+    ) -> np.ndarray:
+        """The statistics s (N, k) of one simulated database per row of theta (N, d).
+
+        `executor` runs `batch_size` simulations at a time elsewhere; it serves simulators written in Python only. The
+        result depends on neither. A simulation whose statistic is NaN gives a row of NaN.
+        """
+        theta, executor, batch_size = _checked(key, theta, executor, batch_size)
+        if isinstance(query, type) or not callable(query):
+            raise InvalidTypeError(f"query must be a function x -> s or a query, got {describe(query)}.")
+        s = self._statistics(key, theta, query, executor, batch_size)
+        if s.ndim != 2 or s.shape[0] != len(theta) or s.shape[1] == 0:
+            kind = type(self).__name__
+            raise SimulationError(f"{kind} gave statistics of shape {s.shape} for {len(theta)} simulations.")
+        return s
+
+    @final
+    def simulate(
+        self, key: Array, theta: Array, *, executor: Executor | None = None, batch_size: int | None = None
+    ) -> Any:
+        """N databases, one per row of theta (N, d); the same ones `statistics` sees for the same key.
+
+        Simulators in JAX give arrays with a leading axis of length N, simulators in Python a list of length N.
+        """
+        theta, executor, batch_size = _checked(key, theta, executor, batch_size)
+        return self._simulate(key, theta, executor, batch_size)
+
+    @final
+    def statistic_width(self, key: Array, theta: Array, query: Query) -> int:
+        """The number of entries of s: by tracing where that tells, else by simulating at the first row of theta."""
+        theta, _, _ = _checked(key, theta, None, None)
+        return self._statistic_width(key, theta[:1], query)
+
+    def _statistic_width(self, key: Array, theta: np.ndarray, query: Query) -> int:
+        return self.statistics(key, theta, query).shape[1]
+
+    @abc.abstractmethod
+    def _statistics(
+        self, key: Array, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
+    ) -> np.ndarray: ...
+
+    @abc.abstractmethod
+    def _simulate(self, key: Array, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any: ...
+
+
+def _checked(key: Any, theta: Any, executor: Any, batch_size: Any) -> tuple[np.ndarray, Executor | None, int | None]:
+    as_key(key)
+    if executor is not None and not isinstance(executor, Executor):
+        raise InvalidTypeError(f"executor must be a concurrent.futures.Executor or None, got {describe(executor)}.")
+    return _parameters(theta), executor, integer("batch_size", at_least=1, optional=True)(batch_size)
+
+
+@in_float64
+def _parameters(theta: Any) -> np.ndarray:
+    theta = np.asarray(as_float64(theta, "theta"))
+    if theta.ndim == 1:
+        raise InvalidInputError(
+            f"theta must have shape (N, d), one row per simulation, got {theta.shape}: "
+            "for one parameter vector write theta[None]."
+        )
+    if theta.ndim != 2 or 0 in theta.shape:
+        raise InvalidInputError(f"theta must have shape (N, d), one row per simulation, got {theta.shape}.")
+    bad = np.flatnonzero(~np.isfinite(theta).all(1))
+    if bad.size:
+        raise InvalidInputError(
+            f"theta must be finite, but {bad.size} of {len(theta)} rows are not; the first is row {bad[0]}."
+        )
+    return theta

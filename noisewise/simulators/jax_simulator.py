@@ -1,0 +1,66 @@
+"""Models written in JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+
+from noisewise._arrays import Array, describe
+from noisewise.errors import InvalidTypeError
+from noisewise.simulators import _compiled
+from noisewise.simulators.base import AbstractSimulator, Query
+
+
+@dataclasses.dataclass(frozen=True)
+class JaxSimulator(AbstractSimulator):
+    """x = fn(key, theta): one database, any pytree of arrays, from one parameter vector (d,), written in JAX.
+
+    Simulation i runs with `jax.random.fold_in(key, i)`, in float64, vmapped and compiled together with the query, so
+    that `statistics` never holds more databases than one chunk: up to 256, fewer where they are large (4 MiB in all).
+    One program serves every number of simulations. `executor` and `batch_size` have no effect.
+
+    >>> import jax, numpy as np
+    >>> import noisewise as nw
+    >>> simulator = nw.simulators.JaxSimulator(lambda key, theta: theta + jax.random.normal(key, (100, 1)))
+    >>> theta = np.array([[-1.0], [1.0]])
+    >>> simulator.simulate(jax.random.key(0), theta).shape
+    (2, 100, 1)
+    >>> simulator.statistics(jax.random.key(0), theta, lambda x: x.mean(0)).round(3).tolist()
+    [[-0.931], [1.177]]
+    """
+
+    fn: Callable[[Array, Array], Any]
+
+    def __post_init__(self) -> None:
+        if not callable(self.fn) or isinstance(self.fn, type):
+            raise InvalidTypeError(f"JaxSimulator needs a function fn(key, theta) -> x, got {describe(self.fn)}.")
+
+    def _statistics(
+        self, key: Array, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
+    ) -> np.ndarray:
+        x = self._shapes(key, theta)
+        _compiled.statistic_shape(query, x)
+        width = _compiled.width_for(len(theta), _compiled.nbytes(x))
+        return _compiled.run(_statistic, (self.fn, query), key, theta, width).astype(np.float64)
+
+    def _simulate(self, key: Array, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any:
+        width = _compiled.width_for(len(theta), _compiled.nbytes(self._shapes(key, theta)))
+        return _compiled.run(_database, (self.fn,), key, theta, width)
+
+    def _statistic_width(self, key: Array, theta: np.ndarray, query: Query) -> int:
+        return _compiled.statistic_shape(query, self._shapes(key, theta)).shape[0]
+
+    def _shapes(self, key: Array, theta: np.ndarray) -> Any:
+        return _compiled.shapes(self.fn, *_compiled.example(key, theta), what="The simulator")
+
+
+def _database(fn: Callable[[Array, Array], Any]) -> _compiled.One:
+    return fn
+
+
+def _statistic(fn: Callable[[Array, Array], Any], query: Query) -> _compiled.One:
+    return lambda key, theta: query(fn(key, theta))

@@ -1,0 +1,169 @@
+"""Naive Bayes for categorical records: a log-linear model."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array, describe, integer, number, open_uniforms
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.simulators.base import Query
+from noisewise.simulators.record_model import RECORDS, AbstractRecordModel
+
+_SLACK = 1e-6
+"""How far from 1 a probability vector may sum, so that single precision will do."""
+
+
+@runtime_checkable
+class TableQuery(Protocol):
+    """A query whose statistic depends on the records through the tables of class by value, feature by feature."""
+
+    def statistic_of_tables(self, tables: Sequence[Array]) -> Array:
+        """The statistic s, from counts of shape (I, J_k) for each feature k."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LogLinear(AbstractRecordModel):
+    r"""Records (c, v_1, ..., v_K): a class and K features, independent given the class.
+
+        P(c = i) = p_i,    P(v_k = j | c = i) = p^k_ij,    i < I, j < J_k,  all numbered from 0.
+
+    theta holds the probability vectors one after another, by class and then feature, and p last: p^1_0., ..., p^K_0.,
+    p^1_1., ..., p^K_(I-1)., p: I (J_1 + ... + J_K) + I columns. A priori all are Dirichlet with every parameter equal
+    to `concentration`, so that given the records they are Dirichlet again, with the counts added.
+
+    Not centred, a record is the inverse distribution function of K+1 uniforms, the class first.
+
+    The counts #{c = i, v_k = j} need no records: class counts are multinomial and, given those, every row of every
+    table is too. More than 8192 records are simulated so for queries that have `statistic_of_tables`; `statistics` then
+    follows the same law as the databases of `simulate`, but is not the statistic of those databases.
+
+    >>> import jax, numpy as np
+    >>> import noisewise as nw
+    >>> model = nw.simulators.LogLinear(num_records=1_000_000, num_classes=2, num_values=(2, 3))
+    >>> model.parameter_names[:6]
+    ('p[0,0,0]', 'p[0,0,1]', 'p[0,1,0]', 'p[0,1,1]', 'p[0,1,2]', 'p[1,0,0]')
+    >>> theta = np.array([[0.4, 0.6, 0.2, 0.3, 0.5, 0.9, 0.1, 0.2, 0.2, 0.6, 0.8, 0.2]])
+    >>> query = nw.queries.CategoryProportions(num_classes=2, num_values=(2, 3), num_records=1_000_000)
+    >>> model.statistics(jax.random.key(0), theta, query).round(2).tolist()
+    [[0.32, 0.48, 0.16, 0.24, 0.4, 0.18, 0.02, 0.04, 0.04, 0.12]]
+    """
+
+    num_records: int
+    num_classes: int
+    num_values: tuple[int, ...]
+    concentration: float = 2.0
+
+    def __post_init__(self) -> None:
+        set_field = functools.partial(object.__setattr__, self)
+        set_field("num_records", integer("num_records", at_least=1)(self.num_records))
+        set_field("num_classes", integer("num_classes", at_least=2)(self.num_classes))
+        set_field("num_values", _as_num_values(self.num_values))
+        set_field("concentration", number("concentration", above=0.0)(self.concentration))
+
+    @property
+    def parameter_names(self) -> tuple[str, ...]:
+        """One name per column of theta: p[i,k,j] by class, feature and value, then p[i]."""
+        cells = [(k, j) for k, count in enumerate(self.num_values) for j in range(count)]
+        names = [f"p[{i},{k},{j}]" for i in range(self.num_classes) for k, j in cells]
+        return (*names, *(f"p[{i}]" for i in range(self.num_classes)))
+
+    def check_parameters(self, theta: np.ndarray) -> None:
+        width = len(self.parameter_names)
+        if theta.shape[1] != width:
+            raise InvalidInputError(
+                f"theta must have {width} columns for {self.num_classes} classes and features of {self.num_values} values, "
+                f"got {theta.shape[1]}."
+            )
+        if (theta < 0.0).any():
+            raise InvalidInputError("theta must hold probabilities, and some are negative.")
+        totals = np.add.reduceat(theta, self._starts, axis=1)
+        rows, vectors = np.nonzero(np.abs(totals - 1.0) > _SLACK)
+        if rows.size:
+            start = self.parameter_names[self._starts[vectors[0]]]
+            raise InvalidInputError(
+                f"Each probability vector in theta must sum to 1, but the one from {start} on sums to {totals[rows[0], vectors[0]]:.6g} "
+                f"in row {rows[0]}."
+            )
+
+    def record_noise(self, key: Array) -> Array:
+        return open_uniforms(key, (len(self.num_values) + 1,))
+
+    def record(self, u: Array, theta: Array) -> Array:
+        tables, p = self.unpack(theta)
+        c = _inverse(p, u[0])
+        return jnp.stack([c, *(_inverse(table[c], v) for table, v in zip(tables, u[1:], strict=True))])
+
+    def noise_of_record(self, key: Array, x_i: Array, theta: Array) -> Array:
+        """u_i given the record and theta, so that record(u_i, theta) = x_i: uniform between two values of the distribution function."""
+        tables, p = self.unpack(theta)
+        laws = [p, *(table[x_i[0]] for table in tables)]
+        ends = jnp.stack([_interval(law, value) for law, value in zip(laws, x_i, strict=True)])
+        return ends[:, 0] + (ends[:, 1] - ends[:, 0]) * open_uniforms(key, (len(laws),))
+
+    def log_prob_record(self, x_i: Array, theta: Array) -> Array:
+        tables, p = self.unpack(theta)
+        here = jnp.arange(self.num_classes) == x_i[0]
+        prob = jnp.where(here, p, 0.0).sum()
+        for table, value in zip(tables, x_i[1:], strict=True):
+            prob = prob * jnp.where(here[:, None] & (jnp.arange(table.shape[1]) == value), table, 0.0).sum()
+        return jnp.log(prob)
+
+    def sample_parameters(self, key: Array, records: Array, theta: Array) -> Array:
+        classes = records[:, :1] == jnp.arange(self.num_classes)
+        tables = []
+        for k, count in enumerate(self.num_values):
+            values = records[:, k + 1 : k + 2] == jnp.arange(count)
+            tables.append(classes.T.astype(float) @ values.astype(float))
+        counts = jnp.concatenate([*(row for rows in zip(*tables, strict=True) for row in rows), classes.sum(0)])
+        log_gammas = jax.random.loggamma(key, self.concentration + counts)
+        return jnp.concatenate([jax.nn.softmax(part) for part in jnp.split(log_gammas, self._starts[1:])])
+
+    def direct_statistic(self, query: Query) -> Callable[[Array, Array], Array] | None:
+        if self.num_records <= RECORDS or not isinstance(query, TableQuery):
+            return None
+        return lambda key, theta: query.statistic_of_tables(self.tables(key, theta))
+
+    def tables(self, key: Array, theta: Array) -> list[Array]:
+        """The counts (I, J_k) of a database, feature by feature, drawn without its records. For use inside JAX programs."""
+        class_key, table_key = jax.random.split(key)
+        laws, p = self.unpack(theta)
+        classes = jax.random.multinomial(class_key, jnp.asarray(self.num_records, dtype=float), p)
+        longest = max(self.num_values)
+        padded = jnp.stack([jnp.pad(law, ((0, 0), (0, longest - law.shape[1]))) for law in laws])
+        counts = jax.random.multinomial(table_key, classes, padded)
+        return [table[:, :num] for table, num in zip(counts, self.num_values, strict=True)]
+
+    def unpack(self, theta: Array) -> tuple[list[Array], Array]:
+        """The tables p^k (..., I, J_k), one per feature, and p (..., I) in theta (..., d)."""
+        ends = np.cumsum((0, *self.num_values))
+        rows = theta[..., : -self.num_classes].reshape(*theta.shape[:-1], self.num_classes, ends[-1])
+        return [rows[..., a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)], theta[..., -self.num_classes :]
+
+    @functools.cached_property
+    def _starts(self) -> np.ndarray:
+        """The first column of each probability vector in theta."""
+        return np.cumsum((0, *(self.num_values * self.num_classes)))
+
+
+def _inverse(p: Array, u: Array) -> Array:
+    """The category j with F(j-1) < u <= F(j); the last one takes what rounding leaves over."""
+    return (u > jnp.cumsum(p)[:-1]).sum()
+
+
+def _interval(p: Array, value: Array) -> Array:
+    ends = jnp.concatenate([jnp.zeros(1), jnp.cumsum(p)[:-1], jnp.ones(1)])
+    return jnp.stack([ends[value], ends[value + 1]])
+
+
+def _as_num_values(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, (tuple, list, np.ndarray)) or len(value) == 0:
+        raise InvalidTypeError(f"num_values must be a tuple with the number of values of each feature, got {describe(value)}.")
+    tell = "A feature with one value says nothing: leave it out."
+    return tuple(integer("each of num_values", at_least=2, tell=tell)(count) for count in value)

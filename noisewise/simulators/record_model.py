@@ -1,0 +1,145 @@
+"""Models of independent records with a density."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, final
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.errors import MissingCapabilityError
+from noisewise.simulators import _compiled
+from noisewise.simulators.base import AbstractSimulator, AdditiveQuery, Query
+
+RECORDS = 2**13
+"""Databases with more records than this are never held whole when the query is additive."""
+
+
+class AbstractRecordModel(AbstractSimulator):
+    r"""x = (x_1, ..., x_n), independent given theta, written in JAX for ONE record:
+
+        x_i = G(theta, u_i),  u_i ~ a law free of theta,      f(x_i | theta) the density of x_i.
+
+    A concrete class sets `num_records` and gives `record_noise`, `record` (which is G) and `log_prob_record`; models
+    with a draw from theta | x also give `sample_parameters`. Record i of simulation j uses the key
+    `fold_in(fold_in(key, j), i)`.
+
+    Memory stays bounded for additive queries: their contributions are summed over 8192 records at a time.
+
+    >>> import jax, jax.numpy as jnp, numpy as np
+    >>> import noisewise as nw
+    >>> class Normals(nw.simulators.AbstractRecordModel):
+    ...     num_records = 10
+    ...     def record_noise(self, key):
+    ...         return jax.random.normal(key)
+    ...     def record(self, u, theta):
+    ...         return theta[0] + u
+    ...     def log_prob_record(self, x_i, theta):
+    ...         return jax.scipy.stats.norm.logpdf(x_i, theta[0])
+    >>> Normals().simulate(jax.random.key(0), np.zeros((3, 1))).shape
+    (3, 10)
+    """
+
+    if TYPE_CHECKING:
+        num_records: int
+
+    @abc.abstractmethod
+    def record_noise(self, key: Array) -> Any:
+        """u_i: whatever randomness a record needs, drawn without looking at theta."""
+
+    @abc.abstractmethod
+    def record(self, u: Any, theta: Array) -> Any:
+        """x_i = G(theta, u_i), an array or a pytree of arrays."""
+
+    @abc.abstractmethod
+    def log_prob_record(self, x_i: Any, theta: Array) -> Array:
+        """The log density f(x_i | theta), a scalar."""
+
+    def sample_parameters(self, key: Array, records: Any, theta: Array) -> Array:
+        """A draw of theta given all records: exact, or by a kernel started at theta that leaves theta | x invariant."""
+        raise MissingCapabilityError(
+            f"{type(self).__name__} cannot draw theta given its records: write sample_parameters(key, records, theta), "
+            "or take a method that does not need it."
+        )
+
+    def check_parameters(self, theta: np.ndarray) -> None:
+        """Refuse theta (N, d) that is outside the model; called before any simulation. By default nothing is refused."""
+
+    def direct_statistic(self, query: Query) -> Callable[[Array, Array], Array] | None:
+        """A JAX program (key, theta) -> s for a law of s that needs no records; None (the default) where records are drawn."""
+        return None
+
+    @property
+    def can_sample_parameters(self) -> bool:
+        """Whether `sample_parameters` is written."""
+        return type(self).sample_parameters is not AbstractRecordModel.sample_parameters
+
+    @final
+    def database(self, key: Array, theta: Array, first: Array | int = 0, num: int | None = None) -> Any:
+        """Records `first`, `first` + 1, ... of one database, `num` of them or all; for use inside JAX programs."""
+        places = first + jnp.arange(self.num_records if num is None else num)
+        noise = jax.vmap(lambda place: self.record_noise(jax.random.fold_in(key, place)))(places)
+        return jax.vmap(self.record, (0, None))(noise, theta)
+
+    def _statistics(
+        self, key: Array, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
+    ) -> np.ndarray:
+        self.check_parameters(theta)
+        direct = self.direct_statistic(query)
+        if direct is not None:
+            x, make = (), _direct_statistic
+            terms = _compiled.shapes(direct, *_compiled.example(key, theta), what="The query")
+        elif self.num_records > RECORDS and isinstance(query, AdditiveQuery):
+            x, make = self._shapes(key, theta, RECORDS), _streamed_statistic
+            terms = _compiled.shapes(query.contributions, x, what="The query")
+        else:
+            x, make = self._shapes(key, theta, self.num_records), _statistic
+            terms = _compiled.statistic_shape(query, x)
+        width = _compiled.width_for(len(theta), _compiled.nbytes((x, terms)))
+        return _compiled.run(make, (self, query), key, theta, width).astype(np.float64)
+
+    def _statistic_width(self, key: Array, theta: np.ndarray, query: Query) -> int:
+        self.check_parameters(theta)
+        return _compiled.statistic_shape(query, self._shapes(key, theta, self.num_records)).shape[0]
+
+    def _simulate(self, key: Array, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any:
+        self.check_parameters(theta)
+        width = _compiled.width_for(len(theta), _compiled.nbytes(self._shapes(key, theta, self.num_records)))
+        return _compiled.run(_database, (self,), key, theta, width)
+
+    def _shapes(self, key: Array, theta: np.ndarray, num: int) -> Any:
+        def records(key: Array, theta: Array) -> Any:
+            return self.database(key, theta, num=num)
+
+        return _compiled.shapes(records, *_compiled.example(key, theta), what=type(self).__name__)
+
+
+def _database(model: AbstractRecordModel) -> _compiled.One:
+    return model.database
+
+
+def _statistic(model: AbstractRecordModel, query: Query) -> _compiled.One:
+    return lambda key, theta: query(model.database(key, theta))
+
+
+def _direct_statistic(model: AbstractRecordModel, query: Query) -> _compiled.One:
+    return model.direct_statistic(query)  # type: ignore[return-value]
+
+
+def _streamed_statistic(model: AbstractRecordModel, query: AdditiveQuery) -> Callable[[Array, Array], Array]:
+    def one(key: Array, theta: Array) -> Array:
+        def terms(first: Array) -> Array:
+            kept = first + jnp.arange(RECORDS) < model.num_records
+            contributions = query.contributions(model.database(key, theta, first, RECORDS))
+            return jnp.where(kept[:, None], contributions, 0.0).sum(0)
+
+        firsts = jnp.arange(0, model.num_records, RECORDS)
+        nothing = jnp.zeros(jax.eval_shape(terms, firsts[0]).shape)
+        return jax.lax.scan(lambda total, first: (total + terms(first), None), nothing, firsts)[0] / query.divisor
+
+    return one

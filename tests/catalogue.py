@@ -1,0 +1,187 @@
+"""The catalogue of mechanisms: every full one, at several widths and epsilons, with asymmetrical statistics."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from noisewise.mechanisms import (
+    AbstractMechanism,
+    Clamped,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    EuclideanLaplace,
+    ExponentialMechanism,
+    Gaussian,
+    Laplace,
+    PaddedBinomial,
+    Product,
+    RandomizedResponse,
+)
+
+
+def around(s: np.ndarray, width: float, step: float | None = None) -> Callable:
+    """Statistics spread around s, on the lattice if there is one."""
+
+    def draw(rng: np.random.Generator, n: int) -> np.ndarray:
+        values = s + width * rng.standard_t(2, size=(n, s.size))
+        return values if step is None else step * np.round(values / step)
+
+    return draw
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A mechanism with a statistic for it.
+
+    `statistics(rng, n)` draws other statistics; `settings` are what `calibrate` takes besides the guarantee; `best(s_dp)` is a statistic at which
+    `log_prob_bound` is attained, to a relative error of 1e-12; `continuous` says that s is, so that gradients exist.
+    """
+
+    mechanism: AbstractMechanism
+    s: np.ndarray
+    statistics: Callable
+    settings: dict | None = None
+    best: Callable | None = None
+    continuous: bool = True
+
+    @property
+    def k(self) -> int:
+        return self.s.size
+
+    @property
+    def output_width(self) -> int:
+        return self.mechanism.output_width(self.k)
+
+
+def additive(mechanism: AbstractMechanism, s: list[float], **settings: float) -> Case:
+    s = np.asarray(s)
+    width = 3.0 * mechanism.scale
+    step = getattr(mechanism, "step", None)
+    settings = {"sensitivity": mechanism.sensitivity, **settings}
+    return Case(mechanism, s, around(s, width, step), settings, best=lambda y: y, continuous=step is None)
+
+
+def padded(trials: int, padding: float, population: int, s: list[float]) -> Case:
+    mechanism = PaddedBinomial(trials=trials, padding=padding, population=population, num_times=len(s))
+    settings = {"trials": trials, "population": population, "num_times": len(s)}
+
+    def draw(rng: np.random.Generator, n: int) -> np.ndarray:
+        return np.floor((population + 1) * rng.uniform(size=(n, len(s))) ** 3)
+
+    def best(s_dp: np.ndarray) -> np.ndarray:
+        return np.clip(s_dp / trials * (population + 2 * padding) - padding, 0, population)
+
+    return Case(mechanism, np.asarray(s), draw, settings, best)
+
+
+def response(mechanism: RandomizedResponse, s: list[float]) -> Case:
+    settings = {"num_categories": mechanism.num_categories, "sensitivity": mechanism.sensitivity}
+
+    def draw(rng: np.random.Generator, n: int) -> np.ndarray:
+        return rng.integers(mechanism.num_categories, size=(n, len(s))).astype(float)
+
+    return Case(mechanism, np.asarray(s), draw, settings, best=lambda y: y, continuous=False)
+
+
+def exponential(mechanism: ExponentialMechanism, s: list[float]) -> Case:
+    candidates = np.asarray(mechanism.candidates)
+    settings = {"candidates": mechanism.candidates, "sensitivity": mechanism.sensitivity}
+    best = lambda y: 60.0 * mechanism.scale * (candidates == y)
+    return Case(mechanism, np.asarray(s), around(np.asarray(s), 2.0), settings, best)
+
+
+def wrapped(
+    mechanism: AbstractMechanism, s: list[float], *, step: float | None = None, best: Callable | None = None
+) -> Case:
+    return Case(mechanism, np.asarray(s), around(np.asarray(s), 3.0, step), best=best, continuous=step is None)
+
+
+def far_from(low: float, high: float) -> Callable:
+    """Statistics that push all mass onto the end s_dp lies on, or s_dp itself between the ends."""
+    return lambda y: np.where(y <= low, y - 1e4, np.where(y >= high, y + 1e4, y))
+
+
+def blocks_best(y: np.ndarray) -> np.ndarray:
+    """For the mixed Product below: its clamped column, its candidate, its two counts."""
+    utilities = 60.0 * (np.array([1.0, 0.0]) == y[1])
+    counts = np.clip(y[2:] / 30 * 108 - 4, 0, 100)
+    return np.concatenate([far_from(0.0, math.inf)(y[:1]), utilities, counts])
+
+
+def blocks_statistics(rng: np.random.Generator, n: int) -> np.ndarray:
+    return np.concatenate([rng.normal(size=(n, 3)), rng.integers(101, size=(n, 2))], axis=-1)
+
+
+MECHANISMS = {
+    "Laplace": additive(Laplace(scale=0.5, sensitivity=1.0), [0.3]),
+    "Laplace wide": additive(Laplace(scale=70.0, sensitivity=7.0), [-1000.0]),
+    "Laplace k=3": additive(Laplace(scale=2.0, sensitivity=0.2), [1.0, -4.0, 30.0]),
+    "Gaussian": additive(Gaussian(scale=0.5, sensitivity=1.0), [0.3]),
+    "Gaussian wide": additive(Gaussian(scale=70.0, sensitivity=7.0), [-1000.0]),
+    "Gaussian k=3": additive(Gaussian(scale=2.0, sensitivity=0.2), [1.0, -4.0, 30.0]),
+    "DiscreteLaplace": additive(DiscreteLaplace(scale=1.7, sensitivity=1.0), [5.0]),
+    "DiscreteLaplace narrow": additive(DiscreteLaplace(scale=0.2, sensitivity=2.0), [-3.0]),
+    "DiscreteLaplace step": additive(DiscreteLaplace(scale=3.0, sensitivity=0.1, step=0.1), [0.7], step=0.1),
+    "DiscreteLaplace k=3": additive(DiscreteLaplace(scale=4.0, sensitivity=2.0, step=0.5), [-1.5, 0.0, 7.0], step=0.5),
+    "DiscreteGaussian": additive(DiscreteGaussian(scale=3.0, sensitivity=1.0), [5.0]),
+    "DiscreteGaussian narrow": additive(DiscreteGaussian(scale=0.4, sensitivity=2.0), [-3.0]),
+    "DiscreteGaussian step": additive(DiscreteGaussian(scale=4.0, sensitivity=0.1, step=0.1), [0.7], step=0.1),
+    "DiscreteGaussian k=3": additive(
+        DiscreteGaussian(scale=5.0, sensitivity=2.0, step=0.5), [-1.5, 0.0, 7.0], step=0.5
+    ),
+    "EuclideanLaplace": additive(EuclideanLaplace(scale=0.5, sensitivity=1.0), [0.3]),
+    "EuclideanLaplace k=2": additive(EuclideanLaplace(scale=2.0, sensitivity=1.0), [1.0, -2.0]),
+    "EuclideanLaplace k=3": additive(EuclideanLaplace(scale=2.0, sensitivity=0.2), [1.0, -4.0, 30.0]),
+    "PaddedBinomial": padded(30, 4.0, 100, [20.0]),
+    "PaddedBinomial paper": padded(1000, 1000.0, 1_000_000, [12_345.0]),
+    "PaddedBinomial k=3": padded(1000, 10_000.0, 1_000_000, [0.0, 12_345.0, 999_999.0]),
+    "RandomizedResponse": response(RandomizedResponse(num_categories=2, truth_probability=0.8), [1.0]),
+    "RandomizedResponse k=3": response(RandomizedResponse(5, 0.6, sensitivity=2), [4.0, 0.0, 2.0]),
+    "ExponentialMechanism": exponential(
+        ExponentialMechanism((3.0, -1.0, 2.0, 8.0, 5.0), 0.5), [0.0, 1.0, 0.3, -0.5, 0.9]
+    ),
+    "ExponentialMechanism wide": exponential(
+        ExponentialMechanism((3.0, -1.0, 2.0, 8.0, 5.0), 20.0, sensitivity=0.5), [0.0, 1.0, 0.3, -0.5, 0.9]
+    ),
+    "Clamped Laplace": wrapped(
+        Clamped(Laplace(scale=2.0, sensitivity=1.0), low=0.0, high=4.0), [1.2], best=far_from(0.0, 4.0)
+    ),
+    "Clamped Laplace k=3": wrapped(
+        Clamped(Laplace(scale=2.0, sensitivity=1.0), low=0.0, high=4.0), [1.2, -3.0, 3.9], best=far_from(0.0, 4.0)
+    ),
+    "Clamped non-negative": wrapped(
+        Clamped(Gaussian(scale=2.0, sensitivity=1.0), low=0.0), [1.2], best=far_from(0.0, math.inf)
+    ),
+    "Clamped rounded": wrapped(Clamped(Gaussian(scale=2.0, sensitivity=1.0), low=-1.5, high=4.0, step=0.5), [1.2]),
+    "Clamped DiscreteLaplace": wrapped(
+        Clamped(DiscreteLaplace(scale=3.0, sensitivity=1.0), low=0.0, high=10.0),
+        [4.0],
+        step=1.0,
+        best=far_from(0.0, 10.0),
+    ),
+    "Clamped coarse even": wrapped(
+        Clamped(DiscreteLaplace(scale=3.0, sensitivity=1.0), low=-4.0, step=4.0), [5.0], step=1.0
+    ),
+    "Clamped coarse odd": wrapped(
+        Clamped(DiscreteLaplace(scale=3.0, sensitivity=1.0), low=-6.0, step=3.0), [5.0], step=1.0
+    ),
+    "Product": wrapped(
+        Product([Gaussian(scale=1.0, sensitivity=0.5), Laplace(scale=3.0, sensitivity=1.0)], widths=[1, 2]),
+        [0.5, -1.0, 2.0],
+        best=lambda y: y,
+    ),
+    "Product mixed": Case(
+        Product(
+            [
+                Clamped(Laplace(scale=2.0, sensitivity=1.0), low=0.0),
+                ExponentialMechanism((1.0, 0.0), scale=1.0),
+                PaddedBinomial(trials=30, padding=4.0, population=100, num_times=2),
+            ]
+        ),
+        np.array([0.7, 0.2, 0.5, 20.0, 90.0]),
+        blocks_statistics,
+        best=blocks_best,
+    ),
+}

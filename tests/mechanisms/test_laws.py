@@ -1,0 +1,372 @@
+"""Every mechanism of the catalogue obeys the laws, and planted bugs break them."""
+
+import dataclasses
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import noisewise as nw
+from noisewise.mechanisms import (
+    Capability,
+    Clamped,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    Gaussian,
+    IndependentUniforms,
+    Laplace,
+    PaddedBinomial,
+    ScrambledSobol,
+    base,
+    from_spec,
+)
+from tests.catalogue import MECHANISMS
+from tests.mechanisms import laws
+
+POINTS = {"independent": IndependentUniforms(), "Sobol": ScrambledSobol()}
+DEPENDENT = [name for name in MECHANISMS if name.startswith("EuclideanLaplace k=")]
+COLUMNWISE = [name for name in MECHANISMS if name not in DEPENDENT]
+WITH_CDF = [name for name, case in MECHANISMS.items() if Capability.CDF in case.mechanism.capabilities]
+ONE_COLUMN = [name for name, case in MECHANISMS.items() if case.output_width == 1]
+CALIBRATED = [name for name, case in MECHANISMS.items() if case.settings is not None]
+CONTINUOUS = [name for name, case in MECHANISMS.items() if case.continuous]
+BOUNDED_ATTAINED = [name for name, case in MECHANISMS.items() if case.best is not None]
+
+catalogue = pytest.mark.parametrize("name", MECHANISMS)
+
+
+def pair(name):
+    return MECHANISMS[name].mechanism, MECHANISMS[name].s
+
+
+def outputs(name):
+    """ROWS private statistics from everywhere in the law."""
+    mechanism, s = pair(name)
+    u = IndependentUniforms().uniforms(jax.random.key(1), 1, laws.ROWS, mechanism.num_uniforms(s.size))[0]
+    u[:3] = np.array([0.37, 0.001, 0.999])[:, None]
+    return mechanism.transport(u, s)
+
+
+# The law -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("points", POINTS)
+@pytest.mark.parametrize("name", COLUMNWISE)
+def test_transport_has_the_law_of_log_prob(name, points):
+    laws.transport_has_law_of_log_prob(*pair(name), POINTS[points])
+
+
+@pytest.mark.parametrize("points", POINTS)
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_transport_of_dependent_columns(name, points):
+    laws.euclidean_transport_has_its_law(*pair(name), POINTS[points])
+
+
+@pytest.mark.parametrize("name", ONE_COLUMN)
+def test_density_has_mass_one(name):
+    laws.density_has_mass_one(*pair(name))
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_joint_density_has_mass_one(name):
+    laws.radial_density_has_mass_one(*pair(name))
+
+
+@pytest.mark.parametrize("name", WITH_CDF)
+def test_log_cdf_is_the_sum_of_the_density(name):
+    laws.cdf_is_the_sum_of_the_density(*pair(name))
+
+
+@catalogue
+def test_samples_lie_on_the_support_and_log_prob_ends_there(name):
+    mechanism, s = pair(name)
+    sample = mechanism.sample(jax.random.key(2), np.tile(s, (laws.ROWS, 1)))
+    assert sample.shape == (laws.ROWS, mechanism.output_width(s.size))
+    assert np.all(mechanism.support.contains(sample))
+    assert np.all(mechanism.log_prob(sample, s) > -np.inf)
+    off = laws.off_support(mechanism, sample[0], s.size)
+    padded = np.tile(sample[0], (laws.ROWS, 1))
+    padded[: len(off)] = off
+    assert np.all(mechanism.log_prob(padded, s)[: len(off)] == -np.inf)
+    assert np.all(mechanism.log_prob_bound(padded)[: len(off)] == -np.inf)
+
+
+@catalogue
+def test_log_prob_bound_dominates(name):
+    case = MECHANISMS[name]
+    statistics = case.statistics(np.random.default_rng(3), 8 * 1500)
+    for s_dp in outputs(name)[:8]:
+        bound = case.mechanism.log_prob_bound(np.tile(s_dp, (laws.ROWS, 1)))[0]
+        reached = case.mechanism.log_prob(np.tile(s_dp, (len(statistics), 1)), statistics)
+        assert np.all(reached <= bound + 1e-12 * abs(bound))
+
+
+@pytest.mark.parametrize("name", BOUNDED_ATTAINED)
+def test_log_prob_bound_is_attained(name):
+    case = MECHANISMS[name]
+    s_dp = outputs(name)
+    best = np.array([case.best(row) for row in s_dp])
+    bound = case.mechanism.log_prob_bound(s_dp)
+    np.testing.assert_allclose(case.mechanism.log_prob(s_dp, best), bound, rtol=1e-12, atol=1e-12)
+
+
+# Guarantees and files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CALIBRATED)
+def test_calibrate_inverts_guarantee(name):
+    case = MECHANISMS[name]
+    again = type(case.mechanism).calibrate(**case.settings, guarantee=case.mechanism.guarantee)
+    assert again.guarantee.within(case.mechanism.guarantee)
+    wanted, got = dataclasses.astuple(case.mechanism.guarantee), dataclasses.astuple(again.guarantee)
+    assert got == pytest.approx(wanted, rel=1e-12)
+    leaves = jax.tree.leaves(again), jax.tree.leaves(case.mechanism)
+    assert leaves[0] == pytest.approx(leaves[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian])
+@pytest.mark.parametrize(
+    "guarantee", [nw.ZeroConcentratedDP(0.3), nw.ApproximateDP(0.7, 1e-6), nw.ApproximateDP(9.0, 1e-3)]
+)
+def test_gaussian_noise_is_calibrated_to_other_kinds(kind, guarantee):
+    mechanism = kind.calibrate(sensitivity=3.0, guarantee=guarantee)
+    assert mechanism.guarantee.within(guarantee)
+    louder = kind(scale=mechanism.scale * (1 - 1e-6), sensitivity=3.0)
+    assert not louder.guarantee.within(guarantee)
+
+
+def test_padded_binomial_guarantee_is_tighter_than_the_papers():
+    mechanism = PaddedBinomial(trials=100, padding=100.0, population=1000, num_times=10)
+    assert mechanism.guarantee.epsilon == pytest.approx(1000 * math.log(1.01), rel=1e-15)
+    assert mechanism.paper_epsilon == 10.0
+    y = np.full((1, 10), 100.0)
+    s, other = mechanism.neighbours(10)
+    ratios = np.abs(mechanism.log_prob(y, s) - mechanism.log_prob(y, other))
+    assert ratios[0] == pytest.approx(mechanism.guarantee.epsilon, rel=1e-12)
+
+
+@catalogue
+def test_neighbours_keep_to_the_sensitivity(name):
+    mechanism, s = pair(name)
+    first, second = mechanism.neighbours(s.size)
+    assert first.shape == second.shape == (len(first), s.size)
+    if mechanism.sensitivity is None:
+        return
+    change = second - first
+    size = np.count_nonzero(change, axis=-1) if mechanism.norm == 0 else np.linalg.norm(change, mechanism.norm, axis=-1)
+    assert np.all(size == pytest.approx(mechanism.sensitivity, rel=1e-9))
+
+
+@catalogue
+def test_json_round_trip_is_exact(name):
+    mechanism, s = pair(name)
+    spec = mechanism.to_spec()
+    again = from_spec(json.loads(json.dumps(spec, allow_nan=False)))
+    assert type(again) is type(mechanism)
+    assert again.to_spec() == spec
+    s_dp = outputs(name)
+    assert np.array_equal(again.log_prob(s_dp, s), mechanism.log_prob(s_dp, s))
+    if "sensitivity" not in spec or spec["sensitivity"] is not None:
+        assert again.guarantee == mechanism.guarantee
+
+
+# Transformations and precision ---------------------------------------------------------------------------------------
+
+_jitted = jax.jit(lambda mechanism, s_dp, s: mechanism.log_prob(s_dp, s))
+_mapped = jax.jit(jax.vmap(lambda mechanism, s_dp, s: mechanism.log_prob(s_dp, s), (None, 0, None)))
+_gradients = jax.jit(
+    jax.vmap(jax.grad(lambda mechanism, s_dp, s: mechanism.log_prob(s_dp, s), argnums=2), (None, 0, None))
+)
+
+
+@catalogue
+def test_jit_is_eager_and_vmap_is_a_loop(name):
+    mechanism, s = pair(name)
+    s_dp = outputs(name)
+    eager = mechanism.log_prob(s_dp, s)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(_jitted(mechanism, s_dp, s), eager, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(_mapped(mechanism, s_dp, s), eager, rtol=1e-13, atol=1e-13)
+    loop = [mechanism.log_prob(row, s) for row in s_dp[:3]]
+    np.testing.assert_allclose(loop, eager[:3], rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_gradients_are_finite_differences(name):
+    """Central differences with step 1e-6 max(1, |s|): truncation and rounding stay below 1e-5 of the gradient's size."""
+    case = MECHANISMS[name]
+    s = case.statistics(np.random.default_rng(4), 8).mean(0)
+    s_dp = outputs(name)[:3]
+    with jax.enable_x64(True):
+        gradients = np.asarray(_gradients(case.mechanism, s_dp, s))
+    steps = 1e-6 * np.diag(np.maximum(1.0, np.abs(s)))
+    moved = np.concatenate([s + steps, s - steps])
+    batch = np.tile(s, (laws.ROWS, 1))
+    batch[: len(moved)] = moved
+    for row, gradient in zip(s_dp, gradients, strict=True):
+        values = case.mechanism.log_prob(np.tile(row, (laws.ROWS, 1)), batch)[: len(moved)].reshape(2, -1)
+        differences = (values[0] - values[1]) / (2 * np.diag(steps))
+        np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-5 * np.abs(gradient).max() + 1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in CONTINUOUS if MECHANISMS[name].output_width == MECHANISMS[name].k])
+def test_gradients_are_finite_where_private_and_confidential_meet(name):
+    mechanism, _ = pair(name)
+    s_dp = outputs(name)[:3]
+    with jax.enable_x64(True):
+        for row in s_dp:
+            assert np.all(np.isfinite(_gradients(mechanism, s_dp, np.maximum(row, 0.0) if "Padded" in name else row)))
+
+
+def test_gradient_of_an_end_mass_where_the_statistic_sits_on_the_end():
+    """d/ds log P(Y <= 0 | s) at s = 0 is -1/b for Laplace noise: |z| must not hide its one-sided slope."""
+    mechanism = Clamped(Laplace(scale=2.0), low=0.0, high=4.0)
+    with jax.enable_x64(True):
+        gradients = _gradients(mechanism, np.array([[0.0], [4.0], [1.0]]), np.array([0.0]))
+    np.testing.assert_allclose(np.ravel(gradients), [-0.5, 0.5, 0.5])
+
+
+@catalogue
+def test_a_new_epsilon_does_not_recompile(name):
+    mechanism, s = pair(name)
+    s_dp = outputs(name)
+    mechanism.log_prob(s_dp, s)
+    programs = base._log_prob._cache_size(), base._transport._cache_size()
+    other = jax.tree.map(lambda leaf: leaf if isinstance(leaf, int) else leaf * (1.0 + 1e-9), mechanism)
+    other.log_prob(s_dp, s)
+    other.transport(np.full((laws.ROWS, mechanism.num_uniforms(s.size)), 0.3), s)
+    assert (base._log_prob._cache_size(), base._transport._cache_size()) == programs
+
+
+_under_both_flags = {}
+
+
+@catalogue
+def test_float64_out_whatever_the_flag(name, x64_flag):
+    mechanism, s = pair(name)
+    s_dp = outputs(name)
+    results = [s_dp, mechanism.sample(jax.random.key(5), np.tile(s, (laws.ROWS, 1))), mechanism.log_prob(s_dp, s)]
+    results += [mechanism.log_prob_bound(s_dp)]
+    results += [mechanism.log_cdf(s_dp, s)] if Capability.CDF in mechanism.capabilities else []
+    assert all(type(result) is np.ndarray and result.dtype == np.float64 for result in results)
+    other = _under_both_flags.setdefault(name, results)
+    assert all(np.array_equal(result, same) for result, same in zip(results, other, strict=True))
+
+
+@pytest.mark.parametrize(
+    "name", ["Laplace k=3", "DiscreteGaussian k=3", "PaddedBinomial k=3", "RandomizedResponse k=3"]
+)
+def test_nan_statistics_give_nan_outputs_and_no_probability(name):
+    """NaN stands for a failed simulation: it passes through and has no likelihood."""
+    mechanism, s = pair(name)
+    failed = np.tile(s, (laws.ROWS, 1))
+    failed[0] = np.nan
+    sample = mechanism.sample(jax.random.key(6), failed)
+    assert np.all(np.isnan(sample[0]))
+    assert np.all(np.isfinite(sample[1:]))
+    assert mechanism.log_prob(sample[-1:], failed)[0] == -np.inf
+
+
+@pytest.mark.parametrize(
+    "name", ["DiscreteLaplace k=3", "DiscreteGaussian k=3", "PaddedBinomial k=3", "RandomizedResponse k=3"]
+)
+def test_impossible_statistics_have_no_probability_under_jit(name):
+    mechanism, s = pair(name)
+    s_dp = outputs(name)
+    with jax.enable_x64(True):
+        assert np.all(_jitted(mechanism, s_dp, s - 0.25) == -np.inf)
+
+
+# Planted bugs --------------------------------------------------------------------------------------------------------
+
+
+class WideLaplace(Laplace):
+    def _noise(self, u):
+        return 1.02 * Laplace._noise(self, u)
+
+
+class NarrowGaussian(Gaussian):
+    def _noise(self, u):
+        return Gaussian._noise(self, u) / 1.02
+
+
+class WideDiscreteLaplace(DiscreteLaplace):
+    def _quantile(self, u):
+        return DiscreteLaplace(scale=1.02 * self.scale, step=self.step)._quantile(u)
+
+
+class WideDiscreteGaussian(DiscreteGaussian):
+    def _quantile(self, u):
+        return DiscreteGaussian(scale=1.02 * self.scale, step=self.step)._quantile(u)
+
+
+class FlippedLaplace(Laplace):
+    def _transport(self, u, s):
+        return self._noise(u) - s
+
+
+class FlippedUtilities(ExponentialMechanism):
+    def _transport(self, u, s):
+        return ExponentialMechanism._transport(self, u, -s)
+
+
+class CountsTheHealthy(PaddedBinomial):
+    def _transport(self, u, s):
+        return PaddedBinomial._transport(self, u, self.population - s)
+
+
+class ForgetsEndMass(Clamped):
+    def _log_prob_each(self, s_dp, s):
+        return self.mechanism._log_prob_each(s_dp, s)
+
+
+class DoesNotClip(Clamped):
+    def _transport(self, u, s):
+        return self.mechanism._transport(u, s)
+
+
+class ForgetsTheScale(Laplace):
+    def _noise_log_prob(self, z):
+        return -jnp.abs(z) / self.scale
+
+
+class WrongCdf(Laplace):
+    def _noise_log_cdf(self, z):
+        return Laplace._noise_log_cdf(self, z / 1.02)
+
+
+BUGS = {
+    "scale of Laplace off by 2%": (WideLaplace(scale=0.5), 0.3, "transport"),
+    "scale of Gaussian off by 2%": (NarrowGaussian(scale=0.5), 0.3, "transport"),
+    "scale of DiscreteLaplace off by 2%": (WideDiscreteLaplace(scale=1.7), 5.0, "transport"),
+    "scale of DiscreteGaussian off by 2%": (WideDiscreteGaussian(scale=3.0), 5.0, "transport"),
+    "sign of s flipped": (FlippedLaplace(scale=0.5), 0.3, "transport"),
+    "sign of utilities flipped": (FlippedUtilities((3.0, -1.0), 0.5), [0.0, 0.3], "transport"),
+    "healthy counted as infected": (CountsTheHealthy(30, 4.0, 100, 1), 20.0, "transport"),
+    "end mass forgotten": (ForgetsEndMass(Laplace(scale=2.0), low=0.0, high=4.0), 1.2, "transport"),
+    "end mass forgotten, sum": (ForgetsEndMass(Laplace(scale=2.0), low=0.0, high=4.0), 1.2, "mass"),
+    "end mass forgotten, cdf": (ForgetsEndMass(Laplace(scale=2.0), low=0.0, high=4.0), 1.2, "cdf"),
+    "output not clipped": (DoesNotClip(Laplace(scale=2.0), low=0.0, high=4.0), 1.2, "transport"),
+    "normaliser forgotten": (ForgetsTheScale(scale=0.6), 0.3, "mass"),
+    "cdf of another scale": (WrongCdf(scale=0.5), 0.3, "cdf"),
+}
+
+
+@pytest.mark.parametrize("points", POINTS)
+@pytest.mark.parametrize("bug", [name for name, (_, _, law) in BUGS.items() if law == "transport"])
+def test_planted_bugs_break_the_law_of_transport(bug, points):
+    mechanism, s, _ = BUGS[bug]
+    with pytest.raises(AssertionError):
+        laws.transport_has_law_of_log_prob(mechanism, np.atleast_1d(s), POINTS[points])
+
+
+@pytest.mark.parametrize("bug", [name for name, (_, _, law) in BUGS.items() if law != "transport"])
+def test_planted_bugs_break_mass_or_cdf(bug):
+    mechanism, s, law = BUGS[bug]
+    check = laws.density_has_mass_one if law == "mass" else laws.cdf_is_the_sum_of_the_density
+    with pytest.raises(AssertionError):
+        check(mechanism, np.atleast_1d(s))

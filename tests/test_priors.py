@@ -1,0 +1,397 @@
+"""Priors: laws over a table of supports, edges and points off the support, unconstrained coordinates, fingerprints."""
+
+import dataclasses
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+import scipy.stats as st
+
+import noisewise as nw
+from noisewise import errors
+from noisewise import priors as priors_module
+
+KEY = jax.random.key(11)
+NUM = 400
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A distribution, its scipy twin, a point off its support, and which entries of theta are free coordinates."""
+
+    make: Callable[[], dist.Distribution]
+    twin: Any = None
+    off: Any = None
+    free: tuple[int, ...] | None = None
+
+
+def affine_of_normal():
+    return dist.TransformedDistribution(dist.Normal(0, 1), dist.transforms.AffineTransform(1.0, 2.0))
+
+
+COVARIANCE = np.array([[0.5, 0.1], [0.1, 0.2]])
+ONE = {
+    "normal": Case(lambda: dist.Normal(1, 2), st.norm(1, 2), np.inf),
+    "student": Case(lambda: dist.StudentT(3.0, 1.0, 2.0), st.t(3, 1, 2), -np.inf),
+    "log-normal": Case(lambda: dist.LogNormal(0, 0.5), st.lognorm(0.5), 0.0),
+    "gamma": Case(lambda: dist.Gamma(2.0, 3.0), st.gamma(2, scale=1 / 3), -1.0),
+    "half-normal": Case(lambda: dist.HalfNormal(2.0), st.halfnorm(scale=2), -0.1),
+    "inverse-gamma": Case(lambda: dist.InverseGamma(3.0, 2.0), st.invgamma(3, scale=2), 0.0),
+    "beta": Case(lambda: dist.Beta(2, 3), st.beta(2, 3), 1.5),
+    "uniform": Case(lambda: dist.Uniform(-1, 2), st.uniform(-1, 3), 2.1),
+    "log-uniform": Case(lambda: dist.LogUniform(0.1, 10.0), st.loguniform(0.1, 10), 0.09),
+    "truncated": Case(lambda: dist.TruncatedNormal(0, 1, low=-1, high=0.3), st.truncnorm(-1, 0.3), 0.31),
+    "left-truncated": Case(lambda: dist.TruncatedNormal(0, 1, low=0.1), st.truncnorm(0.1, np.inf), 0.0),
+    "transformed": Case(affine_of_normal, st.norm(1, 2), np.inf),
+}
+MANY = {
+    "normals": Case(lambda: dist.Normal(np.arange(3.0), 2).to_event(1), None, [0.0, np.nan, 0.0]),
+    "multivariate": Case(
+        lambda: dist.MultivariateNormal(np.ones(2), COVARIANCE), st.multivariate_normal(np.ones(2), COVARIANCE)
+    ),
+    "simplex": Case(lambda: dist.Dirichlet(np.array([2.0, 1.0, 3.5])), st.dirichlet([2, 1, 3.5]), [0.2, 0.3, 0.6], (0, 1)),
+    "simplex-50": Case(lambda: dist.Dirichlet(np.linspace(0.5, 3.0, 50)), st.dirichlet(np.linspace(0.5, 3, 50)),
+                       np.full(50, 0.03), tuple(range(49))),
+    "simplexes": Case(lambda: dist.Dirichlet(np.full((3, 4), 1.5)), None, np.full(12, 0.3), (0, 1, 2, 4, 5, 6, 8, 9, 10)),
+    "intervals": Case(lambda: dist.Uniform(np.zeros(2), np.array([1.0, 5.0])), None, [2.0, 2.0]),
+    "cholesky": Case(lambda: dist.LKJCholesky(3, 1.5), None, np.full(9, 0.5), (3, 6, 7)),
+    "correlation": Case(lambda: dist.LKJ(3, 2.0), None, np.full(9, 2.0), (3, 6, 7)),
+    "ordered": Case(
+        lambda: dist.TransformedDistribution(dist.Normal(0, 1).expand([3]).to_event(1), dist.transforms.OrderedTransform()),
+        None, [0.0, -1.0, 2.0],
+    ),
+    "zero-sum": Case(lambda: dist.ZeroSumNormal(1.0, event_shape=(3,)), None, [1.0, 1.0, 1.0]),
+}
+ALL = {**ONE, **MANY}
+
+
+@pytest.fixture(scope="module", params=ALL, ids=str)
+def made(request):
+    """(case, prior, draws)."""
+    case = ALL[request.param]
+    with jax.enable_x64(True):
+        prior = nw.Prior({"a": case.make()})
+    return case, prior, prior.sample(KEY, NUM)
+
+
+def test_draws_lie_inside_with_finite_density(made):
+    _, prior, theta = made
+    assert theta.shape == (NUM, prior.dim)
+    assert theta.dtype == np.float64
+    assert prior.support_contains(theta).all()
+    assert np.isfinite(prior.log_prob(theta)).all()
+
+
+def test_round_trip_through_unconstrained_coordinates(made):
+    _, prior, theta = made
+    z = prior.unconstrain(theta)
+    assert z.shape == (NUM, prior.unconstrained_dim)
+    np.testing.assert_allclose(prior.constrain(z), theta, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(prior.unconstrain(prior.constrain(z)), z, rtol=1e-8, atol=1e-8)
+
+
+def test_density_equals_scipys(made):
+    case, prior, theta = made
+    if case.twin is None:
+        pytest.skip("scipy has no such law")
+    theirs = case.twin.logpdf(theta.T if "dirichlet" in type(case.twin).__name__ else theta.squeeze())
+    np.testing.assert_allclose(prior.log_prob(theta), theirs, rtol=1e-10, atol=1e-10)
+
+
+def test_off_the_support_is_minus_infinity_without_a_warning(made):
+    """Warnings are errors in this suite; numpyro's own log_prob warns, or gives the density of a uniform anywhere."""
+    case, prior, theta = made
+    rows = [np.full(prior.dim, np.nan), theta[0]]
+    if case.off is not None:
+        rows.append(np.broadcast_to(case.off, (prior.dim,)))
+    values = prior.log_prob(np.stack(rows))
+    assert np.isfinite(values).tolist() == [False, True] + [False] * (len(rows) - 2)
+    assert not np.isnan(values).any()
+    assert prior.support_contains(np.stack(rows)).tolist() == np.isfinite(values).tolist()
+    assert np.isnan(prior.unconstrain(np.stack(rows))).all(1)[0]
+
+
+def test_jacobian_equals_automatic_differentiation(made):
+    """The matrix of derivatives of the free entries of theta; the correlation's other entries follow from them."""
+    case, prior, theta = made
+    free = np.arange(prior.dim) if case.free is None else np.array(case.free)
+    if prior.unconstrained_dim != len(free):
+        pytest.skip("zero-sum coordinates are orthonormal, not a choice of entries")
+    z = prior.unconstrain(theta[:3])
+    with jax.enable_x64(True):
+        jacobians = jax.vmap(jax.jacfwd(lambda z: prior.constrain(z)[free]))(jnp.asarray(z))
+    _, log_det = np.linalg.slogdet(np.asarray(jacobians))
+    claimed = prior.log_prob_unconstrained(z) - prior.log_prob(prior.constrain(z))
+    np.testing.assert_allclose(claimed, log_det, rtol=1e-7, atol=1e-7)
+
+
+GRID = np.linspace(-60.0, 60.0, 6001)
+
+
+def total_mass(log_density):
+    """The trapezoidal rule, whose error for these smooth, exponentially decaying densities is far below 1e-6."""
+    return np.exp(log_density).sum() * (GRID[1] - GRID[0])
+
+
+@pytest.mark.parametrize("name", ONE, ids=str)
+def test_density_of_z_integrates_to_one_and_needs_its_jacobian(name):
+    with jax.enable_x64(True):
+        prior = nw.Prior({"a": ONE[name].make()})
+    centre = prior.unconstrain(prior.sample(KEY, 1))[0] if name in ("normal", "student", "transformed") else 0.0
+    z = (GRID + centre)[:, None] * (200.0 if name == "student" else 1.0)
+    scale = 200.0 if name == "student" else 1.0
+    assert total_mass(prior.log_prob_unconstrained(z)) * scale == pytest.approx(1.0, abs=2e-6 if scale == 1.0 else 2e-2)
+    if not np.allclose(prior.constrain(z), z):
+        forgotten = total_mass(prior.log_prob(prior.constrain(z)))
+        assert abs(forgotten - 1.0) > 0.05, "without the Jacobian the mass must be visibly wrong"
+
+
+@pytest.mark.parametrize("concentration", [[2.0, 1.0, 3.5], [0.5, 0.5, 0.5]], ids=str)
+def test_density_of_z_on_the_simplex_integrates_to_one(concentration):
+    prior = nw.Prior({"p": dist.Dirichlet(np.array(concentration))})
+    axis = np.linspace(-50.0, 50.0, 801)
+    z = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
+    cell = (axis[1] - axis[0]) ** 2
+    assert np.exp(prior.log_prob_unconstrained(z)).sum() * cell == pytest.approx(1.0, abs=1e-6)
+    forgotten = np.exp(prior.log_prob(prior.constrain(z))).sum() * cell
+    assert abs(forgotten - 1.0) > 0.05
+
+
+@pytest.mark.parametrize("name", ["gamma", "beta", "truncated", "log-uniform"], ids=str)
+def test_draws_follow_the_law(name):
+    """Kolmogorov-Smirnov with 4000 draws: p > 1e-4, and below 1e-4 for draws stretched by 10%."""
+    with jax.enable_x64(True):
+        prior = nw.Prior({"a": ONE[name].make()})
+    draws = prior.sample(jax.random.key(5), 4000)[:, 0]
+    assert st.kstest(draws, ONE[name].twin.cdf).pvalue > 1e-4
+    assert st.kstest(1.1 * draws, ONE[name].twin.cdf).pvalue < 1e-4
+
+
+# Edges ---------------------------------------------------------------------------------------------------------------
+
+
+def test_tiny_draws_of_gamma_stay_positive():
+    """P(Gamma(.01) < 2.2e-308) = 8e-4: of 20,000 draws some 16 are moved up to the smallest normal number."""
+    prior = nw.Prior({"a": dist.Gamma(0.01)})
+    theta = prior.sample(KEY, 20_000)
+    tiny = np.finfo(np.float64).tiny
+    assert 2 <= (theta == tiny).sum() <= 40
+    assert (theta >= tiny).all()
+    assert np.isfinite(prior.log_prob(theta)).all()
+    assert np.isfinite(prior.log_prob_unconstrained(prior.unconstrain(theta))).all()
+
+
+def test_sparse_simplexes_keep_their_smallest_entries():
+    """Relative accuracy for entries down to 1e-300, where numpyro's own stick-breaking loses them."""
+    prior = nw.Prior({"p": dist.Dirichlet(np.full(50, 0.01))})
+    theta = prior.sample(KEY, 500)
+    assert (theta < 1e-100).mean() > 0.1
+    np.testing.assert_allclose(prior.constrain(prior.unconstrain(theta)), theta, rtol=1e-10)
+    with jax.enable_x64(True):
+        theirs = dist.biject_to(dist.constraints.simplex)
+        back = np.asarray(theirs(theirs.inv(jnp.asarray(theta))))
+    assert np.abs(back / theta - 1.0).max() > 1.0
+
+
+@pytest.mark.parametrize(
+    ("law", "edges"),
+    [(dist.Uniform(-1, 2), [-1.0, 2.0]), (dist.Uniform(1e6, 1e6 + 1), [1e6, 1e6 + 1]), (dist.Beta(2, 3), [0.0, 1.0])],
+    ids=["uniform", "narrow", "beta"],
+)
+def test_closed_edges_have_finite_unconstrained_coordinates(law, edges):
+    prior = nw.Prior({"a": law})
+    theta = np.array(edges)[:, None]
+    z = prior.unconstrain(theta)
+    assert np.isfinite(z).all()
+    np.testing.assert_allclose(prior.constrain(z), theta, rtol=1e-10, atol=1e-10)
+
+
+def test_infinite_density_on_an_edge_counts_as_off_the_support():
+    prior = nw.Prior({"a": dist.Beta(0.5, 0.5)})
+    assert prior.log_prob([[0.0], [0.5]]).tolist() == [-np.inf, pytest.approx(st.beta(0.5, 0.5).logpdf(0.5))]
+
+
+def test_extreme_coordinates_never_give_nan():
+    prior = nw.Prior({"g": dist.Gamma(2.0, 3.0), "u": dist.Uniform(0, 1), "p": dist.Dirichlet(np.ones(3))})
+    z = np.array([[sign * size] * 4 for sign in (-1.0, 1.0) for size in (50.0, 800.0, 1e6)])
+    assert not np.isnan(prior.log_prob_unconstrained(z)).any()
+    assert np.isneginf(prior.log_prob_unconstrained(np.full((1, 4), np.nan))).all()
+
+
+# Structure -----------------------------------------------------------------------------------------------------------
+
+
+def mixed():
+    return nw.Prior(
+        {
+            "beta": dist.Normal(0, 1).expand([3]).to_event(1),
+            "rate": dist.LogNormal(0, 1),
+            "L": dist.LKJCholesky(2, 1.0),
+            "p": dist.Dirichlet(np.ones((2, 3))),
+        }
+    )
+
+
+def test_names_and_widths():
+    prior = mixed()
+    names = "beta[0] beta[1] beta[2] rate L[0,0] L[0,1] L[1,0] L[1,1] p[0,0] p[0,1] p[0,2] p[1,0] p[1,1] p[1,2]"
+    assert prior.names == tuple(names.split())
+    assert (prior.dim, prior.unconstrained_dim) == (14, 3 + 1 + 1 + 4)
+    assert repr(prior) == "Prior(beta: Normal[3], rate: LogNormal, L: LKJCholesky[2, 2], p: Dirichlet[2, 3])"
+    assert list(prior.distributions) == ["beta", "rate", "L", "p"]
+
+
+def test_sites_are_independent_and_add_up():
+    prior = nw.Prior({"a": dist.Gamma(2.0, 3.0), "b": dist.Beta(2, 3)})
+    theta = prior.sample(KEY, 500)
+    parts = st.gamma(2, scale=1 / 3).logpdf(theta[:, 0]) + st.beta(2, 3).logpdf(theta[:, 1])
+    np.testing.assert_allclose(prior.log_prob(theta), parts, rtol=1e-10)
+    assert abs(np.corrcoef(theta.T)[0, 1]) < 4 / np.sqrt(500)
+    same_key_twice = nw.Prior({"a": dist.Normal(0, 1), "b": dist.Normal(0, 1)}).sample(KEY, 500)
+    assert abs(np.corrcoef(same_key_twice.T)[0, 1]) < 4 / np.sqrt(500)
+
+
+def test_batch_axes_need_no_to_event():
+    plain = nw.Prior({"a": dist.Normal(np.arange(3.0), 1.0)})
+    event = nw.Prior({"a": dist.Normal(np.arange(3.0), 1.0).to_event(1)})
+    theta = plain.sample(KEY, 5)
+    assert np.array_equal(theta, event.sample(KEY, 5))
+    assert np.array_equal(plain.log_prob(theta), event.log_prob(theta))
+    assert plain == event
+
+
+def test_dictionaries_and_back():
+    prior = mixed()
+    theta = prior.sample(KEY, 4).reshape(2, 2, 14)
+    values = prior.as_dict(theta)
+    assert {name: value.shape for name, value in values.items()} == {
+        "beta": (2, 2, 3), "rate": (2, 2), "L": (2, 2, 2, 2), "p": (2, 2, 2, 3),
+    }  # fmt: skip
+    assert np.array_equal(prior.from_dict(values), theta)
+    values["beta"] = values["beta"][0, 0]
+    assert prior.from_dict(values).shape == (2, 2, 14)
+
+
+def test_works_under_transformations_and_both_flags(x64_flag):
+    prior = nw.Prior({"beta": dist.Normal(0, 1).expand([2]), "rate": dist.Gamma(2.0, 3.0), "p": dist.Dirichlet(np.ones(3))})
+    theta = prior.sample(KEY, 4)
+    z = prior.unconstrain(theta)
+    expected = prior.log_prob_unconstrained(z)
+    assert theta.dtype == expected.dtype == np.float64
+    tolerance = 1e-12 if x64_flag else 1e-5
+    np.testing.assert_allclose(jax.jit(prior.log_prob_unconstrained)(z), expected, rtol=tolerance)
+    np.testing.assert_allclose(jax.vmap(prior.log_prob)(theta), prior.log_prob(theta), rtol=tolerance)
+    gradient = jax.grad(lambda z: prior.log_prob_unconstrained(z))(jnp.asarray(z[0]))
+    step = 1e-6 * np.eye(z.shape[1])
+    numerical = (prior.log_prob_unconstrained(z[0] + step) - prior.log_prob_unconstrained(z[0] - step)) / 2e-6
+    np.testing.assert_allclose(gradient, numerical, atol=1e-4)
+    sampled = jax.jit(lambda key: prior.sample(key, 4))(KEY)
+    np.testing.assert_allclose(sampled, theta, rtol=1e-12)
+
+
+def test_gradients_off_the_support_are_finite():
+    prior = nw.Prior({"g": dist.Gamma(2.0, 3.0), "p": dist.Dirichlet(np.ones(3))})
+    gradient = jax.grad(lambda theta: prior.log_prob(theta))(jnp.array([-1.0, 0.2, 0.3, 0.9]))
+    assert np.isfinite(gradient).all()
+
+
+def test_one_program_serves_all_priors_of_one_structure():
+    theta = np.full((7, 1), 0.5)
+    nw.Prior({"a": dist.Beta(2.0, 3.0)}).log_prob(theta)
+    before = priors_module._log_prob._cache_size()
+    nw.Prior({"a": dist.Beta(4.0, 1.5)}).log_prob(theta)
+    assert priors_module._log_prob._cache_size() == before
+
+
+# Fingerprints --------------------------------------------------------------------------------------------------------
+
+
+def test_fingerprints_tell_priors_apart():
+    base = {"a": dist.Normal(0, 1), "b": dist.LKJCholesky(2, 1.0)}
+    same = nw.Prior({"a": dist.Normal(0.0, 1.0), "b": dist.LKJCholesky(2, 1.0)})
+    others = [
+        {**base, "a": dist.Normal(0, 1.0000001)},
+        {**base, "a": dist.Cauchy(0, 1)},
+        {"b": base["b"], "a": base["a"]},
+        {"c": base["a"], "b": base["b"]},
+        {**base, "a": dist.TransformedDistribution(dist.Normal(0, 1), dist.transforms.ExpTransform())},
+        {**base, "a": dist.Normal(0, 1).expand([2])},
+        {**base, "b": dist.LKJCholesky(3, 1.0)},
+    ]
+    assert nw.Prior(base) == same
+    assert hash(nw.Prior(base)) == hash(same)
+    fingerprints = {nw.Prior(other).fingerprint() for other in [base, *others]}
+    assert len(fingerprints) == len(others) + 1
+    assert nw.Prior(base) != "prior"
+
+
+def test_fingerprint_does_not_depend_on_the_process():
+    code = (
+        "import numpy as np, numpyro.distributions as dist, noisewise as nw\n"
+        "print(nw.Prior({'a': dist.TruncatedNormal(0, 1, low=0.5), 'p': dist.Dirichlet(np.ones((2, 3)))}).fingerprint())"
+    )
+    here = nw.Prior({"a": dist.TruncatedNormal(0, 1, low=0.5), "p": dist.Dirichlet(np.ones((2, 3)))}).fingerprint()
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    there = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert there.stdout.strip() == here
+
+
+def test_survives_pickling_in_float64():
+    prior = nw.Prior({"a": dist.Normal(0.1, 0.3), "p": dist.Dirichlet(np.array([0.1, 0.7, 1.3]))})
+    assert pickle.loads(pickle.dumps(prior)) == prior
+
+
+# Bad input -----------------------------------------------------------------------------------------------------------
+
+GOOD = nw.Prior({"a": dist.Normal(0, 1), "p": dist.Dirichlet(np.ones(3))})
+BAD = {
+    "not a mapping": (lambda: nw.Prior([dist.Normal(0, 1)]), errors.InvalidTypeError, "mapping"),
+    "empty": (lambda: nw.Prior({}), errors.InvalidInputError, "at least one"),
+    "not a distribution": (lambda: nw.Prior({"a": 1.0}), errors.InvalidTypeError, "numpyro distribution"),
+    "a class": (lambda: nw.Prior({"a": dist.Normal}), errors.InvalidTypeError, r"Normal\(\.\.\.\)"),
+    "a scipy law": (lambda: nw.Prior({"a": st.norm(0, 1)}), errors.InvalidTypeError, "numpyro distribution"),
+    "name with bracket": (lambda: nw.Prior({"a[0]": dist.Normal(0, 1)}), errors.InvalidInputError, "brackets"),
+    "empty name": (lambda: nw.Prior({"": dist.Normal(0, 1)}), errors.InvalidInputError, "names"),
+    "number as name": (lambda: nw.Prior({1: dist.Normal(0, 1)}), errors.InvalidInputError, "names"),
+    "discrete": (lambda: nw.Prior({"a": dist.Poisson(3.0)}), errors.InvalidInputError, "discrete"),
+    "categorical": (lambda: nw.Prior({"a": dist.Categorical(np.ones(3) / 3)}), errors.InvalidInputError, "simulator"),
+    "point mass": (lambda: nw.Prior({"a": dist.Delta(1.0)}), errors.InvalidInputError, "no density"),
+    "improper": (
+        lambda: nw.Prior({"a": dist.ImproperUniform(dist.constraints.real, (), ())}), errors.InvalidInputError, "density",
+    ),
+    "sphere": (lambda: nw.Prior({"a": dist.ProjectedNormal(np.ones(3))}), errors.MissingCapabilityError, "coordinates"),
+    "empty interval": (lambda: nw.Prior({"a": dist.Uniform(2, -1)}), errors.InvalidInputError, "lower bound"),
+    "no entries": (lambda: nw.Prior({"a": dist.Normal(0, 1).expand([0])}), errors.InvalidInputError, "constant"),
+    "simplex of one": (lambda: nw.Prior({"a": dist.Dirichlet(np.ones(1))}), errors.InvalidInputError, "constant"),
+    "NaN parameter": (
+        lambda: nw.Prior({"a": dist.Normal(np.nan, 1, validate_args=False)}), errors.InvalidInputError, "NaN",
+    ),
+    "traced parameter": (
+        lambda: jax.jit(lambda m: nw.Prior({"a": dist.Normal(m, 1)}).dim)(1.0), errors.InvalidInputError, "outside",
+    ),
+    "no key": (lambda: GOOD.sample(0, 5), errors.InvalidTypeError, "PRNG key"),
+    "num of zero": (lambda: GOOD.sample(KEY, 0), errors.InvalidInputError, "num"),
+    "fractional num": (lambda: GOOD.sample(KEY, 2.5), errors.InvalidTypeError, "num"),
+    "wrong width": (lambda: GOOD.log_prob(np.zeros((2, 3))), errors.InvalidInputError, r"\(\.\.\., 4\)"),
+    "theta as z": (lambda: GOOD.constrain(np.zeros((2, 4))), errors.InvalidInputError, r"\(\.\.\., 3\)"),
+    "a number": (lambda: GOOD.log_prob(1.0), errors.InvalidInputError, "single number"),
+    "text": (lambda: GOOD.unconstrain("theta"), errors.InvalidTypeError, "numbers"),
+    "missing name": (lambda: GOOD.from_dict({"a": 0.0}), errors.InvalidInputError, "'p'"),
+    "wrong block": (lambda: GOOD.from_dict({"a": 0.0, "p": np.ones(2)}), errors.InvalidInputError, r"\(3,\)"),
+    "not a dictionary": (lambda: GOOD.from_dict(np.zeros(4)), errors.InvalidInputError, "mapping"),
+}
+
+
+@pytest.mark.parametrize("name", BAD, ids=str)
+def test_bad_input_is_refused_with_a_reason(name):
+    attempt, kind, text = BAD[name]
+    with pytest.raises(kind, match=text):
+        attempt()
