@@ -6,33 +6,18 @@
 Names load on first use, so that `import noisewise` costs next to nothing.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from noisewise._lazy import attach
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from noisewise import audit, errors, mechanisms, metrics, queries, simulators
-    from noisewise.disclosure import Release, release
-    from noisewise.ledger import Ledger
+    from noisewise import audit, errors, mechanisms, metrics, problems, queries, simulators
+    from noisewise.disclosure import Ledger, Release, release
     from noisewise.mechanisms.guarantees import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.priors import Prior
     from noisewise.private_model import PrivateModel
-
-_MODULES = ("audit", "errors", "mechanisms", "metrics", "queries", "simulators")
-_NAMES = {
-    "ApproximateDP": "noisewise.mechanisms.guarantees",
-    "GaussianDP": "noisewise.mechanisms.guarantees",
-    "PureDP": "noisewise.mechanisms.guarantees",
-    "ZeroConcentratedDP": "noisewise.mechanisms.guarantees",
-    "Ledger": "noisewise.ledger",
-    "Prior": "noisewise.priors",
-    "PrivateModel": "noisewise.private_model",
-    "Release": "noisewise.disclosure",
-    "release": "noisewise.disclosure",
-}
 
 __all__ = [
     "ApproximateDP",
@@ -47,21 +32,30 @@ __all__ = [
     "errors",
     "mechanisms",
     "metrics",
+    "problems",
     "queries",
     "release",
     "simulators",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"noisewise.{name}")
-    if name in _NAMES:
-        value = getattr(importlib.import_module(_NAMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"noisewise has no {name!r}; it has {', '.join(__all__)}.")
-
-
-def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "ApproximateDP": "noisewise.mechanisms.guarantees",
+        "GaussianDP": "noisewise.mechanisms.guarantees",
+        "PureDP": "noisewise.mechanisms.guarantees",
+        "ZeroConcentratedDP": "noisewise.mechanisms.guarantees",
+        "Ledger": "noisewise.disclosure",
+        "Prior": "noisewise.priors",
+        "PrivateModel": "noisewise.private_model",
+        "Release": "noisewise.disclosure",
+        "release": "noisewise.disclosure",
+        "audit": "noisewise.audit",
+        "errors": "noisewise.errors",
+        "mechanisms": "noisewise.mechanisms",
+        "metrics": "noisewise.metrics",
+        "problems": "noisewise.problems",
+        "queries": "noisewise.queries",
+        "simulators": "noisewise.simulators",
+    },
+)

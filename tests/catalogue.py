@@ -35,8 +35,9 @@ def around(s: np.ndarray, width: float, step: float | None = None) -> Callable:
 class Case:
     """A mechanism with a statistic for it.
 
-    `statistics(rng, n)` draws other statistics; `settings` are what `calibrate` takes besides the guarantee; `best(s_dp)` is a statistic at which
-    `log_prob_bound` is attained, to a relative error of 1e-12; `continuous` says that s is, so that gradients exist.
+    `statistics(rng, n)` draws other statistics; `settings` are what `calibrate` takes besides the guarantee;
+    `best(s_dp)` is a statistic at which `log_prob_bound` is attained, to a relative error of 1e-12; `continuous` says
+    that s is, so that gradients exist.
     """
 
     mechanism: AbstractMechanism

@@ -70,15 +70,14 @@ class DiscreteGaussian(AbstractLatticeNoise):
 
     def _quantile(self, u: Array) -> Array:
         """-n or n with the largest n >= 0 such that P(N >= n) reaches the smaller of u and 1-u."""
-        lower = u <= 0.5
         tail = jnp.minimum(u, 1.0 - u)
         guess = jnp.floor(0.5 - self.scale / self.step * ndtri(tail))
-        size = jnp.maximum(guess - 2.0, 0.0)
-        for candidate in (guess - 1.0, guess, guess + 1.0):
-            reached = jnp.exp(self._log_tail(jnp.maximum(candidate, 0.0)))
-            beyond = jnp.where(lower, reached >= tail, reached > tail)
-            size = jnp.where(beyond, jnp.maximum(candidate, 0.0), size)
-        return jnp.where(lower, -size, size)
+        beyond = jnp.exp(self._log_tail(guess + 1.0))
+        here = beyond + jnp.exp(self._log_mass(guess))
+        before = here + jnp.exp(self._log_mass(guess - 1.0))
+        reached = [jnp.where(u <= 0.5, mass >= tail, mass > tail) for mass in (before, here, beyond)]
+        size = jnp.maximum(guess - 2.0 + sum(reached), 0.0)
+        return jnp.where(u <= 0.5, -size, size)
 
     def _log_mass(self, n: Array) -> Array:
         sigma = self.scale / self.step

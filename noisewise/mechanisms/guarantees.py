@@ -296,14 +296,17 @@ def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
 def guarantee_from_spec(spec: Any) -> AbstractGuarantee:
     """Read what `to_spec` wrote; anything else is refused."""
     kinds = {kind.__name__: kind for kind in (PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP)}
-    if not isinstance(spec, dict) or spec.get("type") not in kinds:
+    if not isinstance(spec, dict) or not isinstance(spec.get("type"), str) or spec["type"] not in kinds:
         raise FileFormatError(f"A guarantee must be an object whose 'type' is one of {', '.join(kinds)}.")
     kind = kinds[spec["type"]]
     expected = {field.name for field in dataclasses.fields(kind)}
     given = set(spec) - {"type"}
     if given != expected:
         raise FileFormatError(f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}.")
-    return kind(**{name: spec[name] for name in expected})
+    try:
+        return kind(**{name: spec[name] for name in expected})
+    except (InvalidInputError, InvalidTypeError) as error:
+        raise FileFormatError(f"The fields of {kind.__name__} do not fit: {error}") from None
 
 
 def _not_above(guarantee: AbstractGuarantee, limit: AbstractGuarantee) -> bool:

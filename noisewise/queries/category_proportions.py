@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from noisewise._arrays import Array, integer
+from noisewise.errors import InvalidInputError
 from noisewise.queries._converters import as_levels
-from noisewise.queries.base import AbstractCountQuery
+from noisewise.queries.base import AbstractCountQuery, namespace
 from noisewise.queries.domains import Categories
 
 
@@ -58,6 +60,14 @@ class CategoryProportions(AbstractCountQuery):
     @property
     def divisor(self) -> float:
         return float(self.num_records)
+
+    def statistic_of_tables(self, tables: Sequence[Array]) -> Array:
+        """The statistic from the counts (I, J_k) of classes by values, one table per feature, without records."""
+        expected = [(self.num_classes, count) for count in self.num_values]
+        given = [table.shape for table in tables]
+        if given != expected:
+            raise InvalidInputError(f"tables must have the shapes {expected}, one per feature, got {given}.")
+        return namespace(tables[0]).concatenate(list(tables), axis=1).ravel() / self.divisor
 
     def _cells(self, records: Array) -> Array:
         offsets = np.cumsum((0, *self.num_values))[:-1]

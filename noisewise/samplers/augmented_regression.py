@@ -1,13 +1,14 @@
 r"""Linear regression when only noisy sums of clamped products of its records are seen.
 
-    p(beta, x, y | t)  ~  N(beta; 0, tau^2 I)  prod_i N(x_i; m, Sigma) N(y_i; (1, x_i) beta, sigma^2)  exp(-|t - T(x, y)|_1 / b)
+    p(beta, x, y | t)  ~  N(beta; 0, tau^2 I)  prod_i N(x_i; m, Sigma) N(y_i; (1, x_i) beta, sigma^2)
+                          exp(-|t - T(x, y)|_1 / b)
 
 with T the sums over the records of y, x_j y, y^2, x_j and x_j x_k, of values clamped to bounds and rescaled to [-1, 1].
 
-One sweep is data augmentation (Ju, Awan, Gong and Rao 2022), beta given the records and then each record in turn by a fresh
-proposal from its law, interwoven (Yu and Meng 2011) with moves that are not centred: beta is proposed while predictors and
-residuals stand still. The first alone forgets slower the larger b is, since n records hold beta in place; the second moves freely
-just then.
+One sweep is data augmentation (Ju, Awan, Gong and Rao 2022), beta given the records and then each record in turn by a
+fresh proposal from its law, interwoven (Yu and Meng 2011) with moves that are not centred: beta is proposed while
+predictors and residuals stand still. The first alone forgets slower the larger b is, since n records hold beta in
+place; the second moves freely just then.
 """
 
 from __future__ import annotations
@@ -67,11 +68,14 @@ class AugmentedRegression:
 
         y, x1*y, x2*y, y*y, x1, x2, x1*x1, x1*x2, x2*x2,
 
-    as SUMS over the `num_records` records, with `scale` = b on the same footing. `bounds` is one pair (low, high) for all columns or
-    one for each of x_1, ..., x_p, y.
+    as SUMS over the `num_records` records, with `scale` = b on the same footing. `bounds` is one pair (low, high) for
+    all columns or one for each of x_1, ..., x_p, y.
 
     >>> target = AugmentedRegression(
-    ...     observed=(-38.2, -6.7, 3.2, 27.2, 9.9, -13.9, 2.2, -2.3, 3.4), scale=1.3, num_records=100, predictor_mean=(0.9, -1.17)
+    ...     observed=(-38.2, -6.7, 3.2, 27.2, 9.9, -13.9, 2.2, -2.3, 3.4),
+    ...     scale=1.3,
+    ...     num_records=100,
+    ...     predictor_mean=(0.9, -1.17),
     ... )
     >>> chains = target.chains(jax.random.key(0), num_chains=2, num_draws=500)
     >>> chains.draws.shape, chains.totals.shape
@@ -113,14 +117,15 @@ class AugmentedRegression:
     ) -> RegressionChains:
         """Independent chains, each of `num_warmup` sweeps and then `num_draws` draws, `thin` sweeps apart.
 
-        `num_moves` moves that are not centred end each sweep; 0 leaves plain data augmentation. Chain c draws from its own generator,
-        a function of the key and c, so results do not depend on the threads.
+        `num_moves` moves that are not centred end each sweep; 0 leaves plain data augmentation. Chain c draws from its
+        own generator, a function of the key and c, so results do not depend on the threads.
         """
         from noisewise.samplers import _regression_kernel
 
         sizes = {"num_chains": num_chains, "num_draws": num_draws, "thin": thin}
         num_chains, num_draws, thin = (integer(name, at_least=1)(value) for name, value in sizes.items())
-        num_moves, num_warmup = integer("num_moves", at_least=0)(num_moves), integer("num_warmup", at_least=0)(num_warmup)
+        num_moves = integer("num_moves", at_least=0)(num_moves)
+        num_warmup = integer("num_warmup", at_least=0)(num_warmup)
         threads = integer("num_threads", at_least=1, optional=True)(num_threads) or os.cpu_count()
         target, size, width = self._target(), len(self.predictor_mean) + 1, len(self.observed)
         draws, totals = np.empty((num_chains, num_draws, size)), np.empty((num_chains, num_draws, width))
@@ -129,8 +134,8 @@ class AugmentedRegression:
         def one(chain: int) -> tuple[float, float, float]:
             shapes = ((size,), (self.num_records, size), (self.num_records, size), (width,))
             state = _regression_kernel.State(*(np.empty(shape) for shape in shapes))
-            settings = (self._move_root(), num_moves, num_warmup, thin)
-            return _regression_kernel.run_chain(generators[chain], target, state, *settings, draws[chain], totals[chain])
+            settings = (self._move_root(), num_moves, num_warmup, thin, draws[chain], totals[chain])
+            return _regression_kernel.run_chain(generators[chain], target, state, *settings)
 
         with concurrent.futures.ThreadPoolExecutor(threads) as pool:
             records, moves, steps = np.array(list(pool.map(one, range(num_chains)))).T
@@ -139,8 +144,8 @@ class AugmentedRegression:
     def near_independent(self, key: Array, num: int, *, num_chains: int = 16) -> RegressionChains:
         """Chains of at least `num` draws in all, so far apart that they are nearly independent.
 
-        A pilot run finds the autocorrelation time; twice that many sweeps lie between draws, which leaves a correlation of about
-        exp(-4) between neighbours.
+        A pilot run finds the autocorrelation time; twice that many sweeps lie between draws, which leaves a correlation
+        of about exp(-4) between neighbours.
         """
         num = integer("num", at_least=1)(num)
         pilot_key, main_key = jax.random.split(as_key(key))
@@ -161,13 +166,16 @@ class AugmentedRegression:
         return low, high
 
     def _covariance(self) -> np.ndarray:
-        p = len(self.predictor_mean)
-        return np.eye(p) if self.predictor_covariance is None else np.asarray(self.predictor_covariance, dtype=np.float64)
+        if self.predictor_covariance is None:
+            return np.eye(len(self.predictor_mean))
+        return np.asarray(self.predictor_covariance, dtype=np.float64)
 
     def _root(self) -> np.ndarray:
         covariance, p = self._covariance(), len(self.predictor_mean)
         if covariance.shape != (p, p) or not np.allclose(covariance, covariance.T, rtol=1e-12, atol=0.0):
-            raise InvalidInputError(f"predictor_covariance must be a symmetric matrix ({p}, {p}), got {covariance.shape}.")
+            raise InvalidInputError(
+                f"predictor_covariance must be a symmetric ({p}, {p}) matrix, got {covariance.shape}."
+            )
         try:
             return np.linalg.cholesky(covariance)
         except np.linalg.LinAlgError:
@@ -189,7 +197,7 @@ class AugmentedRegression:
         )
 
     def _move_root(self) -> np.ndarray:
-        """C with C C' = (I/tau^2 + G'G/(2 b^2))^-1, G the expected change of the first p+1 sums with beta, clamping left aside.
+        """C with C C' = (I/tau^2 + G'G/(2 b^2))^-1, G the expected change of the first p+1 sums with beta, unclamped.
 
         2 b^2 is the variance of an error: the moves are long where the observed sums say little.
         """

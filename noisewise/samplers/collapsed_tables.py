@@ -1,18 +1,18 @@
 r"""Naive Bayes when only noisy counts of its tables are seen: independent draws, exactly.
 
-Records have a class i < I and features k < K with values j < J_k; a_ikj counts the records of class i whose feature k is j, and
-n_i = sum_j a_ikj for every k. Class and feature probabilities are Dirichlet with all parameters alpha. Each count enters the target
-with a weight w_ikj(a) of its own, the density of what was observed of it.
+Records have a class i < I and features k < K with values j < J_k; a_ikj counts the records of class i whose feature k
+is j, and n_i = sum_j a_ikj for every k. Class and feature probabilities are Dirichlet with all parameters alpha. Each
+count enters the target with a weight w_ikj(a) of its own, the density of what was observed of it.
 
 Without the probabilities, all of which integrate out, the target is
 
-    p(n, a)  ~  prod_i g(n_i)  prod_{i,k} c_k(n_i) prod_j g(a_ikj) w_ikj(a_ikj),      g(m) = Gamma(alpha + m) / (m! Gamma(alpha)),
+    p(n, a)  ~  prod_i g(n_i)  prod_{i,k} c_k(n_i) prod_j g(a_ikj) w_ikj(a_ikj),    sum_i n_i = n,    sum_j a_ikj = n_i,
 
-    c_k(m) = m! Gamma(J_k alpha) / Gamma(m + J_k alpha),      sum_i n_i = n,      sum_j a_ikj = n_i.
+    g(m) = Gamma(alpha + m) / (m! Gamma(alpha)),      c_k(m) = m! Gamma(J_k alpha) / Gamma(m + J_k alpha).
 
-Given their total the counts of a table row are independent, so the sum over all rows with total m is a convolution over j, for
-all m at once; so is the sum over all (n_i) with total n, over i. Draws go back along the convolutions: the class counts, the rows
-of the tables, and last the Dirichlet probabilities. The cost is (number of cells) x n^2, once.
+Given their total the counts of a table row are independent, so the sum over all rows with total m is a convolution over
+j, for all m at once; so is the sum over all (n_i) with total n, over i. Draws go back along the convolutions: the class
+counts, the rows of the tables, and last the Dirichlet probabilities. The cost is (number of cells) x n^2, once.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _MOST_RECORDS = 20_000
 class TableDraws:
     """Independent draws: theta (num, d) and the counts a (num, I (J_1 + ... + J_K)), and the log of the target's sum.
 
-    Columns of theta: the vectors p(j | i, k) by class and then feature, and the class probabilities last. Columns of the counts: by
-    class, feature and value.
+    Columns of theta: the vectors p(j | i, k) by class and then feature, and the class probabilities last. Columns of
+    the counts: by class, feature and value.
     """
 
     theta: np.ndarray
@@ -44,7 +44,7 @@ class TableDraws:
 
 
 def absolute_error_weights(observed: Any, scale: float, num_records: int) -> np.ndarray:
-    """log w_c(a) = -|observed_c - a| / scale for a = 0, ..., n: shape (cells, n+1), for independent Laplace errors of the counts."""
+    """Laplace errors of the counts: log w_c(a) = -|observed_c - a| / scale for a = 0, ..., n, shape (cells, n+1)."""
     scale = number("scale", above=0.0)(scale)
     counts = np.arange(integer("num_records", at_least=1)(num_records) + 1)
     try:
@@ -57,11 +57,19 @@ def absolute_error_weights(observed: Any, scale: float, num_records: int) -> np.
 
 
 def collapsed_tables(
-    key: Array, num: int, log_weights: Any, *, num_classes: int, num_values: tuple[int, ...], concentration: float = 2.0
+    key: Array,
+    num: int,
+    log_weights: Any,
+    *,
+    num_classes: int,
+    num_values: tuple[int, ...],
+    concentration: float = 2.0,
 ) -> TableDraws:
-    """`num` independent draws, for log weights (cells, n+1) of the counts 0, ..., n of each cell, by class, feature and value.
+    """`num` independent draws, for log weights (cells, n+1) of the counts 0, ..., n of each cell (class, feature,
+    value).
 
-    `log_evidence` is log sum_{n,a} p(n, a) with all constants, the log of the expected product of the weights under the prior.
+    `log_evidence` is log sum_{n,a} p(n, a) with all constants, the log of the expected product of the weights under the
+    prior.
 
     >>> import jax
     >>> observed = (32.8, 45.2, 58.6, 18.3, 12.9, 8.6, 12.9, 9.5)
@@ -91,7 +99,8 @@ def collapsed_tables(
     class_counts = _split_totals(rng, classes, by_class, np.full(num, n))
     owners = np.repeat(class_counts, len(num_values), axis=1)
     tables = [
-        _split_totals(rng, row, log_g + block, owners[:, j]) for j, (row, block) in enumerate(zip(rows, blocks, strict=True))
+        _split_totals(rng, row, log_g + block, owners[:, j])
+        for j, (row, block) in enumerate(zip(rows, blocks, strict=True))
     ]
     parts = [*tables, class_counts]
     theta = np.concatenate([_dirichlet(rng, concentration + part) for part in parts], axis=1)
@@ -106,26 +115,26 @@ def _checked(log_weights: Any, cells: int) -> np.ndarray:
         raise InvalidInputError("log_weights must be numbers below infinity, -inf where a count is impossible.")
     if weights.shape[1] - 1 > _MOST_RECORDS:
         raise InvalidInputError(
-            f"The time of the exact sampler grows with the square of the number of records: at most {_MOST_RECORDS} are taken, got "
-            f"{weights.shape[1] - 1}. Take a method that simulates."
+            f"The exact sampler's time grows with the square of the number of records: it takes at most {_MOST_RECORDS}, "
+            f"got {weights.shape[1] - 1}. Take a method that simulates."
         )
     return weights
 
 
 def _log_g(alpha: float, n: int) -> np.ndarray:
-    """log Gamma(alpha + m) / (m! Gamma(alpha)), m = 0, ..., n."""
+    """The log of Gamma(alpha + m) / (m! Gamma(alpha)), m = 0, ..., n."""
     m = np.arange(n + 1)
     return gammaln(alpha + m) - gammaln(m + 1.0) - gammaln(alpha)
 
 
 def _log_c(alpha: float, parts: int, n: int) -> np.ndarray:
-    """log m! Gamma(parts alpha) / Gamma(m + parts alpha): with `_log_g` the Dirichlet-multinomial probability of the parts of m."""
+    """The log of m! Gamma(parts alpha) / Gamma(m + parts alpha): with `_log_g`, Dirichlet-multinomial probabilities."""
     m = np.arange(n + 1)
     return gammaln(m + 1.0) + gammaln(parts * alpha) - gammaln(m + parts * alpha)
 
 
 def _convolutions(log_terms: np.ndarray) -> list[np.ndarray]:
-    """log sum over a_1 + ... + a_j = m of the product of exp(log_terms[l, a_l]), for all m (n+1,), one array for each j."""
+    """The log of sum_{a_1 + ... + a_j = m} prod_l exp(log_terms[l, a_l]) for all m (n+1,), one array for each j."""
     sums = [log_terms[0]]
     for terms in log_terms[1:]:
         before = sums[-1]
@@ -133,8 +142,10 @@ def _convolutions(log_terms: np.ndarray) -> list[np.ndarray]:
     return sums
 
 
-def _split_totals(rng: np.random.Generator, sums: list[np.ndarray], log_terms: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """Parts (num, J) of each total (num,) with probability proportional to the product of exp(log_terms[j, part_j])."""
+def _split_totals(
+    rng: np.random.Generator, sums: list[np.ndarray], log_terms: np.ndarray, totals: np.ndarray
+) -> np.ndarray:
+    """Parts (num, J) of each total (num,), with probability proportional to prod_j exp(log_terms[j, part_j])."""
     parts = np.empty((len(totals), len(sums)), dtype=np.int64)
     left = totals.copy()
     for j in range(len(sums) - 1, 0, -1):
@@ -155,6 +166,6 @@ def _logsumexp(values: np.ndarray) -> float:
 
 
 def _dirichlet(rng: np.random.Generator, alpha: np.ndarray) -> np.ndarray:
-    """One draw per row, through log Gamma(alpha) = log Gamma(alpha + 1) + log(U)/alpha, which small parameters do not underflow."""
+    """One draw per row, by G(alpha) = G(alpha + 1) U^(1/alpha) in logs, which do not underflow for small alpha."""
     log_gammas = np.log(rng.standard_gamma(alpha + 1.0)) - rng.standard_exponential(alpha.shape) / alpha
     return np.exp(log_gammas - logsumexp(log_gammas, axis=1, keepdims=True))

@@ -5,8 +5,9 @@ Worker processes import this package to find their entry point, so nothing heavy
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from noisewise._lazy import attach
 
 if TYPE_CHECKING:
     from noisewise.simulators.base import AbstractSimulator, AdditiveQuery
@@ -39,14 +40,4 @@ __all__ = [
     "PythonSimulator",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _NAMES:
-        raise AttributeError(f"noisewise.simulators has no {name!r}; it has {', '.join(__all__)}.")
-    value = getattr(importlib.import_module(_NAMES[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+__getattr__, __dir__ = attach(__name__, _NAMES)

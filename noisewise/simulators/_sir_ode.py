@@ -20,7 +20,10 @@ from noisewise.simulators._xoshiro import kernel
 
 ORDER = 20
 TOLERANCE = 1e-14
-"""The largest last term of a series, relative to i, and to 1 for s."""
+"""The largest last term of a series, relative to its first."""
+
+_NOBODY_ILL, _NOBODY_LEFT = 1e-300, 1e-20
+"""Shares that are taken for zero, so that the number of steps is bounded however long the epidemic is followed."""
 
 
 @kernel
@@ -57,7 +60,9 @@ def _solve(
         while seen < times.size and times[seen] * unit <= t + h:
             infected[seen] = _value(i_series, times[seen] * unit - t)
             seen += 1
-        i_series[0], s_series[0] = _value(i_series, h), _value(s_series, h)
+        i, s = _value(i_series, h), _value(s_series, h)
+        i_series[0] = i if i > _NOBODY_ILL else 0.0
+        s_series[0] = s if s > _NOBODY_LEFT else 0.0
         t += h
 
 
@@ -76,8 +81,9 @@ def _step(i_series: np.ndarray, s_series: np.ndarray) -> float:
     """How far both of the last two terms of both series stay within the tolerance; for ever once they vanish."""
     h = np.inf
     for k in range(ORDER - 1, ORDER + 1):
-        size = max(abs(i_series[k]) / i_series[0], abs(s_series[k])) if i_series[0] > 0.0 else 0.0
-        h = min(h, (TOLERANCE / size) ** (1.0 / k))
+        for series in (i_series, s_series):
+            if series[k] != 0.0:
+                h = min(h, (TOLERANCE * series[0] / abs(series[k])) ** (1.0 / k))
     return h
 
 

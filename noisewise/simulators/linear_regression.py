@@ -87,10 +87,14 @@ class LinearRegression(AbstractRecordModel):
     def check_parameters(self, theta: np.ndarray) -> None:
         width = len(self.parameter_names)
         if theta.shape[1] != width:
-            raise InvalidInputError(f"theta must have {width} columns, {', '.join(self.parameter_names)}, got {theta.shape[1]}.")
+            raise InvalidInputError(
+                f"theta must have {width} columns, {', '.join(self.parameter_names)}, got {theta.shape[1]}."
+            )
         spreads = [j for j, name in enumerate(self.parameter_names) if name.startswith(("predictor_sd", "noise_sd"))]
         if not (theta[:, spreads] > 0.0).all():
-            raise InvalidInputError("theta must have positive standard deviations in the columns predictor_sd and noise_sd.")
+            raise InvalidInputError(
+                "theta must have positive standard deviations in the columns predictor_sd and noise_sd."
+            )
 
     def record_noise(self, key: Array) -> Array:
         return jax.random.normal(key, (self.num_predictors + 1,), dtype=float)
@@ -101,7 +105,7 @@ class LinearRegression(AbstractRecordModel):
         return jnp.append(x, beta[0] + x @ beta[1:] + noise_sd * u[-1])
 
     def noise_of_record(self, key: Array, x_i: Array, theta: Array) -> Array:
-        """u_i given the record and theta, so that record(u_i, theta) = x_i: here a function, and the key is not used."""
+        """The u_i with record(u_i, theta) = x_i: a function of the record and theta, without use for the key."""
         beta, mean, root, noise_sd = self._parts(theta)
         z = jax.scipy.linalg.solve_triangular(root, x_i[:-1] - mean, lower=True)
         return jnp.append(z, (x_i[-1] - beta[0] - x_i[:-1] @ beta[1:]) / noise_sd)
@@ -115,8 +119,8 @@ class LinearRegression(AbstractRecordModel):
     def sample_parameters(self, key: Array, records: Array, theta: Array) -> Array:
         if self.unknown:
             raise MissingCapabilityError(
-                f"LinearRegression draws beta given the records only while nothing else is unknown; here {', '.join(self.unknown)} "
-                "is too. Fix it, or take a method that does not need sample_parameters."
+                f"LinearRegression draws beta given the records only while nothing else is unknown, but "
+                f"{', '.join(self.unknown)} is. Fix it, or take a method that does not need sample_parameters."
             )
         design = jnp.concatenate([jnp.ones((len(records), 1)), records[:, :-1]], axis=1)
         precision = design.T @ design / self.noise_variance + jnp.eye(design.shape[1]) / self.prior_variance
@@ -132,7 +136,7 @@ class LinearRegression(AbstractRecordModel):
         if records.ndim != 2 or records.shape[1] != self.num_predictors + 1:
             raise InvalidInputError(f"records must have shape (n, {self.num_predictors + 1}), got {records.shape}.")
         design = jnp.concatenate([jnp.ones((len(records), 1)), records[:, :-1]], axis=1)
-        return design.T @ design, design.T @ records[:, -1]
+        return design.T @ design, design.T @ records[:, -1]  # type: ignore[return-value]
 
     def conjugate_posterior(self, gram: Array, cross: Array) -> tuple[np.ndarray, np.ndarray]:
         """Mean (p+1,) and covariance (p+1, p+1) of beta given the sums X'X = gram and X'y = cross of the records.
@@ -141,7 +145,9 @@ class LinearRegression(AbstractRecordModel):
         definite is refused.
         """
         if self.unknown:
-            raise MissingCapabilityError(f"The posterior is normal only while nothing but beta is unknown, not {self.unknown}.")
+            raise MissingCapabilityError(
+                f"The posterior is normal only while nothing but beta is unknown, not {self.unknown}."
+            )
         size = self.num_predictors + 1
         gram, cross = _numbers("gram", gram, (size, size)), _numbers("cross", cross, (size,))
         if not np.allclose(gram, gram.T, rtol=1e-9, atol=0.0):
@@ -150,8 +156,8 @@ class LinearRegression(AbstractRecordModel):
         smallest = np.linalg.eigvalsh(precision)[0]
         if not smallest > 0.0:
             raise InvalidInputError(
-                f"There is no posterior: gram/noise_variance + I/prior_variance must be positive definite, and its smallest eigenvalue "
-                f"is {smallest:.4g}. No data have such sums X'X; noise has been added to them. Take a method that knows the noise."
+                "There is no posterior: gram/noise_variance + I/prior_variance must be positive definite, and its smallest "
+                f"eigenvalue is {smallest:.4g}. No data have such sums X'X: noise has been added. Take a method that knows it."
             )
         covariance = np.linalg.inv(precision)
         return covariance @ cross / self.noise_variance, (covariance + covariance.T) / 2

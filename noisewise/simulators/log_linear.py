@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -78,8 +79,8 @@ class LogLinear(AbstractRecordModel):
         width = len(self.parameter_names)
         if theta.shape[1] != width:
             raise InvalidInputError(
-                f"theta must have {width} columns for {self.num_classes} classes and features of {self.num_values} values, "
-                f"got {theta.shape[1]}."
+                f"theta must have {width} columns for {self.num_classes} classes and features of {self.num_values} "
+                f"values, got {theta.shape[1]}."
             )
         if (theta < 0.0).any():
             raise InvalidInputError("theta must hold probabilities, and some are negative.")
@@ -88,8 +89,8 @@ class LogLinear(AbstractRecordModel):
         if rows.size:
             start = self.parameter_names[self._starts[vectors[0]]]
             raise InvalidInputError(
-                f"Each probability vector in theta must sum to 1, but the one from {start} on sums to {totals[rows[0], vectors[0]]:.6g} "
-                f"in row {rows[0]}."
+                f"Each probability vector in theta must sum to 1, but in row {rows[0]} the one from {start} on sums to "
+                f"{totals[rows[0], vectors[0]]:.6g}."
             )
 
     def record_noise(self, key: Array) -> Array:
@@ -101,7 +102,7 @@ class LogLinear(AbstractRecordModel):
         return jnp.stack([c, *(_inverse(table[c], v) for table, v in zip(tables, u[1:], strict=True))])
 
     def noise_of_record(self, key: Array, x_i: Array, theta: Array) -> Array:
-        """u_i given the record and theta, so that record(u_i, theta) = x_i: uniform between two values of the distribution function."""
+        """A draw of u_i given the record and theta, so that record(u_i, theta) = x_i: uniform where that holds."""
         tables, p = self.unpack(theta)
         laws = [p, *(table[x_i[0]] for table in tables)]
         ends = jnp.stack([_interval(law, value) for law, value in zip(laws, x_i, strict=True)])
@@ -131,7 +132,7 @@ class LogLinear(AbstractRecordModel):
         return lambda key, theta: query.statistic_of_tables(self.tables(key, theta))
 
     def tables(self, key: Array, theta: Array) -> list[Array]:
-        """The counts (I, J_k) of a database, feature by feature, drawn without its records. For use inside JAX programs."""
+        """Counts (I, J_k) of a database, feature by feature, drawn without its records. For use inside JAX programs."""
         class_key, table_key = jax.random.split(key)
         laws, p = self.unpack(theta)
         classes = jax.random.multinomial(class_key, jnp.asarray(self.num_records, dtype=float), p)
@@ -144,7 +145,7 @@ class LogLinear(AbstractRecordModel):
         """The tables p^k (..., I, J_k), one per feature, and p (..., I) in theta (..., d)."""
         ends = np.cumsum((0, *self.num_values))
         rows = theta[..., : -self.num_classes].reshape(*theta.shape[:-1], self.num_classes, ends[-1])
-        return [rows[..., a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)], theta[..., -self.num_classes :]
+        return [rows[..., a:b] for a, b in itertools.pairwise(ends)], theta[..., -self.num_classes :]
 
     @functools.cached_property
     def _starts(self) -> np.ndarray:
@@ -164,6 +165,8 @@ def _interval(p: Array, value: Array) -> Array:
 
 def _as_num_values(value: Any) -> tuple[int, ...]:
     if not isinstance(value, (tuple, list, np.ndarray)) or len(value) == 0:
-        raise InvalidTypeError(f"num_values must be a tuple with the number of values of each feature, got {describe(value)}.")
+        raise InvalidTypeError(
+            f"num_values must be a tuple with the number of values of each feature, got {describe(value)}."
+        )
     tell = "A feature with one value says nothing: leave it out."
     return tuple(integer("each of num_values", at_least=2, tell=tell)(count) for count in value)

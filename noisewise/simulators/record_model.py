@@ -68,10 +68,10 @@ class AbstractRecordModel(AbstractSimulator):
         )
 
     def check_parameters(self, theta: np.ndarray) -> None:
-        """Refuse theta (N, d) that is outside the model; called before any simulation. By default nothing is refused."""
+        """Refuse theta (N, d) outside the model; called before any simulation. By default nothing is refused."""
 
     def direct_statistic(self, query: Query) -> Callable[[Array, Array], Array] | None:
-        """A JAX program (key, theta) -> s for a law of s that needs no records; None (the default) where records are drawn."""
+        """A JAX program (key, theta) -> s that draws s without records; None (the default) where records are drawn."""
         return None
 
     @property

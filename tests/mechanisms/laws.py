@@ -6,22 +6,22 @@ import itertools
 import jax
 import numpy as np
 from scipy.special import gamma as gamma_function
-from scipy.stats import chi2, gamma
 from scipy.stats import beta as beta_law
+from scipy.stats import chi2, gamma
 
 from noisewise.mechanisms.supports import Blocks, Finite, Interval, Lattice
 
 ALPHA = 1e-6
 NUM_BINS = 20
 NUM_SETS, NUM_POINTS = 64, 4096
-"""2^18 draws of one column: a scale off by 2% raises the chi^2_19 statistic by about 2^18 * 2 * 0.02^2 = 210, far beyond its
-1e-6 quantile of 66. Wider mechanisms repeat a formula that was tested with one column: 2^16 draws."""
-
-ROWS = 32
-"""Every small batch has this many rows, so that tests share compiled programs."""
+"""2^18 draws of one column: a scale off by 2% raises the chi^2_19 statistic by about 2^18 * 2 * 0.02^2 = 210, far beyond
+its 1e-6 quantile of 66. Wider mechanisms repeat a formula that was tested with one column: 2^16 draws."""
 
 _PANELS = 1500
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+
+ROWS, KNOTS, NODES = 32, _PANELS + 1, 8 * _PANELS
+"""The sizes of batches, few so that tests share compiled programs: compiling takes most of their time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,8 @@ def column_law(mechanism, s, j):
     typical, reach = _typical(mechanism, s), _extremes(mechanism, s)[:, j]
 
     def density(values):
-        return np.exp(mechanism.log_prob(_varied(typical, j, values), s))[: values.size]
+        outputs = _varied(typical, j, values)
+        return np.exp(mechanism.log_prob(outputs, np.tile(s, (len(outputs), 1))))[: values.size]
 
     support = column_supports(mechanism, s.size)[j]
     if isinstance(support, (Lattice, Finite)):
@@ -90,7 +91,7 @@ def at_uniforms(mechanism, s, levels):
     """The transport of a few rows of uniforms, padded to ROWS."""
     rows = np.full((ROWS, mechanism.num_uniforms(s.size)), 0.4)
     rows[: len(levels)] = levels
-    return mechanism.transport(rows, s)[: len(levels)]
+    return mechanism.transport(rows, np.tile(s, (ROWS, 1)))[: len(levels)]
 
 
 def _typical(mechanism, s):
@@ -107,8 +108,8 @@ def _log_sf(mechanism, s_dp, s):
     return mechanism._log_sf(s_dp, s)
 
 
-def _varied(typical, j, values, rows=8 * _PANELS):
-    """Copies of `typical` with `values` in column j, padded to a size that all mechanisms share: compiling is slow."""
+def _varied(typical, j, values, rows=NODES):
+    """Copies of `typical` with `values` in column j, padded to `rows`."""
     outputs = np.tile(typical, (max(rows, values.size), 1))
     outputs[: values.size, j] = values
     return outputs
@@ -131,7 +132,7 @@ def draws(mechanism, s, points, seed):
 
 
 def assert_uniform(u):
-    """Pearson's chi^2 over equal bins at level 1e-6. Nets fill bins more evenly than independent points: conservative."""
+    """Pearson's chi^2 over equal bins at level 1e-6; conservative for nets, which fill bins more evenly."""
     counts = np.histogram(u, bins=NUM_BINS, range=(0.0, 1.0))[0]
     assert counts.sum() == u.size, "values where the law has none"
     expected = u.size / NUM_BINS
@@ -147,7 +148,7 @@ def transport_has_law_of_log_prob(mechanism, s, points, seed=0):
 
 
 def euclidean_transport_has_its_law(mechanism, s, points, seed=0):
-    """|Z| ~ Gamma(k), direction uniform: z_1^2/|z|^2 ~ Beta(1/2, (k-1)/2) with a fair sign, and independent of the length."""
+    """|Z| ~ Gamma(k), and z_1^2/|z|^2 ~ Beta(1/2, (k-1)/2) with a fair sign, independent of the length."""
     z = draws(mechanism, s, points, seed) - s
     length = np.linalg.norm(z, axis=-1)
     level = gamma(s.size).cdf(length / mechanism.scale)
@@ -158,7 +159,7 @@ def euclidean_transport_has_its_law(mechanism, s, points, seed=0):
 
 
 def density_has_mass_one(mechanism, s):
-    """Within 1e-6, for outputs of one column: with several, the law of each is only known up to the density of the others."""
+    """Within 1e-6, for outputs of one column: the law of one of several is only known up to a constant."""
     assert abs(column_law(mechanism, s, 0).total - 1.0) <= 1e-6
 
 
@@ -169,9 +170,9 @@ def radial_density_has_mass_one(mechanism, s, seed=0):
     radii = ((edges[1:] + edges[:-1])[:, None] / 2 + half * _NODES).ravel()
     directions = np.random.default_rng(seed).normal(size=(7, 1, s.size))
     directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
-    outputs = np.tile(s, (8 * _PANELS, 1))
+    outputs = np.tile(s, (NODES, 1))
     outputs[: 7 * radii.size] = (s + radii[:, None] * directions).reshape(-1, s.size)
-    density = np.exp(mechanism.log_prob(outputs, s))[: 7 * radii.size].reshape(7, -1)
+    density = np.exp(mechanism.log_prob(outputs, np.tile(s, (NODES, 1))))[: 7 * radii.size].reshape(7, -1)
     area = 2 * np.pi ** (s.size / 2) / gamma_function(s.size / 2)
     masses = (density * area * radii ** (s.size - 1) * (half * _WEIGHTS).ravel()).sum(-1)
     np.testing.assert_allclose(masses, 1.0, rtol=0, atol=1e-6)
@@ -181,7 +182,7 @@ def cdf_is_the_sum_of_the_density(mechanism, s):
     """At the knots, where quadrature (or summation) is exact: F to 1e-9, and log F to 1e-6 where F > 1e-7."""
     for j in range(mechanism.output_width(s.size)):
         law = column_law(mechanism, s, j)
-        outputs = _varied(_typical(mechanism, s), j, law.knots, _PANELS + 1)
+        outputs = _varied(_typical(mechanism, s), j, law.knots, KNOTS)
         log_cdf = mechanism.log_cdf(outputs, s)[: law.knots.size, j]
         with jax.enable_x64(True):
             log_sf = np.asarray(_log_sf(mechanism, outputs, s))[: law.knots.size, j]

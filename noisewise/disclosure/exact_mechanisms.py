@@ -12,7 +12,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from noisewise import exact_noise
+from noisewise.disclosure import exact_noise
 from noisewise.errors import ReleaseError
 from noisewise.mechanisms import (
     Clamped,

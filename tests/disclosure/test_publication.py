@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import noisewise as nw
-from noisewise import disclosure, exact_noise
+from noisewise.disclosure import exact_noise, publication
 from noisewise.errors import (
     BudgetError,
     FileFormatError,
@@ -22,7 +22,7 @@ from noisewise.errors import (
     SensitivityError,
 )
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.release_path import on_grid
+from noisewise.disclosure.path import on_grid
 from tests.hostile import damaged
 
 pytest.importorskip("opendp")
@@ -600,6 +600,6 @@ def test_what_does_not_belong_together_is_not_combined(error, releases):
 
 
 def test_public_names():
-    assert nw.Release is disclosure.Release
-    assert nw.release is disclosure.release
+    assert nw.Release is publication.Release
+    assert nw.release is publication.release
     assert issubclass(SensitivityError, NoisewiseError)

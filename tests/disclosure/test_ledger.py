@@ -13,7 +13,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import _files
-from noisewise import ledger as ledger_module
+from noisewise.disclosure import ledger as ledger_module
 from noisewise.errors import (
     BudgetError,
     FileFormatError,

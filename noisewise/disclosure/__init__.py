@@ -1,0 +1,25 @@
+"""x -> release: what a curator publishes, how it is made safely, and what it has cost.
+
+`exact_noise` draws (integers, no floating point), `exact_mechanisms` says how each mechanism uses it, `path` prepares the
+data, `publication` holds `Release` and `release`, `ledger` adds up what was spent.
+"""
+
+from typing import TYPE_CHECKING
+
+from noisewise._lazy import attach
+
+if TYPE_CHECKING:
+    from noisewise.disclosure.ledger import Entry, Ledger
+    from noisewise.disclosure.publication import Release, release
+
+__all__ = ["Entry", "Ledger", "Release", "release"]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "Entry": "noisewise.disclosure.ledger",
+        "Ledger": "noisewise.disclosure.ledger",
+        "Release": "noisewise.disclosure.publication",
+        "release": "noisewise.disclosure.publication",
+    },
+)
