@@ -55,8 +55,8 @@ class Prior:
 
     Computation is in float64, from the parameters numpyro keeps; those that it derives when a distribution is built (a
     Cholesky factor, the logarithms of LogUniform's bounds) have float32 precision unless built under
-    `jax.enable_x64(True)`. Under JAX transformations the methods return tracers; gradients through matrix supports must
-    be taken under `jax.enable_x64(True)`.
+    `jax.enable_x64(True)`. Under JAX transformations the methods return tracers; draws, and gradients through
+    matrix supports, then need the caller's own `jax.enable_x64(True)`.
 
     >>> import jax, numpyro.distributions as dist
     >>> prior = Prior({"beta": dist.Normal(0, 1).expand([2]), "p": dist.Dirichlet(np.ones(3))})

@@ -157,7 +157,7 @@ def _check_stages(model: PrivateModel) -> None:
             line = f"nw.mechanisms.Laplace.calibrate(sensitivity=query.sensitivity(norm=1), guarantee={value!r})"
             raise InvalidTypeError(f"{name} must be {expected}, got a guarantee: write, for instance, {line}.")
         if name != "query" or not callable(value):
-            raise InvalidTypeError(f"{name} must be {expected}, got {describe(value)}.")
+            raise InvalidTypeError(f"{name} must be {expected}, got {type(value).__name__}.")
 
 
 def _checked_derived(derived: Any, prior: Prior) -> dict[str, Callable[[Array], Array]]:

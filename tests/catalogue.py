@@ -168,6 +168,12 @@ MECHANISMS = {
     "Clamped coarse odd": wrapped(
         Clamped(DiscreteLaplace(scale=3.0, sensitivity=1.0), low=-6.0, step=3.0), [5.0], step=1.0
     ),
+    "Clamped categories": dataclasses.replace(
+        response(RandomizedResponse(5, 0.4), [4.0]),
+        mechanism=Clamped(RandomizedResponse(5, 0.4), low=1.0, high=7.0),
+        settings=None,
+        best=None,
+    ),
     "Product": wrapped(
         Product([Gaussian(scale=1.0, sensitivity=0.5), Laplace(scale=3.0, sensitivity=1.0)], widths=[1, 2]),
         [0.5, -1.0, 2.0],

@@ -98,8 +98,8 @@ def _attained(
     if isinstance(claimed, GaussianDP):
         epsilons = claimed.mu * np.array([0.25, 0.5, 1.0, 2.0]) + claimed.mu**2 / 2
         deltas = hockey_stick(mechanism, s, other, epsilons)
-        mus = [GaussianDP.from_approximate(ApproximateDP(e, d)).mu for e, d in zip(epsilons, deltas, strict=True)]
-        return GaussianDP(max(mus)), 0.0
+        curve = [ApproximateDP(e, d) for e, d in zip(epsilons, deltas, strict=True) if d > 0.0]
+        return GaussianDP(max((GaussianDP.from_approximate(point).mu for point in curve), default=0.0)), 0.0
     raise MissingCapabilityError(
         f"privacy_loss audits PureDP, ZeroConcentratedDP and GaussianDP claims, got {type(claimed).__name__}; "
         "use hockey_stick for one epsilon."

@@ -35,7 +35,7 @@ class AbstractPointSet(abc.ABC):
         self._check(num_points, dim)
         return self._uniforms(key, num_sets, num_points, dim)
 
-    def _check(self, num_points: int, dim: int) -> None:
+    def _check(self, num_points: int, dim: int) -> None:  # noqa: B027, most point sets have every size
         """Refuse sizes this point set does not have."""
 
     @abc.abstractmethod

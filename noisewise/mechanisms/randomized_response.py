@@ -70,10 +70,10 @@ class RandomizedResponse(AbstractMechanism):
         return Lattice(step=1.0, low=0.0, high=self.num_categories - 1.0)
 
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """As many entries changed as one person can change."""
-        other = np.zeros((1, k))
-        other[0, : self.sensitivity] = 1.0
-        return np.zeros((1, k)), other
+        """As many entries changed as one person can change, to the next category and to the last."""
+        other = np.zeros((2, k))
+        other[:, : self.sensitivity] = np.array([[1.0], [self.num_categories - 1.0]])
+        return np.zeros((2, k)), other
 
     def _transport(self, u: Array, s: Array) -> Array:
         others = self.num_categories - 1

@@ -1,0 +1,10 @@
+"""Ready problems: a model, an observation, the truth where known, and draws from the exact posterior."""
+
+from noisewise.problems.base import Problem
+from noisewise.problems.gaussian_mean import gaussian_mean
+from noisewise.problems.linear_regression import linear_regression
+from noisewise.problems.log_linear import log_linear
+from noisewise.problems.outbreak import outbreak
+from noisewise.problems.sir import sir
+
+__all__ = ["Problem", "gaussian_mean", "linear_regression", "log_linear", "outbreak", "sir"]

@@ -10,11 +10,11 @@ import numpy as np
 
 from noisewise.errors import SimulationError
 from noisewise.private_model import PrivateModel
-from noisewise.problems._seeds import rng_from
 from noisewise.problems._small_population import markov_log_likelihood
 from noisewise.problems._time_shift import time_shift_log_likelihood
 from noisewise.problems.base import Reference
 from noisewise.samplers.adaptive_importance import adaptive_importance
+from noisewise.samplers._seeds import generator
 from noisewise.samplers.grid import grid_density
 
 _LARGE = 50_000
@@ -69,7 +69,7 @@ def _by_grid(
             np.maximum(mean + _BOX * sd, centre),
             resolution=resolution,
         )
-        return table.sample(rng_from(key), num)
+        return table.sample(generator(key), num)
 
     return draw
 
@@ -89,7 +89,7 @@ def _by_importance(model: PrivateModel, observed: np.ndarray, key: Any, num: int
     for attempt in range(4):
         draws = adaptive_importance(jax.random.fold_in(key, attempt), log_estimate, model.prior, num_final=final)
         if draws.effective_size >= 2 * num:
-            return draws.resample(rng_from(key), num)
+            return draws.resample(generator(key), num)
         final = int(min(_MAX_SIMULATIONS, 1.3 * final * 2 * num / draws.effective_size))
     raise SimulationError(
         f"Importance sampling reached an effective size of {draws.effective_size:.0f} for {num} draws: ask for fewer."

@@ -18,9 +18,10 @@ from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import ApproximateDP, PureDP
 from noisewise.priors import Prior
 from noisewise.private_model import PrivateModel
-from noisewise.problems._seeds import OBSERVATION_SEED, rng_from
+from noisewise.problems._seeds import OBSERVATION_SEED
 from noisewise.problems.base import Problem
 from noisewise.queries import ClampedMean
+from noisewise.samplers._seeds import generator
 from noisewise.samplers.grid import grid_density
 from noisewise.simulators import NormalRecords
 
@@ -106,7 +107,7 @@ def _reference(model: PrivateModel, observed: np.ndarray, key: Any, num: int) ->
         return norm.logpdf(theta[:, 0], 0.0, PRIOR_SD) + log_likelihood(model, observed, theta[:, 0])
 
     table = grid_density(log_posterior, [-8.0 * PRIOR_SD], [8.0 * PRIOR_SD], resolution=512)
-    return table.sample(rng_from(key), num)
+    return table.sample(generator(key), num)
 
 
 def log_likelihood(model: PrivateModel, observed: np.ndarray, theta: np.ndarray) -> np.ndarray:

@@ -58,13 +58,13 @@ def sir(
     """
     epsilon = number("epsilon", above=0.0)(epsilon)
     trials = integer("trials", at_least=1)(trials)
+    padding = trials * len(TIMES) / epsilon
+    mechanism = PaddedBinomial(trials=trials, padding=padding, population=population, num_times=len(TIMES))
     model = epidemic_model(
         prior_mean=PRIOR_MEAN,
         prior_variance=PRIOR_VARIANCE,
         simulator=SIR(population=population, times=TIMES, method=method, dynamics=dynamics),
-        mechanism=PaddedBinomial(
-            trials=trials, padding=trials * len(TIMES) / epsilon, population=population, num_times=len(TIMES)
-        ),
+        mechanism=mechanism,
     )
     standard = dynamics == "stochastic" and population == _POPULATION and trials == _TRIALS
     if standard and epsilon in PUBLISHED:
@@ -87,7 +87,7 @@ def sir(
         at_epsilon=lambda e: sir(e, dynamics=dynamics, population=population, trials=trials, method=method),
         notes=(
             "The prior N(., .5) and N(., .2) of the paper are variances.",
-            f"Stated loss n L / m = {epsilon:g}; tight loss n L log(1 + 1/m) = {model.mechanism.guarantee.epsilon:.6g}.",
+            f"Stated loss n L / m = {epsilon:g}; tight loss n L log(1 + 1/m) = {mechanism.guarantee.epsilon:.6g}.",
         ),
     )
 

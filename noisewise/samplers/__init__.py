@@ -1,0 +1,1 @@
+"""Draws from unnormalised densities; nothing here knows of privacy."""

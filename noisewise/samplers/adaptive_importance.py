@@ -20,6 +20,7 @@ from scipy.stats import multivariate_t
 
 from noisewise._arrays import Array, as_key, integer, number
 from noisewise.errors import InvalidInputError
+from noisewise.samplers._seeds import generator
 
 LogEstimate = Callable[[Array, np.ndarray], np.ndarray]
 """(key, theta (N, d)) -> log of an unbiased estimate of the target density (N,); NaN counts as zero."""
@@ -57,7 +58,7 @@ class _Mixture:
 
     def sample(self, key: Array, num: int) -> np.ndarray:
         start_key, seed_key = jax.random.split(key)
-        rng = np.random.default_rng(np.asarray(jax.random.key_data(seed_key)))
+        rng = generator(seed_key)
         theta = np.atleast_2d(self._law.rvs(size=num, random_state=rng)).reshape(num, -1)
         from_start = rng.random(num) < self.share
         theta[from_start] = self.start.sample(start_key, num)[from_start]

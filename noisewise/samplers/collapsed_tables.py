@@ -115,8 +115,8 @@ def _checked(log_weights: Any, cells: int) -> np.ndarray:
         raise InvalidInputError("log_weights must be numbers below infinity, -inf where a count is impossible.")
     if weights.shape[1] - 1 > _MOST_RECORDS:
         raise InvalidInputError(
-            f"The exact sampler's time grows with the square of the number of records: it takes at most {_MOST_RECORDS}, "
-            f"got {weights.shape[1] - 1}. Take a method that simulates."
+            f"The exact sampler's time grows with the square of the number of records: it takes at most "
+            f"{_MOST_RECORDS}, got {weights.shape[1] - 1}. Take a method that simulates."
         )
     return weights
 

@@ -86,7 +86,7 @@ def grid_density(log_density: LogDensity, low: Any, high: Any, *, resolution: in
 
 
 def _tabulate(log_density: LogDensity, box: np.ndarray, resolution: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    edges = tuple(np.linspace(*ends, resolution + 1) for ends in box.T)
+    edges = tuple(np.linspace(low, high, resolution + 1) for low, high in box.T)
     centres = np.meshgrid(*[(edge[1:] + edge[:-1]) / 2.0 for edge in edges], indexing="ij")
     values = log_density(np.stack([c.ravel() for c in centres], -1)).reshape(centres[0].shape)
     values = np.where(np.isnan(values), -np.inf, values)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from noisewise.simulators.normal_records import NormalRecords
     from noisewise.simulators.python_simulator import PythonSimulator
     from noisewise.simulators.record_model import AbstractRecordModel
+    from noisewise.simulators.sir import SIR
 
 _NAMES = {
     "AbstractRecordModel": "noisewise.simulators.record_model",
@@ -27,9 +28,11 @@ _NAMES = {
     "LogLinear": "noisewise.simulators.log_linear",
     "NormalRecords": "noisewise.simulators.normal_records",
     "PythonSimulator": "noisewise.simulators.python_simulator",
+    "SIR": "noisewise.simulators.sir",
 }
 
 __all__ = [
+    "SIR",
     "AbstractRecordModel",
     "AbstractSimulator",
     "AdditiveQuery",

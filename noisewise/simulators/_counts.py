@@ -15,17 +15,17 @@ import numpy as np
 
 from noisewise.simulators._xoshiro import Generator, kernel, uniform
 
-_SMALL = 10.0
-_LOG_FACTORIAL_TAILS = np.array(
+SMALL = 10.0
+FACTORIAL_TAILS = np.array(
     [math.lgamma(k + 1.0) - (k + 0.5) * math.log(k + 1.0) + (k + 1.0) - 0.5 * math.log(2.0 * math.pi) for k in range(10)]
 )
 
 
 @kernel
-def log_factorial_tail(k: float) -> float:
+def factorial_tail(k: float) -> float:
     """What Stirling's formula leaves: log k! - (k + 1/2) log(k + 1) + (k + 1) - log sqrt(2 pi)."""
     if k < 10.0:
-        return _LOG_FACTORIAL_TAILS[int(k)]
+        return FACTORIAL_TAILS[int(k)]
     inverse = 1.0 / (k + 1.0)
     square = inverse * inverse
     return (1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - square / 1680.0) * square) * square) * inverse
@@ -39,7 +39,7 @@ def binomial(rng: Generator, trials: float, p: float) -> tuple[float, Generator]
     if p >= 1.0:
         return trials, rng
     rare = min(p, 1.0 - p)
-    if trials * rare < _SMALL:
+    if trials * rare < SMALL:
         count, rng = _few_successes(rng, trials, rare)
     else:
         count, rng = _many_successes(rng, trials, rare)
@@ -86,8 +86,8 @@ def _log_ratio_to_mode(k: float, trials: float, p: float) -> float:
     """log P(k) / P(mode) of the binomial distribution."""
     odds = p / (1.0 - p)
     mode = np.floor((trials + 1.0) * p)
-    tails = log_factorial_tail(mode) + log_factorial_tail(trials - mode)
-    tails -= log_factorial_tail(k) + log_factorial_tail(trials - k)
+    tails = factorial_tail(mode) + factorial_tail(trials - mode)
+    tails -= factorial_tail(k) + factorial_tail(trials - k)
     return (
         (mode + 0.5) * math.log((mode + 1.0) / (odds * (trials - mode + 1.0)))
         + (trials + 1.0) * math.log1p((k - mode) / (trials - k + 1.0))
@@ -101,7 +101,7 @@ def poisson(rng: Generator, mean: float) -> tuple[float, Generator]:
     """A Poisson count."""
     if mean <= 0.0:
         return 0.0, rng
-    return _few_arrivals(rng, mean) if mean < _SMALL else _many_arrivals(rng, mean)
+    return _few_arrivals(rng, mean) if mean < SMALL else _many_arrivals(rng, mean)
 
 
 @kernel
@@ -143,5 +143,5 @@ def _log_poisson(k: float, mean: float) -> float:
         (k + 1.0 - mean)
         + (k + 0.5) * math.log(mean / (k + 1.0))
         - 0.5 * math.log(2.0 * math.pi * mean)
-        - log_factorial_tail(k)
+        - factorial_tail(k)
     )

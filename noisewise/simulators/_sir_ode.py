@@ -23,7 +23,8 @@ TOLERANCE = 1e-14
 """The largest last term of a series, relative to its first."""
 
 _NOBODY_ILL, _NOBODY_LEFT = 1e-300, 1e-20
-"""Shares that are taken for zero, so that the number of steps is bounded however long the epidemic is followed."""
+_AGES = 1e9
+"""Shares taken for zero, and when i is taken to grow or fall at a constant rate: the number of steps is bounded."""
 
 
 @kernel
@@ -54,7 +55,7 @@ def _solve(
     """The curve from the initial state in the first coefficients; `times` are multiplied by `unit`."""
     t = 0.0
     seen = 0
-    while seen < times.size:
+    while seen < times.size and s_series[0] > 0.0 and t < _AGES:
         _expand(beta / unit, gamma / unit, i_series, s_series)
         h = min(_step(i_series, s_series), times[-1] * unit - t)
         while seen < times.size and times[seen] * unit <= t + h:
@@ -64,6 +65,8 @@ def _solve(
         i_series[0] = i if i > _NOBODY_ILL else 0.0
         s_series[0] = s if s > _NOBODY_LEFT else 0.0
         t += h
+    for place in range(seen, times.size):
+        infected[place] = i_series[0] * math.exp((beta * s_series[0] - gamma) * (times[place] - t / unit))
 
 
 @kernel

@@ -15,7 +15,7 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from noisewise._arrays import Array, as_float64, as_key, describe, in_float64, integer
+from noisewise._arrays import Array, as_float64, as_key, describe, in_float64, integer, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 
 Query = Callable[[Any], Any]
@@ -85,6 +85,8 @@ class AbstractSimulator(abc.ABC):
 
 
 def _checked(key: Any, theta: Any, executor: Any, batch_size: Any) -> tuple[np.ndarray, Executor | None, int | None]:
+    if is_traced(key, theta):
+        raise InvalidTypeError("Simulators run outside jit, vmap and grad: pass a key and theta with values, not tracers.")
     as_key(key)
     if executor is not None and not isinstance(executor, Executor):
         raise InvalidTypeError(f"executor must be a concurrent.futures.Executor or None, got {describe(executor)}.")

@@ -156,8 +156,9 @@ class LinearRegression(AbstractRecordModel):
         smallest = np.linalg.eigvalsh(precision)[0]
         if not smallest > 0.0:
             raise InvalidInputError(
-                "There is no posterior: gram/noise_variance + I/prior_variance must be positive definite, and its smallest "
-                f"eigenvalue is {smallest:.4g}. No data have such sums X'X: noise has been added. Take a method that knows it."
+                "There is no posterior: gram/noise_variance + I/prior_variance must be positive definite, and its "
+                f"smallest eigenvalue is {smallest:.4g}. No data have such sums X'X: noise has been added to them. "
+                "Take a method that knows the noise."
             )
         covariance = np.linalg.inv(precision)
         return covariance @ cross / self.noise_variance, (covariance + covariance.T) / 2

@@ -99,6 +99,14 @@ def test_post_processing_and_selection_stay_within_their_claims():
         assert 0.4 < chosen.ratio <= 1 + 1e-12
 
 
+def test_a_rounded_gaussian_stays_within_its_claim():
+    """Beyond the last cell the loss is bounded, so delta is exactly 0 at large epsilon."""
+    inner = m.Gaussian.calibrate(sensitivity=1.0, guarantee=nw.GaussianDP(0.5))
+    loss = privacy_loss(m.Clamped(inner, low=0.0, high=3.0, step=1.0))
+    assert loss.holds
+    assert 0.3 < loss.ratio <= 1.0 + 1e-9
+
+
 def test_products_add_up():
     product = m.Product(
         [

@@ -14,7 +14,7 @@ from noisewise.mechanisms.supports import Blocks, Finite, Interval, Lattice
 ALPHA = 1e-6
 NUM_BINS = 20
 NUM_SETS, NUM_POINTS = 64, 4096
-"""2^18 draws of one column: a scale off by 2% raises the chi^2_19 statistic by about 2^18 * 2 * 0.02^2 = 210, far beyond
+"""2^18 draws of one column: a scale off by 2% raises the chi^2_19 statistic by about 2^18 * 2 * 0.02^2 = 210, beyond
 its 1e-6 quantile of 66. Wider mechanisms repeat a formula that was tested with one column: 2^16 draws."""
 
 _PANELS = 1500

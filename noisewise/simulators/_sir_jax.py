@@ -1,0 +1,216 @@
+"""The leaping SIR epidemic of `_epidemic` as one JAX program over a whole batch, for accelerators.
+
+All epidemics of a batch advance together: a round lets those with few infected make up to `EVENTS` events, and the others one leap, until
+the slowest has made its last observation. Few rounds but wide ones: the cost of a round hardly grows with the width on a
+GPU, and on a CPU the Numba kernels are far faster. What an epidemic draws depends on its own key and round only.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.simulators._counts_jax import binomial, poisson
+from noisewise.simulators._xoshiro import hash_words, key_words
+
+EVENTS = 32
+"""Events per round, as one straight piece of program."""
+
+
+class Epidemics(NamedTuple):
+    """B epidemics on their way, each field (B,) but for `infected` (B, L).
+
+    `h`, `infections` and `recoveries` are what is left of a leap that an observation has interrupted; h = 0 if there is none.
+    """
+
+    s: Array
+    i: Array
+    t: Array
+    seen: Array
+    infected: Array
+    h: Array
+    infections: Array
+    recoveries: Array
+
+
+class Setting(NamedTuple):
+    """What does not change: b = beta / K and gamma (B,), times (L,), and when and how far to leap."""
+
+    b: Array
+    gamma: Array
+    times: Array
+    switch: Array
+    leap: Array
+
+    def target(self, state: Epidemics) -> Array:
+        """The time of the next observation."""
+        return self.times[jnp.minimum(state.seen, self.times.size - 1)]
+
+
+def epidemics(
+    key: Array,
+    rates: np.ndarray,
+    population: int,
+    initial_infected: int,
+    times: np.ndarray,
+    switch: float,
+    leap: float,
+) -> np.ndarray:
+    """The infected (N, L) of one epidemic per row of rates (N, 2).
+
+    Batches are of one width, so that a new N neither recompiles nor changes a result.
+    """
+    num, width = len(rates), 256 if jax.default_backend() == "cpu" else 8192
+    padded = np.concatenate([rates, np.zeros((-num % width, 2))])
+    seed = int(hash_words(key_words(key)))
+    words = np.array([seed >> 32, seed & 0xFFFFFFFF], dtype=np.uint32)
+    with jax.enable_x64(True):
+        constants = (float(population), float(initial_infected), times, float(switch), leap)
+        batches = [
+            np.asarray(_batch(words, start, padded[start : start + width], *constants))
+            for start in range(0, num, width)
+        ]
+    return np.concatenate(batches)[:num]
+
+
+@jax.jit
+def _batch(
+    words: Array,
+    start: Array,
+    rates: Array,
+    population: Array,
+    initial: Array,
+    times: Array,
+    switch: Array,
+    leap: Array,
+) -> Array:
+    num = len(rates)
+    root = jax.random.wrap_key_data(words, impl="threefry2x32")
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(root, start + jnp.arange(num))
+    setting = Setting(rates[:, 0] / population, rates[:, 1], times, switch, leap)
+    none = jnp.zeros(num)
+    at_start = jnp.broadcast_to(times[0] == 0.0, (num,)).astype(int)
+    infected = jnp.full((num, times.size), initial)
+    state = Epidemics(none + population - initial, none + initial, none, at_start, infected, none, none, none)
+
+    def advance(carry: tuple[Array, Epidemics]) -> tuple[Array, Epidemics]:
+        count, state = carry
+        subkeys = jax.vmap(lambda key: jax.random.split(jax.random.fold_in(key, count), 5))(keys)
+        state = _if_any(_has_few(state, setting), _events, subkeys, state, setting)
+        return count + 1, _if_any(_has_many(state, setting), _leap, subkeys, state, setting)
+
+    def unfinished(carry: tuple[Array, Epidemics]) -> Array:
+        return (carry[1].seen < times.size).any()
+
+    return jax.lax.while_loop(unfinished, advance, (jnp.array(0), state))[1].infected
+
+
+def _has_many(state: Epidemics, setting: Setting) -> Array:
+    return (state.seen < setting.times.size) & ((state.i >= setting.switch) | (state.h > 0.0))
+
+
+def _has_few(state: Epidemics, setting: Setting) -> Array:
+    return (state.seen < setting.times.size) & (state.i < setting.switch) & (state.h == 0.0)
+
+
+def _if_any(which: Array, step: Any, subkeys: Array, state: Epidemics, setting: Setting) -> Epidemics:
+    def run(state: Epidemics) -> Epidemics:
+        return step(which, subkeys, state, setting)
+
+    return jax.lax.cond(which.any(), run, lambda state: state, state)
+
+
+def _events(which: Array, subkeys: Array, state: Epidemics, setting: Setting) -> Epidemics:
+    """Up to `EVENTS` events each; an epidemic stops early at the switch, and at an observation."""
+    s, i, t = state.s, state.i, state.t
+    target = setting.target(state)
+    draw = functools.partial(jax.random.uniform, shape=(EVENTS, 2), minval=jnp.finfo(float).tiny)
+    u = jax.vmap(draw)(subkeys[:, 0])
+    live = which
+    for event in range(EVENTS):
+        infection = setting.b * s
+        following = t - jnp.log(u[:, event, 0]) / (i * (infection + setting.gamma))
+        moves = live & (following <= target)
+        change = jnp.where(u[:, event, 1] * (infection + setting.gamma) < infection, 1.0, 0.0)
+        s = jnp.where(moves, s - change, s)
+        i = jnp.where(moves, i + 2.0 * change - 1.0, i)
+        # Waiting times have no memory: one that is cut off at the observation is drawn anew
+        t = jnp.where(moves, following, jnp.where(live, target, t))
+        live = moves & (i < setting.switch)
+    return _observed(state._replace(s=s, i=i, t=t), which & (t == target))
+
+
+def _observed(state: Epidemics, which: Array) -> Epidemics:
+    places = jnp.arange(state.infected.shape[1])
+    here = which[:, None] & (places == state.seen[:, None])
+    return state._replace(infected=jnp.where(here, state.i[:, None], state.infected), seen=state.seen + which)
+
+
+def _leap(which: Array, subkeys: Array, state: Epidemics, setting: Setting) -> Epidemics:
+    """One leap each, or the rest of an interrupted one, up to the next observation at most."""
+    h, infections, recoveries = _drawn_leap(which, subkeys, state, setting)
+    which = which & (recoveries < state.i)
+    slowness = _slowness(state.i, infections, recoveries, setting.b * h)
+    duration = h * _simpson(*slowness)
+    cut = which & (state.t + duration >= setting.target(state))
+
+    def whole(_: Any) -> tuple[Array, Array, Array]:
+        return jnp.ones_like(h), infections, recoveries
+
+    def part(_: Any) -> tuple[Array, Array, Array]:
+        f = jnp.where(cut, _share_of_leap((setting.target(state) - state.t) / h, *slowness), 1.0)
+        exposure = jnp.maximum(setting.b * h, 1e-300)
+        share = jnp.expm1(-exposure * f) / jnp.expm1(-exposure)
+        early = binomial(subkeys[:, 3], infections, jnp.where(cut, share, 1.0))
+        gone = binomial(subkeys[:, 4], recoveries, jnp.where(cut, f, 1.0))
+        return f, early, gone
+
+    f, early, gone = jax.lax.cond(cut.any(), part, whole, None)
+    rest = jnp.where(which & cut, 1.0, 0.0)
+    moved = state._replace(
+        s=jnp.where(which, state.s - early, state.s),
+        i=jnp.where(which, state.i + early - gone, state.i),
+        t=jnp.where(which, jnp.where(cut, setting.target(state), state.t + duration), state.t),
+        h=rest * h * (1.0 - f),
+        infections=rest * (infections - early),
+        recoveries=rest * (recoveries - gone),
+    )
+    return _observed(moved, cut)
+
+
+def _drawn_leap(which: Array, subkeys: Array, state: Epidemics, setting: Setting) -> tuple[Array, Array, Array]:
+    fresh = which & (state.h == 0.0)
+    by_events = setting.leap * state.i / (setting.b * state.s + setting.gamma)
+    by_time = 2.0 * state.i * (setting.times[-1] - state.t)
+    h = jnp.minimum(jnp.minimum(by_events, by_time), jnp.where(state.s > 0.0, 1.0 / setting.b, jnp.inf))
+    h = jnp.where(fresh, h, 0.0)
+    infections = binomial(subkeys[:, 1], jnp.where(fresh, state.s, 0.0), -jnp.expm1(-setting.b * h))
+    recoveries = poisson(subkeys[:, 2], setting.gamma * h)
+    left = (state.h, state.infections, state.recoveries)
+    drawn = (h, infections, recoveries)
+    h, infections, recoveries = (jnp.where(fresh, new, old) for new, old in zip(drawn, left, strict=True))
+    return h, infections, recoveries
+
+
+def _slowness(i: Array, infections: Array, recoveries: Array, exposure: Array) -> tuple[Array, Array, Array]:
+    halfway = infections / (2.0 + jnp.expm1(-0.5 * exposure))
+    return 1.0 / i, 1.0 / (i + halfway - 0.5 * recoveries), 1.0 / (i + infections - recoveries)
+
+
+def _simpson(start: Array, middle: Array, end: Array) -> Array:
+    return (start + 4.0 * middle + end) / 6.0
+
+
+def _share_of_leap(target: Array, start: Array, middle: Array, end: Array) -> Array:
+    slope = -3.0 * start + 4.0 * middle - end
+    curvature = 2.0 * (start - 2.0 * middle + end)
+    f = target / _simpson(start, middle, end)
+    for _ in range(3):
+        clock = f * (start + f * (slope / 2.0 + f * curvature / 3.0))
+        f = f - (clock - target) / (start + f * (slope + f * curvature))
+    return jnp.clip(f, 0.0, 1.0)
