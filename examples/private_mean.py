@@ -24,7 +24,9 @@ def main() -> None:
 
     console = Console(highlight=False)
     console.print("[bold]What the hospital publishes[/]")
-    console.print(f"  mean of {NUM_PATIENTS} stays, each clamped to [0, {LIMIT:g}] days, plus noise: {release.values[0]:.3f}")
+    console.print(
+        f"  mean of {NUM_PATIENTS} stays, each clamped to [0, {LIMIT:g}] days, plus noise: {release.values[0]:.3f}"
+    )
     noise = f"{type(release.mechanism).__name__}, scale {release.mechanism.scale:.3g} days"
     console.print(f"  guarantee: {release.guarantee} for {release.neighbours} neighbours; noise: {noise}\n")
 

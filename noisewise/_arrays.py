@@ -98,7 +98,7 @@ def as_key(key: Any) -> Array:
 def describe(value: Any) -> str:
     """A short description of a value for messages: its type, and its shape if it has one. Never its contents."""
     shape = getattr(value, "shape", None)
-    return type(value).__name__ if shape is None else f"{type(value).__name__} of shape {tuple(shape)}"
+    return f"{type(value).__name__} of shape {shape}" if isinstance(shape, tuple) else type(value).__name__
 
 
 def open_uniforms(key: Array, shape: Sequence[int]) -> Array:
@@ -163,7 +163,9 @@ def integer(name: str, *, at_least: int, optional: bool = False, tell: str = "")
             except (TypeError, ValueError, OverflowError):
                 whole = False
         if not whole:
-            raise InvalidTypeError(f"{name} must be a whole number >= {at_least}, got {describe(value)}. {tell}".rstrip())
+            raise InvalidTypeError(
+                f"{name} must be a whole number >= {at_least}, got {describe(value)}. {tell}".rstrip()
+            )
         if int(value) < at_least:
             raise InvalidInputError(f"{name} must be a whole number >= {at_least}, got {int(value)}. {tell}".rstrip())
         return int(value)

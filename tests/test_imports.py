@@ -105,7 +105,19 @@ def test_right_imports_pass(part, source):
     assert violations(part, source, (part,)) == []
 
 
-HEAVY = {"jax", "numpyro", "equinox", "scipy", "matplotlib", "arviz", "numba", "opendp", "pandas", "blackjax", "flowjax"}
+HEAVY = {
+    "jax",
+    "numpyro",
+    "equinox",
+    "scipy",
+    "matplotlib",
+    "arviz",
+    "numba",
+    "opendp",
+    "pandas",
+    "blackjax",
+    "flowjax",
+}
 
 
 def loaded_by(statement):

@@ -70,7 +70,9 @@ def test_the_same_key_gives_the_same_databases_under_any_mechanism():
 
 
 def test_python_simulators_and_bare_functions_serve():
-    both = model(simulator=PythonSimulator(draw_in_python), query=lambda x: [x.mean(), x.std()], mechanism=M.Laplace(0.1))
+    both = model(
+        simulator=PythonSimulator(draw_in_python), query=lambda x: [x.mean(), x.std()], mechanism=M.Laplace(0.1)
+    )
     assert isinstance(both.query, Q.FunctionQuery)
     assert both.statistics(KEY, THETA, batch_size=2).shape == (3, 2)
     assert both.simulate(KEY, THETA).shape == (3, 2)
@@ -134,7 +136,12 @@ def test_a_row_taken_for_a_column_is_caught(rows):
 def test_with_mechanism_changes_only_that():
     made = model(derived={"var": lambda theta: theta[..., 1] ** 2})
     other = made.with_mechanism(M.Gaussian(scale=3.0, sensitivity=0.2))
-    assert (other.prior, other.simulator, other.query, other.derived) == (made.prior, made.simulator, made.query, made.derived)
+    assert (other.prior, other.simulator, other.query, other.derived) == (
+        made.prior,
+        made.simulator,
+        made.query,
+        made.derived,
+    )
     assert isinstance(other.mechanism, M.Gaussian)
     with pytest.raises(errors.SensitivityError):
         made.with_mechanism(M.Gaussian(scale=3.0, sensitivity=0.1))
@@ -174,15 +181,27 @@ ENOUGH = {
     "a user's mechanism": (MEAN, M.SampledMechanism(lambda key, s: s, sensitivity=L1)),
 }
 SHORT = {
-    "a little": (MEAN, M.Laplace(1.0, L1 * 0.99), r"0\.198 in the L1 norm.* 0\.2,.*Laplace\.calibrate\(sensitivity=0\.2"),
+    "a little": (
+        MEAN,
+        M.Laplace(1.0, L1 * 0.99),
+        r"0\.198 in the L1 norm.* 0\.2,.*Laplace\.calibrate\(sensitivity=0\.2",
+    ),
     "stated by the user": (Q.FunctionQuery(lambda x: x, sensitivity=0.5), M.Laplace(1.0, 0.4), "FunctionQuery is 0.5"),
     "a bound in another norm": (Q.FunctionQuery(lambda x: x, sensitivity=0.5), M.Gaussian(1.0, 0.4), "L2 norm"),
     "the L2 norm": (COUNTS, M.Gaussian(1.0, 1.0), r"1\.41421"),
     "a clamped mechanism": (MEAN, M.Clamped(M.Laplace(1.0, 0.1), low=-5.0), "Laplace is calibrated for"),
     "the first block": (BOTH, product(0.9 * L1, L2), "ClampedMean"),
     "the second block": (BOTH, product(L1, 0.9 * L2), "Histogram"),
-    "a clamped block": (BOTH, M.Product([M.Clamped(M.Laplace(1.0, 0.1), low=0.0), M.Gaussian(1.0, L2)], widths=(1, 2)), "ClampedMean"),
-    "all blocks together": (COUNTS, M.Product([M.Laplace(1.0, 0.9), M.Laplace(1.0, 0.9)]), "Product is calibrated .* 1.8"),
+    "a clamped block": (
+        BOTH,
+        M.Product([M.Clamped(M.Laplace(1.0, 0.1), low=0.0), M.Gaussian(1.0, L2)], widths=(1, 2)),
+        "ClampedMean",
+    ),
+    "all blocks together": (
+        COUNTS,
+        M.Product([M.Laplace(1.0, 0.9), M.Laplace(1.0, 0.9)]),
+        "Product is calibrated .* 1.8",
+    ),
     "all L2 blocks together": (COUNTS, M.Product([M.Gaussian(1.0, 0.9), M.Gaussian(1.0, 0.9)]), "L2 norm"),
     "mixed blocks": (COUNTS, M.Product([M.Laplace(1.0, 0.9), M.Gaussian(1.0, 0.9)]), "Linf norm"),
     "a user's mechanism": (MEAN, M.SampledMechanism(lambda key, s: s, sensitivity=0.1), "pass sensitivity=0.2"),

@@ -81,7 +81,9 @@ def epsilon_lower_bound(
     return _judge(chosen, text, *judged, alpha, delta)
 
 
-def _judge(event: Event, text: str, first: np.ndarray, second: np.ndarray, alpha: float, delta: float) -> EpsilonLowerBound:
+def _judge(
+    event: Event, text: str, first: np.ndarray, second: np.ndarray, alpha: float, delta: float
+) -> EpsilonLowerBound:
     hits = int(np.sum(event(first))), int(np.sum(event(second)))
     return EpsilonLowerBound(float(_bound(*hits, len(first), alpha, delta)), text, hits, len(first), alpha)
 

@@ -117,7 +117,9 @@ def pure_loss(mechanism: AbstractMechanism, s: Any, other: Any) -> tuple[float, 
     return float(loss.max()), float(8 * np.finfo(float).eps * sizes[np.isfinite(sizes)].max())
 
 
-def hockey_stick(mechanism: AbstractMechanism, s: Any, other: Any, epsilons: Sequence[float] | np.ndarray) -> np.ndarray:
+def hockey_stick(
+    mechanism: AbstractMechanism, s: Any, other: Any, epsilons: Sequence[float] | np.ndarray
+) -> np.ndarray:
     """delta(epsilon) between two statistics, the larger of the two directions; outputs of one column.
 
     >>> import noisewise as nw
@@ -162,10 +164,7 @@ def renyi_divergence(mechanism: AbstractMechanism, s: Any, other: Any, orders: S
     grid = _cells(mechanism, s, other, reach=2.0 + max(orders))
     p, q = _masses(mechanism, grid, s), _masses(mechanism, grid, other)
     p, q = p[np.isfinite(p) & np.isfinite(q)], q[np.isfinite(p) & np.isfinite(q)]
-    both = [
-        [logsumexp(a * x + (1.0 - a) * y) / (a - 1.0) for a in orders]
-        for x, y in ((p, q), (q, p))
-    ]
+    both = [[logsumexp(a * x + (1.0 - a) * y) / (a - 1.0) for a in orders] for x, y in ((p, q), (q, p))]
     return np.max(both, axis=0)
 
 

@@ -11,7 +11,9 @@ from noisewise.errors import MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Interval, Lattice, Real
 
-_TAILS = np.concatenate([10.0 ** np.arange(-15, -1), np.linspace(0.02, 0.98, 49), 1.0 - 10.0 ** np.arange(-15, -1)[::-1]])
+_TAILS = np.concatenate(
+    [10.0 ** np.arange(-15, -1), np.linspace(0.02, 0.98, 49), 1.0 - 10.0 ** np.arange(-15, -1)[::-1]]
+)
 _PANELS = 4000
 _NO_KINKS = np.empty(0)
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(8)
@@ -41,7 +43,8 @@ def scan(mechanism: AbstractMechanism, statistics: np.ndarray) -> np.ndarray:
     support = mechanism.support
     if isinstance(support, Blocks):
         ends = np.concatenate(
-            [np.tile(_ends(part)[:, None], size) for part, size in zip(support.supports, support.widths, strict=True)], -1
+            [np.tile(_ends(part)[:, None], size) for part, size in zip(support.supports, support.widths, strict=True)],
+            -1,
         )
         return np.concatenate([ladder, *(np.where(np.isfinite(row), row, ladder) for row in ends)])
     values = all_values(support)

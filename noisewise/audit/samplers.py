@@ -227,5 +227,3 @@ def _neyman(u: np.ndarray) -> float:
     """The p-value of Neyman's smooth test of uniformity."""
     means = [np.sqrt(2 * j + 1) * eval_legendre(j, 2.0 * u - 1.0).mean() for j in range(1, _ORDER + 1)]
     return float(chi2.sf(u.size * np.sum(np.square(means)), _ORDER))
-
-

@@ -25,14 +25,14 @@ from noisewise._files import (
     require_text,
     write_atomically,
 )
-from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, ReleaseError
 from noisewise.disclosure.exact_mechanisms import exact_draw
+from noisewise.disclosure.fields import as_described, as_guarantee, as_names, as_num_records, as_values, as_versions
 from noisewise.disclosure.ledger import Ledger
+from noisewise.disclosure.path import check_fit, choose_mechanism, confidential_integers, on_grid
+from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, ReleaseError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee, compose, guarantee_from_spec
 from noisewise.queries import AbstractQuery, FunctionQuery, Joint
-from noisewise.disclosure.fields import as_described, as_guarantee, as_names, as_num_records, as_values, as_versions
-from noisewise.disclosure.path import check_fit, choose_mechanism, confidential_integers, on_grid
 
 _SCHEMA = "noisewise.release"
 _SCHEMA_VERSION = 1

@@ -49,7 +49,7 @@ def c2st(reference: Any, draws: Any, *, num_folds: int = 5, seed: int = 1) -> fl
     center, scale = first.mean(axis=0), first.std(axis=0)
     data = np.concatenate([(first - center) / scale, (second - center) / scale])
     labels = np.repeat([0.0, 1.0], len(first))
-    folds = np.array_split(np.random.RandomState(seed).permutation(len(data)), num_folds)  # noqa: NPY002, as scikit-learn
+    folds = np.array_split(np.random.RandomState(seed).permutation(len(data)), num_folds)
     size = max(len(fold) for fold in folds)
     padded = np.stack([np.pad(fold, (0, size - len(fold)), constant_values=-1) for fold in folds])
     with jax.enable_x64(False):
@@ -136,5 +136,3 @@ def _train(key: Array, network: Any, data: Array, labels: Array, use: Array) -> 
     start = (key, network, zeros, zeros, jnp.zeros(()), jnp.asarray(jnp.inf), jnp.asarray(0), jnp.asarray(0))
     running = lambda state: (state[-2] <= _PATIENCE) & (state[-1] < _MAX_EPOCHS)  # noqa: E731
     return jax.lax.while_loop(running, epoch, start)[1]
-
-

@@ -13,8 +13,8 @@ from noisewise.private_model import PrivateModel
 from noisewise.problems._small_population import markov_log_likelihood
 from noisewise.problems._time_shift import time_shift_log_likelihood
 from noisewise.problems.base import Reference
-from noisewise.samplers.adaptive_importance import adaptive_importance
 from noisewise.samplers._seeds import generator
+from noisewise.samplers.adaptive_importance import adaptive_importance
 from noisewise.samplers.grid import grid_density
 
 _LARGE = 50_000
@@ -31,7 +31,9 @@ def epidemic_references(model: PrivateModel, observed: np.ndarray) -> Mapping[st
         return {"quadrature": _by_grid(model, lambda theta: _ode_log_likelihood(model, observed, theta))}
     arguments = _curve_arguments(model, observed)
     if simulator.population <= _SMALL:
-        routes["markov-chain"] = _by_grid(model, lambda theta: markov_log_likelihood(theta, **arguments), resolution=128)
+        routes["markov-chain"] = _by_grid(
+            model, lambda theta: markov_log_likelihood(theta, **arguments), resolution=128
+        )
     if simulator.population >= _LARGE:
         routes["time-shift"] = _by_grid(model, lambda theta: time_shift_log_likelihood(theta, **arguments))
     routes["importance"] = lambda key, num: _by_importance(model, observed, key, num)

@@ -27,7 +27,10 @@ def markov_log_likelihood(
     constants = gammaln(trials + 1) - gammaln(s_dp + 1) - gammaln(trials - s_dp + 1)
     log_emission = constants + s_dp * np.log(p) + (trials - s_dp) * np.log1p(-p)
     return _log_likelihoods(
-        np.ascontiguousarray(theta, dtype=float), np.ascontiguousarray(log_emission.T), np.asarray(times, dtype=float), population
+        np.ascontiguousarray(theta, dtype=float),
+        np.ascontiguousarray(log_emission.T),
+        np.asarray(times, dtype=float),
+        population,
     )
 
 

@@ -30,7 +30,13 @@ def time_shift_log_likelihood(
     """log f(s_dp | theta) for theta (N, 2) = (log beta, log gamma), shape (N,)."""
     s_dp = np.asarray(s_dp, dtype=np.float64)
     constant = np.sum(gammaln(trials + 1) - gammaln(s_dp + 1) - gammaln(trials - s_dp + 1))
-    arguments: tuple[Any, ...] = (s_dp, np.asarray(times, dtype=np.float64), float(trials), float(padding), float(population))
+    arguments: tuple[Any, ...] = (
+        s_dp,
+        np.asarray(times, dtype=np.float64),
+        float(trials),
+        float(padding),
+        float(population),
+    )
     return constant + _log_likelihoods(np.ascontiguousarray(theta, dtype=np.float64), *arguments)
 
 

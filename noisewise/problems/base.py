@@ -66,7 +66,8 @@ class Problem:
 
     def observe(self, key: Array, *, theta: Any = None, epsilon: float | None = None) -> np.ndarray:
         """A fresh private statistic (k',): the stored confidential statistic with new noise, or, if there is none or `theta` is
-        given, one simulated at `theta` (the truth by default). `epsilon` changes the privacy budget."""
+        given, one simulated at `theta` (the truth by default). `epsilon` changes the privacy budget.
+        """
         model = self.model if epsilon is None else self.at_epsilon(epsilon).model
         if theta is None and self.confidential is not None:
             return model.mechanism.sample(as_key(key), self.confidential)

@@ -86,9 +86,7 @@ def log_linear(
 def _vectors(simulator: LogLinear) -> list[tuple[str, int]]:
     """The name and length of each probability vector, in the order of the columns of theta."""
     rows = [
-        (f"p{k + 1}_{i + 1}", size)
-        for i in range(simulator.num_classes)
-        for k, size in enumerate(simulator.num_values)
+        (f"p{k + 1}_{i + 1}", size) for i in range(simulator.num_classes) for k, size in enumerate(simulator.num_values)
     ]
     return [*rows, ("p", simulator.num_classes)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import importlib.resources
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import jax
@@ -52,7 +52,7 @@ class OutbreakData:
         return tuple(UNITS * j for j in range(len(self.proportions)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def outbreak_data(name: str) -> OutbreakData:
     """Read one of the shipped curves.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -38,10 +38,10 @@ _POPULATION, _TRIALS = 1_000_000, 1000
 def sir(
     epsilon: float = 10.0,
     *,
-    dynamics: str = "stochastic",
+    dynamics: Literal["stochastic", "ode"] = "stochastic",
     population: int = _POPULATION,
     trials: int = _TRIALS,
-    method: str = "leap",
+    method: Literal["leap", "gillespie"] = "leap",
 ) -> Problem:
     r"""theta = (log beta, log gamma); I(t) at t = 0, 17, ..., 153 from one infected person; s_dp,j ~ Bin(n, (I_j + m)/(K + 2m)).
 
@@ -93,7 +93,12 @@ def sir(
 
 
 def epidemic_model(
-    *, prior_mean: Any, prior_variance: Any, simulator: SIR, mechanism: PaddedBinomial, derived: Mapping[str, Any] | None = None
+    *,
+    prior_mean: Any,
+    prior_variance: Any,
+    simulator: SIR,
+    mechanism: PaddedBinomial,
+    derived: Mapping[str, Any] | None = None,
 ) -> PrivateModel:
     """An SIR model with normal priors on the log rates, a private infection curve, and R0 as a derived quantity."""
     if simulator.population != mechanism.population:

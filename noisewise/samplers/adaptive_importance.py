@@ -2,9 +2,10 @@ r"""Importance sampling with an adapted proposal, for densities that may be know
 
     theta_i ~ q,   w_i = target(theta_i) / q(theta_i),   q = (1 - a) t_5(mean, 1.5 cov) + a start
 
-The t-distribution (of covariance 1.5 cov) is fitted to the weighted draws of the stage before; `start` (the law the first stage draws from) stays in the
-mixture with share a, so that weights are bounded where `start` covers the target. Only the last stage is returned: given
-its proposal the draws are independent, so weighted means are consistent and the mean weight is unbiased.
+The t-distribution (of covariance 1.5 cov) is fitted to the weighted draws of the stage before; `start`, the law the first
+stage draws from, stays in the mixture with share a, so that weights are bounded where `start` covers the target. Only the
+last stage is returned: given its proposal the draws are independent, so weighted means are consistent and the mean weight
+is unbiased.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class _Mixture:
         return theta
 
     def log_prob(self, theta: np.ndarray) -> np.ndarray:
-        parts = np.stack([np.log(self.share) + self.start.log_prob(theta), np.log1p(-self.share) + self._law.logpdf(theta)])
+        parts = np.stack(
+            [np.log(self.share) + self.start.log_prob(theta), np.log1p(-self.share) + self._law.logpdf(theta)]
+        )
         return logsumexp(parts, axis=0)
 
     @property

@@ -32,7 +32,11 @@ class GridDensity:
         cells = rng.choice(self.masses.size, size=num, p=self.masses.ravel())
         indices = np.unravel_index(cells, self.masses.shape)
         return np.stack(
-            [edges[i] + rng.random(num) * (edges[i + 1] - edges[i]) for edges, i in zip(self.edges, indices, strict=True)], -1
+            [
+                edges[i] + rng.random(num) * (edges[i + 1] - edges[i])
+                for edges, i in zip(self.edges, indices, strict=True)
+            ],
+            -1,
         )
 
     def mean(self) -> np.ndarray:

@@ -17,7 +17,10 @@ from noisewise.simulators._xoshiro import Generator, kernel, uniform
 
 SMALL = 10.0
 FACTORIAL_TAILS = np.array(
-    [math.lgamma(k + 1.0) - (k + 0.5) * math.log(k + 1.0) + (k + 1.0) - 0.5 * math.log(2.0 * math.pi) for k in range(10)]
+    [
+        math.lgamma(k + 1.0) - (k + 0.5) * math.log(k + 1.0) + (k + 1.0) - 0.5 * math.log(2.0 * math.pi)
+        for k in range(10)
+    ]
 )
 
 

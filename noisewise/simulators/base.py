@@ -86,7 +86,9 @@ class AbstractSimulator(abc.ABC):
 
 def _checked(key: Any, theta: Any, executor: Any, batch_size: Any) -> tuple[np.ndarray, Executor | None, int | None]:
     if is_traced(key, theta):
-        raise InvalidTypeError("Simulators run outside jit, vmap and grad: pass a key and theta with values, not tracers.")
+        raise InvalidTypeError(
+            "Simulators run outside jit, vmap and grad: pass a key and theta with values, not tracers."
+        )
     as_key(key)
     if executor is not None and not isinstance(executor, Executor):
         raise InvalidTypeError(f"executor must be a concurrent.futures.Executor or None, got {describe(executor)}.")

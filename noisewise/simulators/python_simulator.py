@@ -151,9 +151,7 @@ def _submit(executor: Executor, done: queue.SimpleQueue[Future[list[Any]]], *tas
     return future
 
 
-def _next(
-    done: queue.SimpleQueue[Future[list[Any]]], pending: dict[Future[list[Any]], int]
-) -> tuple[int, list[Any]]:
+def _next(done: queue.SimpleQueue[Future[list[Any]]], pending: dict[Future[list[Any]], int]) -> tuple[int, list[Any]]:
     future = done.get()
     first = pending.pop(future)
     try:

@@ -93,9 +93,7 @@ class SIR(AbstractSimulator):
         names = ("beta", "gamma") if self.variant == "sir" else ("beta",)
         return tuple(f"log_{name}" for name in names) if self.log_parameters else names
 
-    def _simulate(
-        self, key: Array, theta: np.ndarray, executor: Executor | None, batch_size: int | None
-    ) -> np.ndarray:
+    def _simulate(self, key: Array, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> np.ndarray:
         rates = self._rates(theta)
         if self.backend == "jax":
             from noisewise.simulators import _sir_jax
@@ -176,7 +174,9 @@ def _one_by_one(query: Query, infected: np.ndarray) -> np.ndarray:
         except Exception as error:
             raise SimulationError(f"The query failed on epidemic {index}: {type(error).__name__}: {error}") from error
         if s.ndim != 1 or s.size == 0 or s.shape != (rows or [s])[0].shape:
-            raise SimulationError(f"The query must return a statistic of one shape (k,), got {s.shape} for epidemic {index}.")
+            raise SimulationError(
+                f"The query must return a statistic of one shape (k,), got {s.shape} for epidemic {index}."
+            )
         rows.append(s)
     return np.stack(rows)
 

@@ -15,8 +15,8 @@ from scipy.stats import chi2, ncx2
 
 import noisewise as nw
 from noisewise.disclosure import exact_noise
-from noisewise.errors import MissingDependencyError, ReleaseError
 from noisewise.disclosure.exact_mechanisms import _in_steps, _reach, exact_draw
+from noisewise.errors import MissingDependencyError, ReleaseError
 
 pytest.importorskip("opendp")
 m = nw.mechanisms
@@ -206,7 +206,9 @@ def test_exact_noise_loads_neither_numpy_nor_jax():
         "e.discrete_laplace([1], 2.0, sensitivity=1, epsilon=1.0)(); e.randomized_response([1], num_categories=2, "
         "truth_probability=0.75)(); print('jax' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent.parent, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent.parent, check=True
+    )
     assert done.stdout.split() == ["False"] * 3
 
 

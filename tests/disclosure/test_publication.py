@@ -11,6 +11,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.disclosure import exact_noise, publication
+from noisewise.disclosure.path import on_grid
 from noisewise.errors import (
     BudgetError,
     FileFormatError,
@@ -22,7 +23,6 @@ from noisewise.errors import (
     SensitivityError,
 )
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.disclosure.path import on_grid
 from tests.hostile import damaged
 
 pytest.importorskip("opendp")

@@ -53,7 +53,7 @@ def test_extreme_bits_stay_inside():
     """All-zero and all-one words map to 2^-33 and 1 - 2^-33, never to the ends."""
     words = np.array([0, 2**32 - 1], dtype=np.uint32)
     u = (words.astype(np.float64) + 0.5) * 2.0**-32
-    assert 0.0 < u[0]
+    assert u[0] > 0.0
     assert u[1] < 1.0
 
 

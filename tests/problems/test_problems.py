@@ -114,7 +114,11 @@ def test_time_shift_likelihood_at_the_truth():
         np.array([[-0.5, -3.0]]), problem.observed, 17.0 * np.arange(10), trials=1000, padding=1000.0, population=10**6
     )[0]
     p = (np.zeros(10) + mechanism.padding) / (mechanism.population + 2 * mechanism.padding)
-    coefficients = binom.logpmf(problem.observed, 1000, p) - problem.observed * np.log(p) - (1000 - problem.observed) * np.log1p(-p)
+    coefficients = (
+        binom.logpmf(problem.observed, 1000, p)
+        - problem.observed * np.log(p)
+        - (1000 - problem.observed) * np.log1p(-p)
+    )
     assert value - coefficients.sum() == pytest.approx(-2149.44, abs=0.02)
 
 
@@ -203,7 +207,9 @@ def test_references_agree_with_the_exact_table(name, epsilon):
 
 def test_the_table_catches_the_prior_read_as_standard_deviations():
     """Planted: with prior sds (.5, .2) the posterior mean moves by a third of an sd."""
-    assert not agrees(np.random.default_rng(0).normal((-0.516, -2.999), (0.0605, 0.0271), (20_000, 2)), *EXACT["sir", 10.0])
+    assert not agrees(
+        np.random.default_rng(0).normal((-0.516, -2.999), (0.0605, 0.0271), (20_000, 2)), *EXACT["sir", 10.0]
+    )
 
 
 def same_law(first, second):

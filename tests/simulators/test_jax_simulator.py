@@ -71,7 +71,9 @@ def test_statistics_are_those_of_the_simulated_databases(reference):
 
 def test_simulations_are_independent_of_each_other():
     """Means of 4096 standard normals: variance 1 and lag-one correlation 0, each within 5 standard errors."""
-    draws = JaxSimulator(lambda key, theta: jax.random.normal(key, (1,))).statistics(KEY, np.zeros((4096, 1)), lambda x: x)
+    draws = JaxSimulator(lambda key, theta: jax.random.normal(key, (1,))).statistics(
+        KEY, np.zeros((4096, 1)), lambda x: x
+    )
     lagged = np.corrcoef(draws[:-1, 0], draws[1:, 0])[0, 1]
     assert abs(draws.var() - 1.0) < 5 * np.sqrt(2 / 4096)
     assert abs(lagged) < 5 / np.sqrt(4096)
@@ -119,7 +121,16 @@ def test_callables_that_cannot_be_hashed_share_a_program_too():
 
 @pytest.mark.parametrize(
     ("num", "size", "width"),
-    [(1, 8, 8), (8, 8, 8), (9, 8, 256), (10**6, 8, 256), (100, 2**20, 4), (100, 2**30, 1), (3, 2**30, 1), (3, 2**20, 4)],
+    [
+        (1, 8, 8),
+        (8, 8, 8),
+        (9, 8, 256),
+        (10**6, 8, 256),
+        (100, 2**20, 4),
+        (100, 2**30, 1),
+        (3, 2**30, 1),
+        (3, 2**20, 4),
+    ],
 )
 def test_chunks_are_bounded_by_memory(num, size, width):
     assert _compiled.width_for(num, size) == width

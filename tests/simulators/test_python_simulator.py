@@ -91,7 +91,9 @@ def test_processes_and_batches_leave_no_trace(reference, workers):
 @pytest.mark.parametrize("batch_size", [1, 7, 64])
 def test_the_order_of_completion_leaves_no_trace(reference, batch_size):
     executor = Shuffled(-(-len(THETA) // batch_size))
-    assert np.array_equal(SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=batch_size), reference)
+    assert np.array_equal(
+        SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=batch_size), reference
+    )
     starts = [arguments[3] for _, _, arguments in executor.waiting]
     assert starts != sorted(starts)
 
@@ -133,7 +135,9 @@ def test_statistics_are_those_of_the_simulated_databases(reference, pool):
 
 def test_simulations_are_independent_of_each_other():
     """4096 standard normals: variance 1 and lag-one correlation 0 within 5 standard errors; repeated ones are caught."""
-    draws = PythonSimulator(lambda rng, theta: rng.normal(size=1)).statistics(KEY, np.zeros((4096, 1)), lambda x: x)[:, 0]
+    draws = PythonSimulator(lambda rng, theta: rng.normal(size=1)).statistics(KEY, np.zeros((4096, 1)), lambda x: x)[
+        :, 0
+    ]
     assert abs(draws.var() - 1.0) < 5 * np.sqrt(2 / 4096)
     assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 5 / np.sqrt(4096)
     repeated = np.repeat(draws[::2], 2)
@@ -179,7 +183,9 @@ def test_parameters_are_the_functions_own_copy():
 
 
 def test_nan_passes_through_as_a_row():
-    s = PythonSimulator(lambda rng, theta: theta).statistics(KEY, [[0.0], [1.0]], lambda x: np.where(x > 0.5, np.nan, x))
+    s = PythonSimulator(lambda rng, theta: theta).statistics(
+        KEY, [[0.0], [1.0]], lambda x: np.where(x > 0.5, np.nan, x)
+    )
     assert np.isnan(s[:, 0]).tolist() == [False, True]
 
 
