@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from noisewise._arrays import Array
+from noisewise._arrays import Array, open_uniforms
 from noisewise.simulators._counts import FACTORIAL_TAILS, SMALL
 
 
@@ -52,12 +52,7 @@ def poisson(keys: Array, mean: Array) -> Array:
 
 def _uniforms(keys: Array, count: Array | int) -> Array:
     """Two uniforms per key, inside (0, 1), new ones for every count."""
-
-    def one(key: Array) -> Array:
-        bits = jax.random.bits(jax.random.fold_in(key, count), (2,), jnp.uint64) >> jnp.uint64(12)
-        return (bits.astype(float) + 0.5) * 2.0**-52
-
-    return jax.vmap(one)(keys)
+    return jax.vmap(lambda key: open_uniforms(jax.random.fold_in(key, count), (2,)))(keys)
 
 
 def _summed(keys: Array, which: Array, mass: Array, ratio: Callable[[Array], Array]) -> Array:

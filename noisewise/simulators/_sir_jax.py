@@ -7,19 +7,18 @@ GPU, and on a CPU the Numba kernels are far faster. What an epidemic draws depen
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array
+from noisewise._arrays import Array, open_uniforms
 from noisewise.simulators._counts_jax import binomial, poisson
 from noisewise.simulators._xoshiro import hash_words, key_words
 
-EVENTS = 32
-"""Events per round, as one straight piece of program."""
+EVENTS, UNROLLED = 128, 16
+"""Events per round, and how many of them are one straight piece of program."""
 
 
 class Epidemics(NamedTuple):
@@ -127,21 +126,22 @@ def _if_any(which: Array, step: Any, subkeys: Array, state: Epidemics, setting: 
 
 def _events(which: Array, subkeys: Array, state: Epidemics, setting: Setting) -> Epidemics:
     """Up to `EVENTS` events each; an epidemic stops early at the switch, and at an observation."""
-    s, i, t = state.s, state.i, state.t
     target = setting.target(state)
-    draw = functools.partial(jax.random.uniform, shape=(EVENTS, 2), minval=jnp.finfo(float).tiny)
-    u = jax.vmap(draw)(subkeys[:, 0])
-    live = which
-    for event in range(EVENTS):
+    u = jax.vmap(lambda key: open_uniforms(key, (EVENTS, 2)))(subkeys[:, 0])
+
+    def event(count: int, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        s, i, t, live = carry
         infection = setting.b * s
-        following = t - jnp.log(u[:, event, 0]) / (i * (infection + setting.gamma))
+        following = t - jnp.log(u[:, count, 0]) / (i * (infection + setting.gamma))
         moves = live & (following <= target)
-        change = jnp.where(u[:, event, 1] * (infection + setting.gamma) < infection, 1.0, 0.0)
+        change = jnp.where(u[:, count, 1] * (infection + setting.gamma) < infection, 1.0, 0.0)
         s = jnp.where(moves, s - change, s)
         i = jnp.where(moves, i + 2.0 * change - 1.0, i)
         # Waiting times have no memory: one that is cut off at the observation is drawn anew
         t = jnp.where(moves, following, jnp.where(live, target, t))
-        live = moves & (i < setting.switch)
+        return s, i, t, moves & (i < setting.switch)
+
+    s, i, t, _ = jax.lax.fori_loop(0, EVENTS, event, (state.s, state.i, state.t, which), unroll=UNROLLED)
     return _observed(state._replace(s=s, i=i, t=t), which & (t == target))
 
 
