@@ -1,0 +1,137 @@
+"""What every inference method returns: named draws with a summary, a report and a file format."""
+
+from __future__ import annotations
+
+import abc
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noisewise._arrays import Array, integer
+from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.posteriors.report import Report
+from noisewise.runs import write_archive
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class AbstractPosterior(abc.ABC):
+    """A posterior known through draws of theta (N, d), perhaps weighted, perhaps with more.
+
+    `derived` holds named quantities of each draw (N,); `statistics` the confidential statistics (N, k) that exact methods draw beside
+    theta: their law is p(s | s_dp).
+    """
+
+    def __init__(
+        self,
+        theta: np.ndarray,
+        names: tuple[str, ...],
+        report: Report,
+        *,
+        derived: Mapping[str, np.ndarray] | None = None,
+        statistics: np.ndarray | None = None,
+        statistic_names: tuple[str, ...] = (),
+    ) -> None:
+        self.theta = np.ascontiguousarray(theta, dtype=np.float64)
+        self.names = tuple(names)
+        self.report = report
+        self.derived = {name: np.asarray(values, dtype=np.float64) for name, values in (derived or {}).items()}
+        self.statistics = None if statistics is None else np.ascontiguousarray(statistics, dtype=np.float64)
+        self.statistic_names = tuple(statistic_names)
+        if self.theta.ndim != 2 or self.theta.shape[1] != len(self.names) or not len(self.theta):
+            raise InvalidInputError(f"A posterior of {len(self.names)} parameters needs draws (N, {len(self.names)}).")
+
+    @property
+    @abc.abstractmethod
+    def weights(self) -> np.ndarray:
+        """The weight of each draw (N,), summing to 1."""
+
+    @property
+    @abc.abstractmethod
+    def effective_size(self) -> float:
+        """How many independent draws these are worth, at the worst parameter."""
+
+    @abc.abstractmethod
+    def sample(self, key: Array, num: int) -> np.ndarray:
+        """`num` draws of theta (num, d), equally weighted."""
+
+    def log_prob(self, theta: Any) -> np.ndarray:
+        """The log density, where a method has one."""
+        raise MissingCapabilityError(
+            f"{self.report.method} gives draws, not a density: use sample, or a method that learns the posterior."
+        )
+
+    def summary(self, *, level: float = 0.95) -> pd.DataFrame:
+        """One row per parameter and derived quantity: mean, sd, median, the central interval, and the shortest one (hdi)."""
+        import pandas as pd
+
+        tail = (1.0 - level) / 2.0
+        columns = [f"{100 * q:g}%" for q in (tail, 1.0 - tail)]
+        rows = {}
+        for name, values in self._columns().items():
+            order = np.argsort(values)
+            ordered, cumulative = values[order], np.cumsum(self.weights[order])
+            mean = float(self.weights @ values)
+            low, median, high = (float(np.interp(q, cumulative, ordered)) for q in (tail, 0.5, 1.0 - tail))
+            shortest = _shortest_interval(ordered, cumulative, level)
+            sd = float(np.sqrt(max(0.0, self.weights @ (values - mean) ** 2)))
+            rows[name] = [mean, sd, median, low, high, *shortest]
+        return pd.DataFrame.from_dict(
+            rows, orient="index", columns=["mean", "sd", "median", *columns, "hdi low", "hdi high"]
+        )
+
+    def to_arviz(self) -> Any:
+        """The draws as `arviz.InferenceData` (resampled where they are weighted), derived quantities included."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import arviz
+        return arviz.from_dict(posterior={name: values for name, values in self._chains().items()})
+
+    def save(self, path: Any, *, overwrite: bool = False) -> None:
+        """Write a folder of arrays and JSON, without pickled objects; `nw.load_posterior` reads it."""
+        arrays, content = {"theta": self.theta, **self._own_arrays()}, self._own_content()
+        if self.statistics is not None:
+            arrays["statistics"] = self.statistics
+        for j, values in enumerate(self.derived.values()):
+            arrays[f"derived_{j}"] = values
+        content |= {
+            "names": list(self.names),
+            "derived": list(self.derived),
+            "statistic_names": list(self.statistic_names),
+            "report": self.report.to_spec(),
+        }
+        write_archive(path, type(self).__name__, content, arrays, overwrite=overwrite)
+
+    def _columns(self) -> dict[str, np.ndarray]:
+        return {**dict(zip(self.names, self.theta.T, strict=True)), **self.derived}
+
+    @abc.abstractmethod
+    def _chains(self) -> dict[str, np.ndarray]:
+        """Each column as (chains, draws), equally weighted."""
+
+    def _own_arrays(self) -> dict[str, np.ndarray]:
+        return {}
+
+    def _own_content(self) -> dict[str, Any]:
+        return {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.report.method}, {len(self.theta):,} draws of {', '.join(self.names)})"
+
+
+def check_num(num: Any) -> int:
+    """The number of draws asked for."""
+    return integer("num", at_least=1)(num)
+
+
+def _shortest_interval(ordered: np.ndarray, cumulative: np.ndarray, level: float) -> tuple[float, float]:
+    """The shortest interval between draws that holds a share `level` of the weight."""
+    before = np.concatenate([[0.0], cumulative[:-1]])
+    ends = np.searchsorted(cumulative, before + level * cumulative[-1] - 1e-12)
+    possible = np.flatnonzero(ends < len(ordered))
+    lengths = ordered[ends[possible]] - ordered[possible]
+    start = possible[int(np.argmin(lengths))]
+    return float(ordered[start]), float(ordered[ends[start]])

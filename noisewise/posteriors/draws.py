@@ -1,0 +1,73 @@
+"""Draws of Markov chains, or independent ones as a single chain."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from noisewise._arrays import Array, integer
+from noisewise.errors import InvalidInputError
+from noisewise.posteriors.base import AbstractPosterior, check_num
+from noisewise.posteriors.report import Report
+from noisewise.samplers._seeds import generator
+
+
+class Draws(AbstractPosterior):
+    """Equally weighted draws (C N, d), the N draws of chain 0 first, then those of chain 1, and so on.
+
+    `diagnostics()` gives split R-hat and the bulk and tail effective sizes of each parameter (Vehtari et al. 2021).
+
+    >>> import jax
+    >>> theta = np.random.default_rng(0).normal(size=(4000, 1))
+    >>> posterior = Draws(theta, ("a",), Report("example"), num_chains=4)
+    >>> bool(posterior.diagnostics().loc["a", "r_hat"] < 1.01), posterior.sample(jax.random.key(0), 10).shape
+    (True, (10, 1))
+    """
+
+    def __init__(
+        self, theta: np.ndarray, names: tuple[str, ...], report: Report, *, num_chains: int = 1, **more: Any
+    ) -> None:
+        super().__init__(theta, names, report, **more)
+        self.num_chains = integer("num_chains", at_least=1)(num_chains)
+        if len(self.theta) % self.num_chains:
+            raise InvalidInputError(f"{len(self.theta)} draws do not divide into {self.num_chains} chains.")
+
+    @property
+    def weights(self) -> np.ndarray:
+        return np.full(len(self.theta), 1.0 / len(self.theta))
+
+    @property
+    def effective_size(self) -> float:
+        return float(self.diagnostics()["ess_bulk"].min())
+
+    def diagnostics(self) -> Any:
+        """A table with columns r_hat, ess_bulk and ess_tail, one row per parameter; NaN where there are too few draws."""
+        import pandas as pd
+
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            import arviz
+
+            rows = {
+                name: [
+                    float(arviz.rhat(values, method="rank")),
+                    float(arviz.ess(values, method="bulk")),
+                    float(arviz.ess(values, method="tail")),
+                ]
+                for name, values in self._chains().items()
+                if name in self.names
+            }
+        return pd.DataFrame.from_dict(rows, orient="index", columns=["r_hat", "ess_bulk", "ess_tail"])
+
+    def sample(self, key: Array, num: int) -> np.ndarray:
+        """Draws at random; without repetition as long as there are enough."""
+        rng, num = generator(key), check_num(num)
+        return self.theta[rng.choice(len(self.theta), num, replace=num > len(self.theta))]
+
+    def _chains(self) -> dict[str, np.ndarray]:
+        return {name: values.reshape(self.num_chains, -1) for name, values in self._columns().items()}
+
+    def _own_content(self) -> dict[str, Any]:
+        return {"num_chains": self.num_chains}

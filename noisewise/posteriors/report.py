@@ -1,0 +1,54 @@
+"""What a method says about its own work."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from noisewise.errors import FileFormatError
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """How a posterior came about.
+
+    `stopped` says why the work ended: "finished", or which budget ran out. `exact` says whether the draws have the posterior as
+    their law, up to Monte Carlo error. `rounds` holds one JSON-ready record per round, `diagnostics` named numbers.
+    """
+
+    method: str
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    num_simulations: int = 0
+    num_failed: int = 0
+    seconds: float = 0.0
+    stopped: str = "finished"
+    exact: bool = False
+    rounds: tuple[dict[str, Any], ...] = ()
+    diagnostics: dict[str, Any] = dataclasses.field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.method}: {self.stopped}, {self.num_simulations:,} simulations, {self.seconds:.1f} s"
+            + (f", {self.num_failed:,} simulations failed" if self.num_failed else "")
+        ]
+        lines += [f"  {name}: {_shown(value)}" for name, value in self.diagnostics.items()]
+        lines += [f"  warning: {text}" for text in self.warnings]
+        return "\n".join(lines)
+
+    def to_spec(self) -> dict[str, Any]:
+        """JSON-ready; `from_spec` reads it back."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @staticmethod
+    def from_spec(spec: Any) -> Report:
+        """Read what `to_spec` wrote."""
+        names = {field.name for field in dataclasses.fields(Report)}
+        if not isinstance(spec, dict) or set(spec) != names:
+            raise FileFormatError(f"A report has the fields {', '.join(sorted(names))}.")
+        lists = {name: tuple(spec[name]) if isinstance(spec[name], list) else () for name in ("rounds", "warnings")}
+        return Report(**{**spec, **lists})
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,77 @@
+"""Draws with importance weights."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.errors import InvalidInputError
+from noisewise.posteriors.base import AbstractPosterior, check_num
+from noisewise.posteriors.report import Report
+from noisewise.samplers._seeds import generator
+
+
+class WeightedSamples(AbstractPosterior):
+    r"""Draws theta_i (N, d) with log weights (N,), normalised or not.
+
+    `effective_size` is (sum w)^2 / sum w^2; `pareto_k` the shape of the weights' tail (Vehtari et al. 2024): above .7 averages
+    cannot be trusted, however many draws there are.
+
+    >>> import jax
+    >>> posterior = WeightedSamples(np.array([[0.0], [1.0]]), ("a",), Report("example"), log_weights=np.log([1.0, 3.0]))
+    >>> posterior.summary().loc["a", "mean"].item(), posterior.sample(jax.random.key(0), 4).shape
+    (0.75, (4, 1))
+    """
+
+    def __init__(
+        self, theta: np.ndarray, names: tuple[str, ...], report: Report, *, log_weights: np.ndarray, **more: Any
+    ) -> None:
+        super().__init__(theta, names, report, **more)
+        log_weights = np.asarray(log_weights, dtype=np.float64)
+        log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
+        if log_weights.shape != (len(self.theta),) or not log_weights.max() > -np.inf:
+            raise InvalidInputError(f"log_weights must have shape ({len(self.theta)},), at least one above -inf.")
+        self.log_weights = log_weights
+
+    @property
+    def weights(self) -> np.ndarray:
+        weights = np.exp(self.log_weights - self.log_weights.max())
+        return weights / weights.sum()
+
+    @property
+    def effective_size(self) -> float:
+        return float(1.0 / np.sum(self.weights**2))
+
+    @property
+    def pareto_k(self) -> float:
+        """The shape of the generalised Pareto law fitted to the largest weights; NaN below 25 draws."""
+        if len(self.theta) < 25:
+            return float("nan")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import arviz
+
+            finite = self.log_weights[np.isfinite(self.log_weights)]
+            return float(np.asarray(arviz.psislw(finite)[1])) if finite.size >= 25 else float("inf")
+
+    def sample(self, key: Array, num: int) -> np.ndarray:
+        """Systematic resampling, in random order: repeats occur where weights are large."""
+        return self.theta[self.resampled_rows(key, num)]
+
+    def resampled_rows(self, key: Array, num: int) -> np.ndarray:
+        """The rows that `sample` takes."""
+        rng, num = generator(key), check_num(num)
+        points = (rng.random() + np.arange(num)) / num
+        rows = np.minimum(np.searchsorted(np.cumsum(self.weights), points), len(self.theta) - 1)
+        return rng.permutation(rows)
+
+    def _chains(self) -> dict[str, np.ndarray]:
+        points = (0.5 + np.arange(len(self.theta))) / len(self.theta)
+        rows = np.minimum(np.searchsorted(np.cumsum(self.weights), points), len(self.theta) - 1)
+        return {name: values[rows][None] for name, values in self._columns().items()}
+
+    def _own_arrays(self) -> dict[str, np.ndarray]:
+        return {"log_weights": self.log_weights}
