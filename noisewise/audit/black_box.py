@@ -14,6 +14,7 @@ from noisewise._arrays import Array, as_key, integer, number
 from noisewise.audit.samplers import Sampler
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.guarantees import ApproximateDP, PureDP
 
 Event = Callable[[np.ndarray], np.ndarray]
 
@@ -30,10 +31,13 @@ class EpsilonLowerBound:
     counts: tuple[int, int]
     num_draws: int
     alpha: float
+    delta: float
 
-    def refutes(self, epsilon: float) -> bool:
-        """Whether a claim of this epsilon is disproved."""
-        return self.epsilon > epsilon
+    def refutes(self, claim: float | PureDP | ApproximateDP) -> bool:
+        """Whether a claim, an epsilon or a guarantee, is disproved."""
+        if isinstance(claim, ApproximateDP) and claim.delta > self.delta:
+            raise InvalidInputError(f"This bound is for delta = {self.delta:g}: ask for one with delta={claim.delta:g}.")
+        return self.epsilon > (claim.epsilon if isinstance(claim, (PureDP, ApproximateDP)) else number("claim")(claim))
 
 
 def epsilon_lower_bound(
@@ -84,8 +88,17 @@ def epsilon_lower_bound(
 def _judge(
     event: Event, text: str, first: np.ndarray, second: np.ndarray, alpha: float, delta: float
 ) -> EpsilonLowerBound:
-    hits = int(np.sum(event(first))), int(np.sum(event(second)))
-    return EpsilonLowerBound(float(_bound(*hits, len(first), alpha, delta)), text, hits, len(first), alpha)
+    hits = _hits(event, first), _hits(event, second)
+    return EpsilonLowerBound(float(_bound(*hits, len(first), alpha, delta)), text, hits, len(first), alpha, delta)
+
+
+def _hits(event: Event, draws: np.ndarray) -> int:
+    answers = np.asarray(event(draws))
+    if answers.dtype != bool or answers.shape != (len(draws),):
+        raise InvalidInputError(
+            f"event must return one boolean per draw, shape ({len(draws)},); got {answers.dtype} of shape {answers.shape}."
+        )
+    return int(answers.sum())
 
 
 def _bound(hits: Any, other_hits: Any, n: int, alpha: float, delta: float) -> np.ndarray:

@@ -23,6 +23,7 @@ from scipy.stats import chi2
 
 from noisewise._arrays import Array, as_key, integer, number
 from noisewise.audit.outputs import all_values, quantiles
+from noisewise.audit.verdict import AbstractVerdict
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Interval, Lattice
@@ -34,8 +35,8 @@ _GRID = 400_000
 _PLANE = 1600
 
 
-@dataclasses.dataclass(frozen=True)
-class SamplerAudit:
+@dataclasses.dataclass(frozen=True, repr=False)
+class SamplerAudit(AbstractVerdict):
     """The verdict, with each test's p-value before correction."""
 
     p_values: dict[str, float]
@@ -51,6 +52,9 @@ class SamplerAudit:
     def passed(self) -> bool:
         """Whether the hypothesis survives at level alpha."""
         return self.p_value >= self.alpha
+
+    def describe(self) -> str:
+        return f"p-value {self.p_value:.3g} of {len(self.p_values)} tests on {self.num_draws:,} draws, alpha {self.alpha:g}"
 
 
 def sampler_against_density(
@@ -78,7 +82,7 @@ def sampler_against_density(
     """
     if not isinstance(mechanism, AbstractMechanism):
         raise InvalidTypeError(f"sampler_against_density audits a mechanism, got {type(mechanism).__name__}.")
-    s = np.asarray(s, dtype=float)
+    s = np.atleast_1d(np.asarray(s, dtype=float))
     if s.ndim != 1:
         raise InvalidInputError(f"s must be one statistic of shape (k,), got shape {s.shape}.")
     num_draws = integer("num_draws", at_least=1000)(num_draws)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._arrays import describe, integer
+from noisewise.audit.verdict import AbstractVerdict
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError, SimulationError
 from noisewise.queries.base import AbstractAdditiveQuery, AbstractQuery
 from noisewise.queries.domains import AbstractDomain
@@ -22,8 +23,8 @@ _CLIMBS = 4
 _ENTRIES = 32
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class SensitivityAudit:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class SensitivityAudit(AbstractVerdict):
     """The largest change that the search found, between `database` and `neighbour`, and what the query claims.
 
     `found` is a lower bound of the sensitivity: above `claimed` the claim is false. `claimed` is None if there is none.
@@ -41,9 +42,13 @@ class SensitivityAudit:
         return math.nan if self.claimed is None else self.found / self.claimed
 
     @property
-    def holds(self) -> bool:
+    def passed(self) -> bool:
         """Whether the claim survives, up to float64 rounding."""
         return self.claimed is not None and self.found <= self.claimed * (1.0 + 1e-9)
+
+    def describe(self) -> str:
+        claimed = "nothing claimed" if self.claimed is None else f"claimed {self.claimed:.6g}, ratio {self.ratio:.4g}"
+        return f"L{self.norm:g} norm: found {self.found:.6g}, {claimed}"
 
 
 def sensitivity(
@@ -65,7 +70,7 @@ def sensitivity(
     >>> import noisewise as nw
     >>> query = nw.queries.RegressionMoments(num_records=100, num_predictors=2, sensitivity_bound="paper")
     >>> audit = sensitivity(query, norm=1)
-    >>> audit.holds, round(audit.ratio, 3)
+    >>> audit.passed, round(audit.ratio, 3)
     (True, 0.721)
     >>> middle = nw.queries.FunctionQuery(lambda x: [np.median(x)], sensitivity=0.5)
     >>> sensitivity(middle, domain=nw.queries.Box(low=(0.0,), high=(1.0,)), num_records=3).found

@@ -47,7 +47,7 @@ CONCENTRATED = {
 def test_pure_claims_hold_and_are_attained(name):
     for i in range(SETTINGS):
         loss = privacy_loss(PURE[name](i), width=WIDTHS[i])
-        assert loss.holds, (i, loss)
+        assert loss.passed, (i, loss)
         assert loss.ratio >= 0.99, (i, loss)
         assert loss.attained.epsilon <= loss.claimed.epsilon * (1 + 1e-12) + loss.rounding
 
@@ -56,7 +56,7 @@ def test_pure_claims_hold_and_are_attained(name):
 def test_concentrated_claims_hold_and_are_attained(name):
     for i in range(SETTINGS):
         loss = privacy_loss(CONCENTRATED[name](i))
-        assert loss.holds, (i, loss)
+        assert loss.passed, (i, loss)
         assert loss.ratio >= 0.99, (i, loss)
 
 
@@ -87,15 +87,15 @@ def test_post_processing_and_selection_stay_within_their_claims():
     for i in range(SETTINGS):
         inner = m.Laplace.calibrate(sensitivity=1.0, guarantee=nw.PureDP(EPSILONS[i]))
         clamped = privacy_loss(m.Clamped(inner, low=0.0, high=1.0))
-        assert clamped.holds
+        assert clamped.passed
         assert 0.2 < clamped.ratio <= 1 + 1e-12
         rounded = privacy_loss(m.Clamped(inner, low=0.0, high=10.0, step=0.5))
-        assert rounded.holds
+        assert rounded.passed
         utilities = m.ExponentialMechanism.calibrate(
             candidates=tuple(range(2 + int(COUNTS[i]))), sensitivity=1.0, guarantee=nw.PureDP(EPSILONS[i])
         )
         chosen = privacy_loss(utilities)
-        assert chosen.holds
+        assert chosen.passed
         assert 0.4 < chosen.ratio <= 1 + 1e-12
 
 
@@ -103,7 +103,7 @@ def test_a_rounded_gaussian_stays_within_its_claim():
     """Beyond the last cell the loss is bounded, so delta is exactly 0 at large epsilon."""
     inner = m.Gaussian.calibrate(sensitivity=1.0, guarantee=nw.GaussianDP(0.5))
     loss = privacy_loss(m.Clamped(inner, low=0.0, high=3.0, step=1.0))
-    assert loss.holds
+    assert loss.passed
     assert 0.3 < loss.ratio <= 1.0 + 1e-9
 
 
@@ -117,7 +117,7 @@ def test_products_add_up():
     )
     loss = privacy_loss(product)
     assert loss.claimed.epsilon == pytest.approx(0.7 + 0.4 + 20 * math.log1p(1 / 20))
-    assert loss.holds
+    assert loss.passed
     assert loss.ratio >= 0.99
 
 
@@ -142,7 +142,7 @@ def test_planted_overspending_is_caught(factor):
 
     for kind in (Greedy, GreedyGaussian, GreedyDiscrete):
         loss = privacy_loss(kind(scale=2.0, sensitivity=1.0))
-        assert not loss.holds
+        assert not loss.passed
         assert loss.ratio == pytest.approx(1 / factor, rel=1e-3)
 
 
@@ -151,7 +151,7 @@ def test_a_density_with_a_hole_has_infinite_loss():
         def _noise_log_prob(self, z):
             return m.Laplace._noise_log_prob(self, z) - 1e9 * (z > 3.0)
 
-    assert not privacy_loss(Holed(scale=1.0, sensitivity=1.0)).holds
+    assert not privacy_loss(Holed(scale=1.0, sensitivity=1.0)).passed
 
 
 def test_stated_neighbours_can_be_given():

@@ -21,7 +21,7 @@ def test_claims_are_reached_and_not_passed(name, norm):
     case = QUERIES[name]
     audit = sensitivity(case.query, norm=norm)
     assert audit.claimed == case.query.sensitivity(norm)
-    assert audit.holds
+    assert audit.passed
     assert (0.999 if case.exact else 0.5) <= audit.ratio <= 1.0 + 1e-12
     # What was found is a pair of neighbours, and anyone can check it.
     changed = np.any(np.atleast_2d(audit.database != audit.neighbour).reshape(len(audit.database), -1), axis=1)
@@ -39,7 +39,7 @@ def test_a_claim_5_percent_too_small_is_caught(name, norm):
     understated = type("Understated", (kind,), too_small)
     fields = {field.name: getattr(query, field.name) for field in dataclasses.fields(query)}
     audit = sensitivity(understated(**fields), norm=norm)
-    assert not audit.holds
+    assert not audit.passed
     assert audit.found > audit.claimed * 1.05
 
 
@@ -53,7 +53,7 @@ def test_regression_moments_for_any_number_of_predictors(predictors):
 def test_the_published_bound_is_valid_but_loose():
     query = q.RegressionMoments(num_records=100, num_predictors=2, sensitivity_bound="paper")
     audit = sensitivity(query, norm=1)
-    assert audit.holds
+    assert audit.passed
     assert audit.ratio == pytest.approx(9.375 / 13, rel=1e-3)
 
 
@@ -92,7 +92,7 @@ def test_black_box_queries(fn, expected):
     audit = sensitivity(fn, domain=UNIT, num_records=5)
     assert audit.claimed is None
     assert math.isnan(audit.ratio)
-    assert not audit.holds
+    assert not audit.passed
     # A lower bound always; the jump is the hardest to climb
     assert 0.95 * expected <= audit.found <= expected * (1 + 1e-12)
     assert audit.found == pytest.approx(abs(np.subtract(fn(audit.database), fn(audit.neighbour))).sum())
@@ -102,7 +102,7 @@ def test_black_box_with_categories_and_a_false_claim():
     table = q.FunctionQuery(lambda x: np.bincount(2 * x[:, 0] + x[:, 1], minlength=4), sensitivity=1.0)
     audit = sensitivity(table, domain=q.Categories(levels=(2, 2)))
     assert audit.found == 2.0
-    assert not audit.holds
+    assert not audit.passed
     assert sensitivity(table, domain=q.Categories(levels=(2, 2)), norm=2).found == pytest.approx(math.sqrt(2.0))
 
 
