@@ -16,16 +16,23 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from scipy.optimize import brentq, minimize_scalar
-from scipy.special import log_ndtr, ndtr, ndtri
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import erfcx, erfinv, log_ndtr, logsumexp, ndtr, ndtri
 
 from noisewise._arrays import integer, number
 from noisewise.errors import ConversionError, FileFormatError, InvalidInputError, InvalidTypeError
 
 G = TypeVar("G", bound="AbstractGuarantee")
+
+_MORE = 1.0 + 1e-12
+_MARGIN = 1e-12
+"""Searches aim this much below the log of the delta asked for, more than the error with which deltas are computed."""
+_TINY, _HUGE = 1e-300, 1e300
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +68,22 @@ class AbstractGuarantee(abc.ABC):
         """The guarantee for databases that differ in `size` records instead of one."""
 
     @abc.abstractmethod
+    def _delta_at(self, epsilon: float) -> float:
+        """The smallest delta for which this guarantee implies (epsilon, delta)-DP, as far as is known."""
+
     def within(self, limit: AbstractGuarantee) -> bool:
-        """Whether this guarantee, converted to the kind of `limit`, does not exceed it (relative slack 1e-12)."""
+        """Whether this guarantee implies `limit`, up to a relative slack of 1e-12; False where nothing is known.
+
+        >>> PureDP(1.0).within(ZeroConcentratedDP(0.5)), ZeroConcentratedDP(0.5).within(PureDP(10.0))
+        (True, False)
+        """
+        if isinstance(limit, ApproximateDP):
+            return self._delta_at(limit.epsilon * _MORE) <= limit.delta * _MORE
+        try:
+            converted = self.to(type(limit))
+        except ConversionError:
+            return False
+        return dataclasses.astuple(converted)[0] <= dataclasses.astuple(limit)[0] * _MORE
 
     @abc.abstractmethod
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee: ...
@@ -97,9 +118,9 @@ class PureDP(AbstractGuarantee):
     def group(self, size: int) -> PureDP:
         return PureDP(integer("size", at_least=1)(size) * self.epsilon)
 
-    def within(self, limit: AbstractGuarantee) -> bool:
-        delta = limit.delta if isinstance(limit, ApproximateDP) else None
-        return _not_above(self.to(type(limit), delta=delta), limit)
+    def _delta_at(self, epsilon: float) -> float:
+        """(e^epsilon_0 - e^epsilon) / (1 + e^epsilon_0) for epsilon below its own epsilon_0, else 0."""
+        return max(0.0, -math.expm1(epsilon - self.epsilon)) / (1.0 + math.exp(-self.epsilon))
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is PureDP:
@@ -113,7 +134,9 @@ class PureDP(AbstractGuarantee):
             return ZeroConcentratedDP(self.epsilon**2 / 2)
         if self.epsilon > 700:
             raise self._refuse(kind, "Epsilon above 700 leaves the range of float64.")
-        return GaussianDP(-2.0 * float(ndtri(1.0 / (1.0 + math.exp(self.epsilon)))))
+        if self.epsilon < 1.0:  # the same in a form that keeps its digits near 0
+            return GaussianDP(2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(self.epsilon / 2.0))) * _MORE)
+        return GaussianDP(-2.0 * float(ndtri(1.0 / (1.0 + math.exp(self.epsilon)))) * _MORE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,17 +155,20 @@ class ApproximateDP(AbstractGuarantee):
 
     def group(self, size: int) -> ApproximateDP:
         size = integer("size", at_least=1)(size)
-        growth = sum(math.exp(j * self.epsilon) for j in range(size))
-        if self.delta * growth >= 1.0:
+        if self.delta == 0.0:
+            return ApproximateDP(size * self.epsilon, 0.0)
+        # 1 + e^epsilon + ... + e^((size-1) epsilon), in logs
+        steps = self.epsilon * np.arange(size)
+        log_delta = math.log(self.delta) + float(logsumexp(steps))
+        if log_delta >= 0.0:
             raise ConversionError(
-                f"A group of {size} gets delta = {self.delta * growth:.3g} >= 1, which promises nothing; use a smaller group."
+                f"A group of {size} gets delta = exp({log_delta:.3g}) >= 1, which promises nothing; use a smaller group."
             )
-        return ApproximateDP(size * self.epsilon, self.delta * growth)
+        return ApproximateDP(size * self.epsilon, math.exp(log_delta))
 
-    def within(self, limit: AbstractGuarantee) -> bool:
-        if isinstance(limit, ApproximateDP):
-            return _not_above(self, limit)
-        return _not_above(self.to(type(limit)), limit)
+    def _delta_at(self, epsilon: float) -> float:
+        """With probability 1 - delta the loss is that of PureDP, by the shape of the trade-off function."""
+        return self.delta + (1.0 - self.delta) * PureDP(self.epsilon)._delta_at(epsilon)
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is ApproximateDP and (delta is None or delta >= self.delta):
@@ -172,22 +198,27 @@ class ZeroConcentratedDP(AbstractGuarantee):
     def group(self, size: int) -> ZeroConcentratedDP:
         return ZeroConcentratedDP(integer("size", at_least=1)(size) ** 2 * self.rho)
 
-    def within(self, limit: AbstractGuarantee) -> bool:
-        delta = limit.delta if isinstance(limit, ApproximateDP) else None
-        return _not_above(self.to(type(limit), delta=delta), limit)
-
     def delta(self, epsilon: float) -> float:
         """The smallest delta that proposition 12 gives at this epsilon."""
-        if self.rho == 0.0:
-            return 0.0
+        return math.exp(self._log_delta(epsilon))
 
-        def log_delta(log_excess: float) -> float:
+    def _delta_at(self, epsilon: float) -> float:
+        return self.delta(epsilon)
+
+    def _log_delta(self, epsilon: float) -> float:
+        if self.rho == 0.0:
+            return -math.inf
+
+        def at(log_excess: float) -> float:
             excess = math.exp(log_excess)  # alpha - 1
             alpha = 1.0 + excess
             return excess * (alpha * self.rho - epsilon) - math.log(excess) - alpha * math.log1p(1.0 / excess)
 
-        best = minimize_scalar(log_delta, bounds=(-30.0, 30.0), method="bounded", options={"xatol": 1e-12})
-        return math.exp(min(0.0, float(best.fun)))
+        # near the best alpha, about (1 + epsilon / rho) / 2, and over the whole range: any alpha gives a valid bound
+        centre = math.log(max(epsilon / self.rho, 1.0) / 2.0 + 0.5)
+        ranges = ((centre - 3.0, centre + 3.0), (-30.0, max(30.0, centre + 3.0)))
+        found = [minimize_scalar(at, bounds=ends, method="bounded", options={"xatol": 1e-12}).fun for ends in ranges]
+        return min(0.0, *map(float, found))
 
     @staticmethod
     def from_approximate(guarantee: ApproximateDP) -> ZeroConcentratedDP:
@@ -199,8 +230,8 @@ class ZeroConcentratedDP(AbstractGuarantee):
         """
         if guarantee.delta == 0.0:
             raise ConversionError("No zCDP guarantee gives delta = 0: state a positive delta, or use Laplace noise.")
-        excess = lambda rho: ZeroConcentratedDP(rho).delta(guarantee.epsilon) - guarantee.delta  # noqa: E731
-        return ZeroConcentratedDP(_largest(excess))
+        limit = math.log(guarantee.delta) - _MARGIN
+        return ZeroConcentratedDP(_edge(lambda rho: ZeroConcentratedDP(rho)._log_delta(guarantee.epsilon) <= limit, up=False))
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is ZeroConcentratedDP:
@@ -208,7 +239,7 @@ class ZeroConcentratedDP(AbstractGuarantee):
         if kind is ApproximateDP:
             if not delta:
                 raise self._refuse(kind, "without a positive delta: write .to(ApproximateDP, delta=1e-6).")
-            return ApproximateDP(_smallest_epsilon(self.delta, delta, 1.0 + self.rho), delta)
+            return ApproximateDP(_smallest_epsilon(self._log_delta, delta), delta)
         raise self._refuse(kind, "It converts to ApproximateDP, with a delta.")
 
 
@@ -227,25 +258,38 @@ class GaussianDP(AbstractGuarantee):
     def group(self, size: int) -> GaussianDP:
         return GaussianDP(integer("size", at_least=1)(size) * self.mu)
 
-    def within(self, limit: AbstractGuarantee) -> bool:
-        delta = limit.delta if isinstance(limit, ApproximateDP) else None
-        return _not_above(self.to(type(limit), delta=delta), limit)
-
     def delta(self, epsilon: float) -> float:
-        """The exact delta at this epsilon."""
+        """The exact delta at this epsilon, to a relative error of 1e-12 or better."""
+        return math.exp(self._log_delta(epsilon))
+
+    def _delta_at(self, epsilon: float) -> float:
+        return self.delta(epsilon)
+
+    def _log_delta(self, epsilon: float) -> float:
+        r"""With a = (epsilon/mu - mu/2)/sqrt 2 and b = a + mu/sqrt 2, delta = exp(-a^2) (erfcx(a) - erfcx(b)) / 2, and for small mu the
+        difference is the integral of -erfcx'(t) = 2/sqrt(pi) - 2 t erfcx(t) over [a, b]: nothing cancels.
+        """
         if self.mu == 0.0:
-            return 0.0
-        upper, lower = self.mu / 2 - epsilon / self.mu, -self.mu / 2 - epsilon / self.mu
-        # Phi(upper) (1 - exp(epsilon + log Phi(lower) - log Phi(upper))): no cancellation of overflowing factors
-        return max(0.0, float(ndtr(upper)) * -math.expm1(min(0.0, epsilon + float(log_ndtr(lower) - log_ndtr(upper)))))
+            return -math.inf
+        a = (epsilon / self.mu - self.mu / 2.0) / math.sqrt(2.0)
+        if self.mu < 1.0:
+            half = self.mu / math.sqrt(8.0)
+            t = a + half + half * _NODES
+            difference = float(half * _WEIGHTS @ (2.0 / math.sqrt(math.pi) - 2.0 * t * erfcx(t)))
+        elif a > -5.0:
+            difference = float(erfcx(a) - erfcx(a + self.mu / math.sqrt(2.0)))
+        else:
+            lower = -math.sqrt(2.0) * a - self.mu
+            return math.log(float(ndtr(-math.sqrt(2.0) * a)) - math.exp(epsilon + float(log_ndtr(lower))))
+        return -a * a + math.log(difference / 2.0) if difference > 0.0 else -math.inf
 
     @staticmethod
     def from_approximate(guarantee: ApproximateDP) -> GaussianDP:
         """The largest mu whose (epsilon, delta) curve passes through `guarantee` (Balle and Wang 2018)."""
         if guarantee.delta == 0.0:
             raise ConversionError("No Gaussian noise gives delta = 0: state a positive delta, or use Laplace noise.")
-        excess = lambda mu: GaussianDP(mu).delta(guarantee.epsilon) - guarantee.delta  # noqa: E731
-        return GaussianDP(_largest(excess))
+        limit = math.log(guarantee.delta) - _MARGIN
+        return GaussianDP(_edge(lambda mu: GaussianDP(mu)._log_delta(guarantee.epsilon) <= limit, up=False))
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is GaussianDP:
@@ -255,7 +299,7 @@ class GaussianDP(AbstractGuarantee):
         if kind is ApproximateDP:
             if not delta:
                 raise self._refuse(kind, "without a positive delta: write .to(ApproximateDP, delta=1e-6).")
-            return ApproximateDP(_smallest_epsilon(self.delta, delta, 1.0 + self.mu), delta)
+            return ApproximateDP(_smallest_epsilon(self._log_delta, delta), delta)
         raise self._refuse(kind, "It converts to ZeroConcentratedDP and, with a delta, to ApproximateDP.")
 
 
@@ -309,38 +353,27 @@ def guarantee_from_spec(spec: Any) -> AbstractGuarantee:
         raise FileFormatError(f"The fields of {kind.__name__} do not fit: {error}") from None
 
 
-def _not_above(guarantee: AbstractGuarantee, limit: AbstractGuarantee) -> bool:
-    pairs = zip(dataclasses.astuple(guarantee), dataclasses.astuple(limit), strict=True)
-    return all(spent <= allowed * (1 + 1e-12) for spent, allowed in pairs)
+def _smallest_epsilon(log_delta_at: Callable[[float], float], delta: float) -> float:
+    """The smallest epsilon whose delta is at most the one given."""
+    limit = math.log(delta) - _MARGIN
+    return 0.0 if log_delta_at(0.0) <= limit else _edge(lambda epsilon: log_delta_at(epsilon) <= limit, up=True)
 
 
-def _smallest_epsilon(delta_at: Any, delta: float, scale: float) -> float:
-    """The smallest epsilon with delta_at(epsilon) <= delta, for a decreasing `delta_at`."""
-    if delta_at(0.0) <= delta:
-        return 0.0
-    high = scale
-    while delta_at(high) > delta:
-        high *= 2.0
-    root = float(brentq(lambda epsilon: delta_at(epsilon) - delta, 0.0, high, xtol=1e-15, rtol=8.9e-16))
-    return _step_until(root, lambda epsilon: delta_at(epsilon) <= delta, towards=math.inf)
-
-
-def _largest(excess: Any) -> float:
-    """The largest argument with excess <= 0, for an increasing `excess` that is negative near 0."""
-    high = 1.0
-    while excess(high) < 0.0:
-        high *= 2.0
-    low = high
-    while excess(low) >= 0.0:
-        low /= 2.0
-    root = float(brentq(excess, low, high, xtol=1e-15 * low, rtol=8.9e-16))
-    return _step_until(root, lambda value: excess(value) <= 0.0, towards=0.0)
-
-
-def _step_until(root: float, holds: Any, towards: float) -> float:
-    """Move a root by a few ulps, then by parts in 1e-13, until the inequality it solves holds on the safe side."""
-    for step in range(64):
-        if holds(root):
-            return root
-        root = math.nextafter(root, towards) if step < 8 else root + math.copysign(1e-14 * abs(root), towards - root)
-    return root
+def _edge(holds: Callable[[float], bool], *, up: bool) -> float:
+    """Where a condition on positive numbers begins to hold going up (or down): the nearest float at which it does hold."""
+    good = 1.0
+    step = 2.0 if up else 0.5
+    while not holds(good):
+        good *= step
+        if not _TINY < good < _HUGE:
+            raise ConversionError("The guarantee asked for lies beyond the range of float64.")
+    bad = good / step
+    while holds(bad):
+        good, bad = bad, bad / step
+        if not _TINY < bad < _HUGE:
+            raise ConversionError("The guarantee asked for lies beyond the range of float64.")
+    while True:
+        middle = math.sqrt(good) * math.sqrt(bad)
+        if not min(good, bad) < middle < max(good, bad):
+            return good
+        good, bad = (middle, bad) if holds(middle) else (good, middle)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
-from scipy.special import logsumexp
+from scipy.special import erfcx, log_ndtr, logsumexp
 from scipy.stats import norm
 
 from noisewise._arrays import integer, number
@@ -42,7 +43,7 @@ def gaussian_mean(
 ) -> Problem:
     r"""x_i ~ N(theta, 1), s the mean of the clamped x_i, s_dp = s + noise; theta ~ N(0, 2^2).
 
-    With `bounds` the records are rounded to 64 steps between them, so that the law of s is an n-fold convolution of a finite law
+    With `bounds` the records are rounded to a grid of 64 to 127 steps between them (more where the bounds need it), so that the law of s is an n-fold convolution of a finite law
     and the posterior is exact by fast Fourier transform and a grid in theta. `bounds=None` leaves records as they are: s is
     normal, and the noise (scaled as for a range of 10) carries no guarantee.
     `noise` is "laplace" (epsilon-DP) or "gaussian" ((epsilon, delta)-DP).
@@ -90,8 +91,14 @@ def _query(bounds: tuple[float, float] | None, num_records: int) -> ClampedMean:
     low, high = (number("bounds", above=-_UNCLAMPED, below=_UNCLAMPED)(end) for end in bounds)
     if not low < high:
         raise InvalidInputError(f"bounds must be a pair (low, high) with low < high, got ({low:g}, {high:g}).")
-    cell = (high - low) / _CELLS
-    return ClampedMean(bounds=(cell * round(low / cell), cell * round(high / cell)), num_records=num_records, grid=cell)
+    ends = Fraction(repr(low)), Fraction(repr(high))
+    shared = math.lcm(*(end.denominator for end in ends))
+    grid = Fraction(math.gcd(*(int(end * shared) for end in ends)), shared)
+    while (ends[1] - ends[0]) / grid < _CELLS:
+        grid /= 2
+    if (ends[1] - ends[0]) / grid > 16 * _CELLS:
+        raise InvalidInputError(f"bounds must be rounder numbers than ({low:g}, {high:g}), multiples of a common step.")
+    return ClampedMean(bounds=(low, high), num_records=num_records, grid=float(grid))
 
 
 def _mechanism(query: ClampedMean, epsilon: float, noise: str, delta: float, *, guaranteed: bool) -> AbstractMechanism:
@@ -111,7 +118,7 @@ def _reference(model: PrivateModel, observed: np.ndarray, key: Any, num: int) ->
 
 
 def log_likelihood(model: PrivateModel, observed: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """log f(s_dp | theta) (N,): a sum over all values of s, or an integral where s is normal."""
+    """log f(s_dp | theta) (N,): a sum over all values of s, or a closed form where s is normal."""
     query: Any = model.query
     if query.grid is None:
         return _normal_log_likelihood(model.mechanism, query.num_records, observed, theta)
@@ -133,15 +140,16 @@ def _law_of_mean(query: Any, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _normal_log_likelihood(mechanism: Any, n: int, observed: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """The integral of N(s; theta, 1/n) eta(s_dp | s) over s, by Gauss-Legendre panels with an edge at s_dp."""
-    nodes, weights = np.polynomial.legendre.leggauss(16)
-    sd = 1.0 / math.sqrt(n)
-    breaks = np.linspace(-10.0, 10.0, 41)
-    split = np.clip((observed[0] - theta) / sd, -10.0, 10.0)
-    edges = np.sort(np.concatenate([np.broadcast_to(breaks, (theta.size, 41)), split[:, None]], axis=1), axis=1)
-    half = np.diff(edges, axis=1)[..., None] / 2.0
-    z = ((edges[:, 1:] + edges[:, :-1])[..., None] / 2.0 + half * nodes).reshape(theta.size, -1)
-    with np.errstate(divide="ignore"):
-        log_weights = np.log(half * weights).reshape(theta.size, -1)
-    s = theta[:, None] + sd * z
-    return logsumexp(norm.logpdf(z) + log_weights + mechanism.log_prob(observed, s[..., None]), axis=1)
+    r"""In closed form. Normal plus normal is normal. N(0, v) plus Laplace(b) has, at z, the density
+
+        exp(-z^2/(2v)) [erfcx(x_-) + erfcx(x_+)] / (4b),    x_+- = (v/b +- z) / sqrt(2v),
+
+    where log erfcx(x) = x^2 + log(2 Phi(-x sqrt 2)) serves for x below -5.
+    """
+    z, variance = observed[0] - theta, 1.0 / n
+    if isinstance(mechanism, Gaussian):
+        return norm.logpdf(z, 0.0, math.sqrt(variance + mechanism.scale**2))
+    x = np.stack([variance / mechanism.scale - z, variance / mechanism.scale + z]) / math.sqrt(2.0 * variance)
+    tails = x**2 + math.log(2.0) + log_ndtr(-math.sqrt(2.0) * x)
+    parts = np.where(x < -5.0, tails, np.log(erfcx(np.maximum(x, -5.0))))
+    return logsumexp(parts, axis=0) - z**2 / (2.0 * variance) - math.log(4.0 * mechanism.scale)

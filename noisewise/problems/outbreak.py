@@ -106,7 +106,8 @@ def outbreak(name: str, epsilon: float | None = None, *, seed: int = OBSERVATION
             "gamma_per_day": lambda theta: per_day * np.exp(theta[..., 1]),
         },
     )
-    observed = mechanism.sample(jax.random.key(seed), data.counts)
+    key = jax.random.fold_in(jax.random.key(seed), NAMES.index(name))  # each outbreak has noise of its own
+    observed = mechanism.sample(key, data.counts)
     references = dict(epidemic_references(model, observed))
     if exact:
         references["time-shift approximation"] = time_shift_reference(model, observed)

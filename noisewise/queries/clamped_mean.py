@@ -76,4 +76,7 @@ class ClampedMean(AbstractAdditiveQuery):
 
     def _sensitivity(self, norm: float) -> float:
         widths = [high - low for low, high in zip(self.domain.low, self.domain.high, strict=True)]
+        if self.grid is not None:  # what the integers can move by, should float64 bounds lie a little beside the grid
+            ends = zip(self.domain.low, self.domain.high, strict=True)
+            widths = [(round(high / self.grid) - round(low / self.grid)) * self.grid for low, high in ends]
         return {1.0: math.fsum(widths), 2.0: math.hypot(*widths), math.inf: max(widths)}[norm] / self.num_records

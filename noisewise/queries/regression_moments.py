@@ -129,7 +129,8 @@ class RegressionMoments(AbstractAdditiveQuery):
     def _units(self, records: Array) -> Array:
         xp = namespace(records)
         low, high = np.asarray(self.domain.low), np.asarray(self.domain.high)
-        rescaled = (xp.clip(records, low, high) - (low + high) / 2) / ((high - low) / 2)
+        # clipped again: float64 can leave [-1, 1] where the bounds are close together and far from 0
+        rescaled = xp.clip((xp.clip(records, low, high) - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
         resolution = float(self._resolution)
         columns = rescaled if self.grid is None else xp.rint(rescaled * resolution)
         columns = xp.concatenate([xp.full((len(records), 1), resolution), columns], axis=1)
