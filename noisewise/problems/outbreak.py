@@ -132,8 +132,8 @@ def ode_fit(data: OutbreakData) -> np.ndarray:
     squares, from 16 starting points.
 
     >>> fit = ode_fit(outbreak_data("influenza"))
-    >>> 2.0 < np.exp(fit[0] - fit[1]) < 6.0
-    True
+    >>> round(float(np.exp(fit[0] - fit[1])), 1)
+    3.8
     """
     simulator = SIR(population=data.population, times=data.times, dynamics="ode")
     key = jax.random.key(0)

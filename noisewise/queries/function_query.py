@@ -19,7 +19,7 @@ _NORMS = (0.0, 1.0, 2.0, math.inf)
 
 @dataclasses.dataclass(frozen=True, init=False)
 class FunctionQuery(AbstractQuery):
-    r"""s = fn(x), a 1-D array, for whatever x the simulator makes.
+    r"""s = fn(x), a 1-D array or one number, for whatever x the simulator makes.
 
     `sensitivity` is your claim about replace-one neighbours: a number (in the L1 norm), or a mapping from norms (0
     for the number of entries that change, 1, 2, math.inf) to numbers. As |s|_inf <= |s|_2 <= |s|_1, a bound in a
@@ -75,6 +75,7 @@ class FunctionQuery(AbstractQuery):
             s = jnp.asarray(result, jnp.float64) if is_traced(result) else np.asarray(result, np.float64)
         except (TypeError, ValueError):
             raise InvalidTypeError(f"fn must return a 1-D array of numbers, got {describe(result)}.") from None
+        s = s.reshape(1) if s.ndim == 0 else s
         if s.ndim != 1 or s.shape[0] == 0:
             raise InvalidInputError(f"fn must return a 1-D array with at least one entry, got shape {s.shape}.")
         if self.width not in (None, s.shape[0]):

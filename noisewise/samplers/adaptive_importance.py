@@ -94,8 +94,8 @@ def adaptive_importance(
     >>> start = nw.Prior({"a": dist.Normal(0.0, 5.0)})
     >>> target = lambda key, theta: -0.5 * ((theta[:, 0] - 2.0) / 0.1) ** 2
     >>> draws = adaptive_importance(jax.random.key(0), target, start)
-    >>> abs(draws.weights @ draws.theta[:, 0] - 2.0) < 0.01, draws.effective_size > 10_000
-    (True, True)
+    >>> round(float(draws.weights @ draws.theta[:, 0]), 2), draws.effective_size > 10_000
+    (2.0, True)
     """
     keys = jax.random.split(as_key(key), integer("num_stages", at_least=1)(num_stages) + 1)
     share = number("share", above=0.0, below=1.0)(share)

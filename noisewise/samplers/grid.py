@@ -68,7 +68,7 @@ def grid_density(log_density: LogDensity, low: Any, high: Any, *, resolution: in
 
     >>> normal = lambda theta: -0.5 * ((theta - 3.0) ** 2).sum(-1)
     >>> table = grid_density(normal, [-50.0, -50.0], [50.0, 50.0])
-    >>> table.mean().round(6).tolist(), round(np.exp(table.log_integral) / (2 * np.pi), 6)
+    >>> table.mean().round(6).tolist(), round(float(np.exp(table.log_integral)) / (2 * np.pi), 6)
     ([3.0, 3.0], 1.0)
     """
     box = np.stack([np.atleast_1d(np.asarray(end, dtype=float)) for end in (low, high)])

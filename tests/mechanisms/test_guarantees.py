@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
@@ -26,6 +27,48 @@ def gaussian_delta(mu, epsilon):
 @pytest.mark.parametrize(("mu", "epsilon"), [(0.1, 0.05), (1.0, 1.0), (1.0, 5.0), (3.0, 2.0), (5.0, 20.0)])
 def test_gaussian_delta_is_the_hockey_stick(mu, epsilon):
     assert nw.GaussianDP(mu).delta(epsilon) == pytest.approx(gaussian_delta(mu, epsilon), rel=1e-8)
+
+
+def precise_normal_cdf(x):
+    """Phi to 50 digits, by its Taylor series."""
+    pi = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
+    term = total = x
+    k = 1
+    while abs(term) > Decimal(10) ** -56 * max(abs(total), Decimal(10) ** -56):
+        term = term * x * x / (2 * k + 1)
+        total += term
+        k += 1
+    return Decimal("0.5") + (-(x * x) / 2).exp() / (2 * pi).sqrt() * total
+
+
+@pytest.mark.parametrize("mu", [1e-10, 1e-8, 1e-4, 0.3, 0.99, 1.0, 1.5, 8.0])
+def test_gaussian_delta_keeps_its_digits(mu):
+    """Against 60-digit arithmetic: differences of tail probabilities cancel for small mu unless one is careful."""
+    with localcontext() as context:
+        context.prec = 60
+        for ratio in (0.0, 0.1, 1.0, 4.0):
+            epsilon = ratio * mu + (mu * mu / 2 if mu > 1 else 0.0)
+            m, e = Decimal(mu), Decimal(epsilon)
+            exact = precise_normal_cdf(m / 2 - e / m) - e.exp() * precise_normal_cdf(-m / 2 - e / m)
+            assert float(Decimal(nw.GaussianDP(mu).delta(epsilon)) / exact) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_calibrations_are_within_what_they_were_calibrated_to():
+    rng = np.random.default_rng(8)
+    for _ in range(100):
+        wanted = nw.ApproximateDP(10 ** rng.uniform(-9, 1.3), 10 ** rng.uniform(-15, -3))
+        for kind in (nw.GaussianDP, nw.ZeroConcentratedDP):
+            found = kind.from_approximate(wanted)
+            assert found.delta(wanted.epsilon) <= wanted.delta
+            assert found.within(wanted)
+    assert nw.GaussianDP.from_approximate(nw.ApproximateDP(1e-3, 1e-300)).mu > 0
+
+
+@pytest.mark.parametrize("epsilon", [1e-16, 1e-8, 1e-3])
+def test_small_pure_guarantees_do_not_vanish_as_gaussian_ones(epsilon):
+    """mu = epsilon sqrt(pi / 2) (1 + O(epsilon^2)), and never less."""
+    ratio = nw.PureDP(epsilon).to(nw.GaussianDP).mu / (epsilon * math.sqrt(math.pi / 2))
+    assert 1.0 - epsilon**2 <= ratio <= 1.0 + 1e-11
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.5, 1.0, 4.0])
@@ -128,6 +171,9 @@ def test_within_is_reflexive_and_strict(guarantee):
 def test_within_across_kinds():
     assert nw.PureDP(1.0).within(nw.ZeroConcentratedDP(0.5))
     assert not nw.PureDP(1.0).within(nw.ZeroConcentratedDP(0.49))
+    assert not nw.ZeroConcentratedDP(0.5).within(nw.PureDP(100.0))  # nothing is implied, whatever the number
+    assert nw.ApproximateDP(1.0, 1e-6).within(nw.ApproximateDP(1.0, 1e-6))
+    assert not nw.ApproximateDP(1.0, 1e-6).within(nw.ApproximateDP(0.9, 1e-6))
     limit = nw.GaussianDP(1.0).to(nw.ApproximateDP, delta=1e-6)
     assert nw.GaussianDP(1.0).within(limit)
     assert not nw.GaussianDP(1.01).within(limit)
@@ -172,6 +218,8 @@ BAD = [
     (lambda: nw.PureDP(1.0).to(nw.GaussianDP, delta=0.1), errors.InvalidInputError, "delta only applies"),
     (lambda: nw.PureDP(1.0).group(0), errors.InvalidInputError, "size must be a whole number >= 1"),
     (lambda: nw.PureDP(1.0).group(1.5), errors.InvalidTypeError, "size"),
+    (lambda: nw.GaussianDP(1e160).to(nw.ApproximateDP, delta=1e-6), errors.ConversionError, "float64"),
+    (lambda: nw.ApproximateDP(1.0, 1e-6).group(2000), errors.ConversionError, "smaller group"),
     (lambda: nw.ApproximateDP(5.0, 1e-3).group(10), errors.ConversionError, "smaller group"),
     (lambda: compose([]), errors.InvalidInputError, "at least one"),
     (lambda: compose([nw.PureDP(1.0), 2.0]), errors.InvalidTypeError, "PureDP"),

@@ -201,7 +201,9 @@ def test_a_grid_without_the_bounds_would_raise_the_sensitivity():
     with pytest.raises(InvalidInputError, match="multiples of the grid"):
         ClampedMean(bounds=(0.0, 0.5), num_records=1, grid=0.3)
     careless = Careless(bounds=(0.0, 0.5), num_records=1, grid=0.3)
-    assert careless.step * largest_change(careless, [[0.0], [0.5]], 1) > careless.sensitivity() * 1.19
+    change = careless.step * largest_change(careless, [[0.0], [0.5]], 1)
+    assert change > 0.5 * 1.19
+    assert change <= careless.sensitivity()  # the claim counts the steps of the integers, not the distance of the bounds
 
 
 def test_median_sensitivity_by_enumeration():
@@ -270,3 +272,19 @@ def test_as_query():
     for wrong in (3.0, None, "mean", Median):
         with pytest.raises(InvalidTypeError, match="query must be"):
             nw.queries.as_query(wrong)
+
+
+@pytest.mark.parametrize("bounds", [(1e16, 1e16 + 2), (1e8, 1e8 + 1e-7), (1e6, 1e6 + 1e-9), (-3.0, 7.0)])
+@pytest.mark.parametrize("grid", [None, 0.25])
+def test_rescaled_records_stay_within_one_wherever_the_bounds_lie(bounds, grid):
+    """Float64 rounds centre and width of bounds far from 0: products above 1 would break the proved sensitivity."""
+    query = RegressionMoments(num_records=1, num_predictors=1, bounds=bounds, grid=grid)
+    for record in itertools.product((-1e300, *bounds, 1e300), repeat=2):
+        assert np.abs(query([record])).max() <= 1.0
+
+
+def test_the_sensitivity_of_a_grid_is_that_of_its_integers():
+    """Bounds a little beside the grid, within rounding, are moved onto it; the claim must count whole steps."""
+    query = ClampedMean(bounds=(1e9 + 0.0009, 1e9 + 0.9991), num_records=1, grid=1.0)
+    low, high = (query.integer_statistic([value])[0] for value in (0.0, 2e9))
+    assert query.sensitivity() >= (high - low) * query.grid
