@@ -1,8 +1,8 @@
 r"""Stochastic SIR epidemics, event by event and in leaps of operational time, compiled with Numba.
 
-With b = beta / K, an infection happens at rate b S I and a recovery at rate gamma I. In operational time tau, dtau = I
-dt, the factor I disappears: the susceptible die off at rate b each and recoveries are a Poisson process of rate gamma,
-independently, until I = 0. A leap of length h therefore draws, exactly,
+With b = beta / K, an infection happens at rate b S I and a recovery at rate gamma I. In operational time tau,
+dtau = I dt, the factor I disappears: the susceptible die off at rate b each and recoveries are a Poisson process of
+rate gamma, independently, until I = 0. A leap of length h therefore draws, exactly,
 
     infections ~ Binomial(S, 1 - exp(-b h)),      recoveries ~ Poisson(gamma h),
 
@@ -36,7 +36,10 @@ def epidemics(
     leap: float,
     infected: np.ndarray,
 ) -> None:
-    """Write epidemics `first`, `first` + 1, ..., one per row of rates (N, 2), into infected (N, L): exact where I < switch."""
+    """Write epidemics `first`, `first` + 1, ..., one per row of rates (N, 2), into infected (N, L).
+
+    Exact events where I < switch, leaps elsewhere.
+    """
     for row in range(len(rates)):
         rng = seeded(words, first + row)
         epidemic(
@@ -154,8 +157,9 @@ def _leap(
 
 @kernel
 def _length(s: float, i: float, b: float, gamma: float, leap: float, left: float) -> float:
-    """The operational time in which `leap` times I events are expected, though at most that in which a susceptible is infected, or twice
-    what is left.
+    """The operational time in which `leap` times I events are expected.
+
+    At most what one susceptible waits for infection on average, and twice what the observations need.
     """
     h = min(leap * i / (b * s + gamma), 2.0 * i * left)
     return min(h, 1.0 / b) if s > 0.0 else h
@@ -170,7 +174,7 @@ def _slowness(i: float, infections: float, recoveries: float, exposure: float) -
 
 @kernel
 def _share_of_leap(target: float, start: float, middle: float, end: float) -> float:
-    """The f in [0, 1] at which the clock, the integral of the parabola through start, middle and end, shows `target`."""
+    """The f in [0, 1] at which the clock, the integral of the parabola through the three, shows `target`."""
     slope = -3.0 * start + 4.0 * middle - end
     curvature = 2.0 * (start - 2.0 * middle + end)
     f = 6.0 * target / (start + 4.0 * middle + end)

@@ -1,8 +1,12 @@
 """The leaping SIR epidemic of `_epidemic` as one JAX program over a whole batch, for accelerators.
 
-All epidemics of a batch advance together: a round lets those with few infected make up to `EVENTS` events, and the others one leap, until
-the slowest has made its last observation. Few rounds but wide ones: the cost of a round hardly grows with the width on a
-GPU, and on a CPU the Numba kernels are far faster. What an epidemic draws depends on its own key and round only.
+All epidemics of a batch advance together: a round lets those with few infected make up to `EVENTS` events, and the
+others one leap, until the slowest has made its last observation. What an epidemic draws depends on its own key and
+round only.
+
+A round costs a GPU about the same whatever the width, so batches are wide there: at K = 10^6, 65,536 epidemics take an
+H200 .5 s at one theta and 2.4 s over a prior that holds nearly critical ones, 7 and 37 microseconds each. One core
+takes 40 with the Numba kernels and 350 with this program.
 """
 
 from __future__ import annotations
@@ -17,14 +21,14 @@ from noisewise._arrays import Array, open_uniforms
 from noisewise.simulators._counts_jax import binomial, poisson
 from noisewise.simulators._xoshiro import hash_words, key_words
 
-EVENTS, UNROLLED = 128, 16
+EVENTS, UNROLLED = 32, 16
 """Events per round, and how many of them are one straight piece of program."""
 
 
 class Epidemics(NamedTuple):
     """B epidemics on their way, each field (B,) but for `infected` (B, L).
 
-    `h`, `infections` and `recoveries` are what is left of a leap that an observation has interrupted; h = 0 if there is none.
+    `h`, `infections` and `recoveries` are the rest of a leap that an observation has interrupted; h = 0 if none has.
     """
 
     s: Array
@@ -64,7 +68,7 @@ def epidemics(
 
     Batches are of one width, so that a new N neither recompiles nor changes a result.
     """
-    num, width = len(rates), 256 if jax.default_backend() == "cpu" else 8192
+    num, width = len(rates), 256 if jax.default_backend() == "cpu" else 65_536
     padded = np.concatenate([rates, np.zeros((-num % width, 2))])
     seed = int(hash_words(key_words(key)))
     words = np.array([seed >> 32, seed & 0xFFFFFFFF], dtype=np.uint32)

@@ -2,9 +2,9 @@ r"""The deterministic SIR model by Taylor series, compiled with Numba.
 
     di/dt = beta s i - gamma i,      ds/dt = -beta s i,      i = I / K,  s = S / K.
 
-The right-hand sides are polynomials, so the coefficients of i and s around any time follow one another by products of series. A step is as
-long as the last terms allow, and the series give the state at every observation time within it. Time is measured in units
-of 1 / (beta + gamma), which keeps the coefficients near 1 whatever the rates.
+The right-hand sides are polynomials, so the coefficients of i and s around any time follow one another by products of
+series. A step is as long as the last terms allow, and the series give the state at every observation time within it.
+Time is measured in units of 1 / (beta + gamma), which keeps the coefficients near 1 whatever the rates.
 
 A. Jorba and M. Zou, A software package for the numerical integration of ODEs by means of high-order Taylor methods,
 Experimental Mathematics 14 (2005).
@@ -22,7 +22,7 @@ ORDER = 20
 TOLERANCE = 1e-14
 """The largest last term of a series, relative to its first."""
 
-_NOBODY_ILL, _NOBODY_LEFT = 1e-300, 1e-20
+_NOBODY_ILL, _NOBODY_LEFT = 1e-100, 1e-20
 _AGES = 1e9
 """Shares taken for zero, and when i is taken to grow or fall at a constant rate: the number of steps is bounded."""
 
@@ -66,7 +66,8 @@ def _solve(
         s_series[0] = s if s > _NOBODY_LEFT else 0.0
         t += h
     for place in range(seen, times.size):
-        infected[place] = i_series[0] * math.exp((beta * s_series[0] - gamma) * (times[place] - t / unit))
+        change = math.exp((beta * s_series[0] - gamma) * (times[place] - t / unit))
+        infected[place] = min(i_series[0] * change, 1.0 - s_series[0])
 
 
 @kernel
