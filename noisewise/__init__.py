@@ -13,9 +13,10 @@ from noisewise._lazy import attach
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from noisewise import audit, errors, mechanisms, metrics, problems, queries, simulators
+    from noisewise import audit, errors, inference, mechanisms, metrics, problems, queries, simulators
     from noisewise.disclosure import Ledger, Release, release
     from noisewise.mechanisms.guarantees import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
+    from noisewise.posteriors import load_posterior
     from noisewise.priors import Prior
     from noisewise.private_model import PrivateModel
 
@@ -30,6 +31,8 @@ __all__ = [
     "ZeroConcentratedDP",
     "audit",
     "errors",
+    "inference",
+    "load_posterior",
     "mechanisms",
     "metrics",
     "problems",
@@ -52,6 +55,8 @@ __getattr__, __dir__ = attach(
         "release": "noisewise.disclosure",
         "audit": "noisewise.audit",
         "errors": "noisewise.errors",
+        "inference": "noisewise.inference",
+        "load_posterior": "noisewise.posteriors",
         "mechanisms": "noisewise.mechanisms",
         "metrics": "noisewise.metrics",
         "problems": "noisewise.problems",

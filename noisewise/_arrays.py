@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -31,7 +32,9 @@ def is_traced(*values: Any) -> bool:
 
 
 def to_numpy(tree: Any) -> Any:
-    """JAX arrays to writable NumPy arrays; tracers stay as they are."""
+    """JAX arrays to writable NumPy arrays; tracers stay as they are, and dictionaries keep their order."""
+    if type(tree) is dict:
+        return {name: to_numpy(part) for name, part in tree.items()}
     return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.core.Tracer) else np.array(leaf), tree)
 
 
@@ -93,6 +96,18 @@ def as_key(key: Any) -> Array:
     raise InvalidTypeError(
         f"The first argument must be one JAX PRNG key, such as jax.random.key(0); got {describe(key)}."
     )
+
+
+def stage_key(key: Array, stage: str) -> Array:
+    """The key that one stage draws from: `fold_in(key, crc32(stage))`.
+
+    `jax.random.split(key, n)[i]` equals `fold_in(key, i)`, so two stages that divided one and the same key would share
+    draws. With a domain for each, handing one key to the prior and to the simulator does no harm.
+
+    >>> jax.random.key_data(stage_key(jax.random.key(0), "prior")).tolist()
+    [2091360807, 2698684526]
+    """
+    return jax.random.fold_in(key, np.uint32(zlib.crc32(stage.encode())))
 
 
 def describe(value: Any) -> str:

@@ -142,6 +142,18 @@ def write_atomically(path: Path, content: str | bytes, *, overwrite: bool) -> No
         raise InvalidInputError(f"{path} cannot be written: {error.strerror}.") from None
 
 
+def require_new(path: Path) -> None:
+    """Refuse a path that could not become a new file, before work is done for its content."""
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            path.lstat()
+            raise InvalidInputError(f"{path} exists and is kept: choose another name, or move it away.")
+        with _temporary(path, b""):
+            pass
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be written: {error.strerror}.") from None
+
+
 @contextlib.contextmanager
 def _temporary(path: Path, content: str | bytes) -> Iterator[Path]:
     name = path.parent / f".{path.name[:100]}.{secrets.token_hex(8)}.part"

@@ -15,7 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from noisewise._arrays import Array, as_float64, as_key, as_vectors, describe, in_float64, integer
+from noisewise._arrays import (
+    Array,
+    as_float64,
+    as_key,
+    as_vectors,
+    describe,
+    in_float64,
+    integer,
+    is_traced,
+    stage_key,
+)
 from noisewise._constraints import bijection, contains, interior
 from noisewise._laws import as_law, check_mapping, kind, update
 from noisewise.errors import InvalidInputError
@@ -91,9 +101,16 @@ class Prior:
         """`num` draws, (num, d), with finite `log_prob`: one that underflows to an edge of the support is moved inside.
 
         In place of zero that is 2.2e-308, the smallest positive normal number (Gamma(.01) falls below it once in 1,200
-        draws).
+        draws). Draw i depends on the key and i alone, not on `num`, and one program serves every `num`.
         """
-        return _sample(self._sites, self._laws, as_key(key), integer("num", at_least=1)(num))
+        num = integer("num", at_least=1)(num)
+        key = stage_key(as_key(key), "prior")
+        rows = _rows(self.dim)
+        block = functools.partial(_sample, self._sites, self._laws, key, rows)
+        numbers = np.arange(-(-num // rows))
+        if is_traced(key):
+            return jax.lax.map(block, numbers).reshape(-1, self.dim)[:num]
+        return np.concatenate([np.asarray(block(number)) for number in numbers])[:num]
 
     @in_float64
     def log_prob(self, theta: Array) -> Array:
@@ -128,7 +145,7 @@ class Prior:
 
     @in_float64
     def as_dict(self, theta: Array) -> dict[str, Array]:
-        """The entries of theta by name, each with the shape of its distribution after the leading axes."""
+        """The entries of theta by name, in the order given, each shaped as its distribution after the leading axes."""
         theta = as_vectors(theta, "theta", self.dim)
         blocks = _blocks(theta, [site.shape for site in self._sites])
         return {site.name: block for site, block in zip(self._sites, blocks, strict=True)}
@@ -204,10 +221,15 @@ def _free(sites: _Sites, laws: _Laws, z: Array) -> Iterator[tuple[dist.Distribut
 # Compiled programs: one per structure of the prior and shape of the argument ----------------------------------------
 
 
+def _rows(dim: int) -> int:
+    """How many draws one program makes: 1024, fewer where theta is long (8 MiB in all)."""
+    return 2 ** min(10, max(0, 20 - (dim - 1).bit_length()))
+
+
 @functools.partial(jax.jit, static_argnums=(0, 3))
-def _sample(sites: _Sites, laws: _Laws, key: Array, num: int) -> Array:
-    keys = jax.random.split(key, len(laws))
-    draws = [interior(law.support, law.sample(k, (num,))) for law, k in zip(laws, keys, strict=True)]
+def _sample(sites: _Sites, laws: _Laws, key: Array, rows: int, block: Array) -> Array:
+    keys = jax.random.split(jax.random.fold_in(key, block), len(laws))
+    draws = [interior(law.support, law.sample(k, (rows,))) for law, k in zip(laws, keys, strict=True)]
     return _join(draws, [len(site.shape) for site in sites])
 
 

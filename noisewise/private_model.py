@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from noisewise import _observations, queries
 from noisewise._arrays import Array, as_key, as_vectors, describe, in_float64
-from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError, SensitivityError
-from noisewise.mechanisms import Clamped, PaddedBinomial, Product
+from noisewise._calibration import check_sensitivity
+from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
-from noisewise.mechanisms.user_defined import AbstractUserMechanism
 from noisewise.priors import Prior
-from noisewise.queries import AbstractQuery, Joint, as_query
+from noisewise.queries import AbstractQuery, as_query
 from noisewise.simulators import AbstractRecordModel, AbstractSimulator
 
-_SLACK = 1.0 + 1e-9
+if TYPE_CHECKING:
+    from noisewise.disclosure import Release
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class PrivateModel:
     r"""What the curator did, as far as the analyst knows: theta ~ prior, then simulator, query, mechanism.
 
-    `query` may be a bare function x -> s. `derived` maps names to functions of theta (..., d) that return shape (...),
-    such as {"R0": lambda theta: theta[..., 0] / theta[..., 1]}; they later appear beside the parameters.
+    `query` may also be a bare function x -> s, or the description of a query that a release holds. `derived` maps names
+    to functions of theta (..., d) that return shape (...), such as {"R0": lambda theta: theta[..., 0] / theta[..., 1]};
+    they later appear beside the parameters.
 
     A mechanism calibrated for less than the query's sensitivity is refused, because its guarantee would be false.
     Nothing can be said where either is unknown.
@@ -57,10 +58,38 @@ class PrivateModel:
 
     def __post_init__(self) -> None:
         _check_stages(self)
-        object.__setattr__(self, "query", as_query(self.query))
+        query = queries.from_spec(dict(self.query)) if isinstance(self.query, Mapping) else as_query(self.query)
+        object.__setattr__(self, "query", query)
         object.__setattr__(self, "derived", _checked_derived(self.derived, self.prior))
         _check_sizes(self.simulator, self.query, self.mechanism)
-        _check_sensitivity(self.mechanism, self.query)
+        check_sensitivity(self.mechanism, self.query)
+
+    @classmethod
+    def from_release(
+        cls,
+        release: Release,
+        *,
+        prior: Prior,
+        simulator: AbstractSimulator,
+        derived: Mapping[str, Callable[[Array], Array]] | None = None,
+    ) -> PrivateModel:
+        """The model of a published release: its query (with the grid the curator used) and its mechanism.
+
+        >>> import jax, numpyro.distributions as dist
+        >>> import noisewise as nw
+        >>> query = nw.queries.ClampedMean(bounds=(-5.0, 5.0), num_records=4)
+        >>> published = nw.release([0.1, -0.3, 1.2, 0.9], query, nw.PureDP(1.0))
+        >>> model = nw.PrivateModel.from_release(
+        ...     published,
+        ...     prior=nw.Prior({"mu": dist.Normal(0, 1)}),
+        ...     simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + jax.random.normal(key, (4, 1))),
+        ... )
+        >>> s = model.statistics(jax.random.key(0), model.prior.sample(jax.random.key(1), 100))
+        >>> model.log_prob_observed(published, s).shape
+        (100,)
+        """
+        query, derived = _observations.query_of(release), {} if derived is None else derived
+        return cls(prior=prior, simulator=simulator, query=query, mechanism=release.mechanism, derived=derived)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,6 +136,17 @@ class PrivateModel:
         simulation, noise = jax.random.split(as_key(key))
         s = self.statistics(simulation, theta, executor=executor, batch_size=batch_size)
         return self.mechanism.sample(noise, s)
+
+    def observation(self, observed: Release | Array) -> np.ndarray:
+        """What inference conditions on, (k',), checked: as many numbers as the model releases, all on its support.
+
+        A release must be of this model's mechanism, and of its query where both describe theirs.
+        """
+        return _observations.checked(self, observed)
+
+    def log_prob_observed(self, observed: Release | Array, s: Array) -> np.ndarray:
+        """log eta(observed | s), (...): the log density of the observation at confidential statistics s (..., k)."""
+        return self.mechanism.log_prob(self.observation(observed), s)
 
     @in_float64
     def derived_quantities(self, theta: Array) -> dict[str, np.ndarray]:
@@ -156,7 +196,7 @@ def _check_stages(model: PrivateModel) -> None:
         if isinstance(value, AbstractGuarantee):
             line = f"nw.mechanisms.Laplace.calibrate(sensitivity=query.sensitivity(norm=1), guarantee={value!r})"
             raise InvalidTypeError(f"{name} must be {expected}, got a guarantee: write, for instance, {line}.")
-        if name != "query" or not callable(value):
+        if name != "query" or not (callable(value) or isinstance(value, Mapping)):
             raise InvalidTypeError(f"{name} must be {expected}, got {type(value).__name__}.")
 
 
@@ -201,66 +241,3 @@ def _check_sizes(simulator: AbstractSimulator, query: AbstractQuery, mechanism: 
             f"The simulator makes {simulator.num_records} records, but the query is about {query.num_records}: "
             "state one number in both."
         )
-
-
-def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
-    for block, part, stated in _stated(mechanism, query):
-        norm, calibrated = stated
-        needed = _sensitivity(part, norm)
-        if needed is not None and needed > calibrated * _SLACK:
-            raise SensitivityError(
-                f"The {type(block).__name__} is calibrated for a sensitivity of {calibrated:.6g} in the L{norm:g} "
-                f"norm, but that of the {type(part).__name__} is {needed:.6g}, so its guarantee would be false. "
-                f"{_remedy(block, needed)}"
-            )
-
-
-def _stated(
-    mechanism: AbstractMechanism, query: AbstractQuery
-) -> Iterator[tuple[AbstractMechanism, AbstractQuery, tuple[float, float]]]:
-    """(mechanism, query, (norm, the sensitivity it is calibrated for)) of every block for which it is known."""
-    if isinstance(mechanism, Clamped):
-        yield from _stated(mechanism.mechanism, query)
-    elif isinstance(mechanism, Product):
-        if isinstance(query, Joint) and mechanism.widths == tuple(part.width for part in query.queries):
-            for block, part in zip(mechanism.mechanisms, query.queries, strict=True):
-                yield from _stated(block, part)
-        elif (together := _together(mechanism)) is not None:
-            yield mechanism, query, together
-    elif mechanism.sensitivity is not None:
-        yield mechanism, query, (mechanism.norm, mechanism.sensitivity)
-
-
-def _together(product: Product) -> tuple[float, float] | None:
-    """What blocks that do not match the query's promise at least: a bound on the change of all of s.
-
-    In L1 the blocks' changes add up, in L2 their squares do; L-infinity is the largest, and never above the other
-    norms.
-    """
-    blocks = [(block.norm, block.sensitivity) for block in product.mechanisms if not isinstance(block, Product)]
-    if len(blocks) < len(product.mechanisms) or any(value is None or norm == 0.0 for norm, value in blocks):
-        return None
-    norms, values = zip(*blocks, strict=True)
-    if set(norms) == {1.0}:
-        return 1.0, math.fsum(values)
-    return (2.0, math.hypot(*values)) if set(norms) == {2.0} else (math.inf, max(values))
-
-
-def _sensitivity(query: AbstractQuery, norm: float) -> float | None:
-    if norm not in query.norms:
-        return None
-    try:
-        return query.sensitivity(norm)
-    except (MissingCapabilityError, InvalidInputError):
-        return None
-
-
-def _remedy(mechanism: AbstractMechanism, needed: float) -> str:
-    kind = type(mechanism).__name__
-    if isinstance(mechanism, PaddedBinomial):
-        return "It serves counts that one person changes by at most 1."
-    if isinstance(mechanism, AbstractUserMechanism):
-        return f"If its guarantee holds for that, pass sensitivity={needed!r}."
-    if isinstance(mechanism, Product):
-        return "Take a Joint of queries whose blocks match, and calibrate every block for its own."
-    return f"Write nw.mechanisms.{kind}.calibrate(sensitivity={needed!r}, guarantee=...)."

@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "noisewise"
 STAGES = {"priors", "simulators", "queries", "mechanisms"}
-COMMON = {"errors", "_arrays", "_lazy"}
+COMMON = {"errors", "_arrays", "_lazy", "_signatures", "_traces"}
 OWN = {"priors": {"_constraints", "_laws"}}
 """Private modules that belong to one stage."""
 
@@ -46,7 +46,7 @@ def forbidden(part, other):
     if other == "":
         return "import what is needed, not the whole package"
     if part in STAGES and other not in COMMON | OWN.get(part, set()):
-        return "the four stages stand on errors, _arrays and _lazy alone"
+        return "the four stages stand on errors and the common private modules alone"
     if part in BELOW_PRIVACY and other in PRIVACY | TOP:
         return "estimators and samplers know nothing of privacy"
     if other in TOP and part not in TOP:

@@ -213,6 +213,20 @@ def test_draws_of_different_parameters_are_independent(drawn):
     assert np.abs(np.corrcoef(columns[0], columns[0])[0, 1]) > 0.04
 
 
+def test_draws_do_not_depend_on_how_many_are_made_and_share_a_program(drawn):
+    prior, theta, _ = drawn
+    before = priors_module._sample._cache_size()
+    for num in (1, 7, 1024, 1025, 3000):
+        assert np.array_equal(prior.sample(jax.random.key(5), num), theta[:num])
+    assert priors_module._sample._cache_size() == before
+    assert len(np.unique(theta[:, 1])) == len(theta)  # no block repeats another
+
+
+@pytest.mark.parametrize(("dim", "rows"), [(1, 1024), (1024, 1024), (1025, 512), (2**20, 1), (2**21, 1)])
+def test_blocks_of_draws_are_bounded_by_memory(dim, rows):
+    assert priors_module._rows(dim) == rows
+
+
 def test_tiny_draws_of_gamma_stay_positive(drawn):
     """P(Gamma(.01) < 2.2e-308) = 8.3e-4: of 10,000 draws about 8 are moved up to the smallest normal number."""
     draws, tiny = drawn[2]["tiny"], np.finfo(np.float64).tiny
@@ -304,6 +318,7 @@ def test_dictionaries_and_back():
     assert {name: value.shape for name, value in values.items()} == {
         "beta": (2, 2, 3), "rate": (2, 2), "L": (2, 2, 2, 2), "p": (2, 2, 2, 3),
     }  # fmt: skip
+    assert list(values) == ["beta", "rate", "L", "p"]
     assert np.array_equal(prior.from_dict(values), theta)
     values["beta"] = values["beta"][0, 0]
     assert prior.from_dict(values).shape == (2, 2, 14)
@@ -330,7 +345,9 @@ def test_draws_under_jit_are_the_same():
     """In float64 only: JAX lowers the caller's program, 64-bit draws included, under the caller's own setting."""
     prior = nw.Prior({"a": dist.Normal(0, 1)})
     with jax.enable_x64(True):
-        assert np.array_equal(jax.jit(lambda key: prior.sample(key, 4))(KEY), prior.sample(KEY, 4))
+        for num in (4, 1500):
+            assert np.array_equal(jax.jit(lambda key, num=num: prior.sample(key, num))(KEY), prior.sample(KEY, num))
+        assert np.array_equal(jax.jit(lambda: prior.sample(KEY, 4))(), prior.sample(KEY, 4))
 
 
 def test_gradients_off_the_support_are_finite():

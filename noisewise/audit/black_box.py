@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -36,7 +36,9 @@ class EpsilonLowerBound:
     def refutes(self, claim: float | PureDP | ApproximateDP) -> bool:
         """Whether a claim, an epsilon or a guarantee, is disproved."""
         if isinstance(claim, ApproximateDP) and claim.delta > self.delta:
-            raise InvalidInputError(f"This bound is for delta = {self.delta:g}: ask for one with delta={claim.delta:g}.")
+            raise InvalidInputError(
+                f"This bound is for delta = {self.delta:g}: ask for one with delta={claim.delta:g}."
+            )
         return self.epsilon > (claim.epsilon if isinstance(claim, (PureDP, ApproximateDP)) else number("claim")(claim))
 
 
@@ -55,7 +57,7 @@ def epsilon_lower_bound(
 
     `sampler` is a mechanism or any `f(key, s (N, k)) -> (N, k')`. Without an `event` (a function of the draws `(N, k')`
     that returns `(N,)` booleans), half of the draws choose one among thresholds of each column and of their sum, in both directions,
-    and the other half judges it, so that the level alpha is honest.
+    and NaN or infinity in a column; the other half judges it, so that the level alpha is honest.
 
     >>> import jax, noisewise as nw
     >>> overspent = nw.mechanisms.Laplace(scale=1 / 1.05)
@@ -111,26 +113,66 @@ def _bound(hits: Any, other_hits: Any, n: int, alpha: float, delta: float) -> np
 
 
 def _choose(first: np.ndarray, second: np.ndarray, alpha: float, delta: float) -> tuple[Event, str, bool]:
-    """The threshold event, and direction, with the largest bound on these draws."""
-    width, n = first.shape[-1], len(first)
-    directions = [*np.eye(width), *([np.ones(width)] if width > 1 else [])]
-    best: tuple[float, Event, str, bool] = (-1.0, lambda y: np.ones(len(y), dtype=bool), "everything", False)
-    for direction in directions:
-        a, b = np.sort(first @ direction), np.sort(second @ direction)
-        thresholds = np.unique(np.quantile(np.concatenate([a, b]), np.linspace(0.0005, 0.9995, 400)))
-        upto = [np.searchsorted(values, thresholds, side="right") for values in (a, b)]
-        for above in (False, True):
-            counts = [n - c for c in upto] if above else upto
-            for swapped in (False, True):
-                bounds = _bound(counts[swapped], counts[not swapped], n, alpha, delta)
-                i = int(np.argmax(bounds))
-                if bounds[i] > best[0]:
-                    best = float(bounds[i]), *_threshold(direction, float(thresholds[i]), above), swapped
-    return best[1:]
+    """The event, and direction, with the largest bound on these draws."""
+    events, hits = _candidates(first, second)
+    bounds = np.stack([_bound(a, b, len(first), alpha, delta) for a, b in (hits, hits[::-1])])
+    swapped, i = np.unravel_index(np.argmax(bounds), bounds.shape)
+    return events[i], str(events[i]), bool(swapped)
 
 
-def _threshold(direction: np.ndarray, threshold: float, above: bool) -> tuple[Event, str]:
-    name = "sum of columns" if direction.sum() > 1 else f"column {int(np.argmax(direction))}"
-    if above:
-        return (lambda y: y @ direction > threshold), f"{name} > {threshold:g}"
-    return (lambda y: y @ direction <= threshold), f"{name} <= {threshold:g}"
+def _candidates(first: np.ndarray, second: np.ndarray) -> tuple[list[Any], np.ndarray]:
+    """Events, and their hits (2, events) under s and s': a column or the sum beyond thresholds, or not a number."""
+    columns = range(first.shape[-1])
+    events: list[Any] = [_Odd(j, text, other) for j in columns for text in _Odd.kinds for other in (False, True)]
+    hits = [[int(event(draws).sum()) for event in events] for draws in (first, second)]
+    counted = [np.array(hits)]
+    for column in [*columns, *([None] if len(columns) > 1 else [])]:
+        # NaN is in no tail, and no threshold.
+        a, b = (np.sort(values[~np.isnan(values)]) for values in (_values(first, column), _values(second, column)))
+        finite = np.concatenate([a, b])[np.isfinite(np.concatenate([a, b]))]
+        levels = np.unique(np.quantile(finite, np.linspace(0.0005, 0.9995, 400))) if finite.size else finite
+        below = np.stack([np.searchsorted(values, levels, side="right") for values in (a, b)])
+        events += [_Tail(column, float(level), above) for above in (False, True) for level in levels]
+        counted += [below, np.array([[a.size], [b.size]]) - below]
+    return events, np.concatenate(counted, axis=1)
+
+
+def _values(draws: np.ndarray, column: int | None) -> np.ndarray:
+    if column is not None:
+        return draws[:, column]
+    with np.errstate(invalid="ignore"):
+        return draws.sum(-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tail:
+    """The event that a column, or the sum of all, lies above a threshold, or not above it."""
+
+    column: int | None
+    threshold: float
+    above: bool
+
+    def __call__(self, draws: np.ndarray) -> np.ndarray:
+        values = _values(draws, self.column)
+        return values > self.threshold if self.above else values <= self.threshold
+
+    def __str__(self) -> str:
+        name = "sum of columns" if self.column is None else f"column {self.column}"
+        return f"{name} {'>' if self.above else '<='} {self.threshold:g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Odd:
+    """The event that a column is NaN, or infinite, or is not."""
+
+    kinds: ClassVar[dict[str, Callable[[np.ndarray], np.ndarray]]] = {"NaN": np.isnan, "infinite": np.isinf}
+
+    column: int
+    kind: str
+    negated: bool
+
+    def __call__(self, draws: np.ndarray) -> np.ndarray:
+        return self.kinds[self.kind](draws[:, self.column]) != self.negated
+
+    def __str__(self) -> str:
+        return f"column {self.column} is {'not ' if self.negated else ''}{self.kind}"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
 
 from noisewise.errors import MissingCapabilityError
-from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.base import AbstractMechanism, Capability
+from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Interval, Lattice, Real
 
 _TAILS = np.concatenate(
     [10.0 ** np.arange(-15, -1), np.linspace(0.02, 0.98, 49), 1.0 - 10.0 ** np.arange(-15, -1)[::-1]]
 )
+_MIRRORS = 32
 _PANELS = 4000
 _NO_KINKS = np.empty(0)
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(8)
@@ -27,37 +30,127 @@ class Cells:
     log_weights: np.ndarray
 
 
+def independent_blocks(mechanism: AbstractMechanism, k: int) -> list[slice]:
+    """The columns of an output in groups that are independent of each other: single ones, where a mechanism allows.
+
+    >>> import noisewise as nw
+    >>> both = nw.mechanisms.Product([nw.mechanisms.Laplace(1.0), nw.mechanisms.EuclideanLaplace(1.0)], widths=[2, 3])
+    >>> [(block.start, block.stop) for block in independent_blocks(both, 5)]
+    [(0, 1), (1, 2), (2, 5)]
+    """
+    if isinstance(mechanism, Product):
+        parts = list(zip(mechanism.mechanisms, mechanism.widths, strict=True))
+        starts = np.cumsum([0, *(part.output_width(width) for part, width in parts)])
+        return [
+            slice(int(start) + block.start, int(start) + block.stop)
+            for start, (part, width) in zip(starts[:-1], parts, strict=True)
+            for block in independent_blocks(part, width)
+        ]
+    width = mechanism.output_width(k)
+    size = 1 if Capability.CDF in mechanism.capabilities else width
+    return [slice(start, start + size) for start in range(0, width, size)]
+
+
+def column_supports(support: AbstractSupport, width: int) -> list[AbstractSupport]:
+    """The support of each of `width` columns."""
+    if not isinstance(support, Blocks):
+        return [support] * width
+    parts = zip(support.supports, support.widths, strict=True)
+    return [column for part, size in parts for column in column_supports(part, size)]
+
+
 def quantiles(mechanism: AbstractMechanism, statistics: np.ndarray) -> np.ndarray:
-    """Outputs at a ladder of quantiles, all uniforms equal, for each row of `statistics`: (rows, ladder, k')."""
-    u = np.repeat(_TAILS[:, None], mechanism.num_uniforms(statistics.shape[-1]), axis=-1)
+    """Outputs at a ladder of levels t for each row of `statistics`: (rows, ladder, k').
+
+    All uniforms equal t. A mechanism with more uniforms than columns spends some on directions: its uniforms are t or
+    1 - t, in all combinations or some, so that every column is seen on both sides.
+    """
+    k = statistics.shape[-1]
+    mirrored = _mirrored(mechanism.num_uniforms(k), mechanism.output_width(k))
+    levels = _TAILS[None, :, None]
+    u = np.where(mirrored[:, None, :], 1.0 - levels, levels).reshape(-1, mirrored.shape[-1])
     return np.stack([mechanism.transport(u, s) for s in statistics])
 
 
-def scan(mechanism: AbstractMechanism, statistics: np.ndarray) -> np.ndarray:
-    """Outputs (rows, k') among which the privacy loss has its supremum, or comes near it.
+def typical(ladder: np.ndarray) -> np.ndarray:
+    """The row of a ladder (rows, k') where all uniforms are one half."""
+    return ladder[_TAILS.size // 2]
 
-    A ladder of joint quantiles for each statistic, and the values (or ends) of a bounded support in all columns at once.
+
+def _mirrored(num_uniforms: int, width: int) -> np.ndarray:
+    """Which uniforms go down while the first goes up, (combinations, num_uniforms): the ladder does the rest."""
+    if num_uniforms <= width:
+        return np.zeros((1, num_uniforms), dtype=bool)
+    if 2 ** (num_uniforms - 1) <= _MIRRORS:
+        return np.array([(False, *rest) for rest in itertools.product([False, True], repeat=num_uniforms - 1)])
+    some = np.random.default_rng(0).integers(0, 2, (_MIRRORS, num_uniforms)).astype(bool)
+    some[0] = False
+    return some
+
+
+def scan(mechanism: AbstractMechanism, s: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Outputs (rows, k') among which |log p - log q| has its supremum, or comes near it.
+
+    log p - log q is a sum over independent blocks of columns. For each block the largest and the smallest term is
+    looked for on a ladder of quantiles, at the statistics themselves and, for single columns, at the values or ends of
+    the support and far beyond the ladder; the two outputs put together from them follow the ladder itself.
     """
-    ladder = quantiles(mechanism, statistics)
-    ladder = ladder.reshape(-1, ladder.shape[-1])
-    support = mechanism.support
-    if isinstance(support, Blocks):
-        ends = np.concatenate(
-            [np.tile(_ends(part)[:, None], size) for part, size in zip(support.supports, support.widths, strict=True)],
-            -1,
-        )
-        return np.concatenate([ladder, *(np.where(np.isfinite(row), row, ladder) for row in ends)])
+    statistics = np.stack([s, other])
+    ladder = np.concatenate(quantiles(mechanism, statistics))
+    if ladder.shape[-1] == s.size:
+        ladder = np.concatenate([ladder, statistics])
+    supports = column_supports(mechanism.support, ladder.shape[-1])
+    base = typical(ladder)
+    extremes = np.tile(base, (2, 1))
+    for block in independent_blocks(mechanism, s.size):
+        trials = ladder[:, block]
+        if block.stop - block.start == 1:
+            trials = np.concatenate([trials, _further(supports[block.start], trials[:, 0])[:, None]])
+        trials = _padded(trials)
+        outputs = np.tile(base, (len(trials), 1))
+        outputs[:, block] = trials
+        p, q = mechanism.log_prob(outputs, s), mechanism.log_prob(outputs, other)
+        for row, (this, that) in enumerate(((p, q), (q, p))):
+            possible = np.flatnonzero(this > -np.inf)
+            if possible.size:
+                extremes[row, block] = trials[possible[np.argmax(this[possible] - that[possible])]]
+    return _padded(np.concatenate([ladder, extremes]))
+
+
+def _padded(rows: np.ndarray) -> np.ndarray:
+    """Rows, and the first one again and again up to a power of two: few sizes, few compiled programs."""
+    return np.concatenate([rows, np.repeat(rows[:1], _power_of_two(len(rows)) - len(rows), axis=0)])
+
+
+def _power_of_two(size: int) -> int:
+    return 2 ** max(8, math.ceil(math.log2(size)))
+
+
+def _further(support: AbstractSupport, ladder: np.ndarray) -> np.ndarray:
+    """Values of one column besides the ladder: all of a finite support, else its ends and one span beyond the ladder."""
     values = all_values(support)
-    extra = _ends(support)[np.isfinite(_ends(support))] if values is None else values
-    return np.concatenate([ladder, np.tile(extra[:, None], ladder.shape[-1])])
+    if values is not None:
+        return values
+    low, high = ladder.min(), ladder.max()
+    beyond = np.array([2.0 * low - high, 2.0 * high - low])
+    if isinstance(support, Lattice):
+        beyond = support.step * np.round(beyond / support.step)
+    ends = _ends(support)
+    return np.concatenate([ends[np.isfinite(ends)], np.clip(beyond, *ends)])
 
 
 def cells(
-    mechanism: AbstractMechanism, statistics: np.ndarray, *, reach: float = 3.0, kinks: np.ndarray = _NO_KINKS
+    mechanism: AbstractMechanism,
+    statistics: np.ndarray,
+    *,
+    reach: float = 3.0,
+    tilt: float = 0.0,
+    kinks: np.ndarray = _NO_KINKS,
 ) -> Cells:
-    """Cells covering a one-column output: `reach` times the span between the extreme quantiles beyond each end.
+    """Cells covering a one-column output: beyond each extreme quantile by `reach` times the span between them.
 
-    A continuous output gets panel edges at the statistics, where densities may have kinks, and at the `kinks` given.
+    `tilt` times the distance between the statistics comes on top: p^alpha q^(1-alpha) of Gaussian noise lies that far
+    out. A continuous output gets panel edges at the statistics, where densities may have kinks, and at the `kinks`.
     """
     support = mechanism.support
     values = all_values(support)
@@ -66,10 +159,17 @@ def cells(
     ladder = quantiles(mechanism, statistics)[..., 0]
     kinks = np.concatenate([statistics.ravel(), kinks])
     low, high = ladder.min(), ladder.max()
-    low, high = low - reach * (high - low), high + reach * (high - low)
+    margin = reach * (high - low) + tilt * float(np.ptp(statistics, axis=0).max())
+    low, high = low - margin, high + margin
     if isinstance(support, Lattice):
         first = math.ceil(max(low, support.low) / support.step - 1e-9)
         last = math.floor(min(high, support.high) / support.step + 1e-9)
+        # An end that is free moves until the size is one of few, and with it the compiled programs.
+        spare = _power_of_two(last - first + 1) - (last - first + 1)
+        if math.isinf(support.high):
+            last += spare
+        elif math.isinf(support.low):
+            first -= spare
         return Cells(support.step * np.arange(first, last + 1), np.zeros(last - first + 1))
     if isinstance(support, Real):
         return _panels(low, high, kinks)
@@ -82,10 +182,11 @@ def cells(
 
 
 def _panels(low: float, high: float, kinks: np.ndarray) -> Cells:
-    """Gauss-Legendre panels on [low, high] with edges at the kinks."""
-    inner = kinks[(kinks > low) & (kinks < high)]
-    edges = np.unique(np.concatenate([np.linspace(low, high, _PANELS + 1), inner]))
-    half = np.diff(edges)[:, None] / 2.0
+    """Gauss-Legendre panels on [low, high] with edges at the kinks, the same number whatever the kinks."""
+    inner = np.unique(kinks[(kinks > low) & (kinks < high)])
+    edges = np.sort(np.concatenate([np.linspace(low, high, max(2, _PANELS + 1 - inner.size)), inner]))
+    # A panel between a kink and an edge that coincide has no width, and no weight.
+    half = np.maximum(np.diff(edges)[:, None], np.finfo(float).tiny) / 2.0
     middle = (edges[1:] + edges[:-1])[:, None] / 2.0
     return Cells((middle + half * _NODES).ravel(), np.log(half * _NODE_WEIGHTS).ravel())
 

@@ -1,7 +1,8 @@
 """x -> release: what a curator publishes, how it is made safely, and what it has cost.
 
 `exact_noise` draws (integers, no floating point), `exact_mechanisms` says how each mechanism uses it, `path` prepares the
-data, `publication` holds `Release` and `release`, `ledger` adds up what was spent.
+data, `curator` makes the `Release` of `publication`, which `display` shows; `ledger` keeps what was spent, which
+`accounting` adds up.
 """
 
 from typing import TYPE_CHECKING
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 from noisewise._lazy import attach
 
 if TYPE_CHECKING:
+    from noisewise.disclosure.curator import release
     from noisewise.disclosure.ledger import Entry, Ledger
-    from noisewise.disclosure.publication import Release, release
+    from noisewise.disclosure.publication import Release
 
 __all__ = ["Entry", "Ledger", "Release", "release"]
 
@@ -20,6 +22,6 @@ __getattr__, __dir__ = attach(
         "Entry": "noisewise.disclosure.ledger",
         "Ledger": "noisewise.disclosure.ledger",
         "Release": "noisewise.disclosure.publication",
-        "release": "noisewise.disclosure.publication",
+        "release": "noisewise.disclosure.curator",
     },
 )

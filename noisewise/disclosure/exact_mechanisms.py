@@ -27,9 +27,23 @@ from noisewise.mechanisms import (
     RandomizedResponse,
 )
 from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.queries.base import AbstractQuery
+
+_EXACT = (DiscreteLaplace, DiscreteGaussian, PaddedBinomial, RandomizedResponse, ExponentialMechanism)
 
 _ROUNDING = 1e-9
 """Relative slack for sensitivities that went through float64 arithmetic."""
+
+
+def require_exact(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
+    """Refuse noise that is not drawn exactly, before the data are looked at."""
+    if isinstance(mechanism, Product):
+        for block in mechanism.mechanisms:
+            require_exact(block, query)
+        return
+    inner = mechanism.mechanism if isinstance(mechanism, Clamped) else mechanism
+    if not isinstance(inner, _EXACT):
+        raise ReleaseError(_instead(inner, query))
 
 
 def exact_draw(mechanism: AbstractMechanism, integers: list[int], steps: list[float]) -> Callable[[], list[float]]:
@@ -80,7 +94,7 @@ def _lattice_draw(
             categories, num_categories=mechanism.num_categories, truth_probability=truth
         )
         return draw, 1.0
-    raise ReleaseError(_instead(mechanism))
+    raise ReleaseError(f"{type(mechanism).__name__} has no exact sampler.")
 
 
 def _choice(mechanism: ExponentialMechanism, utilities: list[int], steps: list[float]) -> exact_noise.Draw:
@@ -131,7 +145,7 @@ def _quotient(value: float, step: float) -> float:
     return quotient
 
 
-def _instead(mechanism: AbstractMechanism) -> str:
+def _instead(mechanism: AbstractMechanism, query: AbstractQuery) -> str:
     name = type(mechanism).__name__
     if isinstance(mechanism, (Laplace, EuclideanLaplace)):
         discrete = "DiscreteLaplace"
@@ -139,7 +153,8 @@ def _instead(mechanism: AbstractMechanism) -> str:
         discrete = "DiscreteGaussian"
     else:
         return f"{name} has no exact sampler, and a release of real data draws nothing in floating point."
+    step = "query.step)." if query.step is not None else "...), of which the statistic must be a whole multiple."
     return (
         f"{name} noise is real-valued, and drawn in floating point it gives the data away. "
-        f"Write nw.mechanisms.{discrete}.calibrate(sensitivity=..., guarantee=..., step=query.step)."
+        f"Write nw.mechanisms.{discrete}.calibrate(sensitivity=..., guarantee=..., step={step}"
     )

@@ -12,31 +12,18 @@ import numpy as np
 from noisewise import queries
 from noisewise._arrays import describe, integer
 from noisewise._files import require_text
+from noisewise.disclosure import accounting
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.queries import AbstractQuery, Median
-
-_MAX_WIDTH = 100_000
 
 
 def as_described(query: Any) -> AbstractQuery | None:
     """A query, itself or as its public description; None if unknown."""
     if query is None or isinstance(query, AbstractQuery):
         return query
-    _check_size(query)
     return queries.from_spec(dict(query) if isinstance(query, Mapping) else query)
-
-
-def _check_size(spec: Any) -> None:
-    """Refuse sizes for which a query would fill the memory before it could be compared with the values."""
-    if isinstance(spec, Mapping):
-        sizes = [spec.get(name) for name in ("num_columns", "num_times", "num_predictors", "num_classes")]
-        if any(isinstance(size, (int, float)) and size > _MAX_WIDTH for size in sizes):
-            raise InvalidInputError(f"The query has more than {_MAX_WIDTH} columns.")
-        parts = spec.get("queries")
-        for part in parts if isinstance(parts, (list, tuple)) else ():
-            _check_size(part)
 
 
 def as_values(values: Any, mechanism: AbstractMechanism) -> tuple[float, ...]:
@@ -64,11 +51,14 @@ def as_names(names: Any, query: AbstractQuery | None, width: int) -> tuple[str, 
         if query is not None and query.names is not None and len(query.names) == width:
             return query.names
         return ("median",) if isinstance(query, Median) else tuple(f"s_dp[{j}]" for j in range(width))
+    expected = 'names must be 1 text, as in names=["mean"]' if width == 1 else f"names must be {width} different texts"
     if isinstance(names, str) or not isinstance(names, Iterable):
-        raise InvalidTypeError(f"names must be {width} texts, got {describe(names)}.")
+        raise InvalidTypeError(f"{expected}, got {describe(names)}.")
     names = tuple(require_text(name, "Each of names") for name in names)
-    if len(names) != width or len(set(names)) != width:
-        raise InvalidInputError(f"names must be {width} different texts, one per value; got {len(names)}.")
+    if len(names) != width:
+        raise InvalidInputError(f"{expected}, one per value, got {len(names)}.")
+    if len(set(names)) != width:
+        raise InvalidInputError(f"{expected}, but one of them occurs twice.")
     return names
 
 
@@ -88,6 +78,17 @@ def as_guarantee(stated: Any, mechanism: AbstractMechanism) -> AbstractGuarantee
                 "correct the mechanism's scale or sensitivity."
             )
     return implied
+
+
+def as_requested(requested: Any, guarantee: AbstractGuarantee | None) -> AbstractGuarantee | None:
+    """What was asked for, which the guarantee must imply."""
+    if requested is None:
+        return None
+    if not isinstance(requested, AbstractGuarantee):
+        raise InvalidTypeError(f"requested must be a guarantee such as PureDP(1.0), got {describe(requested)}.")
+    if guarantee is None or not accounting.implies(guarantee, requested):
+        raise InvalidInputError(f"requested is {requested!r}, which does not follow from the guarantee, {guarantee!r}.")
+    return requested
 
 
 def as_num_records(num_records: Any, query: AbstractQuery | None) -> int | None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
+import datetime
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from noisewise._arrays import describe
 from noisewise._files import (
     as_path,
     dump_json,
@@ -20,6 +21,7 @@ from noisewise._files import (
     require_text,
     write_atomically,
 )
+from noisewise.disclosure import accounting
 from noisewise.errors import (
     BudgetError,
     ConversionError,
@@ -28,15 +30,7 @@ from noisewise.errors import (
     InvalidTypeError,
     ReleaseError,
 )
-from noisewise.mechanisms.guarantees import (
-    AbstractGuarantee,
-    ApproximateDP,
-    GaussianDP,
-    PureDP,
-    ZeroConcentratedDP,
-    compose,
-    guarantee_from_spec,
-)
+from noisewise.mechanisms.guarantees import AbstractGuarantee, guarantee_from_spec
 
 _SCHEMA = "noisewise.ledger"
 _SCHEMA_VERSION = 1
@@ -45,10 +39,45 @@ _LOCK_SECONDS = 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One release: what it was about and what it cost."""
+    """One release: what it was about and what it cost.
+
+    `guarantee` is what the mechanism implies, `requested` what was asked for, if that is known and follows from it.
+    `time` is when the entry was written, in UTC; `query` is the name of the query's type.
+    """
 
     description: str
     guarantee: AbstractGuarantee
+    requested: AbstractGuarantee | None = None
+    query: str | None = None
+    time: str = dataclasses.field(default_factory=lambda: _now())
+
+    def __post_init__(self) -> None:
+        require_text(self.description, "description", empty=True)
+        for guarantee in (self.guarantee, self.requested or self.guarantee):
+            if not isinstance(guarantee, AbstractGuarantee):
+                raise InvalidTypeError(f"A ledger takes guarantees such as PureDP(1.0), got {describe(guarantee)}.")
+        if self.requested is not None and not accounting.implies(self.guarantee, self.requested):
+            raise InvalidInputError(
+                f"{self.requested!r} does not follow from {self.guarantee!r}: leave requested out, or correct it."
+            )
+        if self.query is not None:
+            require_text(self.query, "query")
+        _require_utc(self.time)
+
+    @property
+    def cost(self) -> accounting.Cost:
+        """What `accounting` adds up."""
+        return self.guarantee, self.requested
+
+    def to_spec(self) -> dict[str, Any]:
+        """The JSON-ready entry."""
+        return {
+            "time": self.time,
+            "description": self.description,
+            "query": self.query,
+            "guarantee": self.guarantee.to_spec(),
+            "requested": None if self.requested is None else self.requested.to_spec(),
+        }
 
 
 class Ledger:
@@ -58,14 +87,16 @@ class Ledger:
     limit is refused. `spend` reads, checks and writes under a lock, so that two processes never spend the last budget
     twice. An entry once written is never taken back: a release that fails afterwards stays paid for.
 
-    Guarantees add up by `compose`; the sum must imply the limit. Zero-concentrated spending under an (epsilon, delta)
-    limit is converted once, as a whole.
+    How guarantees add up is told, and proved, in `disclosure.accounting`. Under an (epsilon, delta) limit the best of
+    several totals counts: a release asked for as (epsilon, delta) is added as that, or as the zero-concentrated guarantee
+    of its noise, whichever leaves more. If results decide how much you ask for next, take a limit in PureDP or
+    ZeroConcentratedDP.
 
     >>> import tempfile, noisewise as nw
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger(folder.name + "/ledger.json", limit=nw.PureDP(1.0))
     >>> ledger.spend(nw.PureDP(0.75), "mean income")
-    >>> ledger.remaining()
+    >>> ledger.remaining
     PureDP(epsilon=0.25)
     >>> ledger.spend(nw.PureDP(0.5), "histogram of ages")
     Traceback (most recent call last):
@@ -76,7 +107,8 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
     """
 
     def __init__(self, path: Any, limit: AbstractGuarantee | None = None, *, privacy_unit: str | None = None) -> None:
-        self._path = as_path(path)
+        # one ledger, one file, one lock: a symbolic link must not fork it
+        self._path = as_path(path).resolve()
         if limit is not None and not isinstance(limit, AbstractGuarantee):
             raise InvalidTypeError(f"limit must be a guarantee such as PureDP(1.0), got {type(limit).__name__}.")
         unit = None if privacy_unit is None else require_text(privacy_unit, "privacy_unit")
@@ -114,18 +146,32 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
 
     @property
     def spent(self) -> AbstractGuarantee:
-        """The composed guarantee of all entries; zero, in the limit's kind, if there are none."""
-        return _total(self.entries, self._limit)
+        """What all entries together cost, in the limit's kind."""
+        return accounting.spent(_costs(self.entries), self._limit)
 
+    @property
     def remaining(self) -> AbstractGuarantee:
-        """A guarantee that can still be spent, in the kind of what was spent (of the limit, if nothing was)."""
-        return _difference(self._limit, self.spent)
+        """A guarantee that can still be spent, in the limit's kind.
 
-    def spend(self, guarantee: AbstractGuarantee, description: str = "") -> None:
-        """Write down a release, or raise `BudgetError` and change nothing."""
-        if not isinstance(guarantee, AbstractGuarantee):
-            raise InvalidTypeError(f"spend(...) takes a guarantee such as PureDP(1.0), got {type(guarantee).__name__}.")
-        entry = Entry(require_text(description, "description", empty=True), guarantee)
+        Under an (epsilon, delta) limit it is in the kind in which the entries add up (ZeroConcentratedDP, say), where
+        that leaves more than adding epsilons and deltas does.
+        """
+        return accounting.remaining(_costs(self.entries), self._limit)
+
+    def spend(
+        self,
+        guarantee: AbstractGuarantee,
+        description: str = "",
+        *,
+        requested: AbstractGuarantee | None = None,
+        query: str | None = None,
+    ) -> None:
+        """Write down a release, or raise `BudgetError` and change nothing.
+
+        `guarantee` is what the mechanism implies. `requested` is what was asked for, if it is something else: an
+        ApproximateDP that follows from it.
+        """
+        entry = Entry(description, guarantee, requested, query)
         with _exclusive(self._path):
             limit, unit, entries = self._read()
             self._check(limit, entries, entry)
@@ -135,17 +181,18 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
         return f"Ledger({str(self._path)!r}, limit={self._limit!r}, privacy_unit={self._privacy_unit!r})"
 
     def _check(self, limit: AbstractGuarantee, entries: tuple[Entry, ...], entry: Entry) -> None:
+        asked = entry.requested or entry.guarantee
         try:
-            fits = compose([e.guarantee for e in (*entries, entry)]).within(limit)
+            fits = accounting.fits(_costs((*entries, entry)), limit)
         except ConversionError as error:
             raise BudgetError(
-                f"{self._path.name} cannot compare {entry.guarantee!r} with its limit {limit!r}: {error} "
-                "Nothing was spent."
+                f"{self._path.name} cannot compare {asked!r} with its limit {limit!r}: {error} Nothing was spent."
             ) from None
         if not fits:
+            spent = accounting.spent(_costs(entries), limit)
             raise BudgetError(
-                f"{self._path.name} would pass its limit: spent {_total(entries, limit)!r}, asked for "
-                f"{entry.guarantee!r}, limit {limit!r}. Nothing was spent."
+                f"{self._path.name} would pass its limit: spent {spent!r}, asked for {asked!r}, limit {limit!r}. "
+                "Nothing was spent."
             )
 
     def _read(self) -> tuple[AbstractGuarantee, str, tuple[Entry, ...]]:
@@ -158,7 +205,7 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
                 raise FileFormatError("entries must be a list.")
             limit = guarantee_from_spec(content["limit"])
             entries = tuple(_entry(item) for item in content["entries"])
-            _total(entries, limit).within(limit)  # raises where the kinds cannot be compared
+            accounting.spent(_costs(entries), limit)  # raises where the kinds cannot be compared
             return limit, require_text(content["privacy_unit"], "privacy_unit"), entries
 
     def _write(self, limit: AbstractGuarantee, unit: str, entries: tuple[Entry, ...], *, overwrite: bool) -> None:
@@ -167,34 +214,30 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
             "schema_version": _SCHEMA_VERSION,
             "limit": limit.to_spec(),
             "privacy_unit": unit,
-            "entries": [{"description": e.description, "guarantee": e.guarantee.to_spec()} for e in entries],
+            "entries": [entry.to_spec() for entry in entries],
         }
         write_atomically(self._path, dump_json(content), overwrite=overwrite)
 
 
 def _entry(item: Any) -> Entry:
-    require_keys(item, ("description", "guarantee"), "An entry")
-    return Entry(require_text(item["description"], "description", empty=True), guarantee_from_spec(item["guarantee"]))
+    require_keys(item, ("time", "description", "query", "guarantee", "requested"), "An entry")
+    requested = None if item["requested"] is None else guarantee_from_spec(item["requested"])
+    return Entry(**item | {"guarantee": guarantee_from_spec(item["guarantee"]), "requested": requested})
 
 
-def _total(entries: tuple[Entry, ...], limit: AbstractGuarantee) -> AbstractGuarantee:
-    if not entries:
-        return type(limit)(*(0.0 for _ in dataclasses.fields(limit)))
-    return compose([entry.guarantee for entry in entries])
+def _costs(entries: tuple[Entry, ...]) -> list[accounting.Cost]:
+    return [entry.cost for entry in entries]
 
 
-def _difference(limit: AbstractGuarantee, spent: AbstractGuarantee) -> AbstractGuarantee:
-    """What composes with `spent` to the limit, in the kind of `spent`; never more than that, never below zero."""
-    if isinstance(limit, ApproximateDP) and isinstance(spent, (ZeroConcentratedDP, GaussianDP)):
-        limit = type(spent).from_approximate(limit)
-    if isinstance(limit, ZeroConcentratedDP):
-        return ZeroConcentratedDP(max(0.0, limit.rho - spent.to(ZeroConcentratedDP).rho))
-    if isinstance(limit, GaussianDP):
-        return GaussianDP(math.sqrt(max(0.0, limit.mu**2 - spent.to(GaussianDP).mu ** 2)))
-    if isinstance(limit, ApproximateDP):
-        part = spent.to(ApproximateDP)
-        return ApproximateDP(max(0.0, limit.epsilon - part.epsilon), max(0.0, limit.delta - part.delta))
-    return PureDP(max(0.0, limit.to(PureDP).epsilon - spent.to(PureDP).epsilon))
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _require_utc(text: Any) -> None:
+    with contextlib.suppress(TypeError, ValueError):
+        if datetime.datetime.fromisoformat(text).utcoffset() == datetime.timedelta(0):
+            return
+    raise InvalidInputError("time must be a date and time in UTC, such as 2026-01-31T12:00:00+00:00.")
 
 
 @contextlib.contextmanager

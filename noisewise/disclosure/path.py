@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from fractions import Fraction
+import re
 from typing import Any
 
 from noisewise.errors import NoisewiseError, ReleaseError, SensitivityError
@@ -24,7 +24,9 @@ from noisewise.mechanisms.guarantees import (
     PureDP,
     ZeroConcentratedDP,
 )
+from noisewise.mechanisms.supports import Lattice
 from noisewise.queries import ClampedMean, FunctionQuery, InfectionCurve, Joint, Median, RegressionMoments
+from noisewise.queries._converters import MAX_STEPS, as_written, common_grid
 from noisewise.queries.base import AbstractQuery
 
 _RESOLUTION = 2**12
@@ -58,12 +60,9 @@ def on_grid(query: AbstractQuery) -> AbstractQuery:
 
 
 def _common_grid(low: tuple[float, ...], high: tuple[float, ...]) -> float:
-    # repr shows the bounds as their author wrote them: 0.1 is one tenth, not the float64 beside it.
-    pairs = [(Fraction(repr(a)), Fraction(repr(b))) for a, b in zip(low, high, strict=True)]
-    shared = math.lcm(*(end.denominator for pair in pairs for end in pair))
-    grid = Fraction(math.gcd(*(int(end * shared) for pair in pairs for end in pair)), shared)
-    narrowest, largest = min(b - a for a, b in pairs), max(abs(end) for pair in pairs for end in pair)
-    if largest / grid > 2**30:
+    grid = common_grid([*low, *high])
+    narrowest = min(as_written(b) - as_written(a) for a, b in zip(low, high, strict=True))
+    if max(abs(as_written(end)) for end in (*low, *high)) / grid > MAX_STEPS:
         raise ReleaseError(
             "The bounds have no common grid of reasonable size: take rounder bounds, or pass grid=... to the query, "
             "a number of which every bound is a multiple."
@@ -178,7 +177,7 @@ def confidential_integers(
         return _integers(data, query, mechanism)
     except NoisewiseError as error:
         # The catalogue's own messages name shapes and public facts; a user's function promises nothing.
-        failure = failure if isinstance(query, FunctionQuery) else str(error)
+        failure = failure if isinstance(query, FunctionQuery) else re.sub("^x ", "data ", str(error))
     except Exception as error:
         failure = failure if isinstance(query, FunctionQuery) else f"they cannot be read ({type(error).__name__})."
     raise ReleaseError(f"{type(query).__name__} refuses the data: {failure}")
@@ -195,6 +194,6 @@ def _integers(data: Any, query: AbstractQuery, mechanism: AbstractMechanism) -> 
     step = inner.step if isinstance(inner, (DiscreteLaplace, DiscreteGaussian)) else 1.0
     values = [float(value) for value in query(data)]
     integers = [round(value / step) for value in values]
-    if any(n * step != value for n, value in zip(integers, values, strict=True)):
+    if not Lattice(step).contains(values).all():
         raise ReleaseError("Values are off the lattice.")
     return integers, [step] * len(integers)

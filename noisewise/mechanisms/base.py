@@ -9,6 +9,7 @@ immutable pytrees whose numbers are leaves: passed as arguments of a compiled pr
 from __future__ import annotations
 
 import abc
+import contextlib
 import dataclasses
 import enum
 import math
@@ -19,8 +20,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, as_key, as_vectors, in_float64, is_traced, open_uniforms
-from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise._arrays import Array, as_key, as_vectors, in_float64, is_traced, open_uniforms, stage_key
+from noisewise.errors import (
+    ConversionError,
+    FileFormatError,
+    InvalidInputError,
+    InvalidTypeError,
+    MissingCapabilityError,
+)
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.mechanisms.supports import AbstractSupport
 
@@ -97,7 +104,7 @@ class AbstractMechanism(eqx.Module):
     def sample(self, key: Array, s: Array) -> Array:
         """Draw s_dp given s: the transport of independent uniforms."""
         self._need(Capability.SAMPLE)
-        return self._sample(as_key(key), self._statistic(s))
+        return self._sample(stage_key(as_key(key), "mechanism"), self._statistic(s))
 
     @in_float64
     def transport(self, u: Array, s: Array) -> Array:
@@ -293,10 +300,19 @@ def require_guarantee(guarantee: Any, kinds: tuple[type[AbstractGuarantee], ...]
         raise InvalidTypeError(f"guarantee must be {names}, such as {kinds[0].__name__}(1.0), got {guarantee!r}.")
     if not isinstance(guarantee, kinds):
         raise InvalidInputError(
-            f"{mechanism} is calibrated to {names}, got {guarantee!r}. Convert it, or take another mechanism."
+            f"{mechanism} is calibrated to {names}, got {guarantee!r}. {_instead(guarantee, kinds)}"
         )
     if not any(dataclasses.astuple(guarantee)):
         raise InvalidInputError(f"{mechanism} cannot reach {guarantee!r}: it would need infinite noise.")
+
+
+def _instead(guarantee: AbstractGuarantee, kinds: tuple[type[AbstractGuarantee], ...]) -> str:
+    """What to ask for: a guarantee that the refused one implies, if there is such a kind."""
+    for kind in kinds:
+        with contextlib.suppress(ConversionError, ArithmeticError):
+            weaker = guarantee.to(kind)
+            return f"Take another mechanism, or the weaker {weaker!r}, which is guarantee.to({kind.__name__})."
+    return f"It implies none: take another mechanism, or ask for {kinds[0].__name__}."
 
 
 @jax.jit

@@ -77,9 +77,9 @@ class AbstractGuarantee(abc.ABC):
         >>> PureDP(1.0).within(ZeroConcentratedDP(0.5)), ZeroConcentratedDP(0.5).within(PureDP(10.0))
         (True, False)
         """
-        if isinstance(limit, ApproximateDP):
-            return self._delta_at(limit.epsilon * _MORE) <= limit.delta * _MORE
         try:
+            if isinstance(limit, ApproximateDP):
+                return self._delta_at(limit.epsilon * _MORE) <= limit.delta * _MORE
             converted = self.to(type(limit))
         except ConversionError:
             return False
@@ -89,7 +89,7 @@ class AbstractGuarantee(abc.ABC):
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee: ...
 
     def _refuse(self, kind: type, instead: str) -> ConversionError:
-        return ConversionError(f"{type(self).__name__} does not imply any {kind.__name__}. {instead}")
+        return ConversionError(f"{type(self).__name__} does not imply any {kind.__name__}{instead}")
 
     def to_spec(self) -> dict[str, Any]:
         """A JSON-ready description; `guarantee_from_spec` reads it back."""
@@ -133,7 +133,7 @@ class PureDP(AbstractGuarantee):
         if kind is ZeroConcentratedDP:
             return ZeroConcentratedDP(self.epsilon**2 / 2)
         if self.epsilon > 700:
-            raise self._refuse(kind, "Epsilon above 700 leaves the range of float64.")
+            raise self._refuse(kind, ": an epsilon above 700 leaves the range of float64.")
         if self.epsilon < 1.0:  # the same in a form that keeps its digits near 0
             return GaussianDP(2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(self.epsilon / 2.0))) * _MORE)
         return GaussianDP(-2.0 * float(ndtri(1.0 / (1.0 + math.exp(self.epsilon)))) * _MORE)
@@ -177,9 +177,9 @@ class ApproximateDP(AbstractGuarantee):
             return PureDP(self.epsilon)._to(kind, delta)
         if kind is ApproximateDP:
             raise self._refuse(
-                kind, f"with delta below its own {self.delta:g}; convert the original guarantee instead."
+                kind, f" with delta below its own {self.delta:g}; convert the original guarantee instead."
             )
-        raise self._refuse(kind, "State the guarantee as PureDP, ZeroConcentratedDP or GaussianDP from the start.")
+        raise self._refuse(kind, ". State the guarantee as PureDP, ZeroConcentratedDP or GaussianDP from the start.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,16 +231,18 @@ class ZeroConcentratedDP(AbstractGuarantee):
         if guarantee.delta == 0.0:
             raise ConversionError("No zCDP guarantee gives delta = 0: state a positive delta, or use Laplace noise.")
         limit = math.log(guarantee.delta) - _MARGIN
-        return ZeroConcentratedDP(_edge(lambda rho: ZeroConcentratedDP(rho)._log_delta(guarantee.epsilon) <= limit, up=False))
+        return ZeroConcentratedDP(
+            _edge(lambda rho: ZeroConcentratedDP(rho)._log_delta(guarantee.epsilon) <= limit, up=False)
+        )
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is ZeroConcentratedDP:
             return self
         if kind is ApproximateDP:
             if not delta:
-                raise self._refuse(kind, "without a positive delta: write .to(ApproximateDP, delta=1e-6).")
+                raise self._refuse(kind, " without a positive delta: write .to(ApproximateDP, delta=1e-6).")
             return ApproximateDP(_smallest_epsilon(self._log_delta, delta), delta)
-        raise self._refuse(kind, "It converts to ApproximateDP, with a delta.")
+        raise self._refuse(kind, ". It converts to ApproximateDP, with a delta.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,6 +273,8 @@ class GaussianDP(AbstractGuarantee):
         """
         if self.mu == 0.0:
             return -math.inf
+        if self.mu > 1e6:
+            raise ConversionError(f"GaussianDP({self.mu:g}) promises nothing that float64 can express: add noise.")
         a = (epsilon / self.mu - self.mu / 2.0) / math.sqrt(2.0)
         if self.mu < 1.0:
             half = self.mu / math.sqrt(8.0)
@@ -298,9 +302,9 @@ class GaussianDP(AbstractGuarantee):
             return ZeroConcentratedDP(self.mu**2 / 2)
         if kind is ApproximateDP:
             if not delta:
-                raise self._refuse(kind, "without a positive delta: write .to(ApproximateDP, delta=1e-6).")
+                raise self._refuse(kind, " without a positive delta: write .to(ApproximateDP, delta=1e-6).")
             return ApproximateDP(_smallest_epsilon(self._log_delta, delta), delta)
-        raise self._refuse(kind, "It converts to ZeroConcentratedDP and, with a delta, to ApproximateDP.")
+        raise self._refuse(kind, ". It converts to ZeroConcentratedDP and, with a delta, to ApproximateDP.")
 
 
 def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:

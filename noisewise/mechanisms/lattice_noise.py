@@ -84,7 +84,8 @@ class AbstractLatticeNoise(AbstractMechanism):
         if not np.all(lattice_index(np.where(finite, s, 0.0), self.step)[1] & (finite | np.isnan(s))):
             raise InvalidInputError(
                 f"{type(self).__name__} needs s in whole multiples of step={self.step:g}; at least one entry is not. "
-                "Round s first, or use continuous noise."
+                "A release rounds records to a grid: take the query of the release, whose statistics lie on the lattice "
+                "(nw.PrivateModel.from_release does), or give your own query that grid=."
             )
 
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, as_key, in_float64, integer, open_uniforms
+from noisewise._arrays import Array, as_key, in_float64, integer, open_uniforms, stage_key
 from noisewise.errors import InvalidInputError
 
 _BITS = 32
@@ -28,7 +28,7 @@ class AbstractPointSet(abc.ABC):
     @in_float64
     def uniforms(self, key: Array, num_sets: int, num_points: int, dim: int) -> Array:
         """`num_sets` randomisations of a set of `num_points` points in `dim` dimensions."""
-        key = as_key(key)
+        key = stage_key(as_key(key), "points")
         num_sets = integer("num_sets", at_least=1)(num_sets)
         num_points = integer("num_points", at_least=1)(num_points)
         dim = integer("dim", at_least=1)(dim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,7 +12,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from noisewise import _traces
 from noisewise._arrays import Array, integer, number
+from noisewise._signatures import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee
@@ -85,7 +88,8 @@ class AbstractUserMechanism(AbstractMechanism):
 
     def neighbours(self, k: int) -> NoReturn:
         raise MissingCapabilityError(
-            f"{type(self).__name__} does not know where its privacy loss is largest: choose the pairs (s, s') yourself."
+            f"{type(self).__name__} does not know where its privacy loss is largest: choose the pairs yourself, and pass "
+            "neighbours=(s, s'), two arrays of shape (pairs, k), to the audit."
         )
 
     def to_spec(self) -> NoReturn:
@@ -96,7 +100,8 @@ class SampledMechanism(AbstractUserMechanism):
     """Noise that can be drawn but has no known density.
 
     `sample(key, s) -> s_dp` is written with jax.numpy for ONE statistic s of shape (k,) and returns shape (k,), or
-    (`output_width`,). It is compiled, and vectorised over leading axes with a key for each.
+    (`output_width`,). It is compiled, and vectorised over leading axes with a key for each. All randomness must come
+    from that key (np.random would be drawn once, when it is compiled): a function that makes no use of it is refused.
 
     >>> import jax
     >>> def two_coins(key, s):
@@ -123,14 +128,16 @@ class SampledMechanism(AbstractUserMechanism):
         width: int | None = None,
         output_width: int | None = None,
     ) -> None:
-        self.function = _callable(sample, "sample(key, s) -> s_dp")
         self.stated = Stated(guarantee, support, sensitivity, norm, width, output_width)
+        self.function = _callable(sample, "sample(key, s) -> s_dp", "key", "s")
 
     @property
     def capabilities(self) -> frozenset[Capability]:
         return frozenset({Capability.SAMPLE})
 
     def _sample(self, key: Array, s: Array) -> Array:
+        key_like = jax.ShapeDtypeStruct(key.shape, key.dtype)
+        _examine(self, key_like, jax.ShapeDtypeStruct(s.shape[-1:], s.dtype))
         return _draw(self, key, s)
 
     def _draw(self, key: Array, s: Array) -> Array:
@@ -169,9 +176,10 @@ class DensityMechanism(AbstractUserMechanism):
         width: int | None = None,
         output_width: int | None = None,
     ) -> None:
-        self.function = _callable(log_prob, "log_prob(s_dp, s) -> number")
-        self.bound = None if log_prob_bound is None else _callable(log_prob_bound, "log_prob_bound(s_dp) -> number")
         self.stated = Stated(guarantee, support, sensitivity, norm, width, output_width)
+        self.function = _callable(log_prob, "log_prob(s_dp, s) -> number", "s_dp", "s")
+        bound = log_prob_bound
+        self.bound = None if bound is None else _callable(bound, "log_prob_bound(s_dp) -> number", "s_dp")
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -195,9 +203,27 @@ def _draw(mechanism: SampledMechanism, key: Array, s: Array) -> Array:
     return draws.reshape(*s.shape[:-1], -1)
 
 
-def _callable(function: Any, signature: str) -> Any:
+@functools.lru_cache(maxsize=64)
+def _examine(mechanism: SampledMechanism, key: Any, s: Any) -> None:
+    """Refuse, once, a sampler whose draws do not come from its key alone or that reads entries s does not have."""
+    program, _ = _traces.trace(mechanism._draw, key, s)
+    again, _ = _traces.trace(mechanism._draw, key, s)
+    beyond = _traces.read_beyond(program, 1)
+    if beyond is not None:
+        raise InvalidInputError(
+            f"sample(key, s) reads s[{beyond}], but s has {s.shape[0]} column(s): correct the index."
+        )
+    if _traces.differ(program, again) or not _traces.depends_on(program, 0):
+        raise InvalidInputError(
+            "sample(key, s) must draw from its key, as in jax.random.laplace(key, s.shape): randomness from elsewhere, "
+            "such as np.random, is drawn once while JAX compiles the function and the same ever after."
+        )
+
+
+def _callable(function: Any, signature: str, *arguments: str) -> Any:
     if not callable(function):
         raise InvalidTypeError(f"The first argument must be a function {signature}, got {type(function).__name__}.")
+    check_call(function, signature.partition(" ->")[0], *arguments)
     return function
 
 

@@ -77,7 +77,7 @@ class AbstractPosterior(abc.ABC):
             mean = float(self.weights @ values)
             low, median, high = (float(np.interp(q, cumulative, ordered)) for q in (tail, 0.5, 1.0 - tail))
             shortest = _shortest_interval(ordered, cumulative, level)
-            sd = float(np.sqrt(max(0.0, self.weights @ (values - mean) ** 2)))
+            sd = float(self.weights @ (values - mean) ** 2) ** 0.5
             rows[name] = [mean, sd, median, low, high, *shortest]
         return pd.DataFrame.from_dict(
             rows, orient="index", columns=["mean", "sd", "median", *columns, "hdi low", "hdi high"]
@@ -88,7 +88,7 @@ class AbstractPosterior(abc.ABC):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import arviz
-        return arviz.from_dict(posterior={name: values for name, values in self._chains().items()})
+        return arviz.from_dict(posterior=self._chains())
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
         """Write a folder of arrays and JSON, without pickled objects; `nw.load_posterior` reads it."""

@@ -46,8 +46,16 @@ class Report:
         names = {field.name for field in dataclasses.fields(Report)}
         if not isinstance(spec, dict) or set(spec) != names:
             raise FileFormatError(f"A report has the fields {', '.join(sorted(names))}.")
-        lists = {name: tuple(spec[name]) if isinstance(spec[name], list) else () for name in ("rounds", "warnings")}
-        return Report(**{**spec, **lists})
+        lists = {
+            name: tuple(spec[name]) if isinstance(spec[name], (list, tuple)) else None
+            for name in ("rounds", "warnings")
+        }
+        report = Report(**{**spec, **lists})
+        for field, default in zip(dataclasses.fields(Report), dataclasses.astuple(Report("")), strict=True):
+            value = getattr(report, field.name)
+            if not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
+                raise FileFormatError(f"The field {field.name!r} of a report must be a {type(default).__name__}.")
+        return report
 
 
 def _shown(value: Any) -> str:

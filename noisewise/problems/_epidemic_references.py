@@ -89,7 +89,9 @@ def _by_importance(model: PrivateModel, observed: np.ndarray, key: Any, num: int
 
     final = 20 * num
     for attempt in range(4):
-        draws = adaptive_importance(jax.random.fold_in(key, attempt), log_estimate, model.prior, num_final=final)
+        draws = adaptive_importance(
+            jax.random.fold_in(key, attempt), log_estimate, model.prior, num_stages=6, num_adapt=20_000, num_final=final
+        )
         if draws.effective_size >= 2 * num:
             return draws.resample(generator(key), num)
         final = int(min(_MAX_SIMULATIONS, 1.3 * final * 2 * num / draws.effective_size))

@@ -46,13 +46,14 @@ class Problem:
     def reference(self, key: Array, num: int, *, route: str | None = None) -> np.ndarray:
         """`num` draws (num, d) from the exact posterior given `observed`, cached on disk.
 
-        `route` names one of `references` where several independent ones exist.
+        The first call may take from a fraction of a second to a minute; later ones read `~/.cache/noisewise/references` (or
+        `$NOISEWISE_CACHE_DIR`), which may be deleted at any time. `route` names one of `references` where several independent ones exist.
         """
         if not self.references:
             raise MissingCapabilityError(f"No exact posterior is known for {self.name}.")
         route = route or next(iter(self.references))
         if route not in self.references:
-            raise InvalidInputError(f"{self.name} has the exact routes {', '.join(self.references)}, got {route!r}.")
+            raise InvalidInputError(f"{self.name} has the routes {', '.join(self.references)}, got {route!r}.")
         num = integer("num", at_least=1)(num)
         identity = {
             "problem": self.name,

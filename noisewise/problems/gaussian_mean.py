@@ -43,9 +43,9 @@ def gaussian_mean(
 ) -> Problem:
     r"""x_i ~ N(theta, 1), s the mean of the clamped x_i, s_dp = s + noise; theta ~ N(0, 2^2).
 
-    With `bounds` the records are rounded to a grid of 64 to 127 steps between them (more where the bounds need it), so that the law of s is an n-fold convolution of a finite law
-    and the posterior is exact by fast Fourier transform and a grid in theta. `bounds=None` leaves records as they are: s is
-    normal, and the noise (scaled as for a range of 10) carries no guarantee.
+    With `bounds` the records are rounded to a grid of 64 to 127 steps between them (more where the bounds need it), so that the
+    law of s is an n-fold convolution of a finite law and the posterior is exact by fast Fourier transform and a grid in theta.
+    `bounds=None` leaves records as they are: s is normal, and the noise (scaled as for a range of 10) carries no guarantee.
     `noise` is "laplace" (epsilon-DP) or "gaussian" ((epsilon, delta)-DP).
 
     >>> import jax

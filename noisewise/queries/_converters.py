@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,12 @@ Bounds = tuple[float, float] | tuple[tuple[float, float], ...]
 
 EXACT_INTEGERS = 2**53
 """Sums of whole numbers up to here are exact in float64, in any order, and float64 tells them apart."""
+
+MAX_WIDTH = 1_000_000
+"""The largest number of entries of a statistic."""
+
+MAX_STEPS = 2**30
+"""A grid that we propose has at most this many steps between 0 and a bound."""
 
 
 def as_bounds(value: Any, columns: int) -> Bounds:
@@ -33,6 +42,21 @@ def as_bounds(value: Any, columns: int) -> Bounds:
     if array.ndim == 1:
         return float(low), float(high)
     return tuple((float(a), float(b)) for a, b in array)
+
+
+def num_pairs(bounds: Any) -> int:
+    """For how many columns these bounds are: as many as there are pairs, and 1 for a single pair."""
+    try:
+        shape = np.shape(bounds)
+    except ValueError:
+        return 1
+    return shape[0] if len(shape) == 2 and shape[1] == 2 else 1
+
+
+def check_width(width: int, source: str) -> None:
+    """Refuse a statistic too long for the memory. `source` says which arguments make it so long."""
+    if width > MAX_WIDTH:
+        raise InvalidInputError(f"{source} would make a statistic of more than {MAX_WIDTH} numbers: take fewer.")
 
 
 def as_levels(name: str, value: Any, *, at_least: int) -> tuple[int, ...]:
@@ -79,10 +103,50 @@ def as_normalize(normalize: Any, num_records: int | None) -> bool:
 
 def whole(value: float, rule: str) -> int:
     """`value` as an integer if it is one up to rounding."""
-    nearest = round(value)
-    if abs(value - nearest) > min(1e-3, 1e-12 * max(1.0, abs(value))):
+    if not _is_whole(value):
         raise InvalidInputError(f"{rule}, got {value:.17g}.")
-    return nearest
+    return round(value)
+
+
+def _is_whole(value: float) -> bool:
+    return abs(value - round(value)) <= min(1e-3, 1e-12 * max(1.0, abs(value)))
+
+
+def in_steps(low: Sequence[float], high: Sequence[float], grid: float) -> list[int]:
+    """All bounds as multiples of the grid."""
+    for a, b in zip(low, high, strict=True):
+        if not (_is_whole(a / grid) and _is_whole(b / grid)):
+            better = _nearby_grid([*low, *high], grid)
+            hint = "take rounder bounds" if better is None else f"{better:.12g} would do"
+            raise InvalidInputError(f"bounds {a:.12g} and {b:.12g} must be multiples of grid={grid:.12g}; {hint}.")
+    return [round(end / grid) for end in (*low, *high)]
+
+
+def common_grid(ends: Sequence[float]) -> Fraction:
+    """The largest number of which all `ends` (not all of them 0) are multiples.
+
+    >>> common_grid([-1.5, 2.5, 0.0])
+    Fraction(1, 2)
+    """
+    written = [as_written(end) for end in ends]
+    shared = math.lcm(*(end.denominator for end in written))
+    return Fraction(math.gcd(*(int(end * shared) for end in written)), shared)
+
+
+def as_written(value: float) -> Fraction:
+    """The number that its author wrote: 0.1 is one tenth, not the float64 beside it."""
+    return Fraction(repr(float(value)))
+
+
+def _nearby_grid(ends: Sequence[float], grid: float) -> float | None:
+    """The coarsest grid up to `grid` that is the common grid divided by 2^a 5^b, so that it has few digits."""
+    common = common_grid(ends)
+    least = common / as_written(grid)
+    if max(least, max(abs(as_written(end)) for end in ends) / min(common, as_written(grid))) > MAX_STEPS:
+        return None
+    divisors = (2**a * 5**b for a in range(32) for b in range(14))
+    found = float(common / min(divisor for divisor in divisors if divisor >= least))
+    return found if all(_is_whole(end / found) for end in ends) else None
 
 
 def check_exact(largest: int) -> None:

@@ -120,9 +120,13 @@ class AbstractAdditiveQuery(AbstractQuery):
     @in_float64
     def contributions(self, x: Any) -> Array:
         """The terms t of each record, shape (n, k), for any number n of records; s = contributions.sum(0) / divisor."""
+        return self._units(self._records(x)) * (self.unit or 1.0)
+
+    def _records(self, x: Any) -> Array:
+        """Any number of records, checked."""
         if self.domain is None:
             raise MissingCapabilityError(f"{type(self).__name__} does not say what a record is.")
-        return self._units(self.domain.records(x)) * (self.unit or 1.0)
+        return self.domain.records(x)
 
     @abc.abstractmethod
     def _units(self, records: Array) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 
 from noisewise._arrays import Array, integer
 from noisewise.errors import InvalidInputError
-from noisewise.queries._converters import as_levels
+from noisewise.queries._converters import as_levels, check_width
 from noisewise.queries.base import AbstractCountQuery, namespace
 from noisewise.queries.domains import Categories
 
@@ -42,6 +42,7 @@ class CategoryProportions(AbstractCountQuery):
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_classes", integer("num_classes", at_least=1)(self.num_classes))
         object.__setattr__(self, "num_values", as_levels("num_values", self.num_values, at_least=2))
+        check_width(self.width, "num_classes times the sum of num_values")
         object.__setattr__(self, "num_records", integer("num_records", at_least=1)(self.num_records))
 
     @property

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from noisewise._arrays import Array, integer, number
-from noisewise.queries._converters import Bounds, as_bounds, check_exact, whole
+from noisewise.queries._converters import Bounds, as_bounds, check_exact, check_width, in_steps, num_pairs
 from noisewise.queries.base import AbstractAdditiveQuery, namespace
 from noisewise.queries.domains import Box, box
 
@@ -18,7 +18,8 @@ from noisewise.queries.domains import Box, box
 class ClampedMean(AbstractAdditiveQuery):
     r"""s_j = (1/n) sum_i clip(x_ij, low_j, high_j).
 
-    `x` has shape (n,) or (n, num_columns); `bounds` is one pair for all columns or one pair for each.
+    `x` has shape (n,) or (n, num_columns); `bounds` is one pair for all columns or one pair for each. Left out,
+    `num_columns` is the number of pairs.
 
     Sensitivity: replacing one record moves column j by at most w_j = high_j - low_j before the division by n, and all
     columns by that much when a record at every `low` becomes one at every `high`. So, exactly,
@@ -40,17 +41,18 @@ class ClampedMean(AbstractAdditiveQuery):
 
     bounds: Bounds
     num_records: int
-    num_columns: int = 1
+    num_columns: int = None  # type: ignore[assignment]
     grid: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_records", integer("num_records", at_least=1)(self.num_records))
-        object.__setattr__(self, "num_columns", integer("num_columns", at_least=1)(self.num_columns))
+        columns = num_pairs(self.bounds) if self.num_columns is None else self.num_columns
+        object.__setattr__(self, "num_columns", integer("num_columns", at_least=1)(columns))
+        check_width(self.num_columns, "num_columns")
         object.__setattr__(self, "bounds", as_bounds(self.bounds, self.num_columns))
         object.__setattr__(self, "grid", number("grid", above=0.0, optional=True)(self.grid))
         if self.grid is not None:
-            ends = [end / self.grid for end in (*self.domain.low, *self.domain.high)]
-            units = [whole(end, "bounds must be whole multiples of the grid") for end in ends]
+            units = in_steps(self.domain.low, self.domain.high, self.grid)
             check_exact(self.num_records * max(abs(end) for end in units))
 
     @property

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from noisewise._arrays import Array, integer
-from noisewise.queries._converters import as_levels, as_normalize
+from noisewise.queries._converters import as_levels, as_normalize, check_width
 from noisewise.queries.base import AbstractCountQuery
 from noisewise.queries.domains import Categories
 
@@ -37,6 +37,7 @@ class ContingencyTable(AbstractCountQuery):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", as_levels("levels", self.levels, at_least=2))
+        check_width(self.width, "The product of levels")
         object.__setattr__(self, "num_records", integer("num_records", at_least=1, optional=True)(self.num_records))
         object.__setattr__(self, "normalize", as_normalize(self.normalize, self.num_records))
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import Array, integer
+from noisewise._arrays import Array, integer, is_traced
 from noisewise.errors import InvalidInputError
+from noisewise.queries._converters import check_width
 from noisewise.queries.base import AbstractAdditiveQuery
 from noisewise.queries.domains import Categories, as_array
 
@@ -40,6 +41,7 @@ class InfectionCurve(AbstractAdditiveQuery):
     def __post_init__(self) -> None:
         object.__setattr__(self, "population", integer("population", at_least=1)(self.population))
         object.__setattr__(self, "num_times", integer("num_times", at_least=1)(self.num_times))
+        check_width(self.num_times, "num_times")
 
     @property
     def num_records(self) -> int:  # type: ignore[override]
@@ -64,15 +66,37 @@ class InfectionCurve(AbstractAdditiveQuery):
 
     def _data(self, x: Any) -> Array:
         array = as_array(x)
-        if array.ndim != 1:
-            return self.domain.records(array, self.population)
-        if len(array) != self.num_times:
-            raise InvalidInputError(f"x must have {self.num_times} counts, one per time, got {len(array)}.")
-        # One row, whose entries are the counts 0, ..., population
-        return Categories((self.population + 1,) * self.num_times).records(array[None, :])
+        if array.shape not in ((self.num_times,), (self.population, self.num_times)):
+            raise InvalidInputError(
+                f"x must be everyone's statuses, of shape (population, num_times) = ({self.population}, "
+                f"{self.num_times}), or counts, of shape ({self.num_times},); got shape {array.shape}."
+            )
+        if array.ndim == 2:
+            return self._records(array)
+        if not (is_traced(array) or bool(((array >= 0) & (array <= self.population)).all())):
+            raise InvalidInputError(
+                f"x must hold counts of infected people, from 0 to population={self.population}; at least one does not."
+            )
+        return array[None, :]
+
+    def _records(self, x: Any) -> Array:
+        array = as_array(x)
+        if array.shape[1:] == (self.num_times,) and not _whole_up_to(array, 1):
+            raise InvalidInputError("x must hold statuses, 0 or 1 (infected); at least one is neither.")
+        return self.domain.records(array)
 
     def _units(self, records: Array) -> Array:
         return records.astype(np.float64)
 
+    def _integers(self, x: Array) -> Array:
+        if not _whole_up_to(x, self.population):
+            raise InvalidInputError("x must hold whole counts to be released; at least one is not.")
+        return self._total(x)
+
     def _sensitivity(self, norm: float) -> float:
         return {1.0: float(self.num_times), 2.0: math.sqrt(self.num_times), math.inf: 1.0}[norm]
+
+
+def _whole_up_to(array: Array, largest: int) -> bool:
+    """Whether all entries are among 0, ..., largest; tracers are not looked at."""
+    return is_traced(array) or bool(((array >= 0) & (array <= largest) & (array == np.rint(array))).all())

@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise._arrays import Array, integer, number
 from noisewise.errors import InvalidInputError
-from noisewise.queries._converters import Bounds, as_bounds, check_exact, whole
+from noisewise.queries._converters import Bounds, as_bounds, check_exact, check_width, whole
 from noisewise.queries.base import AbstractAdditiveQuery, namespace
 from noisewise.queries.domains import Box, box
 
@@ -82,6 +82,7 @@ class RegressionMoments(AbstractAdditiveQuery):
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_records", integer("num_records", at_least=1)(self.num_records))
         object.__setattr__(self, "num_predictors", integer("num_predictors", at_least=1)(self.num_predictors))
+        check_width((self.num_predictors + 2) * (self.num_predictors + 3) // 2 - 1, "num_predictors")
         object.__setattr__(self, "bounds", as_bounds(self.bounds, self.num_predictors + 1))
         object.__setattr__(self, "grid", number("grid", above=0.0, at_most=1.0, optional=True)(self.grid))
         if self.sensitivity_bound not in ("exact", "paper"):

@@ -75,7 +75,7 @@ def read_archive(path: Any, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any]
     record = read_json(folder / _MANIFEST, "manifest")
     require_schema(record, SCHEMA, VERSION, what)
     require_keys(record, _KEYS, what)
-    if record["kind"] not in kinds:
+    if not isinstance(record["kind"], str) or record["kind"] not in kinds:
         raise FileFormatError(f"{what} must be of kind {' or '.join(kinds)}.")
     if not isinstance(record["content"], dict) or not isinstance(record["arrays"], dict):
         raise FileFormatError(f"{what} must hold objects 'content' and 'arrays'.")
@@ -88,13 +88,23 @@ def _read_arrays(path: Path, described: dict[str, Any], what: str) -> dict[str, 
     try:
         if expected > _MAX_BYTES or path.stat().st_size > expected + 4096 * (len(shapes) + 1):
             raise FileFormatError(f"{what} has an array file larger than its manifest says.")
-        with np.load(path, allow_pickle=False) as stored:
+        # np.load leaves a file that it cannot read open, so it is opened here
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             if set(stored.files) != set(shapes):
                 raise FileFormatError(f"{what} does not hold the arrays that its manifest lists.")
             arrays = {name: _checked(stored, name, *shapes[name], what=what) for name in shapes}
     except FileFormatError:
         raise
-    except (OSError, ValueError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, RuntimeError, MemoryError):
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        KeyError,
+        NotImplementedError,
+        zipfile.BadZipFile,
+        RuntimeError,
+        MemoryError,
+    ):
         raise FileFormatError(f"{what} has a damaged array file: get an unaltered copy.") from None
     return arrays
 
@@ -103,7 +113,7 @@ def _description(name: str, entry: Any, what: str) -> tuple[tuple[int, ...], str
     entry = require_keys(entry, ("shape", "dtype", "sha256"), f"{what}: {name!r}")
     shape, dtype, digest = entry["shape"], entry["dtype"], entry["sha256"]
     whole = isinstance(shape, list) and all(type(size) is int and 0 <= size < 2**40 for size in shape)
-    if not whole or dtype not in _TYPES or not isinstance(digest, str):
+    if not whole or not isinstance(dtype, str) or dtype not in _TYPES or not isinstance(digest, str):
         raise FileFormatError(f"{what} describes the array {name!r} in an unknown way.")
     return tuple(shape), dtype, digest
 

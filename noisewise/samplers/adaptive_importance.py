@@ -103,7 +103,7 @@ def adaptive_importance(
     evaluations = len(draws.theta)
     for stage, stage_key in enumerate(keys[1:], start=1):
         num = num_final if stage == num_stages else num_adapt
-        draws = _weigh(stage_key, log_estimate, _fitted(draws, start, share), num)
+        draws = _weigh(stage_key, log_estimate, fitted_proposal(draws.theta, draws.weights, start, share), num)
         evaluations += num
     return dataclasses.replace(draws, num_evaluations=evaluations)
 
@@ -119,10 +119,13 @@ def _weigh(key: Array, log_estimate: LogEstimate, proposal: Any, num: int) -> We
     return WeightedDraws(theta, np.exp(log_weights - total), float(total - np.log(num)), num)
 
 
-def _fitted(draws: WeightedDraws, start: Any, share: float) -> _Mixture:
-    """Weights are tempered until 20 d draws matter, so that the fit never collapses on one draw."""
-    log_weights = np.log(np.maximum(draws.weights, 1e-300))
-    needed = min(20.0 * draws.theta.shape[1], len(draws.theta) / 4)
+def fitted_proposal(theta: np.ndarray, weights: np.ndarray, start: Any, share: float) -> _Mixture:
+    """The mixture fitted to weighted draws (N, d): an object with `sample(key, num)` and `log_prob(theta)`.
+
+    Weights are tempered until 20 d draws matter, so that the fit never collapses on one draw.
+    """
+    log_weights = np.log(np.maximum(weights, 1e-300))
+    needed = min(20.0 * theta.shape[1], len(theta) / 4)
     power = 1.0
     while True:
         weights = np.exp(power * (log_weights - log_weights.max()))
@@ -130,8 +133,8 @@ def _fitted(draws: WeightedDraws, start: Any, share: float) -> _Mixture:
         if 1.0 / np.sum(weights**2) >= needed or power < 1e-6:
             break
         power *= 0.8
-    mean = weights @ draws.theta
-    centred = draws.theta - mean
+    mean = weights @ theta
+    centred = theta - mean
     covariance = (weights[:, None] * centred).T @ centred
     ridge = 1e-10 * np.diag(np.maximum(np.diag(covariance), 1e-300))
     return _Mixture(start, share, mean, 1.5 * covariance * (_FREEDOM - 2) / _FREEDOM + ridge)

@@ -6,14 +6,16 @@ to whole chunks, simulation i always sits in the same place, and a new number of
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise import _traces
 from noisewise._arrays import Array
 from noisewise.errors import NoisewiseError, SimulationError
 
@@ -25,6 +27,12 @@ MEMORY = 2**22
 
 _WIDEST = 256
 _NARROW = 8
+
+_FROZEN = "drawn once while JAX compiles the program and the same ever after"
+_DRAW = (
+    "Draw from key, as in jax.random.normal(key, shape); with np.random write nw.simulators.PythonSimulator(fn) with "
+    "fn(rng, theta) -> x."
+)
 
 
 def width_for(num: int, nbytes: int) -> int:
@@ -45,7 +53,7 @@ def run(make: Callable[..., One], parts: tuple[Any, ...], key: Array, theta: np.
     """
     num = len(theta)
     padded = np.concatenate([theta, np.repeat(theta[-1:], -num % width, axis=0)])
-    program = _program(make, *map(_hashable, parts))
+    program = _program(make, _hashable(parts))
     chunks: list[Any] = []
     with jax.enable_x64(True):
         try:
@@ -58,13 +66,25 @@ def run(make: Callable[..., One], parts: tuple[Any, ...], key: Array, theta: np.
 
 def shapes(one: Callable[..., Any], *args: Any, what: str) -> Any:
     """The shapes that `one` returns, found by tracing it; anything it raises is reported as a failure of `what`."""
-    with jax.enable_x64(True):
-        try:
-            return jax.eval_shape(one, *args)
-        except NoisewiseError as error:
-            raise SimulationError(f"{what} failed: {error}") from error
-        except Exception as error:
-            raise SimulationError(_untraceable(what, error)) from error
+    with jax.enable_x64(True), _reported(what):
+        return jax.eval_shape(one, *args)
+
+
+def examined(
+    make: Callable[..., One],
+    parts: tuple[Any, ...],
+    key: Array,
+    theta: np.ndarray,
+    *,
+    what: str,
+    deterministic: bool = False,
+) -> Any:
+    """The shapes that the simulation `make(*parts)` returns, after a look at what it reads.
+
+    Refuses a simulation that reads columns theta does not have, that makes no use of its key (unless it is
+    `deterministic`), or that draws numbers from elsewhere while it is traced. Looks once at equal parts.
+    """
+    return _examined(make, _hashable(parts), example(key, theta), what, deterministic)
 
 
 def example(key: Array, theta: np.ndarray) -> tuple[Any, Any]:
@@ -73,16 +93,15 @@ def example(key: Array, theta: np.ndarray) -> tuple[Any, Any]:
 
 
 def statistic_shape(query: Callable[[Any], Any], x: Any) -> jax.ShapeDtypeStruct:
-    """The shape of the statistic of a database of the given shapes; refuses all but one vector of real numbers."""
+    """The shape of the statistic of a database of the given shapes; refuses all but real numbers, one or a vector."""
     s = shapes(query, x, what="The query")
     if not isinstance(s, jax.ShapeDtypeStruct):
         raise SimulationError(f"The query must return one array (k,), got {type(s).__name__}: write jnp.stack(...).")
     if not (jnp.issubdtype(s.dtype, jnp.number) or s.dtype == bool) or jnp.issubdtype(s.dtype, jnp.complexfloating):
         raise SimulationError(f"The query must return real numbers, got {s.dtype}.")
-    if s.ndim != 1 or s.shape[0] == 0:
-        fix = " Write jnp.atleast_1d(s)." if s.ndim == 0 else ""
-        raise SimulationError(f"The query must return a statistic of shape (k,), got {s.shape}.{fix}")
-    return s
+    if s.ndim > 1 or s.size == 0:
+        raise SimulationError(f"The query must return a statistic of shape (k,), got {s.shape}.")
+    return jax.ShapeDtypeStruct((s.size,), s.dtype)
 
 
 def nbytes(tree: Any) -> int:
@@ -91,8 +110,8 @@ def nbytes(tree: Any) -> int:
 
 
 @functools.lru_cache(maxsize=64)
-def _program(make: Callable[..., One], *parts: Any) -> Callable[[Array, Array, int], Any]:
-    one = make(*(part.value if isinstance(part, _ByIdentity) else part for part in parts))
+def _program(make: Callable[..., One], parts: tuple[Any, ...]) -> Callable[[Array, Array, int], Any]:
+    one = _made(make, parts)
 
     @jax.jit
     def chunk(key: Array, theta: Array, start: int) -> Any:
@@ -102,7 +121,53 @@ def _program(make: Callable[..., One], *parts: Any) -> Callable[[Array, Array, i
     return chunk
 
 
-def _hashable(part: Any) -> Any:
+@functools.lru_cache(maxsize=64)
+def _examined(
+    make: Callable[..., One], parts: tuple[Any, ...], arguments: tuple[Any, Any], what: str, deterministic: bool
+) -> Any:
+    with jax.enable_x64(True), _reported(what):
+        program, x = _traces.trace(_made(make, parts), *arguments)
+        again, _ = _traces.trace(_made(make, parts), *arguments)
+    columns = arguments[1].shape[0]
+    beyond = _traces.read_beyond(program, 1)
+    if beyond is not None:
+        raise SimulationError(
+            f"{what} reads theta[{beyond}], but theta has {columns} column(s): correct the index, or add the parameter "
+            "to the prior. JAX by itself would take the nearest column."
+        )
+    if _traces.differ(program, again):
+        raise SimulationError(f"{what} draws numbers that do not come from its key, {_FROZEN}. {_DRAW}")
+    random = _traces.depends_on(program, 0)
+    if not random and not deterministic:
+        raise SimulationError(
+            f"{what} makes no use of its key; randomness from elsewhere is {_FROZEN}. {_DRAW} A model without "
+            "randomness is JaxSimulator(fn, deterministic=True)."
+        )
+    if random and deterministic:
+        raise SimulationError(f"{what} is stated to be deterministic, but uses its key: leave deterministic out.")
+    return x
+
+
+@contextlib.contextmanager
+def _reported(what: str) -> Iterator[None]:
+    """Anything raised inside is a failure of `what`."""
+    try:
+        yield
+    except NoisewiseError as error:
+        raise SimulationError(f"{what} failed: {error}") from error
+    except Exception as error:
+        raise SimulationError(_untraceable(what, error)) from error
+
+
+def _made(make: Callable[..., One], parts: tuple[Any, ...]) -> One:
+    return make(*(part.value if isinstance(part, _ByIdentity) else part for part in parts))
+
+
+def _hashable(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(_hashable_part(part) for part in parts)
+
+
+def _hashable_part(part: Any) -> Any:
     try:
         hash(part)
     except TypeError:

@@ -80,7 +80,6 @@ def _vector(s: Any) -> np.ndarray:
         numeric = False
     if not numeric:
         raise BadStatisticError(f"the query must return one array of real numbers, got {type(s).__name__}")
-    if array.ndim != 1 or array.size == 0:
-        fix = ": write np.atleast_1d(s)" if array.ndim == 0 else ""
-        raise BadStatisticError(f"the query must return a statistic of shape (k,), got {array.shape}{fix}")
-    return array.astype(np.float64)
+    if array.ndim > 1 or array.size == 0:
+        raise BadStatisticError(f"the query must return a statistic of shape (k,), got {array.shape}")
+    return np.atleast_1d(array).astype(np.float64)

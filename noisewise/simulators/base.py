@@ -3,7 +3,8 @@ r"""What a simulator is: parameters in, confidential data or their statistic out
     theta (N, d)  --simulate-->  x, N databases        theta (N, d)  --statistics-->  s (N, k)
 
 `AbstractSimulator` owns the checks; a concrete simulator says how simulation i is run. Its randomness is derived from
-the key and i alone, so results do not depend on how the work is divided.
+the key and i alone, so results do not depend on how the work is divided. What it gets is
+`stage_key(key, "simulator")` of the caller's key, from which no other stage draws.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from noisewise._arrays import Array, as_float64, as_key, describe, in_float64, integer, is_traced
+from noisewise._arrays import Array, as_float64, as_key, describe, in_float64, integer, is_traced, stage_key
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 
 Query = Callable[[Any], Any]
@@ -44,12 +45,14 @@ class AbstractSimulator(abc.ABC):
         """The statistics s (N, k) of one simulated database per row of theta (N, d).
 
         `executor` runs `batch_size` simulations at a time elsewhere; it serves simulators written in Python only. The
-        result depends on neither. A simulation whose statistic is NaN gives a row of NaN.
+        result depends on neither. A statistic that is one number counts as (1,). A simulation whose statistic is NaN
+        gives a row of NaN.
         """
-        theta, executor, batch_size = _checked(key, theta, executor, batch_size)
+        key, theta, executor, batch_size = _checked(key, theta, executor, batch_size)
         if isinstance(query, type) or not callable(query):
             raise InvalidTypeError(f"query must be a function x -> s or a query, got {describe(query)}.")
         s = self._statistics(key, theta, query, executor, batch_size)
+        s = s[:, None] if s.ndim == 1 else s
         if s.ndim != 2 or s.shape[0] != len(theta) or s.shape[1] == 0:
             kind = type(self).__name__
             raise SimulationError(f"{kind} gave statistics of shape {s.shape} for {len(theta)} simulations.")
@@ -63,13 +66,13 @@ class AbstractSimulator(abc.ABC):
 
         Simulators in JAX give arrays with a leading axis of length N, simulators in Python a list of length N.
         """
-        theta, executor, batch_size = _checked(key, theta, executor, batch_size)
+        key, theta, executor, batch_size = _checked(key, theta, executor, batch_size)
         return self._simulate(key, theta, executor, batch_size)
 
     @final
     def statistic_width(self, key: Array, theta: Array, query: Query) -> int:
         """The number of entries of s: by tracing where that tells, else by simulating at the first row of theta."""
-        theta, _, _ = _checked(key, theta, None, None)
+        key, theta, _, _ = _checked(key, theta, None, None)
         return self._statistic_width(key, theta[:1], query)
 
     def _statistic_width(self, key: Array, theta: np.ndarray, query: Query) -> int:
@@ -84,15 +87,17 @@ class AbstractSimulator(abc.ABC):
     def _simulate(self, key: Array, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any: ...
 
 
-def _checked(key: Any, theta: Any, executor: Any, batch_size: Any) -> tuple[np.ndarray, Executor | None, int | None]:
+def _checked(
+    key: Any, theta: Any, executor: Any, batch_size: Any
+) -> tuple[Array, np.ndarray, Executor | None, int | None]:
     if is_traced(key, theta):
         raise InvalidTypeError(
             "Simulators run outside jit, vmap and grad: pass a key and theta with values, not tracers."
         )
-    as_key(key)
+    key = stage_key(as_key(key), "simulator")
     if executor is not None and not isinstance(executor, Executor):
         raise InvalidTypeError(f"executor must be a concurrent.futures.Executor or None, got {describe(executor)}.")
-    return _parameters(theta), executor, integer("batch_size", at_least=1, optional=True)(batch_size)
+    return key, _parameters(theta), executor, integer("batch_size", at_least=1, optional=True)(batch_size)
 
 
 @in_float64

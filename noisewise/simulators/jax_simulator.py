@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._arrays import Array, describe
+from noisewise._signatures import check_call
 from noisewise.errors import InvalidTypeError
 from noisewise.simulators import _compiled
 from noisewise.simulators.base import AbstractSimulator, Query
@@ -19,9 +20,13 @@ from noisewise.simulators.base import AbstractSimulator, Query
 class JaxSimulator(AbstractSimulator):
     """x = fn(key, theta): one database, any pytree of arrays, from one parameter vector (d,), written in JAX.
 
-    Simulation i runs with `jax.random.fold_in(key, i)`, in float64, vmapped and compiled together with the query, so
-    that `statistics` never holds more databases than one chunk: up to 256, fewer where they are large (4 MiB in all).
-    One program serves every number of simulations. `executor` and `batch_size` have no effect.
+    Simulation i runs with `jax.random.fold_in(stage_key(key, "simulator"), i)`, in float64, vmapped and compiled
+    together with the query, so that `statistics` never holds more databases than one chunk: up to 256, fewer where they
+    are large (4 MiB in all). One program serves every number of simulations. `executor` and `batch_size` have no effect.
+
+    All randomness must come from `key`: np.random would be drawn once, when the program is compiled. So fn is traced at
+    first use, and refused if it makes no use of its key, unless `deterministic` says that there is none to use (a
+    differential equation). A constant index beyond the columns of theta is refused, where JAX would take the last.
 
     >>> import jax, numpy as np
     >>> import noisewise as nw
@@ -30,14 +35,19 @@ class JaxSimulator(AbstractSimulator):
     >>> simulator.simulate(jax.random.key(0), theta).shape
     (2, 100, 1)
     >>> simulator.statistics(jax.random.key(0), theta, lambda x: x.mean(0)).round(3).tolist()
-    [[-0.931], [1.177]]
+    [[-0.973], [1.007]]
     """
 
     fn: Callable[[Array, Array], Any]
+    _: dataclasses.KW_ONLY
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.fn) or isinstance(self.fn, type):
             raise InvalidTypeError(f"JaxSimulator needs a function fn(key, theta) -> x, got {describe(self.fn)}.")
+        if not isinstance(self.deterministic, bool):
+            raise InvalidTypeError(f"deterministic must be True or False, got {describe(self.deterministic)}.")
+        check_call(self.fn, "fn(key, theta)", "key", "theta")
 
     def _statistics(
         self, key: Array, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
@@ -55,7 +65,9 @@ class JaxSimulator(AbstractSimulator):
         return _compiled.statistic_shape(query, self._shapes(key, theta)).shape[0]
 
     def _shapes(self, key: Array, theta: np.ndarray) -> Any:
-        return _compiled.shapes(self.fn, *_compiled.example(key, theta), what="The simulator")
+        return _compiled.examined(
+            _database, (self.fn,), key, theta, what="The simulator", deterministic=self.deterministic
+        )
 
 
 def _database(fn: Callable[[Array, Array], Any]) -> _compiled.One:

@@ -43,7 +43,7 @@ class LinearRegression(AbstractRecordModel):
     (1, 100, 3)
     >>> mean, covariance = model.conjugate_posterior(*model.sums(x[0]))
     >>> mean.round(2).tolist()
-    [-1.3, -2.9, -0.49]
+    [-1.77, -2.78, -0.68]
     >>> nw.simulators.LinearRegression(unknown=("noise_sd", "predictor_mean")).parameter_names[3:]
     ('predictor_mean[0]', 'predictor_mean[1]', 'noise_sd')
     """

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 
 from noisewise._arrays import Array, describe
+from noisewise._signatures import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 from noisewise.simulators import _worker
 from noisewise.simulators.base import AbstractSimulator, Query
@@ -28,8 +29,8 @@ class PythonSimulator(AbstractSimulator):
     """x = fn(rng, theta): one database, any object, from one parameter vector (d,), a NumPy array of your own.
 
     Simulation i gets the generator `np.random.Generator(np.random.Philox(np.random.SeedSequence(words,
-    spawn_key=(i,))))`, where `words` are the numbers in the key: the result depends on the key and i only, not on
-    workers, batch size or order of completion. Draw from `rng` alone.
+    spawn_key=(i,))))`, where `words` are the numbers in `stage_key(key, "simulator")`: the result depends on the key and
+    i only, not on workers, batch size or order of completion. Draw from `rng` alone.
 
     With an `executor` the simulation and the query run in its workers and only s comes back. Functions travel by
     cloudpickle, so closures and lambdas will do; a thread pool gets them as they are. `batch_size` simulations make one
@@ -40,7 +41,7 @@ class PythonSimulator(AbstractSimulator):
     >>> simulator = nw.simulators.PythonSimulator(lambda rng, theta: rng.normal(theta[0], 1.0, size=100))
     >>> theta = np.array([[-1.0], [1.0]])
     >>> simulator.statistics(jax.random.key(0), theta, lambda x: [x.mean(), x.std()]).round(2).tolist()
-    [[-1.11, 1.14], [0.95, 1.02]]
+    [[-1.01, 1.06], [1.16, 1.01]]
     """
 
     fn: Callable[[np.random.Generator, np.ndarray], Any]
@@ -48,6 +49,7 @@ class PythonSimulator(AbstractSimulator):
     def __post_init__(self) -> None:
         if not callable(self.fn) or isinstance(self.fn, type):
             raise InvalidTypeError(f"PythonSimulator needs a function fn(rng, theta) -> x, got {describe(self.fn)}.")
+        check_call(self.fn, "fn(rng, theta)", "rng", "theta")
 
     def _statistics(
         self, key: Array, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None

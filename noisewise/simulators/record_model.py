@@ -27,7 +27,8 @@ class AbstractRecordModel(AbstractSimulator):
 
     A concrete class sets `num_records` and gives `record_noise`, `record` (which is G) and `log_prob_record`; models
     with a draw from theta | x also give `sample_parameters`. Record i of simulation j uses the key
-    `fold_in(fold_in(key, j), i)`.
+    `fold_in(fold_in(stage_key(key, "simulator"), j), i)`. At first use the model is refused if its records make no use
+    of their keys or read columns that theta does not have, neither of which JAX would notice.
 
     Memory stays bounded for additive queries: their contributions are summed over 8192 records at a time.
 
@@ -113,10 +114,11 @@ class AbstractRecordModel(AbstractSimulator):
         return _compiled.run(_database, (self,), key, theta, width)
 
     def _shapes(self, key: Array, theta: np.ndarray, num: int) -> Any:
-        def records(key: Array, theta: Array) -> Any:
-            return self.database(key, theta, num=num)
+        return _compiled.examined(_records, (self, num), key, theta, what=type(self).__name__)
 
-        return _compiled.shapes(records, *_compiled.example(key, theta), what=type(self).__name__)
+
+def _records(model: AbstractRecordModel, num: int) -> _compiled.One:
+    return lambda key, theta: model.database(key, theta, num=num)
 
 
 def _database(model: AbstractRecordModel) -> _compiled.One:

@@ -48,7 +48,7 @@ class SIR(AbstractSimulator):
     >>> simulator = nw.simulators.SIR(1_000_000, times=[0, 17, 34, 51], initial_infected=100)
     >>> x = simulator.simulate(jax.random.key(0), np.array([[-0.5, -3.0], [-3.0, -0.5]]))
     >>> (x / 1_000_000).round(2).tolist()
-    [[0.0, 0.48, 0.43, 0.19], [0.0, 0.0, 0.0, 0.0]]
+    [[0.0, 0.54, 0.42, 0.18], [0.0, 0.0, 0.0, 0.0]]
     """
 
     population: int
@@ -173,7 +173,7 @@ def _one_by_one(query: Query, infected: np.ndarray) -> np.ndarray:
     rows: list[np.ndarray] = []
     for index, curve in enumerate(infected):
         try:
-            s = np.asarray(query(curve), dtype=np.float64)
+            s = np.atleast_1d(np.asarray(query(curve), dtype=np.float64))
         except Exception as error:
             raise SimulationError(f"The query failed on epidemic {index}: {type(error).__name__}: {error}") from error
         if s.ndim != 1 or s.size == 0 or s.shape != (rows or [s])[0].shape:

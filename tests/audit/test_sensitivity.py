@@ -9,6 +9,7 @@ import pytest
 from noisewise import queries as q
 from noisewise.audit.sensitivity import sensitivity
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError, SimulationError
+from noisewise.queries.base import namespace
 from tests.catalogue_queries import QUERIES
 
 NORMS = (1, 2, math.inf)
@@ -110,6 +111,80 @@ def test_the_search_repeats():
     first, second = (sensitivity(lambda x: [np.var(x)], domain=UNIT, seed=7, num_starts=8) for _ in range(2))
     assert first.found == second.found
     np.testing.assert_array_equal(first.neighbour, second.neighbour)
+
+
+# Records outside the bounds ------------------------------------------------------------------------------------------
+
+
+class NoClip(q.ClampedMean):
+    """The mean of whatever comes."""
+
+    def _units(self, records):
+        return records if self.grid is None else namespace(records).rint(records / self.grid)
+
+
+class ClipsOnlyTheStatistic(q.ClampedMean):
+    """Clamps in the simulated statistic, forgets it in the integers of a release."""
+
+    def _integers(self, x):
+        return np.rint(x / self.grid).sum(0)
+
+
+class LosesOneClip(q.RegressionMoments):
+    """Everything clamped but the response."""
+
+    def _units(self, records):
+        low, high = np.asarray(self.domain.low), np.asarray(self.domain.high)
+        scaled = np.concatenate([np.clip(records, low, high)[:, :-1], records[:, -1:]], axis=1) * 2 / (high - low)
+        columns = np.concatenate([np.ones((len(records), 1)), scaled], axis=1)
+        left, right = zip(*self._pairs, strict=True)
+        return columns[:, list(left)] * columns[:, list(right)]
+
+
+class Refuses(NoClip):
+    """Does not clamp, but takes no records that it would have to."""
+
+    def _units(self, records):
+        if np.any((records < 0.0) | (records > 1.0)):
+            raise ValueError("outside")
+        return records
+
+
+UNCLAMPED = {
+    "mean": NoClip(bounds=(0.0, 1.0), num_records=5),
+    "columns": NoClip(bounds=((0.0, 8.0), (-4.0, 2.0)), num_records=4, num_columns=2),
+    "grid": NoClip(bounds=(-1.0, 4.0), num_records=5, grid=0.5),
+    "integers": ClipsOnlyTheStatistic(bounds=(-1.0, 4.0), num_records=5, grid=0.5),
+    "moments": LosesOneClip(num_records=100, num_predictors=2),
+    "joint": q.Joint([q.Histogram(edges=(0.0, 0.5, 1.0)), NoClip(bounds=(0.0, 1.0), num_records=5)]),
+}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("name", UNCLAMPED)
+def test_a_forgotten_clamp_is_caught(name, norm):
+    query = UNCLAMPED[name]
+    audit = sensitivity(query, norm=norm)
+    assert not audit.passed
+    assert audit.ratio > 1e6
+    assert np.abs(audit.neighbour[-1]).max() > 1e6
+    assert np.array_equal(audit.database[:-1], audit.neighbour[:-1])
+    # Inside the box there is nothing to see.
+    assert sensitivity(query, norm=norm, domain=query.domain).passed
+
+
+def test_records_that_a_query_refuses_are_not_held_against_it():
+    audit = sensitivity(Refuses(bounds=(0.0, 1.0), num_records=5))
+    assert audit.passed
+    assert audit.ratio == pytest.approx(1.0)
+
+
+def test_what_is_nan_outside_is_infinite():
+    class Overflows(NoClip):
+        def _units(self, records):
+            return np.where(np.abs(records) > 10.0, np.nan, records)
+
+    assert sensitivity(Overflows(bounds=(0.0, 1.0), num_records=5)).found == math.inf
 
 
 MEAN = q.ClampedMean(bounds=(0.0, 1.0), num_records=3)

@@ -190,7 +190,7 @@ def offences(source):
     return found
 
 
-@pytest.mark.parametrize("file", ["exact_noise.py", "exact_mechanisms.py", "path.py", "publication.py"])
+@pytest.mark.parametrize("file", ["exact_noise.py", "exact_mechanisms.py", "path.py", "curator.py", "publication.py"])
 def test_release_code_names_no_generator(file):
     assert offences((PACKAGE / file).read_text()) == []
 

@@ -41,7 +41,7 @@ def test_adds_up_and_refuses_to_pass_the_limit(path):
         ledger.spend(Pure(0.001), "too much")
     assert path.read_bytes() == before
     assert ledger.spent.epsilon == pytest.approx(1.0)
-    assert ledger.remaining().epsilon == pytest.approx(0.0, abs=1e-12)
+    assert ledger.remaining.epsilon == pytest.approx(0.0, abs=1e-12)
     assert [entry.description for entry in nw.Ledger(path).entries] == ["a tenth"] * 10
 
 
@@ -63,8 +63,9 @@ def test_what_remains_can_be_spent_and_no_more(name, path):
     ledger = nw.Ledger(path, limit=limit)
     for guarantee in spending:
         ledger.spend(guarantee)
-    remaining = ledger.remaining()
-    assert ledger.spent == nw.mechanisms.compose(spending)
+    remaining = ledger.remaining
+    assert type(ledger.spent) is type(limit)
+    assert ledger.spent.within(limit)
     first, *rest = (getattr(remaining, field) for field in remaining.__dataclass_fields__)
     with pytest.raises(BudgetError):
         ledger.spend(type(remaining)(1.001 * first, *rest))
@@ -211,7 +212,8 @@ def test_damaged_files_are_refused_or_whole(path):
         try:
             reopened = nw.Ledger(path)
             assert isinstance(reopened.spent, nw.mechanisms.base.AbstractGuarantee)
-            assert math.isfinite(reopened.remaining().rho if isinstance(reopened.limit, Concentrated) else 0.0)
+            assert math.isfinite(reopened.remaining.rho if isinstance(reopened.limit, Concentrated) else 0.0)
+            assert all(entry.time.endswith("+00:00") for entry in reopened.entries)
         except FileFormatError:
             refused += 1
     assert refused > 300
@@ -254,3 +256,15 @@ def test_an_unreadable_file_is_reported(path, monkeypatch):
     monkeypatch.setattr(Path, "open", refused)
     with pytest.raises(InvalidInputError, match="cannot be read: Permission denied"):
         nw.Ledger(path)
+
+
+def test_a_symbolic_link_is_the_same_ledger(tmp_path):
+    """Replacing the link by a file of its own would let the budget be spent twice."""
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    nw.Ledger(real, limit=nw.PureDP(1.0))
+    link.symlink_to(real)
+    nw.Ledger(link).spend(nw.PureDP(0.9), "through the link")
+    assert link.is_symlink()
+    with pytest.raises(BudgetError):
+        nw.Ledger(real).spend(nw.PureDP(0.9), "directly")
+    assert nw.Ledger(real).spent == nw.Ledger(link).spent == nw.PureDP(0.9)

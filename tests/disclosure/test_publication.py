@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import noisewise as nw
-from noisewise.disclosure import exact_noise, publication
+from noisewise.disclosure import curator, display, exact_noise, publication
 from noisewise.disclosure.path import on_grid
 from noisewise.errors import (
     BudgetError,
@@ -229,9 +229,37 @@ def test_a_refused_release_costs_nothing(tmp_path):
 def test_gaussian_releases_add_up_under_an_approximate_limit(tmp_path):
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.ApproximateDP(1.0, 1e-6))
     nw.release([1.0], MEAN, nw.ApproximateDP(1.0, 1e-6), ledger=ledger)
-    assert isinstance(ledger.spent, nw.ZeroConcentratedDP)
+    assert dataclasses.astuple(ledger.spent) == pytest.approx((1.0, 1e-6))
     with pytest.raises(BudgetError):
         nw.release([1.0], MEAN, nw.ZeroConcentratedDP(1e-4), ledger=ledger)
+
+
+def test_an_approximate_request_adds_up_as_it_was_asked_for(tmp_path):
+    ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.ApproximateDP(1.0, 1e-6))
+    nw.release([1.0], MEAN, nw.PureDP(0.3), ledger=ledger)
+    published = nw.release([1.0], MEAN, nw.ApproximateDP(0.5, 5e-7), ledger=ledger, description="the mean")
+    assert isinstance(published.guarantee, nw.ZeroConcentratedDP)
+    assert published.requested == nw.ApproximateDP(0.5, 5e-7)
+    assert published.description == "the mean"
+    assert nw.Release.from_json(published.to_json()) == published
+    assert dataclasses.astuple(ledger.spent) == pytest.approx((0.8, 5e-7))
+    assert [entry.query for entry in ledger.entries] == ["ClampedMean", "ClampedMean"]
+    with pytest.raises(BudgetError, match="asked for ApproximateDP"):
+        nw.release([1.0], MEAN, nw.ApproximateDP(0.21, 5e-7), ledger=ledger)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_was_asked_for_always_follows(seed):
+    """Calibration and the sum over blocks round: never so far that a release would contradict its request."""
+    rng = np.random.default_rng(seed)
+    for _ in range(20):
+        guarantee = [
+            nw.ApproximateDP(10 ** rng.uniform(-2, 1.5), 10 ** rng.uniform(-12, -2)),
+            nw.PureDP(10 ** rng.uniform(-2, 2)),
+            nw.ZeroConcentratedDP(10 ** rng.uniform(-4, 2)),
+        ][rng.integers(3)]
+        blocks = [q.ClampedMean((0.0, float(rng.integers(1, 99))), 7) for _ in range(rng.integers(1, 6))]
+        assert nw.release(np.ones(7), q.Joint(blocks), guarantee).requested == guarantee
 
 
 # Row 6: invalid releases ---------------------------------------------------------------------------------------------
@@ -394,6 +422,28 @@ def test_a_ledger_of_another_unit_is_refused(tmp_path):
         nw.release([1.0], MEAN, PURE, ledger=ledger)
 
 
+@pytest.mark.parametrize(
+    ("error", "message", "call"),
+    [
+        (InvalidTypeError, "pass it as mechanism=", lambda: nw.release(GOOD, MEAN3, LAPLACE3)),
+        (InvalidTypeError, "data and query swapped", lambda: nw.release(MEAN3, GOOD, PURE)),
+        (ReleaseError, "the data: data must be finite", lambda: nw.release([math.nan, 1.0, 2.0], MEAN3, PURE)),
+        (ReleaseError, "data must have 3 record", lambda: nw.release([1.0], q.Joint([MEAN3]), PURE)),
+        (ReleaseError, "statuses, 0 or 1", lambda: nw.release([[2]], CURVE, PURE)),
+        (ReleaseError, "population=1;", lambda: nw.release([2], CURVE, PURE)),
+        (ReleaseError, "real-valued.*DiscreteLaplace.*whole multiple",
+         lambda: nw.release(GOOD, q.FunctionQuery(np.ravel, sensitivity=1.0), mechanism=m.Laplace(1.0, 1.0))),
+        (ReleaseError, "real-valued.*DiscreteGaussian",
+         lambda: nw.release(GOOD, MEAN3, mechanism=m.Product([m.Clamped(m.Gaussian(1.0, 1.0), low=0.0)]))),
+        (InvalidInputError, "names must be 1 text, .*, got 2", lambda: nw.release([1.0], MEAN, PURE, names=("a", "b"))),
+        (InvalidInputError, "2 different texts, but one", lambda: nw.Release([1, 2], LAPLACE, names=("a", "a"))),
+    ],
+)  # fmt: skip
+def test_messages_say_what_is_wrong(error, message, call):
+    with pytest.raises(error, match=message):
+        call()
+
+
 # Releases by hand ----------------------------------------------------------------------------------------------------
 
 LAPLACE = m.Laplace(scale=0.5, sensitivity=0.25)
@@ -440,6 +490,10 @@ BAD = {
     "records": lambda: nw.Release([1.0], LAPLACE, num_records=0),
     "other records": lambda: nw.Release([1.0], LAPLACE, num_records=3, query=MEAN),
     "versions": lambda: nw.Release([1.0], LAPLACE, versions="1.0"),
+    "request beyond the guarantee": lambda: nw.Release([1.0], LAPLACE, requested=nw.PureDP(0.1)),
+    "request without a guarantee": lambda: nw.Release([1.0], m.Laplace(0.5), requested=nw.PureDP(0.1)),
+    "number for a request": lambda: nw.Release([1.0], LAPLACE, requested=0.5),
+    "description": lambda: nw.Release([1.0], LAPLACE, description=3),
     "sampler to file": lambda: nw.Release([1.0], m.SampledMechanism(lambda key, s: s)).to_json(),
     "path": lambda: nw.Release([1.0], LAPLACE).save(3),
     "no folder": lambda: nw.Release([1.0], LAPLACE).save("/nowhere/at/all.json"),
@@ -453,6 +507,72 @@ BAD = {
 def test_bad_releases_are_refused(name):
     with pytest.raises((InvalidInputError, InvalidTypeError, FileFormatError, MissingCapabilityError)):
         BAD[name]()
+
+
+def test_a_release_reads_well():
+    query = q.ClampedMean(bounds=(0.0, 100.0), num_records=8, grid=1.0)
+    published = nw.release([50.0] * 8, query, nw.ApproximateDP(0.5, 1e-6), description="mean age")
+    published = dataclasses.replace(published, values=(51.25,))
+    text = str(published)
+    sd = published.mechanism.scale
+    assert text.splitlines()[:3] == [
+        "Release: mean age  (value ± standard deviation of the noise)",
+        f"  mean        51 ± {sd:.0f}",
+        "  mechanism   DiscreteGaussian",
+    ]
+    assert f"{published.guarantee!r}, requested as {published.requested!r}" in text
+    assert "replace-one, one person" in text
+    assert text.endswith("records     8")
+    assert repr(published) == text
+
+
+def test_a_wide_release_is_abbreviated():
+    candidates = tuple(float(c) for c in range(500))
+    chosen = nw.Release([250.0], m.ExponentialMechanism(candidates, 1.0))
+    assert "250" in str(chosen)
+    assert "±" not in str(chosen)
+    assert len(str(chosen)) < 250
+    wide = nw.Release(np.arange(1000.0), LAPLACE, names=[f"{j}" + "x" * 500 for j in range(1000)])
+    assert "and 994 more" in str(wide)
+    assert len(str(wide)) < 1000
+    many = nw.Release.combine(chosen, wide, *(nw.Release([j], LAPLACE) for j in range(200)))
+    assert "ExponentialMechanism, 201 x Laplace" in str(many)
+    assert len(str(many)) < 1000
+
+
+def test_numbers_are_shown_to_the_precision_of_the_noise():
+    shown = {
+        0.0123: "3.142 ± 0.012", 12.3: "3 ± 12", 1.23: "3.1 ± 1.2", 1e-20: "3.141592654 ± 1e-20", 3e5: "3 ± 300000",
+    }  # fmt: skip
+    for sd, expected in shown.items():
+        assert display._number(math.pi, sd) == expected
+    assert display._number(math.pi, None) == "3.141592654"
+
+
+NOISE = {
+    "laplace": m.Laplace(0.7),
+    "gaussian": m.Gaussian(0.7),
+    "discrete laplace": m.DiscreteLaplace(0.7, step=0.5),
+    "fine discrete laplace": m.DiscreteLaplace(0.7, step=0.01),
+    "discrete gaussian": m.DiscreteGaussian(0.3, step=0.5),
+    "fine discrete gaussian": m.DiscreteGaussian(0.7, step=0.01),
+    "euclidean": m.EuclideanLaplace(0.7),
+}
+
+
+@pytest.mark.parametrize("name", NOISE)
+def test_the_standard_deviation_shown_is_that_of_the_noise(name):
+    """Within 6 standard errors; those of Laplace noise, of kurtosis 6, are sqrt(5 / 4 / draws) of the value."""
+    draws = NOISE[name].sample(jax.random.key(4), np.zeros((40_000, 2)))
+    found, stated = draws.std(axis=0), np.array(display.noise_sd(NOISE[name], 2))
+    error = 6 * math.sqrt(5 / 4 / 40_000)
+    assert np.all(np.abs(found / stated - 1.0) < error)
+    assert not np.all(np.abs(found / (stated * 1.1) - 1.0) < error)
+
+
+def test_blocks_have_their_own_noise():
+    product = m.Product([m.Gaussian(2.0), m.ExponentialMechanism((1.0, 2.0), 1.0), m.EuclideanLaplace(1.0)], [2, 2, 3])
+    assert display.noise_sd(product, 6) == [2.0, 2.0, None, 2.0, 2.0, 2.0]
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
@@ -477,11 +597,50 @@ def test_saving_keeps_what_exists(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["release.json"]
 
 
+def test_only_a_release_is_overwritten(tmp_path):
+    nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(1.0))
+    contents = {"notes.txt": b"a text", "list.json": b"[]", "other.json": b'{"schema": "noisewise.posterior"}'}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    for name in ("ledger.json", *contents):
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(InvalidInputError, match="not a release: it is kept"):
+            nw.Release([1.0], LAPLACE).save(tmp_path / name, overwrite=True)
+        assert (tmp_path / name).read_bytes() == before
+    with pytest.raises(InvalidInputError, match="folder"):
+        nw.Release([1.0], LAPLACE).save(tmp_path, overwrite=True)
+    nw.Release([1.0], LAPLACE).save(tmp_path / "new.json", overwrite=True)
+
+
+def test_a_second_run_of_a_script_spends_nothing(tmp_path):
+    path, ledger = tmp_path / "release.json", nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(1.0))
+    first = nw.release([1.0], MEAN, nw.PureDP(0.25), ledger=ledger, save_to=path)
+    assert nw.Release.load(path) == first
+    for taken in (path, ledger.path, tmp_path, tmp_path / "no" / "folder.json", path / "below", tmp_path / ("x" * 300)):
+        with pytest.raises(InvalidInputError, match=r"exists and is kept|cannot be written"):
+            nw.release([1.0], MEAN, nw.PureDP(0.25), ledger=ledger, save_to=taken)
+    with pytest.raises(InvalidTypeError, match="save_to"):
+        nw.release([1.0], MEAN, nw.PureDP(0.25), ledger=ledger, save_to=3)
+    assert len(ledger.entries) == 1
+    assert nw.Release.load(path) == first
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["ledger.json", "ledger.json.lock", "release.json"]
+
+
+def test_a_release_that_is_paid_for_is_not_lost_with_its_file(tmp_path, monkeypatch):
+    def full(*arguments, **options):
+        raise InvalidInputError("No space left on device.")
+
+    monkeypatch.setattr(publication, "write_atomically", full)
+    with pytest.warns(UserWarning, match="made, but not saved: No space"):
+        published = nw.release([1.0], MEAN, SURE, save_to=tmp_path / "release.json")
+    assert published.values == (1.0,)
+
+
 def test_a_file_holds_no_statistic_and_no_seed():
     content = json.loads(nw.release([SECRET, 1.0, 2.0], MEAN3, nw.PureDP(1e-3)).to_json())
     assert set(content) == {
-        "schema", "schema_version", "values", "names", "mechanism", "guarantee", "neighbours", "privacy_unit", "query",
-        "num_records", "versions",
+        "schema", "schema_version", "values", "names", "mechanism", "guarantee", "requested", "neighbours",
+        "privacy_unit", "query", "num_records", "description", "versions",
     }  # fmt: skip
     assert "31337" not in json.dumps(content | {"values": None})
 
@@ -521,6 +680,11 @@ def test_damaged_files_are_refused_or_whole(tmp_path):
         ({"guarantee": {"type": "PureDP", "epsilon": 0.25}}, "implies PureDP"),
         ({"guarantee": {"type": "ZeroConcentratedDP", "rho": 0.125}}, "implies PureDP"),
         ({"guarantee": {"type": []}}, "not valid"),
+        ({"requested": {"type": "PureDP", "epsilon": 0.4}}, "does not follow"),
+        ({"requested": {"type": "ZeroConcentratedDP", "rho": 0.1}}, "does not follow"),
+        ({"requested": 0.5}, "must be an object"),
+        ({"description": None}, "must be a text"),
+        ({"description": "two\nlines"}, "one printable line"),
         ({"neighbours": "add-remove"}, "replace-one"),
         ({"privacy_unit": 3}, "must be a text"),
         ({"query": {"type": "FunctionQuery"}}, "one of"),
@@ -583,11 +747,34 @@ def test_combination_of_kinds_names_and_unknowns():
     assert nw.Release.combine([pure]).values == pure.values
 
 
+def test_every_way_to_combine_includes_every_release():
+    a, b, c = (nw.Release([value], LAPLACE, names=(name,)) for value, name in [(1.0, "a"), (2.0, "b"), (3.0, "c")])
+    both, all_three = nw.Release.combine([a, b]), nw.Release.combine([a, b, c])
+    assert both.by_name == {"a": 1.0, "b": 2.0}
+    for same in (nw.Release.combine(a, b), a.combine(b), a.combine([b]), nw.Release.combine(iter([a, b]))):
+        assert same == both
+    for same in (nw.Release.combine(a, b, c), a.combine(b, c), a.combine([b, c]), nw.Release.combine([a, b], c)):
+        assert same == all_three
+    for alone in (lambda: nw.Release.combine(a), lambda: a.combine()):
+        with pytest.raises(InvalidInputError, match="at least two releases"):
+            alone()
+    with pytest.raises(InvalidInputError, match="twice"):
+        a.combine(a)
+
+
+def test_descriptions_are_joined():
+    releases = [nw.Release([1.0], LAPLACE, names=(name,), description=name * 600) for name in "ab"]
+    assert nw.Release.combine(*releases).description == "a" * 600 + "; " + "b" * 395 + "..."
+    short = [dataclasses.replace(release, description=release.names[0]) for release in releases]
+    assert nw.Release.combine(*short).description == "a; b"
+
+
 @pytest.mark.parametrize(
     ("error", "releases"),
     [
         (InvalidTypeError, lambda r: []),
         (InvalidTypeError, lambda r: 3),
+        (InvalidTypeError, lambda r: "ab"),
         (InvalidTypeError, lambda r: [r, 3]),
         (InvalidInputError, lambda r: [r, r]),
         (InvalidInputError, lambda r: [r, dataclasses.replace(r, privacy_unit="household")]),
@@ -601,5 +788,5 @@ def test_what_does_not_belong_together_is_not_combined(error, releases):
 
 def test_public_names():
     assert nw.Release is publication.Release
-    assert nw.release is publication.release
+    assert nw.release is curator.release
     assert issubclass(SensitivityError, NoisewiseError)

@@ -55,6 +55,16 @@ BAD = {
         VALUE,
         "calibrated to ZeroConcentratedDP or ApproximateDP",
     ),
+    "a guarantee that implies none it could be calibrated to": (
+        lambda: Laplace.calibrate(sensitivity=1.0, guarantee=nw.ZeroConcentratedDP(0.5)),
+        VALUE,
+        "It implies none: take another mechanism, or ask for PureDP",
+    ),
+    "a guarantee that implies a weaker one": (
+        lambda: DiscreteGaussian.calibrate(sensitivity=1.0, guarantee=nw.GaussianDP(1.0)),
+        VALUE,
+        r"the weaker ZeroConcentratedDP\(rho=0.5\), which is guarantee.to\(ZeroConcentratedDP\)",
+    ),
     "delta of zero by Gaussian noise": (
         lambda: Gaussian.calibrate(sensitivity=1.0, guarantee=nw.ApproximateDP(1.0, 0.0)),
         errors.ConversionError,

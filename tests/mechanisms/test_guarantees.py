@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -205,6 +206,15 @@ def test_conversions_that_do_not_exist_are_refused(guarantee, kind, options):
         guarantee.to(kind, **options)
 
 
+@pytest.mark.parametrize(("guarantee", "kind", "options"), CONVERSIONS_THAT_DO_NOT_EXIST)
+def test_refusals_are_sentences(guarantee, kind, options):
+    with pytest.raises(errors.ConversionError) as caught:
+        guarantee.to(kind, **options)
+    sentences = re.split(r"\. (?!to\()", str(caught.value))
+    assert all(sentence[0].isupper() for sentence in sentences)
+    assert str(caught.value).endswith(".")
+
+
 BAD = [
     (lambda: nw.PureDP(-1.0), errors.InvalidInputError, "epsilon must be a finite number >= 0, got -1"),
     (lambda: nw.PureDP(math.nan), errors.InvalidInputError, "epsilon"),
@@ -219,6 +229,7 @@ BAD = [
     (lambda: nw.PureDP(1.0).group(0), errors.InvalidInputError, "size must be a whole number >= 1"),
     (lambda: nw.PureDP(1.0).group(1.5), errors.InvalidTypeError, "size"),
     (lambda: nw.GaussianDP(1e160).to(nw.ApproximateDP, delta=1e-6), errors.ConversionError, "float64"),
+    (lambda: nw.GaussianDP(1e7).to(nw.ApproximateDP, delta=1e-6), errors.ConversionError, "float64"),
     (lambda: nw.ApproximateDP(1.0, 1e-6).group(2000), errors.ConversionError, "smaller group"),
     (lambda: nw.ApproximateDP(5.0, 1e-3).group(10), errors.ConversionError, "smaller group"),
     (lambda: compose([]), errors.InvalidInputError, "at least one"),

@@ -20,6 +20,7 @@ from noisewise.mechanisms import (
     IndependentUniforms,
     Laplace,
     PaddedBinomial,
+    Product,
     ScrambledSobol,
     base,
     from_spec,
@@ -31,6 +32,7 @@ POINTS = {"independent": IndependentUniforms(), "Sobol": ScrambledSobol()}
 DEPENDENT = [name for name in MECHANISMS if name.startswith("EuclideanLaplace k=")]
 COLUMNWISE = [name for name in MECHANISMS if name not in DEPENDENT]
 WITH_CDF = [name for name, case in MECHANISMS.items() if Capability.CDF in case.mechanism.capabilities]
+FREE_WIDTH = [name for name in WITH_CDF if MECHANISMS[name].mechanism.width is None]
 ONE_COLUMN = [name for name, case in MECHANISMS.items() if case.output_width == 1]
 CALIBRATED = [name for name, case in MECHANISMS.items() if case.settings is not None]
 CONTINUOUS = [name for name, case in MECHANISMS.items() if case.continuous]
@@ -73,6 +75,14 @@ def test_transport_of_dependent_columns(name, points):
 @pytest.mark.parametrize("name", ONE_COLUMN)
 def test_density_has_mass_one(name):
     laws.density_has_mass_one(*pair(name))
+
+
+@pytest.mark.parametrize("name", FREE_WIDTH)
+def test_the_density_of_three_columns_is_the_product_of_three(name):
+    """With `test_density_has_mass_one`, the density of any number of columns has mass one."""
+    mechanism, s = pair(name)
+    s_dp = np.concatenate([np.roll(outputs(name), shift, axis=0) for shift in range(3)], axis=-1)[:, :3]
+    laws.log_prob_adds_up_over_columns(mechanism, s_dp, tiled(np.resize(s, 3)))
 
 
 @pytest.mark.parametrize("name", DEPENDENT)
@@ -333,6 +343,18 @@ class ForgetsTheScale(Laplace):
         return -jnp.abs(z) / self.scale
 
 
+class OneUniform(Laplace):
+    def _transport(self, u, s):
+        return s + self._noise(u[..., :1])
+
+
+class ForgetsOtherColumns(Laplace):
+    """The constant of one column, however many there are."""
+
+    def _log_prob(self, s_dp, s):
+        return (-jnp.abs(s_dp - s) / self.scale).sum(-1) - jnp.log(2.0 * self.scale)
+
+
 class WrongCdf(Laplace):
     def _noise_log_cdf(self, z):
         return Laplace._noise_log_cdf(self, z / 1.02)
@@ -347,6 +369,7 @@ BUGS = {
     "end mass forgotten": (ForgetsEndMass(Laplace(scale=2.0), low=0.0, high=4.0), 1.2, "transport"),
     "end mass forgotten, sum": (ForgetsEndMass(Laplace(scale=2.0), low=0.0, high=4.0), 1.2, "mass"),
     "end mass forgotten, cdf": (ForgetsEndMass(Laplace(scale=2.0), low=0.0, high=4.0), 1.2, "cdf"),
+    "one uniform for all columns": (OneUniform(scale=0.5), [0.3, -1.0], "transport"),
     "output not clipped": (DoesNotClip(Laplace(scale=2.0), low=0.0, high=4.0), 1.2, "transport"),
     "normaliser forgotten": (ForgetsTheScale(scale=0.6), 0.3, "mass"),
     "cdf of another scale": (WrongCdf(scale=0.5), 0.3, "cdf"),
@@ -367,3 +390,20 @@ def test_planted_bugs_break_mass_or_cdf(bug):
     check = laws.density_has_mass_one if law == "mass" else laws.cdf_is_the_sum_of_the_density
     with pytest.raises(AssertionError):
         check(mechanism, np.atleast_1d(s))
+
+
+def test_a_normaliser_of_the_wrong_power_breaks_the_sum_over_columns():
+    s_dp, s = np.random.default_rng(5).normal(size=(2, laws.ROWS, 3))
+    laws.log_prob_adds_up_over_columns(Laplace(scale=0.6), s_dp, s)
+    laws.density_has_mass_one(ForgetsOtherColumns(scale=0.6), np.array([0.3]))
+    with pytest.raises(AssertionError):
+        laws.log_prob_adds_up_over_columns(ForgetsOtherColumns(scale=0.6), s_dp, s)
+
+
+@pytest.mark.parametrize("points", POINTS)
+def test_products_of_products_obey_the_law_of_transport(points):
+    inner = Product([Laplace(scale=1.0), ExponentialMechanism((3.0, -1.0), 0.5)])
+    nested = Product([inner, DiscreteLaplace(scale=2.0)])
+    s = np.array([0.3, 0.0, 0.3, 5.0])
+    laws.transport_has_law_of_log_prob(nested, s, POINTS[points])
+    assert len(laws.column_supports(nested, 4)) == 3

@@ -56,8 +56,8 @@ def test_a_density_is_minus_infinity_off_its_support():
 
 
 def test_output_widths_may_differ():
-    mechanism = SampledMechanism(lambda key, s: s.sum(keepdims=True), width=3, output_width=1)
-    assert mechanism.sample(jax.random.key(0), [[1.0, 2.0, 3.0]]).tolist() == [[6.0]]
+    mechanism = SampledMechanism(lambda key, s: draw(key, s.sum(keepdims=True)), width=3, output_width=1)
+    assert mechanism.sample(jax.random.key(0), np.zeros((4, 3))).shape == (4, 1)
 
 
 def test_a_product_offers_what_all_blocks_offer():
@@ -69,13 +69,65 @@ def test_a_product_offers_what_all_blocks_offer():
         product.log_prob(np.zeros(3), np.zeros(3))
 
 
+def numpys(shape=None):
+    return np.random.laplace(size=shape)  # noqa: NPY002
+
+
+FROZEN = {
+    "np.random": lambda key, s: s + numpys(s.shape),
+    "np.random beside the key": lambda key, s: draw(key, s) + numpys(),
+    "no noise": lambda key, s: s,
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_noise_that_does_not_come_from_the_key_is_refused(name):
+    """It would be drawn once, when the function is compiled, and be the same in every release."""
+    with pytest.raises(errors.InvalidInputError, match=r"must draw from its key.*np\.random"):
+        SampledMechanism(FROZEN[name]).sample(jax.random.key(0), [0.0, 0.0])
+    with pytest.raises(errors.InvalidInputError, match="must draw from its key"):
+        Product([LAPLACE, SampledMechanism(FROZEN[name])], widths=[1, 2]).sample(jax.random.key(0), np.zeros(3))
+
+
+def test_entries_that_s_does_not_have_are_refused():
+    mechanism = SampledMechanism(lambda key, s: s[3] + jax.random.laplace(key, s.shape))
+    assert mechanism.sample(jax.random.key(0), np.zeros(4)).shape == (4,)
+    with pytest.raises(errors.InvalidInputError, match=r"reads s\[3\], but s has 2 column"):
+        mechanism.sample(jax.random.key(0), np.zeros(2))
+
+
+SIGNATURES = {
+    "sampler swapped": (lambda: SampledMechanism(lambda s, key: s), r"sample is called as sample\(key, s\).*swap"),
+    "sampler without key": (lambda: SampledMechanism(lambda s: s), r"called as sample\(key, s\).*2 positional"),
+    "density swapped": (lambda: DensityMechanism(lambda s, s_dp: 0.0), r"called as log_prob\(s_dp, s\).*swap"),
+    "density of one": (lambda: DensityMechanism(lambda s_dp: 0.0), r"called as log_prob\(s_dp, s\)"),
+    "bound of two": (
+        lambda: DensityMechanism(log_density, log_prob_bound=log_density),
+        r"called as log_prob_bound\(s_dp\).*1 positional",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_functions_called_otherwise_are_refused(name):
+    attempt, text = SIGNATURES[name]
+    with pytest.raises(errors.InvalidTypeError, match=text):
+        attempt()
+
+
+def test_functions_python_cannot_look_into_pass():
+    assert SampledMechanism(max).capabilities == {Capability.SAMPLE}
+    assert SampledMechanism(jax.jit(draw)).sample(jax.random.key(0), [0.0]).shape == (1,)
+
+
 REFUSALS = [
     (lambda: SAMPLED.log_prob([0.0], [0.0]), "SampledMechanism has no log_prob; it offers sample"),
     (lambda: SAMPLED.transport([0.5], [0.0]), "has no transport"),
     (lambda: SAMPLED.log_cdf([0.0], [0.0]), "has no log_cdf"),
     (lambda: SAMPLED.log_prob_bound([0.0]), "has no log_prob_bound"),
     (lambda: SAMPLED.num_uniforms(3), "has no transport"),
-    (lambda: SAMPLED.neighbours(3), "choose the pairs"),
+    (lambda: SAMPLED.neighbours(3), r"choose the pairs.*neighbours=\(s, s'\).* to the audit"),
+    (lambda: DENSITY.neighbours(3), r"neighbours=\(s, s'\)"),
     (lambda: SAMPLED.to_spec(), "cannot be written as JSON"),
     (
         lambda: DENSITY.sample(jax.random.key(0), [0.0]),

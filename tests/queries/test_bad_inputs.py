@@ -43,7 +43,7 @@ DATA = {
     "status one half": (CURVE, [[0, 1, 0], [0, 0.5, 1]]),
     "people missing": (CURVE, [[0, 1, 0]]),
     "count above the population": (CURVE, [0, 1, SECRET]),
-    "count not whole": (CURVE, [0, 1, 0.25]),
+    "negative count": (CURVE, [0, 1, -1]),
     "counts of other times": (CURVE, [SECRET, 1]),
 }
 
@@ -76,7 +76,28 @@ ARGUMENTS = {
     "bounds infinite": (lambda: q.ClampedMean((0.0, math.inf), 3), InvalidInputError, "finite"),
     "bounds a number": (lambda: q.ClampedMean(3.0, 3), InvalidInputError, "pair"),
     "bounds too many": (lambda: q.ClampedMean(((0, 1),) * 3, 3, 2), InvalidInputError, "2 such pair"),
-    "bounds off the grid": (lambda: q.ClampedMean((0.0, 1.0), 3, grid=0.3), InvalidInputError, "multiples of the grid"),
+    "bounds off the grid": (
+        lambda: q.ClampedMean((0, 100), 500, grid=0.3),
+        InvalidInputError,
+        "bounds 0 and 100 must be multiples of grid=0.3; 0.25 would do",
+    ),
+    "one of the bounds off the grid": (
+        lambda: q.ClampedMean([(0, 1), (-1.5, 2.5)], 9, grid=1.0),
+        InvalidInputError,
+        "bounds -1.5 and 2.5 must be multiples of grid=1; 0.5 would do",
+    ),
+    "bounds without a common grid": (
+        lambda: q.ClampedMean((-1.23456789012345, math.pi), 9, grid=0.1),
+        InvalidInputError,
+        "multiples of grid=0.1; take rounder bounds",
+    ),
+    "bounds for fewer columns": (lambda: q.ClampedMean([(0, 1)] * 2, 9, num_columns=1), InvalidInputError, "1 such"),
+    "a trillion columns": (lambda: q.ClampedMean((0, 1), 3, 10**12), InvalidInputError, "num_columns would .* fewer"),
+    "a million pairs": (lambda: q.ClampedMean(np.zeros((1_000_001, 2)), 3), InvalidInputError, "num_columns would"),
+    "a trillion moments": (lambda: q.RegressionMoments(3, 10**6), InvalidInputError, "num_predictors would"),
+    "a trillion times": (lambda: q.InfectionCurve(3, 10**12), InvalidInputError, "num_times would"),
+    "a table beyond counting": (lambda: q.ContingencyTable((2**900,) * 2), InvalidInputError, "product of levels"),
+    "a trillion classes": (lambda: q.CategoryProportions(10**12, (2,), 3), InvalidInputError, "num_classes times"),
     "grid negative": (lambda: q.ClampedMean((0.0, 1.0), 3, grid=-0.5), InvalidInputError, "> 0"),
     "grid too fine": (lambda: q.ClampedMean((0.0, 1.0), 2**30, grid=2.0**-30), InvalidInputError, "coarser"),
     "moments grid not 1/R": (lambda: q.RegressionMoments(3, 1, grid=0.3), InvalidInputError, "1/grid"),
@@ -113,7 +134,7 @@ ARGUMENTS = {
     "sensitivity unstated": (lambda: BARE.sensitivity(), MissingCapabilityError, "pass sensitivity"),
     "function to integers": (lambda: BARE.integer_statistic([1]), MissingCapabilityError, "lattice"),
     "function to JSON": (lambda: BARE.to_spec(), MissingCapabilityError, "JSON"),
-    "function to a scalar": (lambda: q.FunctionQuery(np.mean)([1.0, 2.0]), InvalidInputError, "1-D"),
+    "function to a matrix": (lambda: q.FunctionQuery(np.diag)([1.0, 2.0]), InvalidInputError, "1-D"),
     "function to words": (lambda: q.FunctionQuery(lambda x: ["a"])([1.0]), InvalidTypeError, "1-D"),
     "function to too many": (lambda: q.FunctionQuery(np.sort, names=["a", "b"])([1]), InvalidInputError, "has 2"),
     "no grid": (lambda: MEAN.integer_statistic([0.0, 0.0, 0.0]), MissingCapabilityError, "grid="),
@@ -129,3 +150,40 @@ def test_bad_arguments_are_refused(name):
     with pytest.raises(error, match=text) as caught:
         make()
     assert len(str(caught.value)) > 20
+
+
+@pytest.mark.parametrize("name", ["status neither 0 nor 1", "status one half", "people missing", "negative count"])
+def test_infection_curves_speak_of_statuses_and_counts(name):
+    query, x = DATA[name]
+    with pytest.raises(InvalidInputError, match=r"statuses, (0 or 1|of shape)|counts of infected people.*population=2"):
+        query(x)
+    with pytest.raises(InvalidInputError, match="statuses, 0 or 1"):
+        query.contributions([[0, 1, 2]])
+
+
+@pytest.mark.parametrize("grid", [0.3, 0.07, 1.1, 3.0, 400.0])
+@pytest.mark.parametrize("bounds", [(0, 100), (-1.5, 2.5), (0.1, 0.7), (-1e6, 33.3)])
+def test_the_proposed_grid_would_do(bounds, grid):
+    try:
+        q.ClampedMean(bounds, 10, grid=grid)
+    except InvalidInputError as error:
+        better = float(str(error).split("; ")[1].split()[0])
+        assert better <= grid
+        assert q.ClampedMean(bounds, 10, grid=better).grid == better
+    else:
+        assert all((end / grid).is_integer() or grid == 0.3 for end in bounds)
+
+
+def test_the_number_of_columns_is_that_of_the_pairs():
+    query = q.ClampedMean([(0, 100), (0, 1)], 500)
+    assert query == q.ClampedMean(((0.0, 100.0), (0.0, 1.0)), 500, num_columns=2)
+    assert q.from_spec(query.to_spec()) == query
+    assert q.ClampedMean((0, 100), 500).num_columns == 1
+    assert q.ClampedMean([(0, 100)], 500).num_columns == 1
+
+
+def test_curves_of_the_differential_equation_are_statistics_but_not_released():
+    """A deterministic epidemic has real-valued counts; only a release insists on whole ones."""
+    np.testing.assert_array_equal(CURVE([0.5, 1.25, 0.0]), [0.5, 1.25, 0.0])
+    with pytest.raises(InvalidInputError, match="whole counts"):
+        CURVE.integer_statistic([0.5, 1.25, 0.0])

@@ -198,12 +198,14 @@ def test_a_grid_without_the_bounds_would_raise_the_sensitivity():
         def __post_init__(self):
             pass
 
-    with pytest.raises(InvalidInputError, match="multiples of the grid"):
+    with pytest.raises(InvalidInputError, match=r"bounds 0 and 0.5 must be multiples of grid=0.3; 0.25 would do"):
         ClampedMean(bounds=(0.0, 0.5), num_records=1, grid=0.3)
-    careless = Careless(bounds=(0.0, 0.5), num_records=1, grid=0.3)
+    careless = Careless(bounds=(0.0, 0.5), num_records=1, num_columns=1, grid=0.3)
     change = careless.step * largest_change(careless, [[0.0], [0.5]], 1)
     assert change > 0.5 * 1.19
-    assert change <= careless.sensitivity()  # the claim counts the steps of the integers, not the distance of the bounds
+    assert (
+        change <= careless.sensitivity()
+    )  # the claim counts the steps of the integers, not the distance of the bounds
 
 
 def test_median_sensitivity_by_enumeration():
@@ -261,6 +263,9 @@ def test_function_query_uses_what_was_stated():
         FunctionQuery(np.sort, sensitivity=1.0).sensitivity(norm=0)
     assert stated.width is None
     assert FunctionQuery(np.sort, names=["a", "b"]).width == 2
+    assert FunctionQuery(np.mean)([1.0, 2.0]).tolist() == [1.5]
+    assert FunctionQuery(lambda x: 3, names=["a"])([1.0]).tolist() == [3.0]
+    assert jax.jit(FunctionQuery(jnp.mean))(jnp.array([1.0, 2.0])).tolist() == [1.5]
     s = jax.jit(FunctionQuery(lambda x: jnp.sort(x)))(jnp.array([2.0, 1.0]))
     np.testing.assert_array_equal(s, [1.0, 2.0])
 

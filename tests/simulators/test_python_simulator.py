@@ -16,6 +16,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
+from noisewise._arrays import stage_key
 from noisewise.simulators import PythonSimulator, _worker, python_simulator
 
 KEY = jax.random.key(7)
@@ -120,7 +121,7 @@ def test_a_generator_shared_by_a_batch_would_be_caught(reference, monkeypatch):
 
 
 def test_the_generator_is_the_documented_one(reference):
-    words = [int(word) for word in jax.random.key_data(KEY)]
+    words = [int(word) for word in jax.random.key_data(stage_key(KEY, "simulator"))]
     rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(words, spawn_key=(149,))))
     assert reference[149].tolist() == moments(SIMULATOR.fn(rng, THETA[149]))
     assert np.array_equal(SIMULATOR.statistics(jax.random.key_data(KEY), THETA, moments), reference)
@@ -187,6 +188,11 @@ def test_nan_passes_through_as_a_row():
         KEY, [[0.0], [1.0]], lambda x: np.where(x > 0.5, np.nan, x)
     )
     assert np.isnan(s[:, 0]).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("query", [lambda x: x[0], nw.queries.FunctionQuery(np.mean)], ids=["bare", "query"])
+def test_a_statistic_of_one_number_is_one_column(query):
+    assert np.array_equal(IDENTITY.statistics(KEY, THETA, query), THETA)
 
 
 # Executors -----------------------------------------------------------------------------------------------------------
@@ -320,9 +326,6 @@ BAD = {
         lambda pool: PythonSimulator(lambda rng, theta: threading.Lock()).simulate(KEY, THETA, executor=pool),
         errors.SimulationError, "picklable",
     ),
-    "scalar statistic": (
-        lambda pool: IDENTITY.statistics(KEY, THETA, lambda x: x[0]), errors.SimulationError, "atleast_1d",
-    ),
     "matrix statistic": (
         lambda pool: IDENTITY.statistics(KEY, THETA, lambda x: [x]), errors.SimulationError, r"shape \(k,\), got \(1, 1\)",
     ),
@@ -339,7 +342,10 @@ BAD = {
         lambda pool: IDENTITY.statistics(KEY, THETA, lambda x: np.ones(1 + (x[0] > 0))), errors.SimulationError, "as many",
     ),
     "wrong arguments": (
-        lambda pool: PythonSimulator(lambda theta: theta).simulate(KEY, THETA), errors.SimulationError, "positional",
+        lambda pool: PythonSimulator(lambda theta: theta), errors.InvalidTypeError, r"called as fn\(rng, theta\)",
+    ),
+    "swapped arguments": (
+        lambda pool: PythonSimulator(lambda theta, rng: theta), errors.InvalidTypeError, "swap its parameters",
     ),
     "exit": (
         lambda pool: PythonSimulator(lambda rng, theta: sys.exit(2)).simulate(KEY, THETA), errors.SimulationError, "SystemExit",

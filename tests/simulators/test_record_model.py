@@ -151,6 +151,21 @@ def test_abstract_methods_are_demanded():
         Half()
 
 
+def test_a_column_that_theta_does_not_have_is_refused():
+    with pytest.raises(errors.SimulationError, match=r"Normals reads theta\[1\], but theta has 1 column"):
+        Normals(5).simulate(KEY, THETA[:, :1])
+
+
+def test_noise_that_does_not_come_from_the_key_is_refused():
+    class Frozen(Normals):
+        def record_noise(self, key):
+            return np.random.default_rng().normal(size=2)
+
+    for num_records in (5, 20_000):
+        with pytest.raises(errors.SimulationError, match="Frozen draws numbers that do not come from its key"):
+            Frozen(num_records).statistics(KEY, THETA, moments(num_records))
+
+
 def test_a_failure_inside_a_record_is_reported():
     class Broken(Normals):
         def record(self, u, theta):

@@ -235,11 +235,18 @@ def test_the_infection_curve_is_the_curve():
     assert np.array_equal(model.statistics(KEY, theta, query), model.simulate(KEY, theta))
 
 
+@pytest.mark.parametrize("query", [lambda x: x[1], lambda x: float(x[1])], ids=["traced", "not traced"])
+def test_a_statistic_of_one_number_is_one_column(query):
+    model = SIR(2000, TIMES, initial_infected=10)
+    theta = np.repeat(TRUTH, 20, axis=0)
+    assert np.array_equal(model.statistics(KEY, theta, query), model.simulate(KEY, theta)[:, 1:2])
+
+
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        (nw.queries.InfectionCurve(population=2000, num_times=7), "x must have 7 counts"),
-        (lambda x: x[0], r"shape \(k,\), got \(\)"),
+        (nw.queries.InfectionCurve(population=2000, num_times=7), r"counts, of shape \(7,\)"),
+        (lambda x: x[None], r"shape \(k,\), got \(1, "),
         (lambda x: {}[0], "KeyError"),
         (lambda x: [float(v) for v in x[: int(x[1] > 20) + 1]], "one shape"),
     ],

@@ -1,0 +1,74 @@
+"""Whether a mechanism is calibrated for the query whose statistic it releases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from noisewise.errors import InvalidInputError, MissingCapabilityError, SensitivityError
+from noisewise.mechanisms import Clamped, PaddedBinomial, Product
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.user_defined import AbstractUserMechanism
+from noisewise.queries import AbstractQuery, Joint
+
+_SLACK = 1.0 + 1e-9
+
+
+def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
+    """Refuse a mechanism calibrated for less than the query's sensitivity, where both are known.
+
+    A block of w columns that matches no part of a `Joint` changes by at most as much as all columns do, and by at most
+    w^(1/norm) times the largest change of one column.
+    """
+    for block, part, width in _blocks(mechanism, query):
+        norm, calibrated = block.norm, block.sensitivity
+        needed = _needed(part, norm, width)
+        if calibrated is not None and needed is not None and needed > calibrated * _SLACK:
+            raise SensitivityError(
+                f"The {type(block).__name__} is calibrated for a sensitivity of {calibrated:.6g} in the L{norm:g} "
+                f"norm, but that of the {type(part).__name__} is {needed:.6g}, so its guarantee would be false. "
+                f"{_remedy(block, needed)}"
+            )
+
+
+def _blocks(
+    mechanism: AbstractMechanism, query: AbstractQuery, width: int | None = None
+) -> Iterator[tuple[AbstractMechanism, AbstractQuery, int | None]]:
+    """(mechanism, the query it serves, how many of its columns, if not all) of every block."""
+    if isinstance(mechanism, Clamped):
+        yield from _blocks(mechanism.mechanism, query, width)
+    elif isinstance(mechanism, Product):
+        matched = isinstance(query, Joint) and mechanism.widths == tuple(part.width for part in query.queries)
+        for j, block in enumerate(mechanism.mechanisms):
+            if matched:
+                yield from _blocks(block, query.queries[j])  # type: ignore[attr-defined]
+            else:
+                yield from _blocks(block, query, mechanism.widths[j])
+    else:
+        yield mechanism, query, width
+
+
+def _needed(query: AbstractQuery, norm: float, width: int | None) -> float | None:
+    whole = _sensitivity(query, norm)
+    each = None if width is None or norm == 0.0 else _sensitivity(query, math.inf)
+    bounds = [whole] if each is None else [whole, each * (1.0 if math.isinf(norm) else width ** (1.0 / norm))]  # type: ignore[operator]
+    known = [bound for bound in bounds if bound is not None]
+    return min(known) if known else None
+
+
+def _sensitivity(query: AbstractQuery, norm: float) -> float | None:
+    if norm not in query.norms:
+        return None
+    try:
+        return query.sensitivity(norm)
+    except (MissingCapabilityError, InvalidInputError):
+        return None
+
+
+def _remedy(mechanism: AbstractMechanism, needed: float) -> str:
+    kind = type(mechanism).__name__
+    if isinstance(mechanism, PaddedBinomial):
+        return "It serves counts that one person changes by at most 1."
+    if isinstance(mechanism, AbstractUserMechanism):
+        return f"If its guarantee holds for that, pass sensitivity={needed!r}."
+    return f"Write nw.mechanisms.{kind}.calibrate(sensitivity={needed!r}, guarantee=...)."

@@ -1,0 +1,173 @@
+r"""What a function written in JAX reads, found by tracing it: does its result depend on the key, which entries of a
+vector does it take, and does it draw numbers that come from nowhere.
+
+JAX clamps an index beyond the end (theta[3] of one entry is theta[0]) and freezes into the compiled program whatever
+NumPy or Python computes while it is traced (np.random draws once, for all simulations). Both go unseen in the results.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+Trace = core.ClosedJaxpr
+
+_CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat")
+"""Primitives that run one inner program on their very arguments."""
+
+
+def _same(value: Any, **_: Any) -> Any:
+    return value
+
+
+_FOLDED: dict[str, Callable[..., Any]] = {
+    "lt": lambda a, b, **_: a < b,
+    "add": lambda a, b, **_: a + b,
+    "sub": lambda a, b, **_: a - b,
+    "select_n": lambda which, *cases, **_: np.where(which, cases[-1], cases[0]),
+    "broadcast_in_dim": _same,
+    "convert_element_type": _same,
+    "reshape": _same,
+    "squeeze": _same,
+}
+"""What JAX does to an index before it is used, on NumPy values; shapes do not matter here."""
+
+
+def trace(function: Callable[..., Any], *args: Any) -> tuple[Trace, Any]:
+    """The program of a function, traced afresh at arguments of these shapes, and the shapes it returns."""
+    return jax.make_jaxpr(lambda *each: function(*each), return_shape=True)(*args)
+
+
+def depends_on(program: Trace, argument: int) -> bool:
+    """Whether any result depends on the argument with this number; True where that cannot be told."""
+    return any(_dependent(program.jaxpr, [i == argument for i in range(len(program.jaxpr.invars))]))
+
+
+def read_beyond(program: Trace, argument: int) -> int | None:
+    """An index that lies outside the vector given as this argument, or outside one of its size computed from it.
+
+    Only indices known while tracing count, those that `jnp.take(..., mode="fill")` answers with NaN do not.
+
+    >>> import jax.numpy as jnp
+    >>> program, _ = trace(lambda theta: jnp.exp(theta)[3], jnp.zeros(2))
+    >>> read_beyond(program, 0)
+    3
+    """
+    vector = program.jaxpr.invars[argument]
+    return _beyond(program, {vector}, {}, vector.aval.shape[0])
+
+
+def differ(first: Trace, second: Trace) -> bool:
+    """Whether two traces of one function hold different constants, so that it draws numbers while it is traced."""
+    pairs = list(itertools.zip_longest(_constants(first), _constants(second), fillvalue=None))
+    if any(one is None or other is None for one, other in pairs):
+        return False
+    return any(one is not other and not _equal(one, other) for one, other in pairs)
+
+
+# Reading programs ----------------------------------------------------------------------------------------------------
+
+
+def _dependent(jaxpr: core.Jaxpr, marked: list[bool]) -> list[bool]:
+    """Which results depend on the marked arguments."""
+    live = {var for var, mark in zip(jaxpr.invars, marked, strict=True) if mark}
+    for eqn in jaxpr.eqns:
+        hits = [_is_in(live, value) for value in eqn.invars]
+        if any(hits):
+            inner = _called(eqn)
+            results = [True] * len(eqn.outvars) if inner is None else _dependent(inner.jaxpr, hits)
+            live.update(var for var, hit in zip(eqn.outvars, results, strict=True) if hit)
+    return [_is_in(live, value) for value in jaxpr.outvars]
+
+
+def _beyond(program: Trace, vectors: set[Any], known: dict[Any, Any], size: int) -> int | None:
+    """The first index outside a vector among `vectors`; `known` maps variables to constant values."""
+    known = {**known, **dict(zip(program.jaxpr.constvars, program.consts, strict=True))}
+    for eqn in program.jaxpr.eqns:
+        index = _outside(eqn, vectors, known, size)
+        for inner in _inner(eqn):
+            if index is None:
+                index = _beyond(inner, *_passed_on(eqn, inner, vectors, known, size), size)
+        if index is not None:
+            return index
+        values = [_value(known, value) for value in eqn.invars]
+        if eqn.primitive.name in _FOLDED and all(value is not None and value.size <= 1024 for value in values):
+            known[eqn.outvars[0]] = np.asarray(_FOLDED[eqn.primitive.name](*values))
+        if any(_is_in(vectors, value) for value in eqn.invars):
+            vectors |= {var for var in eqn.outvars if var.aval.shape == (size,)}
+    return None
+
+
+def _outside(eqn: core.JaxprEqn, vectors: set[Any], known: dict[Any, Any], size: int) -> int | None:
+    if eqn.primitive.name not in ("dynamic_slice", "gather") or not _is_in(vectors, eqn.invars[0]):
+        return None
+    places = _value(known, eqn.invars[1])
+    if places is None or "FILL" in str(eqn.params.get("mode")):
+        return None
+    outside = places[(places < 0) | (places + eqn.params["slice_sizes"][0] > size)]
+    # Indices from the end had the size added.
+    return None if outside.size == 0 else int(outside.flat[0]) - size * int(outside.flat[0] < 0)
+
+
+def _passed_on(
+    eqn: core.JaxprEqn, inner: Trace, vectors: set[Any], known: dict[Any, Any], size: int
+) -> tuple[set[Any], dict[Any, Any]]:
+    """The vectors and the constants among the arguments of an inner program.
+
+    Loops and branches pass their last arguments on; what a loop carries changes, so constants go to plain calls only.
+    """
+    pairs = list(zip(reversed(inner.jaxpr.invars), reversed(eqn.invars), strict=False))
+    passed = {var for var, value in pairs if _is_in(vectors, value) and var.aval.shape == (size,)}
+    if _called(eqn) is None:
+        return passed, {}
+    constants = {var: _value(known, value) for var, value in pairs}
+    return passed, {var: value for var, value in constants.items() if value is not None}
+
+
+def _constants(program: Trace) -> Iterator[Any]:
+    yield from program.consts
+    for eqn in program.jaxpr.eqns:
+        yield from (value.val for value in eqn.invars if isinstance(value, core.Literal))
+        for inner in _inner(eqn):
+            yield from _constants(inner)
+
+
+def _inner(eqn: core.JaxprEqn) -> Iterator[Trace]:
+    for param in eqn.params.values():
+        for part in param if isinstance(param, (tuple, list)) else (param,):
+            if isinstance(part, core.ClosedJaxpr):
+                yield part
+            elif isinstance(part, core.Jaxpr) and not part.constvars:
+                yield core.ClosedJaxpr(part, ())
+
+
+def _called(eqn: core.JaxprEqn) -> Trace | None:
+    """The inner program of a plain call, argument by argument."""
+    inner = list(_inner(eqn)) if eqn.primitive.name in _CALLS else []
+    fits = len(inner) == 1 and len(inner[0].jaxpr.invars) == len(eqn.invars)
+    return inner[0] if fits and len(inner[0].jaxpr.outvars) == len(eqn.outvars) else None
+
+
+def _is_in(variables: set[Any], value: Any) -> bool:
+    return not isinstance(value, core.Literal) and value in variables
+
+
+def _value(known: dict[Any, Any], value: Any) -> np.ndarray | None:
+    found = value.val if isinstance(value, core.Literal) else known.get(value)
+    return None if found is None or _is_random_key(found) else np.asarray(found)
+
+
+def _equal(one: Any, other: Any) -> bool:
+    one, other = (jax.random.key_data(value) if _is_random_key(value) else value for value in (one, other))
+    first, second = np.asarray(one), np.asarray(other)
+    return first.dtype == second.dtype and first.shape == second.shape and first.tobytes() == second.tobytes()
+
+
+def _is_random_key(value: Any) -> bool:
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)

@@ -1,0 +1,129 @@
+"""The contract that all inference methods share."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import Any, ClassVar, final
+
+from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.errors import InvalidTypeError, MissingCapabilityError
+from noisewise.inference.work import Work
+from noisewise.mechanisms.base import Capability
+from noisewise.posteriors.base import AbstractPosterior
+from noisewise.private_model import PrivateModel
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AbstractMethod(abc.ABC):
+    """Settings of a method; `infer` does the work.
+
+    `max_simulations` and `max_minutes` are budgets: when one is spent, `infer` returns what it has, and `posterior.report.stopped` says
+    so. A concrete method is a frozen dataclass that writes `_check` and `_infer`.
+    """
+
+    slug: ClassVar[str]
+    needs: ClassVar[frozenset[Capability]] = frozenset()
+    """What the mechanism must offer."""
+    instead: ClassVar[str] = ""
+    """What to use where it does not."""
+
+    max_simulations: int | None = None
+    max_minutes: float | None = None
+
+    def __post_init__(self) -> None:
+        integer("max_simulations", at_least=1, optional=True)(self.max_simulations)
+        number("max_minutes", above=0.0, optional=True)(self.max_minutes)
+
+    @final
+    def infer(
+        self,
+        key: Array,
+        model: PrivateModel,
+        observed: Any,
+        *,
+        run_dir: Any = None,
+        executor: Executor | None = None,
+        progress: bool = True,
+    ) -> AbstractPosterior:
+        """The posterior of theta given the private statistic `observed`, an array (k',) or a `Release`.
+
+        With `run_dir` the posterior is saved there. `executor` runs simulators written in Python.
+        """
+        key, work = as_key(key), self._start(model, observed, executor, progress)
+        with work.shown():
+            posterior = self._infer(key, work)
+        if run_dir is not None:
+            posterior.save(run_dir, overwrite=True)
+        return posterior
+
+    def _start(self, model: Any, observed: Any, executor: Executor | None, progress: bool) -> Work:
+        if not isinstance(model, PrivateModel):
+            raise InvalidTypeError(f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}.")
+        self.check(model)
+        settings = {name: _json_ready(value) for name, value in vars(self).items()}
+        return Work(
+            self.slug,
+            settings,
+            model,
+            model.observation(observed),
+            max_simulations=self.max_simulations,
+            max_minutes=self.max_minutes,
+            executor=executor,
+            progress=progress,
+        )
+
+    @final
+    def check(self, model: PrivateModel) -> None:
+        """Refuse a model that this method cannot serve, naming what would work."""
+        missing = self.needs - model.mechanism.capabilities
+        if missing:
+            names = " and ".join(sorted(missing))
+            raise MissingCapabilityError(
+                f"{type(self).__name__} needs a mechanism with {names}, which {type(model.mechanism).__name__} lacks. {self.instead}"
+            )
+        self._check(model)
+
+    def _check(self, model: PrivateModel) -> None:  # noqa: B027, most methods serve every model
+        """Refuse what the capabilities do not tell."""
+
+    @abc.abstractmethod
+    def _infer(self, key: Array, work: Work) -> AbstractPosterior: ...
+
+
+class AbstractSequentialMethod(AbstractMethod):
+    """A method that works in rounds, each with a posterior of its own."""
+
+    @final
+    def rounds(
+        self,
+        key: Array,
+        model: PrivateModel,
+        observed: Any,
+        *,
+        executor: Executor | None = None,
+        progress: bool = True,
+    ) -> Iterator[AbstractPosterior]:
+        """One posterior per round, as they come; the last is what `infer` returns."""
+        key, work = as_key(key), self._start(model, observed, executor, progress)
+        with work.shown():
+            yield from self._rounds(key, work)
+
+    @abc.abstractmethod
+    def _rounds(self, key: Array, work: Work) -> Iterator[AbstractPosterior]: ...
+
+    def _infer(self, key: Array, work: Work) -> AbstractPosterior:
+        *_, posterior = self._rounds(key, work)
+        return posterior
+
+
+def _json_ready(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [_json_ready(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {"type": type(value).__name__, **{name: _json_ready(item) for name, item in vars(value).items()}}
+    return repr(value)

@@ -1,0 +1,246 @@
+"""One inference under way: its model and observation, what it may spend, what it has spent, what it has to say."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import Any
+
+import jax
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import Draws, Report, WeightedSamples
+from noisewise.private_model import PrivateModel
+
+_FIRST_CHUNK = 256
+_CHUNK_SECONDS = 1.0
+_LOOK = 400
+_SURPRISE = 0.005
+
+
+class OutOfBudget(Exception):  # noqa: N818, a signal to methods, never an error to users
+    """Raised to a method when nothing more may be simulated; it then returns what it has."""
+
+
+class Work:
+    """What a method works with. It simulates through `statistics`, which counts every call and keeps both budgets."""
+
+    def __init__(
+        self,
+        method: str,
+        settings: dict[str, Any],
+        model: PrivateModel,
+        observed: np.ndarray,
+        *,
+        max_simulations: int | None = None,
+        max_minutes: float | None = None,
+        executor: Executor | None = None,
+        progress: bool = False,
+    ) -> None:
+        self.method, self.settings = method, settings
+        self.model, self.observed = model, observed
+        self.executor = executor
+        self.num_simulations = self.num_failed = 0
+        self.stopped = "finished"
+        self.warnings: list[str] = []
+        self.rounds: list[dict[str, Any]] = []
+        self.diagnostics: dict[str, Any] = {}
+        self._start = time.monotonic()
+        self._deadline = None if max_minutes is None else self._start + 60.0 * max_minutes
+        self._max_simulations = max_simulations
+        self._speed: float | None = None
+        self._bar = _Bar(method, max_simulations) if progress else None
+
+    # Simulating ------------------------------------------------------------------------------------------------------
+
+    @property
+    def remaining(self) -> int | None:
+        """How many simulations may still be run; None without a limit."""
+        return None if self._max_simulations is None else self._max_simulations - self.num_simulations
+
+    def statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
+        """s (n, k) for the first n rows of theta: all of them, or as many as the budgets allow.
+
+        Raises `OutOfBudget` if that is none. Rows that contain NaN are failed simulations, and counted.
+        """
+        allowed = len(theta) if self.remaining is None else min(len(theta), self.remaining)
+        if allowed <= 0:
+            raise OutOfBudget(self._stop(f"the budget of {self._max_simulations:,} simulations is spent"))
+        parts: list[np.ndarray] = []
+        done = 0
+        while done < allowed:
+            self._check_time(partial=bool(parts))
+            if self._out_of_time:
+                break
+            size = min(allowed - done, self._chunk(allowed - done))
+            started = time.monotonic()
+            # each chunk has a key of its own, so that results depend on the key and the chunk alone
+            chunk_key = key if size == len(theta) else jax.random.fold_in(key, done)
+            s = self.model.statistics(chunk_key, theta[done : done + size], executor=self.executor)
+            self._speed = size / max(time.monotonic() - started, 1e-9)
+            parts.append(s)
+            done += size
+            self.num_simulations += size
+            self.num_failed += int(np.isnan(s).any(axis=1).sum())
+            if self._bar:
+                self._bar.update(self.num_simulations)
+        return np.concatenate(parts)
+
+    def prior_draws(self, key: Array, num: int) -> tuple[np.ndarray, np.ndarray]:
+        """theta (n, d) from the prior and s (n, k); the first call also looks whether the observation is surprising."""
+        theta_key, simulation_key, noise_key = jax.random.split(key, 3)
+        theta = self.model.prior.sample(theta_key, num)
+        s = self.statistics(simulation_key, theta)
+        self.look_at_observation(noise_key, s)
+        return theta[: len(s)], s
+
+    def log_eta(self, s: np.ndarray) -> np.ndarray:
+        """log eta(observed | s) (n,), -inf for failed simulations."""
+        return self.model.mechanism.log_prob(self.observed, s)
+
+    def look_at_observation(self, key: Array, s: np.ndarray | None = None) -> None:
+        """Warn if the observation lies far outside what the prior predicts, given prior statistics s or 400 new ones.
+
+        The squared distance from the median in units of the median absolute deviation, averaged over columns, is ranked
+        among simulated observations; below 1 in 200 it is called surprising.
+        """
+        if Capability.SAMPLE not in self.model.mechanism.capabilities:
+            return
+        if s is None:
+            theta_key, simulation_key, key = jax.random.split(key, 3)
+            s = self.statistics(simulation_key, self.model.prior.sample(theta_key, _LOOK))
+        s = s[~np.isnan(s).any(axis=1)]
+        if len(s) < _LOOK // 2:
+            return
+        simulated = self.model.mechanism.sample(key, s[:10_000])
+        centre = np.median(simulated, axis=0)
+        spread = np.median(np.abs(simulated - centre), axis=0)
+        spread = np.where(spread > 0, spread, np.maximum(simulated.std(axis=0), 1e-300))
+        distance = lambda y: np.mean(((y - centre) / spread) ** 2, axis=-1)  # noqa: E731
+        rank = (1 + np.sum(distance(simulated) >= distance(self.observed))) / (1 + len(simulated))
+        self.diagnostics["prior predictive p-value"] = float(rank)
+        if rank < _SURPRISE:
+            self.warn(
+                f"The observation lies outside what the prior predicts (p = {rank:.2g}): check the model, the units, and the order "
+                "of the statistics."
+            )
+
+    # Saying ----------------------------------------------------------------------------------------------------------
+
+    def warn(self, text: str) -> None:
+        """Add a sentence that a reader of the result must see."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+    def record(self, **values: Any) -> None:
+        """Add a record of one round, JSON-ready; it is shown while the work goes on."""
+        self.rounds.append({"num_simulations": self.num_simulations, **values})
+        if self._bar:
+            self._bar.describe(values)
+
+    def report(self, *, exact: bool) -> Report:
+        """The report as of now."""
+        if self.num_failed:
+            self.warn(f"{self.num_failed:,} of {self.num_simulations:,} simulations failed (NaN) and were rejected.")
+        return Report(
+            method=self.method,
+            settings=self.settings,
+            num_simulations=self.num_simulations,
+            num_failed=self.num_failed,
+            seconds=time.monotonic() - self._start,
+            stopped=self.stopped,
+            exact=exact,
+            rounds=tuple(self.rounds),
+            diagnostics=dict(self.diagnostics),
+            warnings=tuple(self.warnings),
+        )
+
+    def weighted(
+        self, theta: np.ndarray, log_weights: np.ndarray, s: np.ndarray | None = None, *, exact: bool
+    ) -> WeightedSamples:
+        """A weighted posterior with this work's names, derived quantities and report."""
+        return WeightedSamples(
+            theta, self.model.names, self.report(exact=exact), log_weights=log_weights, **self._more(theta, s)
+        )
+
+    def draws(self, theta: np.ndarray, s: np.ndarray | None = None, *, num_chains: int = 1, exact: bool) -> Draws:
+        """An unweighted posterior with this work's names, derived quantities and report."""
+        return Draws(theta, self.model.names, self.report(exact=exact), num_chains=num_chains, **self._more(theta, s))
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show the progress bar while the body runs."""
+        with self._bar or contextlib.nullcontext():
+            yield
+
+    def _more(self, theta: np.ndarray, s: np.ndarray | None) -> dict[str, Any]:
+        names = self.model.statistic_names if s is not None else ()
+        return {"derived": self.model.derived_quantities(theta), "statistics": s, "statistic_names": names}
+
+    def _stop(self, reason: str) -> str:
+        self.stopped = reason
+        return reason
+
+    @property
+    def _out_of_time(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    def check_time(self) -> None:
+        """Raise `OutOfBudget` when the time is up; for loops that simulate nothing."""
+        self._check_time(partial=False)
+
+    def _check_time(self, *, partial: bool) -> None:
+        if self._out_of_time:
+            reason = self._stop("the time budget is spent")
+            if not partial:
+                raise OutOfBudget(reason)
+
+    def _chunk(self, wanted: int) -> int:
+        """Everything at once without a deadline, else about a second's worth."""
+        if self._deadline is None:
+            return wanted
+        return _FIRST_CHUNK if self._speed is None else max(16, int(self._speed * _CHUNK_SECONDS))
+
+
+class _Bar:
+    """A rich progress bar on terminals; nothing elsewhere."""
+
+    def __init__(self, method: str, total: int | None) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        console = Console(stderr=True)
+        columns = [
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        ]
+        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._method = method
+        self._task = self._progress.add_task(method, total=total)
+
+    def update(self, completed: int) -> None:
+        self._progress.update(self._task, completed=completed)
+
+    def describe(self, values: dict[str, Any]) -> None:
+        shown = ", ".join(f"{name} {value:.3g}" for name, value in values.items() if isinstance(value, (int, float)))
+        self._progress.update(self._task, description=f"{self._method}: {shown}" if shown else self._method)
+
+    def __enter__(self) -> None:
+        self._progress.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._progress.__exit__(*error)
