@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._arrays import describe, integer
+from noisewise.audit.outside import search_outside
 from noisewise.audit.verdict import AbstractVerdict
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError, SimulationError
 from noisewise.queries.base import AbstractAdditiveQuery, AbstractQuery
@@ -21,9 +23,6 @@ _POOL = 128
 _RADII = 0.5 ** np.arange(12)
 _CLIMBS = 4
 _ENTRIES = 32
-_BEYOND = (1.0, 1e6)
-_HUGE = 1e100
-"""How far outside a query's box records are tried: in widths of the box, and a number whose square is still finite."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -93,9 +92,9 @@ def sensitivity(
         database, neighbour = _search_records(query, domain, norm, size, num_starts, rng)
     else:
         database, neighbour = _search_databases(query, domain, norm, size, num_starts, rng)
-    found = _measure(query, database, neighbour, norm)
+    found = _measure(query, norm, database, neighbour)
     if given is None and isinstance(domain, Box):
-        further = _search_outside(query, domain, norm, size, num_starts, rng)
+        further = search_outside(functools.partial(_measure, query, norm), domain, size, num_starts, rng)
         # A clamp makes records outside as good as those at the ends, which are nicer to read.
         if further is not None and further[0] > found * (1.0 + 1e-9):
             found, database, neighbour = further
@@ -254,50 +253,7 @@ def _climb(
     return best
 
 
-# Records outside the box: what a forgotten clamp lets in --------------------------------------------------------------
-
-
-def _search_outside(
-    query: AbstractQuery, domain: Box, norm: float, size: int, num_starts: int, rng: np.random.Generator
-) -> tuple[float, np.ndarray, np.ndarray] | None:
-    """The largest change between neighbours with records outside the box, and they; None if the query refuses all."""
-    inside, outside = domain.extremes(rng, _POOL), _outside(domain, rng, num_starts)
-    best: tuple[float, np.ndarray, np.ndarray] | None = None
-    for i, record in enumerate(outside):
-        pool = inside if i % 2 == 0 else np.concatenate([inside, outside])
-        database = pool[rng.integers(0, len(pool), size)]
-        neighbour = database.copy()
-        neighbour[-1] = record
-        change = _accepted(query, database, neighbour, norm)
-        if change is not None and (best is None or change > best[0]):
-            best = change, database, neighbour
-    return best
-
-
-def _outside(domain: Box, rng: np.random.Generator, num_random: int) -> np.ndarray:
-    """Records beyond the box: in all columns alike, then in some columns, by different distances."""
-    low, high = np.asarray(domain.low), np.asarray(domain.high)
-    huge = np.full(domain.width, _HUGE)
-    below, above = (
-        [end + side * beyond * (high - low) for beyond in _BEYOND] for side, end in ((-1.0, low), (1.0, high))
-    )
-    rows = np.stack([*below, *above, -huge, huge])
-    choices = np.concatenate([rows, [low, high]])
-    mixed = choices[rng.integers(0, len(choices), (num_random, domain.width)), np.arange(domain.width)]
-    return np.concatenate([rows, mixed])
-
-
-def _accepted(query: AbstractQuery, database: np.ndarray, neighbour: np.ndarray, norm: float) -> float | None:
-    """How far the query moves, infinitely if it becomes NaN; None if it refuses a database, in whatever way it does."""
-    try:
-        with np.errstate(all="ignore"):
-            change = _measure(query, database, neighbour, norm)
-    except Exception:
-        return None
-    return math.inf if math.isnan(change) else change
-
-
-def _measure(query: AbstractQuery, database: np.ndarray, neighbour: np.ndarray, norm: float) -> float:
+def _measure(query: AbstractQuery, norm: float, database: np.ndarray, neighbour: np.ndarray) -> float:
     if query.step is not None:
         pairs = zip(query.integer_statistic(database), query.integer_statistic(neighbour), strict=True)
         return float(query.step * np.linalg.norm([float(a - b) for a, b in pairs], ord=norm))
