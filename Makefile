@@ -29,7 +29,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@touch $@
 
 demo: install
-	@$(BIN)/python examples/private_mean.py
+	@$(BIN)/python examples/private_regression.py
 
 test: install
 	$(BIN)/python -m pytest -q -m "not slow" --durations=10

@@ -4,14 +4,14 @@ import json
 import platform
 from pathlib import Path
 
-from benchmarks import mechanisms, point_sets, sir
+from benchmarks import inference, mechanisms, point_sets, sir
 
 RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> None:
     RESULTS.mkdir(exist_ok=True)
-    for module in (point_sets, mechanisms, sir):
+    for module in (point_sets, mechanisms, sir, inference):
         name = module.__name__.rsplit(".", 1)[-1]
         rows = module.run()
         print(f"\n{(module.__doc__ or '').strip()}")

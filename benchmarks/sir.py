@@ -49,12 +49,12 @@ def events_against_c(num: int = 8) -> dict[str, object]:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return {"gillespie against C": "skipped: no C compiler"}
-    words, times = _xoshiro.key_words(KEY), np.array(TIMES)
+    words, indices, times = np.tile(_xoshiro.key_words(KEY), (num, 1)), np.arange(num, dtype=np.uint32), np.array(TIMES)
     ours, theirs = np.empty((num, len(times))), np.empty((num, len(times)))
     rates = np.tile(np.exp(TRUTH), (num, 1))
 
     def by_numba() -> None:
-        _epidemic.epidemics(words, 0, rates, float(POPULATION), 1.0, times, np.inf, 0.05, ours)
+        _epidemic.epidemics(words, indices, rates, float(POPULATION), 1.0, times, np.inf, 0.05, ours)
 
     with tempfile.TemporaryDirectory() as folder:
         compiled = compiled_loop(compiler, Path(folder))

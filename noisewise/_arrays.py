@@ -25,6 +25,10 @@ T = TypeVar("T")
 
 Array = Any
 
+_THREEFRY = "threefry2x32"
+_ROWS_AT_ONCE = 2048
+"""Keys are made so many at a time, so that a new number of them compiles nothing."""
+
 
 def is_traced(*values: Any) -> bool:
     """Whether any leaf is a JAX tracer (so that its values cannot be looked at)."""
@@ -108,6 +112,69 @@ def stage_key(key: Array, stage: str) -> Array:
     [2091360807, 2698684526]
     """
     return jax.random.fold_in(key, np.uint32(zlib.crc32(stage.encode())))
+
+
+def as_keys(key: Any, num: int) -> Array:
+    """`key` itself if it is one key, or an array of `num` of them; else an error that says what is expected."""
+    if is_key(key):
+        return key
+    expected = "one JAX PRNG key, such as jax.random.key(0), or an array of keys, one per row of theta"
+    if not _is_array_of_keys(key):
+        raise InvalidTypeError(f"The first argument must be {expected}; got {describe(key)}.")
+    if len(key) != num:
+        raise InvalidInputError(f"The first argument must be {expected}; got {len(key)} keys for {num} rows.")
+    if not _is_threefry(key):
+        raise InvalidTypeError(
+            f"An array of keys must be of the kind {_THREEFRY!r}, as in jax.random.key(0, impl={_THREEFRY!r}): what others "
+            "draw under vmap depends on their neighbours."
+        )
+    return key
+
+
+def _is_array_of_keys(value: Any) -> bool:
+    if not isinstance(value, (jax.Array, np.ndarray)):
+        return False
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return value.ndim == 1
+    return value.dtype == np.uint32 and value.ndim == 2 and value.shape[1] == 2
+
+
+def _is_threefry(key: Array) -> bool:
+    return not jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or str(jax.random.key_impl(key)) == _THREEFRY
+
+
+def key_words(key: Array) -> tuple[np.ndarray, Any]:
+    """The words of a key or of an array of keys (..., w), in uint32, and their kind: None for raw keys."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        return np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
+    return np.asarray(key), None
+
+
+def fold_in_rows(key: Array, rows: np.ndarray) -> Array:
+    """An array of keys `fold_in(key, rows[i])`, from one key or from as many as there are rows; of the kind of `key`.
+
+    Keys of other kinds than JAX's default cannot stand in arrays: in their place one of the default kind is drawn from them.
+
+    >>> keys = fold_in_rows(jax.random.key(0), np.arange(3))
+    >>> bool(keys[2] == jax.random.fold_in(jax.random.key(0), 2))
+    True
+    """
+    if not _is_threefry(key):
+        key = jax.random.wrap_key_data(jax.random.bits(key, (2,), np.uint32), impl=_THREEFRY)
+    words, implementation = key_words(key)
+    padding = -len(rows) % _ROWS_AT_ONCE
+    words = np.pad(np.broadcast_to(words, (len(rows), 2)), ((0, padding), (0, 0)))
+    numbers = np.pad(np.asarray(rows).astype(np.uint32), (0, padding))
+    starts = range(0, len(words), _ROWS_AT_ONCE)
+    parts = [_folded(words[at : at + _ROWS_AT_ONCE], numbers[at : at + _ROWS_AT_ONCE]) for at in starts]
+    folded: Array = np.concatenate([np.asarray(part) for part in parts])[: len(rows)]
+    return folded if implementation is None else jax.random.wrap_key_data(folded, impl=implementation)
+
+
+@jax.jit
+def _folded(words: Array, numbers: Array) -> Array:
+    keys = jax.random.wrap_key_data(words, impl=_THREEFRY)
+    return jax.random.key_data(jax.vmap(jax.random.fold_in)(keys, numbers))
 
 
 def describe(value: Any) -> str:

@@ -125,7 +125,10 @@ class PrivateModel:
     def statistics(
         self, key: Array, theta: Array, *, executor: Executor | None = None, batch_size: int | None = None
     ) -> np.ndarray:
-        """The confidential statistics s (N, k) of one simulated database per row of theta (N, d)."""
+        """The confidential statistics s (N, k) of one simulated database per row of theta (N, d).
+
+        `key` is one key, or an array of N keys, with which row i depends on the i-th key and theta_i only.
+        """
         self._check_columns(theta)
         return self.simulator.statistics(key, theta, self.query, executor=executor, batch_size=batch_size)
 

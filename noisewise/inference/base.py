@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, ClassVar, final
 
 from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
-from noisewise.inference.work import Work
+from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.private_model import PrivateModel
@@ -21,7 +21,8 @@ class AbstractMethod(abc.ABC):
     """Settings of a method; `infer` does the work.
 
     `max_simulations` and `max_minutes` are budgets: when one is spent, `infer` returns what it has, and `posterior.report.stopped` says
-    so. A concrete method is a frozen dataclass that writes `_check` and `_infer`.
+    so. A concrete method is a frozen dataclass that writes `_check` and `_infer`. The report repeats its settings, except fields declared
+    with repr=False: confidential data are such.
     """
 
     slug: ClassVar[str]
@@ -34,8 +35,15 @@ class AbstractMethod(abc.ABC):
     max_minutes: float | None = None
 
     def __post_init__(self) -> None:
-        integer("max_simulations", at_least=1, optional=True)(self.max_simulations)
-        number("max_minutes", above=0.0, optional=True)(self.max_minutes)
+        self._convert(
+            max_simulations=integer("max_simulations", at_least=1, optional=True),
+            max_minutes=number("max_minutes", above=0.0, optional=True),
+        )
+
+    def _convert(self, **converters: Callable[[Any], Any]) -> None:
+        """Pass settings through converters, which refuse what does not fit."""
+        for name, converter in converters.items():
+            object.__setattr__(self, name, converter(getattr(self, name)))
 
     @final
     def infer(
@@ -54,7 +62,10 @@ class AbstractMethod(abc.ABC):
         """
         key, work = as_key(key), self._start(model, observed, executor, progress)
         with work.shown():
-            posterior = self._infer(key, work)
+            try:
+                posterior = self._infer(key, work)
+            except OutOfBudget:
+                posterior = _prior_only(key, work)
         if run_dir is not None:
             posterior.save(run_dir, overwrite=True)
         return posterior
@@ -63,7 +74,7 @@ class AbstractMethod(abc.ABC):
         if not isinstance(model, PrivateModel):
             raise InvalidTypeError(f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}.")
         self.check(model)
-        settings = {name: _json_ready(value) for name, value in vars(self).items()}
+        settings = {field.name: _json_ready(getattr(self, field.name)) for field in dataclasses.fields(self) if field.repr}
         return Work(
             self.slug,
             settings,
@@ -109,7 +120,10 @@ class AbstractSequentialMethod(AbstractMethod):
         """One posterior per round, as they come; the last is what `infer` returns."""
         key, work = as_key(key), self._start(model, observed, executor, progress)
         with work.shown():
-            yield from self._rounds(key, work)
+            try:
+                yield from self._rounds(key, work)
+            except OutOfBudget:
+                yield _prior_only(key, work)
 
     @abc.abstractmethod
     def _rounds(self, key: Array, work: Work) -> Iterator[AbstractPosterior]: ...
@@ -117,6 +131,12 @@ class AbstractSequentialMethod(AbstractMethod):
     def _infer(self, key: Array, work: Work) -> AbstractPosterior:
         *_, posterior = self._rounds(key, work)
         return posterior
+
+
+def _prior_only(key: Array, work: Work) -> AbstractPosterior:
+    """What is left to say where a budget ends before the first draw."""
+    work.warn("The budget ended before there was a single draw from the posterior: these are draws from the prior.")
+    return work.draws(work.model.prior.sample(key, 1000), exact=False)
 
 
 def _json_ready(value: Any) -> Any:

@@ -10,12 +10,13 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise._arrays import Array, integer, number
-from noisewise.errors import SimulationError
+from noisewise._arrays import Array, describe, integer, number
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
-from noisewise.posteriors import WeightedSamples
+from noisewise.posteriors import AbstractPosterior, WeightedSamples
 from noisewise.samplers.adaptive_importance import fitted_proposal
 
 _REPEATS = 8
@@ -27,7 +28,8 @@ class ImportanceSampling(AbstractMethod):
 
     One simulation per draw makes eta an unbiased estimate of the likelihood, so the weighted draws have the posterior as
     their law, with no tolerance. q is the prior (`num_stages=0`, right when epsilon is small), or a heavy-tailed fit to the
-    weighted draws of earlier stages mixed with the prior, in unconstrained coordinates. The report holds the effective size, Pareto k, and
+    weighted draws of earlier stages mixed with the prior, in unconstrained coordinates. With `proposal`, any posterior, the first stage
+    draws from a fit to that instead of the prior, so that an approximation is turned into exact draws. The report holds the effective size, Pareto k, and
 
         1 + rv = E[eta^2 | theta] / E[eta | theta]^2,
 
@@ -49,74 +51,69 @@ class ImportanceSampling(AbstractMethod):
     num_adapt: int = 4000
     num_final: int = 20_000
     prior_share: float = 0.1
+    proposal: AbstractPosterior | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         AbstractMethod.__post_init__(self)
-        integer("num_stages", at_least=0)(self.num_stages)
-        integer("num_adapt", at_least=100)(self.num_adapt)
-        integer("num_final", at_least=10)(self.num_final)
-        number("prior_share", above=0.0, below=1.0)(self.prior_share)
+        self._convert(
+            num_stages=integer("num_stages", at_least=0),
+            num_adapt=integer("num_adapt", at_least=100),
+            num_final=integer("num_final", at_least=10),
+            prior_share=number("prior_share", above=0.0, below=1.0),
+        )
+        if self.proposal is not None and not isinstance(self.proposal, AbstractPosterior):
+            raise InvalidTypeError(f"proposal must be a posterior, as infer returns it, or None, got {describe(self.proposal)}.")
 
     def _infer(self, key: Array, work: Work) -> WeightedSamples:
         keys = jax.random.split(key, self.num_stages + 2)
-        proposal: Any = _PriorProposal(work.model.prior)
-        best: WeightedSamples | None = None
+        start = UnconstrainedPrior(work.model.prior)
+        proposal: Any = start if self.proposal is None else _fit_to(work, self.proposal, start, self.prior_share)
+        best: ImportanceDraws | None = None
         for stage in range(self.num_stages + 1):
-            num = self.num_final if stage == self.num_stages else self.num_adapt
+            draws = ImportanceDraws(work, proposal)
             try:
-                z, s, log_weights = _weighed(keys[stage], work, proposal, num, first=stage == 0)
+                draws.add(keys[stage], self.num_final if stage == self.num_stages else self.num_adapt)
             except OutOfBudget:
                 break
-            posterior = work.weighted(work.model.prior.constrain(z), log_weights, s, exact=True)
-            work.record(stage=stage, effective_size=posterior.effective_size)
+            if stage == 0 and self.proposal is None:
+                work.look_at_observation(jax.random.fold_in(keys[-1], 1), draws.s)
+            work.record(stage=stage, effective_size=draws.effective_size)
             complete = stage == self.num_stages and work.stopped == "finished"
-            if best is None or complete or posterior.effective_size > best.effective_size:
-                best = posterior
+            if best is None or complete or draws.effective_size > best.effective_size:
+                best = draws
             if work.stopped != "finished":
                 break
-            proposal = fitted_proposal(z, posterior.weights, _PriorProposal(work.model.prior), self.prior_share)
+            if draws.effective_size > 0.0:
+                weights = np.exp(draws.log_weights - logsumexp(draws.log_weights))
+                proposal = fitted_proposal(draws.z, weights, start, self.prior_share)
         if best is None:
-            raise SimulationError(f"Nothing could be simulated: {work.stopped}.")
+            raise OutOfBudget(work.stopped)
         return _finished(keys[-1], work, best)
 
 
-@dataclasses.dataclass(frozen=True)
-class _PriorProposal:
-    """The prior in unconstrained coordinates."""
-
-    prior: Any
-
-    def sample(self, key: Array, num: int) -> np.ndarray:
-        return self.prior.unconstrain(self.prior.sample(key, num))
-
-    def log_prob(self, z: np.ndarray) -> np.ndarray:
-        return self.prior.log_prob_unconstrained(z)
-
-
-def _weighed(
-    key: Array, work: Work, proposal: Any, num: int, *, first: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    draw_key, simulate_key, look_key = jax.random.split(key, 3)
-    z = proposal.sample(draw_key, num)
-    s = work.statistics(simulate_key, work.model.prior.constrain(z))
-    if first:
-        work.look_at_observation(look_key, s)
-    z = z[: len(s)]
-    log_weights = work.model.prior.log_prob_unconstrained(z) + work.log_eta(s) - proposal.log_prob(z)
-    return z, s, np.where(np.isnan(log_weights), -np.inf, log_weights)
-
-
-def _finished(key: Array, work: Work, posterior: WeightedSamples) -> WeightedSamples:
-    """The diagnostics, which need a few simulations more, and the verdict."""
-    work.diagnostics |= {"effective size": posterior.effective_size, "Pareto k": posterior.pareto_k}
-    with contextlib.suppress(OutOfBudget):
-        work.diagnostics["1 + rv"] = relative_variance(key, work, posterior)
-    if posterior.effective_size < 100 or posterior.pareto_k > 0.7:
-        work.warn(
-            f"The weights are poor (effective size {posterior.effective_size:.0f}, Pareto k {posterior.pareto_k:.2f}): take more "
-            "simulations, or for models of records DataAugmentationMCMC or ExactSMC."
+def _fit_to(work: Work, posterior: Any, start: UnconstrainedPrior, share: float) -> Any:
+    if posterior.names != work.model.names:
+        raise InvalidInputError(
+            f"proposal must be a posterior of {', '.join(work.model.names)}, got one of {', '.join(posterior.names)}."
         )
-    return work.weighted(posterior.theta, posterior.log_weights, posterior.statistics, exact=True)
+    return fitted_proposal(work.model.prior.unconstrain(posterior.theta), posterior.weights, start, share)
+
+
+def _finished(key: Array, work: Work, draws: ImportanceDraws) -> WeightedSamples:
+    """The diagnostics, which need a few simulations more, and the verdict."""
+    if draws.effective_size == 0.0:
+        return _impossible(work, draws)
+    with contextlib.suppress(OutOfBudget):
+        work.diagnostics["1 + rv"] = relative_variance(key, work, draws.posterior())
+    return draws.posterior()
+
+
+def _impossible(work: Work, draws: ImportanceDraws) -> WeightedSamples:
+    work.warn(
+        f"None of {draws.num:,} simulated statistics can have led to this observation: all draws have equal weight, and follow the "
+        "proposal. Check the observation and the model."
+    )
+    return work.weighted(work.model.prior.constrain(draws.z), np.zeros(draws.num), draws.s, exact=False)
 
 
 def relative_variance(key: Array, work: Work, posterior: WeightedSamples, num: int = 200) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from noisewise._arrays import Array
+from noisewise._arrays import Array, as_keys, fold_in_rows, is_key
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import Draws, Report, WeightedSamples
 from noisewise.private_model import PrivateModel
@@ -65,11 +65,13 @@ class Work:
     def statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
         """s (n, k) for the first n rows of theta: all of them, or as many as the budgets allow.
 
-        Raises `OutOfBudget` if that is none. Rows that contain NaN are failed simulations, and counted.
+        Row i runs with the key `fold_in(key, i)`, or with the i-th of an array of keys, so that no result depends on the
+        clock. Raises `OutOfBudget` if that is none. Rows that contain NaN are failed simulations, and counted.
         """
         allowed = len(theta) if self.remaining is None else min(len(theta), self.remaining)
         if allowed <= 0:
-            raise OutOfBudget(self._stop(f"the budget of {self._max_simulations:,} simulations is spent"))
+            raise OutOfBudget(self.stop(self._spent))
+        keys = fold_in_rows(key, np.arange(allowed)) if is_key(key) else as_keys(key, len(theta))
         parts: list[np.ndarray] = []
         done = 0
         while done < allowed:
@@ -78,9 +80,8 @@ class Work:
                 break
             size = min(allowed - done, self._chunk(allowed - done))
             started = time.monotonic()
-            # each chunk has a key of its own, so that results depend on the key and the chunk alone
-            chunk_key = key if size == len(theta) else jax.random.fold_in(key, done)
-            s = self.model.statistics(chunk_key, theta[done : done + size], executor=self.executor)
+            rows = slice(done, done + size)
+            s = self.model.statistics(keys[rows], theta[rows], executor=self.executor)
             self._speed = size / max(time.monotonic() - started, 1e-9)
             parts.append(s)
             done += size
@@ -89,6 +90,24 @@ class Work:
             if self._bar:
                 self._bar.update(self.num_simulations)
         return np.concatenate(parts)
+
+    def all_statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
+        """s (N, k) for all rows of theta; raises `OutOfBudget` where the budgets do not allow as many."""
+        if self.remaining is not None and len(theta) > self.remaining:
+            raise OutOfBudget(self.stop(self._spent))
+        s = self.statistics(key, theta)
+        if len(s) < len(theta):
+            raise OutOfBudget(self.stopped)
+        return s
+
+    def spend(self, num: int) -> None:
+        """Count `num` simulations that a method is about to run by itself; raises `OutOfBudget` if there are not as many left."""
+        self.check_time()
+        if self.remaining is not None and num > self.remaining:
+            raise OutOfBudget(self.stop(self._spent))
+        self.num_simulations += num
+        if self._bar:
+            self._bar.update(self.num_simulations)
 
     def prior_draws(self, key: Array, num: int) -> tuple[np.ndarray, np.ndarray]:
         """theta (n, d) from the prior and s (n, k); the first call also looks whether the observation is surprising."""
@@ -105,10 +124,14 @@ class Work:
     def look_at_observation(self, key: Array, s: np.ndarray | None = None) -> None:
         """Warn if the observation lies far outside what the prior predicts, given prior statistics s or 400 new ones.
 
+        New ones are only simulated where they are less than a tenth of the budget.
+
         The squared distance from the median in units of the median absolute deviation, averaged over columns, is ranked
         among simulated observations; below 1 in 200 it is called surprising.
         """
         if Capability.SAMPLE not in self.model.mechanism.capabilities:
+            return
+        if s is None and self.remaining is not None and self.remaining < 10 * _LOOK:
             return
         if s is None:
             theta_key, simulation_key, key = jax.random.split(key, 3)
@@ -181,7 +204,12 @@ class Work:
         names = self.model.statistic_names if s is not None else ()
         return {"derived": self.model.derived_quantities(theta), "statistics": s, "statistic_names": names}
 
-    def _stop(self, reason: str) -> str:
+    @property
+    def _spent(self) -> str:
+        return f"the budget of {self._max_simulations:,} simulations is spent"
+
+    def stop(self, reason: str) -> str:
+        """Say why the work ends before it is finished."""
         self.stopped = reason
         return reason
 
@@ -195,7 +223,7 @@ class Work:
 
     def _check_time(self, *, partial: bool) -> None:
         if self._out_of_time:
-            reason = self._stop("the time budget is spent")
+            reason = self.stop("the time budget is spent")
             if not partial:
                 raise OutOfBudget(reason)
 

@@ -86,6 +86,14 @@ class AbstractMechanism(eqx.Module):
         """The number of columns of s, where the mechanism fixes it."""
         return None
 
+    @property
+    def distance_unit(self) -> float | np.ndarray:
+        """What distances between private statistics divide the columns of s_dp by: one number, or one per column (k',).
+
+        1, except for counts out of n, which are compared as proportions.
+        """
+        return 1.0
+
     def output_width(self, k: int) -> int:
         """The number of columns of s_dp for k columns of s."""
         return k

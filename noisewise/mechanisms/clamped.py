@@ -85,6 +85,10 @@ class Clamped(AbstractMechanism):
     def width(self) -> int | None:
         return self.mechanism.width
 
+    @property
+    def distance_unit(self) -> float | np.ndarray:
+        return self.mechanism.distance_unit
+
     def output_width(self, k: int) -> int:
         return self.mechanism.output_width(k)
 

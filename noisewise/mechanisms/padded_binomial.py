@@ -84,6 +84,11 @@ class PaddedBinomial(AbstractMechanism):
     def width(self) -> int:
         return self.num_times
 
+    @property
+    def distance_unit(self) -> float:
+        """n: counts out of n are compared as proportions."""
+        return float(self.trials)
+
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """0 against 1 infected at all times, and everyone against everyone but one."""
         s = np.stack([np.zeros(k), np.full(k, float(self.population))])

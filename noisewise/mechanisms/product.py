@@ -70,6 +70,12 @@ class Product(AbstractMechanism):
     def width(self) -> int:
         return sum(self.widths)
 
+    @property
+    def distance_unit(self) -> np.ndarray:
+        """Those of the blocks, side by side."""
+        units = zip(self.mechanisms, self._output_widths, strict=True)
+        return np.concatenate([np.broadcast_to(mechanism.distance_unit, width) for mechanism, width in units])
+
     def output_width(self, k: int) -> int:
         return sum(self._output_widths)
 

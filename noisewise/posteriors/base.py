@@ -88,7 +88,8 @@ class AbstractPosterior(abc.ABC):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import arviz
-        return arviz.from_dict(posterior=self._chains())
+
+            return arviz.from_dict(posterior=self._chains())
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
         """Write a folder of arrays and JSON, without pickled objects; `nw.load_posterior` reads it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from noisewise.errors import FileFormatError
@@ -37,8 +38,8 @@ class Report:
         return "\n".join(lines)
 
     def to_spec(self) -> dict[str, Any]:
-        """JSON-ready; `from_spec` reads it back."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        """JSON-ready, with numbers that are not finite as text; `from_spec` reads it back."""
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
     @staticmethod
     def from_spec(spec: Any) -> Report:
@@ -46,16 +47,35 @@ class Report:
         names = {field.name for field in dataclasses.fields(Report)}
         if not isinstance(spec, dict) or set(spec) != names:
             raise FileFormatError(f"A report has the fields {', '.join(sorted(names))}.")
-        lists = {
-            name: tuple(spec[name]) if isinstance(spec[name], (list, tuple)) else None
-            for name in ("rounds", "warnings")
-        }
+        spec = {name: _numbers(value) for name, value in spec.items()}
+        lists = {name: tuple(spec[name]) if isinstance(spec[name], list) else None for name in ("rounds", "warnings")}
         report = Report(**{**spec, **lists})
         for field, default in zip(dataclasses.fields(Report), dataclasses.astuple(Report("")), strict=True):
             value = getattr(report, field.name)
             if not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
                 raise FileFormatError(f"The field {field.name!r} of a report must be a {type(default).__name__}.")
         return report
+
+
+_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _numbers(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_numbers(item) for item in value]
+    return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
 
 
 def _shown(value: Any) -> str:

@@ -48,14 +48,7 @@ class WeightedSamples(AbstractPosterior):
     @property
     def pareto_k(self) -> float:
         """The shape of the generalised Pareto law fitted to the largest weights; NaN below 25 draws."""
-        if len(self.theta) < 25:
-            return float("nan")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import arviz
-
-            finite = self.log_weights[np.isfinite(self.log_weights)]
-            return float(np.asarray(arviz.psislw(finite)[1])) if finite.size >= 25 else float("inf")
+        return pareto_k(self.log_weights)
 
     def sample(self, key: Array, num: int) -> np.ndarray:
         """Systematic resampling, in random order: repeats occur where weights are large."""
@@ -75,3 +68,17 @@ class WeightedSamples(AbstractPosterior):
 
     def _own_arrays(self) -> dict[str, np.ndarray]:
         return {"log_weights": self.log_weights}
+
+
+def pareto_k(log_weights: np.ndarray) -> float:
+    """The shape of the weights' tail: NaN for fewer than 25 draws, infinite where fewer than 25 weights are positive."""
+    if len(log_weights) < 25:
+        return float("nan")
+    finite = log_weights[np.isfinite(log_weights)]
+    if finite.size < 25:
+        return float("inf")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import arviz
+
+        return float(np.asarray(arviz.psislw(finite)[1]))

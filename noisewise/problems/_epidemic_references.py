@@ -10,16 +10,19 @@ import numpy as np
 
 from noisewise.errors import SimulationError
 from noisewise.private_model import PrivateModel
+from noisewise.problems._guided_epidemics import GuidedEpidemics
 from noisewise.problems._small_population import markov_log_likelihood
 from noisewise.problems._time_shift import time_shift_log_likelihood
 from noisewise.problems.base import Reference
 from noisewise.samplers._seeds import generator
-from noisewise.samplers.adaptive_importance import adaptive_importance
+from noisewise.samplers.adaptive_importance import LogEstimate, adaptive_importance, fitted_proposal, weigh
 from noisewise.samplers.grid import grid_density
 
 _LARGE = 50_000
 _SMALL = 60
 _BOX = 6.0
+_PILOT = 10_000
+_PRIOR_SHARE = 0.1
 _MAX_SIMULATIONS = 2_000_000
 
 
@@ -82,19 +85,39 @@ def _ode_log_likelihood(model: PrivateModel, observed: np.ndarray, theta: np.nda
 
 
 def _by_importance(model: PrivateModel, observed: np.ndarray, key: Any, num: int) -> np.ndarray:
-    """Adapted importance sampling over simulated epidemics, until the effective size is twice the number of draws."""
+    """Importance sampling over guided epidemics, until the effective size is twice the number of draws.
 
-    def log_estimate(key: Any, theta: np.ndarray) -> np.ndarray:
-        return model.prior.log_prob(theta) + model.mechanism.log_prob(observed, model.statistics(key, theta))
-
-    final = 20 * num
+    A pilot with equal shares of all guides gives the proposal for theta and the shares. Every draw has an epidemic of its own, so
+    that weights are independent.
+    """
+    pilot_key, fit_key, final_key = jax.random.split(key, 3)
+    guided = GuidedEpidemics(model.simulator)  # type: ignore[arg-type]
+    estimate = _log_estimate(model, observed, guided)
+    pilot = adaptive_importance(
+        pilot_key, estimate, model.prior, num_stages=5, num_adapt=_PILOT, num_final=_PILOT, share=_PRIOR_SHARE
+    )
+    theta = pilot.resample(generator(fit_key), _PILOT)
+    infected, log_ratios = guided.simulate(fit_key, theta)
+    values = model.mechanism.log_prob(observed, infected) + guided.log_weights(log_ratios)
+    estimate = _log_estimate(model, observed, guided.fitted(log_ratios, values))
+    proposal = fitted_proposal(pilot.theta, pilot.weights, model.prior, _PRIOR_SHARE)
+    size = _PILOT
     for attempt in range(4):
-        draws = adaptive_importance(
-            jax.random.fold_in(key, attempt), log_estimate, model.prior, num_stages=6, num_adapt=20_000, num_final=final
-        )
+        draws = weigh(jax.random.fold_in(final_key, attempt), estimate, proposal, size)
         if draws.effective_size >= 2 * num:
             return draws.resample(generator(key), num)
-        final = int(min(_MAX_SIMULATIONS, 1.3 * final * 2 * num / draws.effective_size))
+        size = int(min(_MAX_SIMULATIONS, 1.3 * size * 2 * num / draws.effective_size))
     raise SimulationError(
         f"Importance sampling reached an effective size of {draws.effective_size:.0f} for {num} draws: ask for fewer."
     )
+
+
+def _log_estimate(model: PrivateModel, observed: np.ndarray, guided: GuidedEpidemics) -> LogEstimate:
+    """log of prior times weight times density of the observation, one guided epidemic for each theta."""
+
+    def log_estimate(key: Any, theta: np.ndarray) -> np.ndarray:
+        infected, log_ratios = guided.simulate(key, theta)
+        log_likelihood = model.mechanism.log_prob(observed, infected) + guided.log_weights(log_ratios)
+        return model.prior.log_prob(theta) + log_likelihood
+
+    return log_estimate

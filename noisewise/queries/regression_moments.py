@@ -115,6 +115,63 @@ class RegressionMoments(AbstractAdditiveQuery):
         """The published L1 bound, (p^2 + 3p + 3)/n."""
         return (self.num_predictors**2 + 3 * self.num_predictors + 3) / self.num_records
 
+    def sums_of(self, s: Array) -> tuple[Array, Array, Array]:
+        r"""X'X (..., p+1, p+1), X'y (..., p+1) and y'y (...) of the clamped records, in their own units, from s (..., k).
+
+        X has the constant 1 as first column. Since (1, v) = (1, z) B with B = [[1, c'], [0, diag(h)]], and s holds the entries of
+        the matrix M of second moments of (1, z), the sums are the blocks of n B'M B. Also for use inside JAX programs.
+
+        >>> query = RegressionMoments(num_records=2, num_predictors=1, bounds=((0.0, 10.0), (-20.0, 10.0)))
+        >>> [part.round(9).tolist() for part in query.sums_of(query([[1.0, 2.0], [3.0, -4.0]]))]
+        [[[2.0, 4.0], [4.0, 10.0]], [-2.0, -10.0], 20.0]
+        """
+        xp = namespace(s)
+        s = xp.asarray(s)
+        moments = xp.concatenate([s, xp.ones((*s.shape[:-1], 1))], axis=-1)[..., self._places]
+        centre, half = self._rescaling
+        back = np.diag(np.append(1.0, half))
+        back[0, 1:] = centre
+        sums = self.num_records * (back.T @ moments @ back)
+        sums = (sums + xp.swapaxes(sums, -1, -2)) / 2
+        return sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1]
+
+    def normal_moments(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
+        r"""The mean (k,) and covariance (k, k) of one record's contribution t, if records are normal and none is clamped.
+
+        With a and C the mean and covariance of (1, z), the constant having variance 0, and i, j, k, l its columns (Isserlis 1918),
+
+            E[z_i z_j] = a_i a_j + C_ij,
+            Cov(z_i z_j, z_k z_l) = C_ik C_jl + C_il C_jk + a_i a_k C_jl + a_i a_l C_jk + a_j a_k C_il + a_j a_l C_ik.
+
+        `mean` (p+1,) and `covariance` (p+1, p+1) are those of a record before rescaling. Also for use inside JAX programs.
+        """
+        xp, (centre, half) = namespace(covariance), self._rescaling
+        a = xp.concatenate([xp.ones(1), (mean - centre) / half])
+        C = xp.pad(covariance / np.outer(half, half), ((1, 0), (1, 0)))
+        i, j = np.array(self._pairs).T
+        aa = a[:, None] * a
+
+        def paired(left: np.ndarray, right: np.ndarray) -> Array:
+            """C_ik C_jl + a_i a_k C_jl + a_j a_l C_ik, with (k, l) = (left, right)."""
+            first, second = C[np.ix_(i, left)], C[np.ix_(j, right)]
+            return first * second + aa[np.ix_(i, left)] * second + aa[np.ix_(j, right)] * first
+
+        return aa[i, j] + C[i, j], paired(i, j) + paired(j, i)
+
+    @property
+    def _rescaling(self) -> tuple[np.ndarray, np.ndarray]:
+        """The centre and half-length of the bounds of each column."""
+        low, high = np.asarray(self.domain.low), np.asarray(self.domain.high)
+        return (low + high) / 2, (high - low) / 2
+
+    @property
+    def _places(self) -> np.ndarray:
+        """Where in (s, 1) each entry of the matrix of second moments of (1, x, y) stands."""
+        places = np.full((self.num_predictors + 2,) * 2, len(self._pairs))
+        for place, (i, j) in enumerate(self._pairs):
+            places[i, j] = places[j, i] = place
+        return places
+
     @property
     def _resolution(self) -> int:
         """R: the number of grid steps from 0 to 1 in rescaled units."""

@@ -99,16 +99,17 @@ def adaptive_importance(
     """
     keys = jax.random.split(as_key(key), integer("num_stages", at_least=1)(num_stages) + 1)
     share = number("share", above=0.0, below=1.0)(share)
-    draws = _weigh(keys[0], log_estimate, start, integer("num_adapt", at_least=100)(num_adapt))
+    draws = weigh(keys[0], log_estimate, start, integer("num_adapt", at_least=100)(num_adapt))
     evaluations = len(draws.theta)
     for stage, stage_key in enumerate(keys[1:], start=1):
         num = num_final if stage == num_stages else num_adapt
-        draws = _weigh(stage_key, log_estimate, fitted_proposal(draws.theta, draws.weights, start, share), num)
+        draws = weigh(stage_key, log_estimate, fitted_proposal(draws.theta, draws.weights, start, share), num)
         evaluations += num
     return dataclasses.replace(draws, num_evaluations=evaluations)
 
 
-def _weigh(key: Array, log_estimate: LogEstimate, proposal: Any, num: int) -> WeightedDraws:
+def weigh(key: Array, log_estimate: LogEstimate, proposal: Any, num: int) -> WeightedDraws:
+    """`num` independent draws from `proposal`, which has `sample` and `log_prob`, with weights for the target."""
     draw_key, estimate_key = jax.random.split(key)
     theta = np.asarray(proposal.sample(draw_key, num))
     log_weights = np.asarray(log_estimate(estimate_key, theta)) - proposal.log_prob(theta)

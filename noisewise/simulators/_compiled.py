@@ -1,7 +1,8 @@
 """Simulations as one compiled program of fixed width, called as often as needed.
 
 XLA may round differently in programs of different widths. So the width depends on the simulator alone: rows are padded
-to whole chunks, simulation i always sits in the same place, and a new number of simulations never recompiles.
+to whole chunks, simulation i under one key always sits in the same place, and a new number of simulations never
+recompiles.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import numpy as np
 from noisewise import _traces
 from noisewise._arrays import Array
 from noisewise.errors import NoisewiseError, SimulationError
+from noisewise.simulators._keys import RowKeys
 
 One = Callable[[Array, Array], Any]
 """(key, theta_1d) -> pytree: one simulation."""
@@ -46,22 +48,29 @@ def width_for(num: int, nbytes: int) -> int:
     return min(widest, _NARROW) if num <= _NARROW else widest
 
 
-def run(make: Callable[..., One], parts: tuple[Any, ...], key: Array, theta: np.ndarray, width: int) -> Any:
+def run(make: Callable[..., One], parts: tuple[Any, ...], keys: RowKeys, theta: np.ndarray, nbytes: int) -> Any:
     """The results of N simulations by `make(*parts)`, as a pytree of NumPy arrays with a leading axis of length N.
 
-    Equal parts share one compiled program.
+    One simulation holds `nbytes`. Equal parts share one compiled program. Simulations with keys of their own always run at
+    full width, so that none shows how many there were.
     """
     num = len(theta)
-    padded = np.concatenate([theta, np.repeat(theta[-1:], -num % width, axis=0)])
-    program = _program(make, _hashable(parts))
+    width = width_for(num if keys.shared else _WIDEST, nbytes)
+    padded = [_padded(rows, -num % width) for rows in (keys.words, keys.indices, theta)]
+    program = _program(make, _hashable(parts), keys.implementation)
     chunks: list[Any] = []
     with jax.enable_x64(True):
         try:
             for start in range(0, num, width):
-                chunks.append(jax.tree.map(np.asarray, program(key, padded[start : start + width], start)))
+                chunk = [rows[start : start + width] for rows in padded]
+                chunks.append(jax.tree.map(np.asarray, program(*chunk)))
         except jax.errors.JaxRuntimeError as error:
             raise SimulationError(f"The compiled simulation failed: {error}") from error
     return jax.tree.map(lambda *parts: np.concatenate(parts)[:num], *chunks)
+
+
+def _padded(rows: np.ndarray, more: int) -> np.ndarray:
+    return np.concatenate([rows, np.repeat(rows[-1:], more, axis=0)])
 
 
 def shapes(one: Callable[..., Any], *args: Any, what: str) -> Any:
@@ -73,7 +82,7 @@ def shapes(one: Callable[..., Any], *args: Any, what: str) -> Any:
 def examined(
     make: Callable[..., One],
     parts: tuple[Any, ...],
-    key: Array,
+    keys: RowKeys,
     theta: np.ndarray,
     *,
     what: str,
@@ -84,11 +93,12 @@ def examined(
     Refuses a simulation that reads columns theta does not have, that makes no use of its key (unless it is
     `deterministic`), or that draws numbers from elsewhere while it is traced. Looks once at equal parts.
     """
-    return _examined(make, _hashable(parts), example(key, theta), what, deterministic)
+    return _examined(make, _hashable(parts), example(keys, theta), what, deterministic)
 
 
-def example(key: Array, theta: np.ndarray) -> tuple[Any, Any]:
+def example(keys: RowKeys, theta: np.ndarray) -> tuple[Any, Any]:
     """Stand-ins for the arguments of one simulation."""
+    key = keys.first
     return jax.ShapeDtypeStruct(key.shape, key.dtype), jax.ShapeDtypeStruct(theta.shape[1:], np.float64)
 
 
@@ -110,13 +120,15 @@ def nbytes(tree: Any) -> int:
 
 
 @functools.lru_cache(maxsize=64)
-def _program(make: Callable[..., One], parts: tuple[Any, ...]) -> Callable[[Array, Array, int], Any]:
+def _program(
+    make: Callable[..., One], parts: tuple[Any, ...], implementation: Any
+) -> Callable[[Array, Array, Array], Any]:
     one = _made(make, parts)
 
     @jax.jit
-    def chunk(key: Array, theta: Array, start: int) -> Any:
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(key, start + jnp.arange(theta.shape[0]))
-        return jax.vmap(one)(keys, theta)
+    def chunk(words: Array, indices: Array, theta: Array) -> Any:
+        keys = words if implementation is None else jax.random.wrap_key_data(words, impl=implementation)
+        return jax.vmap(one)(jax.vmap(jax.random.fold_in)(keys, indices), theta)
 
     return chunk
 

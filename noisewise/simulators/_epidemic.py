@@ -27,7 +27,7 @@ State = tuple[Generator, float, float, float, int]
 @kernel
 def epidemics(
     words: np.ndarray,
-    first: int,
+    indices: np.ndarray,
     rates: np.ndarray,
     population: float,
     initial_infected: float,
@@ -36,12 +36,12 @@ def epidemics(
     leap: float,
     infected: np.ndarray,
 ) -> None:
-    """Write epidemics `first`, `first` + 1, ..., one per row of rates (N, 2), into infected (N, L).
+    """Write one epidemic per row of words (N, w), indices (N,) and rates (N, 2) into infected (N, L).
 
     Exact events where I < switch, leaps elsewhere.
     """
     for row in range(len(rates)):
-        rng = seeded(words, first + row)
+        rng = seeded(words[row], indices[row])
         epidemic(
             rng,
             rates[row, 0] / population,

@@ -19,7 +19,8 @@ import numpy as np
 
 from noisewise._arrays import Array, open_uniforms
 from noisewise.simulators._counts_jax import binomial, poisson
-from noisewise.simulators._xoshiro import hash_words, key_words
+from noisewise.simulators._keys import RowKeys
+from noisewise.simulators._xoshiro import hash_rows
 
 EVENTS, UNROLLED = 32, 16
 """Events per round, and how many of them are one straight piece of program."""
@@ -56,7 +57,7 @@ class Setting(NamedTuple):
 
 
 def epidemics(
-    key: Array,
+    keys: RowKeys,
     rates: np.ndarray,
     population: int,
     initial_infected: int,
@@ -69,13 +70,13 @@ def epidemics(
     Batches are of one width, so that a new N neither recompiles nor changes a result.
     """
     num, width = len(rates), 256 if jax.default_backend() == "cpu" else 65_536
-    padded = np.concatenate([rates, np.zeros((-num % width, 2))])
-    seed = int(hash_words(key_words(key)))
-    words = np.array([seed >> 32, seed & 0xFFFFFFFF], dtype=np.uint32)
+    seeds = hash_rows(keys.words.astype(np.uint64))
+    words = np.stack([seeds >> np.uint64(32), seeds & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
+    padded = [np.pad(rows, ((0, -num % width), *((0, 0),) * (rows.ndim - 1))) for rows in (words, keys.indices, rates)]
     with jax.enable_x64(True):
         constants = (float(population), float(initial_infected), times, float(switch), leap)
         batches = [
-            np.asarray(_batch(words, start, padded[start : start + width], *constants))
+            np.asarray(_batch(*(rows[start : start + width] for rows in padded), *constants))
             for start in range(0, num, width)
         ]
     return np.concatenate(batches)[:num]
@@ -84,7 +85,7 @@ def epidemics(
 @jax.jit
 def _batch(
     words: Array,
-    start: Array,
+    indices: Array,
     rates: Array,
     population: Array,
     initial: Array,
@@ -93,8 +94,7 @@ def _batch(
     leap: Array,
 ) -> Array:
     num = len(rates)
-    root = jax.random.wrap_key_data(words, impl="threefry2x32")
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(root, start + jnp.arange(num))
+    keys = jax.vmap(jax.random.fold_in)(jax.random.wrap_key_data(words, impl="threefry2x32"), indices)
     setting = Setting(rates[:, 0] / population, rates[:, 1], times, switch, leap)
     none = jnp.zeros(num)
     at_start = jnp.broadcast_to(times[0] == 0.0, (num,)).astype(int)

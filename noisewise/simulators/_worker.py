@@ -17,9 +17,8 @@ _loaded: collections.OrderedDict[str, tuple[Callable[..., Any], Callable[..., An
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """What went wrong in simulation `index`. `error` is kept where it need not travel."""
+    """What went wrong in a simulation. `error` is kept where it need not travel."""
 
-    index: int
     reason: str
     trace: str
     error: BaseException | None = None
@@ -34,14 +33,14 @@ Outcome = Any
 
 
 def run_batch(
-    fn: Callable[..., Any], query: Callable[..., Any] | None, words: tuple[int, ...], first: int, theta: np.ndarray
+    fn: Callable[..., Any], query: Callable[..., Any] | None, words: np.ndarray, indices: np.ndarray, theta: np.ndarray
 ) -> list[Outcome]:
-    """Simulations `first`, `first` + 1, ..., one per row of theta. Never raises on account of one of them."""
-    return [_run_one(fn, query, words, first + row, theta[row]) for row in range(len(theta))]
+    """One simulation per row of words (B, w), indices (B,) and theta. Never raises on account of one of them."""
+    return [_run_one(fn, query, *row) for row in zip(words, indices, theta, strict=True)]
 
 
 def run_pickled_batch(
-    payload: bytes, digest: str, words: tuple[int, ...], first: int, theta: np.ndarray
+    payload: bytes, digest: str, words: np.ndarray, indices: np.ndarray, theta: np.ndarray
 ) -> list[Outcome]:
     """The same with (fn, query) as cloudpickle wrote them, unpickled once per process."""
     if digest not in _loaded:
@@ -49,19 +48,19 @@ def run_pickled_batch(
         while len(_loaded) > _REMEMBERED:
             _loaded.popitem(last=False)
     fn, query = _loaded[digest]
-    outcomes = run_batch(fn, query, words, first, theta)
+    outcomes = run_batch(fn, query, words, indices, theta)
     return [dataclasses.replace(item, error=None) if isinstance(item, Failure) else item for item in outcomes]
 
 
-def generator(words: tuple[int, ...], index: int) -> np.random.Generator:
+def generator(words: np.ndarray, index: int) -> np.random.Generator:
     """The generator of simulation `index` under the key with these words."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(words, spawn_key=(index,))))
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist(), spawn_key=(int(index),))))
 
 
 def _run_one(
     fn: Callable[..., Any],
     query: Callable[..., Any] | None,
-    words: tuple[int, ...],
+    words: np.ndarray,
     index: int,
     theta: np.ndarray,
 ) -> Outcome:
@@ -69,7 +68,7 @@ def _run_one(
         x = fn(generator(words, index), theta.copy())
         return x if query is None else _vector(query(x))
     except (Exception, SystemExit) as error:
-        return Failure(index, f"{type(error).__name__}: {error}", traceback.format_exc(), error)
+        return Failure(f"{type(error).__name__}: {error}", traceback.format_exc(), error)
 
 
 def _vector(s: Any) -> np.ndarray:

@@ -56,6 +56,15 @@ def hash_words(words: np.ndarray) -> np.uint64:
 
 
 @kernel
+def hash_rows(words: np.ndarray) -> np.ndarray:
+    """All words in one, for each row of words (N, w)."""
+    hashes = np.empty(len(words), dtype=np.uint64)
+    for row in range(len(words)):
+        hashes[row] = hash_words(words[row])
+    return hashes
+
+
+@kernel
 def seeded(words: np.ndarray, index: int) -> Generator:
     """The generator of simulation `index` under the key with these words: four steps of splitmix64."""
     start = mix((hash_words(words) ^ np.uint64(index)) + _GOLDEN)

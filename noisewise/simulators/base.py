@@ -2,9 +2,10 @@ r"""What a simulator is: parameters in, confidential data or their statistic out
 
     theta (N, d)  --simulate-->  x, N databases        theta (N, d)  --statistics-->  s (N, k)
 
-`AbstractSimulator` owns the checks; a concrete simulator says how simulation i is run. Its randomness is derived from
-the key and i alone, so results do not depend on how the work is divided. What it gets is
-`stage_key(key, "simulator")` of the caller's key, from which no other stage draws.
+`AbstractSimulator` owns the checks; a concrete simulator says how simulation i is run. Under one key its randomness is
+derived from the key and i alone; given an array of N keys, one per row of theta, from the i-th alone, as for row 0 under
+that key. So results do not depend on how the work is divided, and a simulation can be repeated with the same randomness
+at another theta. What it gets is `stage_key(key, "simulator")`, from which no other stage draws.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from noisewise._arrays import Array, as_float64, as_key, describe, in_float64, integer, is_traced, stage_key
+from noisewise._arrays import Array, as_float64, describe, in_float64, integer, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
+from noisewise.simulators._keys import RowKeys, row_keys
 
 Query = Callable[[Any], Any]
 """x -> s: one database to one vector."""
@@ -44,15 +46,17 @@ class AbstractSimulator(abc.ABC):
     ) -> np.ndarray:
         """The statistics s (N, k) of one simulated database per row of theta (N, d).
 
+        `key` is one key, or an array of N keys: row i then depends on the i-th key and theta_i only, whatever the others
+        are, which gives common random numbers at different theta.
+
         `executor` runs `batch_size` simulations at a time elsewhere; it serves simulators written in Python only. The
         result depends on neither. A statistic that is one number counts as (1,). A simulation whose statistic is NaN
         gives a row of NaN.
         """
-        key, theta, executor, batch_size = _checked(key, theta, executor, batch_size)
+        keys, theta, executor, batch_size = _checked(key, theta, executor, batch_size)
         if isinstance(query, type) or not callable(query):
             raise InvalidTypeError(f"query must be a function x -> s or a query, got {describe(query)}.")
-        s = self._statistics(key, theta, query, executor, batch_size)
-        s = s[:, None] if s.ndim == 1 else s
+        s = _as_columns(self._statistics(keys, theta, query, executor, batch_size))
         if s.ndim != 2 or s.shape[0] != len(theta) or s.shape[1] == 0:
             kind = type(self).__name__
             raise SimulationError(f"{kind} gave statistics of shape {s.shape} for {len(theta)} simulations.")
@@ -66,38 +70,43 @@ class AbstractSimulator(abc.ABC):
 
         Simulators in JAX give arrays with a leading axis of length N, simulators in Python a list of length N.
         """
-        key, theta, executor, batch_size = _checked(key, theta, executor, batch_size)
-        return self._simulate(key, theta, executor, batch_size)
+        keys, theta, executor, batch_size = _checked(key, theta, executor, batch_size)
+        return self._simulate(keys, theta, executor, batch_size)
 
     @final
     def statistic_width(self, key: Array, theta: Array, query: Query) -> int:
         """The number of entries of s: by tracing where that tells, else by simulating at the first row of theta."""
-        key, theta, _, _ = _checked(key, theta, None, None)
-        return self._statistic_width(key, theta[:1], query)
+        keys, theta, _, _ = _checked(key, theta, None, None)
+        return self._statistic_width(keys[:1], theta[:1], query)
 
-    def _statistic_width(self, key: Array, theta: np.ndarray, query: Query) -> int:
-        return self.statistics(key, theta, query).shape[1]
+    def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
+        return _as_columns(self._statistics(keys, theta, query, None, None)).shape[1]
 
     @abc.abstractmethod
     def _statistics(
-        self, key: Array, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
+        self, keys: RowKeys, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
     ) -> np.ndarray: ...
 
     @abc.abstractmethod
-    def _simulate(self, key: Array, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any: ...
+    def _simulate(self, keys: RowKeys, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any: ...
 
 
 def _checked(
     key: Any, theta: Any, executor: Any, batch_size: Any
-) -> tuple[Array, np.ndarray, Executor | None, int | None]:
+) -> tuple[RowKeys, np.ndarray, Executor | None, int | None]:
     if is_traced(key, theta):
         raise InvalidTypeError(
             "Simulators run outside jit, vmap and grad: pass a key and theta with values, not tracers."
         )
-    key = stage_key(as_key(key), "simulator")
     if executor is not None and not isinstance(executor, Executor):
         raise InvalidTypeError(f"executor must be a concurrent.futures.Executor or None, got {describe(executor)}.")
-    return key, _parameters(theta), executor, integer("batch_size", at_least=1, optional=True)(batch_size)
+    theta = _parameters(theta)
+    batch_size = integer("batch_size", at_least=1, optional=True)(batch_size)
+    return row_keys(key, len(theta), "simulator"), theta, executor, batch_size
+
+
+def _as_columns(s: np.ndarray) -> np.ndarray:
+    return s[:, None] if s.ndim == 1 else s
 
 
 @in_float64

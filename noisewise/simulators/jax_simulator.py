@@ -13,6 +13,7 @@ from noisewise._arrays import Array, describe
 from noisewise._signatures import check_call
 from noisewise.errors import InvalidTypeError
 from noisewise.simulators import _compiled
+from noisewise.simulators._keys import RowKeys
 from noisewise.simulators.base import AbstractSimulator, Query
 
 
@@ -20,9 +21,10 @@ from noisewise.simulators.base import AbstractSimulator, Query
 class JaxSimulator(AbstractSimulator):
     """x = fn(key, theta): one database, any pytree of arrays, from one parameter vector (d,), written in JAX.
 
-    Simulation i runs with `jax.random.fold_in(stage_key(key, "simulator"), i)`, in float64, vmapped and compiled
-    together with the query, so that `statistics` never holds more databases than one chunk: up to 256, fewer where they
-    are large (4 MiB in all). One program serves every number of simulations. `executor` and `batch_size` have no effect.
+    Simulation i runs with `jax.random.fold_in(stage_key(key, "simulator"), i)` (with keys of their own: 0 in place of i),
+    in float64, vmapped and compiled together with the query, so that `statistics` never holds more databases than one
+    chunk: up to 256, fewer where they are large (4 MiB in all). One program serves every number of simulations.
+    `executor` and `batch_size` have no effect.
 
     All randomness must come from `key`: np.random would be drawn once, when the program is compiled. So fn is traced at
     first use, and refused if it makes no use of its key, unless `deterministic` says that there is none to use (a
@@ -50,23 +52,21 @@ class JaxSimulator(AbstractSimulator):
         check_call(self.fn, "fn(key, theta)", "key", "theta")
 
     def _statistics(
-        self, key: Array, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
+        self, keys: RowKeys, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
     ) -> np.ndarray:
-        x = self._shapes(key, theta)
+        x = self._shapes(keys, theta)
         _compiled.statistic_shape(query, x)
-        width = _compiled.width_for(len(theta), _compiled.nbytes(x))
-        return _compiled.run(_statistic, (self.fn, query), key, theta, width).astype(np.float64)
+        return _compiled.run(_statistic, (self.fn, query), keys, theta, _compiled.nbytes(x)).astype(np.float64)
 
-    def _simulate(self, key: Array, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any:
-        width = _compiled.width_for(len(theta), _compiled.nbytes(self._shapes(key, theta)))
-        return _compiled.run(_database, (self.fn,), key, theta, width)
+    def _simulate(self, keys: RowKeys, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any:
+        return _compiled.run(_database, (self.fn,), keys, theta, _compiled.nbytes(self._shapes(keys, theta)))
 
-    def _statistic_width(self, key: Array, theta: np.ndarray, query: Query) -> int:
-        return _compiled.statistic_shape(query, self._shapes(key, theta)).shape[0]
+    def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
+        return _compiled.statistic_shape(query, self._shapes(keys, theta)).shape[0]
 
-    def _shapes(self, key: Array, theta: np.ndarray) -> Any:
+    def _shapes(self, keys: RowKeys, theta: np.ndarray) -> Any:
         return _compiled.examined(
-            _database, (self.fn,), key, theta, what="The simulator", deterministic=self.deterministic
+            _database, (self.fn,), keys, theta, what="The simulator", deterministic=self.deterministic
         )
 
 

@@ -126,6 +126,9 @@ class LogLinear(AbstractRecordModel):
         log_gammas = jax.random.loggamma(key, self.concentration + counts)
         return jnp.concatenate([jax.nn.softmax(part) for part in jnp.split(log_gammas, self._starts[1:])])
 
+    def log_prob_conjugate_prior(self, theta: Array) -> Array:
+        return (self.concentration - 1.0) * jnp.log(theta).sum()
+
     def direct_statistic(self, query: Query) -> Callable[[Array, Array], Array] | None:
         if self.num_records <= RECORDS or not isinstance(query, TableQuery):
             return None

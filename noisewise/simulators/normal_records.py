@@ -39,6 +39,9 @@ class NormalRecords(AbstractRecordModel):
     def record(self, u: Array, theta: Array) -> Array:
         return theta[0] + self.sd * u
 
+    def noise_of_record(self, key: Array, x_i: Array, theta: Array) -> Array:
+        return (x_i - theta[0]) / self.sd
+
     def log_prob_record(self, x_i: Array, theta: Array) -> Array:
         return -0.5 * ((x_i - theta[0]) / self.sd) ** 2 - math.log(self.sd * math.sqrt(2.0 * math.pi))
 
@@ -46,3 +49,6 @@ class NormalRecords(AbstractRecordModel):
         precision = self.num_records / self.sd**2 + 1.0 / self.prior_variance
         mean = jnp.sum(records) / self.sd**2 / precision
         return mean + jax.random.normal(key, (1,)) / math.sqrt(precision)
+
+    def log_prob_conjugate_prior(self, theta: Array) -> Array:
+        return -0.5 * theta[0] ** 2 / self.prior_variance

@@ -11,13 +11,13 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from typing import Any
 
 import cloudpickle
-import jax
 import numpy as np
 
-from noisewise._arrays import Array, describe
+from noisewise._arrays import describe
 from noisewise._signatures import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 from noisewise.simulators import _worker
+from noisewise.simulators._keys import RowKeys
 from noisewise.simulators.base import AbstractSimulator, Query
 
 MAX_IN_FLIGHT = 512
@@ -30,7 +30,8 @@ class PythonSimulator(AbstractSimulator):
 
     Simulation i gets the generator `np.random.Generator(np.random.Philox(np.random.SeedSequence(words,
     spawn_key=(i,))))`, where `words` are the numbers in `stage_key(key, "simulator")`: the result depends on the key and
-    i only, not on workers, batch size or order of completion. Draw from `rng` alone.
+    i only (with keys of their own: on the i-th, and 0 in place of i), not on workers, batch size or order of completion.
+    Draw from `rng` alone.
 
     With an `executor` the simulation and the query run in its workers and only s comes back. Functions travel by
     cloudpickle, so closures and lambdas will do; a thread pool gets them as they are. `batch_size` simulations make one
@@ -52,10 +53,10 @@ class PythonSimulator(AbstractSimulator):
         check_call(self.fn, "fn(rng, theta)", "rng", "theta")
 
     def _statistics(
-        self, key: Array, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
+        self, keys: RowKeys, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
     ) -> np.ndarray:
         s = np.empty((len(theta), 0))
-        for index, row in self._outcomes(key, theta, query, executor, batch_size):
+        for index, row in self._outcomes(keys, theta, query, executor, batch_size):
             if s.shape[1] == 0:
                 s, seen = np.empty((len(theta), len(row))), index
             if len(row) != s.shape[1]:
@@ -66,50 +67,49 @@ class PythonSimulator(AbstractSimulator):
             s[index] = row
         return s
 
-    def _simulate(self, key: Array, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> list[Any]:
+    def _simulate(
+        self, keys: RowKeys, theta: np.ndarray, executor: Executor | None, batch_size: int | None
+    ) -> list[Any]:
         databases: list[Any] = [None] * len(theta)
-        for index, outcome in self._outcomes(key, theta, None, executor, batch_size):
+        for index, outcome in self._outcomes(keys, theta, None, executor, batch_size):
             databases[index] = outcome
         return databases
 
     def _outcomes(
-        self, key: Array, theta: np.ndarray, query: Query | None, executor: Executor | None, batch_size: int | None
+        self, keys: RowKeys, theta: np.ndarray, query: Query | None, executor: Executor | None, batch_size: int | None
     ) -> Iterator[tuple[int, Any]]:
         """(i, result of simulation i) in the order of completion; the one place where a failure is met."""
         batch_size = batch_size or min(64, -(-len(theta) // 64))
-        with contextlib.closing(_run(self.fn, query, _words(key), theta, executor, batch_size)) as batches:
+        with contextlib.closing(_run(self.fn, query, keys, theta, executor, batch_size)) as batches:
             for first, outcomes in batches:
                 for index, outcome in enumerate(outcomes, start=first):
                     if isinstance(outcome, _worker.Failure):
-                        raise _failed(outcome, theta[index])
+                        raise _failed(outcome, index, theta[index])
                     yield index, outcome
-
-
-def _words(key: Array) -> tuple[int, ...]:
-    data = jax.random.key_data(key) if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else key
-    return tuple(int(word) for word in np.asarray(data).ravel())
 
 
 def _run(
     fn: Callable[..., Any],
     query: Query | None,
-    words: tuple[int, ...],
+    keys: RowKeys,
     theta: np.ndarray,
     executor: Executor | None,
     batch_size: int,
 ) -> Generator[tuple[int, list[Any]], None, None]:
     """(first index, outcomes) of every batch, as they come."""
-    batches = ((first, theta[first : first + batch_size]) for first in range(0, len(theta), batch_size))
+    arrays = (keys.words, keys.indices, theta)
+    starts = range(0, len(theta), batch_size)
+    batches = ((first, [array[first : first + batch_size] for array in arrays]) for first in starts)
     if executor is None:
         for first, rows in batches:
-            yield first, _worker.run_batch(fn, query, words, first, rows)
+            yield first, _worker.run_batch(fn, query, *rows)
         return
     task = _task(fn, query, executor)
     done: queue.SimpleQueue[Future[list[Any]]] = queue.SimpleQueue()
     pending: dict[Future[list[Any]], int] = {}
     try:
         for first, rows in batches:
-            pending[_submit(executor, done, *task, words, first, rows)] = first
+            pending[_submit(executor, done, *task, *rows)] = first
             if len(pending) >= MAX_IN_FLIGHT:
                 yield _next(done, pending)
         while pending:
@@ -182,7 +182,7 @@ class WorkerError(Exception):
         return f"\n{self.args[0]}"
 
 
-def _failed(failure: _worker.Failure, theta: np.ndarray) -> SimulationError:
-    error = SimulationError(f"Simulation {failure.index} failed at theta = {theta.tolist()}: {failure.reason}")
+def _failed(failure: _worker.Failure, index: int, theta: np.ndarray) -> SimulationError:
+    error = SimulationError(f"Simulation {index} failed at theta = {theta.tolist()}: {failure.reason}")
     error.__cause__ = failure.error or WorkerError(failure.trace)
     return error

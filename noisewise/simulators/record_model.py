@@ -14,6 +14,7 @@ import numpy as np
 from noisewise._arrays import Array
 from noisewise.errors import MissingCapabilityError
 from noisewise.simulators import _compiled
+from noisewise.simulators._keys import RowKeys
 from noisewise.simulators.base import AbstractSimulator, AdditiveQuery, Query
 
 RECORDS = 2**13
@@ -25,8 +26,9 @@ class AbstractRecordModel(AbstractSimulator):
 
         x_i = G(theta, u_i),  u_i ~ a law free of theta,      f(x_i | theta) the density of x_i.
 
-    A concrete class sets `num_records` and gives `record_noise`, `record` (which is G) and `log_prob_record`; models
-    with a draw from theta | x also give `sample_parameters`. Record i of simulation j uses the key
+    A concrete class sets `num_records` and gives `record_noise`, `record` (which is G) and `log_prob_record`. Two more
+    make record-wise methods faster: `sample_parameters`, a draw from theta | x, and `noise_of_record`, which inverts G.
+    Record i of simulation j uses the key
     `fold_in(fold_in(stage_key(key, "simulator"), j), i)`. At first use the model is refused if its records make no use
     of their keys or read columns that theta does not have, neither of which JAX would notice.
 
@@ -62,10 +64,26 @@ class AbstractRecordModel(AbstractSimulator):
         """The log density f(x_i | theta), a scalar."""
 
     def sample_parameters(self, key: Array, records: Any, theta: Array) -> Array:
-        """A draw of theta given all records: exact, or by a kernel started at theta that leaves theta | x invariant."""
+        """A draw of theta given all records: exact, or by a reversible kernel started at theta that leaves theta | x invariant.
+
+        The prior is that of `log_prob_conjugate_prior`, or, where that is not written, the prior of the user's model.
+        """
         raise MissingCapabilityError(
             f"{type(self).__name__} cannot draw theta given its records: write sample_parameters(key, records, theta), "
             "or take a method that does not need it."
+        )
+
+    def log_prob_conjugate_prior(self, theta: Array) -> Array | None:
+        """The log density, up to a constant, of the prior that `sample_parameters` assumes; methods correct for any other.
+
+        None (the default) says that it is the prior of the user's model.
+        """
+        return None
+
+    def noise_of_record(self, key: Array, x_i: Any, theta: Array) -> Any:
+        """A draw of u_i given the record and theta, so that record(u_i, theta) = x_i; without use for the key where G is one-to-one."""
+        raise MissingCapabilityError(
+            f"{type(self).__name__} cannot tell the noise of a record: write noise_of_record(key, x_i, theta)."
         )
 
     def check_parameters(self, theta: np.ndarray) -> None:
@@ -80,6 +98,11 @@ class AbstractRecordModel(AbstractSimulator):
         """Whether `sample_parameters` is written."""
         return type(self).sample_parameters is not AbstractRecordModel.sample_parameters
 
+    @property
+    def can_tell_noise(self) -> bool:
+        """Whether `noise_of_record` is written."""
+        return type(self).noise_of_record is not AbstractRecordModel.noise_of_record
+
     @final
     def database(self, key: Array, theta: Array, first: Array | int = 0, num: int | None = None) -> Any:
         """Records `first`, `first` + 1, ... of one database, `num` of them or all; for use inside JAX programs."""
@@ -88,33 +111,33 @@ class AbstractRecordModel(AbstractSimulator):
         return jax.vmap(self.record, (0, None))(noise, theta)
 
     def _statistics(
-        self, key: Array, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
+        self, keys: RowKeys, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
     ) -> np.ndarray:
         self.check_parameters(theta)
         direct = self.direct_statistic(query)
         if direct is not None:
             x, make = (), _direct_statistic
-            terms = _compiled.shapes(direct, *_compiled.example(key, theta), what="The query")
+            terms = _compiled.shapes(direct, *_compiled.example(keys, theta), what="The query")
         elif self.num_records > RECORDS and isinstance(query, AdditiveQuery):
-            x, make = self._shapes(key, theta, RECORDS), _streamed_statistic
+            x, make = self._shapes(keys, theta, RECORDS), _streamed_statistic
             terms = _compiled.shapes(query.contributions, x, what="The query")
         else:
-            x, make = self._shapes(key, theta, self.num_records), _statistic
+            x, make = self._shapes(keys, theta, self.num_records), _statistic
             terms = _compiled.statistic_shape(query, x)
-        width = _compiled.width_for(len(theta), _compiled.nbytes((x, terms)))
-        return _compiled.run(make, (self, query), key, theta, width).astype(np.float64)
+        nbytes = _compiled.nbytes((x, terms))
+        return _compiled.run(make, (self, query), keys, theta, nbytes).astype(np.float64)
 
-    def _statistic_width(self, key: Array, theta: np.ndarray, query: Query) -> int:
+    def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
         self.check_parameters(theta)
-        return _compiled.statistic_shape(query, self._shapes(key, theta, self.num_records)).shape[0]
+        return _compiled.statistic_shape(query, self._shapes(keys, theta, self.num_records)).shape[0]
 
-    def _simulate(self, key: Array, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any:
+    def _simulate(self, keys: RowKeys, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any:
         self.check_parameters(theta)
-        width = _compiled.width_for(len(theta), _compiled.nbytes(self._shapes(key, theta, self.num_records)))
-        return _compiled.run(_database, (self,), key, theta, width)
+        nbytes = _compiled.nbytes(self._shapes(keys, theta, self.num_records))
+        return _compiled.run(_database, (self,), keys, theta, nbytes)
 
-    def _shapes(self, key: Array, theta: np.ndarray, num: int) -> Any:
-        return _compiled.examined(_records, (self, num), key, theta, what=type(self).__name__)
+    def _shapes(self, keys: RowKeys, theta: np.ndarray, num: int) -> Any:
+        return _compiled.examined(_records, (self, num), keys, theta, what=type(self).__name__)
 
 
 def _records(model: AbstractRecordModel, num: int) -> _compiled.One:

@@ -13,6 +13,7 @@ import numpy as np
 from noisewise._arrays import Array, as_float64, describe, in_float64, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 from noisewise.simulators import _compiled
+from noisewise.simulators._keys import RowKeys
 from noisewise.simulators.base import AbstractSimulator, Query
 
 LARGEST_POPULATION = 10**10
@@ -36,7 +37,7 @@ class SIR(AbstractSimulator):
     `dynamics="ode"` solves dS/dt = -beta S I / K, dI/dt = beta S I / K - gamma I to about 12 digits; x is then not
     whole, and the key without effect.
 
-    Epidemic i depends on the key and i only. Numba spreads over all cores (as many threads as `NUMBA_NUM_THREADS`
+    Epidemic i depends on the key and i only, or on its own key. Numba spreads over all cores (as many threads as `NUMBA_NUM_THREADS`
     says); `backend="jax"` runs `leap` as one JAX program, meant for a GPU: on a CPU it is ten times slower. `executor`
     and `batch_size` have no effect.
 
@@ -95,20 +96,22 @@ class SIR(AbstractSimulator):
         names = ("beta", "gamma") if self.variant == "sir" else ("beta",)
         return tuple(f"log_{name}" for name in names) if self.log_parameters else names
 
-    def _simulate(self, key: Array, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> np.ndarray:
+    def _simulate(
+        self, keys: RowKeys, theta: np.ndarray, executor: Executor | None, batch_size: int | None
+    ) -> np.ndarray:
         rates = self._rates(theta)
         if self.backend == "jax":
             from noisewise.simulators import _sir_jax
 
             fields = (self.population, self.initial_infected, np.array(self.times), self.switch, self.leap)
-            return _sir_jax.epidemics(key, rates, *fields)
-        return self._numba_curves(key, rates)
+            return _sir_jax.epidemics(keys, rates, *fields)
+        return self._numba_curves(keys, rates)
 
-    def _numba_curves(self, key: Array, rates: np.ndarray) -> np.ndarray:
-        from noisewise.simulators import _epidemic, _sir_ode, _xoshiro
+    def _numba_curves(self, keys: RowKeys, rates: np.ndarray) -> np.ndarray:
+        from noisewise.simulators import _epidemic, _sir_ode
 
         infected = np.empty((len(rates), len(self.times)))
-        words, times = _xoshiro.key_words(key), np.array(self.times)
+        words, times = keys.words.astype(np.uint64), np.array(self.times)
         people = (float(self.population), float(self.initial_infected))
         switch = float(self.switch) if self.method == "leap" else np.inf
 
@@ -116,24 +119,23 @@ class SIR(AbstractSimulator):
             if self.dynamics == "ode":
                 _sir_ode.deterministic_epidemics(rates[first:end], *people, times, infected[first:end])
             else:
-                rows = rates[first:end]
-                _epidemic.epidemics(words, first, rows, *people, times, switch, self.leap, infected[first:end])
+                rows = [array[first:end] for array in (words, keys.indices, rates)]
+                _epidemic.epidemics(*rows, *people, times, switch, self.leap, infected[first:end])
 
         exact = self.method == "gillespie" and self.dynamics == "stochastic"
         _in_threads(run, len(rates), 2 * self.population if exact else 5_000)
         return infected
 
     def _statistics(
-        self, key: Array, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
+        self, keys: RowKeys, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
     ) -> np.ndarray:
         if self._traced_width(query) is None:
-            return _one_by_one(query, self._simulate(key, theta, executor, batch_size))
-        infected = self._simulate(key, theta, executor, batch_size)
-        width = _compiled.width_for(len(infected), infected[0].nbytes)
-        return _compiled.run(_statistic, (query,), key, infected, width).astype(np.float64)
+            return _one_by_one(query, self._simulate(keys, theta, executor, batch_size))
+        infected = self._simulate(keys, theta, executor, batch_size)
+        return _compiled.run(_statistic, (query,), keys, infected, infected[0].nbytes).astype(np.float64)
 
-    def _statistic_width(self, key: Array, theta: np.ndarray, query: Query) -> int:
-        return self._traced_width(query) or self.statistics(key, theta, query).shape[1]
+    def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
+        return self._traced_width(query) or self._statistics(keys, theta, query, None, None).shape[1]
 
     def _traced_width(self, query: Query) -> int | None:
         """The number of entries of s, or None where JAX cannot trace the query or finds no vector."""

@@ -95,7 +95,7 @@ def test_the_order_of_completion_leaves_no_trace(reference, batch_size):
     assert np.array_equal(
         SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=batch_size), reference
     )
-    starts = [arguments[3] for _, _, arguments in executor.waiting]
+    starts = [arguments[3][0] for _, _, arguments in executor.waiting]
     assert starts != sorted(starts)
 
 
@@ -110,8 +110,8 @@ def test_this_process_and_threads_give_the_same(reference, batch_size, x64_flag)
 def test_a_generator_shared_by_a_batch_would_be_caught(reference, monkeypatch):
     """The planted bug: one generator per batch instead of one per simulation."""
 
-    def shared(fn, query, words, first, theta):
-        rng = _worker.generator(words, first)
+    def shared(fn, query, words, indices, theta):
+        rng = _worker.generator(words[0], indices[0])
         return [np.asarray(query(fn(rng, row)), dtype=float) for row in theta]
 
     monkeypatch.setattr(_worker, "run_batch", shared)

@@ -1,0 +1,105 @@
+"""Draws of many chains as they come, and the posterior they make."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from noisewise.inference.work import Work
+from noisewise.posteriors import Draws
+
+_KEPT_PER_EFFECTIVE = 4
+_ENOUGH = 400
+_R_HAT = 1.01
+
+
+class Trace:
+    """Named draws (sweeps, chains, ...) of parallel chains, collected segment by segment until `target_ess` is reached."""
+
+    def __init__(self, target_ess: int) -> None:
+        self.target_ess = target_ess
+        self.effective_size, self.r_hat = 0.0, np.inf
+        self._parts: dict[str, list[np.ndarray]] = {}
+        self._next_look = 0
+
+    def add(self, **draws: np.ndarray) -> None:
+        """Append a segment of draws, each (sweeps, chains, ...)."""
+        for name, values in draws.items():
+            self._parts.setdefault(name, []).append(np.asarray(values))
+
+    def restart(self, **draws: np.ndarray) -> None:
+        """Forget all draws but these."""
+        self._parts, self._next_look, self.effective_size, self.r_hat = {}, 0, 0.0, np.inf
+        self.add(**draws)
+
+    @property
+    def length(self) -> int:
+        """How many sweeps there are."""
+        return sum(map(len, self._parts["theta"]))
+
+    @property
+    def num_chains(self) -> int:
+        """How many chains there are."""
+        return self._parts["theta"][0].shape[1]
+
+    def pooled(self, name: str = "z") -> np.ndarray:
+        """All draws of one name (sweeps * chains, ...)."""
+        values = np.concatenate(self._parts[name])
+        return values.reshape(-1, *values.shape[2:])
+
+    def by_chain(self, name: str, stride: int = 1) -> np.ndarray:
+        """Every stride-th draw of one name up to the last, (chains * draws, ...), chain by chain."""
+        values = np.concatenate(self._parts[name])
+        values = values[(len(values) - 1) % stride :: stride].swapaxes(0, 1)
+        return values.reshape(-1, *values.shape[2:])
+
+    def complete(self) -> bool:
+        """Whether effective size and R-hat are as wanted; looks again each time there are a fifth more draws."""
+        if self.length >= self._next_look:
+            self._next_look = int(1.2 * self.length) + 1
+            self.look()
+        return self.effective_size >= self.target_ess and self.settled
+
+    @property
+    def settled(self) -> bool:
+        """Whether R-hat is at most 1.01, or, of many short chains, what chance explains: E[R-hat^2] is 1 + C / ESS."""
+        chance = np.sqrt(1.0 + 2.0 * self.num_chains / max(self.effective_size, 1e-9))
+        return self.r_hat <= max(_R_HAT, chance)
+
+    def look(self) -> None:
+        """Find effective size and R-hat at the worst parameter; below 4 sweeps there is neither."""
+        theta = np.concatenate(self._parts["theta"])
+        if len(theta) < 4:
+            return
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            import arviz
+
+            columns = [np.ascontiguousarray(column.T) for column in np.moveaxis(theta, 2, 0)]
+            self.effective_size = float(np.nan_to_num(min(arviz.ess(column, method="bulk") for column in columns)))
+            self.r_hat = float(np.nan_to_num(max(arviz.rhat(column, method="rank") for column in columns), nan=np.inf))
+
+    def stride(self) -> int:
+        """Which draws to keep: enough of them to lose next to nothing."""
+        return max(1, self.length * self.num_chains // (_KEPT_PER_EFFECTIVE * self.target_ess))
+
+
+def finished_draws(work: Work, trace: Trace, *, settled: bool) -> Draws:
+    """The posterior of the draws collected, thinned to what they are worth, with R-hat and effective size in the report.
+
+    Chains that are not `settled` ended in their warm-up.
+    """
+    num_chains, stride = trace.num_chains, trace.stride()
+    theta, s = trace.by_chain("theta", stride), trace.by_chain("s", stride)
+    trace.look()
+    size, r_hat = trace.effective_size, trace.r_hat
+    work.diagnostics |= {"effective size": size, "R-hat": r_hat}
+    if not settled:
+        work.warn("The chains ended in their warm-up: these draws need not follow the posterior at all.")
+    elif not (size >= _ENOUGH and trace.settled):
+        work.warn(
+            f"The chains have not settled (effective size {size:.0f}, wanted {_ENOUGH}; R-hat {r_hat:.3f}): give them more simulations "
+            "or time."
+        )
+    return work.draws(theta, s, num_chains=num_chains, exact=settled)

@@ -1,0 +1,97 @@
+"""Weighted draws from a proposal, with one simulation each."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.special import logsumexp
+
+from noisewise._arrays import Array
+from noisewise.inference.work import Work
+from noisewise.posteriors import WeightedSamples
+
+_FEW = 100
+_WORTH = 0.01
+_HEAVY = 0.7
+
+
+@dataclasses.dataclass(frozen=True)
+class UnconstrainedPrior:
+    """The prior in unconstrained coordinates."""
+
+    prior: Any
+
+    def sample(self, key: Array, num: int) -> np.ndarray:
+        """Draws z (num, d)."""
+        return self.prior.unconstrain(self.prior.sample(key, num))
+
+    def log_prob(self, z: np.ndarray) -> np.ndarray:
+        """The log density of z, Jacobian included."""
+        return self.prior.log_prob_unconstrained(z)
+
+
+class ImportanceDraws:
+    r"""z_i ~ q, s_i ~ f(. | theta_i), w_i = pi(z_i) eta(s_dp | s_i) / q(z_i), collected batch by batch.
+
+    The mean weight is an unbiased estimate of the evidence p(s_dp).
+    """
+
+    def __init__(self, work: Work, proposal: Any) -> None:
+        self._work, self._proposal = work, proposal
+        dim, width = work.model.prior.unconstrained_dim, work.model.statistic_width
+        self.z, self.s, self.log_weights = np.empty((0, dim)), np.empty((0, width)), np.empty(0)
+
+    @property
+    def num(self) -> int:
+        """How many draws there are."""
+        return len(self.log_weights)
+
+    def add(self, key: Array, num: int) -> None:
+        """`num` more draws, or as many as the budgets allow; raises `OutOfBudget` if that is none."""
+        draw_key, simulate_key = jax.random.split(key)
+        prior = self._work.model.prior
+        z = self._proposal.sample(draw_key, num)
+        s = self._work.statistics(simulate_key, prior.constrain(z))
+        z = z[: len(s)]
+        log_weights = prior.log_prob_unconstrained(z) + self._work.log_eta(s) - self._proposal.log_prob(z)
+        self.z, self.s = np.concatenate([self.z, z]), np.concatenate([self.s, s])
+        log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
+        self.log_weights = np.concatenate([self.log_weights, log_weights])
+
+    @property
+    def effective_size(self) -> float:
+        """(sum w)^2 / sum w^2, 0 where all weights are."""
+        if not np.isfinite(self.log_weights).any():
+            return 0.0
+        return float(np.exp(2.0 * logsumexp(self.log_weights) - logsumexp(2.0 * self.log_weights)))
+
+    @property
+    def good(self) -> bool:
+        """Whether effective draws are not too dear: a hundred simulations each at most."""
+        return self.effective_size >= _WORTH * max(self.num, 1)
+
+    def posterior(self) -> WeightedSamples:
+        """The weighted posterior; effective size, Pareto k and log evidence go into the report."""
+        work = self._work
+        theta = work.model.prior.constrain(self.z)
+        draws = work.weighted(theta, self.log_weights, self.s, exact=True)
+        work.diagnostics |= {
+            "effective size": draws.effective_size,
+            "Pareto k": draws.pareto_k,
+            "log evidence": float(logsumexp(self.log_weights) - np.log(self.num)),
+            "log evidence se": float(np.sqrt(max(1.0 / draws.effective_size - 1.0 / self.num, 0.0))),
+        }
+        warn_of_poor_weights(work, draws)
+        return work.weighted(theta, self.log_weights, self.s, exact=True)
+
+
+def warn_of_poor_weights(work: Work, draws: WeightedSamples) -> None:
+    """Say so where averages over the weighted draws cannot be trusted."""
+    if draws.effective_size < _FEW or draws.pareto_k > _HEAVY:
+        work.warn(
+            f"The weights are poor (effective size {draws.effective_size:.0f}, Pareto k {draws.pareto_k:.2f}): take more "
+            "simulations, or for models of records DataAugmentationMCMC or ExactSMC."
+        )

@@ -1,0 +1,202 @@
+r"""Particles of a tempered target, pi(theta) f(x | theta) eta(s_dp | s(x))^temperature, and the moves that refresh them.
+
+Both kinds have `log_eta` (N,), `theta` (N, d), `s` (N, k), and `advance`, which starts a chain at each chosen ancestor.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import jax
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.inference._importance import UnconstrainedPrior
+from noisewise.inference._record_moves import RecordMoves, Seen, State, Walk, record_moves
+from noisewise.inference.work import Work
+from noisewise.samplers._seeds import generator
+from noisewise.samplers.adaptive_importance import fitted_proposal
+
+_PRIOR_SHARE = 0.1
+_WALKING = 0.5
+_SHORTEST, _LONGEST = 4, 50
+_SWEEPS = 5
+_ACCEPTANCE = 0.3
+_BYTES = 2**29
+_LOOKED_AT = 400
+
+
+class Particles(abc.ABC):
+    """A population at one temperature."""
+
+    log_eta: np.ndarray
+    theta: np.ndarray
+    s: np.ndarray
+    acceptance: float
+
+    @property
+    @abc.abstractmethod
+    def z(self) -> np.ndarray:
+        """Unconstrained parameters (N, d)."""
+
+    @property
+    @abc.abstractmethod
+    def num_ancestors(self) -> int:
+        """How many chains the next temperature starts."""
+
+    @abc.abstractmethod
+    def tune(self, weights: np.ndarray) -> None:
+        """Shape proposals like the weighted particles."""
+
+    @abc.abstractmethod
+    def advance(self, key: Array, work: Work, temperature: float, ancestors: np.ndarray) -> None:
+        """Replace the population by chains that start at the ancestors and leave the tempered target invariant."""
+
+    @abc.abstractmethod
+    def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
+        """More draws (steps, chains, ...) of theta and s by the chains of the last `advance`, at its temperature."""
+
+    @abc.abstractmethod
+    def by_step(self) -> dict[str, np.ndarray]:
+        """theta and s as (steps, chains, ...) of the last `advance`."""
+
+
+class SimulatedParticles(Particles):
+    r"""Pairs (theta, s) for any simulator, moved jointly: theta' from a proposal, s' ~ f(. | theta'), accepted with
+
+        pi(theta') q(theta) / (pi(theta) q(theta'))  (eta(s_dp | s') / eta(s_dp | s))^temperature.
+
+    f cancels. Half of the moves are random walks, half are independent draws from a heavy-tailed fit mixed with the prior. All states
+    of the chains are kept as particles (Dau and Chopin 2022), so that no simulation is wasted.
+    """
+
+    def __init__(self, key: Array, work: Work, num: int) -> None:
+        self._num = num
+        theta, s = work.prior_draws(key, num)
+        self._prior = UnconstrainedPrior(work.model.prior)
+        self._z = work.model.prior.unconstrain(theta)[None]
+        self._s, self._log_eta = s[None], work.log_eta(s)[None]
+        self.acceptance, self._temperature = 1.0, 0.0
+
+    z = property(lambda self: _flat(self._z))
+    theta = property(lambda self: self._prior.prior.constrain(self.z))  # type: ignore[assignment]
+    s = property(lambda self: _flat(self._s))  # type: ignore[assignment]
+    log_eta = property(lambda self: _flat(self._log_eta))  # type: ignore[assignment]
+
+    @property
+    def num_steps(self) -> int:
+        """Enough for two acceptances per chain, as far as the last temperature tells."""
+        return int(np.clip(np.ceil(2.0 / max(self.acceptance, 1e-3)), _SHORTEST, _LONGEST))
+
+    @property
+    def num_ancestors(self) -> int:
+        return max(2, self._num // self.num_steps)
+
+    def tune(self, weights: np.ndarray) -> None:
+        self._proposal = fitted_proposal(self.z, weights, self._prior, _PRIOR_SHARE)
+        spread = 2.38**2 / self.z.shape[1]
+        self._root = np.linalg.cholesky(spread * weighted_covariance(self.z, weights))
+
+    def advance(self, key: Array, work: Work, temperature: float, ancestors: np.ndarray) -> None:
+        self._temperature = temperature
+        chosen = (self.z[ancestors], self.s[ancestors], self.log_eta[ancestors])
+        self._z, self._s, self._log_eta = self._run(key, work, chosen, self.num_steps)
+
+    def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
+        last = (self._z[-1], self._s[-1], self._log_eta[-1])
+        self._z, self._s, self._log_eta = self._run(key, work, last, self.num_steps)
+        return self.by_step()
+
+    def by_step(self) -> dict[str, np.ndarray]:
+        return {"theta": self._prior.prior.constrain(self._z), "s": self._s}
+
+    def fit(self) -> Any:
+        """A heavy-tailed proposal in z, fitted to the particles and mixed with the prior."""
+        return fitted_proposal(self.z, np.full(len(self.z), 1.0 / len(self.z)), self._prior, _PRIOR_SHARE)
+
+    def _run(self, key: Array, work: Work, state: tuple[np.ndarray, ...], num: int) -> tuple[np.ndarray, ...]:
+        states, accepted = [], []
+        for step_key in jax.random.split(key, num):
+            state, taken = self._step(step_key, work, *state)
+            states.append(state)
+            accepted.append(taken.mean())
+        self.acceptance = float(np.mean(accepted))
+        return tuple(np.stack(part) for part in zip(*states, strict=True))
+
+    def _step(self, key: Array, work: Work, z: np.ndarray, s: np.ndarray, log_eta: np.ndarray) -> Any:
+        fit_key, simulate_key, seed_key = jax.random.split(key, 3)
+        rng = generator(seed_key)
+        walking = rng.random(len(z)) < _WALKING
+        steps = z + rng.normal(size=z.shape) @ self._root.T
+        proposed = np.where(walking[:, None], steps, self._proposal.sample(fit_key, len(z)))
+        correction = np.where(walking, 0.0, self._proposal.log_prob(z) - self._proposal.log_prob(proposed))
+        log_prior = self._prior.log_prob(proposed) - self._prior.log_prob(z)
+        new_s = work.all_statistics(simulate_key, work.model.prior.constrain(proposed))
+        new_log_eta = work.log_eta(new_s)
+        with np.errstate(invalid="ignore"):
+            log_ratio = log_prior + correction + self._temperature * (new_log_eta - log_eta)
+        taken = (np.log1p(-rng.random(len(z))) < log_ratio) & np.isfinite(new_log_eta)
+        choose = lambda new, old: np.where(taken.reshape(-1, *(1,) * (new.ndim - 1)), new, old)  # noqa: E731
+        return (choose(proposed, z), choose(new_s, s), choose(new_log_eta, log_eta)), taken
+
+
+class RecordParticles(Particles):
+    """Parameters with all their records, moved record by record and jointly (`_record_moves`); the last state of each chain is kept."""
+
+    def __init__(self, key: Array, work: Work, num: int, num_moves: int) -> None:
+        self.moves: RecordMoves = record_moves(work.model, num_moves=num_moves, joint=True)
+        theta_key, record_key, look_key = jax.random.split(key, 3)
+        size = work.model.simulator.num_records * (work.model.statistic_width + 8) * 8  # type: ignore[attr-defined]
+        chains = int(np.clip(_BYTES // size, 16, max(16, num // _SWEEPS)))
+        chains = chains if work.remaining is None else max(1, min(chains, work.remaining))
+        work.spend(chains)
+        self._seen = Seen(work.model.mechanism, work.observed, 0.0)
+        self.state: State = self.moves.start(record_key, work.model.prior.sample(theta_key, chains), self._seen)
+        work.look_at_observation(look_key, self.s if chains >= _LOOKED_AT else None)
+        self._lengths = np.full(3, 2.4 / np.sqrt(self.state.z.shape[1]))
+        self.acceptance, self._kept = 1.0, None
+
+    z = property(lambda self: self.state.z)
+    theta = property(lambda self: self.state.theta)  # type: ignore[assignment]
+    log_eta = property(lambda self: self.state.log_eta)  # type: ignore[assignment]
+    s = property(lambda self: self.moves.statistic(self.state.total))  # type: ignore[assignment]
+    num_ancestors = property(lambda self: len(self.state.z))  # type: ignore[assignment]
+
+    def tune(self, weights: np.ndarray) -> None:
+        self._root = np.linalg.cholesky(weighted_covariance(self.z, weights))
+
+    def advance(self, key: Array, work: Work, temperature: float, ancestors: np.ndarray) -> None:
+        self._seen = self._seen._replace(temperature=temperature)
+        self.state = jax.tree.map(lambda part: part[ancestors], self.state)
+        self.extend(key, work)
+
+    def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
+        work.spend(_SWEEPS * self.num_ancestors * self.moves.databases_per_sweep)
+        walk = Walk(self._root, self._lengths)
+        self.state, self._kept, accepted = self.moves.sweeps(key, self.state, self._seen, walk, _SWEEPS)
+        self.acceptance = float(accepted[1])
+        if self._seen.temperature < 1.0:
+            self._lengths = self._lengths * np.exp(accepted[[0, 2, 3]] - _ACCEPTANCE)
+        return self.by_step()
+
+    def by_step(self) -> dict[str, np.ndarray]:
+        return {"theta": self._kept["theta"], "s": self._kept["s"]}
+
+    def keep(self, num: int) -> dict[str, np.ndarray]:
+        """Go on with `num` of the chains, equally spaced; returns their draws so far."""
+        chosen = np.linspace(0, self.num_ancestors - 1, min(num, self.num_ancestors)).astype(int)
+        self.state = jax.tree.map(lambda part: part[chosen], self.state)
+        self._kept = {name: values[:, chosen] for name, values in self._kept.items()}
+        return self.by_step()
+
+
+def weighted_covariance(z: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The covariance of weighted draws (N, d), with a ridge of 1e-10 of its diagonal."""
+    centred = z - weights @ z
+    covariance = (weights[:, None] * centred).T @ centred
+    return covariance + 1e-10 * np.diag(np.maximum(np.diag(covariance), 1e-200))
+
+
+def _flat(values: np.ndarray) -> np.ndarray:
+    return values.reshape(-1, *values.shape[2:])

@@ -1,0 +1,38 @@
+"""Every method with small settings, and what it can serve: the rows that the conformance tests run over."""
+
+import dataclasses
+
+import noisewise as nw
+
+I = nw.inference  # noqa: E741
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A method that takes a second, whether its draws are exact on `gaussian_mean`, and whether it honours a simulation budget."""
+
+    method: object
+    exact: bool = True
+    simulates: bool = True
+    problem: str = "gaussian_mean"
+
+    def __post_init__(self):
+        assert self.problem in ("gaussian_mean", "linear_regression")
+
+    def make_problem(self):
+        return getattr(nw.problems, self.problem)(10.0 if self.problem == "linear_regression" else 1.0)
+
+
+METHODS = {
+    "importance": Case(I.ImportanceSampling(num_stages=1, num_adapt=300, num_final=800)),
+    "exact-smc": Case(I.ExactSMC(num_particles=300, target_ess=300)),
+    "gibbs-ss": Case(
+        I.GibbsSufficientStatistics(num_chains=4, num_draws=50, num_warmup=100, thin=1),
+        exact=False,
+        simulates=False,
+        problem="linear_regression",
+    ),
+    "naive": Case(I.NaivePlugIn(num_draws=100), exact=False, simulates=False),
+    "confidential": Case(I.ConfidentialPosterior(data=[0.5], num_draws=100), exact=False, simulates=False),
+    "da-mcmc": Case(I.DataAugmentationMCMC(num_chains=8, num_warmup=50, target_ess=200)),
+}
