@@ -3,18 +3,28 @@
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.confidential_posterior import ConfidentialPosterior
 from noisewise.inference.data_augmentation_mcmc import DataAugmentationMCMC
+from noisewise.inference.distances import Euclidean, Weighted
 from noisewise.inference.exact_smc import ExactSMC
 from noisewise.inference.gibbs_sufficient_statistics import GibbsSufficientStatistics
 from noisewise.inference.importance_sampling import ImportanceSampling
 from noisewise.inference.naive_plug_in import NaivePlugIn
+from noisewise.inference.rejection_abc import RejectionABC
+from noisewise.inference.smc_abc import SMCABC
+from noisewise.inference.tolerances import GeometricDecay, QuantileDecay
 
 __all__ = [
+    "SMCABC",
     "AbstractMethod",
     "AbstractSequentialMethod",
     "ConfidentialPosterior",
     "DataAugmentationMCMC",
+    "Euclidean",
     "ExactSMC",
+    "GeometricDecay",
     "GibbsSufficientStatistics",
     "ImportanceSampling",
     "NaivePlugIn",
+    "QuantileDecay",
+    "RejectionABC",
+    "Weighted",
 ]

@@ -30,15 +30,28 @@ _LOOKED_AT = 400
 class Particles(abc.ABC):
     """A population at one temperature."""
 
-    log_eta: np.ndarray
-    theta: np.ndarray
-    s: np.ndarray
     acceptance: float
+    """The share of moves accepted at the last temperature."""
 
     @property
     @abc.abstractmethod
     def z(self) -> np.ndarray:
         """Unconstrained parameters (N, d)."""
+
+    @property
+    @abc.abstractmethod
+    def theta(self) -> np.ndarray:
+        """Parameters (N, d)."""
+
+    @property
+    @abc.abstractmethod
+    def s(self) -> np.ndarray:
+        """Statistics (N, k)."""
+
+    @property
+    @abc.abstractmethod
+    def log_eta(self) -> np.ndarray:
+        """log eta(observed | s) (N,)."""
 
     @property
     @abc.abstractmethod
@@ -79,10 +92,21 @@ class SimulatedParticles(Particles):
         self._s, self._log_eta = s[None], work.log_eta(s)[None]
         self.acceptance, self._temperature = 1.0, 0.0
 
-    z = property(lambda self: _flat(self._z))
-    theta = property(lambda self: self._prior.prior.constrain(self.z))  # type: ignore[assignment]
-    s = property(lambda self: _flat(self._s))  # type: ignore[assignment]
-    log_eta = property(lambda self: _flat(self._log_eta))  # type: ignore[assignment]
+    @property
+    def z(self) -> np.ndarray:
+        return _flat(self._z)
+
+    @property
+    def theta(self) -> np.ndarray:
+        return self._prior.prior.constrain(self.z)
+
+    @property
+    def s(self) -> np.ndarray:
+        return _flat(self._s)
+
+    @property
+    def log_eta(self) -> np.ndarray:
+        return _flat(self._log_eta)
 
     @property
     def num_steps(self) -> int:
@@ -155,13 +179,28 @@ class RecordParticles(Particles):
         self.state: State = self.moves.start(record_key, work.model.prior.sample(theta_key, chains), self._seen)
         work.look_at_observation(look_key, self.s if chains >= _LOOKED_AT else None)
         self._lengths = np.full(3, 2.4 / np.sqrt(self.state.z.shape[1]))
-        self.acceptance, self._kept = 1.0, None
+        self.acceptance = 1.0
+        self._kept: dict[str, np.ndarray] = {}
 
-    z = property(lambda self: self.state.z)
-    theta = property(lambda self: self.state.theta)  # type: ignore[assignment]
-    log_eta = property(lambda self: self.state.log_eta)  # type: ignore[assignment]
-    s = property(lambda self: self.moves.statistic(self.state.total))  # type: ignore[assignment]
-    num_ancestors = property(lambda self: len(self.state.z))  # type: ignore[assignment]
+    @property
+    def z(self) -> np.ndarray:
+        return self.state.z
+
+    @property
+    def theta(self) -> np.ndarray:
+        return self.state.theta
+
+    @property
+    def s(self) -> np.ndarray:
+        return self.moves.statistic(self.state.total)
+
+    @property
+    def log_eta(self) -> np.ndarray:
+        return self.state.log_eta
+
+    @property
+    def num_ancestors(self) -> int:
+        return len(self.state.z)
 
     def tune(self, weights: np.ndarray) -> None:
         self._root = np.linalg.cholesky(weighted_covariance(self.z, weights))

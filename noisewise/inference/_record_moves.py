@@ -111,7 +111,9 @@ class RecordMoves:
         return self._start(key, theta, seen)
 
     @in_float64
-    def sweeps(self, key: Array, state: State, seen: Seen, walk: Walk, num: int) -> tuple[State, dict[str, Array], Array]:
+    def sweeps(
+        self, key: Array, state: State, seen: Seen, walk: Walk, num: int
+    ) -> tuple[State, dict[str, Array], Array]:
         """`num` sweeps of every chain: the last state, draws by name (num, C, ...), and acceptance by kind of move (4,)."""
         return self._sweeps(key, state, seen, walk, num)
 

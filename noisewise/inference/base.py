@@ -74,7 +74,9 @@ class AbstractMethod(abc.ABC):
         if not isinstance(model, PrivateModel):
             raise InvalidTypeError(f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}.")
         self.check(model)
-        settings = {field.name: _json_ready(getattr(self, field.name)) for field in dataclasses.fields(self) if field.repr}
+        settings = {
+            field.name: _json_ready(getattr(self, field.name)) for field in dataclasses.fields(self) if field.repr
+        }
         return Work(
             self.slug,
             settings,

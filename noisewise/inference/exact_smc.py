@@ -31,16 +31,19 @@ class ExactSMC(AbstractSequentialMethod):
 
         p_t(theta, x)  ~  pi(theta)  f(x | theta)  eta(s_dp | s(x))^lambda_t,      0 = lambda_0 < lambda_1 < ... < 1.
 
-    Each lambda_t is the largest for which the effective size of the weights eta^(lambda_t - lambda_{t-1}) is `ess_share` of the
-    particles. They are then resampled and moved: theta' from a proposal with fresh data x' ~ f(. | theta'), accepted by
-    the prior and (eta'/eta)^lambda_t, since f cancels; and, where the model is one of independent records and the query a sum over them, also
-    record by record, with `num_moves` moves of theta at fixed noise per sweep (see `DataAugmentationMCMC`). There is no tolerance: at lambda = 1 the
-    chains leave the posterior itself invariant. They go on until their effective size is `target_ess`, or for `max_steps` steps; where importance
-    draws from a fit to the particles have good weights, as they do in few dimensions, these take over.
+    Each lambda_t is the largest for which the effective size of the weights eta^(lambda_t - lambda_{t-1}) is `ess_share` of
+    the particles. They are then resampled and moved: theta' from a proposal with fresh data x' ~ f(. | theta'), accepted
+    by the prior and (eta'/eta)^lambda_t, since f cancels. Where the model is one of independent records and the query a sum
+    over them, moves go record by record too, with `num_moves` moves of theta at fixed noise per sweep (see
+    `DataAugmentationMCMC`).
 
-    The report holds the log evidence, log p(s_dp), with a standard error: the difference between two models is the log Bayes
-    factor. Del Moral, Doucet and Jasra 2006; all states of the chains serve as particles, as proposed by Dau and Chopin 2022, where
-    records need not be stored.
+    There is no tolerance: at lambda = 1 the chains leave the posterior itself invariant. They go on until their effective
+    size is `target_ess`, or for `max_steps` steps; where importance draws from a fit to the particles have good weights, as
+    they do in few dimensions, these take over.
+
+    The report holds the log evidence, log p(s_dp), with a standard error: the difference between two models is the log
+    Bayes factor. Del Moral, Doucet and Jasra 2006; all states of the chains serve as particles, as proposed by Dau and
+    Chopin 2022, where records need not be stored.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -87,7 +90,11 @@ class ExactSMC(AbstractSequentialMethod):
         except OutOfBudget:
             yield _unfinished(work, particles, temperature)
             return
-        work.diagnostics |= {"temperatures": evidence.num_temperatures, "acceptance": particles.acceptance, **evidence.told()}
+        work.diagnostics |= {
+            "temperatures": evidence.num_temperatures,
+            "acceptance": particles.acceptance,
+            **evidence.told(),
+        }
         yield self._finished(finish_key, work, particles)
 
     def _finished(self, key: Array, work: Work, particles: Particles) -> AbstractPosterior:
@@ -101,7 +108,7 @@ class ExactSMC(AbstractSequentialMethod):
             if draws.good:
                 return self._by_importance(importance_key, work, draws)
             trace.add(**particles.by_step())
-        else:
+        elif isinstance(particles, RecordParticles):
             trace.add(**particles.keep(_FINAL_CHAINS))
         return self._by_chains(chain_key, work, particles, trace)
 
@@ -130,9 +137,7 @@ class ExactSMC(AbstractSequentialMethod):
             return RecordParticles(key, work, self.num_particles, self.num_moves)
         return SimulatedParticles(key, work, self.num_particles)
 
-    def _raise(
-        self, key: Array, work: Work, particles: Particles, temperature: float, evidence: _Evidence
-    ) -> float:
+    def _raise(self, key: Array, work: Work, particles: Particles, temperature: float, evidence: _Evidence) -> float:
         """Reweight to the next temperature, resample, move; returns it."""
         resample_key, move_key = jax.random.split(key)
         increment = float(next_increment(particles.log_eta, self.ess_share, 1.0 - temperature))

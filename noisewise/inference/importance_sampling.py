@@ -28,8 +28,9 @@ class ImportanceSampling(AbstractMethod):
 
     One simulation per draw makes eta an unbiased estimate of the likelihood, so the weighted draws have the posterior as
     their law, with no tolerance. q is the prior (`num_stages=0`, right when epsilon is small), or a heavy-tailed fit to the
-    weighted draws of earlier stages mixed with the prior, in unconstrained coordinates. With `proposal`, any posterior, the first stage
-    draws from a fit to that instead of the prior, so that an approximation is turned into exact draws. The report holds the effective size, Pareto k, and
+    weighted draws of earlier stages mixed with the prior, in unconstrained coordinates. With `proposal`, any posterior, the
+    first stage draws from a fit to that instead of the prior, so that an approximation is turned into exact draws. The
+    report holds the log evidence, the effective size, Pareto k, and
 
         1 + rv = E[eta^2 | theta] / E[eta | theta]^2,
 
@@ -62,7 +63,9 @@ class ImportanceSampling(AbstractMethod):
             prior_share=number("prior_share", above=0.0, below=1.0),
         )
         if self.proposal is not None and not isinstance(self.proposal, AbstractPosterior):
-            raise InvalidTypeError(f"proposal must be a posterior, as infer returns it, or None, got {describe(self.proposal)}.")
+            raise InvalidTypeError(
+                f"proposal must be a posterior, as infer returns it, or None, got {describe(self.proposal)}."
+            )
 
     def _infer(self, key: Array, work: Work) -> WeightedSamples:
         keys = jax.random.split(key, self.num_stages + 2)

@@ -20,6 +20,7 @@ _FIRST_CHUNK = 256
 _CHUNK_SECONDS = 1.0
 _LOOK = 400
 _SURPRISE = 0.005
+_LOOKED = "prior predictive p-value"
 
 
 class OutOfBudget(Exception):  # noqa: N818, a signal to methods, never an error to users
@@ -129,7 +130,7 @@ class Work:
         The squared distance from the median in units of the median absolute deviation, averaged over columns, is ranked
         among simulated observations; below 1 in 200 it is called surprising.
         """
-        if Capability.SAMPLE not in self.model.mechanism.capabilities:
+        if Capability.SAMPLE not in self.model.mechanism.capabilities or _LOOKED in self.diagnostics:
             return
         if s is None and self.remaining is not None and self.remaining < 10 * _LOOK:
             return
@@ -145,7 +146,7 @@ class Work:
         spread = np.where(spread > 0, spread, np.maximum(simulated.std(axis=0), 1e-300))
         distance = lambda y: np.mean(((y - centre) / spread) ** 2, axis=-1)  # noqa: E731
         rank = (1 + np.sum(distance(simulated) >= distance(self.observed))) / (1 + len(simulated))
-        self.diagnostics["prior predictive p-value"] = float(rank)
+        self.diagnostics[_LOOKED] = float(rank)
         if rank < _SURPRISE:
             self.warn(
                 f"The observation lies outside what the prior predicts (p = {rank:.2g}): check the model, the units, and the order "

@@ -4,7 +4,7 @@ import dataclasses
 
 import noisewise as nw
 
-I = nw.inference  # noqa: E741
+I = nw.inference
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +26,9 @@ class Case:
 METHODS = {
     "importance": Case(I.ImportanceSampling(num_stages=1, num_adapt=300, num_final=800)),
     "exact-smc": Case(I.ExactSMC(num_particles=300, target_ess=300)),
+    "rejection-abc": Case(I.RejectionABC(num_draws=100)),
+    "rejection-abc within a tolerance": Case(I.RejectionABC(tolerance=0.2, num_draws=100), exact=False),
+    "smc-abc": Case(I.SMCABC(num_particles=100, num_rounds=3), exact=False),
     "gibbs-ss": Case(
         I.GibbsSufficientStatistics(num_chains=4, num_draws=50, num_warmup=100, thin=1),
         exact=False,

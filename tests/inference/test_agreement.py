@@ -12,7 +12,7 @@ import noisewise as nw
 from noisewise.metrics import c2st
 
 KEY = jax.random.key(11)
-I = nw.inference  # noqa: E741
+I = nw.inference
 
 ANY = ("ExactSMC", "ImportanceSampling", "PseudoMarginalMCMC")
 SERVES = {
@@ -23,7 +23,10 @@ SERVES = {
 }
 SETTINGS = {"ImportanceSampling": {"num_final": 100_000}, "RejectionABC": {"num_draws": 4000}}
 CASES = [
-    (problem, epsilon, method) for problem, methods in SERVES.items() for epsilon in (10.0, 1.0, 0.1) for method in methods
+    (problem, epsilon, method)
+    for problem, methods in SERVES.items()
+    for epsilon in (10.0, 1.0, 0.1)
+    for method in methods
 ]
 
 
@@ -44,7 +47,9 @@ def disagreements(problem, posterior):
 @pytest.mark.parametrize(("name", "epsilon", "method"), CASES)
 def test_exact_methods_agree_with_the_exact_posterior(name, epsilon, method):
     problem = getattr(nw.problems, name)(epsilon)
-    posterior = getattr(I, method)(**SETTINGS.get(method, {})).infer(KEY, problem.model, problem.observed, progress=False)
+    posterior = getattr(I, method)(**SETTINGS.get(method, {})).infer(
+        KEY, problem.model, problem.observed, progress=False
+    )
     assert disagreements(problem, posterior) == {}, str(posterior.report)
     assert posterior.report.exact
 

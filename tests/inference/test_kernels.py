@@ -95,7 +95,8 @@ def geweke(model, kind=RecordMoves, *, rounds=6, joint=True, num_moves=2):
 
 
 @pytest.mark.parametrize(
-    "name", ["normal", pytest.param("tables", marks=pytest.mark.slow), pytest.param("regression", marks=pytest.mark.slow)]
+    "name",
+    ["normal", pytest.param("tables", marks=pytest.mark.slow), pytest.param("regression", marks=pytest.mark.slow)],
 )
 def test_record_moves_keep_the_joint_law(name):
     """Up to 36 z-scores: the chance that the largest passes 4 is below .3%."""
