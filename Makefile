@@ -32,7 +32,7 @@ demo: install
 	@$(BIN)/python examples/private_regression.py
 
 test: install
-	$(BIN)/python -m pytest -q -m "not slow" --durations=10
+	$(BIN)/python -m pytest -q -m "not slow" -n auto --dist worksteal --durations=10
 
 verify: install
 	$(BIN)/python -m pytest -q -m slow --durations=10

@@ -8,6 +8,7 @@ from noisewise.inference.exact_smc import ExactSMC
 from noisewise.inference.gibbs_sufficient_statistics import GibbsSufficientStatistics
 from noisewise.inference.importance_sampling import ImportanceSampling
 from noisewise.inference.naive_plug_in import NaivePlugIn
+from noisewise.inference.pseudo_marginal_mcmc import PseudoMarginalMCMC
 from noisewise.inference.rejection_abc import RejectionABC
 from noisewise.inference.smc_abc import SMCABC
 from noisewise.inference.tolerances import GeometricDecay, QuantileDecay
@@ -24,6 +25,7 @@ __all__ = [
     "GibbsSufficientStatistics",
     "ImportanceSampling",
     "NaivePlugIn",
+    "PseudoMarginalMCMC",
     "QuantileDecay",
     "RejectionABC",
     "Weighted",

@@ -12,6 +12,8 @@ from noisewise.posteriors import Draws
 _KEPT_PER_EFFECTIVE = 4
 _ENOUGH = 400
 _R_HAT = 1.01
+_R_HAT_OF_MANY = 1.02
+_FEW = 100
 
 
 class Trace:
@@ -63,9 +65,8 @@ class Trace:
 
     @property
     def settled(self) -> bool:
-        """Whether R-hat is at most 1.01, or, of many short chains, what chance explains: E[R-hat^2] is 1 + C / ESS."""
-        chance = np.sqrt(1.0 + 2.0 * self.num_chains / max(self.effective_size, 1e-9))
-        return self.r_hat <= max(_R_HAT, chance)
+        """Whether R-hat is at most 1.01, or 1.02 with 50 effective draws per chain, which chance explains: E[R-hat^2] = 1 + 2 C / ESS."""
+        return self.r_hat <= _R_HAT or (self.r_hat <= _R_HAT_OF_MANY and self.effective_size >= 50 * self.num_chains)
 
     def look(self) -> None:
         """Find effective size and R-hat at the worst parameter; below 4 sweeps there is neither."""
@@ -77,8 +78,10 @@ class Trace:
             import arviz
 
             columns = [np.ascontiguousarray(column.T) for column in np.moveaxis(theta, 2, 0)]
-            self.effective_size = float(np.nan_to_num(min(arviz.ess(column, method="bulk") for column in columns)))
-            self.r_hat = float(np.nan_to_num(max(arviz.rhat(column, method="rank") for column in columns), nan=np.inf))
+            sizes = np.array([arviz.ess(column, method="bulk") for column in columns])
+            r_hats = np.array([arviz.rhat(column, method="rank") for column in columns])
+        self.effective_size = float(np.nan_to_num(sizes).min())
+        self.r_hat = float(np.nan_to_num(r_hats, nan=np.inf).max())
 
     def stride(self) -> int:
         """Which draws to keep: enough of them to lose next to nothing."""
@@ -99,7 +102,7 @@ def finished_draws(work: Work, trace: Trace, *, settled: bool) -> Draws:
         work.warn("The chains ended in their warm-up: these draws need not follow the posterior at all.")
     elif not (size >= _ENOUGH and trace.settled):
         work.warn(
-            f"The chains have not settled (effective size {size:.0f}, wanted {_ENOUGH}; R-hat {r_hat:.3f}): give them more simulations "
-            "or time."
+            f"The chains have not settled: effective size {size:.0f} (at least {_ENOUGH} wanted), R-hat {r_hat:.3f} (at most "
+            f"{_R_HAT} wanted). Give them more simulations or time; if that does not help, check the model."
         )
-    return work.draws(theta, s, num_chains=num_chains, exact=settled)
+    return work.draws(theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= _FEW)

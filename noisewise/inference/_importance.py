@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 from noisewise._arrays import Array
 from noisewise.inference.work import Work
 from noisewise.posteriors import WeightedSamples
+from noisewise.posteriors.weighted_samples import pareto_k
 
 _FEW = 100
 _WORTH = 0.01
@@ -71,27 +72,22 @@ class ImportanceDraws:
     @property
     def good(self) -> bool:
         """Whether effective draws are not too dear: a hundred simulations each at most."""
-        return self.effective_size >= _WORTH * max(self.num, 1)
+        return self.effective_size >= max(_WORTH * self.num, _FEW / 2)
 
     def posterior(self) -> WeightedSamples:
         """The weighted posterior; effective size, Pareto k and log evidence go into the report."""
         work = self._work
         theta = work.model.prior.constrain(self.z)
-        draws = work.weighted(theta, self.log_weights, self.s, exact=True)
+        size, shape = self.effective_size, pareto_k(self.log_weights)
         work.diagnostics |= {
-            "effective size": draws.effective_size,
-            "Pareto k": draws.pareto_k,
+            "effective size": size,
+            "Pareto k": shape,
             "log evidence": float(logsumexp(self.log_weights) - np.log(self.num)),
-            "log evidence se": float(np.sqrt(max(1.0 / draws.effective_size - 1.0 / self.num, 0.0))),
+            "log evidence se": float(np.sqrt(max(1.0 / size - 1.0 / self.num, 0.0))),
         }
-        warn_of_poor_weights(work, draws)
-        return work.weighted(theta, self.log_weights, self.s, exact=True)
-
-
-def warn_of_poor_weights(work: Work, draws: WeightedSamples) -> None:
-    """Say so where averages over the weighted draws cannot be trusted."""
-    if draws.effective_size < _FEW or draws.pareto_k > _HEAVY:
-        work.warn(
-            f"The weights are poor (effective size {draws.effective_size:.0f}, Pareto k {draws.pareto_k:.2f}): take more "
-            "simulations, or for models of records DataAugmentationMCMC or ExactSMC."
-        )
+        if size < _FEW or shape > _HEAVY:
+            work.warn(
+                f"The weights are poor (effective size {size:.0f}, Pareto k {shape:.2f}): take more simulations, or for models of records "
+                "DataAugmentationMCMC or ExactSMC."
+            )
+        return work.weighted(theta, self.log_weights, self.s, exact=size >= _FEW)

@@ -20,11 +20,13 @@ from noisewise.samplers.adaptive_importance import fitted_proposal
 
 _PRIOR_SHARE = 0.1
 _WALKING = 0.5
-_SHORTEST, _LONGEST = 4, 50
+_SHORTEST, _LONGEST = 4, 500
+_ANCESTORS = 100
 _SWEEPS = 5
 _ACCEPTANCE = 0.3
 _BYTES = 2**29
 _LOOKED_AT = 400
+_MANY = 4_000_000
 
 
 class Particles(abc.ABC):
@@ -74,6 +76,20 @@ class Particles(abc.ABC):
     def by_step(self) -> dict[str, np.ndarray]:
         """theta and s as (steps, chains, ...) of the last `advance`."""
 
+    @abc.abstractmethod
+    def keep(self, num: int) -> dict[str, np.ndarray]:
+        """Go on with `num` of the chains, equally spaced; returns their draws so far."""
+
+    @property
+    @abc.abstractmethod
+    def num_chains(self) -> int:
+        """How many independent chains the particles are from: particle i belongs to chain i modulo this."""
+
+    @property
+    @abc.abstractmethod
+    def moved(self) -> float:
+        """Accepted moves per chain at the last temperature."""
+
 
 class SimulatedParticles(Particles):
     r"""Pairs (theta, s) for any simulator, moved jointly: theta' from a proposal, s' ~ f(. | theta'), accepted with
@@ -111,11 +127,15 @@ class SimulatedParticles(Particles):
     @property
     def num_steps(self) -> int:
         """Enough for two acceptances per chain, as far as the last temperature tells."""
-        return int(np.clip(np.ceil(2.0 / max(self.acceptance, 1e-3)), _SHORTEST, _LONGEST))
+        return int(np.clip(np.ceil(2.0 / max(self.acceptance, 1e-6)), _SHORTEST, _LONGEST))
 
     @property
     def num_ancestors(self) -> int:
-        return max(2, self._num // self.num_steps)
+        return max(min(_ANCESTORS, self._num), self._num // self.num_steps)
+
+    @property
+    def num_chains(self) -> int:
+        return self._z.shape[1]
 
     def tune(self, weights: np.ndarray) -> None:
         self._proposal = fitted_proposal(self.z, weights, self._prior, _PRIOR_SHARE)
@@ -126,6 +146,23 @@ class SimulatedParticles(Particles):
         self._temperature = temperature
         chosen = (self.z[ancestors], self.s[ancestors], self.log_eta[ancestors])
         self._z, self._s, self._log_eta = self._run(key, work, chosen, self.num_steps)
+        # the last temperature may have promised too much: go on until there is one acceptance per chain
+        while self.moved < 1.0 and len(self._z) < _LONGEST:
+            steps, acceptance = len(self._z), self.acceptance
+            last = (self._z[-1], self._s[-1], self._log_eta[-1])
+            more = self._run(jax.random.fold_in(key, steps), work, last, steps)
+            before = (self._z, self._s, self._log_eta)
+            self._z, self._s, self._log_eta = (np.concatenate(pair) for pair in zip(before, more, strict=True))
+            self.acceptance = (acceptance + self.acceptance) / 2.0
+
+    @property
+    def moved(self) -> float:
+        return self.acceptance * len(self._z)
+
+    def keep(self, num: int) -> dict[str, np.ndarray]:
+        chosen = np.linspace(0, self.num_chains - 1, min(num, self.num_chains)).astype(int)
+        self._z, self._s, self._log_eta = (part[:, chosen] for part in (self._z, self._s, self._log_eta))
+        return self.by_step()
 
     def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
         last = (self._z[-1], self._s[-1], self._log_eta[-1])
@@ -202,28 +239,42 @@ class RecordParticles(Particles):
     def num_ancestors(self) -> int:
         return len(self.state.z)
 
+    @property
+    def num_chains(self) -> int:
+        return len(self.state.z)
+
+    @property
+    def moved(self) -> float:
+        return self.acceptance * _SWEEPS * self.state.terms.shape[1]
+
     def tune(self, weights: np.ndarray) -> None:
         self._root = np.linalg.cholesky(weighted_covariance(self.z, weights))
 
     def advance(self, key: Array, work: Work, temperature: float, ancestors: np.ndarray) -> None:
         self._seen = self._seen._replace(temperature=temperature)
         self.state = jax.tree.map(lambda part: part[ancestors], self.state)
-        self.extend(key, work)
+        for number in range(_SWEEPS // self._block):
+            self.extend(jax.random.fold_in(key, number), work)
+        if temperature < 1.0:
+            self._lengths = self._lengths * np.exp(self._accepted[[0, 2, 3]] - _ACCEPTANCE)
 
     def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
-        work.spend(_SWEEPS * self.num_ancestors * self.moves.databases_per_sweep)
+        work.spend(self._block * self.num_chains * self.moves.databases_per_sweep)
         walk = Walk(self._root, self._lengths)
-        self.state, self._kept, accepted = self.moves.sweeps(key, self.state, self._seen, walk, _SWEEPS)
-        self.acceptance = float(accepted[1])
-        if self._seen.temperature < 1.0:
-            self._lengths = self._lengths * np.exp(accepted[[0, 2, 3]] - _ACCEPTANCE)
+        self.state, self._kept, self._accepted = self.moves.sweeps(key, self.state, self._seen, walk, self._block)
+        self.acceptance = float(self._accepted[1])
         return self.by_step()
+
+    @property
+    def _block(self) -> int:
+        """Sweeps per look at the clock: one where a sweep takes long."""
+        records = self.num_chains * self.state.terms.shape[1] * self.moves.databases_per_sweep
+        return _SWEEPS if records < _MANY else 1
 
     def by_step(self) -> dict[str, np.ndarray]:
         return {"theta": self._kept["theta"], "s": self._kept["s"]}
 
     def keep(self, num: int) -> dict[str, np.ndarray]:
-        """Go on with `num` of the chains, equally spaced; returns their draws so far."""
         chosen = np.linspace(0, self.num_ancestors - 1, min(num, self.num_ancestors)).astype(int)
         self.state = jax.tree.map(lambda part: part[chosen], self.state)
         self._kept = {name: values[:, chosen] for name, values in self._kept.items()}

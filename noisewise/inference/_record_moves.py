@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, in_float64
-from noisewise.errors import MissingCapabilityError
+from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.priors import Prior
 from noisewise.private_model import PrivateModel
 from noisewise.simulators import AbstractRecordModel
@@ -108,7 +108,13 @@ class RecordMoves:
     @in_float64
     def start(self, key: Array, theta: np.ndarray, seen: Seen) -> State:
         """Chains (C, ...) at theta (C, d), with records drawn from f(. | theta)."""
-        return self._start(key, theta, seen)
+        state = self._start(key, theta, seen)
+        if self.num_moves and self.simulator.can_tell_noise and not self._inverts(key, state):
+            raise InvalidInputError(
+                f"noise_of_record of {type(self.simulator).__name__} must give the u with record(u, theta) = x_i, but gives "
+                "others: correct it, or take num_moves=0."
+            )
+        return state
 
     @in_float64
     def sweeps(
@@ -128,6 +134,15 @@ class RecordMoves:
             return jax.vmap(one, (0, 0, None))(keys, theta, seen)
 
         return jax.jit(all_chains)
+
+    def _inverts(self, key: Array, state: State) -> bool:
+        """Whether records come back from their noise, in the first chain."""
+        records, theta = jax.tree.map(lambda part: part[0], state.records), state.theta[0]
+        keys = jax.random.split(key, state.terms.shape[1])
+        noise = jax.vmap(self.simulator.noise_of_record, (0, 0, None))(keys, records, theta)
+        again = jax.vmap(self.simulator.record, (0, None))(noise, theta)
+        near = jax.tree.map(lambda a, b: bool(jnp.allclose(a, b, rtol=1e-6, atol=1e-9)), records, again)
+        return all(jax.tree.leaves(near))
 
     @functools.cached_property
     def _sweeps(self) -> Any:
@@ -284,9 +299,10 @@ def _step(key: Array, walk: Walk, kind: int) -> Array:
 
 
 def _difference(new: Array, old: Array) -> Array:
-    """new - old, where -inf is left for anything and never entered."""
-    change = jnp.where(jnp.isneginf(old), jnp.inf, new - jnp.where(jnp.isneginf(old), 0.0, old))
-    return jnp.where(jnp.isneginf(new) | jnp.isnan(new), -jnp.inf, change)
+    """new - old, where -inf is always left and never entered, and two of them are equal; NaN counts as -inf."""
+    impossible, was_impossible = jnp.isneginf(new) | jnp.isnan(new), jnp.isneginf(old)
+    change = jnp.where(impossible, -jnp.inf, new) - jnp.where(was_impossible, 0.0, old)
+    return jnp.where(was_impossible, jnp.where(impossible, 0.0, jnp.inf), change)
 
 
 def _accept(key: Array, log_ratio: Array) -> Array:

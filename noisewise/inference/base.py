@@ -14,6 +14,7 @@ from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.private_model import PrivateModel
+from noisewise.runs import check_free
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,8 +59,10 @@ class AbstractMethod(abc.ABC):
     ) -> AbstractPosterior:
         """The posterior of theta given the private statistic `observed`, an array (k',) or a `Release`.
 
-        With `run_dir` the posterior is saved there. `executor` runs simulators written in Python.
+        With `run_dir`, a folder that holds nothing yet, the posterior is saved there. `executor` runs simulators written in Python.
         """
+        if run_dir is not None:
+            check_free(run_dir)
         key, work = as_key(key), self._start(model, observed, executor, progress)
         with work.shown():
             try:
@@ -67,7 +70,7 @@ class AbstractMethod(abc.ABC):
             except OutOfBudget:
                 posterior = _prior_only(key, work)
         if run_dir is not None:
-            posterior.save(run_dir, overwrite=True)
+            posterior.save(run_dir)
         return posterior
 
     def _start(self, model: Any, observed: Any, executor: Executor | None, progress: bool) -> Work:

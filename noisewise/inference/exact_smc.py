@@ -90,6 +90,11 @@ class ExactSMC(AbstractSequentialMethod):
         except OutOfBudget:
             yield _unfinished(work, particles, temperature)
             return
+        if not np.isfinite(evidence.variance):
+            work.warn(
+                "Fewer than one move per chain was accepted at some temperature: the log evidence is unreliable, and the particles are "
+                "poorly mixed. A model of records (AbstractRecordModel) would allow moves that are accepted more often."
+            )
         work.diagnostics |= {
             "temperatures": evidence.num_temperatures,
             "acceptance": particles.acceptance,
@@ -99,17 +104,15 @@ class ExactSMC(AbstractSequentialMethod):
 
     def _finished(self, key: Array, work: Work, particles: Particles) -> AbstractPosterior:
         """Draws at lambda = 1: by importance from a fit to the particles where its weights are good, else by chains."""
-        importance_key, chain_key = jax.random.split(key)
+        first_key, importance_key, chain_key = jax.random.split(key, 3)
         trace = Trace(self.target_ess)
         if isinstance(particles, SimulatedParticles):
             draws = ImportanceDraws(work, particles.fit())
             with contextlib.suppress(OutOfBudget):
-                draws.add(importance_key, self.num_particles)
-            if draws.good:
+                draws.add(first_key, self.num_particles)
+            if draws.num == self.num_particles and draws.good:
                 return self._by_importance(importance_key, work, draws)
-            trace.add(**particles.by_step())
-        elif isinstance(particles, RecordParticles):
-            trace.add(**particles.keep(_FINAL_CHAINS))
+        trace.add(**particles.keep(_FINAL_CHAINS))
         return self._by_chains(chain_key, work, particles, trace)
 
     def _by_importance(self, key: Array, work: Work, draws: ImportanceDraws) -> AbstractPosterior:
@@ -145,9 +148,9 @@ class ExactSMC(AbstractSequentialMethod):
         weights = np.exp(log_weights - logsumexp(log_weights))
         reached = 1.0 if increment >= 1.0 - temperature else temperature + increment
         particles.tune(weights)
-        ancestors = resample(resample_key, weights, particles.num_ancestors)
+        ancestors, num_chains = resample(resample_key, weights, particles.num_ancestors), particles.num_chains
         particles.advance(move_key, work, reached, ancestors)
-        evidence.add(log_weights)
+        evidence.add(log_weights, num_chains, reliable=particles.moved >= 1.0)
         return reached
 
 
@@ -170,18 +173,21 @@ def resample(key: Array, weights: np.ndarray, num: int) -> Array:
 
 
 class _Evidence:
-    """log p(s_dp) as a sum over temperatures of log mean weights, and its standard error as if particles were independent."""
+    """log p(s_dp) as a sum over temperatures of log mean weights; its variance from the means of independent chains.
+
+    Where chains hardly moved the particles were not renewed, and no error can be told: it is infinite.
+    """
 
     def __init__(self) -> None:
         self.log_evidence = self.variance = 0.0
         self.num_temperatures = 0
 
-    def add(self, log_weights: np.ndarray) -> None:
-        num = len(log_weights)
+    def add(self, log_weights: np.ndarray, num_chains: int, *, reliable: bool) -> None:
         self.num_temperatures += 1
-        self.log_evidence += float(logsumexp(log_weights) - np.log(num))
-        relative = np.exp(log_weights - logsumexp(log_weights)) * num
-        self.variance += float(np.var(relative) / num)
+        self.log_evidence += float(logsumexp(log_weights) - np.log(len(log_weights)))
+        relative = np.exp(log_weights - logsumexp(log_weights)) * len(log_weights)
+        of_chains = relative.reshape(-1, num_chains).mean(0)
+        self.variance += float(np.var(of_chains) / num_chains) if reliable else np.inf
 
     def told(self) -> dict[str, float]:
         return {"log evidence": self.log_evidence, "log evidence se": float(np.sqrt(self.variance))}

@@ -125,14 +125,13 @@ class Work:
     def look_at_observation(self, key: Array, s: np.ndarray | None = None) -> None:
         """Warn if the observation lies far outside what the prior predicts, given prior statistics s or 400 new ones.
 
-        New ones are only simulated where they are less than a tenth of the budget.
-
-        The squared distance from the median in units of the median absolute deviation, averaged over columns, is ranked
-        among simulated observations; below 1 in 200 it is called surprising.
+        New ones are only simulated where they are less than a quarter of the budget. Two distances are ranked among those of simulated
+        observations: the squared deviations from the medians in units of the median absolute deviation, averaged over columns, and
+        the largest deviation of a column in units of its own 99% quantile. Twice the smaller rank below 1 in 200 is called surprising.
         """
         if Capability.SAMPLE not in self.model.mechanism.capabilities or _LOOKED in self.diagnostics:
             return
-        if s is None and self.remaining is not None and self.remaining < 10 * _LOOK:
+        if s is None and self.remaining is not None and self.remaining < 4 * _LOOK:
             return
         if s is None:
             theta_key, simulation_key, key = jax.random.split(key, 3)
@@ -144,8 +143,12 @@ class Work:
         centre = np.median(simulated, axis=0)
         spread = np.median(np.abs(simulated - centre), axis=0)
         spread = np.where(spread > 0, spread, np.maximum(simulated.std(axis=0), 1e-300))
-        distance = lambda y: np.mean(((y - centre) / spread) ** 2, axis=-1)  # noqa: E731
-        rank = (1 + np.sum(distance(simulated) >= distance(self.observed))) / (1 + len(simulated))
+        reach = np.maximum(np.quantile(np.abs(simulated - centre), 0.99, axis=0), 1e-300)
+        with np.errstate(over="ignore"):
+            all_columns = lambda y: np.mean(((y - centre) / spread) ** 2, axis=-1)  # noqa: E731
+            one_column = lambda y: np.max(np.abs(y - centre) / reach, axis=-1)  # noqa: E731
+            ranks = [1 + np.sum(far(simulated) >= far(self.observed)) for far in (all_columns, one_column)]
+        rank = min(1.0, 2.0 * min(ranks) / (1 + len(simulated)))
         self.diagnostics[_LOOKED] = float(rank)
         if rank < _SURPRISE:
             self.warn(

@@ -70,14 +70,16 @@ class AbstractPosterior(abc.ABC):
 
         tail = (1.0 - level) / 2.0
         columns = [f"{100 * q:g}%" for q in (tail, 1.0 - tail)]
-        rows = {}
+        rows, weights = {}, self.weights
         for name, values in self._columns().items():
             order = np.argsort(values)
-            ordered, cumulative = values[order], np.cumsum(self.weights[order])
-            mean = float(self.weights @ values)
-            low, median, high = (float(np.interp(q, cumulative, ordered)) for q in (tail, 0.5, 1.0 - tail))
+            order = order[weights[order] > 0.0]
+            ordered, cumulative = values[order], np.cumsum(weights[order])
+            mean = float(weights @ values)
+            middles = cumulative - weights[order] / 2
+            low, median, high = (float(np.interp(q, middles, ordered)) for q in (tail, 0.5, 1.0 - tail))
             shortest = _shortest_interval(ordered, cumulative, level)
-            sd = float(self.weights @ (values - mean) ** 2) ** 0.5
+            sd = float(weights @ (values - mean) ** 2) ** 0.5
             rows[name] = [mean, sd, median, low, high, *shortest]
         return pd.DataFrame.from_dict(
             rows, orient="index", columns=["mean", "sd", "median", *columns, "hdi low", "hdi high"]

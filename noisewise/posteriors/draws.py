@@ -62,9 +62,10 @@ class Draws(AbstractPosterior):
         return pd.DataFrame.from_dict(rows, orient="index", columns=["r_hat", "ess_bulk", "ess_tail"])
 
     def sample(self, key: Array, num: int) -> np.ndarray:
-        """Draws at random; without repetition as long as there are enough."""
+        """Draws at random; none is repeated before all are used."""
         rng, num = generator(key), check_num(num)
-        return self.theta[rng.choice(len(self.theta), num, replace=num > len(self.theta))]
+        rounds = [rng.permutation(len(self.theta)) for _ in range(-(-num // len(self.theta)))]
+        return self.theta[np.concatenate(rounds)[:num]]
 
     def _chains(self) -> dict[str, np.ndarray]:
         return {name: values.reshape(self.num_chains, -1) for name, values in self._columns().items()}

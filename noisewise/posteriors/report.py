@@ -30,8 +30,8 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.method}: {self.stopped}, {self.num_simulations:,} simulations, {self.seconds:.1f} s"
-            + (f", {self.num_failed:,} simulations failed" if self.num_failed else "")
+            f"{self.method} ({'exact' if self.exact else 'approximate'}): {self.stopped}, {self.num_simulations:,} simulations, "
+            f"{self.seconds:.1f} s" + (f", {self.num_failed:,} simulations failed" if self.num_failed else "")
         ]
         lines += [f"  {name}: {_shown(value)}" for name, value in self.diagnostics.items()]
         lines += [f"  warning: {text}" for text in self.warnings]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 
 from noisewise._arrays import Array
 from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num
 from noisewise.posteriors.report import Report
 from noisewise.samplers._seeds import generator
+
+_BOUNDED = 20.0
+"""Weights of at most so many times the mean cannot have a heavy tail."""
 
 
 class WeightedSamples(AbstractPosterior):
@@ -81,4 +86,7 @@ def pareto_k(log_weights: np.ndarray) -> float:
         warnings.simplefilter("ignore")
         import arviz
 
-        return float(np.asarray(arviz.psislw(finite)[1]))
+        shape = float(np.asarray(arviz.psislw(finite)[1]))
+    # ties at the cut-off leave no tail to fit: harmless where no weight is large
+    bounded = np.exp(finite.max() - logsumexp(finite)) * len(finite) <= _BOUNDED
+    return 0.0 if math.isinf(shape) and bounded else shape

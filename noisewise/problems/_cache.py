@@ -15,7 +15,7 @@ import numpy as np
 
 from noisewise._files import write_atomically
 
-VERSION = 1
+VERSION = 2
 """Part of every name: raise it when a reference sampler changes."""
 
 

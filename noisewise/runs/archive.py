@@ -36,8 +36,8 @@ def write_archive(
     """Write a folder of this kind. `content` is JSON-ready; an existing archive is kept unless `overwrite`."""
     folder = as_path(path)
     manifest = folder / _MANIFEST
-    if manifest.exists() and not overwrite:
-        raise InvalidInputError(f"{folder} holds an archive and is kept: choose another name, or pass overwrite=True.")
+    if not overwrite:
+        check_free(folder)
     stored = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     for name, array in stored.items():
         if str(array.dtype) not in _TYPES:
@@ -64,6 +64,15 @@ def write_archive(
     }
     write_atomically(manifest, dump_json(record), overwrite=True)
     return folder
+
+
+def check_free(path: Any) -> None:
+    """Refuse a folder that holds an archive already."""
+    folder = as_path(path)
+    if (folder / _MANIFEST).exists():
+        raise InvalidInputError(
+            f"{folder} holds an archive and is kept: choose another name, delete it, or save with overwrite=True."
+        )
 
 
 def read_archive(path: Any, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:

@@ -26,6 +26,7 @@ class Case:
 METHODS = {
     "importance": Case(I.ImportanceSampling(num_stages=1, num_adapt=300, num_final=800)),
     "exact-smc": Case(I.ExactSMC(num_particles=300, target_ess=300)),
+    "pseudo-marginal": Case(I.PseudoMarginalMCMC(num_chains=8, num_warmup=50, target_ess=100)),
     "rejection-abc": Case(I.RejectionABC(num_draws=100)),
     "rejection-abc within a tolerance": Case(I.RejectionABC(tolerance=0.2, num_draws=100), exact=False),
     "smc-abc": Case(I.SMCABC(num_particles=100, num_rounds=3), exact=False),

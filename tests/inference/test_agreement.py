@@ -31,16 +31,20 @@ CASES = [
 
 
 def disagreements(problem, posterior):
-    """What the gate says against a posterior; empty if nothing."""
+    """What the gate says against a posterior, by the name of the test it fails; empty if nothing."""
     free = list(problem.free_columns)
     exact = problem.reference(jax.random.key(1), 20_000)[:, free]
     table = posterior.summary().iloc[free]
     shift = np.abs(table["mean"].to_numpy() - exact.mean(0)) / exact.std(0)
     ratio = table["sd"].to_numpy() / exact.std(0)
     accuracy = c2st(problem.reference(jax.random.key(2), 2000)[:, free], posterior.sample(KEY, 2000)[:, free])
-    found = {"c2st": accuracy, "shift": shift.max().item(), "ratio": (ratio.min().item(), ratio.max().item())}
-    fine = accuracy <= 0.54 and found["shift"] <= 0.1 and ratio.min() >= 0.93 and ratio.max() <= 1.07
-    return {} if fine else found
+    failed = {
+        "c2st": (accuracy, accuracy > 0.54),
+        "shift": (shift.max(), shift.max() > 0.1),
+        "narrow": (ratio.min(), ratio.min() < 0.93),
+        "wide": (ratio.max(), ratio.max() > 1.07),
+    }
+    return {name: float(value) for name, (value, fails) in failed.items() if fails}
 
 
 @pytest.mark.slow
@@ -61,13 +65,15 @@ def test_exact_methods_agree_on_the_quickest_problem(method):
     assert disagreements(problem, posterior) == {}, str(posterior.report)
 
 
-def test_the_gate_catches_a_posterior_that_ignores_a_tenth_of_the_noise():
-    """Planted: the mechanism's scale is taken 25% too small, and separately the answer is moved by .2 sd."""
+def test_the_gate_catches_narrow_noise_and_a_shift():
+    """Planted: the mechanism's scale is taken a quarter too small, and separately the answer is moved by .2 sd."""
     problem = nw.problems.gaussian_mean(0.1)
     narrow = problem.model.with_mechanism(nw.mechanisms.Laplace(scale=0.75 * problem.model.mechanism.scale))
-    posterior = I.ImportanceSampling().infer(KEY, narrow, problem.observed, progress=False)
-    assert "shift" in disagreements(problem, posterior)
+    assert "narrow" in disagreements(
+        problem, I.ImportanceSampling().infer(KEY, narrow, problem.observed, progress=False)
+    )
     right = I.ImportanceSampling().infer(KEY, problem.model, problem.observed, progress=False)
+    assert disagreements(problem, right) == {}
     right.theta[:] += 0.2 * right.summary()["sd"].iloc[0]
     assert "shift" in disagreements(problem, right)
 
@@ -84,6 +90,7 @@ def test_hopeless_cases_end_on_their_budget_and_say_so(method):
     assert told["effective size"] < 400
     assert told["1 + rv"] > 100
     assert posterior.report.warnings
+    assert not posterior.report.exact
 
 
 def test_log_evidence_is_the_integral():
@@ -99,6 +106,54 @@ def test_log_evidence_is_the_integral():
     assert told["log evidence se"] < 0.1
     weighted = I.ImportanceSampling().infer(KEY, problem.model, problem.observed, progress=False).report.diagnostics
     assert abs(weighted["log evidence"] - exact) < 4 * weighted["log evidence se"]
+
+
+def normal_product(dim, sd, scale):
+    """theta ~ N(0, I), s = theta + sd N(0, I), Laplace noise: the evidence is a product of one-dimensional integrals."""
+    import numpyro.distributions as dist
+
+    return nw.PrivateModel(
+        prior=nw.Prior({"theta": dist.Normal(0.0, 1.0).expand([dim]).to_event(1)}),
+        simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + sd * jax.random.normal(key, theta.shape)),
+        query=lambda x: x,
+        mechanism=nw.mechanisms.Laplace(scale=scale),
+    )
+
+
+def exact_log_evidence(observed, sd, scale):
+    s = np.linspace(-12.0, 12.0, 200_001)
+    law = np.exp(-0.5 * s**2 / (1 + sd**2)) / np.sqrt(2 * np.pi * (1 + sd**2))
+    each = [np.sum(law * np.exp(-np.abs(y - s) / scale)) / (2 * scale) * (s[1] - s[0]) for y in observed]
+    return np.log(each).sum()
+
+
+@pytest.mark.slow
+def test_evidence_errors_are_honest():
+    """Of ten runs in four dimensions, by tempering alone, the errors in units of the stated standard errors have an rms below 2.
+
+    Importance draws, which are unbiased, do not take over here because a perfect proposal is worth little: 1 + rv is large. The rms of
+    ten standard normals is below 1.6 with probability .999; the rest is left to correlations between temperatures.
+    """
+    model, observed = normal_product(4, 0.3, 0.1), np.array([0.5, -1.0, 0.2, 1.5])
+    exact, scores = exact_log_evidence(observed, 0.3, 0.1), []
+    for number in range(10):
+        method = I.ExactSMC(num_particles=2000, target_ess=1)
+        told = method.infer(jax.random.key(number), model, observed, progress=False).report.diagnostics
+        scores.append((told["log evidence"] - exact) / told["log evidence se"])
+    assert np.sqrt(np.mean(np.square(scores))) < 2.0, scores
+
+
+@pytest.mark.slow
+def test_evidence_without_moves_is_not_told_as_known():
+    """Six dimensions with noise far below the spread of s: hardly any move is accepted, and the report says so."""
+    model, observed = normal_product(6, 0.5, 0.02), np.array([0.5, -1.0, 0.2, 1.5, 0.0, -0.3])
+    report = (
+        I.ExactSMC(num_particles=500, target_ess=50, max_simulations=600_000)
+        .infer(KEY, model, observed, progress=False)
+        .report
+    )
+    assert not report.exact
+    assert report.warnings
 
 
 @pytest.mark.slow

@@ -65,8 +65,9 @@ def z_scores(moved, fresh):
     return np.abs(moved.mean(0) - fresh.mean(0)) / error
 
 
-def geweke(model, kind=RecordMoves, *, rounds=6, joint=True, num_moves=2):
-    """The largest z-score after `rounds` of noise and moves by `kind`."""
+def geweke(model, kind=RecordMoves, *, rounds=6, joint=True, num_moves=2, temperature=1.0):
+    """The largest z-score after `rounds` of noise and moves by `kind`. A power of a Laplace density is one of another scale."""
+    noise = model.mechanism if temperature == 1.0 else nw.mechanisms.Laplace(model.mechanism.scale / temperature)
     moves = kind(model.prior, model.simulator, model.query, num_moves, joint)
     theta = model.prior.sample(KEY, 2 * NUM)
     nothing = Seen(model.mechanism, np.zeros(model.private_width), 1.0)
@@ -78,8 +79,8 @@ def geweke(model, kind=RecordMoves, *, rounds=6, joint=True, num_moves=2):
     def one_round(key, state):
         noise_key, move_key = jax.random.split(key)
         s = moves.statistic(state.total)
-        observed = model.mechanism.sample(noise_key, s)
-        seen = Seen(model.mechanism, observed, 1.0)
+        observed = noise.sample(noise_key, s)
+        seen = Seen(model.mechanism, observed, temperature)
         state = moves._at(state.z, state.theta, state.records, seen)
         return moves.sweep(move_key, state, seen, walk)[0], observed
 
@@ -90,7 +91,7 @@ def geweke(model, kind=RecordMoves, *, rounds=6, joint=True, num_moves=2):
             state, observed = jax.vmap(one_round)(keys, state)
         moved = moments(state.z, moves.statistic(state.total), observed)
     s = np.asarray(moves.statistic(states.total[NUM:]))
-    fresh = moments(states.z[NUM:], s, model.mechanism.sample(jax.random.fold_in(KEY, 2), s))
+    fresh = moments(states.z[NUM:], s, noise.sample(jax.random.fold_in(KEY, 2), s))
     return z_scores(moved, fresh).max()
 
 
@@ -101,6 +102,11 @@ def geweke(model, kind=RecordMoves, *, rounds=6, joint=True, num_moves=2):
 def test_record_moves_keep_the_joint_law(name):
     """Up to 36 z-scores: the chance that the largest passes 4 is below .3%."""
     assert geweke(MODELS[name]()) < LIMIT
+
+
+@pytest.mark.slow
+def test_record_moves_keep_the_joint_law_of_a_power_of_the_density():
+    assert geweke(normal_model(), temperature=0.4) < LIMIT
 
 
 class EveryRecordAccepted(RecordMoves):
@@ -152,6 +158,30 @@ BUGS = [
     PriorNotCorrected,
     NoiseKeptFixed,
 ]
+
+
+class WalkForgetsRecords(RecordMoves):
+    """The walk given the records sees half of them."""
+
+    def _centred(self, key, state, walk):
+        half = state._replace(records=jax.tree.map(lambda part: part[::2], state.records))
+        moved, share = super()._centred(key, half, walk)
+        return state._replace(z=moved.z, theta=moved.theta), share
+
+
+class TablesSwapped(RecordMoves):
+    """The noise of records is drawn as if all cells were as likely."""
+
+    def _not_centred(self, key, state, seen, walk):
+        flat = state._replace(theta=jnp.full_like(state.theta, 0.5))
+        moved, share = super()._not_centred(key, flat, seen, walk)
+        return moved, share
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "bug"), [("regression", WalkForgetsRecords), ("tables", TablesSwapped)])
+def test_planted_bugs_in_other_models_are_caught(name, bug):
+    assert geweke(MODELS[name](), bug) > LIMIT + 1.0
 
 
 @pytest.mark.slow

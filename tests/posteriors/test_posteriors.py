@@ -168,3 +168,34 @@ BAD = [
 def test_bad_input(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_weighted_quantiles_are_symmetric_and_blind_to_weights_of_zero():
+    report = Report("test")
+    values = np.array([[-3.0], [-1.0], [0.0], [2.0], [4.0]])
+    weights = np.log([0.1, 0.3, 0.2, 0.3, 0.1])
+    rows = [
+        WeightedSamples(sign * values, ("a",), report, log_weights=weights).summary().iloc[0] for sign in (1.0, -1.0)
+    ]
+    assert rows[0]["median"] == pytest.approx(-rows[1]["median"])
+    assert rows[0]["2.5%"] == pytest.approx(-rows[1]["97.5%"])
+    more = np.concatenate([values, [[-1000.0]]])
+    padded = WeightedSamples(more, ("a",), report, log_weights=np.append(weights, -np.inf)).summary().iloc[0]
+    np.testing.assert_allclose(padded, rows[0])
+    sure = WeightedSamples(values[:3], ("a",), report, log_weights=np.log([0.05, 0.9, 0.05])).summary()
+    assert sure.iloc[0]["median"] == -1.0
+
+
+def test_weights_on_few_levels_have_no_heavy_tail():
+    log_weights = np.resize([0.0, 0.1, 0.2], 4000)
+    posterior = WeightedSamples(np.zeros((4000, 1)), ("a",), Report("test"), log_weights=log_weights)
+    assert posterior.pareto_k < 0.5
+
+
+def test_reports_with_infinite_numbers_can_be_saved(tmp_path):
+    report = Report("test", diagnostics={"R-hat": np.inf, "k": np.nan}, rounds=({"x": -np.inf},))
+    Draws(np.zeros((4, 1)), ("a",), report).save(tmp_path / "p")
+    again = load_posterior(tmp_path / "p").report
+    assert again.diagnostics["R-hat"] == np.inf
+    assert np.isnan(again.diagnostics["k"])
+    assert again.rounds[0]["x"] == -np.inf
