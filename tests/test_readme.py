@@ -7,7 +7,7 @@ import pytest
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-PRINTED = [("hdi low", "effective size", "passed"), ("PureDP(epsilon=1.5)",), ("p1_1[0]",)]
+PRINTED = [("hdi low", "effective size", "passed"), ("p1_1[0]", "R-hat"), ("PureDP(epsilon=1.5)",), ("p1_1[0]",)]
 
 
 @pytest.mark.parametrize("number", range(len(PRINTED)))

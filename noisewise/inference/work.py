@@ -131,11 +131,14 @@ class Work:
         """
         if Capability.SAMPLE not in self.model.mechanism.capabilities or _LOOKED in self.diagnostics:
             return
-        if s is None and self.remaining is not None and self.remaining < 4 * _LOOK:
-            return
-        if s is None:
+        if s is None or len(s) < _LOOK:
+            if self.remaining is not None and self.remaining < 4 * _LOOK:
+                return
             theta_key, simulation_key, key = jax.random.split(key, 3)
-            s = self.statistics(simulation_key, self.model.prior.sample(theta_key, _LOOK))
+            try:
+                s = self.statistics(simulation_key, self.model.prior.sample(theta_key, _LOOK))
+            except OutOfBudget:
+                return
         s = s[~np.isnan(s).any(axis=1)]
         if len(s) < _LOOK // 2:
             return
