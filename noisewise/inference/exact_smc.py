@@ -150,7 +150,8 @@ class ExactSMC(AbstractSequentialMethod):
         particles.tune(weights)
         ancestors, num_chains = resample(resample_key, weights, particles.num_ancestors), particles.num_chains
         particles.advance(move_key, work, reached, ancestors)
-        evidence.add(log_weights, num_chains, reliable=particles.moved >= 1.0)
+        evidence.add(log_weights, num_chains)
+        evidence.inherit(ancestors, reliable=particles.moved >= 1.0)
         return reached
 
 
@@ -173,23 +174,47 @@ def resample(key: Array, weights: np.ndarray, num: int) -> Array:
 
 
 class _Evidence:
-    """log p(s_dp) as a sum over temperatures of log mean weights; its variance from the means of independent chains.
+    r"""log p(s_dp) as a sum over temperatures of log mean weights, with the variance estimate of Lee and Whiteley (2018).
 
-    Where chains hardly moved the particles were not renewed, and no error can be told: it is infinite.
+    Each chain remembers its Eve e, the first particle it descends from. With M_t chains at temperature t, whose mean weights are
+    w_c (1 on average),
+
+        V = 1 - prod_t M_t / (M_t - 1)  (1 - sum_e (sum_{c of e} w_c / M)^2),
+
+    and at least the sum of the variances of the M_t means. Where chains hardly moved the particles were not renewed, and no error
+    can be told: it is infinite.
     """
 
     def __init__(self) -> None:
-        self.log_evidence = self.variance = 0.0
+        self.log_evidence = self._sum = self._log_factor = self._shared = 0.0
         self.num_temperatures = 0
+        self._eves = np.empty(0, dtype=int)
 
-    def add(self, log_weights: np.ndarray, num_chains: int, *, reliable: bool) -> None:
+    def add(self, log_weights: np.ndarray, num_chains: int) -> None:
+        """The weights (N,) that lead to the next temperature; particle i belongs to chain i modulo their number."""
+        if not self.num_temperatures:
+            self._eves = np.arange(num_chains)
         self.num_temperatures += 1
         self.log_evidence += float(logsumexp(log_weights) - np.log(len(log_weights)))
         relative = np.exp(log_weights - logsumexp(log_weights)) * len(log_weights)
         of_chains = relative.reshape(-1, num_chains).mean(0)
-        self.variance += float(np.var(of_chains) / num_chains) if reliable else np.inf
+        self._sum += float(np.var(of_chains) / num_chains)
+        self._log_factor += np.log(num_chains / max(num_chains - 1.0, 1.0))
+        self._shared = float(np.sum((np.bincount(self._eves, of_chains) / num_chains) ** 2))
+
+    def inherit(self, ancestors: np.ndarray, *, reliable: bool) -> None:
+        """The particles chosen to go on, and whether their chains have moved since."""
+        self._eves = self._eves[ancestors % len(self._eves)]
+        if not reliable:
+            self._sum = np.inf
+
+    @property
+    def variance(self) -> float:
+        """The estimated variance of the log evidence."""
+        return max(self._sum, 1.0 - float(np.exp(self._log_factor)) * (1.0 - self._shared))
 
     def told(self) -> dict[str, float]:
+        """For the report."""
         return {"log evidence": self.log_evidence, "log evidence se": float(np.sqrt(self.variance))}
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import noisewise as nw
+from noisewise.inference.exact_smc import _Evidence
+from noisewise.inference.work import Work
 from noisewise.metrics import c2st
 
 KEY = jax.random.key(11)
@@ -129,17 +131,19 @@ def exact_log_evidence(observed, sd, scale):
 
 @pytest.mark.slow
 def test_evidence_errors_are_honest():
-    """Of ten runs in four dimensions, by tempering alone, the errors in units of the stated standard errors have an rms below 2.
-
-    Importance draws, which are unbiased, do not take over here because a perfect proposal is worth little: 1 + rv is large. The rms of
-    ten standard normals is below 1.6 with probability .999; the rest is left to correlations between temperatures.
+    """By tempering alone (the importance draws at its end are unbiased by themselves), in three dimensions: errors in units of the
+    stated standard errors have an rms below 2 in six runs. That of six standard normals is below 1.94 with probability .999.
     """
-    model, observed = normal_product(4, 0.3, 0.1), np.array([0.5, -1.0, 0.2, 1.5])
+    model, observed = normal_product(3, 0.3, 0.1), np.array([0.5, -1.0, 0.2])
     exact, scores = exact_log_evidence(observed, 0.3, 0.1), []
-    for number in range(10):
-        method = I.ExactSMC(num_particles=2000, target_ess=1)
-        told = method.infer(jax.random.key(number), model, observed, progress=False).report.diagnostics
-        scores.append((told["log evidence"] - exact) / told["log evidence se"])
+    for number in range(6):
+        method = I.ExactSMC(num_particles=1000, target_ess=1)
+        work = Work("test", {}, model, observed)
+        particles, temperature, evidence = method._first_particles(jax.random.key(number), work), 0.0, _Evidence()
+        while temperature < 1.0:
+            key = jax.random.fold_in(jax.random.key(100 + number), evidence.num_temperatures)
+            temperature = method._raise(key, work, particles, temperature, evidence)
+        scores.append((evidence.log_evidence - exact) / np.sqrt(evidence.variance))
     assert np.sqrt(np.mean(np.square(scores))) < 2.0, scores
 
 
@@ -148,7 +152,7 @@ def test_evidence_without_moves_is_not_told_as_known():
     """Six dimensions with noise far below the spread of s: hardly any move is accepted, and the report says so."""
     model, observed = normal_product(6, 0.5, 0.02), np.array([0.5, -1.0, 0.2, 1.5, 0.0, -0.3])
     report = (
-        I.ExactSMC(num_particles=500, target_ess=50, max_simulations=600_000)
+        I.ExactSMC(num_particles=500, target_ess=50, max_simulations=100_000)
         .infer(KEY, model, observed, progress=False)
         .report
     )
