@@ -171,6 +171,9 @@ class Work:
         self.rounds.append({"num_simulations": self.num_simulations, **values})
         if self._bar:
             self._bar.describe(values)
+            size, target = values.get("effective_size"), self.settings.get("target_ess")
+            if size and target:
+                self._bar.expect(int(self.num_simulations * max(1.0, target / size)))
 
     def report(self, *, exact: bool) -> Report:
         """The report as of now."""
@@ -264,11 +267,16 @@ class _Bar:
             TimeRemainingColumn(),
         ]
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._method = method
+        self._method, self._open_end = method, total is None
         self._task = self._progress.add_task(method, total=total)
 
     def update(self, completed: int) -> None:
         self._progress.update(self._task, completed=completed)
+
+    def expect(self, total: int) -> None:
+        """Show the time left as if `total` simulations were needed, unless a budget says how many there are."""
+        if self._open_end:
+            self._progress.update(self._task, total=total)
 
     def describe(self, values: dict[str, Any]) -> None:
         shown = ", ".join(f"{name} {value:.3g}" for name, value in values.items() if isinstance(value, (int, float)))
