@@ -49,7 +49,8 @@ def events_against_c(num: int = 8) -> dict[str, object]:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return {"gillespie against C": "skipped: no C compiler"}
-    words, indices, times = np.tile(_xoshiro.key_words(KEY), (num, 1)), np.arange(num, dtype=np.uint32), np.array(TIMES)
+    key, times = _xoshiro.key_words(KEY), np.array(TIMES)
+    words, indices = np.tile(key, (num, 1)), np.arange(num, dtype=np.uint32)
     ours, theirs = np.empty((num, len(times))), np.empty((num, len(times)))
     rates = np.tile(np.exp(TRUTH), (num, 1))
 
@@ -61,7 +62,7 @@ def events_against_c(num: int = 8) -> dict[str, object]:
 
         def by_c() -> int:
             people = (*rates[0], float(POPULATION), 1.0)
-            return compiled(words, len(words), num, *people, times, len(times), theirs)
+            return compiled(key, len(key), num, *people, times, len(times), theirs)
 
         events = by_c()
         numba_seconds, c_seconds = in_turns(by_numba, by_c)
