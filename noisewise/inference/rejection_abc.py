@@ -14,7 +14,7 @@ from noisewise.errors import InvalidInputError, MissingCapabilityError, Simulati
 from noisewise.inference._proposals import PILOT, Batch, Harvest, Nearest, collect
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.distances import AbstractDistance, Euclidean, Ruler, check_distance, in_blocks
-from noisewise.inference.work import OutOfBudget, Work
+from noisewise.inference.work import Work
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior
 from noisewise.private_model import PrivateModel
@@ -94,10 +94,7 @@ class RejectionABC(AbstractMethod):
 
     def _infer(self, key: Array, work: Work) -> AbstractPosterior:
         first_key, ruler_key, judge_key, key = jax.random.split(key, 4)
-        try:
-            theta, s = work.prior_draws(first_key, PILOT)
-        except OutOfBudget as reason:
-            raise SimulationError(f"Nothing could be simulated: {reason}.") from None
+        theta, s = work.prior_draws(first_key, PILOT)
         rule, nearest = self._rule(ruler_key, work, s), Nearest()
 
         def judged(key: Array, theta: np.ndarray, s: np.ndarray) -> Batch:

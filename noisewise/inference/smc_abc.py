@@ -16,7 +16,7 @@ from noisewise.inference._proposals import PILOT, Batch, Harvest, KernelProposal
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.distances import AbstractDistance, Euclidean, Ruler, check_distance, in_blocks
 from noisewise.inference.tolerances import AbstractTolerance, QuantileDecay
-from noisewise.inference.work import OutOfBudget, Work
+from noisewise.inference.work import Work
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import WeightedSamples
 from noisewise.priors import Prior
@@ -152,10 +152,7 @@ class _Search:
     def started(key: Array, settings: SMCABC, work: Work, proposal: Any) -> _Search:
         """With a pilot from the prior."""
         pilot_key, look_key, ruler_key, noise_key = jax.random.split(key, 4)
-        try:
-            theta, z, s = _simulated(pilot_key, work, proposal, max(settings.num_particles, PILOT))
-        except OutOfBudget as reason:
-            raise SimulationError(f"Nothing could be simulated: {reason}.") from None
+        theta, z, s = _simulated(pilot_key, work, proposal, max(settings.num_particles, PILOT))
         work.look_at_observation(look_key, s)
         ruler = Ruler.fitted(ruler_key, settings.distance, work.model.mechanism, work.observed, s)
         distances = ruler.distances(noise_key, s, settings.num_noise)
