@@ -106,3 +106,9 @@ def finished_draws(work: Work, trace: Trace, *, settled: bool) -> Draws:
             f"{_R_HAT} wanted). Give them more simulations or time; if that does not help, check the model."
         )
     return work.draws(theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= _FEW)
+
+
+def step_root(z: np.ndarray) -> np.ndarray:
+    """A root of the covariance of draws z (N, d), by which random walks step."""
+    covariance = np.atleast_2d(np.cov(z.T))
+    return np.linalg.cholesky(covariance + 1e-9 * np.diag(np.maximum(np.diag(covariance), 1e-200)))

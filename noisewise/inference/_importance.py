@@ -91,3 +91,11 @@ class ImportanceDraws:
                 "DataAugmentationMCMC or ExactSMC."
             )
         return work.weighted(theta, self.log_weights, self.s, exact=size >= _FEW)
+
+
+def relative_variance(log_eta: np.ndarray) -> float:
+    r"""1 + rv = E[eta^2] / E[eta]^2 from log eta (places, R), the mean over places: at most R, and too low where it comes near."""
+    top = log_eta.max(axis=1, keepdims=True)
+    eta = np.exp(log_eta - np.where(np.isfinite(top), top, 0.0))
+    ratios = np.mean(eta**2, axis=1) / np.maximum(np.mean(eta, axis=1) ** 2, 1e-300)
+    return float(np.mean(np.where(np.isfinite(top[:, 0]), ratios, log_eta.shape[1])))

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 
 from noisewise._arrays import Array
-from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior
+from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior, relative_variance
 from noisewise.inference._pseudo_marginal import log_mean_exp
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.posteriors.base import AbstractPosterior
@@ -119,14 +119,6 @@ def choose_inner(
             if chosen.variance <= _VARIANCE:
                 return chosen
     return chosen
-
-
-def relative_variance(log_eta: np.ndarray) -> float:
-    r"""1 + rv = E[eta^2] / E[eta]^2 from log eta (places, R), the mean over places: at most R, and too low where it comes near."""
-    top = log_eta.max(axis=1, keepdims=True)
-    eta = np.exp(log_eta - np.where(np.isfinite(top), top, 0.0))
-    ratios = np.mean(eta**2, axis=1) / np.maximum(np.mean(eta, axis=1) ** 2, 1e-300)
-    return float(np.mean(np.where(np.isfinite(top[:, 0]), ratios, log_eta.shape[1])))
 
 
 def variance_of_estimates(log_eta: np.ndarray, num_inner: int) -> float:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from noisewise._arrays import Array, integer
-from noisewise.inference._chains import Trace, finished_draws
+from noisewise.inference._chains import Trace, finished_draws, step_root
 from noisewise.inference._record_moves import RecordMoves, Seen, State, Walk, record_moves, require_records
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.work import OutOfBudget, Work
@@ -139,9 +139,3 @@ class _Chains:
         if self.moves.databases_per_sweep > 1:
             shares["interweaving"] = float(self.accepted[2])
         return shares
-
-
-def step_root(z: np.ndarray) -> np.ndarray:
-    """A root of the covariance of draws z (N, d)."""
-    covariance = np.atleast_2d(np.cov(z.T))
-    return np.linalg.cholesky(covariance + 1e-12 * np.diag(np.maximum(np.diag(covariance), 1e-200)))

@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 from noisewise._arrays import Array, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior
+from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior, relative_variance
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
@@ -107,7 +107,7 @@ def _finished(key: Array, work: Work, draws: ImportanceDraws) -> WeightedSamples
     if draws.effective_size == 0.0:
         return _impossible(work, draws)
     with contextlib.suppress(OutOfBudget):
-        work.diagnostics["1 + rv"] = relative_variance(key, work, draws.posterior())
+        work.diagnostics["1 + rv"] = relative_variance_at(key, work, draws.posterior())
     return draws.posterior()
 
 
@@ -119,7 +119,7 @@ def _impossible(work: Work, draws: ImportanceDraws) -> WeightedSamples:
     return work.weighted(work.model.prior.constrain(draws.z), np.zeros(draws.num), draws.s, exact=False)
 
 
-def relative_variance(key: Array, work: Work, posterior: AbstractPosterior, num: int = 16) -> float:
+def relative_variance_at(key: Array, work: Work, posterior: AbstractPosterior, num: int = 16) -> float:
     """1 + rv: mean(eta^2) / mean(eta)^2 over 256 simulations at each of `num` draws from the posterior, averaged over them.
 
     At most 256, and low where the truth is beyond, as the rare simulations that matter then do not occur.
@@ -131,8 +131,4 @@ def relative_variance(key: Array, work: Work, posterior: AbstractPosterior, num:
     if complete < num // 4:
         raise OutOfBudget("too few simulations left")
     log_eta = work.log_eta(s)[: complete * _REPEATS].reshape(complete, _REPEATS)
-    log_eta = log_eta[np.isfinite(log_eta).any(axis=1)]
-    if not len(log_eta):
-        return float(_REPEATS)
-    log_ratio = logsumexp(2.0 * log_eta, axis=1) - 2.0 * logsumexp(log_eta, axis=1)
-    return float(np.mean(_REPEATS * np.exp(log_ratio)))
+    return relative_variance(log_eta)

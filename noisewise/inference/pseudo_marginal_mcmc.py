@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise._arrays import Array, integer, key_words
 from noisewise.errors import InvalidInputError
-from noisewise.inference._chains import Trace, finished_draws
+from noisewise.inference._chains import Trace, finished_draws, step_root
 from noisewise.inference._pilot import Pilot, choose_inner, run_pilot
 from noisewise.inference._pseudo_marginal import Simulate, State, Target, drawn_statistics, fresh_keys, move
 from noisewise.inference.base import AbstractMethod
@@ -217,9 +217,3 @@ class _Chains:
         best = np.argmax(self.jumped / np.maximum(self.tried, 1.0)) if self.jumped.any() else _USUAL
         self.lengths = self.lengths[[best]]
         self._forget()
-
-
-def step_root(z: np.ndarray) -> np.ndarray:
-    """A root of the covariance of draws z (N, d)."""
-    covariance = np.atleast_2d(np.cov(z.T))
-    return np.linalg.cholesky(covariance + 1e-9 * np.diag(np.maximum(np.diag(covariance), 1e-200)))

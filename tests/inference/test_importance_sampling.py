@@ -7,7 +7,7 @@ import pytest
 import noisewise as nw
 from noisewise import errors
 from noisewise.inference import ImportanceSampling
-from noisewise.inference.importance_sampling import relative_variance
+from noisewise.inference.importance_sampling import relative_variance_at
 from noisewise.metrics import kolmogorov_smirnov
 
 KEY = jax.random.key(2)
@@ -76,7 +76,7 @@ class Lognormal:
 def test_relative_variance_of_lognormal_densities(truth, relative):
     """256 draws at 16 places, 40 times over: within 20% of 2, and of the right size at 13, where single draws rule the sum."""
     posterior = infer(ImportanceSampling(num_stages=0, num_final=100), nw.problems.gaussian_mean(1.0))
-    found = [relative_variance(KEY, work, posterior) for work in [Lognormal(np.log(truth))] for _ in range(40)]
+    found = [relative_variance_at(KEY, work, posterior) for work in [Lognormal(np.log(truth))] for _ in range(40)]
     assert np.median(found) == pytest.approx(truth, rel=relative)
 
 
