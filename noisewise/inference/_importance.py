@@ -37,13 +37,15 @@ class UnconstrainedPrior:
 class ImportanceDraws:
     r"""z_i ~ q, s_i ~ f(. | theta_i), w_i = pi(z_i) eta(s_dp | s_i) / q(z_i), collected batch by batch.
 
-    The mean weight is an unbiased estimate of the evidence p(s_dp).
+    The mean weight is an unbiased estimate of the evidence p(s_dp). A proposal may give rows that are not finite, for draws off the
+    support: they are not simulated, and have weight 0.
     """
 
     def __init__(self, work: Work, proposal: Any) -> None:
         self._work, self._proposal = work, proposal
         dim, width = work.model.prior.unconstrained_dim, work.model.statistic_width
-        self.z, self.s, self.log_weights = np.empty((0, dim)), np.empty((0, width)), np.empty(0)
+        self.z, self.s = np.empty((0, dim)), np.empty((0, width))
+        self.log_weights, self.log_proposal = np.empty(0), np.empty(0)
 
     @property
     def num(self) -> int:
@@ -55,10 +57,15 @@ class ImportanceDraws:
         draw_key, simulate_key = jax.random.split(key)
         prior = self._work.model.prior
         z = self._proposal.sample(draw_key, num)
-        s = self._work.statistics(simulate_key, prior.constrain(z))
-        z = z[: len(s)]
-        log_weights = prior.log_prob_unconstrained(z) + self._work.log_eta(s) - self._proposal.log_prob(z)
-        self.z, self.s = np.concatenate([self.z, z]), np.concatenate([self.s, s])
+        inside = np.flatnonzero(np.isfinite(z).all(axis=1))
+        simulated = self._work.statistics(simulate_key, prior.constrain(z[inside]))
+        done = num if len(simulated) == len(inside) else inside[len(simulated)]
+        s = np.full((done, self.s.shape[1]), np.nan)
+        s[inside[: len(simulated)]] = simulated
+        log_proposal = self._proposal.log_prob(z[:done])
+        log_weights = prior.log_prob_unconstrained(z[:done]) + self._work.log_eta(s) - log_proposal
+        self.z, self.s = np.concatenate([self.z, z[:done]]), np.concatenate([self.s, s])
+        self.log_proposal = np.concatenate([self.log_proposal, log_proposal])
         log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
         self.log_weights = np.concatenate([self.log_weights, log_weights])
 
@@ -68,6 +75,23 @@ class ImportanceDraws:
         if not np.isfinite(self.log_weights).any():
             return 0.0
         return float(np.exp(2.0 * logsumexp(self.log_weights) - logsumexp(2.0 * self.log_weights)))
+
+    @property
+    def log_evidence(self) -> float:
+        """The log of the mean weight, -inf where all weights are 0."""
+        return float(logsumexp(self.log_weights) - np.log(self.num)) if self.effective_size else -np.inf
+
+    @property
+    def log_evidence_se(self) -> float:
+        """Its standard error."""
+        return float(np.sqrt(max(1.0 / self.effective_size - 1.0 / self.num, 0.0))) if self.effective_size else np.inf
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Normalised weights (N,); equal ones if all are 0."""
+        if self.effective_size == 0.0:
+            return np.full(self.num, 1.0 / self.num)
+        return np.exp(self.log_weights - logsumexp(self.log_weights))
 
     @property
     def good(self) -> bool:
@@ -82,8 +106,8 @@ class ImportanceDraws:
         work.diagnostics |= {
             "effective size": size,
             "Pareto k": shape,
-            "log evidence": float(logsumexp(self.log_weights) - np.log(self.num)),
-            "log evidence se": float(np.sqrt(max(1.0 / size - 1.0 / self.num, 0.0))),
+            "log evidence": self.log_evidence,
+            "log evidence se": self.log_evidence_se,
         }
         if size < _FEW or shape > _HEAVY:
             work.warn(

@@ -1,0 +1,32 @@
+"""q(target | condition): flows and mixtures, their standardisation, and the compiled training loop. Nothing here knows of privacy."""
+
+from noisewise._lazy import attach
+
+__all__ = [
+    "Affine",
+    "ConditionalDensity",
+    "Training",
+    "Whitening",
+    "ensemble",
+    "masked_autoregressive_flow",
+    "mixture_density_network",
+    "negative_log_prob",
+    "neural_spline_flow",
+    "train",
+]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "Affine": "noisewise.estimators.whitening",
+        "ConditionalDensity": "noisewise.estimators.conditional_density",
+        "Training": "noisewise.estimators.training",
+        "Whitening": "noisewise.estimators.whitening",
+        "ensemble": "noisewise.estimators.training",
+        "masked_autoregressive_flow": "noisewise.estimators.flows",
+        "mixture_density_network": "noisewise.estimators.mixture_density",
+        "negative_log_prob": "noisewise.estimators.training",
+        "neural_spline_flow": "noisewise.estimators.flows",
+        "train": "noisewise.estimators.training",
+    },
+)

@@ -1,0 +1,107 @@
+"""q(target | condition): an ensemble of estimators with its standardisation, in the units of the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import paramax
+
+from noisewise._arrays import Array, is_traced
+from noisewise.estimators.whitening import Affine, Whitening
+
+_ROWS = 1024
+
+
+class ConditionalDensity(eqx.Module):
+    r"""q(t | c) = 1/E sum_e q_e(L^-1 (t - mean(c')) | c') / |det L|, with c' the standardised condition.
+
+    Arrays in and out are float64, the members compute in float32. Works under `jit` and `grad`, and compiled programs that take it as an
+    argument serve every density of the same architecture.
+    """
+
+    members: Any
+    condition_scale: Affine
+    whitening: Whitening
+
+    @property
+    def num_members(self) -> int:
+        """How many estimators are averaged."""
+        return next(leaf for leaf in jax.tree.leaves(self.members) if eqx.is_array(leaf)).shape[0]
+
+    def standardised(self, target: Array, condition: Array) -> tuple[Array, Array]:
+        """Target and condition as the members see them, float32."""
+        condition = self.condition_scale(condition)
+        standard = self.whitening.forward(target, condition)
+        return standard.astype(jnp.float32), condition.astype(jnp.float32)
+
+    def log_density(self, target: Array, condition: Array) -> Array:
+        """log q for target (..., d) and condition (..., k), which broadcast; for use inside compiled programs traced in float64."""
+        lead = jnp.broadcast_shapes(target.shape[:-1], condition.shape[:-1])
+        target = jnp.broadcast_to(target, (*lead, target.shape[-1]))
+        condition = jnp.broadcast_to(condition, (*lead, condition.shape[-1]))
+        standard, standard_condition = self.standardised(target, condition)
+        with jax.enable_x64(False):
+            each = self._each(lambda member: member.log_prob(standard, standard_condition))
+        each = jnp.where(jnp.isnan(each), -jnp.inf, each).astype(jnp.float64)
+        mixed = jax.scipy.special.logsumexp(each, axis=0) - jnp.log(float(self.num_members))
+        return mixed + self.whitening.log_det
+
+    def log_prob(self, target: Any, condition: Any) -> np.ndarray:
+        """log q (N,) for targets (N, d) and conditions (N, k) or (k,)."""
+        with jax.enable_x64(True):
+            target = np.asarray(target, dtype=np.float64) if not is_traced(target) else target
+            if is_traced(target, condition, self):
+                return self.log_density(target, jnp.asarray(condition, jnp.float64))
+            condition = np.broadcast_to(np.asarray(condition, dtype=np.float64), (len(target), np.shape(condition)[-1]))
+            parts = [_log_density(self, *block) for block in _blocks(target, condition)]
+            return np.concatenate([np.asarray(part) for part in parts])[: len(target)]
+
+    def sample(self, key: Array, condition: Any, num: int | None = None) -> np.ndarray:
+        """Targets (num, d) given one condition (k,), or one target for each of N conditions (N, k)."""
+        condition = np.asarray(condition, dtype=np.float64)
+        if condition.ndim == 1:
+            condition = np.broadcast_to(condition, (int(num or 1), len(condition)))
+        with jax.enable_x64(True):
+            parts = [
+                np.asarray(_sample(self, jax.random.fold_in(key, number), *block))
+                for number, block in enumerate(_blocks(condition))
+            ]
+        return np.concatenate(parts)[: len(condition)]
+
+    def _each(self, fn: Any) -> Array:
+        """fn of every member, stacked on a first axis."""
+        arrays, static = eqx.partition(self.members, eqx.is_array)
+        apply = lambda part: fn(paramax.unwrap(eqx.combine(part, static)))  # noqa: E731
+        if self.num_members == 1:
+            return apply(jax.tree.map(lambda leaf: leaf[0], arrays))[None]
+        return jax.vmap(apply)(arrays)
+
+
+def _blocks(*arrays: np.ndarray) -> Any:
+    """Rows in blocks of 1024, the last one filled up: one program serves every number of rows."""
+    for start in range(0, len(arrays[0]), _ROWS):
+        parts = [array[start : start + _ROWS] for array in arrays]
+        yield [np.concatenate([part, np.repeat(part[:1], _ROWS - len(part), axis=0)]) for part in parts]
+
+
+@eqx.filter_jit
+def _log_density(density: ConditionalDensity, target: Array, condition: Array) -> Array:
+    return density.log_density(target, condition)
+
+
+@eqx.filter_jit
+def _sample(density: ConditionalDensity, key: Array, condition: Array) -> Array:
+    standard_condition = density.condition_scale(condition)
+    member_key, draw_key = jax.random.split(key)
+    with jax.enable_x64(False):
+        given = standard_condition.astype(jnp.float32)
+        draws = density._each(lambda member: member.sample(draw_key, (), given))
+        chosen = jax.random.randint(member_key, (len(given),), 0, len(draws))
+        standard = draws[chosen, jnp.arange(len(given))]
+    return density.whitening.inverse(standard.astype(jnp.float64), standard_condition)
+
+

@@ -1,0 +1,112 @@
+"""Standardisation of conditions and of targets: what is learnt has zero mean and unit covariance to start with."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.errors import InvalidInputError
+
+_CONSTANT = 1e-9
+_RIDGE = 1e-6
+
+
+class Affine(eqx.Module):
+    """(x - mean) / sd in each column of a condition; columns that do not vary become 0."""
+
+    mean: Array
+    inverse_sd: Array
+
+    @staticmethod
+    def fit(values: np.ndarray) -> Affine:
+        """From values (N, k)."""
+        values = _checked(values, "values")
+        mean, sd = values.mean(axis=0), values.std(axis=0)
+        varies = sd > _CONSTANT * np.maximum(np.abs(mean), 1e-300)
+        return Affine(mean, np.where(varies, 1.0 / np.where(varies, sd, 1.0), 0.0))
+
+    def __call__(self, values: Array) -> Array:
+        """Standardised values (..., k)."""
+        return (values - self.mean) * self.inverse_sd
+
+
+class Whitening(eqx.Module):
+    r"""standard = L^-1 (target - mean(condition)), a change of variables for each condition.
+
+    The mean is a polynomial of `degree` 0, 1 or 2 in the standardised condition, fitted by least squares, and L L' the covariance of what it
+    leaves. A flow then starts from the best linear-Gaussian (or quadratic-Gaussian) description of the data, and learns the rest. The fit
+    decides how fast that is, not what is learnt: the map is a bijection with constant Jacobian 1 / |det L|.
+
+    >>> rng = np.random.default_rng(0)
+    >>> c = rng.normal(size=(1000, 2))
+    >>> target = 3.0 + c @ np.array([[1.0], [2.0]]) + 0.1 * rng.normal(size=(1000, 1))
+    >>> whitening = Whitening.fit(target, c, degree=1)
+    >>> standard = whitening.forward(target, c)
+    >>> bool(abs(standard.std() - 1.0) < 1e-3), bool(np.allclose(whitening.inverse(standard, c), target))
+    (True, True)
+    """
+
+    coefficients: Array
+    root: Array
+    inverse_root: Array
+    degree: int = eqx.field(static=True)
+
+    @staticmethod
+    def fit(target: np.ndarray, condition: np.ndarray, *, degree: int = 1) -> Whitening:
+        """From targets (N, d) and standardised conditions (N, k). The degree falls where there are not 4 rows per coefficient."""
+        target, condition = _checked(target, "target"), _checked(condition, "condition")
+        features = _features(condition, degree)
+        used = features.shape[1]
+        for lower in range(degree - 1, -1, -1):
+            if len(target) >= 4 * used:
+                break
+            used = _features(condition[:1], lower).shape[1]
+        active = features[:, :used]
+        gram = active.T @ active + _RIDGE * len(target) * np.diag(np.r_[0.0, np.ones(used - 1)])
+        coefficients = np.zeros((features.shape[1], target.shape[1]))
+        coefficients[:used] = np.linalg.lstsq(gram, active.T @ target, rcond=None)[0]
+        rest = target - features @ coefficients
+        covariance = np.atleast_2d(np.cov(rest.T, bias=True))
+        scale = np.diag(covariance)
+        floor = np.maximum(1e-8 * scale, 1e-12 * np.maximum(target.var(axis=0), 1e-200))
+        root = np.linalg.cholesky(covariance + np.diag(floor))
+        return Whitening(coefficients, root, np.linalg.inv(root), degree)
+
+    @property
+    def log_det(self) -> Array:
+        """log |d standard / d target|."""
+        return jnp.sum(jnp.log(jnp.abs(jnp.diagonal(self.inverse_root))))
+
+    def forward(self, target: Array, condition: Array) -> Array:
+        """Standardised targets (..., d)."""
+        return (target - self._mean(condition)) @ self.inverse_root.T
+
+    def inverse(self, standard: Array, condition: Array) -> Array:
+        """Targets (..., d)."""
+        return self._mean(condition) + standard @ self.root.T
+
+    def _mean(self, condition: Array) -> Array:
+        return _features(condition, self.degree) @ self.coefficients
+
+
+def _features(condition: Array, degree: int) -> Array:
+    """1, then the columns, then the products of pairs of columns, up to `degree`: (..., p)."""
+    xp = np if isinstance(condition, np.ndarray) else jnp
+    parts = [xp.ones((*condition.shape[:-1], 1), dtype=condition.dtype)]
+    if degree >= 1:
+        parts.append(condition)
+    if degree >= 2:
+        first, second = np.triu_indices(condition.shape[-1])
+        parts.append(condition[..., first] * condition[..., second])
+    return xp.concatenate(parts, axis=-1)
+
+
+def _checked(values: np.ndarray, name: str) -> np.ndarray:
+    values = np.asarray(values, dtype=np.float64)
+    if values.ndim != 2 or len(values) < 2:
+        raise InvalidInputError(f"{name} must be an array (N, columns) with at least 2 rows, got shape {values.shape}.")
+    if not np.isfinite(values).all():
+        raise InvalidInputError(f"{name} must be finite: drop rows with NaN or infinite entries first.")
+    return values

@@ -1,0 +1,1 @@
+"""The likelihood of private statistics, learnt: a density that can be evaluated, drawn from, maximised and turned into posteriors."""

@@ -1,0 +1,66 @@
+"""A posterior with a learnt density."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from noisewise._arrays import Array, stage_key
+from noisewise.errors import InvalidInputError
+from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.posteriors.base import AbstractPosterior, check_num
+from noisewise.posteriors.report import Report
+from noisewise.priors import Prior
+
+
+class LearnedPosterior(AbstractPosterior):
+    r"""q(theta | s_dp) = q(z | c) |dz / dtheta| at one condition c, z being unconstrained coordinates of theta.
+
+    Draws are independent and fresh with every key; `theta` holds some of them for summaries. All of them lie inside the prior's support.
+    `log_prob` is a density over the free coordinates of theta, as `Prior.log_prob` is.
+    """
+
+    def __init__(
+        self,
+        theta: np.ndarray,
+        names: tuple[str, ...],
+        report: Report,
+        *,
+        density: ConditionalDensity,
+        condition: np.ndarray,
+        prior: Prior,
+        **more: Any,
+    ) -> None:
+        super().__init__(theta, names, report, **more)
+        self.density, self.prior = density, prior
+        self.condition = np.asarray(condition, dtype=np.float64)
+
+    @property
+    def weights(self) -> np.ndarray:
+        return np.full(len(self.theta), 1.0 / len(self.theta))
+
+    @property
+    def effective_size(self) -> float:
+        return float(len(self.theta))
+
+    def sample(self, key: Array, num: int) -> np.ndarray:
+        return self.prior.constrain(self.density.sample(stage_key(key, "posterior"), self.condition, check_num(num)))
+
+    def log_prob(self, theta: Any) -> np.ndarray:
+        """The log density of theta (N, d), -inf off the prior's support."""
+        theta = np.atleast_2d(np.asarray(theta, dtype=np.float64))
+        if theta.shape[-1] != len(self.names):
+            raise InvalidInputError(f"theta must have shape (N, {len(self.names)}), got {theta.shape}.")
+        z = self.prior.unconstrain(theta)
+        inside = np.isfinite(z).all(axis=-1)
+        z = np.where(inside[:, None], z, 0.0)
+        log_jacobian = self.prior.log_prob_unconstrained(z) - self.prior.log_prob(self.prior.constrain(z))
+        return np.where(inside, self.density.log_prob(z, self.condition) - log_jacobian, -np.inf)
+
+    def log_prob_unconstrained(self, z: np.ndarray) -> np.ndarray:
+        """The log density of unconstrained coordinates z (N, p)."""
+        return self.density.log_prob(z, self.condition)
+
+    def _chains(self) -> dict[str, np.ndarray]:
+        return {name: values[None] for name, values in self._columns().items()}

@@ -1,0 +1,284 @@
+r"""Hamiltonian Monte Carlo with many chains at once.
+
+    z' = leapfrog(z, p; step, steps),   p ~ N(0, M),   accepted with probability min(1, exp(H(z, p) - H(z', p')))
+
+All chains of a run share the step size, tuned to an acceptance of .8 by dual averaging (Hoffman and Gelman 2014), the mass
+matrix, the inverse covariance of the cloud of chains, and, in each iteration, the number of steps: trajectories last 1 to 3
+units of time, at random, where a normal target of that covariance forgets its place after pi/2 and skewed ones somewhat later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import logsumexp
+
+from noisewise._arrays import Array, as_key, describe, integer
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.samplers._seeds import generator
+
+LogDensity = Callable[[Array], Array]
+"""z (d,) -> log of an unnormalised density, a float64 scalar, written with jax.numpy."""
+
+_TARGET = 0.8
+_LENGTH = 2.0
+_MAX_STEPS = 64
+_BLOCK = 1024
+_PLACES = 10
+
+
+class Tuning(eqx.Module):
+    """What the warm-up finds: the step size () and the covariance (d, d) that the masses are the inverse of."""
+
+    step_size: Array
+    covariance: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class HamiltonianDraws:
+    """Draws (num_draws, C, d) of C chains, their log densities (num_draws, C), and how the run went.
+
+    `acceptance` is the mean acceptance probability after the warm-up, `num_divergent` how many trajectories ended where the density
+    vanishes or is NaN. `draws[-1]` with `tuning` continues the chains.
+    """
+
+    draws: np.ndarray
+    log_density: np.ndarray
+    acceptance: float
+    num_divergent: int
+    tuning: Tuning
+
+    @property
+    def step_size(self) -> float:
+        """The step size, in units of the covariance."""
+        return float(self.tuning.step_size)
+
+    @functools.cached_property
+    def r_hat(self) -> float:
+        """The largest rank-normalised split R-hat over coordinates (Vehtari et al. 2021)."""
+        return max(self._diagnose("rhat", method="rank"))
+
+    @functools.cached_property
+    def effective_size(self) -> float:
+        """The smallest bulk effective size over coordinates, all chains together."""
+        return min(self._diagnose("ess", method="bulk"))
+
+    def _diagnose(self, name: str, **more: Any) -> list[float]:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            import arviz
+
+            columns = (np.ascontiguousarray(column.T) for column in np.moveaxis(self.draws, 2, 0))
+            return [float(getattr(arviz, name)(column, **more)) for column in columns]
+
+
+def hamiltonian(
+    key: Array,
+    log_density: LogDensity,
+    start: Any,
+    *,
+    num_warmup: int = 100,
+    num_draws: int = 100,
+    thin: int = 1,
+    tuning: Tuning | None = None,
+) -> HamiltonianDraws:
+    r"""`num_draws` draws from each of the chains that begin at `start` (C, d), every `thin`-th after `num_warmup` iterations.
+
+    `log_density` is a pytree that can be called, such as an `eqx.Module`: other values of its arrays compile nothing, another
+    function does. NaN counts as -inf, and such points are never visited; chains that start there begin at another chain's start.
+    With the `tuning` of an earlier run the warm-up goes on from it, and may be 0. The cloud should be spread as the target is, and
+    have more chains than coordinates: `resample_start` makes one.
+
+    >>> class Normal(eqx.Module):
+    ...     mean: Array
+    ...     def __call__(self, z):
+    ...         return -0.5 * jnp.sum((z - self.mean) ** 2)
+    >>> start = np.random.default_rng(0).normal(size=(50, 2))
+    >>> run = hamiltonian(jax.random.key(0), Normal(np.array([1.0, -2.0])), start)
+    >>> run.draws.shape, run.draws.mean(axis=(0, 1)).round(1).tolist(), run.effective_size > 2000
+    ((100, 50, 2), [1.0, -2.0], True)
+    """
+    key = as_key(key)
+    num_warmup = integer("num_warmup", at_least=0)(num_warmup)
+    num_draws = integer("num_draws", at_least=1)(num_draws)
+    thin = integer("thin", at_least=1)(thin)
+    position = _cloud(start, "start")
+    with jax.enable_x64(True):
+        target = as_pytree(log_density)
+        position = _rescued(key, position, log_densities(target, position))
+        if tuning is None:
+            tuning = Tuning(jnp.asarray(0.5), _covariance(jnp.asarray(position)))
+        numbers = jnp.asarray([num_warmup, thin])
+        result = _run(key, target, jnp.asarray(position), tuning, numbers, num_draws)
+        draws, values, acceptance, divergent, tuning = jax.tree.map(np.asarray, result)
+    return HamiltonianDraws(draws, values, float(acceptance), int(divergent), tuning)
+
+
+def resample_start(
+    key: Array, log_density: LogDensity, candidates: Any, log_proposal: Any = None, num: int = 100
+) -> np.ndarray:
+    r"""`num` starting points (num, d), drawn from candidates z_i (N, d) with weights density(z_i) / proposal(z_i).
+
+    `log_proposal` (N,) are the log densities of the law that the candidates come from; None leaves them out, which favours the
+    target's peaks. Where fewer than 10 d candidates matter, the weights are flattened, w^a with a < 1, until they do, so that the cloud
+    has a width in every direction.
+
+    >>> z = np.random.default_rng(0).normal(size=(4000, 1))
+    >>> start = resample_start(jax.random.key(0), lambda z: -50.0 * jnp.sum((z - 1.0) ** 2), z, -0.5 * z[:, 0] ** 2)
+    >>> start.shape, abs(float(start.mean()) - 1.0) < 0.05
+    ((100, 1), True)
+    """
+    rng, num = generator(as_key(key)), integer("num", at_least=1)(num)
+    z = _cloud(candidates, "candidates")
+    log_weights = log_densities(log_density, z)
+    if log_proposal is not None:
+        log_weights = log_weights - np.asarray(log_proposal, dtype=np.float64)
+    log_weights = np.where(np.isnan(log_weights) | (log_weights == np.inf), -np.inf, log_weights)
+    if not np.isfinite(log_weights).any():
+        raise InvalidInputError(f"The density vanishes at all {len(z)} candidates: draw them where the target lies.")
+    weights = _flattened(log_weights, min(float(_PLACES * z.shape[1]), np.isfinite(log_weights).sum() / 4))
+    places = (rng.permutation(num) + rng.random()) / num
+    return z[np.minimum(np.searchsorted(np.cumsum(weights), places), len(z) - 1)]
+
+
+def log_densities(log_density: LogDensity, z: np.ndarray) -> np.ndarray:
+    """The log density at each row of z (N, d), NaN as -inf; one program serves every N."""
+    with jax.enable_x64(True):
+        target = as_pytree(log_density)
+        padded = np.concatenate([z, np.broadcast_to(z[-1:], (-len(z) % _BLOCK, z.shape[1]))])
+        blocks = padded.reshape(-1, _BLOCK, z.shape[1])
+        return np.concatenate([np.asarray(_evaluate(target, block)) for block in blocks])[: len(z)]
+
+
+def as_pytree(log_density: Any) -> Any:
+    """The same callable with numbers and NumPy arrays as JAX arrays, so that their values are arguments, not constants."""
+    if not callable(log_density):
+        raise InvalidTypeError(
+            f"log_density must be a function z (d,) -> log density, or a module that can be called, got {describe(log_density)}."
+        )
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, (float, np.ndarray, np.generic)) else leaf, log_density
+    )
+
+
+# Compiled ------------------------------------------------------------------------------------------------------------
+
+
+def _value(log_density: LogDensity, z: Array) -> Array:
+    value = jnp.asarray(log_density(z), jnp.float64)
+    if value.shape != ():
+        raise InvalidInputError(f"log_density(z) must be a single number for z (d,), got shape {value.shape}.")
+    return jnp.where(jnp.isnan(value), -jnp.inf, value)
+
+
+@eqx.filter_jit
+def _evaluate(log_density: LogDensity, z: Array) -> Array:
+    return jax.vmap(functools.partial(_value, log_density))(z)
+
+
+def _covariance(cloud: Array) -> Array:
+    """The covariance of a cloud (C, d), shrunk towards its diagonal where there are few points."""
+    num, dim = cloud.shape
+    covariance = jnp.cov(cloud.T, bias=True).reshape(dim, dim)
+    variances = jnp.diag(covariance)
+    variances = jnp.where(variances > 0.0, variances, 1.0)
+    share = (dim + 5.0) / (num + dim + 5.0)
+    return (1.0 - share) * covariance + share * jnp.diag(variances)
+
+
+@eqx.filter_jit
+def _run(
+    key: Array, log_density: LogDensity, start: Array, tuning: Tuning, numbers: Array, num_draws: int
+) -> tuple[Array, Array, Array, Array, Tuning]:
+    """One loop for warm-up and draws, so that the gradient is compiled once; its first iteration stands still to evaluate it."""
+    from blackjax.adaptation.step_size import dual_averaging_adaptation
+    from blackjax.mcmc import hmc
+
+    num_warmup, thin = numbers
+    num_chains, dim = start.shape
+    kernel = hmc.build_kernel()
+    fresh, learn, learnt = dual_averaging_adaptation(_TARGET)
+    move = jax.vmap(kernel, in_axes=(0, 0, None, None, None, None))
+    target = functools.partial(_value, log_density)
+
+    def iterate(i: Array, state: Any) -> Any:
+        chains, averaging, tuning, draws, values, acceptance, divergent = state
+        step_key, length_key = jax.random.split(jax.random.fold_in(key, i))
+        warming = i <= num_warmup
+        step = jnp.where(i == 0, 0.0, jnp.where(warming, jnp.exp(averaging.log_step_size), tuning.step_size))
+        length = _LENGTH * jax.random.uniform(length_key, minval=0.5, maxval=1.5)
+        steps = jnp.where(i == 0, 1, jnp.clip(jnp.ceil(length / jnp.maximum(step, 1e-6)), 1, _MAX_STEPS)).astype(int)
+        keys = jax.random.split(step_key, num_chains)
+        chains, info = move(keys, chains, target, step, tuning.covariance, steps)
+        accepted = jnp.mean(info.acceptance_rate)
+        averaging = _where(warming & (i > 0), learn(averaging, accepted), averaging)
+        spread = (i == num_warmup // 2) & (num_warmup > 1)
+        covariance = jnp.where(spread, _covariance(chains.position), tuning.covariance)
+        averaging = _where(spread, fresh(jnp.exp(averaging.log_step_size)), averaging)
+        last = (i == num_warmup) & (num_warmup > 0)
+        tuning = Tuning(jnp.where(last, learnt(averaging), tuning.step_size), covariance)
+        slot = (i - num_warmup - 1) // thin
+        keep = (~warming).astype(float)
+        draws = draws.at[jnp.maximum(slot, 0)].set(chains.position)
+        values = values.at[jnp.maximum(slot, 0)].set(chains.logdensity)
+        return (
+            chains,
+            averaging,
+            tuning,
+            draws,
+            values,
+            acceptance + keep * accepted / (num_draws * thin),
+            divergent + keep * jnp.sum(info.is_divergent),
+        )
+
+    chains = hmc.HMCState(start, jnp.full(num_chains, -jnp.inf), jnp.zeros_like(start))
+    averaging = jax.tree.map(jnp.asarray, fresh(tuning.step_size / 2.0))
+    draws, values = jnp.zeros((num_draws, num_chains, dim)), jnp.zeros((num_draws, num_chains))
+    begin = (chains, averaging, tuning, draws, values, jnp.zeros(()), jnp.zeros(()))
+    end = jax.lax.fori_loop(0, 1 + num_warmup + num_draws * thin, iterate, begin)
+    _, _, tuning, draws, values, acceptance, divergent = end
+    return draws, values, acceptance, divergent, tuning
+
+
+def _where(condition: Array, yes: Any, no: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(jnp.asarray(b).dtype), yes, no)
+
+
+# Checks --------------------------------------------------------------------------------------------------------------
+
+
+def _cloud(points: Any, name: str) -> np.ndarray:
+    cloud = np.asarray(points, dtype=np.float64)
+    if cloud.ndim != 2 or 0 in cloud.shape or not np.isfinite(cloud).all():
+        raise InvalidInputError(f"{name} must be finite points (C, d), one row each, got {describe(points)}.")
+    return cloud
+
+
+def _rescued(key: Array, position: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Starts of positive density; the others are replaced by some of them."""
+    good = np.isfinite(values)
+    if not good.any():
+        raise InvalidInputError(
+            f"The density vanishes at all {len(position)} starts: choose others with resample_start."
+        )
+    instead = generator(key).choice(np.flatnonzero(good), size=len(position))
+    return position[np.where(good, np.arange(len(position)), instead)]
+
+
+def _flattened(log_weights: np.ndarray, needed: float) -> np.ndarray:
+    """Normalised weights w^a with the largest a <= 1, in steps of a tenth of it, at which `needed` of them matter."""
+    power = 1.0
+    while True:
+        log_powers = power * log_weights
+        weights = np.exp(log_powers - logsumexp(log_powers))
+        if 1.0 / np.sum(weights**2) >= needed or power < 1e-9:
+            return weights
+        power *= 0.9
