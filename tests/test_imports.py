@@ -15,7 +15,17 @@ OWN = {"priors": {"_constraints", "_laws"}}
 
 TOP = {"problems", "cli"}
 BELOW_PRIVACY = {"estimators", "samplers"}
-PRIVACY = {"queries", "mechanisms", "private_model", "disclosure", "ledger", "audit", "inference", "posteriors"}
+PRIVACY = {
+    "queries",
+    "mechanisms",
+    "private_model",
+    "disclosure",
+    "ledger",
+    "audit",
+    "inference",
+    "posteriors",
+    "diagnostics",
+}
 ABOVE_INFERENCE = TOP | {"inference", "posteriors", "diagnostics", "plotting", "runs", "metrics"}
 
 

@@ -1,18 +1,116 @@
-"""Normalising flows q(target | condition), as thin factories over flowjax."""
+"""Normalising flows q(target | condition): maps chosen by a network that take the target to a standard normal law."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from flowjax.bijections import RationalQuadraticSpline
-from flowjax.distributions import StandardNormal
-from flowjax.flows import coupling_flow
-from flowjax.flows import masked_autoregressive_flow as affine_flow
+import numpy as np
 
 from noisewise._arrays import Array, as_key, integer, number
+from noisewise.errors import InvalidInputError
+from noisewise.estimators._columns import AbstractColumns, Network, stacked_networks
+from noisewise.estimators._spline import inverse_spline, num_parameters, spline
+
+LOG_RANGE = 8.0
+"""Scales lie within exp(-8) and exp(8)."""
+
+
+class SplineCouplingFlow(AbstractColumns):
+    r"""z = T_L o ... o T_1 (x) given c, log q(x | c) = log N(z; 0, I) + sum of log |det dT|.
+
+    Each layer keeps the first floor(d / 2) coordinates and moves the others by splines whose parameters a network computes
+    from the kept ones and c; then the kept coordinates go to the end, so that all take turns.
+    """
+
+    shape: tuple[int, ...] = eqx.field(static=True)
+    cond_shape: tuple[int, ...] | None = eqx.field(static=True)
+    bound: float = eqx.field(static=True)
+    networks: Network
+    """One per layer, on a leading axis."""
+
+    def _log_prob_columns(self, target: Array, condition: Array) -> Array:
+        def layer(carry: tuple[Array, Array], network: Network) -> tuple[tuple[Array, Array], None]:
+            x, log_det = carry
+            kept, moved = x[: self._num_kept], x[self._num_kept :]
+            moved, log_slope = spline(moved, self._parameters(network, kept, condition), self.bound)
+            return (jnp.concatenate([moved, kept]), log_det + log_slope.sum(axis=0)), None
+
+        return _log_normal(*_through(layer, target, self.networks))
+
+    def _noise(self, key: Array, columns: tuple[int, ...]) -> Array:
+        return jax.random.normal(key, (*self.shape, *columns), jnp.float32)
+
+    def _transport(self, noise: Array, condition: Array) -> Array:
+        def layer(y: Array, network: Network) -> tuple[Array, None]:
+            moved, kept = y[: len(y) - self._num_kept], y[len(y) - self._num_kept :]
+            moved, _ = inverse_spline(moved, self._parameters(network, kept, condition), self.bound)
+            return jnp.concatenate([kept, moved]), None
+
+        return jax.lax.scan(layer, noise, self.networks, reverse=True)[0]
+
+    @property
+    def _num_kept(self) -> int:
+        return self.shape[0] // 2
+
+    def _parameters(self, network: Network, kept: Array, condition: Array) -> Array:
+        outputs, num_moved = network(jnp.concatenate([kept, condition])), self.shape[0] - self._num_kept
+        return outputs.reshape(len(outputs) // num_moved, num_moved, *outputs.shape[1:])
+
+
+class AffineAutoregressiveFlow(AbstractColumns):
+    r"""z_i = m_i + exp(a_i) x_i with (m_i, a_i) a function of x_1..x_{i-1} and c, then the coordinates in reverse; L times over.
+
+    One masked network computes all (m_i, a_i) at once, so that the density takes one pass and a draw takes d.
+    """
+
+    shape: tuple[int, ...] = eqx.field(static=True)
+    cond_shape: tuple[int, ...] | None = eqx.field(static=True)
+    networks: Network
+
+    def _log_prob_columns(self, target: Array, condition: Array) -> Array:
+        def layer(carry: tuple[Array, Array], network: Network) -> tuple[tuple[Array, Array], None]:
+            x, log_det = carry
+            shift, log_scale = self._affine(network.masked(self.masks), x, condition)
+            return ((shift + jnp.exp(log_scale) * x)[::-1], log_det + log_scale.sum(axis=0)), None
+
+        return _log_normal(*_through(layer, target, self.networks))
+
+    def _noise(self, key: Array, columns: tuple[int, ...]) -> Array:
+        return jax.random.normal(key, (*self.shape, *columns), jnp.float32)
+
+    def _transport(self, noise: Array, condition: Array) -> Array:
+        def layer(y: Array, network: Network) -> tuple[Array, None]:
+            masked = network.masked(self.masks)
+
+            def solved(_: int, x: Array) -> Array:
+                shift, log_scale = self._affine(masked, x, condition)
+                return (y[::-1] - shift) * jnp.exp(-log_scale)
+
+            # pass i leaves the first i coordinates right, whatever the others
+            return jax.lax.fori_loop(0, len(y), solved, jnp.zeros_like(y)), None
+
+        return jax.lax.scan(layer, noise, self.networks, reverse=True)[0]
+
+    @property
+    def masks(self) -> tuple[np.ndarray, ...]:
+        """For each weight matrix, which connections keep the order: inputs have rank 1..d, or 0 if of c; units 0..d-1."""
+        (dim,) = self.shape
+        inputs = np.r_[1 : dim + 1, [0] * (self.networks.weights[0].shape[-1] - dim)]
+        units = np.arange(self.networks.weights[-1].shape[-1]) % dim
+        outputs = np.tile(np.arange(dim), 2)
+        ranks = [inputs, *[units] * (len(self.networks.weights) - 1), outputs]
+        pairs = zip(ranks[1:], ranks[:-1], strict=True)
+        return tuple((after[:, None] >= before).astype(np.float32) for after, before in pairs)
+
+    def _affine(self, network: Network, x: Array, condition: Array) -> tuple[Array, Array]:
+        outputs = network(jnp.concatenate([x, condition]))
+        shift, raw = outputs[: len(x)], outputs[len(x) :]
+        return shift, LOG_RANGE * jnp.tanh(raw / LOG_RANGE)
 
 
 def neural_spline_flow(
@@ -25,22 +123,30 @@ def neural_spline_flow(
     num_hidden: int = 2,
     num_bins: int = 10,
     bound: float = 5.0,
-) -> Any:
-    """Coupling flow of rational-quadratic splines on [-bound, bound], the identity outside."""
-    knots = integer("num_bins", at_least=2)(num_bins) - 1
-    bound = number("bound", above=0.0)(bound)
-    with jax.enable_x64(False):
-        return _start_at_identity(
-            coupling_flow(
-                as_key(key),
-                base_dist=StandardNormal((integer("target_dim", at_least=1)(target_dim),)),
-                transformer=RationalQuadraticSpline(knots=knots, interval=bound),
-                cond_dim=condition_dim,
-                flow_layers=num_layers,
-                nn_width=num_units,
-                nn_depth=num_hidden,
-            )
+) -> SplineCouplingFlow:
+    """A coupling flow of rational-quadratic splines on [-bound, bound], the identity outside and when it is made.
+
+    (..., target_dim) targets, best near standard, and (..., condition_dim) conditions; None or 0 makes it unconditional.
+    Reference: Durkan, Bekasov, Murray, Papamakarios (2019), Neural spline flows, arXiv:1906.04032.
+
+    >>> flow = neural_spline_flow(jax.random.key(0), 2, 3, num_layers=2, num_units=16)
+    >>> flow.log_prob(jnp.zeros(2), jnp.ones(3)).round(4).item()
+    -1.8379
+    >>> flow.sample(jax.random.key(1), (5,), jnp.ones(3)).shape
+    (5, 2)
+    """
+    shape, cond_shape = as_shapes(target_dim, condition_dim)
+    sizes = as_sizes(num_layers=num_layers, num_units=num_units, num_hidden=num_hidden)
+    num_bins, bound = integer("num_bins", at_least=2)(num_bins), number("bound", above=0.0)(bound)
+    if num_bins > 200.0 * bound:
+        raise InvalidInputError(
+            f"num_bins must be at most 200 * bound, as no bin is narrower than 0.001, got {num_bins} for bound {bound:g}."
         )
+    num_kept = shape[0] // 2
+    num_inputs, num_outputs = num_kept + sum(cond_shape or ()), num_parameters(num_bins) * (shape[0] - num_kept)
+    with jax.enable_x64(False):
+        networks = stacked_networks(as_key(key), sizes[0], num_inputs, num_outputs, *sizes[1:])
+    return SplineCouplingFlow(shape, cond_shape, bound, networks)
 
 
 def masked_autoregressive_flow(
@@ -51,28 +157,41 @@ def masked_autoregressive_flow(
     num_layers: int = 5,
     num_units: int = 50,
     num_hidden: int = 2,
-) -> Any:
-    """Masked autoregressive flow of affine steps."""
+) -> AffineAutoregressiveFlow:
+    """A masked autoregressive flow of affine steps, the identity (up to the order of coordinates) when it is made.
+
+    None or 0 for `condition_dim` makes it unconditional.
+    Reference: Papamakarios, Pavlakou, Murray (2017), Masked autoregressive flow for density estimation, arXiv:1705.07057.
+
+    >>> flow = masked_autoregressive_flow(jax.random.key(0), 2, 3, num_layers=2, num_units=16)
+    >>> flow.log_prob(jnp.zeros(2), jnp.ones(3)).round(4).item()
+    -1.8379
+    """
+    shape, cond_shape = as_shapes(target_dim, condition_dim)
+    sizes = as_sizes(num_layers=num_layers, num_units=num_units, num_hidden=num_hidden)
+    num_inputs = shape[0] + sum(cond_shape or ())
     with jax.enable_x64(False):
-        return _start_at_identity(
-            affine_flow(
-                as_key(key),
-                base_dist=StandardNormal((integer("target_dim", at_least=1)(target_dim),)),
-                cond_dim=condition_dim,
-                flow_layers=num_layers,
-                nn_width=num_units,
-                nn_depth=num_hidden,
-            )
-        )
+        networks = stacked_networks(as_key(key), sizes[0], num_inputs, 2 * shape[0], *sizes[1:])
+    return AffineAutoregressiveFlow(shape, cond_shape, networks)
 
 
-def _start_at_identity(flow: Any) -> Any:
-    """Zero the last layer of every conditioner."""
+def as_shapes(target_dim: int, condition_dim: int | None) -> tuple[tuple[int], tuple[int] | None]:
+    """The shapes of a target and of a condition."""
+    target_dim = integer("target_dim", at_least=1)(target_dim)
+    condition_dim = integer("condition_dim", at_least=0, optional=True)(condition_dim)
+    return (target_dim,), None if condition_dim is None else (condition_dim,)
 
-    def zeroed(node: Any) -> Any:
-        if not isinstance(node, eqx.nn.MLP):
-            return node
-        last = jax.tree.map(lambda leaf: jnp.zeros_like(leaf) if eqx.is_inexact_array(leaf) else leaf, node.layers[-1])
-        return eqx.tree_at(lambda mlp: mlp.layers[-1], node, last)
 
-    return jax.tree.map(zeroed, flow, is_leaf=lambda node: isinstance(node, eqx.nn.MLP))
+def as_sizes(**sizes: int) -> tuple[int, ...]:
+    """Positive whole numbers, or an error that names the argument."""
+    return tuple(integer(name, at_least=1)(size) for name, size in sizes.items())
+
+
+def _through(layer: Callable[..., Any], target: Array, networks: Network) -> tuple[Array, Array]:
+    """The image of the target under all layers, and the sum of their log determinants."""
+    # unrolled, a training step at batch 100 takes 0.7 times as long
+    return jax.lax.scan(layer, (target, jnp.zeros_like(target[0])), networks, unroll=True)[0]
+
+
+def _log_normal(z: Array, log_det: Array) -> Array:
+    return log_det - 0.5 * (z**2).sum(axis=0) - 0.5 * len(z) * math.log(2.0 * math.pi)

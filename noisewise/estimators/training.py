@@ -202,6 +202,18 @@ def train(
     return Trained(eqx.combine(state.best_weights, frozen), train_losses, validation_losses, len(train_losses))
 
 
+def stacked(trees: Any) -> Any:
+    """Trees of equal structure as one whose arrays have a leading axis, for training side by side."""
+    with jax.enable_x64(True):
+        join = lambda *leaves: jnp.stack(leaves) if eqx.is_array_like(leaves[0]) else leaves[0]  # noqa: E731
+        return jax.tree.map(join, *trees)
+
+
+def unstacked(tree: Any, num: int) -> list[Any]:
+    """The inverse of `stacked`."""
+    return [jax.tree.map(lambda leaf, i=i: leaf[i] if eqx.is_array(leaf) else leaf, tree) for i in range(num)]
+
+
 def _padded(train_rows: np.ndarray, validation_rows: np.ndarray, capacity: int) -> _Rows:
     if not len(train_rows) or not len(validation_rows):
         raise InvalidInputError(

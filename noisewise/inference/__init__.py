@@ -2,12 +2,15 @@
 
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.confidential_posterior import ConfidentialPosterior
+from noisewise.inference.corrections import AtomicProposals, TruncatedProposals
 from noisewise.inference.data_augmentation_mcmc import DataAugmentationMCMC
 from noisewise.inference.distances import Euclidean, Weighted
 from noisewise.inference.exact_smc import ExactSMC
 from noisewise.inference.gibbs_sufficient_statistics import GibbsSufficientStatistics
 from noisewise.inference.importance_sampling import ImportanceSampling
 from noisewise.inference.naive_plug_in import NaivePlugIn
+from noisewise.inference.private_likelihood_estimation import PrivateLikelihoodEstimation
+from noisewise.inference.private_posterior_estimation import PrivatePosteriorEstimation
 from noisewise.inference.pseudo_marginal_mcmc import PseudoMarginalMCMC
 from noisewise.inference.rejection_abc import RejectionABC
 from noisewise.inference.smc_abc import SMCABC
@@ -17,6 +20,7 @@ __all__ = [
     "SMCABC",
     "AbstractMethod",
     "AbstractSequentialMethod",
+    "AtomicProposals",
     "ConfidentialPosterior",
     "DataAugmentationMCMC",
     "Euclidean",
@@ -25,8 +29,11 @@ __all__ = [
     "GibbsSufficientStatistics",
     "ImportanceSampling",
     "NaivePlugIn",
+    "PrivateLikelihoodEstimation",
+    "PrivatePosteriorEstimation",
     "PseudoMarginalMCMC",
     "QuantileDecay",
     "RejectionABC",
+    "TruncatedProposals",
     "Weighted",
 ]

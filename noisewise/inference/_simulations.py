@@ -9,7 +9,7 @@ import numpy as np
 
 from noisewise._arrays import Array
 from noisewise.errors import SimulationError
-from noisewise.inference.work import Work
+from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
 from noisewise.mechanisms.point_sets import AbstractPointSet
 from noisewise.private_model import PrivateModel
@@ -84,6 +84,9 @@ class Simulations:
         self.validation = np.concatenate([self.validation, roles])
         self.round = np.concatenate([self.round, np.full(len(s), number)])
         if self.num < _FEWEST:
+            work.stop_if_spent()
+            if work.stopped != "finished":
+                raise OutOfBudget(work.stopped)
             raise SimulationError(
                 f"A network needs at least {_FEWEST} simulations to learn from, got {self.num}: raise num_simulations or the budget."
             )

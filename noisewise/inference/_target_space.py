@@ -26,12 +26,19 @@ class AbstractSpread(eqx.Module):
     def __call__(self, values: Array, u: Array) -> tuple[Array, Array]:
         """t and log w, elementwise, for values and uniforms of one shape."""
 
+    @abc.abstractmethod
+    def inverse(self, t: Array) -> Array:
+        """The value whose cell t lies in; the nearest one where t is beyond all of them."""
+
 
 class AsItIs(AbstractSpread):
     """Real numbers: t = s_dp, w = 1."""
 
     def __call__(self, values: Array, u: Array) -> tuple[Array, Array]:
         return values, jnp.zeros_like(values)
+
+    def inverse(self, t: Array) -> Array:
+        return t
 
 
 class OutOfTotal(AbstractSpread):
@@ -48,6 +55,10 @@ class OutOfTotal(AbstractSpread):
         y = (jnp.round((values - self.low) / self.step) + u) / (self.total + 1.0)
         return jnp.arcsin(jnp.sqrt(y)), -jnp.log(2.0 * jnp.sqrt(y * (1.0 - y))) - jnp.log(self.total + 1.0)
 
+    def inverse(self, t: Array) -> Array:
+        y = jnp.sin(jnp.clip(t, 0.0, jnp.pi / 2.0)) ** 2
+        return self.low + self.step * jnp.clip(jnp.floor(y * (self.total + 1.0)), 0.0, self.total)
+
 
 class Counts(AbstractSpread):
     r"""Counts k = 0, 1, ... in steps from `low`, in the direction of `step`: t = 2 sqrt(k + u), w = 1 / sqrt(k + u)."""
@@ -59,6 +70,9 @@ class Counts(AbstractSpread):
         root = jnp.sqrt(jnp.round((values - self.low) / self.step) + u)
         return 2.0 * root, -jnp.log(root)
 
+    def inverse(self, t: Array) -> Array:
+        return self.low + self.step * jnp.floor(jnp.maximum(t / 2.0, 0.0) ** 2)
+
 
 class Steps(AbstractSpread):
     """A lattice without ends: t = s_dp + step (u - 1/2), w = step."""
@@ -68,6 +82,9 @@ class Steps(AbstractSpread):
     def __call__(self, values: Array, u: Array) -> tuple[Array, Array]:
         return values + self.step * (u - 0.5), jnp.broadcast_to(jnp.log(self.step), values.shape)
 
+    def inverse(self, t: Array) -> Array:
+        return self.step * jnp.round(t / self.step)
+
 
 class Choices(AbstractSpread):
     """Finitely many values by their rank k, as `OutOfTotal`."""
@@ -75,8 +92,14 @@ class Choices(AbstractSpread):
     values: Array
 
     def __call__(self, values: Array, u: Array) -> tuple[Array, Array]:
-        rank = jnp.argmin(jnp.abs(values[..., None] - self.values), axis=-1).astype(float)
-        return OutOfTotal(jnp.zeros(()), jnp.ones(()), jnp.asarray(len(self.values) - 1.0))(rank, u)
+        return self._ranks(jnp.argmin(jnp.abs(values[..., None] - self.values), axis=-1).astype(float), u)
+
+    def inverse(self, t: Array) -> Array:
+        return jnp.asarray(self.values)[self._ranks.inverse(t).astype(int)]
+
+    @property
+    def _ranks(self) -> OutOfTotal:
+        return OutOfTotal(np.asarray(0.0), np.asarray(1.0), np.asarray(len(self.values) - 1.0))
 
 
 class MassAtEnds(AbstractSpread):
@@ -91,6 +114,9 @@ class MassAtEnds(AbstractSpread):
         below, above = values <= self.low, values >= self.high
         t = jnp.where(below, self.low - self.scale * e, jnp.where(above, self.high + self.scale * e, values))
         return t, jnp.where(below | above, e + jnp.log(self.scale), 0.0)
+
+    def inverse(self, t: Array) -> Array:
+        return jnp.clip(t, self.low, self.high)
 
 
 class TargetSpace(eqx.Module):
@@ -128,6 +154,13 @@ class TargetSpace(eqx.Module):
         each = [spread(values, uniforms) for spread, values, uniforms in parts]
         t, log_w = (jnp.concatenate(arrays, axis=-1)[..., np.array(self.kept)] for arrays in zip(*each, strict=True))
         return t, log_w.sum(axis=-1)
+
+    def inverse(self, t: Array, s_dp: Array) -> Array:
+        """Private statistics (..., k') from targets (..., d); columns that are not kept come from s_dp."""
+        full = jnp.zeros(s_dp.shape).at[..., np.array(self.kept)].set(t)
+        parts = zip(self.spreads, jnp.split(full, np.cumsum(self.widths)[:-1], axis=-1), strict=True)
+        values = jnp.concatenate([spread.inverse(part) for spread, part in parts], axis=-1)
+        return jnp.where(np.isin(np.arange(sum(self.widths)), self.kept), values, s_dp)
 
 
 def _spread(support: AbstractSupport, values: np.ndarray) -> AbstractSpread:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, ClassVar, final
@@ -41,6 +42,10 @@ class AbstractMethod(abc.ABC):
             max_minutes=number("max_minutes", above=0.0, optional=True),
         )
 
+    def settings(self) -> dict[str, Any]:
+        """The settings, JSON-ready, as reports repeat them."""
+        return {field.name: _json_ready(getattr(self, field.name)) for field in dataclasses.fields(self) if field.repr}
+
     def _convert(self, **converters: Callable[[Any], Any]) -> None:
         """Pass settings through converters, which refuse what does not fit."""
         for name, converter in converters.items():
@@ -77,12 +82,9 @@ class AbstractMethod(abc.ABC):
         if not isinstance(model, PrivateModel):
             raise InvalidTypeError(f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}.")
         self.check(model)
-        settings = {
-            field.name: _json_ready(getattr(self, field.name)) for field in dataclasses.fields(self) if field.repr
-        }
         return Work(
             self.slug,
-            settings,
+            self.settings(),
             model,
             model.observation(observed),
             max_simulations=self.max_simulations,
@@ -151,4 +153,6 @@ def _json_ready(value: Any) -> Any:
         return [_json_ready(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"type": type(value).__name__, **{name: _json_ready(item) for name, item in vars(value).items()}}
-    return repr(value)
+    if isinstance(value, functools.partial):
+        return {"type": getattr(value.func, "__name__", repr(value.func)), **{k: _json_ready(v) for k, v in value.keywords.items()}}
+    return getattr(value, "__name__", repr(value))

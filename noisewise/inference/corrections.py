@@ -9,13 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import logsumexp
 
 from noisewise._arrays import Array, integer, number
+from noisewise.samplers._seeds import generator
 from noisewise.samplers.adaptive_importance import fitted_proposal
 
-_PRIOR_TRIES = 20
-_BLOCK = 10_240
+_OWN = 10_240
+_BLOCK = 20_480
+_RARE = 0.003
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,29 +51,19 @@ class TruncatedProposals(AbstractCorrection):
 
     def propose(self, key: Array, trial: Any, num: int) -> np.ndarray:
         level_key, prior_key, fit_key = jax.random.split(key, 3)
-        own = trial.density.sample(level_key, trial.condition, _BLOCK)
-        trial.regions.append((trial.density, np.quantile(trial.log_q(own), self.outside)))
+        own = trial.density.sample(level_key, trial.condition, _OWN)
+        trial.regions.append(_region(trial, own, self.outside))
         prior = trial.work.model.prior
         found: list[np.ndarray] = []
-        missing = num
-        for block in range(_PRIOR_TRIES):
-            z = prior.unconstrain(prior.sample(jax.random.fold_in(prior_key, block), _BLOCK))
+        missing, tried = num, 0
+        while missing > 0:
+            z = prior.unconstrain(prior.sample(jax.random.fold_in(prior_key, tried), _BLOCK))
             found.append(z[trial.inside(z)][:missing])
             missing -= len(found[-1])
-            if missing <= 0:
-                return np.concatenate(found)
-            if block == 1 and num - missing < num / 10:
-                break
-        return self._resampled(fit_key, trial, own, num)
-
-    def _resampled(self, key: Array, trial: Any, own: np.ndarray, num: int) -> np.ndarray:
-        """Where the prior rarely falls into the region: weighted draws of a wide fit to q, resampled by prior / fit."""
-        prior = trial.work.model.prior
-        fit = fitted_proposal(own, np.full(len(own), 1.0 / len(own)), _Wide(own), 0.1)
-        z = np.concatenate([fit.sample(jax.random.fold_in(key, block), _BLOCK) for block in range(10)])
-        log_weights = np.where(trial.inside(z), prior.log_prob_unconstrained(z) - fit.log_prob(z), -np.inf)
-        gumbel = -np.log(-np.log(np.random.Generator(np.random.Philox(_seed(key))).uniform(1e-300, 1.0, len(z))))
-        return z[np.argsort(-(log_weights - logsumexp(log_weights) + gumbel), kind="stable")[:num]]
+            tried += _BLOCK
+            if num - missing < _RARE * tried:
+                return _resampled(fit_key, trial, own, num)
+        return np.concatenate(found)
 
     def usable(self, trial: Any) -> np.ndarray:
         return trial.inside(trial.simulations.z)
@@ -109,6 +100,43 @@ def atomic_loss(distribution: Any, target: Any, condition: Array) -> Array:
     return -jax.nn.log_softmax(logits, axis=1)[:, 0].mean(axis=-1)
 
 
+def _region(trial: Any, own: np.ndarray, outside: float) -> Region:
+    """Where q is above its quantile at its own draws, inside the box of these draws and half as much again to each side."""
+    low, high = own.min(axis=0), own.max(axis=0)
+    margin = 0.5 * (high - low)
+    level = float(np.quantile(trial.log_q(own), outside))
+    return Region(trial.density, trial.condition, level, low - margin, high + margin)
+
+
+@dataclasses.dataclass(frozen=True)
+class Region:
+    """A set of z: a box, and in it where a density is above a level."""
+
+    density: Any
+    condition: np.ndarray
+    level: float
+    low: np.ndarray
+    high: np.ndarray
+
+    def contains(self, z: np.ndarray) -> np.ndarray:
+        """Which rows of z lie in it (N,)."""
+        result = ((z >= self.low) & (z <= self.high)).all(axis=1)
+        if result.any():
+            result[result] = self.density.log_prob(z[result], self.condition) > self.level
+        return result
+
+
+def _resampled(key: Array, trial: Any, own: np.ndarray, num: int) -> np.ndarray:
+    """Where the prior rarely falls into the region: draws of a wide fit to q, chosen without repetition by prior / fit."""
+    draw_key, choose_key = jax.random.split(key)
+    prior, count = trial.work.model.prior, max(_OWN, 20 * num)
+    wide = fitted_proposal(own, np.full(len(own), 1.0 / len(own)), _Wide(own), 0.2)
+    z = wide.sample(draw_key, count)
+    log_weights = np.where(trial.inside(z), prior.log_prob_unconstrained(z) - wide.log_prob(z), -np.inf)
+    chosen = np.argsort(-(log_weights + generator(choose_key).gumbel(size=count)), kind="stable")[:num]
+    return z[chosen[np.isfinite(log_weights[chosen])]]
+
+
 @dataclasses.dataclass(frozen=True)
 class _Wide:
     """A normal law three times as wide as draws (N, p), all directions alike."""
@@ -127,7 +155,3 @@ class _Wide:
     @property
     def _scale(self) -> np.ndarray:
         return 3.0 * self.draws.std(axis=0)
-
-
-def _seed(key: Array) -> int:
-    return int(np.asarray(jax.random.bits(key, (), np.uint32)))

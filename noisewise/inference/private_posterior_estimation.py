@@ -4,38 +4,52 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, as_key, integer, number
-from noisewise.errors import InvalidInputError
-from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
-from noisewise.estimators.training import Training, ensemble, negative_log_prob, train
-from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.inference._features import features
-from noisewise.inference._simulations import Simulations, noisy_statistics
+from noisewise.estimators.training import Training
+from noisewise.inference._posterior_learner import PosteriorLearner, train_together
+from noisewise.inference.amortised_posterior import AmortisedPosterior
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
-from noisewise.inference.corrections import AbstractCorrection, TruncatedProposals, atomic_loss
+from noisewise.inference.corrections import AbstractCorrection, TruncatedProposals
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
 from noisewise.mechanisms.point_sets import AbstractPointSet, ScrambledSobol
 from noisewise.posteriors.learned import LearnedPosterior
+from noisewise.private_model import PrivateModel
 
 _KEPT = 4000
-_RESCALED = 1.5
+_POSTERIOR = 2**30
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivatePosteriorEstimation(AbstractSequentialMethod):
     r"""Learn q(theta | s_dp) from simulated pairs: PPE with one round, SPPE with several.
 
-        min over q of  1/N sum_i 1/M sum_m  -log q(theta_i | tau(v_im; s_i)),   s_i = s(x_i), x_i ~ f(. | theta_i)
+        min over q of   1/N sum_i 1/M sum_m  -log q(theta_i | tau(v_im; s_i)),      s_i = s(x_i), x_i ~ f(. | theta_i)
 
+    The inner average is over M = `num_noise` points v_i of a randomised net. Simulations are kept as s_i, and each is made private
+    `noise_bank` times, as nets of M points, of which every epoch takes one at random: privacy noise costs nothing, simulations do. Later
+    rounds simulate where the estimate of the round before has its mass, and `correction` keeps them honest: `TruncatedProposals()` or the
+    paper's `AtomicProposals()`. Parameters are learnt in unconstrained coordinates, so that no mass leaves the prior's support.
+
+    The posterior has a density, `log_prob`, by which `nw.diagnostics.certify` turns it into exact draws. `fit` learns one round over the
+    whole prior, for any number of observations.
+
+    Reference: Xiong, Ju and Zhang, "Simulation-based Bayesian inference from privacy protected data", Algorithm 1.
+
+    >>> import jax, noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> method = PrivatePosteriorEstimation(num_rounds=1, num_simulations=500, training=Training(max_epochs=5))
+    >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> posterior.sample(jax.random.key(1), 10).shape, posterior.log_prob([[0.0]]).shape
+    ((10, 1), (1,))
     """
 
     slug: ClassVar[str] = "sppe"
@@ -44,13 +58,13 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
 
     num_rounds: int = 10
     num_simulations: int = 1000
-    correction: AbstractCorrection = TruncatedProposals()
+    correction: AbstractCorrection = dataclasses.field(default_factory=TruncatedProposals)
     estimator: Callable[..., Any] = neural_spline_flow
     num_members: int = 1
     num_noise: int = 8
     noise_bank: int = 128
-    points: AbstractPointSet = ScrambledSobol()
-    training: Training = Training()
+    points: AbstractPointSet = dataclasses.field(default_factory=ScrambledSobol)
+    training: Training = dataclasses.field(default_factory=lambda: Training(learning_rate=1e-3))
     validation_share: float = 0.05
 
     def __post_init__(self) -> None:
@@ -67,180 +81,95 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
             raise InvalidInputError(
                 f"noise_bank must be a multiple of num_noise, got {self.noise_bank} and {self.num_noise}."
             )
+        if not callable(self.estimator):
+            raise InvalidTypeError(
+                f"estimator must be a factory (key, target_dim, condition_dim) -> flow, got {describe(self.estimator)}."
+            )
+        for name, kind in {"correction": AbstractCorrection, "points": AbstractPointSet, "training": Training}.items():
+            if not isinstance(getattr(self, name), kind):
+                raise InvalidTypeError(f"{name} must be a {kind.__name__}, got {describe(getattr(self, name))}.")
+        if self.correction.num_atoms > self.training.batch_size:
+            raise InvalidInputError(
+                f"num_atoms must be at most the batch size, got {self.correction.num_atoms} and {self.training.batch_size}."
+            )
+
+    def fit(
+        self, key: Array, model: PrivateModel, *, executor: Executor | None = None, progress: bool = True
+    ) -> AmortisedPosterior:
+        """The posterior learnt once from `num_simulations` draws of the prior, for any observation; `num_rounds` must be 1."""
+        if not isinstance(model, PrivateModel):
+            raise InvalidTypeError(f"fit(key, model) needs a PrivateModel second, got {describe(model)}.")
+        if self.num_rounds != 1:
+            raise InvalidInputError(
+                f"Later rounds look at one observation, so fit works in one round, got num_rounds={self.num_rounds}: write "
+                f"PrivatePosteriorEstimation(num_rounds=1, num_simulations={self.num_rounds * self.num_simulations})."
+            )
+        self.check(model)
+        budgets: dict[str, Any] = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
+        work = Work(self.slug, self.settings(), model, np.zeros(0), executor=executor, progress=progress, **budgets)
+        learner = PosteriorLearner(self, as_key(key), work, None)
+        with work.shown():
+            try:
+                learner.simulate(0)
+            except OutOfBudget as end:
+                raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
+            train_together([learner], 0)
+        return AmortisedPosterior(model, learner.density, work.report(exact=False), learner.bank[:, 0])  # type: ignore[index]
+
+    def rounds_of_many(
+        self, keys: Sequence[Array], models: Sequence[PrivateModel], observed: Sequence[Any]
+    ) -> Iterator[list[LearnedPosterior]]:
+        """Several independent inferences whose networks train side by side under `vmap`: one list of posteriors per round.
+
+        The models may differ in the numbers of their mechanisms, not in kind. On a GPU twenty take hardly longer than one.
+        """
+        works = [self._start(model, values, None, False) for model, values in zip(models, observed, strict=True)]
+        yield from self._many(keys, works)
 
     def _rounds(self, key: Array, work: Work) -> Iterator[LearnedPosterior]:
         for (posterior,) in self._many([key], [work]):
             yield posterior
 
     def _many(self, keys: Sequence[Array], works: Sequence[Work]) -> Iterator[list[LearnedPosterior]]:
-        """Rounds of several independent inferences, whose networks train side by side."""
-        trials = [_Trial(self, as_key(key), work) for key, work in zip(keys, works, strict=True)]
-        for number_ in range(self.num_rounds):
+        learners = [
+            PosteriorLearner(self, as_key(key), work, work.observed) for key, work in zip(keys, works, strict=True)
+        ]
+        for index in range(self.num_rounds):
             try:
-                for trial in trials:
-                    trial.simulate(number_)
+                for learner in learners:
+                    learner.simulate(index)
             except OutOfBudget:
-                if number_ == 0:
+                if index == 0:
                     raise
                 return
-            self._train(trials, number_)
-            yield [trial.posterior(number_) for trial in trials]
-            if any(trial.work.stopped != "finished" for trial in trials):
+            if index + 1 < self.num_rounds:
+                for learner in learners:
+                    learner.work.stop_if_spent()
+            train_together(learners, index)
+            yield [_posterior(learner, index) for learner in learners]
+            if any(learner.work.stopped != "finished" for learner in learners):
                 return
 
-    def _train(self, trials: list[_Trial], number_: int) -> None:
-        for trial in trials:
-            trial.prepare(number_)
-        first = trials[0]
-        plain = number_ == 0 or self.correction.num_atoms == 0
-        loss = negative_log_prob if plain else atomic_loss
-        capacity = self.num_rounds * self.num_simulations
-        key = [jax.random.fold_in(trial.key, 3 * number_ + 2) for trial in trials]
-        resamplers = [trial.resampler(self, capacity, plain) for trial in trials]
-        rows = [trial.rows() for trial in trials]
-        if len(trials) == 1:
-            common: dict[str, Any] = {"train_rows": rows[0][0], "validation_rows": rows[0][1]}
-            args = (key[0], first.members, resamplers[0])
-        else:
-            stack = lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) or isinstance(leaves[0], np.generic) else leaves[0]  # noqa: E731
-            common = {"train_rows": [r[0] for r in rows], "validation_rows": [r[1] for r in rows]}
-            with jax.enable_x64(True):
-                args = (jnp.stack(key), jax.tree.map(stack, *[t.members for t in trials]), jax.tree.map(stack, *resamplers))
-        trained = train(*args, **common, capacity=capacity, settings=self.training, loss=loss, watch=first.watch)
-        for i, trial in enumerate(trials):
-            pick = (lambda leaf: leaf) if len(trials) == 1 else (lambda leaf, i=i: leaf[i] if eqx.is_array(leaf) else leaf)
-            losses = trained.validation_losses if len(trials) == 1 else trained.validation_losses[:, i]
-            trial.learnt(jax.tree.map(pick, trained.members), losses, number_)
 
-
-class _Pairs(eqx.Module):
-    """What the training loop draws batches from: z, log prior, and noisy features of each simulation."""
-
-    z: Array
-    log_prior: Array
-    bank: Array
-    scale: Affine
-    whitening: Whitening
-    num_noise: int = eqx.field(static=True)
-    num_atoms: int = eqx.field(static=True)
-
-    def __call__(self, key: Array, rows: Array) -> tuple[Any, Array]:
-        noise_key, atom_key = jax.random.split(key)
-        nets = self.bank.shape[1] // self.num_noise
-        first = jax.random.randint(noise_key, (len(rows), 1), 0, nets) * self.num_noise
-        condition = self.scale(self.bank[rows[:, None], first + jnp.arange(self.num_noise)])
-        if not self.num_atoms:
-            standard = self.whitening.forward(self.z[rows][:, None], condition)
-            return standard.astype(jnp.float32), condition.astype(jnp.float32)
-        others = 1 + jax.random.permutation(atom_key, len(rows) - 1)[: self.num_atoms - 1]
-        places = (jnp.arange(len(rows))[:, None] + jnp.concatenate([jnp.zeros(1, int), others])) % len(rows)
-        atoms = rows[places]
-        again = (atoms == rows[:, None]) & (jnp.arange(self.num_atoms) > 0)
-        log_prior = jnp.where(again, jnp.inf, self.log_prior[atoms])
-        condition = condition[:, None]
-        standard = self.whitening.forward(self.z[atoms][:, :, None], condition)
-        return (standard.astype(jnp.float32), log_prior.astype(jnp.float32)), condition.astype(jnp.float32)
-
-
-class _Trial:
-    """One inference under way."""
-
-    def __init__(self, method: PrivatePosteriorEstimation, key: Array, work: Work) -> None:
-        self.method, self.key, self.work = method, key, work
-        self.simulations = Simulations.none(work.model)
-        self.support = work.model.mechanism.support
-        self.condition = features(self.support, work.observed[None])[0]
-        self.bank = np.empty((0, method.noise_bank, len(self.condition)))
-        self.regions: list[tuple[ConditionalDensity, float]] = []
-        self.density: Any = None
-        self.members: Any = None
-
-    def log_q(self, z: np.ndarray) -> np.ndarray:
-        return self.density.log_prob(z, self.condition)
-
-    def inside(self, z: np.ndarray) -> np.ndarray:
-        """Which rows of z lie in all regions so far."""
-        left = np.arange(len(z))
-        for density, level in reversed(self.regions):
-            left = left[density.log_prob(z[left], self.condition) > level] if len(left) else left
-        result = np.zeros(len(z), dtype=bool)
-        result[left] = True
-        return result
-
-    def simulate(self, number_: int) -> None:
-        """The simulations of one round."""
-        propose_key, simulate_key, noise_key = jax.random.split(jax.random.fold_in(self.key, 3 * number_), 3)
-        method, prior = self.method, self.work.model.prior
-        if number_ == 0:
-            z = prior.unconstrain(prior.sample(propose_key, method.num_simulations))
-        else:
-            z = method.correction.propose(propose_key, self, method.num_simulations)
-        s = self.simulations.add(simulate_key, self.work, z, share=method.validation_share, number=number_)
-        if number_ == 0:
-            self.work.look_at_observation(noise_key, s)
-        noisy = noisy_statistics(noise_key, self.work.model, s, method.noise_bank, method.points)
-        self.bank = np.concatenate([self.bank, features(self.support, noisy)])
-
-    def prepare(self, number_: int) -> None:
-        """Standardise, and start afresh where the scale has changed much."""
-        self.usable = self.method.correction.usable(self)
-        z, one = self.simulations.z[self.usable], self.bank[self.usable, 0]
-        scale = Affine.fit(one)
-        whitening = Whitening.fit(z, scale(one))
-        if self.members is not None:
-            old, new = self.whitening, whitening
-            change = np.abs(np.log(np.diag(old.root) / np.diag(new.root))).max()
-            if change < np.log(_RESCALED):
-                return
-        self.scale, self.whitening = scale, whitening
-        self.members = ensemble(
-            jax.random.fold_in(self.key, 3 * number_ + 1),
-            self.method.estimator,
-            self.method.num_members,
-            z.shape[1],
-            one.shape[1],
+def _posterior(learner: PosteriorLearner, index: int) -> LearnedPosterior:
+    """The posterior of one round. How much of it lies outside the range of all simulated parameters tells of leaked mass."""
+    work, prior = learner.work, learner.work.model.prior
+    z = learner.density.sample(jax.random.fold_in(learner.key, _POSTERIOR + index), learner.condition, _KEPT)
+    low, high = learner.simulations.z.min(axis=0), learner.simulations.z.max(axis=0)
+    outside = float(np.mean(((z < low) | (z > high)).any(axis=1)))
+    work.diagnostics["mass outside the simulated range"] = outside
+    theta = prior.constrain(z)
+    work.diagnostics["mass outside the prior's support"] = float(np.mean(~prior.support_contains(theta)))
+    if outside > 0.05:
+        work.warn(
+            f"{outside:.0%} of the posterior lies outside the range of all simulated parameters: it has leaked there, or is not learnt yet."
         )
-
-    def resampler(self, method: PrivatePosteriorEstimation, capacity: int, plain: bool) -> _Pairs:
-        pad = lambda values: np.pad(values, ((0, capacity - len(values)),) + ((0, 0),) * (values.ndim - 1))  # noqa: E731
-        z = self.simulations.z
-        return _Pairs(
-            pad(z),
-            pad(self.work.model.prior.log_prob_unconstrained(z)),
-            pad(self.bank),
-            self.scale,
-            self.whitening,
-            method.num_noise,
-            0 if plain else method.correction.num_atoms,
-        )
-
-    def rows(self) -> tuple[np.ndarray, np.ndarray]:
-        validation = self.simulations.validation
-        return np.flatnonzero(self.usable & ~validation), np.flatnonzero(self.usable & validation)
-
-    def watch(self, epoch: int, loss: float, best: float) -> bool:
-        try:
-            self.work.check_time()
-        except OutOfBudget:
-            return True
-        return False
-
-    def learnt(self, members: Any, losses: np.ndarray, number_: int) -> None:
-        self.members = members
-        self.density = ConditionalDensity(members, self.scale, self.whitening)
-        self.work.record(round=number_ + 1, epochs=len(losses), validation_loss=float(np.nanmin(losses)))
-
-    def posterior(self, number_: int) -> LearnedPosterior:
-        work = self.work
-        key = jax.random.fold_in(self.key, 2**30 + number_)
-        z = self.density.sample(key, self.condition, _KEPT)
-        theta = work.model.prior.constrain(z)
-        return LearnedPosterior(
-            theta,
-            work.model.names,
-            work.report(exact=False),
-            density=self.density,
-            condition=self.condition,
-            prior=work.model.prior,
-            derived=work.model.derived_quantities(theta),
-        )
+    return LearnedPosterior(
+        theta,
+        work.model.names,
+        work.report(exact=False),
+        density=learner.density,
+        condition=learner.condition,
+        prior=prior,
+        derived=work.model.derived_quantities(theta),
+    )

@@ -218,6 +218,11 @@ class Work:
     def _spent(self) -> str:
         return f"the budget of {self._max_simulations:,} simulations is spent"
 
+    def stop_if_spent(self) -> None:
+        """Say that the budget of simulations ended the work, where it did."""
+        if self.remaining == 0:
+            self.stop(self._spent)
+
     def stop(self, reason: str) -> str:
         """Say why the work ends before it is finished."""
         self.stopped = reason

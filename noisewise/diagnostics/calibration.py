@@ -1,0 +1,105 @@
+"""What simulation-based calibration found."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from noisewise.diagnostics.uniformity import ecdf_band, p_values
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Calibration:
+    r"""Where each true theta lies among the draws of its posterior: uniformly, if the posteriors are right.
+
+    `uniforms` (N, m) are randomised ranks, (number of draws below + ties broken at random + u) / (L + 1) with u uniform: under correct
+    posteriors they are independent uniforms in each column, exactly. Each column is tested for its ECDF (simultaneous bands), location and
+    dispersion; `p_value` is 3 m times the smallest p-value (Bonferroni), so a correct posterior fails with probability at most `alpha`.
+
+    With one parameter, L = 100 and alpha = .05 (200 repetitions each), a posterior sd of .9 times the right one was caught in 100% of
+    calibrations with N = 2000, 78% with 500 and 40% with 200; a bias of .2 sd in 100%, 98% and 72%; an sd of .8 in 100%, 100% and 97%.
+    Posteriors that are wrong on average over the prior only in ways that cancel are not seen, `posterior = prior` among them: a test
+    quantity that depends on the data, such as the log likelihood, sees those (Modrak et al. 2023).
+    """
+
+    names: tuple[str, ...]
+    """One name per column: the parameters, then the test quantities."""
+    uniforms: np.ndarray = dataclasses.field(repr=False)
+    num_draws: int
+    """L, the draws of each posterior."""
+    num_failed: int
+    """Trials left out because the simulated observation was NaN."""
+    alpha: float
+
+    @property
+    def num_trials(self) -> int:
+        """N, the trials that were ranked."""
+        return len(self.uniforms)
+
+    @property
+    def ranks(self) -> np.ndarray:
+        """Ranks (N, m) from 0 to L, ties broken at random."""
+        return np.floor(self.uniforms * (self.num_draws + 1)).astype(int)
+
+    @functools.cached_property
+    def p_values(self) -> dict[str, dict[str, float]]:
+        """For each column, the p-value of each test of uniformity."""
+        return {name: p_values(column) for name, column in zip(self.names, self.uniforms.T, strict=True)}
+
+    @property
+    def p_value(self) -> float:
+        """The p-value of all tests together."""
+        tests = [p for column in self.p_values.values() for p in column.values()]
+        return min(1.0, len(tests) * min(tests))
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing speaks against the posteriors."""
+        return self.p_value > self.alpha
+
+    def ecdf_band(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Points, lower and upper end of the band that a column's ECDF leaves with probability `alpha`; for plots."""
+        return ecdf_band(self.num_trials, self.alpha)
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in words."""
+        if self.passed:
+            return f"Nothing speaks against these posteriors in {self.num_trials:,} trials (p = {self.p_value:.2g})."
+        name, test = min(
+            ((name, test) for name, tests in self.p_values.items() for test in tests),
+            key=lambda pair: self.p_values[pair[0]][pair[1]],
+        )
+        wrong = _wrong(test, self.uniforms[:, self.names.index(name)])
+        return f"The posteriors are not calibrated (p = {self.p_value:.2g}): {wrong} of {name}."
+
+    def __str__(self) -> str:
+        rows = [
+            f"  {name:<16}" + ", ".join(f"{test} p = {p:.2g}" for test, p in tests.items())
+            for name, tests in self.p_values.items()
+        ]
+        failed = [f"  {self.num_failed:,} trials failed (NaN) and were left out"] if self.num_failed else []
+        return "\n".join([("passed. " if self.passed else "failed. ") + self.sentence, *rows, *failed])
+
+    def to_spec(self) -> dict[str, Any]:
+        """JSON-ready, without the ranks."""
+        return {
+            "passed": self.passed,
+            "p_value": self.p_value,
+            "alpha": self.alpha,
+            "num_trials": self.num_trials,
+            "num_draws": self.num_draws,
+            "num_failed": self.num_failed,
+            "p_values": self.p_values,
+        }
+
+
+def _wrong(test: str, u: np.ndarray) -> str:
+    if test == "location":
+        return f"draws are too {'low' if u.mean() > 0.5 else 'high'} on average, see the ranks"
+    if test == "dispersion":
+        return f"draws are too {'narrow' if np.mean((u - 0.5) ** 2) > 1 / 12 else 'wide'}, see the ranks"
+    return "see the ranks"

@@ -1,0 +1,214 @@
+"""What fresh simulations say about a posterior."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+
+from noisewise.posteriors import WeightedSamples
+
+CERTIFIED = "certified"
+POOR = "q is poor"
+NOT_CERTIFIABLE = "not certifiable by simulation"
+
+ENOUGH = 800.0
+"""Effective draws of a certified posterior: averages are then known to 3.5% of a posterior sd."""
+HEAVY = 0.7
+"""Pareto k above which the effective size of importance weights, and averages, cannot be trusted (Vehtari et al. 2024)."""
+MISSED = 0.1
+"""Posterior mass beyond which q's gaps are no longer a matter of tails."""
+
+SATURATED = 0.25
+"""1 + rv from R simulations at each theta is only a lower bound above this share of R."""
+
+_DEAR = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Certificate:
+    r"""What importance weights w_i = pi(theta_i) eta(s_dp | s_i) / p(theta_i), p = (1 - a) q + a pi, say about q.
+
+    Their effective size is, for large N,
+
+        ESS = N / E[r (1 + rv)],   r = posterior / p,   1 + rv = E[eta^2 | theta] / E[eta | theta]^2,
+
+    the mean being over the posterior: q answers for r, the simulator and the mechanism for 1 + rv.
+
+    | verdict | what it means | when |
+    |---|---|---|
+    | certified | `corrected` stands for the posterior | ESS >= 800, Pareto k <= .7, `missed_share` <= .1 |
+    | q is poor | another q would be certified by as many simulations | otherwise, if N / (1 + rv) >= 800 |
+    | not certifiable by simulation | no q would be | otherwise |
+
+    With 800 effective draws averages are known to 3.5% of a posterior standard deviation and tails of 2.5% to .6%, no draw has more than
+    3.5% of the weight (the share is at most ESS^-1/2), and a classifier hardly tells 2000 draws of `corrected` from exact ones (C2ST .53 +-
+    .015 on three parameters, .52 +- .01 on two). k <= .7 is where effective sizes can be believed. A perfect q has at most a share
+    a / (1 - a), 11%, of the posterior where it is below a / (1 - a) pi, and next to nothing unless the posterior hardly differs from the
+    prior. Where q's efficiency is below .5, N / (1 + rv) >= 400 is enough to blame it, as 1 + rv is only known to a factor of two there.
+
+    A poor q does not spoil `corrected`, whose `report.exact` says whether its own weights are sound: where privacy is strong the prior
+    draws alone may do.
+    """
+
+    verdict: str
+    effective_size: float
+    """How many exact draws `corrected` is worth."""
+    max_weight: float
+    """The largest share of the weight that one draw has."""
+    pareto_k: float
+    efficiency: float
+    """1 / E[r]: the effective share of draws from p if the likelihood were known."""
+    relative_variance: float
+    """1 + rv: what a draw costs with a perfect q. Where the weights are sound it is what efficiency leaves of N / ESS, that is
+    E[r (1 + rv)] / E[r]; elsewhere what repeated simulation shows, or the larger of both if that reaches its limit or q has an
+    efficiency of .5."""
+    repeated_relative_variance: float
+    """1 + rv averaged over the posterior, from repeated simulation alone."""
+    relative_variance_cap: int
+    """Simulations at each theta: the latter cannot exceed it, and is too low where it comes near."""
+    missed_share: float
+    """The share of the posterior mass where q is negligible: below a / (1 - a) pi, so that p is mostly prior."""
+    unseen_share: float
+    """A region that q misses altogether may have gone unnoticed if it holds less than this share of the posterior."""
+    log_evidence: float
+    log_evidence_se: float
+    comparison: dict[str, tuple[float, float]]
+    """For each parameter, how far q's mean lies from the corrected one, in corrected sds, and the ratio of q's sd to the corrected one."""
+    proposal: str
+    """What q is: the posterior's own density, or a law fitted to its draws."""
+    num_draws: int
+    """N, with one simulation each."""
+    num_repeats: int
+    """Simulations that measured efficiency and 1 + rv instead."""
+    num_failed: int
+    """Simulations that gave NaN; their weight is 0."""
+    num_unusable: int
+    """Draws from q off the prior's support, or where its own log density is not finite; their weight is 0."""
+    corrected: WeightedSamples = dataclasses.field(repr=False)
+
+    @property
+    def certified(self) -> bool:
+        """Whether the verdict is that."""
+        return self.verdict == CERTIFIED
+
+    @property
+    def cost(self) -> float:
+        """Simulations per exact draw."""
+        return self.num_draws / self.effective_size if self.effective_size else math.inf
+
+    @property
+    def perfect_size(self) -> float:
+        """The effective size that a perfect q would have had."""
+        return self.num_draws / self.relative_variance
+
+    @property
+    def sentence(self) -> str:
+        """What an analyst needs to know, and what to do next."""
+        return {CERTIFIED: self._certified, POOR: self._poor, NOT_CERTIFIABLE: self._not_certifiable}[self.verdict]()
+
+    def _certified(self) -> str:
+        return (
+            f"The corrected draws are worth {self.effective_size:,.0f} exact ones: averages have a Monte Carlo error of "
+            f"{100 / math.sqrt(self.effective_size):.1f}% of a posterior sd. Use certificate.corrected; {self.cost:.3g} more "
+            "simulations buy one more."
+        )
+
+    def _poor(self) -> str:
+        missed = f", as q misses {100 * self.missed_share:.0f}% of the posterior" if self.missed_share > MISSED else ""
+        use = " They may be used." if self.corrected.report.exact else ""
+        return (
+            f"The corrected draws are worth {self.effective_size:,.0f} exact ones{missed}; as many simulations from a perfect q "
+            f"would be worth {self.perfect_size:,.0f}.{use} Train q further (more rounds or simulations), or let "
+            "ImportanceSampling(proposal=certificate.corrected) find a better one."
+        )
+
+    def _not_certifiable(self) -> str:
+        if not self.effective_size:
+            return (
+                f"None of {self.num_draws:,} simulated statistics can have led to this observation: nothing can be said about q. "
+                "Check the observation and the model."
+            )
+        needed = ENOUGH * self.relative_variance / max(self.efficiency, 0.1) * self.num_simulations / self.num_draws
+        if self.saturated or needed > _DEAR:
+            do = "For models of records use DataAugmentationMCMC or ExactSMC, which change one record at a time."
+        else:
+            do = f"Pass num_simulations={_rounded(needed)} or more."
+        return (
+            f"The corrected draws are worth {self.effective_size:,.0f} exact ones, and even with a perfect q they would not be worth "
+            f"{ENOUGH:.0f}: databases simulated at one theta differ so much that each exact draw takes "
+            f"{'at least' if self.saturated else 'about'} {self.relative_variance:,.0f} simulations. This says nothing against q. {do}"
+        )
+
+    @property
+    def saturated(self) -> bool:
+        """Whether repeated simulation could not reach 1 + rv, which then is a lower bound."""
+        return self.repeated_relative_variance > SATURATED * self.relative_variance_cap
+
+    @property
+    def num_simulations(self) -> int:
+        """All simulations that were run for this certificate, or set aside for it."""
+        return self.num_draws + self.num_repeats
+
+    def __str__(self) -> str:
+        rows = [
+            (
+                "effective size",
+                f"{self.effective_size:,.1f} of {self.num_draws:,} draws (largest weight {100 * self.max_weight:.2g}%)",
+            ),
+            ("Pareto k", f"{self.pareto_k:.2f} (at most {HEAVY:g})"),
+            (
+                "efficiency of q",
+                f"{100 * self.efficiency:.2g}%, misses {100 * self.missed_share:.2g}% of the posterior",
+            ),
+            (
+                "1 + rv",
+                f"{self.relative_variance:,.1f} (by repeated simulation {self.repeated_relative_variance:,.1f}, at most "
+                f"{self.relative_variance_cap:,})",
+            ),
+            ("log evidence", f"{self.log_evidence:.4g} +- {self.log_evidence_se:.2g}"),
+            ("q", self.proposal),
+            (
+                "simulations",
+                f"{self.num_draws:,} for draws, {self.num_repeats:,} to measure; {self.num_failed:,} failed",
+            ),
+        ]
+        if self.num_unusable:
+            rows.append(("unusable", f"{self.num_unusable:,} draws off the support or without density"))
+        lines = [f"{self.verdict}. {self.sentence}", *(f"  {name:<16}{text}" for name, text in rows)]
+        lines += [
+            f"  {name:<16}q's mean is off by {shift:+.2f} sd, its sd {ratio:.2f} times the corrected one"
+            for name, (shift, ratio) in self.comparison.items()
+        ]
+        return "\n".join([*lines, f"  {self.caveat}"] if self.certified else lines)
+
+    @property
+    def caveat(self) -> str:
+        """What a certificate cannot see."""
+        if self.unseen_share >= 1.0:
+            return "The draws from the prior are too few to notice a mode that q misses altogether."
+        return f"A mode that q misses altogether would have been noticed if it held {100 * self.unseen_share:.2g}% of the posterior."
+
+    def to_spec(self) -> dict[str, Any]:
+        """JSON-ready, without the corrected draws."""
+        fields = {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "corrected"
+        }
+        fields["comparison"] = {name: list(pair) for name, pair in self.comparison.items()}
+        return {name: _plain(value) for name, value in fields.items()} | {"sentence": self.sentence}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _rounded(number: float) -> int:
+    """Upwards to two digits."""
+    unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
+    return math.ceil(number / unit) * unit

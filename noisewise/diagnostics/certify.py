@@ -1,0 +1,304 @@
+"""Certify one posterior by importance weights from fresh simulations."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from scipy.special import logsumexp
+
+from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.diagnostics.certificate import (
+    CERTIFIED,
+    ENOUGH,
+    HEAVY,
+    MISSED,
+    NOT_CERTIFIABLE,
+    POOR,
+    SATURATED,
+    Certificate,
+)
+from noisewise.diagnostics.defensive import DefensiveProposal, proposal_from
+from noisewise.errors import InvalidTypeError, MissingCapabilityError
+from noisewise.inference._importance import ImportanceDraws, relative_variance
+from noisewise.inference.work import Work
+from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import AbstractPosterior, WeightedSamples
+from noisewise.posteriors.weighted_samples import pareto_k
+from noisewise.private_model import PrivateModel
+from noisewise.samplers._seeds import generator
+
+_MEASURING = 0.2
+_PLACES = 12
+_LEAST_REPEATS = 64
+_REFITS = 2
+_FAIR = 0.5
+_OUTLIERS = 5
+_NONE_SEEN = 3.0
+"""Where 3 events are expected, none is seen with probability 5%."""
+
+
+def certify(
+    key: Array,
+    posterior: AbstractPosterior,
+    model: PrivateModel,
+    observed: Any,
+    num_simulations: int = 50_000,
+    *,
+    prior_share: float = 0.1,
+    executor: Executor | None = None,
+    progress: bool = False,
+) -> Certificate:
+    r"""How good is `posterior`, and what are its draws worth once they are corrected?
+
+        theta_i ~ p = (1 - a) q + a pi,   s_i ~ f(. | theta_i),   w_i = pi(theta_i) eta(s_dp | s_i) / p(theta_i)
+
+    in unconstrained coordinates, one simulation per draw. Given any q the weighted draws have the posterior as their law, and the mean
+    weight is an unbiased estimate of the evidence. q is the posterior's own density where it has one, else a heavy-tailed law fitted to
+    its draws. The share a of prior draws bounds the weights, and shows what q misses.
+
+    Four fifths of the simulations make draws. The others tell a poor q from a noisy likelihood, at places theta_j taken from the
+    corrected draws. Half of them are single simulations, with
+
+        r_j = pi(theta_j) eta(s_dp | s_j) / (p(theta_j) Z),
+
+    whose mean is unbiased for E[posterior / p] = 1 / efficiency, however noisy eta is; half are repeated at 12 places, for 1 + rv. Where
+    the weights are poor such places would mislead, because 1 + rv is much larger away from the posterior: half of this fifth then
+    goes to two refits of a heavy-tailed proposal first, and places come from the best set of draws. The verdicts are
+    explained in `Certificate`.
+
+    >>> import noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> rough = nw.inference.ImportanceSampling(num_stages=0, num_final=2000).infer(
+    ...     jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> certificate = certify(jax.random.key(1), rough, problem.model, problem.observed, 10_000)
+    >>> certificate.verdict, certificate.effective_size > 1000, certificate.corrected.report.exact
+    ('certified', True, True)
+    """
+    key = as_key(key)
+    num_simulations = integer("num_simulations", at_least=1000)(num_simulations)
+    share = number("prior_share", above=0.0, below=1.0)(prior_share)
+    work = _start(posterior, model, observed, num_simulations, share, executor, progress)
+    proposal = proposal_from(posterior, model.prior, share)
+    draw_key, measure_key = jax.random.split(key)
+    num_repeats = round(_MEASURING * num_simulations)
+    with work.shown():
+        draws = ImportanceDraws(work, proposal)
+        draws.add(draw_key, num_simulations - num_repeats)
+        unusable = proposal.unusable(draws.z, draws.log_proposal)
+        draws.log_weights[unusable] = -np.inf
+        weighed = _weigh(draws, proposal)
+        measured = _measure(measure_key, work, draws, proposal, num_repeats, sound=weighed.sound)
+    corrected = _corrected(work, draws, weighed, measured)
+    certificate = Certificate(
+        verdict=_verdict(weighed, measured, draws.num),
+        **weighed._asdict(),
+        **measured._asdict(),
+        comparison=_compare(posterior, corrected),
+        proposal=proposal.description,
+        num_draws=draws.num,
+        num_repeats=num_repeats,
+        num_failed=work.num_failed,
+        num_unusable=int(unusable.sum()),
+        corrected=corrected,
+    )
+    work.diagnostics["verdict"] = certificate.verdict
+    if not certificate.certified:
+        work.warn(certificate.sentence)
+    corrected.report = work.report(exact=corrected.report.exact)
+    return certificate
+
+
+def _start(
+    posterior: Any,
+    model: Any,
+    observed: Any,
+    num_simulations: int,
+    share: float,
+    executor: Executor | None,
+    progress: bool,
+) -> Work:
+    if not isinstance(posterior, AbstractPosterior) or not isinstance(model, PrivateModel):
+        raise InvalidTypeError(
+            "certify(key, posterior, model, observed) needs a posterior, as infer returns it, and a PrivateModel; got "
+            f"{describe(posterior)} and {describe(model)}."
+        )
+    if Capability.DENSITY not in model.mechanism.capabilities:
+        raise MissingCapabilityError(
+            f"certify weighs simulations by the mechanism's density, which {type(model.mechanism).__name__} lacks. Use calibrate, "
+            "which only simulates."
+        )
+    settings = {"num_simulations": num_simulations, "prior_share": share, "posterior": posterior.report.method}
+    return Work(
+        "certify",
+        settings,
+        model,
+        model.observation(observed),
+        max_simulations=num_simulations,
+        executor=executor,
+        progress=progress,
+    )
+
+
+class _Weighed(NamedTuple):
+    """What the weights say by themselves."""
+
+    effective_size: float
+    max_weight: float
+    pareto_k: float
+    missed_share: float
+    unseen_share: float
+    log_evidence: float
+    log_evidence_se: float
+
+    @property
+    def exact(self) -> bool:
+        return self.effective_size >= ENOUGH and self.pareto_k <= HEAVY
+
+    @property
+    def sound(self) -> bool:
+        return self.exact and self.missed_share <= MISSED
+
+
+def _weigh(draws: ImportanceDraws, proposal: DefensiveProposal) -> _Weighed:
+    if draws.effective_size == 0.0:
+        return _Weighed(0.0, 1.0, float("inf"), 1.0, 1.0, draws.log_evidence, draws.log_evidence_se)
+    weights = draws.weights
+    return _Weighed(
+        draws.effective_size,
+        float(weights.max()),
+        pareto_k(draws.log_weights),
+        float(weights[proposal.prior_part(draws.z, draws.log_proposal) > 0.5].sum()),
+        _unseen_share(draws, proposal),
+        draws.log_evidence,
+        draws.log_evidence_se,
+    )
+
+
+def _unseen_share(draws: ImportanceDraws, proposal: DefensiveProposal) -> float:
+    """The posterior mass of which the prior draws would hold three effective ones, were it shaped as the mass that was found.
+
+    The effective size of n prior draws is n Z^2 / E[eta^2 | prior], a mean that all draws serve to estimate.
+    """
+    log_prior = proposal.prior.log_prob(draws.z)
+    found = np.isfinite(draws.log_weights)
+    log_eta = draws.log_weights[found] - log_prior[found] + draws.log_proposal[found]
+    log_square = logsumexp(draws.log_weights[found] + log_eta) - np.log(draws.num)
+    expected = proposal.share * draws.num * np.exp(2.0 * draws.log_evidence - log_square)
+    return float(min(1.0, _NONE_SEEN / max(expected, 1e-300)))
+
+
+class _Measured(NamedTuple):
+    """What repeated simulation adds."""
+
+    efficiency: float
+    relative_variance: float
+    repeated_relative_variance: float
+    relative_variance_cap: int
+
+
+def _measure(
+    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int, *, sound: bool
+) -> _Measured:
+    if draws.effective_size == 0.0:
+        return _Measured(0.0, float("inf"), float("inf"), 0)
+    refit_key, excess_key, repeat_key = jax.random.split(key, 3)
+    best, num_single = draws, num // 2
+    if not sound:
+        refits = _refits(refit_key, work, draws, proposal, num // 4)
+        best, num_single = max([draws, *refits], key=lambda d: d.effective_size / d.num), num // 8
+    excess = _excess(excess_key, work, best, proposal, num_single, known=best is draws)
+    repeated, repeats = _repeated(repeat_key, work, best, (num // 2 if sound else 3 * num // 8))
+    implied = max(1.0, draws.num / (draws.effective_size if sound else _usual_size(draws)) / excess)
+    if not sound:
+        blameless = 1.0 / excess >= _FAIR or repeated > SATURATED * repeats
+        implied = max(implied, repeated) if blameless else repeated
+    return _Measured(1.0 / excess, implied, repeated, repeats)
+
+
+def _usual_size(draws: ImportanceDraws) -> float:
+    """The effective size without the five largest weights, so that no single lucky simulation decides on whom to blame."""
+    log_weights = np.sort(draws.log_weights)[:-_OUTLIERS]
+    if not np.isfinite(log_weights[-1]):
+        return 1.0
+    return float(np.exp(2.0 * logsumexp(log_weights) - logsumexp(2.0 * log_weights)))
+
+
+def _excess(
+    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int, *, known: bool
+) -> float:
+    """E[posterior / p], from `num` new simulations at draws that stand for the posterior; at least 1, as it must be."""
+    place_key, simulate_key = jax.random.split(key)
+    rows = _resampled(place_key, draws.weights, num)
+    z = draws.z[rows]
+    log_eta = work.log_eta(work.statistics(simulate_key, work.model.prior.constrain(z)))
+    log_proposal = draws.log_proposal[rows] if known else proposal.log_prob(z)
+    log_ratio = proposal.prior.log_prob(z) + log_eta - log_proposal - draws.log_evidence
+    return max(1.0, float(np.mean(np.exp(log_ratio))))
+
+
+def _repeated(key: Array, work: Work, draws: ImportanceDraws, num: int) -> tuple[float, int]:
+    """1 + rv at 12 places, fewer where that leaves less than 64 simulations for each, and how many there are."""
+    place_key, simulate_key = jax.random.split(key)
+    repeats = max(_LEAST_REPEATS, num // _PLACES)
+    places = num // repeats
+    theta = work.model.prior.constrain(draws.z[_resampled(place_key, draws.weights, places)])
+    s = work.statistics(simulate_key, np.repeat(theta, repeats, axis=0))
+    return relative_variance(work.log_eta(s).reshape(places, repeats)), repeats
+
+
+def _refits(
+    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int
+) -> list[ImportanceDraws]:
+    """Draws from laws fitted to the weighted draws before, which move towards the posterior where q is not."""
+    from noisewise.samplers.adaptive_importance import fitted_proposal
+
+    found = [draws]
+    for refit_key in jax.random.split(key, _REFITS):
+        last = found[-1]
+        finite = np.isfinite(last.z).all(axis=1)
+        law = fitted_proposal(last.z[finite], last.weights[finite], proposal.prior, proposal.share)
+        found.append(ImportanceDraws(work, law))
+        found[-1].add(refit_key, num)
+    return found[1:]
+
+
+def _resampled(key: Array, weights: np.ndarray, num: int) -> np.ndarray:
+    points = (generator(key).random() + np.arange(num)) / num
+    return np.minimum(np.searchsorted(np.cumsum(weights), points), len(weights) - 1)
+
+
+def _verdict(weighed: _Weighed, measured: _Measured, num_draws: int) -> str:
+    if weighed.sound:
+        return CERTIFIED
+    enough = ENOUGH if measured.efficiency >= _FAIR else ENOUGH / 2.0
+    return POOR if num_draws / measured.relative_variance >= enough else NOT_CERTIFIABLE
+
+
+def _corrected(work: Work, draws: ImportanceDraws, weighed: _Weighed, measured: _Measured) -> WeightedSamples:
+    work.diagnostics |= {
+        "effective size": weighed.effective_size,
+        "Pareto k": weighed.pareto_k,
+        "log evidence": weighed.log_evidence,
+        "log evidence se": weighed.log_evidence_se,
+        "efficiency of q": measured.efficiency,
+        "1 + rv": measured.relative_variance,
+        "missed share": weighed.missed_share,
+    }
+    kept = np.isfinite(draws.z).all(axis=1)
+    log_weights = draws.log_weights[kept] if weighed.effective_size else np.zeros(int(kept.sum()))
+    return work.weighted(work.model.prior.constrain(draws.z[kept]), log_weights, draws.s[kept], exact=weighed.exact)
+
+
+def _compare(posterior: AbstractPosterior, corrected: WeightedSamples) -> dict[str, tuple[float, float]]:
+    (mean, sd), (exact_mean, exact_sd) = (_moments(p.theta, p.weights) for p in (posterior, corrected))
+    exact_sd = np.where(exact_sd > 0.0, exact_sd, np.nan)
+    pairs = zip(((mean - exact_mean) / exact_sd).tolist(), (sd / exact_sd).tolist(), strict=True)
+    return dict(zip(posterior.names, pairs, strict=True))
+
+
+def _moments(theta: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    mean = weights @ theta
+    return mean, np.sqrt(weights @ (theta - mean) ** 2)

@@ -1,0 +1,111 @@
+"""Proposals that keep a share of the prior, so that what a posterior misses still shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.inference._importance import UnconstrainedPrior
+from noisewise.posteriors import AbstractPosterior
+from noisewise.priors import Prior
+from noisewise.samplers._seeds import generator
+
+OWN = "the posterior's own density"
+FITTED = "a heavy-tailed law fitted to the posterior's draws"
+
+_DRAWS_PER_COORDINATE = 10
+_FREEDOM = 5.0
+_NOTHING = 1.0 - 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class DefensiveProposal:
+    """p(z) = (1 - a) q(z) + a pi(z) in unconstrained coordinates z, with exactly a share a of the draws from the prior, which come last.
+
+    `draw(key, num)` gives z (num, d) from q, with rows that are not finite where theta is off the prior's support.
+    """
+
+    prior: UnconstrainedPrior
+    share: float
+    draw: Callable[[Array, int], np.ndarray]
+    log_density: Callable[[np.ndarray], np.ndarray]
+    description: str
+
+    def num_own(self, num: int) -> int:
+        """How many of `num` draws come from q."""
+        return num - max(1, round(self.share * num))
+
+    def sample(self, key: Array, num: int) -> np.ndarray:
+        """Draws z (num, d)."""
+        own_key, prior_key = jax.random.split(key)
+        own = self.num_own(num)
+        return np.concatenate([self.draw(own_key, own), self.prior.sample(prior_key, num - own)])
+
+    def log_prob(self, z: np.ndarray) -> np.ndarray:
+        """The log density of z (N, d), NaN where z is not finite; q counts as 0 where its density is not a number."""
+        finite = np.isfinite(z).all(axis=1)
+        z = np.where(finite[:, None], z, 0.0)
+        log_q = np.asarray(self.log_density(z), dtype=np.float64)
+        log_q = np.where(np.isnan(log_q), -np.inf, log_q)
+        log_p = np.logaddexp(np.log1p(-self.share) + log_q, np.log(self.share) + self.prior.log_prob(z))
+        return np.where(finite, log_p, np.nan)
+
+    def prior_part(self, z: np.ndarray, log_prob: np.ndarray) -> np.ndarray:
+        """a pi(z) / p(z), the probability that a draw at z came from the prior."""
+        with np.errstate(invalid="ignore"):
+            return np.exp(np.log(self.share) + self.prior.log_prob(z) - log_prob)
+
+    def unusable(self, z: np.ndarray, log_prob: np.ndarray) -> np.ndarray:
+        """Which draws (N,) are off the support, or come from q where its own density is 0, infinite or not a number."""
+        own = np.arange(len(z)) < self.num_own(len(z))
+        contradicted = ~(self.prior_part(z, log_prob) < _NOTHING) | np.isposinf(log_prob)
+        return ~np.isfinite(z).all(axis=1) | (own & contradicted)
+
+
+def proposal_from(posterior: AbstractPosterior, prior: Prior, share: float) -> DefensiveProposal:
+    """The defensive proposal around a posterior: its own density where it has one, else a law fitted to its draws."""
+    if posterior.names != prior.names:
+        raise InvalidInputError(
+            f"The posterior must be of {', '.join(prior.names)}, as the model is; got one of {', '.join(posterior.names)}."
+        )
+    try:
+        posterior.log_prob(posterior.theta[:1])
+    except MissingCapabilityError:
+        return _fitted(posterior, prior, share)
+
+    def draw(key: Array, num: int) -> np.ndarray:
+        return prior.unconstrain(posterior.sample(key, num))
+
+    def log_density(z: np.ndarray) -> np.ndarray:
+        theta = prior.constrain(z)
+        with np.errstate(invalid="ignore"):
+            return posterior.log_prob(theta) + prior.log_prob_unconstrained(z) - prior.log_prob(theta)
+
+    return DefensiveProposal(UnconstrainedPrior(prior), share, draw, log_density, OWN)
+
+
+def _fitted(posterior: AbstractPosterior, prior: Prior, share: float) -> DefensiveProposal:
+    from scipy.stats import multivariate_t
+
+    from noisewise.samplers.adaptive_importance import fitted_proposal
+
+    z, weights = prior.unconstrain(posterior.theta), posterior.weights
+    usable = np.isfinite(z).all(axis=1) & (weights > 0.0)
+    needed = _DRAWS_PER_COORDINATE * z.shape[1]
+    if usable.sum() < needed:
+        raise InvalidInputError(
+            f"A posterior without a density needs at least {needed} draws inside the prior's support, so that a law can be fitted "
+            f"to them; got {usable.sum()}."
+        )
+    fit = fitted_proposal(z[usable], weights[usable], UnconstrainedPrior(prior), share)
+    law = multivariate_t(fit.mean, fit.scale, df=_FREEDOM)
+
+    def draw(key: Array, num: int) -> np.ndarray:
+        return law.rvs(size=num, random_state=generator(key)).reshape(num, -1)
+
+    return DefensiveProposal(UnconstrainedPrior(prior), share, draw, law.logpdf, FITTED)

@@ -1,0 +1,159 @@
+"""Densities evaluated for many points at once, one point per column.
+
+flowjax writes a density for one point and maps it over rows. On a CPU the small axes of a spline (bins, coordinates) then
+lie innermost in memory and little vectorises; with the points innermost a training step takes half the time.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flowjax.distributions import AbstractDistribution
+
+from noisewise._arrays import Array
+from noisewise.errors import InvalidInputError, InvalidTypeError
+
+_BLOCK = 1024
+"""So many columns at a time stay in a CPU's cache; more are up to three times slower each."""
+
+
+class AbstractColumns(AbstractDistribution):
+    """A distribution whose concrete classes write the density and the sampler for columns.
+
+    Targets are (d, N), conditions (k, N) with k = 0 for an unconditional law, or (d,) and (k,) for one point alone; rows and
+    batch axes are handled here, once. Give batches, where there is the choice, rather than points under `vmap`.
+    """
+
+    @abc.abstractmethod
+    def _log_prob_columns(self, target: Array, condition: Array) -> Array:
+        """(d, N), (k, N) -> (N,)."""
+
+    @abc.abstractmethod
+    def _noise(self, key: Array, columns: tuple[int, ...]) -> Any:
+        """What draws are made of: arrays (..., N), whose laws are fixed."""
+
+    @abc.abstractmethod
+    def _transport(self, noise: Any, condition: Array) -> Array:
+        """Draws (d, N) made of noise, given conditions (k, N)."""
+
+    def log_prob(self, x: Any, condition: Any = None) -> Array:
+        """log q(x | condition): (..., d) and (..., k), batch axes broadcast, to (...)."""
+        x = _as_rows(x, self.shape[0], "x")
+        condition = self._as_condition(condition)
+        batch = jnp.broadcast_shapes(x.shape[:-1], condition.shape[:-1])
+        return _in_blocks(self._log_prob_columns, _columns(x, batch), _columns(condition, batch)).reshape(batch)
+
+    def sample(self, key: Array, sample_shape: tuple[int, ...] = (), condition: Any = None) -> Array:
+        """Draws of shape sample_shape + batch axes of the condition + (d,)."""
+        condition = self._as_condition(condition)
+        batch = (*sample_shape, *condition.shape[:-1])
+        columns = _columns(condition, batch)
+        draws = _in_blocks(self._transport, self._noise(key, columns.shape[1:]), columns)
+        return draws.T.reshape(*batch, *self.shape)
+
+    def sample_and_log_prob(
+        self, key: Array, sample_shape: tuple[int, ...] = (), condition: Any = None
+    ) -> tuple[Array, Array]:
+        """Draws, as `sample` gives them, and their log densities."""
+        x = self.sample(key, sample_shape, condition)
+        return x, self.log_prob(x, condition)
+
+    def _as_condition(self, condition: Any) -> Array:
+        if self.cond_shape is None:
+            if condition is not None:
+                raise InvalidInputError("This estimator was made with condition_dim=None: give it no condition.")
+            return jnp.zeros((0,), jnp.float32)
+        return _as_rows(condition, self.cond_shape[0], "condition")
+
+    def _log_prob(self, x: Array, condition: Array | None = None) -> Array:
+        return self.log_prob(x, condition)
+
+    def _sample(self, key: Array, condition: Array | None = None) -> Array:
+        return self.sample(key, (), condition)
+
+
+class Network(eqx.Module):
+    """A perceptron on columns: num_hidden layers of num_units, relu between them, (inputs, N) -> (outputs, N).
+
+    The hidden layers start uniform in +-1 / sqrt(inputs), the last one at zero.
+    """
+
+    weights: tuple[Array, ...]
+    biases: tuple[Array, ...]
+
+    def __init__(self, key: Array, num_inputs: int, num_outputs: int, num_units: int, num_hidden: int) -> None:
+        sizes = (num_inputs, *[num_units] * num_hidden)
+        pairs = list(itertools.pairwise(sizes))
+        # one draw for all layers: each compiles for longer than it runs
+        ends = np.cumsum([size * (inputs + 1) for inputs, size in pairs])
+        draws = jnp.split(jax.random.uniform(key, (int(ends[-1]),), jnp.float32, -1.0, 1.0), ends[:-1])
+        layers = [
+            draw.reshape(size, inputs + 1) / math.sqrt(max(inputs, 1))
+            for draw, (inputs, size) in zip(draws, pairs, strict=True)
+        ]
+        last = jnp.zeros((num_outputs, num_units + 1), jnp.float32)
+        self.weights = tuple(layer[:, :-1] for layer in (*layers, last))
+        self.biases = tuple(layer[:, -1] for layer in (*layers, last))
+
+    def __call__(self, inputs: Array) -> Array:
+        biases = [bias.reshape(-1, *[1] * (inputs.ndim - 1)) for bias in self.biases]
+        for weight, bias in zip(self.weights[:-1], biases[:-1], strict=True):
+            inputs = jax.nn.relu(weight @ inputs + bias)
+        return self.weights[-1] @ inputs + biases[-1]
+
+    def masked(self, masks: tuple[np.ndarray, ...]) -> Network:
+        """The network without the connections whose mask (outputs, inputs) is 0."""
+        weights = tuple(weight * mask for weight, mask in zip(self.weights, masks, strict=True))
+        return eqx.tree_at(lambda network: network.weights, self, weights)
+
+
+@functools.partial(jax.jit, static_argnums=range(1, 6))
+def stacked_networks(
+    key: Array, num: int, num_inputs: int, num_outputs: int, num_units: int, num_hidden: int
+) -> Network:
+    """`num` networks on a leading axis."""
+    make = lambda key: Network(key, num_inputs, num_outputs, num_units, num_hidden)  # noqa: E731
+    return jax.vmap(make)(jax.random.split(key, num))
+
+
+def _as_rows(value: Any, width: int, name: str) -> Array:
+    if not eqx.is_array_like(value):
+        raise InvalidTypeError(f"{name} must be an array of shape (..., {width}), got {type(value).__name__}.")
+    rows = jnp.asarray(value, jnp.float32)
+    if rows.shape[-1:] != (width,):
+        raise InvalidInputError(f"{name} must have shape (..., {width}), got {rows.shape}.")
+    return rows
+
+
+def _columns(rows: Array, batch: tuple[int, ...]) -> Array:
+    """(..., w) to (w, N), or to (w,) where there is no batch axis."""
+    if not batch:
+        return rows
+    width = rows.shape[-1]
+    return jnp.broadcast_to(rows, (*batch, width)).reshape(math.prod(batch), width).T
+
+
+def _in_blocks(function: Callable[..., Array], *columns: Any) -> Array:
+    """function(*columns), arrays (..., N) to (..., N); on a CPU block by block, and so are gradients."""
+    num = columns[-1].shape[-1] if columns[-1].ndim > 1 else 1
+    if num <= 2 * _BLOCK or jax.default_backend() != "cpu":
+        return function(*columns)
+    count = -(-num // _BLOCK)
+    size = -(-num // count)
+
+    def split(array: Array) -> Array:
+        padded = jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, count * size - num)])
+        return jnp.moveaxis(padded.reshape(*array.shape[:-1], count, size), -2, 0)
+
+    one_block = jax.checkpoint(lambda block: function(*block), prevent_cse=False)
+    made = jnp.moveaxis(jax.lax.map(one_block, jax.tree.map(split, columns)), 0, -2)
+    return made.reshape(*made.shape[:-2], count * size)[..., :num]

@@ -1,0 +1,149 @@
+"""Estimators to and from a JSON-ready description and plain arrays, without pickle.
+
+A description names the factory and records every setting, defaults included:
+
+    {"kind": "neural_spline_flow", "target_dim": 3, "condition_dim": 9, "num_members": 4, "settings": {"num_layers": 8, ...}}
+
+Reading runs the factory for the structure and puts the arrays in its place, after their names, shapes and types have been
+compared with what the factory would make.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import describe, integer
+from noisewise._files import reading, require_keys
+from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
+from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
+from noisewise.estimators.mixture_density import mixture_density_network
+
+FACTORIES: dict[str, Callable[..., Any]] = {
+    factory.__name__: factory for factory in (neural_spline_flow, masked_autoregressive_flow, mixture_density_network)
+}
+_KEYS = ("kind", "target_dim", "condition_dim", "num_members", "settings")
+_LARGEST = 4096
+"""The largest whole number that a description may hold."""
+
+
+def to_spec(
+    factory: Callable[..., Any], target_dim: int, condition_dim: int | None, *, num_members: int | None = None
+) -> dict[str, Any]:
+    """The description of what `factory(key, target_dim, condition_dim)` makes, single or an ensemble of `num_members`.
+
+    >>> to_spec(functools.partial(mixture_density_network, num_units=20), 2, 3)["settings"]
+    {'num_components': 8, 'num_units': 20, 'num_hidden': 2}
+    """
+    factory, settings = _unwrapped(factory)
+    kind = next((name for name, known in FACTORIES.items() if known is factory), None)
+    if kind is None:
+        raise InvalidInputError(
+            f"Only estimators made by {', '.join(FACTORIES)}, or by functools.partial of one of them, can be saved: a file holds "
+            f"numbers, no code, and cannot rebuild {getattr(factory, '__name__', describe(factory))!r}."
+        )
+    defaults = _defaults(kind)
+    unknown = sorted(set(settings) - set(defaults))
+    if unknown:
+        raise InvalidInputError(f"{kind} has no setting {', '.join(unknown)}: its settings are {', '.join(defaults)}.")
+    spec = {
+        "kind": kind,
+        "target_dim": integer("target_dim", at_least=1)(target_dim),
+        "condition_dim": integer("condition_dim", at_least=0, optional=True)(condition_dim),
+        "num_members": integer("num_members", at_least=1, optional=True)(num_members),
+        "settings": {name: type(default)(settings.get(name, default)) for name, default in defaults.items()},
+    }
+    _check_sizes(spec)
+    return spec
+
+
+def to_arrays(estimator: Any) -> dict[str, np.ndarray]:
+    """Every array of an estimator, or of an ensemble, by its place in it."""
+    return {name: np.asarray(leaf) for name, leaf in _named_arrays(estimator)}
+
+
+def from_spec(spec: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """The estimator, or ensemble, of a description and its arrays; whatever does not fit is a `FileFormatError`.
+
+    >>> flow = neural_spline_flow(jax.random.key(0), 2, 3, num_layers=2)
+    >>> again = from_spec(to_spec(functools.partial(neural_spline_flow, num_layers=2), 2, 3), to_arrays(flow))
+    >>> bool(again.log_prob(jnp.ones(2), jnp.ones(3)) == flow.log_prob(jnp.ones(2), jnp.ones(3)))
+    True
+    """
+    with reading("The estimator"), jax.enable_x64(False):
+        build = _builder(spec)
+        _check_arrays(build, spec["num_members"], arrays)
+        skeleton = build(jax.random.key(0))
+        leaves, structure = jax.tree.flatten(skeleton)
+        names = iter([name for name, _ in _named_arrays(skeleton)])
+        filled = [jnp.asarray(arrays[next(names)]) if eqx.is_array(leaf) else leaf for leaf in leaves]
+        return jax.tree.unflatten(structure, filled)
+
+
+def _unwrapped(factory: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    if not callable(factory):
+        raise InvalidTypeError(f"factory must be a function such as neural_spline_flow, got {describe(factory)}.")
+    if not isinstance(factory, functools.partial):
+        return factory, {}
+    # functools flattens nested partials, later settings over earlier ones
+    if factory.args:
+        raise InvalidInputError("Give the settings of a factory by name: functools.partial(factory, num_units=100).")
+    return factory.func, dict(factory.keywords)
+
+
+def _defaults(kind: str) -> dict[str, Any]:
+    parameters = inspect.signature(FACTORIES[kind]).parameters.values()
+    return {part.name: part.default for part in parameters if part.kind is part.KEYWORD_ONLY}
+
+
+def _builder(spec: Any) -> Callable[..., Any]:
+    require_keys(spec, _KEYS, "The description")
+    kind, settings = spec["kind"], spec["settings"]
+    if not isinstance(kind, str) or kind not in FACTORIES:
+        raise FileFormatError(f"its kind must be one of {', '.join(FACTORIES)}.")
+    defaults = _defaults(kind)
+    require_keys(settings, defaults, "The settings")
+    for name, default in defaults.items():
+        if type(settings[name]) is not type(default):
+            raise FileFormatError(f"{name} must be a number of type {type(default).__name__}.")
+    sizes = {name: spec[name] for name in ("target_dim", "condition_dim", "num_members")}
+    if any(type(size) is not int for name, size in sizes.items() if size is not None or name == "target_dim"):
+        raise FileFormatError(f"{', '.join(sizes)} must be whole numbers.")
+    integer("num_members", at_least=1, optional=True)(spec["num_members"])
+    _check_sizes(spec)
+    factory, target_dim, condition_dim = FACTORIES[kind], spec["target_dim"], spec["condition_dim"]
+    return lambda key: factory(key, target_dim, condition_dim, **settings)
+
+
+def _check_sizes(spec: dict[str, Any]) -> None:
+    for name, size in {**spec, **spec["settings"]}.items():
+        if isinstance(size, int) and size > _LARGEST:
+            raise InvalidInputError(f"{name} must be at most {_LARGEST} in a file, got {size}.")
+
+
+def _check_arrays(build: Callable[..., Any], num_members: int | None, arrays: Mapping[str, np.ndarray]) -> None:
+    """Compare with what the factory would make, before it allocates anything."""
+    lead = () if num_members is None else (num_members,)
+    expected = dict(_named_arrays(eqx.filter_eval_shape(build, jax.random.key(0))))
+    if set(arrays) != set(expected):
+        raise FileFormatError(f"it must have {len(expected)} arrays with the names its settings imply.")
+    for name, leaf in expected.items():
+        array = arrays[name]
+        shape = (*lead, *leaf.shape)
+        if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != leaf.dtype:
+            raise FileFormatError(f"the array {name!r} must be {leaf.dtype} of shape {shape}, got {describe(array)}.")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise FileFormatError(f"the array {name!r} has entries that are not finite.")
+
+
+def _named_arrays(estimator: Any) -> list[tuple[str, Any]]:
+    leaves = jax.tree_util.tree_leaves_with_path(estimator)
+    is_array = lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)  # noqa: E731
+    return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves if is_array(leaf)]

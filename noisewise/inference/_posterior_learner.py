@@ -1,0 +1,209 @@
+"""One learnt posterior under way: simulations of all rounds so far, their noisy features, and the density fitted to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.errors import InvalidInputError
+from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.estimators.training import ensemble, negative_log_prob, stacked, train, unstacked
+from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.inference._features import features
+from noisewise.inference._simulations import Simulations, noisy_statistics
+from noisewise.inference.corrections import Region, atomic_loss
+from noisewise.inference.work import OutOfBudget, Work
+
+if TYPE_CHECKING:
+    from noisewise.inference.private_posterior_estimation import PrivatePosteriorEstimation
+
+_RESCALED = 1.5
+_VALIDATION_NOISE = 16
+
+
+class NoisyPairs(eqx.Module):
+    """What the training loop draws from: z, its log prior, and noisy features of each simulation, of which a random net is taken each time.
+
+    With atoms, targets are (B, A, M, p) standardised z with log priors (B, A): first the row's own, then those of others in the batch.
+    """
+
+    z: Array
+    log_prior: Array
+    bank: Array
+    scale: Affine
+    whitening: Whitening
+    num_noise: int = eqx.field(static=True)
+    num_atoms: int = eqx.field(static=True)
+
+    def __call__(self, key: Array, rows: Array) -> tuple[Any, Array]:
+        noise_key, atom_key = jax.random.split(key)
+        condition = self.scale(self._noisy(noise_key, rows))
+        if not self.num_atoms:
+            standard = self.whitening.forward(self.z[rows][:, None], condition)
+            return standard.astype(jnp.float32), condition.astype(jnp.float32)
+        atoms = self._atoms(atom_key, rows)
+        condition = condition[:, None]
+        standard = self.whitening.forward(self.z[atoms][:, :, None], condition)
+        # a row that stands twice in a batch is no atom of its own
+        again = (atoms == rows[:, None]) & (jnp.arange(self.num_atoms) > 0)
+        log_prior = jnp.where(again, jnp.inf, self.log_prior[atoms])
+        return (standard.astype(jnp.float32), log_prior.astype(jnp.float32)), condition.astype(jnp.float32)
+
+    def _noisy(self, key: Array, rows: Array) -> Array:
+        """Features (B, M, w): one of the nets that the bank of each row consists of."""
+        num_nets = self.bank.shape[1] // self.num_noise
+        first = self.num_noise * jax.random.randint(key, (len(rows), 1), 0, num_nets)
+        return self.bank[rows[:, None], first + jnp.arange(self.num_noise)]
+
+    def _atoms(self, key: Array, rows: Array) -> Array:
+        """Row numbers (B, A): each row, and the rows A - 1 random distances further in the batch."""
+        num = len(rows)
+        distances = jnp.concatenate([jnp.zeros(1, int), 1 + jax.random.permutation(key, num - 1)])[: self.num_atoms]
+        return rows[(jnp.arange(num)[:, None] + distances) % num]
+
+
+class PosteriorLearner:
+    """One inference; `train_together` fits several at once."""
+
+    def __init__(self, method: PrivatePosteriorEstimation, key: Array, work: Work, observed: np.ndarray | None) -> None:
+        self.method, self.key, self.work = method, key, work
+        self.simulations = Simulations.none(work.model)
+        self.condition = None if observed is None else self.features(observed[None])[0]
+        self.bank: np.ndarray | None = None
+        self.regions: list[Region] = []
+        self.density: Any = None
+        self.members: Any = None
+
+    def features(self, s_dp: np.ndarray) -> np.ndarray:
+        """What the network sees of private statistics (..., k'): (..., w)."""
+        return features(self.work.model.mechanism.support, s_dp)
+
+    def log_q(self, z: np.ndarray) -> np.ndarray:
+        """The log of the current density at z (N, p)."""
+        return self.density.log_prob(z, self.condition)
+
+    def inside(self, z: np.ndarray) -> np.ndarray:
+        """Which rows of z lie in all regions so far; the last, being the smallest, is asked first."""
+        result = np.ones(len(z), dtype=bool)
+        for region in reversed(self.regions):
+            if result.any():
+                result[result] = region.contains(z[result])
+        return result
+
+    def simulate(self, index: int) -> None:
+        """The simulations of one round, as many as the budgets allow."""
+        propose_key, simulate_key, noise_key, look_key = jax.random.split(self._key(index, 0), 4)
+        method, prior = self.method, self.work.model.prior
+        if index == 0:
+            z = prior.unconstrain(prior.sample(propose_key, method.num_simulations))
+        else:
+            z = method.correction.propose(propose_key, self, method.num_simulations)
+        s = self.simulations.add(simulate_key, self.work, z, share=method.validation_share, number=index)
+        if index == 0 and self.condition is not None:
+            self.work.look_at_observation(look_key, s)
+        noisy = noisy_statistics(noise_key, self.work.model, s, method.noise_bank, method.points)
+        new = self.features(noisy)
+        self.bank = new if self.bank is None else np.concatenate([self.bank, new])
+
+    def prepare(self, index: int) -> None:
+        """Standardise; where the scale has changed by more than half, do so anew and start from new weights."""
+        self.usable = self.method.correction.usable(self)
+        z, noisy = self.simulations.z[self.usable], self.bank[self.usable, 0]  # type: ignore[index]
+        self._check_features(noisy)
+        scale = Affine.fit(noisy)
+        whitening = Whitening.fit(z, scale(noisy))
+        if self.members is not None and _change(self.whitening, whitening) < _RESCALED:
+            return
+        self.scale, self.whitening = scale, whitening
+        dims = z.shape[1], noisy.shape[1]
+        self.members = ensemble(self._key(index, 1), self.method.estimator, self.method.num_members, *dims)
+        if tuple(self.members.shape) != dims[:1] or self.members.cond_shape != dims[1:]:
+            raise InvalidInputError(
+                f"estimator(key, {dims[0]}, {dims[1]}) must make a distribution of shape ({dims[0]},) given ({dims[1]},), got "
+                f"{self.members.shape} given {self.members.cond_shape}: pass a factory, such as neural_spline_flow, as it is."
+            )
+
+    def pairs(self, capacity: int, num_atoms: int, num_noise: int) -> NoisyPairs:
+        """All simulations so far, filled up to `capacity` rows."""
+        pad = lambda values: np.pad(values, ((0, capacity - len(values)),) + ((0, 0),) * (values.ndim - 1))  # noqa: E731
+        z = pad(self.simulations.z)
+        log_prior = self.work.model.prior.log_prob_unconstrained(z)
+        return NoisyPairs(z, log_prior, pad(self.bank), self.scale, self.whitening, num_noise, num_atoms)
+
+    def rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows to train on and to validate on; one of the first where chance left none for the second."""
+        validation = self.simulations.validation
+        train_rows, validation_rows = np.flatnonzero(self.usable & ~validation), np.flatnonzero(self.usable & validation)
+        return (train_rows, validation_rows) if len(validation_rows) else (train_rows[1:], train_rows[:1])
+
+    def late(self, *_: Any) -> bool:
+        """Whether the time is up."""
+        try:
+            self.work.check_time()
+        except OutOfBudget:
+            return True
+        return False
+
+    def learnt(self, members: Any, losses: np.ndarray, index: int) -> None:
+        """Take over trained members."""
+        self.members = members
+        self.density = ConditionalDensity(members, self.scale, self.whitening)
+        epochs = int(np.isfinite(losses).any(axis=-1).sum())
+        self.work.record(round=index + 1, epochs=epochs, validation_loss=float(np.nanmin(losses)))
+
+    def _key(self, index: int, purpose: int) -> Array:
+        return jax.random.fold_in(jax.random.fold_in(self.key, index), purpose)
+
+    def _check_features(self, noisy: np.ndarray) -> None:
+        varies = np.ptp(noisy, axis=0) > 0.0
+        if not varies.any():
+            raise InvalidInputError(
+                f"No statistic varies over {len(noisy):,} simulations: they tell nothing of {', '.join(self.work.model.names)}. "
+                "Check the query."
+            )
+        if not varies.all() and noisy.shape[1] == len(self.work.model.private_names):
+            names = [name for name, kept in zip(self.work.model.private_names, varies, strict=True) if not kept]
+            self.work.warn(f"The same in all simulations, and left out: {', '.join(names)}.")
+
+
+def train_together(learners: list[PosteriorLearner], index: int) -> None:
+    """Fit the densities of several learners of one method in one program."""
+    method = learners[0].method
+    for learner in learners:
+        learner.prepare(index)
+    capacity = method.num_rounds * method.num_simulations
+    atoms = 0 if index == 0 else method.correction.num_atoms
+    keys = [learner._key(index, 2) for learner in learners]
+    data = [learner.pairs(capacity, atoms, method.num_noise) for learner in learners]
+    steady = max(method.num_noise, min(_VALIDATION_NOISE, method.noise_bank)) if not atoms else method.num_noise
+    checks = [learner.pairs(capacity, atoms, steady) for learner in learners]
+    train_rows, validation_rows = zip(*(learner.rows() for learner in learners), strict=True)
+    lone = len(learners) == 1
+    each = list(zip(keys, [learner.members for learner in learners], data, checks, strict=True))
+    key, members, resample, validation = each[0] if lone else stacked(each)
+    trained = train(
+        key,
+        members,
+        resample,
+        train_rows=train_rows[0] if lone else train_rows,
+        validation_rows=validation_rows[0] if lone else validation_rows,
+        capacity=capacity,
+        settings=method.training,
+        loss=atomic_loss if atoms else negative_log_prob,
+        validation=validation,
+        watch=learners[0].late,
+    )
+    members = [trained.members] if lone else unstacked(trained.members, len(learners))
+    losses = trained.validation_losses[:, None] if lone else trained.validation_losses
+    for i, learner in enumerate(learners):
+        learner.learnt(members[i], losses[:, i], index)
+
+
+def _change(old: Whitening, new: Whitening) -> float:
+    """The largest factor by which the spread of what is left to learn has changed."""
+    return float(np.exp(np.abs(np.log(np.diag(old.root) / np.diag(new.root))).max()))

@@ -1,0 +1,98 @@
+"""A posterior learnt for every observation at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from noisewise._arrays import Array, as_key, stage_key
+from noisewise.errors import InvalidInputError
+from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.inference._features import features
+from noisewise.posteriors.base import check_num
+from noisewise.posteriors.learned import LearnedPosterior
+from noisewise.posteriors.report import Report
+from noisewise.private_model import PrivateModel
+
+_KEPT = 4000
+_SURPRISE = 0.005
+
+
+class AmortisedPosterior:
+    r"""q(theta | s_dp) for any s_dp that the model predicts: `PrivatePosteriorEstimation(num_rounds=1).fit(key, model)` makes one.
+
+    It serves the mechanism it was trained with. `posterior(observed)` costs milliseconds; `sample_many` serves many observations at once,
+    as `nw.diagnostics.calibrate` wants it.
+    """
+
+    def __init__(self, model: PrivateModel, density: ConditionalDensity, report: Report, conditions: np.ndarray) -> None:
+        self.model, self.density, self.report = model, density, report
+        self._centre = np.median(conditions, axis=0)
+        spread = np.median(np.abs(conditions - self._centre), axis=0)
+        self._spread = np.where(spread > 0.0, spread, np.maximum(conditions.std(axis=0), 1e-300))
+        self._distances = np.sort(self._distance(conditions))
+
+    def posterior(self, observed: Any) -> LearnedPosterior:
+        """The posterior given an observation (k',) or a release; nothing is simulated or trained."""
+        condition = self._condition(self.model.observation(observed)[None])
+        prior, report = self.model.prior, self._looked(condition)
+        theta = prior.constrain(self.density.sample(_key_of(condition), condition[0], _KEPT))
+        return LearnedPosterior(
+            theta,
+            self.model.names,
+            report,
+            density=self.density,
+            condition=condition[0],
+            prior=prior,
+            derived=self.model.derived_quantities(theta),
+        )
+
+    def sample_many(self, key: Array, observed: Any, num: int) -> np.ndarray:
+        """`num` draws of theta for each observation (N, k'): (N, num, d)."""
+        condition, num = self._condition(self._table(observed)), check_num(num)
+        z = self.density.sample(stage_key(as_key(key), "posterior"), np.repeat(condition, num, axis=0))
+        return self.model.prior.constrain(z).reshape(len(condition), num, -1)
+
+    def log_prob(self, theta: Any, observed: Any) -> np.ndarray:
+        """log q(theta_i | observed_i) (N,) for theta (N, d) and observations (N, k')."""
+        theta, condition = np.atleast_2d(np.asarray(theta, dtype=np.float64)), self._condition(self._table(observed))
+        prior = self.model.prior
+        z = prior.unconstrain(theta)
+        log_jacobian = prior.log_prob_unconstrained(z) - prior.log_prob(theta)
+        return self.density.log_prob(z, condition) - log_jacobian
+
+    def _table(self, observed: Any) -> np.ndarray:
+        table = np.atleast_2d(np.asarray(observed, dtype=np.float64))
+        if table.ndim != 2 or table.shape[1] != self.model.private_width:
+            raise InvalidInputError(
+                f"observed must have shape (N, {self.model.private_width}), got {np.shape(observed)}."
+            )
+        return table
+
+    def _condition(self, observed: np.ndarray) -> np.ndarray:
+        return features(self.model.mechanism.support, observed)
+
+    def _distance(self, condition: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return np.mean(((condition - self._centre) / self._spread) ** 2, axis=-1)
+
+    def _looked(self, condition: np.ndarray) -> Report:
+        """The report of the fit, with how unusual this observation is among the simulated ones."""
+        further = len(self._distances) - np.searchsorted(self._distances, self._distance(condition)[0])
+        rank = float(1 + further) / (1 + len(self._distances))
+        warnings = self.report.warnings
+        if rank < _SURPRISE:
+            warnings += (f"The observation lies outside what the prior predicts (p = {rank:.2g}): the network has not seen its like.",)
+        diagnostics = {**self.report.diagnostics, "prior predictive p-value": rank}
+        return dataclasses.replace(self.report, diagnostics=diagnostics, warnings=warnings)
+
+
+def _key_of(condition: np.ndarray) -> Array:
+    """A key that depends on the observation alone."""
+    import zlib
+
+    import jax
+
+    return jax.random.key(zlib.crc32(np.ascontiguousarray(condition).tobytes()))
