@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,8 +28,11 @@ from noisewise._arrays import (
     stage_key,
 )
 from noisewise._constraints import bijection, contains, interior
+from noisewise._files import reading
+from noisewise._law_files import from_spec as law_from_spec
+from noisewise._law_files import to_spec as law_to_spec
 from noisewise._laws import as_law, check_mapping, kind, update
-from noisewise.errors import InvalidInputError
+from noisewise.errors import FileFormatError, InvalidInputError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,6 +178,23 @@ class Prior:
             digest.update(repr((site.name, site.shape, site.free_shape)).encode())
             update(digest, law)
         return digest.hexdigest()
+
+    def to_spec(self) -> dict[str, Any]:
+        """A JSON-ready description; `from_spec` reads it back to the last bit."""
+        return {site.name: law_to_spec(law) for site, law in zip(self._sites, self._laws, strict=True)}
+
+    @staticmethod
+    def from_spec(spec: Any) -> Prior:
+        """Read what `to_spec` wrote; whatever else is a `FileFormatError`.
+
+        >>> prior = Prior({"rate": dist.Gamma(2.0, 1.0), "p": dist.Dirichlet(np.ones(3))})
+        >>> Prior.from_spec(prior.to_spec()) == prior
+        True
+        """
+        with reading("The prior"), jax.enable_x64(True):
+            if not isinstance(spec, dict):
+                raise FileFormatError("it must be an object.")
+            return Prior({name: law_from_spec(law) for name, law in spec.items()})
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Prior) and self.fingerprint() == other.fingerprint()

@@ -17,25 +17,19 @@ from noisewise.diagnostics.certificate import (
     MISSED,
     NOT_CERTIFIABLE,
     POOR,
-    SATURATED,
     Certificate,
 )
 from noisewise.diagnostics.defensive import DefensiveProposal, proposal_from
+from noisewise.diagnostics.measuring import FAIR, Measured, measure
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
-from noisewise.inference._importance import ImportanceDraws, relative_variance
+from noisewise.inference._importance import ImportanceDraws
 from noisewise.inference.work import Work
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior, WeightedSamples
 from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.private_model import PrivateModel
-from noisewise.samplers._seeds import generator
 
 _MEASURING = 0.2
-_PLACES = 12
-_LEAST_REPEATS = 64
-_REFITS = 2
-_FAIR = 0.5
-_OUTLIERS = 5
 _NONE_SEEN = 3.0
 """Where 3 events are expected, none is seen with probability 5%."""
 
@@ -90,7 +84,7 @@ def certify(
         unusable = proposal.unusable(draws.z, draws.log_proposal)
         draws.log_weights[unusable] = -np.inf
         weighed = _weigh(draws, proposal)
-        measured = _measure(measure_key, work, draws, proposal, num_repeats, sound=weighed.sound)
+        measured = measure(measure_key, work, draws, proposal, num_repeats, sound=weighed.sound)
     corrected = _corrected(work, draws, weighed, measured)
     certificate = Certificate(
         verdict=_verdict(weighed, measured, draws.num),
@@ -190,94 +184,14 @@ def _unseen_share(draws: ImportanceDraws, proposal: DefensiveProposal) -> float:
     return float(min(1.0, _NONE_SEEN / max(expected, 1e-300)))
 
 
-class _Measured(NamedTuple):
-    """What repeated simulation adds."""
-
-    efficiency: float
-    relative_variance: float
-    repeated_relative_variance: float
-    relative_variance_cap: int
-
-
-def _measure(
-    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int, *, sound: bool
-) -> _Measured:
-    if draws.effective_size == 0.0:
-        return _Measured(0.0, float("inf"), float("inf"), 0)
-    refit_key, excess_key, repeat_key = jax.random.split(key, 3)
-    best, num_single = draws, num // 2
-    if not sound:
-        refits = _refits(refit_key, work, draws, proposal, num // 4)
-        best, num_single = max([draws, *refits], key=lambda d: d.effective_size / d.num), num // 8
-    excess = _excess(excess_key, work, best, proposal, num_single, known=best is draws)
-    repeated, repeats = _repeated(repeat_key, work, best, (num // 2 if sound else 3 * num // 8))
-    implied = max(1.0, draws.num / (draws.effective_size if sound else _usual_size(draws)) / excess)
-    if not sound:
-        blameless = 1.0 / excess >= _FAIR or repeated > SATURATED * repeats
-        implied = max(implied, repeated) if blameless else repeated
-    return _Measured(1.0 / excess, implied, repeated, repeats)
-
-
-def _usual_size(draws: ImportanceDraws) -> float:
-    """The effective size without the five largest weights, so that no single lucky simulation decides on whom to blame."""
-    log_weights = np.sort(draws.log_weights)[:-_OUTLIERS]
-    if not np.isfinite(log_weights[-1]):
-        return 1.0
-    return float(np.exp(2.0 * logsumexp(log_weights) - logsumexp(2.0 * log_weights)))
-
-
-def _excess(
-    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int, *, known: bool
-) -> float:
-    """E[posterior / p], from `num` new simulations at draws that stand for the posterior; at least 1, as it must be."""
-    place_key, simulate_key = jax.random.split(key)
-    rows = _resampled(place_key, draws.weights, num)
-    z = draws.z[rows]
-    log_eta = work.log_eta(work.statistics(simulate_key, work.model.prior.constrain(z)))
-    log_proposal = draws.log_proposal[rows] if known else proposal.log_prob(z)
-    log_ratio = proposal.prior.log_prob(z) + log_eta - log_proposal - draws.log_evidence
-    return max(1.0, float(np.mean(np.exp(log_ratio))))
-
-
-def _repeated(key: Array, work: Work, draws: ImportanceDraws, num: int) -> tuple[float, int]:
-    """1 + rv at 12 places, fewer where that leaves less than 64 simulations for each, and how many there are."""
-    place_key, simulate_key = jax.random.split(key)
-    repeats = max(_LEAST_REPEATS, num // _PLACES)
-    places = num // repeats
-    theta = work.model.prior.constrain(draws.z[_resampled(place_key, draws.weights, places)])
-    s = work.statistics(simulate_key, np.repeat(theta, repeats, axis=0))
-    return relative_variance(work.log_eta(s).reshape(places, repeats)), repeats
-
-
-def _refits(
-    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int
-) -> list[ImportanceDraws]:
-    """Draws from laws fitted to the weighted draws before, which move towards the posterior where q is not."""
-    from noisewise.samplers.adaptive_importance import fitted_proposal
-
-    found = [draws]
-    for refit_key in jax.random.split(key, _REFITS):
-        last = found[-1]
-        finite = np.isfinite(last.z).all(axis=1)
-        law = fitted_proposal(last.z[finite], last.weights[finite], proposal.prior, proposal.share)
-        found.append(ImportanceDraws(work, law))
-        found[-1].add(refit_key, num)
-    return found[1:]
-
-
-def _resampled(key: Array, weights: np.ndarray, num: int) -> np.ndarray:
-    points = (generator(key).random() + np.arange(num)) / num
-    return np.minimum(np.searchsorted(np.cumsum(weights), points), len(weights) - 1)
-
-
-def _verdict(weighed: _Weighed, measured: _Measured, num_draws: int) -> str:
+def _verdict(weighed: _Weighed, measured: Measured, num_draws: int) -> str:
     if weighed.sound:
         return CERTIFIED
-    enough = ENOUGH if measured.efficiency >= _FAIR else ENOUGH / 2.0
+    enough = ENOUGH if measured.efficiency >= FAIR else ENOUGH / 2.0
     return POOR if num_draws / measured.relative_variance >= enough else NOT_CERTIFIABLE
 
 
-def _corrected(work: Work, draws: ImportanceDraws, weighed: _Weighed, measured: _Measured) -> WeightedSamples:
+def _corrected(work: Work, draws: ImportanceDraws, weighed: _Weighed, measured: Measured) -> WeightedSamples:
     work.diagnostics |= {
         "effective size": weighed.effective_size,
         "Pareto k": weighed.pareto_k,

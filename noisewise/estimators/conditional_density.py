@@ -32,6 +32,11 @@ class ConditionalDensity(eqx.Module):
         """How many estimators are averaged."""
         return next(leaf for leaf in jax.tree.leaves(self.members) if eqx.is_array(leaf)).shape[0]
 
+    @property
+    def dims(self) -> tuple[int, int]:
+        """The number of columns of targets and of conditions."""
+        return self.whitening.root.shape[0], self.condition_scale.mean.shape[0]
+
     def standardised(self, target: Array, condition: Array) -> tuple[Array, Array]:
         """Target and condition as the members see them, float32."""
         condition = self.condition_scale(condition)

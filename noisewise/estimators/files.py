@@ -23,8 +23,10 @@ import numpy as np
 from noisewise._arrays import describe, integer
 from noisewise._files import reading, require_keys
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
+from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
 from noisewise.estimators.mixture_density import mixture_density_network
+from noisewise.estimators.whitening import Affine, Whitening, num_features
 
 FACTORIES: dict[str, Callable[..., Any]] = {
     factory.__name__: factory for factory in (neural_spline_flow, masked_autoregressive_flow, mixture_density_network)
@@ -85,6 +87,46 @@ def from_spec(spec: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         names = iter([name for name, _ in _named_arrays(skeleton)])
         filled = [jnp.asarray(arrays[next(names)]) if eqx.is_array(leaf) else leaf for leaf in leaves]
         return jax.tree.unflatten(structure, filled)
+
+
+def density_arrays(density: ConditionalDensity) -> dict[str, np.ndarray]:
+    """Every array of a density: its members' and its standardisation's."""
+    parts = {f"members.{name}": array for name, array in to_arrays(density.members).items()}
+    scale, whitening = density.condition_scale, density.whitening
+    standardisation = {
+        "scale.mean": scale.mean,
+        "scale.inverse_sd": scale.inverse_sd,
+        "whitening.coefficients": whitening.coefficients,
+        "whitening.root": whitening.root,
+        "whitening.inverse_root": whitening.inverse_root,
+    }
+    return parts | {name: np.asarray(array, dtype=np.float64) for name, array in standardisation.items()}
+
+
+def read_density(spec: Any, degree: Any, arrays: Mapping[str, np.ndarray]) -> ConditionalDensity:
+    """The density of `density_arrays`, given the description of its members; other arrays are ignored."""
+    prefix = "members."
+    members = from_spec(spec, {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)})
+    with reading("The density"):
+        mean, inverse_sd = arrays["scale.mean"], arrays["scale.inverse_sd"]
+        coefficients, root, inverse_root = (arrays[f"whitening.{n}"] for n in ("coefficients", "root", "inverse_root"))
+        target_dim, condition_dim = spec["target_dim"], spec["condition_dim"] or 0
+        if type(degree) is not int or degree not in (0, 1, 2) or spec["num_members"] is None:
+            raise FileFormatError("the degree of its mean must be 0, 1 or 2, and its members an ensemble.")
+        width = num_features(condition_dim, degree)
+        expected = {
+            "scale.mean": (condition_dim,),
+            "scale.inverse_sd": (condition_dim,),
+            "whitening.coefficients": (width, target_dim),
+            "whitening.root": (target_dim, target_dim),
+            "whitening.inverse_root": (target_dim, target_dim),
+        }
+        for name, shape in expected.items():
+            if arrays[name].shape != shape or arrays[name].dtype != np.float64 or not np.isfinite(arrays[name]).all():
+                raise FileFormatError(f"the array {name!r} must be finite, float64 and of shape {shape}.")
+        if not (np.diag(root) > 0.0).all():
+            raise FileFormatError("the root of its covariance must have a positive diagonal.")
+        return ConditionalDensity(members, Affine(mean, inverse_sd), Whitening(coefficients, root, inverse_root, degree))
 
 
 def _unwrapped(factory: Any) -> tuple[Callable[..., Any], dict[str, Any]]:

@@ -58,11 +58,9 @@ class Whitening(eqx.Module):
         """From targets (N, d) and standardised conditions (N, k). The degree falls where there are not 4 rows per coefficient."""
         target, condition = _checked(target, "target"), _checked(condition, "condition")
         features = _features(condition, degree)
-        used = features.shape[1]
-        for lower in range(degree - 1, -1, -1):
-            if len(target) >= 4 * used:
-                break
-            used = _features(condition[:1], lower).shape[1]
+        used = next(
+            (num for lower in range(degree, 0, -1) if 4 * (num := num_features(condition.shape[1], lower)) <= len(target)), 1
+        )
         active = features[:, :used]
         gram = active.T @ active + _RIDGE * len(target) * np.diag(np.r_[0.0, np.ones(used - 1)])
         coefficients = np.zeros((features.shape[1], target.shape[1]))
@@ -89,6 +87,11 @@ class Whitening(eqx.Module):
 
     def _mean(self, condition: Array) -> Array:
         return _features(condition, self.degree) @ self.coefficients
+
+
+def num_features(condition_dim: int, degree: int) -> int:
+    """How many coefficients the mean has for each target."""
+    return (1, 1 + condition_dim, 1 + condition_dim + condition_dim * (condition_dim + 1) // 2)[degree]
 
 
 def _features(condition: Array, degree: int) -> Array:

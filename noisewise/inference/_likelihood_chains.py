@@ -15,7 +15,8 @@ from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference._chains import Trace
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.priors import Prior
-from noisewise.samplers.hamiltonian import HamiltonianDraws, hamiltonian, log_densities, resample_start
+from noisewise.samplers._densities import log_densities
+from noisewise.samplers.hamiltonian import HamiltonianDraws, hamiltonian, resample_start
 
 _CANDIDATES = 4096
 _THIN = 2

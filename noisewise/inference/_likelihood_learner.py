@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import equinox as eqx
@@ -70,14 +71,22 @@ class LikelihoodLearner:
 
     def simulate(self, key: Array, z: np.ndarray, number: int) -> np.ndarray:
         """The simulations of one round, at z (n, p) or as many of its rows as the budgets allow: their statistics s."""
+        work, before = self.work, self.work.num_simulations
         try:
-            return self.simulations.add(key, self.work, z, share=self.method.validation_share, number=number)
+            return self.simulations.add(key, work, z, share=self.method.validation_share, number=number)
         except SimulationError:
-            if self.work.remaining == 0:
-                self.work.statistics(key, z)
-            if self.work.stopped != "finished":
-                raise OutOfBudget(self.work.stopped) from None
+            if work.num_simulations - before < len(z):
+                raise OutOfBudget(self._told(key, z)) from None
             raise
+        finally:
+            if before < work.num_simulations < before + len(z):
+                self._told(key, z)
+
+    def _told(self, key: Array, z: np.ndarray) -> str:
+        """Why fewer simulations were run than asked for; the report says so too."""
+        with contextlib.suppress(OutOfBudget):
+            self.work.statistics(key, z)
+        return self.work.stopped
 
     def learn(self, key: Array, number: int) -> LearnedLikelihood:
         """Fit the density to all simulations so far."""

@@ -12,6 +12,7 @@ import numpy as np
 from noisewise._arrays import Array
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.estimators.files import to_spec
 from noisewise.estimators.training import ensemble, negative_log_prob, stacked, train, unstacked
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._features import features
@@ -100,12 +101,12 @@ class PosteriorLearner:
         propose_key, simulate_key, noise_key, look_key = jax.random.split(self._key(index, 0), 4)
         method, prior = self.method, self.work.model.prior
         if index == 0:
-            z = prior.unconstrain(prior.sample(propose_key, method.num_simulations))
+            z = prior.unconstrain((method.proposal or prior).sample(propose_key, method.num_simulations))
         else:
             z = method.correction.propose(propose_key, self, method.num_simulations)
         s = self.simulations.add(simulate_key, self.work, z, share=method.validation_share, number=index)
         if index == 0 and self.condition is not None:
-            self.work.look_at_observation(look_key, s)
+            self.work.look_at_observation(look_key, s if method.proposal is None else None)
         noisy = noisy_statistics(noise_key, self.work.model, s, method.noise_bank, method.points)
         new = self.features(noisy)
         self.bank = new if self.bank is None else np.concatenate([self.bank, new])
@@ -156,6 +157,13 @@ class PosteriorLearner:
         epochs = int(np.isfinite(losses).any(axis=-1).sum())
         self.work.record(round=index + 1, epochs=epochs, validation_loss=float(np.nanmin(losses)))
 
+    def estimator_spec(self) -> dict[str, Any] | None:
+        """The architecture, as files describe it; None where it is a user's own."""
+        try:
+            return to_spec(self.method.estimator, *self.density.dims, num_members=self.method.num_members)
+        except InvalidInputError:
+            return None
+
     def _key(self, index: int, purpose: int) -> Array:
         return jax.random.fold_in(jax.random.fold_in(self.key, index), purpose)
 
@@ -177,7 +185,8 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
     for learner in learners:
         learner.prepare(index)
     capacity = method.num_rounds * method.num_simulations
-    atoms = 0 if index == 0 else method.correction.num_atoms
+    from_prior = index == 0 and method.proposal is None
+    atoms = 0 if from_prior else method.correction.num_atoms
     keys = [learner._key(index, 2) for learner in learners]
     data = [learner.pairs(capacity, atoms, method.num_noise) for learner in learners]
     steady = max(method.num_noise, min(_VALIDATION_NOISE, method.noise_bank)) if not atoms else method.num_noise

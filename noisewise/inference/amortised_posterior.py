@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,15 @@ class AmortisedPosterior:
     as `nw.diagnostics.calibrate` wants it.
     """
 
-    def __init__(self, model: PrivateModel, density: ConditionalDensity, report: Report, conditions: np.ndarray) -> None:
-        self.model, self.density, self.report = model, density, report
+    def __init__(
+        self,
+        model: PrivateModel,
+        density: ConditionalDensity,
+        report: Report,
+        conditions: np.ndarray,
+        estimator: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model, self.density, self.report, self.estimator = model, density, report, estimator
         self._centre = np.median(conditions, axis=0)
         spread = np.median(np.abs(conditions - self._centre), axis=0)
         self._spread = np.where(spread > 0.0, spread, np.maximum(conditions.std(axis=0), 1e-300))
@@ -46,6 +54,7 @@ class AmortisedPosterior:
             density=self.density,
             condition=condition[0],
             prior=prior,
+            estimator=self.estimator,
             derived=self.model.derived_quantities(theta),
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,10 @@ _RARE = 0.003
 class AbstractCorrection(abc.ABC):
     """What to propose in later rounds, which simulations to learn from, and with which loss."""
 
-    num_atoms: int = dataclasses.field(default=0, init=False, repr=False)
+    num_atoms: ClassVar[int] = 0
+    """Among how many parameters the loss lets choose; none for the plain loss."""
+    any_proposal: ClassVar[bool] = False
+    """Whether the first round may draw from another law than the prior."""
 
     @abc.abstractmethod
     def propose(self, key: Array, trial: Any, num: int) -> np.ndarray:
@@ -44,7 +47,7 @@ class TruncatedProposals(AbstractCorrection):
     within A_r the prior's shape is untouched. There is no leakage, and every simulation counts with equal weight.
     """
 
-    outside: float = 1e-3
+    outside: float = 1e-4
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outside", number("outside", above=0.0, below=0.5)(self.outside))
@@ -75,16 +78,16 @@ class AtomicProposals(AbstractCorrection):
 
         -log [q(z_1 | s_dp) / pi(z_1)] / sum_a [q(z_a | s_dp) / pi(z_a)],   z_2, ..., z_A parameters of other simulations.
 
-    All simulations of all rounds are used. The densities of proposals cancel; the loss does not see a factor of q that only depends on
-    s_dp, so that mass may leak to where no atoms are: `anchor` times -log q at the first round's pairs, which follow the prior, holds it.
+    All simulations of all rounds are used, and the densities of their proposals cancel. The loss does not see a factor of q that only
+    depends on s_dp, so that mass may leak to where no atoms are; the report says how much of it lies outside their range.
     """
 
-    num_atoms: int = 10
-    anchor: float = 0.0
+    any_proposal: ClassVar[bool] = True
+
+    num_atoms: int = 10  # type: ignore[misc]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_atoms", integer("num_atoms", at_least=2)(self.num_atoms))
-        object.__setattr__(self, "anchor", number("anchor", at_least=0.0)(self.anchor))
 
     def propose(self, key: Array, trial: Any, num: int) -> np.ndarray:
         return trial.density.sample(key, trial.condition, num)

@@ -19,7 +19,7 @@ from noisewise.inference.work import Work
 from noisewise.mechanisms.point_sets import ScrambledSobol
 from noisewise.posteriors import Draws
 from noisewise.private_model import PrivateModel
-from noisewise.samplers.hamiltonian import log_densities
+from noisewise.samplers._densities import log_densities
 
 _ROWS = 256
 _CELL = 8

@@ -118,6 +118,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             simulate_key, look_key, learn_key, chain_key = jax.random.split(jax.random.fold_in(key, number_), 4)
             try:
                 s = learner.simulate(simulate_key, z, number_)
+                work.check_time()
             except OutOfBudget:
                 if likelihood is None:
                     raise

@@ -21,6 +21,7 @@ from noisewise.inference.corrections import AbstractCorrection, TruncatedProposa
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
 from noisewise.mechanisms.point_sets import AbstractPointSet, ScrambledSobol
+from noisewise.posteriors.base import AbstractPosterior
 from noisewise.posteriors.learned import LearnedPosterior
 from noisewise.private_model import PrivateModel
 
@@ -40,7 +41,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
     paper's `AtomicProposals()`. Parameters are learnt in unconstrained coordinates, so that no mass leaves the prior's support.
 
     The posterior has a density, `log_prob`, by which `nw.diagnostics.certify` turns it into exact draws. `fit` learns one round over the
-    whole prior, for any number of observations.
+    whole prior, for any number of observations. With `proposal`, any posterior, the first round draws from that instead of the prior.
 
     Reference: Xiong, Ju and Zhang, "Simulation-based Bayesian inference from privacy protected data", Algorithm 1.
 
@@ -66,6 +67,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
     points: AbstractPointSet = dataclasses.field(default_factory=ScrambledSobol)
     training: Training = dataclasses.field(default_factory=lambda: Training(learning_rate=1e-3))
     validation_share: float = 0.05
+    proposal: AbstractPosterior | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         AbstractMethod.__post_init__(self)
@@ -88,9 +90,22 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
         for name, kind in {"correction": AbstractCorrection, "points": AbstractPointSet, "training": Training}.items():
             if not isinstance(getattr(self, name), kind):
                 raise InvalidTypeError(f"{name} must be a {kind.__name__}, got {describe(getattr(self, name))}.")
+        self._check_proposal()
         if self.correction.num_atoms > self.training.batch_size:
             raise InvalidInputError(
                 f"num_atoms must be at most the batch size, got {self.correction.num_atoms} and {self.training.batch_size}."
+            )
+
+    def _check_proposal(self) -> None:
+        if self.proposal is None:
+            return
+        if not isinstance(self.proposal, AbstractPosterior):
+            raise InvalidTypeError(
+                f"proposal must be a posterior, as infer returns it, or None, got {describe(self.proposal)}."
+            )
+        if not self.correction.any_proposal:
+            raise InvalidInputError(
+                f"{type(self.correction).__name__} starts from the prior: to start from a posterior, write correction=AtomicProposals()."
             )
 
     def fit(
@@ -114,7 +129,8 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
             except OutOfBudget as end:
                 raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
             train_together([learner], 0)
-        return AmortisedPosterior(model, learner.density, work.report(exact=False), learner.bank[:, 0])  # type: ignore[index]
+        conditions = learner.bank[:, 0]  # type: ignore[index]
+        return AmortisedPosterior(model, learner.density, work.report(exact=False), conditions, learner.estimator_spec())
 
     def rounds_of_many(
         self, keys: Sequence[Array], models: Sequence[PrivateModel], observed: Sequence[Any]
@@ -171,5 +187,6 @@ def _posterior(learner: PosteriorLearner, index: int) -> LearnedPosterior:
         density=learner.density,
         condition=learner.condition,
         prior=prior,
+        estimator=learner.estimator_spec(),
         derived=work.model.derived_quantities(theta),
     )

@@ -16,7 +16,7 @@ __all__ = ["AbstractPosterior", "Draws", "Report", "WeightedSamples", "load_post
 
 def load_posterior(path: Any) -> AbstractPosterior:
     """Read what `posterior.save(path)` wrote. Altered or foreign files give a `FileFormatError`, and nothing in them is run."""
-    kind, content, arrays = read_archive(path, ("Draws", "WeightedSamples"))
+    kind, content, arrays = read_archive(path, ("Draws", "WeightedSamples", "LearnedPosterior"))
     try:
         names, derived = _strings(content["names"]), _strings(content["derived"])
         more: dict[str, Any] = {
@@ -25,11 +25,29 @@ def load_posterior(path: Any) -> AbstractPosterior:
             "statistic_names": _strings(content["statistic_names"]),
         }
         report = Report.from_spec(content["report"])
+        if kind == "LearnedPosterior":
+            return _learned(content, arrays, names, report, more)
         if kind == "Draws":
             return Draws(arrays["theta"], names, report, num_chains=content["num_chains"], **more)
         return WeightedSamples(arrays["theta"], names, report, log_weights=arrays["log_weights"], **more)
     except (KeyError, InvalidInputError, InvalidTypeError, TypeError):
         raise FileFormatError("The archive does not hold a posterior as this version writes it.") from None
+
+
+def _learned(content: dict[str, Any], arrays: dict[str, Any], names: Any, report: Report, more: Any) -> AbstractPosterior:
+    from noisewise.estimators.files import read_density
+    from noisewise.posteriors.learned import LearnedPosterior
+    from noisewise.priors import Prior
+
+    prior = Prior.from_spec(content["prior"])
+    condition = arrays["condition"]
+    if prior.names != names or condition.ndim != 1:
+        raise FileFormatError("The prior of the archive does not fit its parameters.")
+    density = read_density(content["estimator"], content["degree"], arrays)
+    if density.dims != (prior.unconstrained_dim, len(condition)):
+        raise FileFormatError("The density of the archive does not fit its parameters.")
+    own = {"density": density, "condition": condition, "prior": prior, "estimator": content["estimator"]}
+    return LearnedPosterior(arrays["theta"], names, report, **own, **more)
 
 
 def _strings(value: Any) -> tuple[str, ...]:

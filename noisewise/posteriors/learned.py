@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,7 +11,9 @@ import numpy as np
 from noisewise._arrays import Array, stage_key
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.estimators.files import density_arrays
 from noisewise.posteriors.base import AbstractPosterior, check_num
+from noisewise.posteriors.draws import Draws
 from noisewise.posteriors.report import Report
 from noisewise.priors import Prior
 
@@ -18,7 +22,8 @@ class LearnedPosterior(AbstractPosterior):
     r"""q(theta | s_dp) = q(z | c) |dz / dtheta| at one condition c, z being unconstrained coordinates of theta.
 
     Draws are independent and fresh with every key; `theta` holds some of them for summaries. All of them lie inside the prior's support.
-    `log_prob` is a density over the free coordinates of theta, as `Prior.log_prob` is.
+    `log_prob` is a density over the free coordinates of theta, as `Prior.log_prob` is. `estimator` describes the architecture, for files:
+    without it, as for architectures of a user's own, `save` writes the draws alone.
     """
 
     def __init__(
@@ -30,10 +35,11 @@ class LearnedPosterior(AbstractPosterior):
         density: ConditionalDensity,
         condition: np.ndarray,
         prior: Prior,
+        estimator: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> None:
         super().__init__(theta, names, report, **more)
-        self.density, self.prior = density, prior
+        self.density, self.prior, self.estimator = density, prior, estimator
         self.condition = np.asarray(condition, dtype=np.float64)
 
     @property
@@ -61,6 +67,22 @@ class LearnedPosterior(AbstractPosterior):
     def log_prob_unconstrained(self, z: np.ndarray) -> np.ndarray:
         """The log density of unconstrained coordinates z (N, p)."""
         return self.density.log_prob(z, self.condition)
+
+    def save(self, path: Any, *, overwrite: bool = False) -> None:
+        """Write a folder from which `nw.load_posterior` reads a posterior whose `log_prob` is the same to the last bit."""
+        if self.estimator is not None:
+            AbstractPosterior.save(self, path, overwrite=overwrite)
+            return
+        text = "The file holds draws, not the density, whose architecture is a user's own."
+        report = dataclasses.replace(self.report, warnings=(*self.report.warnings, text))
+        Draws(self.theta, self.names, report, derived=self.derived).save(path, overwrite=overwrite)
+
+    def _own_arrays(self) -> dict[str, np.ndarray]:
+        return {"condition": self.condition, **density_arrays(self.density)}
+
+    def _own_content(self) -> dict[str, Any]:
+        spec = dict(self.estimator or {})
+        return {"estimator": spec, "prior": self.prior.to_spec(), "degree": self.density.whitening.degree}
 
     def _chains(self) -> dict[str, np.ndarray]:
         return {name: values[None] for name, values in self._columns().items()}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -21,17 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise._arrays import Array, as_key, describe, integer
-from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise._arrays import Array, as_key, integer
+from noisewise.errors import InvalidInputError
+from noisewise.samplers._densities import LogDensity, as_points, as_pytree, log_densities, value_or_nothing
 from noisewise.samplers._seeds import generator
-
-LogDensity = Callable[[Array], Array]
-"""z (d,) -> log of an unnormalised density, a float64 scalar, written with jax.numpy."""
 
 _TARGET = 0.8
 _LENGTH = 2.0
 _MAX_STEPS = 64
-_BLOCK = 1024
 _PLACES = 10
 
 
@@ -110,12 +106,12 @@ def hamiltonian(
     num_warmup = integer("num_warmup", at_least=0)(num_warmup)
     num_draws = integer("num_draws", at_least=1)(num_draws)
     thin = integer("thin", at_least=1)(thin)
-    position = _cloud(start, "start")
+    position = as_points(start, "start")
     with jax.enable_x64(True):
         target = as_pytree(log_density)
         position = _rescued(key, position, log_densities(target, position))
         if tuning is None:
-            tuning = Tuning(jnp.asarray(0.5), _covariance(jnp.asarray(position)))
+            tuning = Tuning(jnp.asarray(np.float64(0.5)), _covariance(jnp.asarray(position)))
         numbers = jnp.asarray([num_warmup, thin])
         result = _run(key, target, jnp.asarray(position), tuning, numbers, num_draws)
         draws, values, acceptance, divergent, tuning = jax.tree.map(np.asarray, result)
@@ -137,7 +133,7 @@ def resample_start(
     ((100, 1), True)
     """
     rng, num = generator(as_key(key)), integer("num", at_least=1)(num)
-    z = _cloud(candidates, "candidates")
+    z = as_points(candidates, "candidates")
     log_weights = log_densities(log_density, z)
     if log_proposal is not None:
         log_weights = log_weights - np.asarray(log_proposal, dtype=np.float64)
@@ -149,39 +145,7 @@ def resample_start(
     return z[np.minimum(np.searchsorted(np.cumsum(weights), places), len(z) - 1)]
 
 
-def log_densities(log_density: LogDensity, z: np.ndarray) -> np.ndarray:
-    """The log density at each row of z (N, d), NaN as -inf; one program serves every N."""
-    with jax.enable_x64(True):
-        target = as_pytree(log_density)
-        padded = np.concatenate([z, np.broadcast_to(z[-1:], (-len(z) % _BLOCK, z.shape[1]))])
-        blocks = padded.reshape(-1, _BLOCK, z.shape[1])
-        return np.concatenate([np.asarray(_evaluate(target, block)) for block in blocks])[: len(z)]
-
-
-def as_pytree(log_density: Any) -> Any:
-    """The same callable with numbers and NumPy arrays as JAX arrays, so that their values are arguments, not constants."""
-    if not callable(log_density):
-        raise InvalidTypeError(
-            f"log_density must be a function z (d,) -> log density, or a module that can be called, got {describe(log_density)}."
-        )
-    return jax.tree.map(
-        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, (float, np.ndarray, np.generic)) else leaf, log_density
-    )
-
-
 # Compiled ------------------------------------------------------------------------------------------------------------
-
-
-def _value(log_density: LogDensity, z: Array) -> Array:
-    value = jnp.asarray(log_density(z), jnp.float64)
-    if value.shape != ():
-        raise InvalidInputError(f"log_density(z) must be a single number for z (d,), got shape {value.shape}.")
-    return jnp.where(jnp.isnan(value), -jnp.inf, value)
-
-
-@eqx.filter_jit
-def _evaluate(log_density: LogDensity, z: Array) -> Array:
-    return jax.vmap(functools.partial(_value, log_density))(z)
 
 
 def _covariance(cloud: Array) -> Array:
@@ -207,7 +171,7 @@ def _run(
     kernel = hmc.build_kernel()
     fresh, learn, learnt = dual_averaging_adaptation(_TARGET)
     move = jax.vmap(kernel, in_axes=(0, 0, None, None, None, None))
-    target = functools.partial(_value, log_density)
+    target = functools.partial(value_or_nothing, log_density)
 
     def iterate(i: Array, state: Any) -> Any:
         chains, averaging, tuning, draws, values, acceptance, divergent = state
@@ -253,13 +217,6 @@ def _where(condition: Array, yes: Any, no: Any) -> Any:
 
 
 # Checks --------------------------------------------------------------------------------------------------------------
-
-
-def _cloud(points: Any, name: str) -> np.ndarray:
-    cloud = np.asarray(points, dtype=np.float64)
-    if cloud.ndim != 2 or 0 in cloud.shape or not np.isfinite(cloud).all():
-        raise InvalidInputError(f"{name} must be finite points (C, d), one row each, got {describe(points)}.")
-    return cloud
 
 
 def _rescued(key: Array, position: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -129,10 +129,10 @@ def test_functions_and_fits_serve_too(model):
             return posterior(KEY, observed)
 
     for posterior_of in (draws, posterior, Fit()):
-        first = calibrate(KEY, posterior_of, model, 100, num_draws=50)
+        first = calibrate(KEY, posterior_of, model, 40, num_draws=50)
         assert first.passed
         assert first.num_draws == 50
-    np.testing.assert_array_equal(first.uniforms, calibrate(KEY, Fit(), model, 100, num_draws=50).uniforms)
+    np.testing.assert_array_equal(first.uniforms, calibrate(KEY, Fit(), model, 40, num_draws=50).uniforms)
     assert json.loads(json.dumps(first.to_spec()))["passed"] is True
 
 

@@ -285,7 +285,7 @@ def test_it_prints_and_goes_into_reports(problem):
 
 
 def test_draws_off_the_support_and_contradictions_are_counted():
-    """A normal q of a positive rate: 2.3% of its draws are negative. The evidence is right all the same; where q says NaN, it is counted."""
+    """A normal q of a positive rate: 2.3% of its draws are negative. The evidence is right all the same. NaN of q is counted."""
     model = nw.PrivateModel(
         prior=nw.Prior({"rate": dist.LogNormal(0.0, 1.0)}),
         simulator=nw.simulators.JaxSimulator(lambda key, theta: theta, deterministic=True),

@@ -115,14 +115,14 @@ def networks_of(estimator):
 
 def with_all_units_active(estimator):
     """A unit that is off wherever another is on says nothing about the connection between them."""
-    raised = eqx.tree_at(lambda e: networks_of(e).biases[:-1], estimator, replace_fn=lambda bias: bias + 3.0)
+    raised = eqx.tree_at(lambda e: networks_of(e).biases[:-1], estimator, replace_fn=lambda bias: bias + 1.0)
     return eqx.tree_at(lambda e: networks_of(e).weights[1:-1], raised, replace_fn=jnp.abs)
 
 
 @catalogue
 def test_gradient_reaches_every_parameter(name):
     """Each entry has a non-zero gradient, but for connections that the autoregressive order forbids."""
-    estimator = with_all_units_active(example(name))
+    estimator = with_all_units_active(example(name, scale=0.05))
     rng = np.random.default_rng(5)
     x, condition = (3.0 * rng.normal(size=(2000, 2)).astype(np.float32) for _ in range(2))
     _, gradient = value_and_gradient(estimator, x, condition)
@@ -159,10 +159,9 @@ def test_batches_and_single_points_agree_in_float32_whatever_the_flag(name):
     assert paramax.unwrap(estimator).shape == (2,)
 
 
-@pytest.mark.parametrize("name", ["masked autoregressive", "mixture density"])
-def test_blocks_change_nothing(name, monkeypatch):
+def test_blocks_change_nothing(monkeypatch):
     """Values, draws and gradients of 30 rows, in blocks of 8 at most or at once, to float32 rounding."""
-    estimator = example(name)
+    estimator = example("mixture density")
     x = np.random.default_rng(9).normal(size=(30, 2)).astype(np.float32)
 
     def evaluate():

@@ -9,7 +9,8 @@ from scipy.special import polygamma
 from scipy.stats import norm
 
 from noisewise import errors
-from noisewise.samplers.hamiltonian import hamiltonian, log_densities, resample_start
+from noisewise.samplers._densities import log_densities
+from noisewise.samplers.hamiltonian import hamiltonian, resample_start
 
 KEY = jax.random.key(5)
 ROOT = np.array([[1.0, 0.0, 0.0], [0.6, 1.0, 0.0], [-0.5, 0.9, 1.0]])

@@ -1,0 +1,239 @@
+"""One call for analysts who do not want to choose a method."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import time
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from typing import Any
+
+import jax
+
+from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.diagnostics import Certificate, certify
+from noisewise.errors import InvalidTypeError, MissingCapabilityError
+from noisewise.inference import (
+    AbstractMethod,
+    DataAugmentationMCMC,
+    ExactSMC,
+    ImportanceSampling,
+    PrivatePosteriorEstimation,
+)
+from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior
+from noisewise.inference.work import OutOfBudget, Work
+from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import AbstractPosterior
+from noisewise.private_model import PrivateModel
+from noisewise.runs import check_free
+
+_PILOT = 2000
+_LOOK = 4000
+_SPARE = 1.3
+_PERFECT = 0.6
+_FIRST_LOOK = 2
+
+
+def infer(
+    key: Array,
+    model: PrivateModel,
+    observed: Any,
+    *,
+    target_ess: int = 1000,
+    max_simulations: int = 100_000,
+    max_minutes: float | None = None,
+    run_dir: Any = None,
+    executor: Executor | None = None,
+    progress: bool = True,
+) -> AbstractPosterior:
+    """The posterior of theta given the private statistic `observed`, by the cheapest route that can show how good it is.
+
+    | model | route | evidence |
+    |---|---|---|
+    | independent records, a query that sums over them | `DataAugmentationMCMC`, else `ExactSMC` | R-hat and effective size |
+    | any simulator, noise that hides most of the data | `ImportanceSampling` from the prior | the weights |
+    | any simulator | rounds of `PrivatePosteriorEstimation`, until simulations drawn from it and weighted reach the target | `certify` |
+    | a mechanism without a density | `PrivatePosteriorEstimation` | none: `report.exact` is False |
+
+    It stops when the draws are worth `target_ess` independent ones from the exact posterior, or when a budget is spent; then it returns the
+    best it has. `posterior.report` says what was done and what the answer is worth: read `report.exact` and `report.warnings` first.
+
+    >>> import noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> posterior = nw.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> posterior.report.exact, posterior.report.diagnostics["route"]
+    (True, 'da-mcmc')
+    """
+    if not isinstance(model, PrivateModel):
+        raise InvalidTypeError(f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}.")
+    if run_dir is not None:
+        check_free(run_dir)
+    run = _Run(
+        as_key(key),
+        model,
+        model.observation(observed),
+        integer("target_ess", at_least=1)(target_ess),
+        integer("max_simulations", at_least=1)(max_simulations),
+        number("max_minutes", above=0.0, optional=True)(max_minutes),
+        {"executor": executor, "progress": progress},
+    )
+    posterior = run.posterior()
+    if run_dir is not None:
+        posterior.save(run_dir)
+    return posterior
+
+
+@dataclasses.dataclass
+class _Run:
+    key: Array
+    model: PrivateModel
+    observed: Any
+    target: int
+    max_simulations: int
+    max_minutes: float | None
+    options: dict[str, Any]
+    used: int = 0
+    failed: int = 0
+    stages: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    started: float = dataclasses.field(default_factory=time.monotonic)
+
+    def posterior(self) -> AbstractPosterior:
+        """The first route that reaches the target, or the best of those tried."""
+        best: AbstractPosterior | None = None
+        for posterior in self._routes():
+            if best is None or _worth(posterior) > _worth(best):
+                best = posterior
+            if _worth(best) >= self.target or self.spent:
+                break
+        return self._reported(best)  # type: ignore[arg-type]
+
+    def _routes(self) -> Iterator[AbstractPosterior]:
+        if Capability.DENSITY not in self.model.mechanism.capabilities:
+            yield self._learnt_only()
+            return
+        records = DataAugmentationMCMC(num_chains=16, num_warmup=200, target_ess=self.target)
+        if _serves(records, self.model):
+            yield self._method(0, records)
+            yield self._method(1, ExactSMC(num_particles=2000, target_ess=self.target))
+            return
+        yield from self._weighted_prior()
+        if Capability.SAMPLE in self.model.mechanism.capabilities:
+            yield from self._learnt_and_corrected()
+        else:
+            yield self._method(4, ExactSMC(num_particles=2000, target_ess=self.target))
+
+    def _weighted_prior(self) -> Iterator[AbstractPosterior]:
+        """Draws from the prior, where a pilot says that they will do."""
+        work = Work("importance", {}, self.model, self.observed, **self._budgets, **self.options)
+        pilot = ImportanceDraws(work, UnconstrainedPrior(self.model.prior))
+        with work.shown(), contextlib.suppress(OutOfBudget):
+            pilot.add(jax.random.fold_in(self.key, 2), _PILOT)
+        if not pilot.num:
+            return
+        posterior = pilot.posterior()
+        self._count("importance", posterior, work.num_simulations)
+        yield posterior
+        needed = math.ceil(_SPARE * self.target * pilot.num / max(pilot.effective_size, 1.0))
+        if needed <= self.remaining:
+            yield self._method(3, ImportanceSampling(num_stages=0, num_final=needed))
+
+    def _learnt_and_corrected(self) -> Iterator[AbstractPosterior]:
+        """Rounds of learning, while the certificate says that they pay."""
+        method = PrivatePosteriorEstimation(num_noise=1, **self._budgets)  # type: ignore[arg-type]
+        keys = jax.random.split(jax.random.fold_in(self.key, 5), method.num_rounds + 1)
+        counted, posterior = 0, None
+        for index, posterior in enumerate(method.rounds(keys[0], self.model, self.observed, **self.options), start=1):
+            self._count("sppe", posterior, posterior.report.num_simulations - counted)
+            counted = posterior.report.num_simulations
+            last = index == method.num_rounds
+            if index < _FIRST_LOOK and not last:
+                continue
+            look_key, final_key = jax.random.split(keys[index])
+            if self.remaining < _LOOK:
+                break
+            certificate = self._certified(look_key, posterior, _LOOK)
+            per_draw = _LOOK / max(certificate.effective_size, 1.0)
+            needed = math.ceil(_SPARE * self.target * per_draw)
+            hopeless = certificate.efficiency >= _PERFECT or last
+            if needed <= self.remaining or hopeless:
+                num = min(max(needed, 1000), self.remaining)
+                if num >= 1000:
+                    yield self._certified(final_key, posterior, num).corrected
+            if hopeless:
+                break
+        if posterior is not None:
+            yield posterior
+
+    def _learnt_only(self) -> AbstractPosterior:
+        return self._method(6, PrivatePosteriorEstimation(num_noise=1))
+
+    def _method(self, number_: int, method: AbstractMethod) -> AbstractPosterior:
+        method = dataclasses.replace(method, **self._budgets)
+        posterior = method.infer(jax.random.fold_in(self.key, number_), self.model, self.observed, **self.options)
+        self._count(method.slug, posterior, posterior.report.num_simulations)
+        return posterior
+
+    def _certified(self, key: Array, posterior: AbstractPosterior, num: int) -> Certificate:
+        certificate = certify(key, posterior, self.model, self.observed, num, **self.options)
+        self._count("certify", certificate.corrected, num, verdict=certificate.verdict, efficiency=certificate.efficiency)
+        return certificate
+
+    def _count(self, stage: str, posterior: AbstractPosterior, num: int, **more: Any) -> None:
+        self.used += num
+        self.failed += posterior.report.num_failed
+        self.stages.append({"stage": stage, "num_simulations": self.used, "effective_size": _worth(posterior), **more})
+
+    @property
+    def remaining(self) -> int:
+        return max(0, self.max_simulations - self.used)
+
+    @property
+    def spent(self) -> bool:
+        return self.remaining == 0 or (self.max_minutes is not None and self.minutes >= self.max_minutes)
+
+    @property
+    def minutes(self) -> float:
+        return (time.monotonic() - self.started) / 60.0
+
+    @property
+    def _budgets(self) -> dict[str, Any]:
+        minutes = None if self.max_minutes is None else max(self.max_minutes - self.minutes, 1e-3)
+        return {"max_simulations": max(1, self.remaining), "max_minutes": minutes}
+
+    def _reported(self, posterior: AbstractPosterior) -> AbstractPosterior:
+        """The posterior with a report of the whole run."""
+        report, worth = posterior.report, _worth(posterior)
+        warnings = report.warnings
+        if worth < self.target:
+            known = f"worth {worth:,.0f} exact ones" if report.exact else "an approximation that nothing certifies"
+            warnings += (f"The target of {self.target:,} effective draws was not reached: the draws are {known}.",)
+        posterior.report = dataclasses.replace(
+            report,
+            settings={"target_ess": self.target, "max_simulations": self.max_simulations, "max_minutes": self.max_minutes},
+            num_simulations=self.used,
+            num_failed=self.failed,
+            seconds=60.0 * self.minutes,
+            stopped="finished" if worth >= self.target else ("a budget is spent" if self.spent else report.stopped),
+            rounds=tuple(self.stages),
+            diagnostics={"route": self._route(report.method), **report.diagnostics},
+            warnings=warnings,
+        )
+        return posterior
+
+    def _route(self, method: str) -> str:
+        return "sppe, corrected" if method == "certify" else method
+
+
+def _serves(method: AbstractMethod, model: PrivateModel) -> bool:
+    try:
+        method.check(model)
+    except MissingCapabilityError:
+        return False
+    return True
+
+
+def _worth(posterior: AbstractPosterior) -> float:
+    """Effective draws from the exact posterior; none where the draws are not exact."""
+    return posterior.effective_size if posterior.report.exact else 0.0

@@ -1,0 +1,108 @@
+"""Who is to blame for poor weights, q or the simulator? What repeated simulation says."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from scipy.special import logsumexp
+
+from noisewise._arrays import Array
+from noisewise.diagnostics.certificate import SATURATED
+from noisewise.diagnostics.defensive import DefensiveProposal
+from noisewise.inference._importance import ImportanceDraws, relative_variance
+from noisewise.inference.work import Work
+from noisewise.samplers._seeds import generator
+
+FAIR = 0.5
+"""An efficiency from which q is not the one to blame."""
+
+_PLACES = 12
+_LEAST_REPEATS = 64
+_REFITS = 2
+_OUTLIERS = 5
+
+
+class Measured(NamedTuple):
+    """What repeated simulation adds."""
+
+    efficiency: float
+    relative_variance: float
+    repeated_relative_variance: float
+    relative_variance_cap: int
+
+
+def measure(
+    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int, *, sound: bool
+) -> Measured:
+    """Spend `num` simulations on telling efficiency from 1 + rv, at places that stand for the posterior, as `certify` describes.
+
+    Sound weights: half of them single, half repeated. Else a half refits, an eighth is single, and three eighths are repeated.
+    """
+    if draws.effective_size == 0.0:
+        return Measured(0.0, float("inf"), float("inf"), 0)
+    refit_key, excess_key, repeat_key = jax.random.split(key, 3)
+    best, num_single = draws, num // 2
+    if not sound:
+        refits = _refits(refit_key, work, draws, proposal, num // 4)
+        best, num_single = max([draws, *refits], key=lambda d: d.effective_size / d.num), num // 8
+    excess = _excess(excess_key, work, best, proposal, num_single, known=best is draws)
+    repeated, repeats = _repeated(repeat_key, work, best, (num // 2 if sound else 3 * num // 8))
+    implied = max(1.0, draws.num / (draws.effective_size if sound else _usual_size(draws)) / excess)
+    if not sound:
+        blameless = 1.0 / excess >= FAIR or repeated > SATURATED * repeats
+        implied = max(implied, repeated) if blameless else repeated
+    return Measured(1.0 / excess, implied, repeated, repeats)
+
+
+def _usual_size(draws: ImportanceDraws) -> float:
+    """The effective size without the five largest weights, so that no single lucky simulation decides on whom to blame."""
+    log_weights = np.sort(draws.log_weights)[:-_OUTLIERS]
+    if not np.isfinite(log_weights[-1]):
+        return 1.0
+    return float(np.exp(2.0 * logsumexp(log_weights) - logsumexp(2.0 * log_weights)))
+
+
+def _excess(
+    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int, *, known: bool
+) -> float:
+    """E[posterior / p], from `num` new simulations at draws that stand for the posterior; at least 1, as it must be."""
+    place_key, simulate_key = jax.random.split(key)
+    rows = _resampled(place_key, draws.weights, num)
+    z = draws.z[rows]
+    log_eta = work.log_eta(work.statistics(simulate_key, work.model.prior.constrain(z)))
+    log_proposal = draws.log_proposal[rows] if known else proposal.log_prob(z)
+    log_ratio = proposal.prior.log_prob(z) + log_eta - log_proposal - draws.log_evidence
+    return max(1.0, float(np.mean(np.exp(log_ratio))))
+
+
+def _repeated(key: Array, work: Work, draws: ImportanceDraws, num: int) -> tuple[float, int]:
+    """1 + rv at 12 places, fewer where that leaves less than 64 simulations for each, and how many there are."""
+    place_key, simulate_key = jax.random.split(key)
+    repeats = max(_LEAST_REPEATS, num // _PLACES)
+    places = num // repeats
+    theta = work.model.prior.constrain(draws.z[_resampled(place_key, draws.weights, places)])
+    s = work.statistics(simulate_key, np.repeat(theta, repeats, axis=0))
+    return relative_variance(work.log_eta(s).reshape(places, repeats)), repeats
+
+
+def _refits(
+    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int
+) -> list[ImportanceDraws]:
+    """Draws from laws fitted to the weighted draws before, which move towards the posterior where q is not."""
+    from noisewise.samplers.adaptive_importance import fitted_proposal
+
+    found = [draws]
+    for refit_key in jax.random.split(key, _REFITS):
+        last = found[-1]
+        finite = np.isfinite(last.z).all(axis=1)
+        law = fitted_proposal(last.z[finite], last.weights[finite], proposal.prior, proposal.share)
+        found.append(ImportanceDraws(work, law))
+        found[-1].add(refit_key, num)
+    return found[1:]
+
+
+def _resampled(key: Array, weights: np.ndarray, num: int) -> np.ndarray:
+    points = (generator(key).random() + np.arange(num)) / num
+    return np.minimum(np.searchsorted(np.cumsum(weights), points), len(weights) - 1)

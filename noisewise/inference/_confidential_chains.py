@@ -1,0 +1,169 @@
+r"""Chains on parameters and confidential statistics together, given a private statistic.
+
+    p(z, s | s_dp) ∝ pi(z) q(s | z) eta(s_dp | s),        s = S (V^-1 m(z) + P c) + C u,   S = (V^-1 + P)^-1 = C C'
+
+The chains move in (z, u). With q(s | z) replaced by N(m(z), V), as the whitening has it, and eta by a normal density in s of mean c and
+precision P, u would be standard normal given z, whatever the scale of the noise: where eta is wide, u is the noise of the simulator, where
+it is narrow, that of the mechanism. For a given z the map is linear, so that densities need no Jacobian.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.inference._chains import Trace
+from noisewise.inference._statistic_space import StatisticSpace
+from noisewise.inference.work import OutOfBudget, Work
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.priors import Prior
+from noisewise.samplers._seeds import generator
+from noisewise.samplers.hamiltonian import HamiltonianDraws, as_pytree, hamiltonian, log_densities, resample_start
+
+_CANDIDATES = 4096
+_LENGTH = 25
+_THIN = 2
+_MOST_SEGMENTS = 40
+_GRID = 201
+_ZOOMS = 8
+
+
+class JointTarget(eqx.Module):
+    """(z, u) -> log of pi(z) q(s | z) eta(s_dp | s). On a lattice eta is taken at its points, and its slope between them."""
+
+    density: ConditionalDensity
+    space: StatisticSpace
+    mechanism: AbstractMechanism
+    observed: Array
+    weight: Array
+    shift: Array
+    root: Array
+    prior: Prior = eqx.field(static=True)
+
+    @staticmethod
+    def at(
+        prior: Prior,
+        density: ConditionalDensity,
+        space: StatisticSpace,
+        mechanism: AbstractMechanism,
+        observed: np.ndarray,
+        bounds: np.ndarray,
+    ) -> JointTarget:
+        """For one observation; `bounds` (2, k) are the least and the largest simulated statistics."""
+        centre, sd = noise_profile(mechanism, observed, *bounds)
+        precision = (space.matrix / sd**2) @ space.matrix.T
+        within = np.linalg.inv(density.whitening.root @ density.whitening.root.T)
+        covariance = np.linalg.inv(within + precision)
+        pull = (space.matrix / sd**2) @ (centre - space.offset)
+        root = np.linalg.cholesky((covariance + covariance.T) / 2.0)
+        parts = (density, space, mechanism, observed, covariance @ within, covariance @ pull, root)
+        with jax.enable_x64(True):
+            return as_pytree(JointTarget(*parts, prior))
+
+    def __call__(self, y: Array) -> Array:
+        z, t = self.places(y)
+        log_eta = self.mechanism.log_prob(self.observed, self.space.statistics(t))
+        return self.prior.log_prob_unconstrained(z) + self.density.log_density(t, z) + log_eta
+
+    def places(self, y: Array) -> tuple[Array, Array]:
+        """z (p,) and t (r,) of y (p + r,)."""
+        z, u = jnp.split(y, [self.prior.unconstrained_dim])
+        mean = self.density.whitening.inverse(jnp.zeros_like(u), self.density.condition_scale(z))
+        return z, self.weight @ mean + self.shift + self.root @ u
+
+
+def noise_profile(
+    mechanism: AbstractMechanism, observed: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and the sd (k,) of eta(observed | s) as a density in each column of s within its bounds, the others at their means.
+
+    On a grid over the bounds, narrowed where fewer than four of its points tell.
+    """
+    margin = 0.1 * (high - low) + 1e-9 * np.maximum(np.abs(high), 1e-300)
+    low, high = low - margin, high + margin
+    centre, sd = (low + high) / 2.0, (high - low) / 4.0
+    ends = np.stack([low, high], axis=1)
+    for _ in range(_ZOOMS):
+        grid = np.linspace(ends[:, 0], ends[:, 1], _GRID, axis=1)
+        s = np.repeat(np.broadcast_to(centre, (len(centre), len(centre)))[:, None], _GRID, axis=1)
+        s[np.arange(len(centre)), :, np.arange(len(centre))] = grid
+        with jax.enable_x64(True):
+            values = np.asarray(_log_eta(mechanism, jnp.asarray(observed), jnp.asarray(s)))
+        values = np.where(np.isfinite(values).any(axis=1, keepdims=True), values, 0.0)
+        weights = np.exp(values - values.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        centre = np.sum(weights * grid, axis=1)
+        spacing = grid[:, 1] - grid[:, 0]
+        sd = np.sqrt(np.sum(weights * (grid - centre[:, None]) ** 2, axis=1) + spacing**2 / 12.0)
+        half = np.where(sd > 2.0 * spacing, (ends[:, 1] - ends[:, 0]) / 2.0, 8.0 * sd)
+        best = grid[np.arange(len(centre)), np.argmax(values, axis=1)]
+        narrow = np.stack([np.maximum(low, best - half), np.minimum(high, best + half)], axis=1)
+        ends = np.where((sd > 2.0 * spacing)[:, None], ends, narrow)
+    return centre, sd
+
+
+class JointChains:
+    """Hamiltonian chains on a `JointTarget`, started by resampling from the prior."""
+
+    def __init__(self, target: JointTarget, *, num_chains: int, num_warmup: int, target_ess: int) -> None:
+        self.target, self.num_chains, self.num_warmup = target, num_chains, num_warmup
+        self.trace = Trace(target_ess)
+        self.num_divergent = 0
+        self.run: HamiltonianDraws
+
+    def start(self, key: Array) -> bool:
+        """Resample, warm up, and draw a first segment; False where no candidate can have led to the observation."""
+        candidate_key, start_key, run_key = jax.random.split(key, 3)
+        prior = self.target.prior
+        z = prior.unconstrain(prior.sample(candidate_key, _CANDIDATES))
+        u = generator(candidate_key).standard_normal((len(z), self.target.space.dim))
+        log_proposal = prior.log_prob_unconstrained(z) - 0.5 * np.sum(u**2, axis=1)
+        y = np.concatenate([z, u], axis=1)
+        if not np.isfinite(log_densities(self.target, y)).any():
+            return False
+        start = resample_start(start_key, self.target, y, log_proposal, self.num_chains)
+        self._segment(run_key, start, num_warmup=self.num_warmup, tuning=None)
+        return True
+
+    def finish(self, key: Array, work: Work) -> None:
+        """Go on until the effective size and R-hat are as wanted, or for 40 segments."""
+        for segment in range(_MOST_SEGMENTS):
+            if self.trace.complete():
+                break
+            try:
+                work.check_time()
+            except OutOfBudget:
+                break
+            self._segment(jax.random.fold_in(key, segment), self.run.draws[-1], num_warmup=0, tuning=self.run.tuning)
+        self.trace.look()
+
+    def draws(self) -> tuple[np.ndarray, np.ndarray]:
+        """z (N, p) and s (N, k), chain by chain, thinned to what they are worth."""
+        stride = self.trace.stride()
+        y, s = self.trace.by_chain("theta", stride), self.trace.by_chain("s", stride)
+        return y[:, : self.target.prior.unconstrained_dim], s
+
+    def _segment(self, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any) -> None:
+        self.run = hamiltonian(
+            key, self.target, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN, tuning=tuning
+        )
+        self.num_divergent += self.run.num_divergent
+        with jax.enable_x64(True):
+            s = _statistics(self.target, jnp.asarray(self.run.draws.reshape(-1, self.run.draws.shape[-1])))
+        self.trace.add(theta=self.run.draws, s=np.asarray(s).reshape(*self.run.draws.shape[:2], -1))
+
+
+@jax.jit
+def _log_eta(mechanism: AbstractMechanism, observed: Array, s: Array) -> Array:
+    return mechanism.log_prob(observed, s)
+
+
+@eqx.filter_jit
+def _statistics(target: JointTarget, y: Array) -> Array:
+    return target.space.statistics(jax.vmap(target.places)(y)[1])

@@ -1,0 +1,126 @@
+"""Simulations of all rounds so far, and the law of confidential statistics fitted to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._arrays import Array
+from noisewise.errors import InvalidInputError, SimulationError
+from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.estimators.training import ensemble, train
+from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.inference._simulations import Simulations
+from noisewise.inference._statistic_space import StatisticSpace, check_spread
+from noisewise.inference.learned_confidential_likelihood import LearnedConfidentialLikelihood
+from noisewise.inference.work import OutOfBudget, Work
+from noisewise.samplers._seeds import generator
+
+_RESCALED = 1.5
+
+
+class StatisticPairs(eqx.Module):
+    """What the training loop draws from: rows of (z, s) become standardised (t, z), spread afresh each time where s lies on a lattice."""
+
+    z: Array
+    s: Array
+    space: StatisticSpace
+    scale: Affine
+    whitening: Whitening
+
+    def __call__(self, key: Array, rows: Array) -> tuple[Array, Array]:
+        condition = self.scale(self.z[rows])
+        t = self.space.targets(self.s[rows], jax.random.uniform(key, (len(rows), self.space.dim)))
+        return self.whitening.forward(t, condition).astype(jnp.float32), condition.astype(jnp.float32)
+
+
+class ConfidentialLearner:
+    """One training after another, each on the simulations of all rounds so far."""
+
+    def __init__(self, method: Any, work: Work) -> None:
+        self.method, self.work = method, work
+        self.capacity: int = method.num_rounds * method.num_simulations
+        self.simulations = Simulations.none(work.model)
+        self.space: StatisticSpace
+        self.scale: Affine
+        self.whitening: Whitening
+        self.members: Any = None
+
+    def simulate(self, key: Array, z: np.ndarray, number: int) -> np.ndarray:
+        """The simulations of one round, at z (n, p) or as many of its rows as the budgets allow: their statistics s."""
+        try:
+            return self.simulations.add(key, self.work, z, share=self.method.validation_share, number=number)
+        except SimulationError:
+            if self.work.remaining == 0:
+                self.work.statistics(key, z)
+            if self.work.stopped != "finished":
+                raise OutOfBudget(self.work.stopped) from None
+            raise
+
+    def learn(self, key: Array, number: int) -> LearnedConfidentialLikelihood:
+        """Fit the density to all simulations so far."""
+        prepare_key, build_key, train_key = jax.random.split(key, 3)
+        self._prepare(prepare_key, build_key)
+        method, validation = self.method, self.simulations.validation
+        trained = train(
+            train_key,
+            self.members,
+            self._pairs(),
+            train_rows=np.flatnonzero(~validation),
+            validation_rows=np.flatnonzero(validation),
+            capacity=self.capacity,
+            settings=method.training,
+            watch=self._late,
+        )
+        self.members = trained.members
+        best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
+        self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
+        density = ConditionalDensity(trained.members, self.scale, self.whitening)
+        return LearnedConfidentialLikelihood(
+            self.work.model, density, self.space, s=self.simulations.s, chains=method.chain_settings
+        )
+
+    def _prepare(self, key: Array, build_key: Array) -> None:
+        """Standardise; where the scale has changed by more than half, do so anew and start from new weights."""
+        method, z = self.method, self.simulations.z
+        space = StatisticSpace.of(self.work.model, self.simulations.s)
+        t = space.targets(self.simulations.s, generator(key).random((len(z), space.dim)))
+        if self.members is None:
+            check_spread(self.work.model, z, t)
+        scale = Affine.fit(z)
+        whitening = Whitening.fit(t, scale(z), degree=2)
+        if self.members is not None and space.free == self.space.free:
+            changes = [_change(self.scale.inverse_sd, scale.inverse_sd)]
+            changes.append(_change(np.diag(self.whitening.root), np.diag(whitening.root)))
+            if max(changes) < _RESCALED:
+                self.space = space
+                return
+        self.space, self.scale, self.whitening = space, scale, whitening
+        self.members = ensemble(build_key, method.estimator, method.num_members, space.dim, z.shape[1])
+        if tuple(self.members.shape) != (space.dim,) or self.members.cond_shape != (z.shape[1],):
+            raise InvalidInputError(
+                f"estimator(key, {space.dim}, {z.shape[1]}) must make a distribution of shape ({space.dim},) given ({z.shape[1]},), got "
+                f"{self.members.shape} given {self.members.cond_shape}: pass a factory, such as masked_autoregressive_flow, as it is."
+            )
+
+    def _pairs(self) -> StatisticPairs:
+        pad = lambda values: np.pad(values, ((0, self.capacity - len(values)), (0, 0)))  # noqa: E731
+        z, s = pad(self.simulations.z), pad(self.simulations.s)
+        return StatisticPairs(z, s, self.space, self.scale, self.whitening)
+
+    def _late(self, epochs: int, loss: float, best: float) -> bool:
+        try:
+            self.work.check_time()
+        except OutOfBudget:
+            return True
+        return False
+
+
+def _change(old: np.ndarray, new: np.ndarray) -> float:
+    """The largest ratio between two sets of scales, at least 1."""
+    old, new = np.maximum(np.abs(old), 1e-300), np.maximum(np.abs(new), 1e-300)
+    return float(np.exp(np.abs(np.log(old / new)).max()))

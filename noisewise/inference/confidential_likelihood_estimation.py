@@ -1,0 +1,136 @@
+"""CLE: the law of confidential statistics, learnt once for every mechanism."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
+from noisewise.estimators.training import Training
+from noisewise.inference._confidential_learner import ConfidentialLearner
+from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
+from noisewise.inference.learned_confidential_likelihood import INSTEAD, LearnedConfidentialLikelihood
+from noisewise.inference.work import OutOfBudget, Work
+from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import Draws
+from noisewise.private_model import PrivateModel
+
+
+def statistic_flow(key: Array, target_dim: int, condition_dim: int) -> Any:
+    """A masked autoregressive flow of 5 layers, which would be normal in one dimension; there, a spline flow."""
+    if target_dim == 1:
+        return neural_spline_flow(key, target_dim, condition_dim, num_layers=2, num_bins=8)
+    return masked_autoregressive_flow(key, target_dim, condition_dim)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
+    r"""Learn q(s | theta), the law of the statistic before any noise, and draw from the posterior of theta and s together.
+
+        min over q of   1/N sum_i -log q(s_i | theta_i),      then      p(theta, s | s_dp) ∝ pi(theta) q(s | theta) eta(s_dp | s)
+
+    Neither epsilon nor the mechanism has a part in the training: what `fit` returns serves every mechanism with a density, and its
+    `posterior(key, observed, mechanism)` neither simulates nor trains. Hamiltonian chains draw from the posterior, whose `statistics` are the
+    draws of s. With several rounds, later ones simulate at parameters from the posterior of the round before.
+
+    Statistics on a lattice are spread over its cells for the training; at inference eta is taken at its points. Statistics with no
+    density given theta (a curve with little noise, or atoms) are refused.
+
+    >>> import jax, noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> method = ConfidentialLikelihoodEstimation(num_simulations=400, training=Training(max_epochs=10))
+    >>> likelihood = method.fit(jax.random.key(0), problem.model, progress=False)
+    >>> likelihood.log_prob([[0.7]], [[0.7]]).shape
+    (1,)
+    """
+
+    slug: ClassVar[str] = "cle"
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
+    instead: ClassVar[str] = INSTEAD
+
+    num_rounds: int = 1
+    num_simulations: int = 10_000
+    estimator: Callable[..., Any] = statistic_flow
+    num_members: int = 4
+    training: Training = dataclasses.field(default_factory=lambda: Training(learning_rate=1e-3))
+    validation_share: float = 0.05
+    num_chains: int = 100
+    num_warmup: int = 100
+    target_ess: int = 2000
+
+    def __post_init__(self) -> None:
+        AbstractMethod.__post_init__(self)
+        self._convert(
+            num_rounds=integer("num_rounds", at_least=1),
+            num_simulations=integer("num_simulations", at_least=1),
+            num_members=integer("num_members", at_least=1),
+            validation_share=number("validation_share", above=0.0, below=1.0),
+            num_chains=integer("num_chains", at_least=2),
+            num_warmup=integer("num_warmup", at_least=1),
+            target_ess=integer("target_ess", at_least=1),
+        )
+        if not callable(self.estimator):
+            raise InvalidTypeError(
+                f"estimator must be a factory (key, target_dim, condition_dim) -> flow, got {describe(self.estimator)}."
+            )
+        if not isinstance(self.training, Training):
+            raise InvalidTypeError(f"training must be a Training, got {describe(self.training)}.")
+
+    def fit(
+        self, key: Array, model: PrivateModel, *, executor: Executor | None = None, progress: bool = True
+    ) -> LearnedConfidentialLikelihood:
+        """The law of s, learnt from `num_rounds` * `num_simulations` draws of the prior, for any observation and any mechanism.
+
+        The mechanism of the model is only the one that `posterior` takes where none is given.
+        """
+        if not isinstance(model, PrivateModel):
+            raise InvalidTypeError(f"fit(key, model) needs a PrivateModel second, got {describe(model)}.")
+        budgets = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
+        work = Work(self.slug, {}, model, np.zeros(0), executor=executor, progress=progress, **budgets)  # type: ignore[arg-type]
+        learner = ConfidentialLearner(self, work)
+        start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
+        with work.shown():
+            try:
+                learner.simulate(simulate_key, _prior_draws(start_key, model, learner.capacity), 0)
+            except OutOfBudget as end:
+                raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
+            return learner.learn(learn_key, 0)
+
+    def _rounds(self, key: Array, work: Work) -> Iterator[Draws]:
+        learner = ConfidentialLearner(self, work)
+        first_key, end_key, key = jax.random.split(key, 3)
+        z = _prior_draws(first_key, work.model, self.num_simulations)
+        likelihood: LearnedConfidentialLikelihood | None = None
+        for number_ in range(self.num_rounds):
+            simulate_key, look_key, learn_key, chain_key = jax.random.split(jax.random.fold_in(key, number_), 4)
+            try:
+                s = learner.simulate(simulate_key, z, number_)
+            except OutOfBudget:
+                if likelihood is None:
+                    raise
+                break
+            if number_ == 0:
+                work.look_at_observation(look_key, s)
+            likelihood = learner.learn(learn_key, number_)
+            if number_ + 1 == self.num_rounds or work.stopped != "finished":
+                break
+            posterior = likelihood.draws(chain_key, work)
+            yield posterior
+            z = work.model.prior.unconstrain(posterior.sample(chain_key, self.num_simulations))
+        yield likelihood.draws(end_key, work)  # type: ignore[union-attr]
+
+    @property
+    def chain_settings(self) -> dict[str, int]:
+        """How a posterior is drawn."""
+        return {"num_chains": self.num_chains, "num_warmup": self.num_warmup, "target_ess": self.target_ess}
+
+
+def _prior_draws(key: Array, model: PrivateModel, num: int) -> np.ndarray:
+    return model.prior.unconstrain(model.prior.sample(key, num))
