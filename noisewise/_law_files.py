@@ -88,7 +88,9 @@ def _fields(law: dist.Distribution) -> dict[str, Any]:
 def _known(node: Any, module: Any) -> str:
     name = type(node).__name__
     if getattr(module, name, None) is not type(node):
-        raise MissingCapabilityError(f"A prior that uses {name}, which is not one of numpyro's, cannot be written to a file.")
+        raise MissingCapabilityError(
+            f"A prior that uses {name}, which is not one of numpyro's, cannot be written to a file."
+        )
     return name
 
 

@@ -14,6 +14,7 @@ import jax
 
 from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.diagnostics import Certificate, certify
+from noisewise.diagnostics.certificate import ENOUGH
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
 from noisewise.inference import (
     AbstractMethod,
@@ -23,6 +24,7 @@ from noisewise.inference import (
     PrivatePosteriorEstimation,
 )
 from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior
+from noisewise.inference.base import prior_only
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior
@@ -103,11 +105,11 @@ class _Run:
         """The first route that reaches the target, or the best of those tried."""
         best: AbstractPosterior | None = None
         for posterior in self._routes():
-            if best is None or _worth(posterior) > _worth(best):
+            if best is None or _worth(posterior) >= _worth(best):
                 best = posterior
             if _worth(best) >= self.target or self.spent:
                 break
-        return self._reported(best)  # type: ignore[arg-type]
+        return self._reported(self._prior_only() if best is None else best)
 
     def _routes(self) -> Iterator[AbstractPosterior]:
         if Capability.DENSITY not in self.model.mechanism.capabilities:
@@ -141,7 +143,7 @@ class _Run:
 
     def _learnt_and_corrected(self) -> Iterator[AbstractPosterior]:
         """Rounds of learning, while the certificate says that they pay."""
-        method = PrivatePosteriorEstimation(num_noise=1, **self._budgets)  # type: ignore[arg-type]
+        method = PrivatePosteriorEstimation(num_noise=1, **self._budgets)
         keys = jax.random.split(jax.random.fold_in(self.key, 5), method.num_rounds + 1)
         counted, posterior = 0, None
         for index, posterior in enumerate(method.rounds(keys[0], self.model, self.observed, **self.options), start=1):
@@ -155,7 +157,7 @@ class _Run:
                 break
             certificate = self._certified(look_key, posterior, _LOOK)
             per_draw = _LOOK / max(certificate.effective_size, 1.0)
-            needed = math.ceil(_SPARE * self.target * per_draw)
+            needed = math.ceil(_SPARE * max(self.target, ENOUGH) * per_draw)
             hopeless = certificate.efficiency >= _PERFECT or last
             if needed <= self.remaining or hopeless:
                 num = min(max(needed, 1000), self.remaining)
@@ -165,6 +167,10 @@ class _Run:
                 break
         if posterior is not None:
             yield posterior
+
+    def _prior_only(self) -> AbstractPosterior:
+        work = Work("infer", {}, self.model, self.observed)
+        return prior_only(self.key, work)
 
     def _learnt_only(self) -> AbstractPosterior:
         return self._method(6, PrivatePosteriorEstimation(num_noise=1))
@@ -177,7 +183,9 @@ class _Run:
 
     def _certified(self, key: Array, posterior: AbstractPosterior, num: int) -> Certificate:
         certificate = certify(key, posterior, self.model, self.observed, num, **self.options)
-        self._count("certify", certificate.corrected, num, verdict=certificate.verdict, efficiency=certificate.efficiency)
+        self._count(
+            "certify", certificate.corrected, num, verdict=certificate.verdict, efficiency=certificate.efficiency
+        )
         return certificate
 
     def _count(self, stage: str, posterior: AbstractPosterior, num: int, **more: Any) -> None:
@@ -211,7 +219,11 @@ class _Run:
             warnings += (f"The target of {self.target:,} effective draws was not reached: the draws are {known}.",)
         posterior.report = dataclasses.replace(
             report,
-            settings={"target_ess": self.target, "max_simulations": self.max_simulations, "max_minutes": self.max_minutes},
+            settings={
+                "target_ess": self.target,
+                "max_simulations": self.max_simulations,
+                "max_minutes": self.max_minutes,
+            },
             num_simulations=self.used,
             num_failed=self.failed,
             seconds=60.0 * self.minutes,

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "noisewise"
 STAGES = {"priors", "simulators", "queries", "mechanisms"}
 COMMON = {"errors", "_arrays", "_lazy", "_signatures", "_traces"}
-OWN = {"priors": {"_constraints", "_laws"}}
+OWN = {"priors": {"_constraints", "_files", "_law_files", "_laws"}}
 """Private modules that belong to one stage."""
 
 TOP = {"problems", "cli"}
@@ -26,7 +26,7 @@ PRIVACY = {
     "posteriors",
     "diagnostics",
 }
-ABOVE_INFERENCE = TOP | {"inference", "posteriors", "diagnostics", "plotting", "runs", "metrics"}
+ABOVE_INFERENCE = TOP | {"automatic", "inference", "posteriors", "diagnostics", "plotting", "runs", "metrics"}
 
 
 def component(path):

@@ -108,5 +108,3 @@ def _sample(density: ConditionalDensity, key: Array, condition: Array) -> Array:
         chosen = jax.random.randint(member_key, (len(given),), 0, len(draws))
         standard = draws[chosen, jnp.arange(len(given))]
     return density.whitening.inverse(standard.astype(jnp.float64), standard_condition)
-
-

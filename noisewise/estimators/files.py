@@ -126,7 +126,9 @@ def read_density(spec: Any, degree: Any, arrays: Mapping[str, np.ndarray]) -> Co
                 raise FileFormatError(f"the array {name!r} must be finite, float64 and of shape {shape}.")
         if not (np.diag(root) > 0.0).all():
             raise FileFormatError("the root of its covariance must have a positive diagonal.")
-        return ConditionalDensity(members, Affine(mean, inverse_sd), Whitening(coefficients, root, inverse_root, degree))
+        return ConditionalDensity(
+            members, Affine(mean, inverse_sd), Whitening(coefficients, root, inverse_root, degree)
+        )
 
 
 def _unwrapped(factory: Any) -> tuple[Callable[..., Any], dict[str, Any]]:

@@ -178,7 +178,11 @@ def train(
     settings = settings or Training()
     validation = resample if validation is None else validation
     trials = isinstance(train_rows, (list, tuple))
-    rows = _padded(train_rows, validation_rows, capacity) if not trials else _stacked(train_rows, validation_rows, capacity)
+    rows = (
+        _padded(train_rows, validation_rows, capacity)
+        if not trials
+        else _stacked(train_rows, validation_rows, capacity)
+    )
     steps = np.int32(max(1, int(np.max(rows.num_train)) // settings.batch_size))
     with jax.enable_x64(False):
         state, frozen = _start(key, members, settings, trials)
@@ -188,13 +192,24 @@ def train(
         while True:
             started = time.monotonic()
             state, train_loss, validation_loss, ran = _run(
-                state, frozen, resample, validation, rows, jnp.asarray(steps), jnp.asarray(np.int32(epochs)), loss, settings, trials
+                state,
+                frozen,
+                resample,
+                validation,
+                rows,
+                jnp.asarray(steps),
+                jnp.asarray(np.int32(epochs)),
+                loss,
+                settings,
+                trials,
             )
             ran = int(np.max(ran))
             losses.append((np.asarray(train_loss)[:ran], np.asarray(validation_loss)[:ran]))
             finished = bool(np.all(_finished(state, settings)))
             best = float(np.mean(state.best))
-            if finished or (watch is not None and watch(int(np.max(state.epoch)), float(np.nanmean(losses[-1][0][-1])), best)):
+            if finished or (
+                watch is not None and watch(int(np.max(state.epoch)), float(np.nanmean(losses[-1][0][-1])), best)
+            ):
                 break
             seconds = max(time.monotonic() - started, 1e-3)
             epochs = int(np.clip(epochs * _SECONDS_PER_CALL / seconds, 1, min(2 * epochs, _MAX_EPOCHS_PER_CALL)))
@@ -333,7 +348,7 @@ class _Member:
     def _epoch(self, state: _State) -> tuple[_State, Array, Array]:
         key = jax.random.fold_in(state.key, state.epoch)
         order = self._shuffled(jax.random.fold_in(key, 0))
-        batch = jnp.arange(self.settings.batch_size)
+        batch = jnp.arange(self.settings.batch_size, dtype=jnp.int32)
 
         def step(number: Array, carry: Any) -> Any:
             state, total = carry
@@ -349,7 +364,7 @@ class _Member:
             return self._judge(state, value), (total / self.steps).astype(jnp.float32), value
 
     def _shuffled(self, key: Array) -> Array:
-        places = jnp.arange(len(self.rows.train))
+        places = jnp.arange(len(self.rows.train), dtype=jnp.int32)
         order = jnp.where(places < self.rows.num_train, jax.random.uniform(key, places.shape, jnp.float32), jnp.inf)
         return self.rows.train[jnp.argsort(order)]
 
@@ -370,14 +385,12 @@ class _Member:
         return state, jnp.where(good, value, 0.0)
 
     def _validate(self, weights: Any, key: Array) -> Array:
-        places = jnp.arange(_VALIDATION_CHUNK)
+        places = jnp.arange(_VALIDATION_CHUNK, dtype=jnp.int32)
         distribution = self._distribution(weights)
 
         def chunk(number: Array, total: Array) -> Array:
             at = number * _VALIDATION_CHUNK + places
-            data = self.validation(
-                jax.random.fold_in(key, number), self.rows.validation[at % self.rows.num_validation]
-            )
+            data = self.validation(jax.random.fold_in(key, number), self.rows.validation[at % self.rows.num_validation])
             with jax.enable_x64(False):
                 values = self.loss(distribution, *data)
                 return total + jnp.where(at < self.rows.num_validation, values, 0.0).sum()

@@ -59,7 +59,12 @@ class Whitening(eqx.Module):
         target, condition = _checked(target, "target"), _checked(condition, "condition")
         features = _features(condition, degree)
         used = next(
-            (num for lower in range(degree, 0, -1) if 4 * (num := num_features(condition.shape[1], lower)) <= len(target)), 1
+            (
+                num
+                for lower in range(degree, 0, -1)
+                if 4 * (num := num_features(condition.shape[1], lower)) <= len(target)
+            ),
+            1,
         )
         active = features[:, :used]
         gram = active.T @ active + _RIDGE * len(target) * np.diag(np.r_[0.0, np.ones(used - 1)])

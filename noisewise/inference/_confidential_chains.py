@@ -32,15 +32,23 @@ _THIN = 2
 _MOST_SEGMENTS = 40
 _GRID = 201
 _ZOOMS = 8
+_MOST_LATTICES = 8
+_RAMP = 0.35
+_HUGE = 700.0
 
 
 class JointTarget(eqx.Module):
-    """(z, u) -> log of pi(z) q(s | z) eta(s_dp | s). On a lattice eta is taken at its points, and its slope between them."""
+    r"""(z, u) -> log of pi(z) q(t | z) eta(s_dp | t).
+
+    On lattices eta(s_dp | t) is the sum of w_j eta(s_dp | s_j) over the points s_j around t. Their weights w_j change over a ramp
+    so steep that what it adds to the variance of s is at most 1% of its variance given theta and the other columns.
+    """
 
     density: ConditionalDensity
     space: StatisticSpace
     mechanism: AbstractMechanism
     observed: Array
+    ramp: Array
     weight: Array
     shift: Array
     root: Array
@@ -62,14 +70,35 @@ class JointTarget(eqx.Module):
         covariance = np.linalg.inv(within + precision)
         pull = (space.matrix / sd**2) @ (centre - space.offset)
         root = np.linalg.cholesky((covariance + covariance.T) / 2.0)
-        parts = (density, space, mechanism, observed, covariance @ within, covariance @ pull, root)
+        ramp = np.clip(_RAMP / np.sqrt(np.diag(within)) / np.maximum(space.step, 1e-300), 1e-3, 1.0)
+        parts = (density, space, mechanism, observed, ramp, covariance @ within, covariance @ pull, root)
         with jax.enable_x64(True):
             return as_pytree(JointTarget(*parts, prior))
 
     def __call__(self, y: Array) -> Array:
         z, t = self.places(y)
-        log_eta = self.mechanism.log_prob(self.observed, self.space.statistics(t))
-        return self.prior.log_prob_unconstrained(z) + self.density.log_density(t, z) + log_eta
+        return self.prior.log_prob_unconstrained(z) + self.density.log_density(t, z) + self._log_eta(t)
+
+    def draw(self, key: Array, y: Array) -> Array:
+        """s (k,) given y: one of the points around t."""
+        _, t = self.places(y)
+        if not self.sums:
+            return self.space.statistics(t)
+        s, weights = self.space.corners(t, self.ramp)
+        return s[jax.random.categorical(key, jnp.log(weights) + self.mechanism.log_prob(self.observed, s))]
+
+    def _log_eta(self, t: Array) -> Array:
+        if not self.sums:
+            return self.mechanism.log_prob(self.observed, self.space.statistics(t))
+        s, weights = self.space.corners(t, self.ramp)
+        log_eta = self.mechanism.log_prob(self.observed, s)
+        top = jax.lax.stop_gradient(jnp.max(jnp.where(weights > 0.0, log_eta, -jnp.inf)))
+        return top + jnp.log(jnp.sum(weights * jnp.exp(jnp.minimum(log_eta - top, _HUGE))))
+
+    @property
+    def sums(self) -> bool:
+        """Whether eta is summed over points; beyond 8 lattices, 256 points, it is taken at the nearest, and its slope there."""
+        return 0 < len(self.space.lattices) <= _MOST_LATTICES
 
     def places(self, y: Array) -> tuple[Array, Array]:
         """z (p,) and t (r,) of y (p + r,)."""
@@ -155,7 +184,7 @@ class JointChains:
         )
         self.num_divergent += self.run.num_divergent
         with jax.enable_x64(True):
-            s = _statistics(self.target, jnp.asarray(self.run.draws.reshape(-1, self.run.draws.shape[-1])))
+            s = _statistics(key, self.target, jnp.asarray(self.run.draws.reshape(-1, self.run.draws.shape[-1])))
         self.trace.add(theta=self.run.draws, s=np.asarray(s).reshape(*self.run.draws.shape[:2], -1))
 
 
@@ -165,5 +194,5 @@ def _log_eta(mechanism: AbstractMechanism, observed: Array, s: Array) -> Array:
 
 
 @eqx.filter_jit
-def _statistics(target: JointTarget, y: Array) -> Array:
-    return target.space.statistics(jax.vmap(target.places)(y)[1])
+def _statistics(key: Array, target: JointTarget, y: Array) -> Array:
+    return jax.vmap(target.draw)(jax.random.split(jax.random.fold_in(key, 1), len(y)), y)

@@ -13,7 +13,7 @@ from noisewise.inference._chains import Trace
 from noisewise.inference.error_models import AbstractLatent
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.samplers._seeds import generator
-from noisewise.samplers.hamiltonian import hamiltonian, log_densities, resample_start
+from noisewise.samplers.hamiltonian import hamiltonian, resample_start
 
 _LENGTH = 50
 _THIN = 2
@@ -21,6 +21,7 @@ _MOST_SEGMENTS = 20
 _ENOUGH = 400
 _RARE = 0.001
 _MUCH = 0.05
+_LOOK = 4000
 
 
 def latent_draws(
@@ -41,9 +42,7 @@ def latent_draws(
     start_key, run_key, choose_key = jax.random.split(key, 3)
     with jax.enable_x64(True):
         v = np.asarray(_coordinates(latent, simulated))
-        log_error = np.asarray(_log_errors(latent, simulated))
-    log_proposal = np.where(np.isfinite(log_error), log_densities(latent, v) - log_error, np.inf)
-    start = resample_start(start_key, latent, v, log_proposal, num_chains)
+    start = resample_start(start_key, _ErrorOnly(latent), v, num=num_chains)
     run = hamiltonian(run_key, latent, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN)
     trace, divergent = Trace(target_ess), run.num_divergent
     trace.add(theta=run.draws)
@@ -78,7 +77,7 @@ def look_at_cloud(work: Work, latent: AbstractLatent, simulated: np.ndarray, t: 
     """
     nothing = np.zeros(0)
     far, unlikely = [], []
-    for points in (simulated, t):
+    for points in (simulated[:_LOOK], t):
         standard = latent.marginal.whitening.forward(points, np.zeros((len(points), 0)))
         far.append(np.sum(np.asarray(standard) ** 2, axis=1))
         unlikely.append(latent.marginal.log_prob(points, nothing))
@@ -113,14 +112,18 @@ def _resampled(key: Array, log_weights: np.ndarray) -> np.ndarray:
     return np.minimum(np.searchsorted(np.cumsum(weights), places), num - 1)
 
 
+class _ErrorOnly(eqx.Module):
+    """log p(s_dp | s) at v: by what simulated statistics, which follow h, are weighted."""
+
+    latent: AbstractLatent
+
+    def __call__(self, v: Array) -> Array:
+        return self.latent.log_error(self.latent.statistic(v))
+
+
 @eqx.filter_jit
 def _coordinates(latent: AbstractLatent, t: Array) -> Array:
     return latent.coordinates(jnp.asarray(t))
-
-
-@eqx.filter_jit
-def _log_errors(latent: AbstractLatent, t: Array) -> Array:
-    return latent.log_error(jnp.asarray(t))
 
 
 @eqx.filter_jit

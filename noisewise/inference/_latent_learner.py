@@ -15,8 +15,8 @@ from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.training import ensemble, train
 from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.inference._simulations import Simulations
 from noisewise.inference._latent_space import LatentSpace
+from noisewise.inference._simulations import Simulations
 from noisewise.inference.work import OutOfBudget, Work
 
 

@@ -74,11 +74,14 @@ class PosteriorLearner:
     def __init__(self, method: PrivatePosteriorEstimation, key: Array, work: Work, observed: np.ndarray | None) -> None:
         self.method, self.key, self.work = method, key, work
         self.simulations = Simulations.none(work.model)
-        self.condition = None if observed is None else self.features(observed[None])[0]
+        self.condition: Any = None if observed is None else self.features(observed[None])[0]
         self.bank: np.ndarray | None = None
         self.regions: list[Region] = []
         self.density: Any = None
         self.members: Any = None
+        self.scale: Affine
+        self.whitening: Whitening
+        self.usable: np.ndarray
 
     def features(self, s_dp: np.ndarray) -> np.ndarray:
         """What the network sees of private statistics (..., k'): (..., w)."""
@@ -139,7 +142,10 @@ class PosteriorLearner:
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows to train on and to validate on; one of the first where chance left none for the second."""
         validation = self.simulations.validation
-        train_rows, validation_rows = np.flatnonzero(self.usable & ~validation), np.flatnonzero(self.usable & validation)
+        train_rows, validation_rows = (
+            np.flatnonzero(self.usable & ~validation),
+            np.flatnonzero(self.usable & validation),
+        )
         return (train_rows, validation_rows) if len(validation_rows) else (train_rows[1:], train_rows[:1])
 
     def late(self, *_: Any) -> bool:

@@ -9,6 +9,9 @@ probability of its point.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -41,6 +44,8 @@ class StatisticSpace(eqx.Module):
     origin: Array
     step: Array
     free: tuple[int, ...] = eqx.field(static=True)
+    lattices: tuple[int, ...] = eqx.field(static=True)
+    """Which of the free columns lie on lattices."""
 
     @staticmethod
     def of(model: PrivateModel, s: np.ndarray) -> StatisticSpace:
@@ -53,37 +58,47 @@ class StatisticSpace(eqx.Module):
         steps = np.array([_lattice_step(s[:, j]) for j in free])
         for j, step in zip(free, steps, strict=True):
             _check_atoms(model.statistic_names[j], s[:, j], step)
-        return StatisticSpace(offset, matrix, s[0, free], steps, tuple(int(j) for j in free))
+        lattices = tuple(int(j) for j in np.flatnonzero(steps))
+        return StatisticSpace(offset, matrix, s[0, free], steps, tuple(int(j) for j in free), lattices)
 
     @property
     def dim(self) -> int:
         """The number of free columns."""
         return len(self.free)
 
-    @property
-    def num_lattices(self) -> int:
-        """How many free columns lie on lattices."""
-        return int(np.sum(np.asarray(self.step) > 0.0))
-
     def targets(self, s: Array, u: Array) -> Array:
         """t (..., r) of s (..., k) and uniforms (..., r)."""
         return s[..., np.array(self.free)] + self.step * (u - 0.5)
 
     def statistics(self, t: Array) -> Array:
-        r"""s (..., k) of t (..., r).
-
-        Its derivative is that of the map without rounding. A leapfrog integrator may follow any such field and stays reversible and volume-preserving;
-        what decides about acceptance is the value, which is exact.
-        """
-        rounded = self.origin + self.step * jnp.round((t - self.origin) / jnp.where(self.step > 0.0, self.step, 1.0))
-        values = t + jax.lax.stop_gradient(jnp.where(self.step > 0.0, rounded, t) - t)
+        """s (..., k) of t (..., r), rounded to the lattices. Its derivative is that of the map without rounding."""
+        values = t + jax.lax.stop_gradient(self._rounded(t, jnp.round) - t)
         return self.offset + values @ self.matrix
+
+    def corners(self, t: Array, ramp: Array) -> tuple[Array, Array]:
+        r"""The points (J, k) around t (r,), and weights (J,) that sum to 1: the product over lattices of a ramp between two points,
+
+            clip((f - 1/2) / ramp + 1/2, 0, 1)        at a share f of the way from the lower to the upper one.
+
+        A ramp of 0 would be rounding. One of 1 spreads s by another step^2 / 12, but leaves everything continuous in t.
+        """
+        below = self._rounded(t, jnp.floor)
+        share = (t - below) / jnp.where(self.step > 0.0, self.step, 1.0)
+        upper = jnp.clip((share - 0.5) / ramp + 0.5, 0.0, 1.0)[np.array(self.lattices, dtype=int)]
+        up = np.array(list(itertools.product((False, True), repeat=len(self.lattices))))
+        weights = jnp.prod(jnp.where(up, upper, 1.0 - upper), axis=1)
+        steps = jnp.asarray(self.step)[np.array(self.lattices, dtype=int)] * up
+        values = jnp.repeat(below[None], len(up), axis=0).at[:, np.array(self.lattices, dtype=int)].add(steps)
+        return self.offset + values @ self.matrix, weights
+
+    def _rounded(self, t: Array, function: Callable[[Array], Array]) -> Array:
+        rounded = self.origin + self.step * function((t - self.origin) / jnp.where(self.step > 0.0, self.step, 1.0))
+        return jnp.where(self.step > 0.0, rounded, t)
 
     @property
     def log_cell(self) -> float:
         """The log volume of a cell, in the columns that have one."""
-        step = np.asarray(self.step)
-        return float(np.sum(np.log(step[step > 0.0])))
+        return float(np.sum(np.log(np.asarray(self.step)[list(self.lattices)])))
 
     def contains(self, s: np.ndarray) -> np.ndarray:
         """Which rows of s (N, k) are possible: on the lattices, and in line with the columns left out."""

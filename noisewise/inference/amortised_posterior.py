@@ -93,7 +93,9 @@ class AmortisedPosterior:
         rank = float(1 + further) / (1 + len(self._distances))
         warnings = self.report.warnings
         if rank < _SURPRISE:
-            warnings += (f"The observation lies outside what the prior predicts (p = {rank:.2g}): the network has not seen its like.",)
+            warnings += (
+                f"The observation lies outside what the prior predicts (p = {rank:.2g}): the network has not seen its like.",
+            )
         diagnostics = {**self.report.diagnostics, "prior predictive p-value": rank}
         return dataclasses.replace(self.report, diagnostics=diagnostics, warnings=warnings)
 

@@ -73,7 +73,7 @@ class AbstractMethod(abc.ABC):
             try:
                 posterior = self._infer(key, work)
             except OutOfBudget:
-                posterior = _prior_only(key, work)
+                posterior = prior_only(key, work)
         if run_dir is not None:
             posterior.save(run_dir)
         return posterior
@@ -130,7 +130,7 @@ class AbstractSequentialMethod(AbstractMethod):
             try:
                 yield from self._rounds(key, work)
             except OutOfBudget:
-                yield _prior_only(key, work)
+                yield prior_only(key, work)
 
     @abc.abstractmethod
     def _rounds(self, key: Array, work: Work) -> Iterator[AbstractPosterior]: ...
@@ -140,7 +140,7 @@ class AbstractSequentialMethod(AbstractMethod):
         return posterior
 
 
-def _prior_only(key: Array, work: Work) -> AbstractPosterior:
+def prior_only(key: Array, work: Work) -> AbstractPosterior:
     """What is left to say where a budget ends before the first draw."""
     work.warn("The budget ended before there was a single draw from the posterior: these are draws from the prior.")
     return work.draws(work.model.prior.sample(key, 1000), exact=False)
@@ -154,5 +154,8 @@ def _json_ready(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"type": type(value).__name__, **{name: _json_ready(item) for name, item in vars(value).items()}}
     if isinstance(value, functools.partial):
-        return {"type": getattr(value.func, "__name__", repr(value.func)), **{k: _json_ready(v) for k, v in value.keywords.items()}}
+        return {
+            "type": getattr(value.func, "__name__", repr(value.func)),
+            **{k: _json_ready(v) for k, v in value.keywords.items()},
+        }
     return getattr(value, "__name__", repr(value))

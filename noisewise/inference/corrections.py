@@ -123,7 +123,7 @@ class Region:
 
     def contains(self, z: np.ndarray) -> np.ndarray:
         """Which rows of z lie in it (N,)."""
-        result = ((z >= self.low) & (z <= self.high)).all(axis=1)
+        result: np.ndarray = np.all((z >= self.low) & (z <= self.high), axis=1)
         if result.any():
             result[result] = self.density.log_prob(z[result], self.condition) > self.level
         return result

@@ -27,8 +27,7 @@ from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.randomized_response import RandomizedResponse
 from noisewise.private_model import PrivateModel
 
-_HALVINGS = 50
-_LEAST = 1e-300
+_HALVINGS = 40
 
 
 class AbstractLatent(eqx.Module):
@@ -166,8 +165,8 @@ class SpikeAndSlab(AbstractErrorModel):
 class SpikeAndSlabLatent(AbstractLatent):
     r"""h(t) prod_j k((y_j - s_j(t)) / scale_j), k(x) = (1 - p) N(x; 0, spike^2) + p Cauchy(x; 0, slab), indicators summed out.
 
-    A free column is t_j = y_j + scale_j K^-1(Phi(v_j)), K the distribution function of k: its error then is N(v_j; 0, 1), and chains walk
-    from spike to slab and back without noticing. Columns that are combinations of others keep their k.
+    A free column is t_j = y_j + scale_j g(v_j), where g takes the normal law to k within +-1, so that chains walk from spike to slab and
+    back without noticing, and is linear beyond. Columns that are combinations of others keep their k.
     """
 
     marginal: ConditionalDensity
@@ -178,7 +177,7 @@ class SpikeAndSlabLatent(AbstractLatent):
     def __call__(self, v: Array) -> Array:
         t = self.statistic(v)
         rest = [j for j in range(len(self.observed)) if j not in self.space.free]
-        return self._log_marginal(t) - 0.5 * jnp.sum(v**2) + jnp.sum(self._log_each(t)[..., rest])
+        return self._log_marginal(t) + jnp.sum(_log_normal(v, *self.numbers)) + jnp.sum(self._log_each(t)[..., rest])
 
     def statistic(self, v: Array) -> Array:
         return self._centre + self._unit * _from_normal(v, *self.numbers)
@@ -227,30 +226,48 @@ def _below(x: Array, spike: Array, slab: Array, probability: Array) -> Array:
     return (1.0 - probability) * ndtr(x / spike) + probability * jnp.arctan2(slab, -x) / jnp.pi
 
 
+def _knee(*numbers: Array) -> tuple[Array, Array]:
+    """The v > 0 with g(v) = 1, and the slope of g there and beyond."""
+    v = -ndtri(_below(-jnp.ones(()), *numbers))
+    log_density = jnp.logaddexp(*_log_parts(jnp.ones(()), *numbers))
+    return v, jnp.exp(_log_phi(v) - log_density)
+
+
 def _to_normal(x: Array, *numbers: Array) -> Array:
-    """Phi^-1(K(x))."""
-    v = ndtri(jnp.maximum(_below(-jnp.abs(x), *numbers), _LEAST))
-    return jnp.where(x < 0.0, v, -v)
+    """g^-1(x): Phi^-1(K(x)) within +-1."""
+    _, slope = _knee(*numbers)
+    inner = -ndtri(_below(-jnp.minimum(jnp.abs(x), 1.0), *numbers))
+    return jnp.sign(x) * (inner + jnp.maximum(jnp.abs(x) - 1.0, 0.0) / slope)
 
 
-def _from_normal(v: Array, spike: Array, slab: Array, probability: Array) -> Array:
-    """K^-1(Phi(v)): bisection between the quantiles of the two parts, and one step of Newton, which carries the derivative."""
-    numbers = (spike, slab, probability)
-    side = jnp.where(v < 0.0, 1.0, -1.0)
-    target = jnp.maximum(ndtr(side * v), _LEAST)
+def _from_normal(v: Array, *numbers: Array) -> Array:
+    """g(v): K^-1(Phi(v)) by bisection, and one step of Newton, which carries the derivative."""
+    knee, slope = _knee(*numbers)
+    side, size = jnp.where(v < 0.0, -1.0, 1.0), jnp.where(v < 0.0, -v, v)
+    target = ndtr(-jnp.minimum(size, knee))
     held = jax.lax.stop_gradient(target)
-    ends = spike * ndtri(held), -slab / jnp.tan(jnp.pi * held)
-    start = jnp.minimum(*ends), jnp.maximum(*ends)
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = 0.5 * (ends[0] + ends[1])
         low = _below(middle, *numbers) < held
         return jnp.where(low, middle, ends[0]), jnp.where(low, ends[1], middle)
 
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, jax.lax.stop_gradient(start))
-    x = jax.lax.stop_gradient(0.5 * (low + high))
-    density = jnp.exp(jnp.logaddexp(*_log_parts(x, *numbers)))
-    return side * (x + (target - _below(x, *numbers)) / density)
+    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.full_like(held, -1.0), jnp.zeros_like(held)))
+    x = 0.5 * (low + high)
+    x = x + (target - _below(x, *numbers)) / jnp.exp(jnp.logaddexp(*_log_parts(x, *numbers)))
+    return side * (slope * jnp.maximum(size - knee, 0.0) - x)
+
+
+def _log_normal(v: Array, *numbers: Array) -> Array:
+    """log k(g(v)) g'(v): that of the normal density up to the knee."""
+    knee, slope = _knee(*numbers)
+    beyond = 1.0 + slope * jnp.maximum(jnp.abs(v) - knee, 0.0)
+    outer = jnp.logaddexp(*_log_parts(beyond, *numbers)) + jnp.log(slope)
+    return jnp.where(jnp.abs(v) < knee, _log_phi(v), outer)
+
+
+def _log_phi(v: Array) -> Array:
+    return -0.5 * v**2 - 0.5 * jnp.log(2.0 * jnp.pi)
 
 
 def as_statistics(mechanism: AbstractMechanism, s_dp: np.ndarray) -> np.ndarray:

@@ -60,7 +60,7 @@ class LearnedConfidentialLikelihood:
         z = np.broadcast_to(self.model.prior.unconstrain(theta), (num, self.model.prior.unconstrained_dim))
         s = np.broadcast_to(s, (num, s.shape[1]))
         points = np.full((1, self.space.dim), 0.5)
-        if self.space.num_lattices:
+        if self.space.lattices:
             points = ScrambledSobol().uniforms(jax.random.key(0), 1, _CELL, self.space.dim)[0]
         parts = []
         with jax.enable_x64(True):
@@ -137,7 +137,7 @@ def _tell(work: Work, chains: JointChains, last: bool) -> None:
         "divergent": chains.num_divergent,
     }
     if last and not (size >= _ENOUGH and trace.settled):
-        lattice = " Noise that is small beside the lattice of s makes it so." if chains.target.space.num_lattices else ""
+        lattice = " Noise that is small beside the lattice of s makes it so." if chains.target.space.lattices else ""
         work.warn(
             f"The chains have not settled: effective size {size:.0f} (at least {_ENOUGH} wanted), R-hat {r_hat:.3f} (at most 1.01 "
             f"wanted).{lattice} Take more warm-up, or another method."

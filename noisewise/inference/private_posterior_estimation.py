@@ -130,7 +130,9 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
                 raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
             train_together([learner], 0)
         conditions = learner.bank[:, 0]  # type: ignore[index]
-        return AmortisedPosterior(model, learner.density, work.report(exact=False), conditions, learner.estimator_spec())
+        return AmortisedPosterior(
+            model, learner.density, work.report(exact=False), conditions, learner.estimator_spec()
+        )
 
     def rounds_of_many(
         self, keys: Sequence[Array], models: Sequence[PrivateModel], observed: Sequence[Any]

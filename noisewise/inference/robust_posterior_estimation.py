@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,15 +17,17 @@ from noisewise.errors import InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference._latent_chains import latent_draws, look_at_cloud
-from noisewise.inference._simulations import Simulations
 from noisewise.inference._latent_learner import LatentLearner
 from noisewise.inference._latent_space import LatentSpace
+from noisewise.inference._simulations import Simulations
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.error_models import AbstractErrorModel, SpikeAndSlab, SpikeAndSlabLatent
 from noisewise.inference.work import Work
 from noisewise.posteriors import Draws
 from noisewise.private_model import PrivateModel
 from noisewise.samplers._seeds import generator
+
+_MARGINAL = functools.partial(neural_spline_flow, num_layers=5, num_bins=8)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,7 +60,7 @@ class RobustPosteriorEstimation(AbstractMethod):
     num_simulations: int = 10_000
     error: AbstractErrorModel = dataclasses.field(default_factory=SpikeAndSlab)
     estimator: Callable[..., Any] = neural_spline_flow
-    marginal: Callable[..., Any] = neural_spline_flow
+    marginal: Callable[..., Any] = _MARGINAL
     num_members: int = 1
     training: Training = dataclasses.field(default_factory=lambda: Training(learning_rate=1e-3))
     validation_share: float = 0.05
@@ -120,7 +124,7 @@ def _tell_constants(work: Work, space: LatentSpace) -> None:
 def _look_at_errors(work: Work, latent: SpikeAndSlabLatent, t: np.ndarray) -> None:
     """The posterior probability of each indicator, and what the model of errors leaves out."""
     with jax.enable_x64(True):
-        wrong = np.asarray(latent.slab_probability(jnp.asarray(t))).mean(axis=0)
+        wrong = np.asarray(_slab_probabilities(latent, t)).mean(axis=0)
     for name, probability in zip(work.model.statistic_names, wrong, strict=True):
         if np.isfinite(probability):
             work.diagnostics[f"misspecification {name}"] = float(probability)
@@ -128,3 +132,8 @@ def _look_at_errors(work: Work, latent: SpikeAndSlabLatent, t: np.ndarray) -> No
         "SpikeAndSlab ignores that the law of the privacy noise is known: take these draws for a check of the model, and "
         "error=MechanismError() for an answer."
     )
+
+
+@eqx.filter_jit
+def _slab_probabilities(latent: SpikeAndSlabLatent, t: Array) -> Array:
+    return latent.slab_probability(jnp.asarray(t))

@@ -34,7 +34,9 @@ def load_posterior(path: Any) -> AbstractPosterior:
         raise FileFormatError("The archive does not hold a posterior as this version writes it.") from None
 
 
-def _learned(content: dict[str, Any], arrays: dict[str, Any], names: Any, report: Report, more: Any) -> AbstractPosterior:
+def _learned(
+    content: dict[str, Any], arrays: dict[str, Any], names: Any, report: Report, more: Any
+) -> AbstractPosterior:
     from noisewise.estimators.files import read_density
     from noisewise.posteriors.learned import LearnedPosterior
     from noisewise.priors import Prior

@@ -1,0 +1,357 @@
+"""Learnt posteriors against closed forms, and what their parts promise."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import noisewise as nw
+from noisewise.estimators import Training, masked_autoregressive_flow, mixture_density_network, neural_spline_flow
+from noisewise.inference import AtomicProposals, PrivatePosteriorEstimation, TruncatedProposals
+from noisewise.inference._posterior_learner import NoisyPairs
+from noisewise.inference.corrections import AbstractCorrection, atomic_loss
+from noisewise.mechanisms import IndependentUniforms
+from tests.inference import linear_gaussian
+
+SMALL = functools.partial(mixture_density_network, num_components=2, num_units=16, num_hidden=1)
+QUICK = Training(learning_rate=2e-3, max_epochs=5)
+KEY = jax.random.key(0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Uncorrected(AbstractCorrection):
+    """The plain loss, whatever the proposal: wrong unless that is the prior."""
+
+    any_proposal = True
+
+    def propose(self, key, trial, num):
+        return trial.density.sample(key, trial.condition, num)
+
+    def usable(self, trial):
+        return np.ones(trial.simulations.num, dtype=bool)
+
+
+def off_by(posterior, observed=linear_gaussian.OBSERVED):
+    """The error of means in posterior sds, and the ratio of sds, at 20,000 draws (Monte Carlo error .007 and .005)."""
+    mean, covariance = linear_gaussian.exact(observed)
+    draws, sd = posterior.sample(jax.random.key(9), 20_000), np.sqrt(np.diag(covariance))
+    return np.abs(draws.mean(axis=0) - mean) / sd, draws.std(axis=0) / sd
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_atoms_undo_a_shifted_proposal_and_the_plain_loss_does_not(seed):
+    """Means within .05 sd and sds within 5% of the closed form; without the correction the means are off by .2 sd and more."""
+    model, errors = linear_gaussian.model(), {}
+    for correction in (AtomicProposals(num_atoms=20), Uncorrected()):
+        method = PrivatePosteriorEstimation(
+            num_rounds=1,
+            num_simulations=20_000,
+            correction=correction,
+            num_noise=1,
+            estimator=functools.partial(masked_autoregressive_flow, num_layers=2),
+            training=Training(learning_rate=1e-3, averaging=0.999, patience=15),
+            proposal=linear_gaussian.shifted(),
+        )
+        posterior = method.infer(jax.random.key(seed), model, linear_gaussian.OBSERVED, progress=False)
+        errors[type(correction).__name__] = off_by(posterior)
+    shift, ratio = errors["AtomicProposals"]
+    assert (shift < 0.05).all() and (np.abs(ratio - 1.0) < 0.05).all(), errors
+    assert errors["Uncorrected"][0].max() > 0.2, errors
+
+
+@pytest.mark.slow
+def test_one_fit_is_calibrated_over_the_prior_and_a_narrow_one_is_not():
+    """2000 observations of gaussian_mean: ranks are uniform; with sds of .9 times their size they are not."""
+    model = nw.problems.gaussian_mean(epsilon=1.0).model
+    method = PrivatePosteriorEstimation(num_rounds=1, num_simulations=20_000, num_noise=8, num_members=2)
+    fit = method.fit(KEY, model, progress=False)
+    assert nw.diagnostics.calibrate(jax.random.key(1), fit, model, 2000).passed
+
+    class Narrow:
+        def sample_many(self, key, observed, num):
+            draws = fit.sample_many(key, observed, num)
+            centre = fit.sample_many(jax.random.key(2), observed, 400).mean(axis=1, keepdims=True)
+            return centre + 0.9 * (draws - centre)
+
+    assert not nw.diagnostics.calibrate(jax.random.key(1), Narrow(), model, 2000).passed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("correction", [TruncatedProposals(), AtomicProposals()], ids=lambda c: type(c).__name__)
+def test_four_rounds_find_the_posterior_of_an_epidemic(correction):
+    """C2ST at most .62 after 4 rounds of 1000, where one round gives .75; single networks wander by .03."""
+    problem = nw.problems.sir(epsilon=10.0)
+    method = PrivatePosteriorEstimation(num_rounds=4, num_noise=1, correction=correction)
+    posterior = method.infer(KEY, problem.model, problem.observed, progress=False)
+    reference = problem.reference(jax.random.key(99), 2000)
+    assert nw.metrics.c2st(reference, posterior.sample(KEY, 2000)) <= 0.62
+
+
+# Parts ---------------------------------------------------------------------------------------------------------------
+
+
+def pairs(num_atoms, rows=30, num_noise=4):
+    rng = np.random.default_rng(0)
+    z, bank = rng.normal(size=(rows, 2)), rng.normal(size=(rows, 8, 3))
+    scale = nw.estimators.Affine.fit(bank[:, 0])
+    whitening = nw.estimators.Whitening.fit(z, scale(bank[:, 0]))
+    return NoisyPairs(z, -0.5 * (z**2).sum(axis=1), bank, scale, whitening, num_noise, num_atoms)
+
+
+def test_a_batch_takes_one_whole_net_of_each_row():
+    data = pairs(0)
+    with jax.enable_x64(True):
+        noisy = np.asarray(data._noisy(KEY, jnp.arange(30)))
+    for row in range(30):
+        assert any(np.array_equal(noisy[row], data.bank[row, first : first + 4]) for first in (0, 4))
+    firsts = {float(noisy[row, 0, 0] == data.bank[row, 0, 0]) for row in range(30)}
+    assert firsts == {0.0, 1.0}
+
+
+def test_atoms_are_the_row_itself_and_different_others():
+    data = pairs(5)
+    with jax.enable_x64(True):
+        atoms = np.asarray(data._atoms(KEY, jnp.arange(30)))
+    assert atoms.shape == (30, 5)
+    assert np.array_equal(atoms[:, 0], np.arange(30))
+    assert all(len(set(row)) == 5 for row in atoms.tolist())
+
+
+def test_a_row_that_stands_twice_in_a_batch_is_no_atom_of_its_own():
+    data = pairs(5)
+    with jax.enable_x64(True):
+        rows = jnp.asarray([3, 7] * 5)
+        (_, log_prior), _ = data(KEY, rows)
+        atoms = np.asarray(data._atoms(jax.random.split(KEY)[1], rows))
+    same = (atoms == np.asarray(rows)[:, None]) & (np.arange(5) > 0)
+    assert same.any()
+    assert np.array_equal(np.isposinf(np.asarray(log_prior)), same)
+
+
+class _Shifted:
+    """A density with a factor that depends on the condition alone."""
+
+    def __init__(self, shift):
+        self.shift = shift
+
+    def log_prob(self, target, condition):
+        return -0.5 * ((target - condition[..., :2]) ** 2).sum(axis=-1) + self.shift * condition[..., 0]
+
+
+def test_the_atomic_loss_does_not_see_a_factor_of_the_condition():
+    rng = np.random.default_rng(1)
+    target = (jnp.asarray(rng.normal(size=(6, 4, 3, 2))), jnp.asarray(rng.normal(size=(6, 4))))
+    condition = jnp.asarray(rng.normal(size=(6, 1, 3, 3)))
+    gradient = jax.grad(lambda shift: atomic_loss(_Shifted(shift), target, condition).sum())(0.3)
+    plain = jax.grad(lambda shift: -_Shifted(shift).log_prob(target[0][:, 0], condition[:, 0]).sum())(0.3)
+    assert abs(float(gradient)) < 1e-4 < 1e-1 < abs(float(plain))
+
+
+class _Normal:
+    """Stands in for a learnt density: N(m, sd^2 I)."""
+
+    def __init__(self, mean, sd):
+        self.mean, self.sd = mean, sd
+
+    def sample(self, key, condition, num):
+        return self.mean + self.sd * np.asarray(jax.random.normal(key, (num, 2)), dtype=float)
+
+    def log_prob(self, z, condition):
+        return -0.5 * (((z - self.mean) / self.sd) ** 2).sum(axis=1) - 2 * np.log(self.sd * np.sqrt(2 * np.pi))
+
+
+class _Learner:
+    def __init__(self, density, prior):
+        self.density, self.condition, self.regions = density, np.zeros(1), []
+        self.work = type("W", (), {"model": type("M", (), {"prior": prior})})
+
+    log_q = lambda self, z: self.density.log_prob(z, self.condition)
+    inside = nw.inference._posterior_learner.PosteriorLearner.inside
+
+
+@pytest.mark.parametrize("sd", [0.3, 0.02], ids=["by rejection", "by resampling"])
+def test_truncated_proposals_follow_the_prior_inside_the_region(sd):
+    """Means of 2000 draws within 4.5 standard errors of N(0, 1) truncated to a disc, on both ways to draw; a prior twice as narrow is seen.
+
+    The prior N(0, .5^2) varies by a factor of 20 over the disc of radius 4.3 * .3, and by 8% over that of 4.3 * .02.
+    """
+    prior = nw.Prior({"a": dist.Normal(0.0, 0.5), "b": dist.Normal(0.0, 0.5)})
+    learner = _Learner(_Normal(np.array([0.3, -0.2]), sd), prior)
+    z = TruncatedProposals().propose(KEY, learner, 2000)
+    assert z.shape == (2000, 2)
+    assert learner.inside(z).all()
+    assert len(np.unique(z[:, 0])) == 2000
+    rng = np.random.default_rng(2)
+    radius = np.sqrt(-2.0 * (learner.regions[0].level + 2 * np.log(sd * np.sqrt(2 * np.pi)))) * sd
+    uniform = rng.uniform(-1, 1, (400_000, 2)) * radius
+    uniform = uniform[(uniform**2).sum(axis=1) < radius**2] + [0.3, -0.2]
+    weights = np.exp(prior.log_prob(uniform))
+    centre = weights @ uniform / weights.sum()
+    spread = np.sqrt(weights @ (uniform - centre) ** 2 / weights.sum())
+    assert (np.abs(z.mean(axis=0) - centre) < 4.5 * spread / np.sqrt(2000)).all()
+    assert (np.abs(z.std(axis=0) / spread - 1.0) < 0.07).all()
+    if sd == 0.3:
+        narrow = np.exp(4.0 * prior.log_prob(uniform))
+        assert (np.abs(narrow @ uniform / narrow.sum() - centre) > 4.5 * spread / np.sqrt(2000)).any()
+
+
+@pytest.mark.slow
+def test_trials_side_by_side_equal_trials_alone():
+    problems = [nw.problems.gaussian_mean(epsilon=e) for e in (1.0, 3.0)]
+    method = PrivatePosteriorEstimation(
+        num_rounds=2, num_simulations=100, estimator=SMALL, training=QUICK, num_noise=2, noise_bank=8
+    )
+    keys = [jax.random.key(4), jax.random.key(5)]
+    *_, together = method.rounds_of_many(keys, [p.model for p in problems], [p.observed for p in problems])
+    for key, problem, posterior in zip(keys, problems, together, strict=True):
+        alone = method.infer(key, problem.model, problem.observed, progress=False)
+        assert np.abs(posterior.theta - alone.theta).max() < 1e-3 * alone.theta.std()
+
+
+def test_a_posterior_with_constraints_has_a_normalised_density_and_survives_a_file(tmp_path):
+    """A LogNormal parameter: log_prob is a density of theta, not of log theta, and equal to the last bit after saving."""
+    prior = nw.Prior({"rate": dist.LogNormal(0.0, 0.5)})
+    simulator = nw.simulators.JaxSimulator(lambda key, theta: theta + 0.3 * jax.random.normal(key, (1,)))
+    model = nw.PrivateModel(
+        prior=prior, simulator=simulator, query=lambda x: x, mechanism=nw.mechanisms.Laplace(scale=0.1)
+    )
+    method = PrivatePosteriorEstimation(
+        num_rounds=1, num_simulations=200, estimator=SMALL, training=QUICK, num_members=2
+    )
+    posterior = method.infer(KEY, model, [1.2], progress=False)
+    grid = np.linspace(1e-4, 12.0, 20_001)[:, None]
+    assert abs(np.trapezoid(np.exp(posterior.log_prob(grid)), grid[:, 0]) - 1.0) < 0.01
+    assert posterior.log_prob([[-1.0]])[0] == -np.inf
+    posterior.save(tmp_path / "a")
+    loaded = nw.load_posterior(tmp_path / "a")
+    assert np.array_equal(loaded.log_prob(grid[::100]), posterior.log_prob(grid[::100]))
+    assert np.array_equal(loaded.sample(KEY, 20), posterior.sample(KEY, 20))
+
+
+def test_a_posterior_of_a_users_own_architecture_is_saved_as_draws(tmp_path):
+    problem = nw.problems.gaussian_mean(epsilon=1.0)
+    own = lambda key, target_dim, condition_dim: SMALL(key, target_dim, condition_dim)
+    method = PrivatePosteriorEstimation(num_rounds=1, num_simulations=400, estimator=own, training=QUICK)
+    posterior = method.infer(KEY, problem.model, problem.observed, progress=False)
+    posterior.save(tmp_path / "a")
+    loaded = nw.load_posterior(tmp_path / "a")
+    assert isinstance(loaded, nw.posteriors.Draws)
+    assert np.array_equal(loaded.theta, posterior.theta)
+    assert any("draws, not the density" in text for text in loaded.report.warnings)
+
+
+def test_a_fit_serves_many_observations_and_tells_of_strange_ones():
+    model = nw.problems.gaussian_mean(epsilon=1.0).model
+    method = PrivatePosteriorEstimation(num_rounds=1, num_simulations=400, estimator=SMALL, training=QUICK)
+    fit = method.fit(KEY, model, progress=False)
+    assert fit.sample_many(KEY, [[0.1], [0.4], [0.2]], 50).shape == (3, 50, 1)
+    near, far = (
+        fit.posterior([0.1]),
+        fit.posterior([0.1 + 100 * model.simulate(KEY, model.prior.sample(KEY, 200)).std()]),
+    )
+    assert not near.report.warnings
+    assert any("outside what the prior predicts" in text for text in far.report.warnings)
+    theta = near.sample(KEY, 5)
+    assert np.allclose(fit.log_prob(theta, np.full((5, 1), 0.1)), near.log_prob(theta), atol=1e-4)
+
+
+# Bad input -----------------------------------------------------------------------------------------------------------
+
+
+def simulated_by(fn):
+    return nw.PrivateModel(
+        prior=nw.Prior({"a": dist.Normal(0.0, 1.0)}),
+        simulator=nw.simulators.JaxSimulator(fn),
+        query=lambda x: x,
+        mechanism=nw.mechanisms.Laplace(scale=0.1),
+    )
+
+
+def mostly_failing(key, theta):
+    return jnp.where(theta > 1.0, theta + 0.1 * jax.random.normal(key, (1,)), jnp.nan)
+
+
+def sometimes_failing(key, theta):
+    return jnp.where(theta < 1.0, theta + 0.1 * jax.random.normal(key, (1,)), jnp.nan)
+
+
+def small(**settings):
+    return PrivatePosteriorEstimation(
+        **{"num_rounds": 1, "num_simulations": 200, "estimator": SMALL, "training": QUICK, **settings}
+    )
+
+
+def test_failed_simulations_are_dropped_and_counted():
+    posterior = small().infer(KEY, simulated_by(sometimes_failing), [0.2], progress=False)
+    assert 10 < posterior.report.num_failed < 120
+    assert any("failed" in text for text in posterior.report.warnings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "model", "error", "text"),
+    [
+        ({}, simulated_by(mostly_failing), nw.errors.SimulationError, "simulations failed"),
+        ({"num_simulations": 1}, simulated_by(sometimes_failing), nw.errors.SimulationError, "at least 20"),
+        (
+            {"estimator": lambda key, target_dim, condition_dim: SMALL(key, target_dim + 1, condition_dim)},
+            simulated_by(sometimes_failing),
+            nw.errors.InvalidInputError,
+            "must make a distribution",
+        ),
+    ],
+    ids=["most fail", "one simulation", "wrong dimension"],
+)
+def test_what_cannot_be_learnt_from_is_refused(settings, model, error, text):
+    with pytest.raises(error, match=text):
+        small(**settings).infer(KEY, model, [0.2], progress=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "text"),
+    [
+        ({"num_rounds": 0}, ValueError, "num_rounds"),
+        ({"noise_bank": 12, "num_noise": 8}, ValueError, "multiple"),
+        ({"estimator": 3}, TypeError, "factory"),
+        ({"correction": "atomic"}, TypeError, "correction"),
+        ({"points": IndependentUniforms}, TypeError, "points"),
+        ({"training": 5}, TypeError, "training"),
+        ({"correction": AtomicProposals(num_atoms=200)}, ValueError, "batch size"),
+        ({"proposal": linear_gaussian.shifted()}, ValueError, "AtomicProposals"),
+        ({"proposal": 3, "correction": AtomicProposals()}, TypeError, "proposal"),
+    ],
+)
+def test_bad_settings_are_refused(settings, error, text):
+    with pytest.raises(error, match=text):
+        PrivatePosteriorEstimation(**settings)
+
+
+def test_constant_statistics_are_refused():
+    model = dataclasses.replace(simulated_by(sometimes_failing), mechanism=nw.mechanisms.Laplace(scale=1e-300))
+    model = dataclasses.replace(
+        model, simulator=nw.simulators.JaxSimulator(lambda key, theta: jnp.full(1, 7.0), deterministic=True)
+    )
+    with pytest.raises(nw.errors.InvalidInputError, match="No statistic varies"):
+        small().infer(KEY, model, [7.0], progress=False)
+
+
+def test_a_mechanism_without_sampler_is_refused_with_what_to_use():
+    mechanism = nw.mechanisms.DensityMechanism(lambda s_dp, s: -jnp.abs(s_dp - s).sum(-1))
+    model = dataclasses.replace(simulated_by(sometimes_failing), mechanism=mechanism)
+    with pytest.raises(nw.errors.MissingCapabilityError, match="ImportanceSampling"):
+        small().infer(KEY, model, [0.2], progress=False)
+
+
+def test_a_fit_in_several_rounds_is_refused():
+    with pytest.raises(ValueError, match="num_simulations=2000"):
+        PrivatePosteriorEstimation(num_rounds=2).fit(KEY, nw.problems.gaussian_mean(epsilon=1.0).model, progress=False)
+
+
+def test_the_default_architecture_is_the_papers():
+    flow = neural_spline_flow(KEY, 2, 9)
+    assert flow.shape == (2,)
+    assert flow.cond_shape == (9,)
