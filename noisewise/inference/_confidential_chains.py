@@ -23,8 +23,9 @@ from noisewise.inference._statistic_space import StatisticSpace
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.priors import Prior
+from noisewise.samplers._densities import as_pytree, log_densities
 from noisewise.samplers._seeds import generator
-from noisewise.samplers.hamiltonian import HamiltonianDraws, as_pytree, hamiltonian, log_densities, resample_start
+from noisewise.samplers.hamiltonian import HamiltonianDraws, hamiltonian, resample_start
 
 _CANDIDATES = 4096
 _LENGTH = 25

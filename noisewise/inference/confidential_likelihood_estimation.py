@@ -37,15 +37,16 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
         min over q of   1/N sum_i -log q(s_i | theta_i),      then      p(theta, s | s_dp) ∝ pi(theta) q(s | theta) eta(s_dp | s)
 
     Neither epsilon nor the mechanism has a part in the training: what `fit` returns serves every mechanism with a density, and its
-    `posterior(key, observed, mechanism)` neither simulates nor trains. Hamiltonian chains draw from the posterior, whose `statistics` are the
+    `posterior(key, observed, mechanism)` neither simulates nor trains. Hamiltonian chains draw from it, and its `statistics` are the
     draws of s. With several rounds, later ones simulate at parameters from the posterior of the round before.
 
-    Statistics on a lattice are spread over its cells for the training; at inference eta is taken at its points. Statistics with no
-    density given theta (a curve with little noise, or atoms) are refused.
+    Statistics on a lattice are spread over its cells for the training, and summed over the cell's corners at inference. Columns that are
+    constant, or linear combinations of others, are computed from these. Statistics with no density given theta (a curve without noise, or
+    one value in many simulations) are refused.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> method = ConfidentialLikelihoodEstimation(num_simulations=400, training=Training(max_epochs=10))
+    >>> method = ConfidentialLikelihoodEstimation(num_simulations=400, num_members=1, training=Training(max_epochs=3))
     >>> likelihood = method.fit(jax.random.key(0), problem.model, progress=False)
     >>> likelihood.log_prob([[0.7]], [[0.7]]).shape
     (1,)

@@ -176,7 +176,7 @@ def test_blocks_change_nothing(monkeypatch):
 
 
 @catalogue
-@pytest.mark.parametrize(("target_dim", "condition_dim"), [(1, 3), (2, None)])
+@pytest.mark.parametrize(("target_dim", "condition_dim"), [(1, 3), pytest.param(2, None, marks=pytest.mark.slow)])
 def test_narrow_estimators(name, target_dim, condition_dim):
     """One target or no condition: finite densities, and a mass of 1 on the line."""
     estimator = example(name, target_dim, condition_dim)

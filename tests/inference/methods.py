@@ -1,10 +1,14 @@
 """Every method with small settings, and what it can serve: the rows that the conformance tests run over."""
 
 import dataclasses
+import functools
 
 import noisewise as nw
 
 I = nw.inference
+SMALL = functools.partial(nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1)
+QUICK = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
+ROUNDS = {"num_rounds": 2, "num_simulations": 100, "estimator": SMALL, "training": QUICK, "num_noise": 2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,5 +42,10 @@ METHODS = {
     ),
     "naive": Case(I.NaivePlugIn(num_draws=100), exact=False, simulates=False),
     "confidential": Case(I.ConfidentialPosterior(data=[0.5], num_draws=100), exact=False, simulates=False),
+    "sppe": Case(I.PrivatePosteriorEstimation(**ROUNDS, noise_bank=8), exact=False),
+    "sppe with atoms": Case(
+        I.PrivatePosteriorEstimation(**ROUNDS, noise_bank=8, correction=I.AtomicProposals(num_atoms=4)), exact=False
+    ),
+    "sple": Case(I.PrivateLikelihoodEstimation(**ROUNDS, num_chains=20, num_warmup=20, target_ess=100), exact=False),
     "da-mcmc": Case(I.DataAugmentationMCMC(num_chains=8, num_warmup=50, target_ess=200)),
 }

@@ -1,0 +1,159 @@
+"""Nested randomised quasi-Monte Carlo over privacy noise: variance of the loss gradient, and which noise to train with."""
+
+import functools
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import paramax
+
+import noisewise as nw
+from noisewise.estimators.training import Training, negative_log_prob, train
+from noisewise.inference._posterior_learner import PosteriorLearner, train_together
+from noisewise.inference._simulations import noisy_statistics
+from noisewise.inference.work import Work
+from noisewise.metrics import c2st
+
+PROBLEMS = ("linear_regression", "sir", "log_linear")
+POINTS = {"iid": nw.mechanisms.IndependentUniforms(), "rqmc": nw.mechanisms.ScrambledSobol()}
+ROWS, REPEATS = 100, 60
+
+
+def run() -> list[dict[str, object]]:
+    return [*gradients(), *noises()]
+
+
+def gradients() -> list[dict[str, object]]:
+    """Var of the gradient given 100 simulations, summed over all weights of a half-trained flow: nets over independent points."""
+    rows: list[dict[str, object]] = []
+    for name in PROBLEMS:
+        problem = getattr(nw.problems, name)(epsilon=10.0)
+        method = nw.inference.PrivatePosteriorEstimation(
+            num_rounds=1, num_noise=1, training=Training(learning_rate=1e-3, max_epochs=30)
+        )
+        learner = _learner(method, problem, 0)
+        learner.simulate(0)
+        train_together([learner], 0)
+        ratios = {}
+        for num in (8, 32, 128):
+            spread = {kind: _gradient_variance(learner, num, points) for kind, points in POINTS.items()}
+            ratios[f"M = {num}"] = round(float(spread["rqmc"] / spread["iid"]), 3)
+        rows.append({"what": "variance of the gradient, rqmc / iid", "problem": name, **ratios})
+    return rows
+
+
+def _learner(method: Any, problem: Any, seed: int) -> PosteriorLearner:
+    work = Work("bench", {}, problem.model, problem.observed)
+    return PosteriorLearner(method, jax.random.key(seed), work, problem.observed)
+
+
+@eqx.filter_jit
+def _gradient(members: Any, standard: Any, condition: Any) -> Any:
+    with jax.enable_x64(False):
+        weights, frozen = eqx.partition(members, eqx.is_inexact_array)
+        loss = lambda w: negative_log_prob(paramax.unwrap(eqx.combine(w, frozen)), standard, condition).mean()  # noqa: E731
+        leaves = jax.tree.leaves(jax.grad(loss)(weights))
+        return jnp.concatenate([leaf.ravel() for leaf in leaves])
+
+
+def _gradient_variance(learner: PosteriorLearner, num: int, points: Any) -> float:
+    """The sum over weights of the variance over repeated noise, simulations held fixed."""
+    s, z = learner.simulations.s[:ROWS], learner.simulations.z[:ROWS]
+    lone = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, learner.members)
+    found = []
+    for repeat in range(REPEATS):
+        noisy = noisy_statistics(jax.random.key(1000 + repeat), learner.work.model, s, num, points)
+        condition = learner.scale(learner.features(noisy))
+        standard = np.asarray(learner.whitening.forward(z[:, None], condition), dtype=np.float32)
+        found.append(np.asarray(_gradient(lone, standard, np.asarray(condition, dtype=np.float32))))
+    return float(np.var(np.stack(found), axis=0, ddof=1).sum())
+
+
+def noises(seeds: int = 3, num: int = 2000, seconds: float = 6.0) -> list[dict[str, object]]:
+    """One round of `num` simulations with fixed or fresh noise, M points at a time: test loss and C2ST, trained until it stops, or
+    for as many seconds. Lower is better for both.
+    """
+    rows: list[dict[str, object]] = []
+    for name in ("linear_regression", "sir"):
+        problem = getattr(nw.problems, name)(epsilon=10.0)
+        test = _test_pairs(problem)
+        reference = problem.reference(jax.random.key(99), 2000)
+        for kind in ("fixed", "fresh"):
+            for m in (1, 8, 32):
+                bank = m if kind == "fixed" else 128
+                for limit in (None, seconds):
+                    each = [_trained(problem, test, reference, m, bank, limit, seed, num) for seed in range(seeds)]
+                    loss, distance, used = (np.array(part) for part in zip(*each, strict=True))
+                    rows.append(
+                        {
+                            "problem": name,
+                            "noise": kind,
+                            "M": m,
+                            "until": "it stops" if limit is None else f"{limit:g} s",
+                            "test loss": round(float(loss.mean()), 3),
+                            "se": round(float(loss.std(ddof=1) / np.sqrt(seeds)), 3),
+                            "c2st": round(float(np.median(distance)), 3),
+                            "seconds": round(float(used.mean()), 1),
+                        }
+                    )
+                    print(rows[-1], flush=True)
+    return rows
+
+
+def _test_pairs(problem: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Fresh parameters and private statistics, 5000 of each."""
+    theta = problem.model.prior.sample(jax.random.key(77), 5000)
+    s_dp = problem.model.simulate(jax.random.key(78), theta)
+    return problem.model.prior.unconstrain(theta), s_dp
+
+
+def _trained(
+    problem: Any, test: Any, reference: np.ndarray, m: int, bank: int, limit: float | None, seed: int, num: int
+) -> tuple[float, float, float]:
+    method = nw.inference.PrivatePosteriorEstimation(num_rounds=1, num_simulations=num, num_noise=m, noise_bank=bank)
+    learner = _learner(method, problem, seed)
+    learner.simulate(0)
+    learner.prepare(0)
+    train_rows, validation_rows = learner.rows()
+    clock = _Clock(limit)
+    trained = train(
+        jax.random.key(500 + seed),
+        learner.members,
+        learner.pairs(num, 0, m),
+        train_rows=train_rows,
+        validation_rows=validation_rows,
+        capacity=num,
+        settings=method.training,
+        validation=learner.pairs(num, 0, min(16, bank)),
+        watch=clock,
+    )
+    learner.learnt(trained.members, trained.validation_losses, 0)
+    z, s_dp = test
+    loss = -np.mean(learner.density.log_prob(z, learner.features(s_dp)))
+    draws = problem.model.prior.constrain(learner.density.sample(jax.random.key(9), learner.condition, 2000))
+    free = list(problem.free_columns)
+    return float(loss), float(c2st(reference[:, free], draws[:, free])), clock.seconds
+
+
+class _Clock:
+    """Stops training after so many seconds, not counting the first call, which compiles."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit, self.started, self.last = limit, 0.0, 0.0
+
+    def __call__(self, *_: Any) -> bool:
+        self.last = time.perf_counter()
+        self.started = self.started or self.last
+        return self.limit is not None and self.last - self.started > self.limit
+
+    @property
+    def seconds(self) -> float:
+        return self.last - self.started
+
+
+if __name__ == "__main__":
+    for row in functools.reduce(list.__add__, [gradients(), noises()]):
+        print(row)
