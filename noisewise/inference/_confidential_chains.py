@@ -66,13 +66,14 @@ class JointTarget(eqx.Module):
     ) -> JointTarget:
         """For one observation; `bounds` (2, k) are the least and the largest simulated statistics."""
         centre, sd = noise_profile(mechanism, observed, *bounds)
-        precision = (space.matrix / sd**2) @ space.matrix.T
+        pulled = space.matrix / np.maximum(sd, 1e-100) ** 2
+        precision = pulled @ space.matrix.T
         within = np.linalg.inv(density.whitening.root @ density.whitening.root.T)
         covariance = np.linalg.inv(within + precision)
-        pull = (space.matrix / sd**2) @ (centre - space.offset)
+        shift = covariance @ (pulled @ (centre - space.offset))
         root = np.linalg.cholesky((covariance + covariance.T) / 2.0)
         ramp = np.clip(_RAMP / np.sqrt(np.diag(within)) / np.maximum(space.step, 1e-300), 1e-3, 1.0)
-        parts = (density, space, mechanism, observed, ramp, covariance @ within, covariance @ pull, root)
+        parts = (density, space, mechanism, observed, ramp, covariance @ within, shift, root)
         with jax.enable_x64(True):
             return as_pytree(JointTarget(*parts, prior))
 

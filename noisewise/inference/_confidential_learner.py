@@ -80,17 +80,25 @@ class ConfidentialLearner:
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
         self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
         density = ConditionalDensity(trained.members, self.scale, self.whitening)
-        return LearnedConfidentialLikelihood(
-            self.work.model, density, self.space, s=self.simulations.s, chains=method.chain_settings
+        more = {"s": self.simulations.s, "chains": method.chain_settings, "warnings": self._warnings()}
+        return LearnedConfidentialLikelihood(self.work.model, density, self.space, **more)
+
+    def _warnings(self) -> tuple[str, ...]:
+        """What a user of the learnt law must know of how it was learnt."""
+        work = self.work
+        failed = f"{work.num_failed:,} of {work.num_simulations:,} simulations failed (NaN), and were not learnt from."
+        early = (
+            f"The law of s was learnt from fewer simulations, or for a shorter time, than asked for: {work.stopped}."
         )
+        return (failed,) * (work.num_failed > 0) + (early,) * (work.stopped != "finished")
 
     def _prepare(self, key: Array, build_key: Array) -> None:
         """Standardise; where the scale has changed by more than half, do so anew and start from new weights."""
         method, z = self.method, self.simulations.z
-        space = StatisticSpace.of(self.work.model, self.simulations.s)
+        space = StatisticSpace.of(self.work.model.statistic_names, self.simulations.s)
         t = space.targets(self.simulations.s, generator(key).random((len(z), space.dim)))
         if self.members is None:
-            check_spread(self.work.model, z, t)
+            check_spread(z, t)
         scale = Affine.fit(z)
         whitening = Whitening.fit(t, scale(z), degree=2)
         if self.members is not None and space.free == self.space.free:

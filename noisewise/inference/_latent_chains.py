@@ -40,9 +40,7 @@ def latent_draws(
     which leaves one chain.
     """
     start_key, run_key, choose_key = jax.random.split(key, 3)
-    with jax.enable_x64(True):
-        v = np.asarray(_coordinates(latent, simulated))
-    start = resample_start(start_key, _ErrorOnly(latent), v, num=num_chains)
+    start = resample_start(start_key, _ErrorOnly(latent), latent.coordinates(simulated), num=num_chains)
     run = hamiltonian(run_key, latent, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN)
     trace, divergent = Trace(target_ess), run.num_divergent
     trace.add(theta=run.draws)
@@ -119,11 +117,6 @@ class _ErrorOnly(eqx.Module):
 
     def __call__(self, v: Array) -> Array:
         return self.latent.log_error(self.latent.statistic(v))
-
-
-@eqx.filter_jit
-def _coordinates(latent: AbstractLatent, t: Array) -> Array:
-    return latent.coordinates(jnp.asarray(t))
 
 
 @eqx.filter_jit

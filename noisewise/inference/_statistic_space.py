@@ -10,7 +10,7 @@ probability of its point.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -20,7 +20,6 @@ import numpy as np
 from noisewise._arrays import Array
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.private_model import PrivateModel
 
 _DEPENDENT = 1e-5
 _ROWS_PER_COLUMN = 4
@@ -31,6 +30,7 @@ _ATOM = 0.05
 _CELLS_PER_ATOM = 20.0
 _NEIGHBOURS = 2000
 _FEW = 100
+_REACHED = 5
 _INSTEAD = (
     "Use PrivateLikelihoodEstimation or PrivatePosteriorEstimation, which learn from statistics that noise has spread."
 )
@@ -43,23 +43,26 @@ class StatisticSpace(eqx.Module):
     matrix: Array
     origin: Array
     step: Array
+    low: Array
+    high: Array
     free: tuple[int, ...] = eqx.field(static=True)
     lattices: tuple[int, ...] = eqx.field(static=True)
     """Which of the free columns lie on lattices."""
 
     @staticmethod
-    def of(model: PrivateModel, s: np.ndarray) -> StatisticSpace:
+    def of(names: Sequence[str], s: np.ndarray) -> StatisticSpace:
         """For statistics like these simulated ones (N, k); refuses columns that have atoms."""
         free, offset, matrix = _linear_relations(s)
         if not len(free):
             raise InvalidInputError(
-                f"No statistic varies over {len(s):,} simulations: they tell nothing of {', '.join(model.names)}. Check the query."
+                f"No statistic varies over {len(s):,} simulations: they tell nothing of the parameters. Check the query."
             )
         steps = np.array([_lattice_step(s[:, j]) for j in free])
         for j, step in zip(free, steps, strict=True):
-            _check_atoms(model.statistic_names[j], s[:, j], step)
+            _check_atoms(names[j], s[:, j], step)
+        low, high = np.array([_ends(s[:, j], step) for j, step in zip(free, steps, strict=True)]).T
         lattices = tuple(int(j) for j in np.flatnonzero(steps))
-        return StatisticSpace(offset, matrix, s[0, free], steps, tuple(int(j) for j in free), lattices)
+        return StatisticSpace(offset, matrix, s[0, free], steps, low, high, tuple(int(j) for j in free), lattices)
 
     @property
     def dim(self) -> int:
@@ -71,8 +74,9 @@ class StatisticSpace(eqx.Module):
         return s[..., np.array(self.free)] + self.step * (u - 0.5)
 
     def statistics(self, t: Array) -> Array:
-        """s (..., k) of t (..., r), rounded to the lattices. Its derivative is that of the map without rounding."""
-        values = t + jax.lax.stop_gradient(self._rounded(t, jnp.round) - t)
+        """s (..., k) of t (..., r), rounded to the lattices and within their ends. Its derivative is that of the map without rounding."""
+        rounded = jnp.clip(self._rounded(t, jnp.round), self.low, self.high)
+        values = t + jax.lax.stop_gradient(rounded - t)
         return self.offset + values @ self.matrix
 
     def corners(self, t: Array, ramp: Array) -> tuple[Array, Array]:
@@ -80,7 +84,8 @@ class StatisticSpace(eqx.Module):
 
             clip((f - 1/2) / ramp + 1/2, 0, 1)        at a share f of the way from the lower to the upper one.
 
-        A ramp of 0 would be rounding. One of 1 spreads s by another step^2 / 12, but leaves everything continuous in t.
+        A ramp of 0 would be rounding. One of 1 spreads s by another step^2 / 12, but leaves everything continuous in t. Points beyond
+        the ends of a lattice weigh nothing.
         """
         below = self._rounded(t, jnp.floor)
         share = (t - below) / jnp.where(self.step > 0.0, self.step, 1.0)
@@ -89,7 +94,9 @@ class StatisticSpace(eqx.Module):
         weights = jnp.prod(jnp.where(up, upper, 1.0 - upper), axis=1)
         steps = jnp.asarray(self.step)[np.array(self.lattices, dtype=int)] * up
         values = jnp.repeat(below[None], len(up), axis=0).at[:, np.array(self.lattices, dtype=int)].add(steps)
-        return self.offset + values @ self.matrix, weights
+        slack = 0.5 * jnp.asarray(self.step)
+        possible = jnp.all((values >= self.low - slack) & (values <= self.high + slack), axis=1)
+        return self.offset + values @ self.matrix, jnp.where(possible, weights, 0.0)
 
     def _rounded(self, t: Array, function: Callable[[Array], Array]) -> Array:
         rounded = self.origin + self.step * function((t - self.origin) / jnp.where(self.step > 0.0, self.step, 1.0))
@@ -108,7 +115,7 @@ class StatisticSpace(eqx.Module):
         return (np.abs(again - s) <= _DEPENDENT * scale).all(axis=1)
 
 
-def check_spread(model: PrivateModel, z: np.ndarray, t: np.ndarray) -> None:
+def check_spread(z: np.ndarray, t: np.ndarray) -> None:
     r"""Refuse statistics that lie on a thin set given theta, such as a curve: there is no density to learn.
 
     The dimension of the points (z, t), by the ratios m_i of the distances to the second and to the first neighbour, n / sum log m_i,
@@ -167,6 +174,13 @@ def _lattice_step(values: np.ndarray) -> float:
         if np.abs(index - np.round(index)).max() < _ROUNDING:
             return float(step)
     return 0.0
+
+
+def _ends(values: np.ndarray, step: float) -> tuple[float, float]:
+    """Where a lattice ends: at values that are reached again and again, and never passed."""
+    low, high = values.min(), values.max()
+    ends = [np.sum(np.abs(values - end) < 0.5 * step) >= _REACHED for end in (low, high)]
+    return (low if ends[0] else -np.inf), (high if ends[1] else np.inf)
 
 
 def _check_atoms(name: str, values: np.ndarray, step: float) -> None:

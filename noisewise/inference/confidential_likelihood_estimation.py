@@ -110,7 +110,8 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
         z = _prior_draws(first_key, work.model, self.num_simulations)
         likelihood: LearnedConfidentialLikelihood | None = None
         for number_ in range(self.num_rounds):
-            simulate_key, look_key, learn_key, chain_key = jax.random.split(jax.random.fold_in(key, number_), 4)
+            keys = jax.random.split(jax.random.fold_in(key, number_), 5)
+            simulate_key, look_key, learn_key, chain_key, propose_key = keys
             try:
                 s = learner.simulate(simulate_key, z, number_)
             except OutOfBudget:
@@ -122,9 +123,9 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
             likelihood = learner.learn(learn_key, number_)
             if number_ + 1 == self.num_rounds or work.stopped != "finished":
                 break
-            posterior = likelihood.draws(chain_key, work)
+            posterior = likelihood.draws(chain_key, work, last=False)
             yield posterior
-            z = work.model.prior.unconstrain(posterior.sample(chain_key, self.num_simulations))
+            z = work.model.prior.unconstrain(posterior.sample(propose_key, self.num_simulations))
         yield likelihood.draws(end_key, work)  # type: ignore[union-attr]
 
     @property

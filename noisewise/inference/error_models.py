@@ -11,23 +11,20 @@ import abc
 import dataclasses
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr, ndtri
 
 from noisewise._arrays import Array, number
 from noisewise.errors import MissingCapabilityError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference._latent_space import LatentSpace
+from noisewise.inference._spike_coordinates import SpikeCoordinates, log_parts
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.exponential_mechanism import ExponentialMechanism
 from noisewise.mechanisms.padded_binomial import PaddedBinomial
 from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.randomized_response import RandomizedResponse
 from noisewise.private_model import PrivateModel
-
-_HALVINGS = 40
 
 
 class AbstractLatent(eqx.Module):
@@ -44,8 +41,8 @@ class AbstractLatent(eqx.Module):
         """The free columns t (..., f) at v (..., f)."""
 
     @abc.abstractmethod
-    def coordinates(self, t: Array) -> Array:
-        """The v (..., f) at t (..., f)."""
+    def coordinates(self, t: np.ndarray) -> np.ndarray:
+        """The v (N, f) at t (N, f), for chains to start from."""
 
     @abc.abstractmethod
     def log_error(self, t: Array) -> Array:
@@ -110,7 +107,7 @@ class _GivenMechanism(AbstractLatent):
     def statistic(self, v: Array) -> Array:
         return v
 
-    def coordinates(self, t: Array) -> Array:
+    def coordinates(self, t: np.ndarray) -> np.ndarray:
         return t
 
     def log_error(self, t: Array) -> Array:
@@ -158,32 +155,35 @@ class SpikeAndSlab(AbstractErrorModel):
     def latent(
         self, model: PrivateModel, observed: np.ndarray, space: LatentSpace, marginal: ConditionalDensity
     ) -> SpikeAndSlabLatent:
-        numbers = np.array([self.spike, self.slab, self.probability])
-        return SpikeAndSlabLatent(marginal, space, as_statistics(model.mechanism, observed), numbers)
+        coordinates = SpikeCoordinates.of(self.spike, self.slab, self.probability)
+        return SpikeAndSlabLatent(marginal, space, as_statistics(model.mechanism, observed), coordinates)
 
 
 class SpikeAndSlabLatent(AbstractLatent):
     r"""h(t) prod_j k((y_j - s_j(t)) / scale_j), k(x) = (1 - p) N(x; 0, spike^2) + p Cauchy(x; 0, slab), indicators summed out.
 
-    A free column is t_j = y_j + scale_j g(v_j), where g takes the normal law to k within +-1, so that chains walk from spike to slab and
-    back without noticing, and is linear beyond. Columns that are combinations of others keep their k.
+    A free column is t_j = y_j + scale_j g(v_j), with g of `SpikeCoordinates`. Columns that are combinations of others keep their k.
     """
 
     marginal: ConditionalDensity
     space: LatentSpace
     observed: Array
-    numbers: Array
+    spikes: SpikeCoordinates
 
     def __call__(self, v: Array) -> Array:
         t = self.statistic(v)
         rest = [j for j in range(len(self.observed)) if j not in self.space.free]
-        return self._log_marginal(t) + jnp.sum(_log_normal(v, *self.numbers)) + jnp.sum(self._log_each(t)[..., rest])
+        return (
+            self._log_marginal(t)
+            + jnp.sum(self.spikes.log_density(v))
+            + jnp.sum(self._log_each(t)[np.array(rest, int)])
+        )
 
     def statistic(self, v: Array) -> Array:
-        return self._centre + self._unit * _from_normal(v, *self.numbers)
+        return self._centre + self._unit * self.spikes.from_normal(v)
 
-    def coordinates(self, t: Array) -> Array:
-        return _to_normal((t - self._centre) / self._unit, *self.numbers)
+    def coordinates(self, t: np.ndarray) -> np.ndarray:
+        return self.spikes.to_normal((t - self._centre) / self._unit)
 
     def log_error(self, t: Array) -> Array:
         return jnp.sum(self._log_each(t), axis=-1)
@@ -203,7 +203,7 @@ class SpikeAndSlabLatent(AbstractLatent):
 
     def _log_parts(self, t: Array) -> tuple[Array, Array]:
         unit = jnp.where(self.space.scale > 0.0, self.space.scale, 1.0)
-        return _log_parts((self.observed - self.space.full(t)) / unit, *self.numbers)
+        return log_parts((self.observed - self.space.full(t)) / unit, *self.spikes.numbers)
 
     @property
     def _centre(self) -> Array:
@@ -212,62 +212,6 @@ class SpikeAndSlabLatent(AbstractLatent):
     @property
     def _unit(self) -> Array:
         return self.space.scale[np.array(self.space.free)]
-
-
-def _log_parts(x: Array, spike: Array, slab: Array, probability: Array) -> tuple[Array, Array]:
-    """The logs of (1 - p) N(x; 0, spike^2) and p Cauchy(x; 0, slab)."""
-    narrow = jnp.log1p(-probability) - 0.5 * (x / spike) ** 2 - jnp.log(spike) - 0.5 * jnp.log(2.0 * jnp.pi)
-    wide = jnp.log(probability) - jnp.log(jnp.pi * slab) - jnp.log1p((x / slab) ** 2)
-    return narrow, wide
-
-
-def _below(x: Array, spike: Array, slab: Array, probability: Array) -> Array:
-    """K(x) for x <= 0, accurate in the tail."""
-    return (1.0 - probability) * ndtr(x / spike) + probability * jnp.arctan2(slab, -x) / jnp.pi
-
-
-def _knee(*numbers: Array) -> tuple[Array, Array]:
-    """The v > 0 with g(v) = 1, and the slope of g there and beyond."""
-    v = -ndtri(_below(-jnp.ones(()), *numbers))
-    log_density = jnp.logaddexp(*_log_parts(jnp.ones(()), *numbers))
-    return v, jnp.exp(_log_phi(v) - log_density)
-
-
-def _to_normal(x: Array, *numbers: Array) -> Array:
-    """g^-1(x): Phi^-1(K(x)) within +-1."""
-    _, slope = _knee(*numbers)
-    inner = -ndtri(_below(-jnp.minimum(jnp.abs(x), 1.0), *numbers))
-    return jnp.sign(x) * (inner + jnp.maximum(jnp.abs(x) - 1.0, 0.0) / slope)
-
-
-def _from_normal(v: Array, *numbers: Array) -> Array:
-    """g(v): K^-1(Phi(v)) by bisection, and one step of Newton, which carries the derivative."""
-    knee, slope = _knee(*numbers)
-    side, size = jnp.where(v < 0.0, -1.0, 1.0), jnp.where(v < 0.0, -v, v)
-    target = ndtr(-jnp.minimum(size, knee))
-    held = jax.lax.stop_gradient(target)
-
-    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        middle = 0.5 * (ends[0] + ends[1])
-        low = _below(middle, *numbers) < held
-        return jnp.where(low, middle, ends[0]), jnp.where(low, ends[1], middle)
-
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.full_like(held, -1.0), jnp.zeros_like(held)))
-    x = 0.5 * (low + high)
-    x = x + (target - _below(x, *numbers)) / jnp.exp(jnp.logaddexp(*_log_parts(x, *numbers)))
-    return side * (slope * jnp.maximum(size - knee, 0.0) - x)
-
-
-def _log_normal(v: Array, *numbers: Array) -> Array:
-    """log k(g(v)) g'(v): that of the normal density up to the knee."""
-    knee, slope = _knee(*numbers)
-    beyond = 1.0 + slope * jnp.maximum(jnp.abs(v) - knee, 0.0)
-    outer = jnp.logaddexp(*_log_parts(beyond, *numbers)) + jnp.log(slope)
-    return jnp.where(jnp.abs(v) < knee, _log_phi(v), outer)
-
-
-def _log_phi(v: Array) -> Array:
-    return -0.5 * v**2 - 0.5 * jnp.log(2.0 * jnp.pi)
 
 
 def as_statistics(mechanism: AbstractMechanism, s_dp: np.ndarray) -> np.ndarray:

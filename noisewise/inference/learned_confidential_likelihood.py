@@ -44,8 +44,10 @@ class LearnedConfidentialLikelihood:
         *,
         s: np.ndarray,
         chains: dict[str, int],
+        warnings: tuple[str, ...] = (),
     ) -> None:
         self.model, self.density, self.space = model, density, space
+        self.warnings = warnings
         self._s, self._settings = s, chains
 
     @property
@@ -85,12 +87,15 @@ class LearnedConfidentialLikelihood:
         model = self._released_by(observed, mechanism)
         key, look_key = jax.random.split(as_key(key))
         work = Work(_SLUG, dict(self._settings), model, model.observation(observed))
+        work.diagnostics["simulations learnt from"] = self.num_simulations
+        for text in self.warnings:
+            work.warn(text)
         if len(self._s) >= _LOOK:
             work.look_at_observation(look_key, self._s)
         return self.draws(key, work)
 
     def draws(self, key: Array, work: Work, *, last: bool = True) -> Draws:
-        """The posterior for the model and the observation of `work`; chains that are not the `last` may be short."""
+        """The posterior for the model and the observation of `work`; only of the `last` one does it warn."""
         start_key, end_key = jax.random.split(key)
         model = work.model
         bounds = np.stack([self._s.min(axis=0), self._s.max(axis=0)])
@@ -102,8 +107,7 @@ class LearnedConfidentialLikelihood:
                 "observation and the model."
             )
             return work.draws(model.prior.sample(start_key, self._settings["target_ess"]), exact=False)
-        if last:
-            chains.finish(end_key, work)
+        chains.finish(end_key, work)
         _tell(work, chains, last)
         z, s = chains.draws()
         return work.draws(model.prior.constrain(z), s, num_chains=chains.num_chains, exact=False)

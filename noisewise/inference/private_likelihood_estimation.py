@@ -45,7 +45,8 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> method = PrivateLikelihoodEstimation(num_rounds=1, num_simulations=400, training=Training(max_epochs=5), target_ess=400)
+    >>> small = functools.partial(neural_spline_flow, num_layers=2, num_units=8, num_hidden=1, num_bins=4)
+    >>> method = PrivateLikelihoodEstimation(num_rounds=1, num_simulations=400, estimator=small, target_ess=400)
     >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
     >>> posterior.report.num_simulations, posterior.maximum_likelihood().shape
     (400, (1,))
@@ -61,7 +62,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
     num_members: int = 1
     num_noise: int = 2
     points: AbstractPointSet = dataclasses.field(default_factory=ScrambledSobol)
-    training: Training = dataclasses.field(default_factory=lambda: Training(learning_rate=2e-3, patience=10))
+    training: Training = dataclasses.field(default_factory=lambda: Training(learning_rate=1e-3))
     validation_share: float = 0.05
     num_chains: int = 100
     num_warmup: int = 50

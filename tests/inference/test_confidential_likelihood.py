@@ -228,26 +228,26 @@ def test_a_lattice_against_the_exact_sum(proportion, scale):
 
 
 def binomial_target(scale):
-    """The target for proportions of 20 in (k / 20, 1 - k / 20), with a q that is not trained: q(t | z) = N(m(z), V)."""
+    """The target for s = (k / 20, 1 - k / 20, 0), with a q that is not trained: q(t | z) = N(m(z), V)."""
     rng = np.random.default_rng(0)
     p = rng.beta(2.0, 3.0, 2000)
     share = rng.binomial(TRIALS, p) / TRIALS
-    s = np.stack([share, 1.0 - share], axis=1)
+    s = np.stack([share, 1.0 - share, 0.0 * share], axis=1)
     prior = nw.Prior({"p": dist.Beta(2.0, 3.0)})
     z = prior.unconstrain(p[:, None])
-    space = StatisticSpace.of(a_model(two_normals), s)
+    space = StatisticSpace.of("abc", s)
     t = space.targets(s, rng.random((2000, 1)))
     condition = Affine.fit(z)
     density = ConditionalDensity(ensemble(KEY, AFFINE, 1, 1, 1), condition, Whitening.fit(t, condition(z), degree=2))
-    observed = np.array([0.374, 0.627])
+    observed = np.array([0.374, 0.627, 0.001])
     bounds = np.stack([s.min(axis=0), s.max(axis=0)])
     return JointTarget.at(prior, density, space, nw.mechanisms.Laplace(scale=scale), observed, bounds)
 
 
 def integral_and_sum(target, z):
     """The integral of the target over u, and prior(z) times the sum over k of P(k | z) eta(k), in logs."""
-    k = np.arange(-TRIALS, 2 * TRIALS + 1)
-    points = np.stack([k / TRIALS, 1.0 - k / TRIALS], axis=1)
+    k = np.arange(TRIALS + 1)
+    points = np.stack([k / TRIALS, 1.0 - k / TRIALS, 0.0 * k], axis=1)
     place = points[:, target.space.free[0]]
     density = target.density
     with jax.enable_x64(True):
@@ -300,10 +300,24 @@ def test_a_lattice_shows_in_its_values(name):
     assert _lattice_step(values) == pytest.approx(step, rel=1e-9)
 
 
+def test_a_lattice_ends_where_values_pile_up():
+    """0 is reached again and again; the largest of 500 values is not."""
+    s = np.stack([RNG.geometric(0.3, 500) - 1.0, RNG.normal(size=500)], axis=1)
+    space = StatisticSpace.of("ab", s)
+    assert space.low.tolist() == [0.0, -np.inf]
+    assert space.high.tolist() == [np.inf, np.inf]
+    with jax.enable_x64(True):
+        points, weights = space.corners(jnp.array([-0.25, 0.5]), jnp.ones(2))
+        np.testing.assert_allclose(weights, [0.0, 0.75])
+        np.testing.assert_allclose(points[1], [0.0, 0.5])
+        np.testing.assert_allclose(space.statistics(jnp.array([-3.0, 0.5])), [0.0, 0.5])
+    assert space.contains(np.array([[-1.0, 0.5], [1.0, 0.5]])).tolist() == [False, True]
+
+
 def test_corners_average_to_the_point_between():
     """With ramps of 1 the mean of the points around t is t itself; with short ramps, the nearest point."""
     s = np.stack([np.tile(np.arange(10.0), 50), np.repeat(np.arange(5.0), 100), RNG.normal(size=500)], axis=1)
-    space = StatisticSpace.of(a_model(two_normals, dim=1), s)
+    space = StatisticSpace.of("abc", s)
     assert space.lattices == (0, 1)
     t = np.array([3.3, 1.75, 0.123])
     with jax.enable_x64(True):
@@ -380,11 +394,10 @@ def test_a_mechanism_without_density_is_refused(normal_mean):
 def test_full_statistics_pass_the_check_of_dimension():
     """Normal statistics of as many dimensions as there are columns, however narrow, and few simulations, which tell nothing."""
     z, noise = RNG.normal(size=(1000, 2)), RNG.normal(size=(1000, 5))
-    model = a_model(two_normals)
-    check_spread(model, z, z[:, :1] + 1e-3 * noise)
-    check_spread(model, z[:50], np.repeat(z[:50, :1], 5, axis=1))
+    check_spread(z, z[:, :1] + 1e-3 * noise)
+    check_spread(z[:50], np.repeat(z[:50, :1], 5, axis=1))
     with pytest.raises(errors.MissingCapabilityError):
-        check_spread(model, z, np.cos(z[:, :1] * np.arange(1, 6)) + 1e-9 * noise)
+        check_spread(z, np.cos(z[:, :1] * np.arange(1, 6)) + 1e-9 * noise)
 
 
 # Accuracy ------------------------------------------------------------------------------------------------------------
@@ -433,10 +446,13 @@ def test_epidemics_are_refused():
 
 @pytest.mark.slow
 def test_later_rounds_simulate_where_the_posterior_is():
-    """At an epsilon of 100 the posterior is narrow, and 2 rounds of 2000 know it better than 1 of 4000 would; here: it is right."""
+    """At an epsilon of 100 the posterior has a hundredth of the prior's volume: a second round there is no worse than the first (C2ST
+    has an error of .011), and its parameters have the spread of the posterior.
+    """
     problem = nw.problems.linear_regression(100.0)
     method = ConfidentialLikelihoodEstimation(num_rounds=2, num_simulations=3000, num_members=2)
     first, last = method.rounds(KEY, problem.model, problem.observed, progress=False)
     exact = problem.reference(jax.random.key(99), 2000)
-    assert last.report.num_simulations == 6000
-    assert nw.metrics.c2st(exact, last.sample(KEY, 2000)) <= nw.metrics.c2st(exact, first.sample(KEY, 2000)) + 0.02
+    assert (first.report.num_simulations, last.report.num_simulations) == (3000, 6000)
+    assert nw.metrics.c2st(exact, last.sample(KEY, 2000)) <= nw.metrics.c2st(exact, first.sample(KEY, 2000)) + 0.03
+    assert np.abs(last.theta.mean(axis=0) - exact.mean(axis=0)).max() < 0.15
