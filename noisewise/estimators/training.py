@@ -47,8 +47,8 @@ def negative_log_prob(distribution: Any, target: Array, condition: Array) -> Arr
 class Training:
     """Adam with decoupled weight decay and clipped gradients, until the validation loss has not improved for `patience` epochs.
 
-    What is validated, and returned, is the exponential moving average of the weights over about 1 / (1 - averaging) steps; `averaging=0` takes
-    the weights themselves. The learning rate is multiplied by `decay` each time half the patience has passed without an improvement.
+    What is validated, and returned, is the moving average of the weights over about 1 / (1 - averaging) steps; `averaging=0` takes the
+    weights themselves. The learning rate is multiplied by `decay` each time half the patience has passed without an improvement.
     """
 
     learning_rate: float = 5e-4

@@ -5,6 +5,7 @@ from noisewise.inference.confidential_posterior import ConfidentialPosterior
 from noisewise.inference.corrections import AtomicProposals, TruncatedProposals
 from noisewise.inference.data_augmentation_mcmc import DataAugmentationMCMC
 from noisewise.inference.distances import Euclidean, Weighted
+from noisewise.inference.error_models import MechanismError, SpikeAndSlab
 from noisewise.inference.exact_smc import ExactSMC
 from noisewise.inference.gibbs_sufficient_statistics import GibbsSufficientStatistics
 from noisewise.inference.importance_sampling import ImportanceSampling
@@ -13,6 +14,7 @@ from noisewise.inference.private_likelihood_estimation import PrivateLikelihoodE
 from noisewise.inference.private_posterior_estimation import PrivatePosteriorEstimation
 from noisewise.inference.pseudo_marginal_mcmc import PseudoMarginalMCMC
 from noisewise.inference.rejection_abc import RejectionABC
+from noisewise.inference.robust_posterior_estimation import RobustPosteriorEstimation
 from noisewise.inference.smc_abc import SMCABC
 from noisewise.inference.tolerances import GeometricDecay, QuantileDecay
 
@@ -28,12 +30,15 @@ __all__ = [
     "GeometricDecay",
     "GibbsSufficientStatistics",
     "ImportanceSampling",
+    "MechanismError",
     "NaivePlugIn",
     "PrivateLikelihoodEstimation",
     "PrivatePosteriorEstimation",
     "PseudoMarginalMCMC",
     "QuantileDecay",
     "RejectionABC",
+    "RobustPosteriorEstimation",
+    "SpikeAndSlab",
     "TruncatedProposals",
     "Weighted",
 ]

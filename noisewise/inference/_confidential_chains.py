@@ -42,7 +42,8 @@ class JointTarget(eqx.Module):
     r"""(z, u) -> log of pi(z) q(t | z) eta(s_dp | t).
 
     On lattices eta(s_dp | t) is the sum of w_j eta(s_dp | s_j) over the points s_j around t. Their weights w_j change over a ramp
-    so steep that what it adds to the variance of s is at most 1% of its variance given theta and the other columns.
+    so steep that what it adds to the variance of s is at most 1% of its variance given theta and the other columns. Beyond 8 lattices, 256
+    points, log eta is taken to be linear on the points around t, and the sum is a product over lattices.
     """
 
     density: ConditionalDensity
@@ -84,23 +85,36 @@ class JointTarget(eqx.Module):
     def draw(self, key: Array, y: Array) -> Array:
         """s (k,) given y: one of the points around t."""
         _, t = self.places(y)
-        if not self.sums:
+        if not self.space.lattices:
             return self.space.statistics(t)
-        s, weights = self.space.corners(t, self.ramp)
-        return s[jax.random.categorical(key, jnp.log(weights) + self.mechanism.log_prob(self.observed, s))]
+        if self._sums:
+            s, weights = self.space.corners(t, self.ramp)
+            return s[jax.random.categorical(key, jnp.log(weights) + self.mechanism.log_prob(self.observed, s))]
+        s, _, odds = self._around(t)
+        moved = jax.random.uniform(key, odds.shape) * (1.0 + odds) < odds
+        return s[0] + moved @ (s[1:] - s[0])
 
     def _log_eta(self, t: Array) -> Array:
-        if not self.sums:
+        if not self.space.lattices:
             return self.mechanism.log_prob(self.observed, self.space.statistics(t))
-        s, weights = self.space.corners(t, self.ramp)
-        log_eta = self.mechanism.log_prob(self.observed, s)
-        top = jax.lax.stop_gradient(jnp.max(jnp.where(weights > 0.0, log_eta, -jnp.inf)))
-        return top + jnp.log(jnp.sum(weights * jnp.exp(jnp.minimum(log_eta - top, _HUGE))))
+        if self._sums:
+            s, weights = self.space.corners(t, self.ramp)
+            log_eta = self.mechanism.log_prob(self.observed, s)
+            top = jax.lax.stop_gradient(jnp.max(jnp.where(weights > 0.0, log_eta, -jnp.inf)))
+            return top + jnp.log(jnp.sum(weights * jnp.exp(jnp.minimum(log_eta - top, _HUGE))))
+        _, log_nearest, odds = self._around(t)
+        return log_nearest + jnp.sum(jnp.log1p(odds))
+
+    def _around(self, t: Array) -> tuple[Array, Array, Array]:
+        """The points around t, log eta of the nearest with its weight, and the odds (L,) of the next one along each lattice."""
+        s, possible, share = self.space.neighbours(t, self.ramp)
+        log_eta = jnp.where(possible, self.mechanism.log_prob(self.observed, s), -jnp.inf)
+        odds = share / (1.0 - share) * jnp.exp(jnp.minimum(log_eta[1:] - log_eta[0], _HUGE))
+        return s, log_eta[0] + jnp.sum(jnp.log1p(-share)), odds
 
     @property
-    def sums(self) -> bool:
-        """Whether eta is summed over points; beyond 8 lattices, 256 points, it is taken at the nearest, and its slope there."""
-        return 0 < len(self.space.lattices) <= _MOST_LATTICES
+    def _sums(self) -> bool:
+        return len(self.space.lattices) <= _MOST_LATTICES
 
     def places(self, y: Array) -> tuple[Array, Array]:
         """z (p,) and t (r,) of y (p + r,)."""

@@ -50,8 +50,8 @@ class NoisyPairs(eqx.Module):
         atoms = self._atoms(atom_key, rows)
         condition = condition[:, None]
         standard = self.whitening.forward(self.z[atoms][:, :, None], condition)
-        # a row that stands twice in a batch is no atom of its own
-        again = (atoms == rows[:, None]) & (jnp.arange(self.num_atoms) > 0)
+        # a parameter that stands twice in a batch is no atom of its own
+        again = (self.z[atoms] == self.z[rows][:, None]).all(axis=-1) & (jnp.arange(self.num_atoms) > 0)
         log_prior = jnp.where(again, jnp.inf, self.log_prior[atoms])
         return (standard.astype(jnp.float32), log_prior.astype(jnp.float32)), condition.astype(jnp.float32)
 

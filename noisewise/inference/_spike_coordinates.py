@@ -32,8 +32,8 @@ class SpikeCoordinates(eqx.Module):
     def of(spike: float, slab: float, probability: float) -> SpikeCoordinates:
         """For one spike and slab.
 
-        >>> SpikeCoordinates.of(0.01, 0.25, 0.5).from_normal(np.array([0.0, 0.5, 1.0, 5.0])).round(3).tolist()
-        [0.0, 0.009, 0.173, 8.338]
+        >>> SpikeCoordinates.of(0.01, 0.25, 0.5).to_normal(np.array([0.0, 0.01, 0.25, 10.0])).round(2).tolist()
+        [0.0, 0.46, 1.15, 5.76]
         """
         numbers = np.array([spike, slab, probability])
         v = np.linspace(0.0, -ndtri(_below(-1.0, *numbers)), _KNOTS)

@@ -74,10 +74,8 @@ class StatisticSpace(eqx.Module):
         return s[..., np.array(self.free)] + self.step * (u - 0.5)
 
     def statistics(self, t: Array) -> Array:
-        """s (..., k) of t (..., r), rounded to the lattices and within their ends. Its derivative is that of the map without rounding."""
-        rounded = jnp.clip(self._rounded(t, jnp.round), self.low, self.high)
-        values = t + jax.lax.stop_gradient(rounded - t)
-        return self.offset + values @ self.matrix
+        """s (..., k) of t (..., r), rounded to the lattices and within their ends."""
+        return self.offset + jnp.clip(self._rounded(t, jnp.round), self.low, self.high) @ self.matrix
 
     def corners(self, t: Array, ramp: Array) -> tuple[Array, Array]:
         r"""The points (J, k) around t (r,), and weights (J,) that sum to 1: the product over lattices of a ramp between two points,
@@ -94,9 +92,27 @@ class StatisticSpace(eqx.Module):
         weights = jnp.prod(jnp.where(up, upper, 1.0 - upper), axis=1)
         steps = jnp.asarray(self.step)[np.array(self.lattices, dtype=int)] * up
         values = jnp.repeat(below[None], len(up), axis=0).at[:, np.array(self.lattices, dtype=int)].add(steps)
+        return self.offset + values @ self.matrix, jnp.where(self._possible(values), weights, 0.0)
+
+    def neighbours(self, t: Array, ramp: Array) -> tuple[Array, Array, Array]:
+        """The point nearest to t (r,) and, for each of L lattices, the next one towards t: (1 + L, k); which of them are possible; the
+        weights (L,) of the latter, each along its own column.
+        """
+        chosen = np.array(self.lattices, dtype=int)
+        nearest = self._rounded(t, jnp.round)
+        away, step = (t - nearest)[chosen], jnp.asarray(self.step)[chosen]
+        moves = (
+            jnp.zeros((len(chosen), self.dim))
+            .at[np.arange(len(chosen)), chosen]
+            .set(jnp.where(away < 0.0, -step, step))
+        )
+        values = jnp.concatenate([nearest[None], nearest + moves])
+        share = jnp.clip((jnp.abs(away) / step - 0.5) / jnp.asarray(ramp)[chosen] + 0.5, 0.0, 0.5)
+        return self.offset + values @ self.matrix, self._possible(values), share
+
+    def _possible(self, values: Array) -> Array:
         slack = 0.5 * jnp.asarray(self.step)
-        possible = jnp.all((values >= self.low - slack) & (values <= self.high + slack), axis=1)
-        return self.offset + values @ self.matrix, jnp.where(possible, weights, 0.0)
+        return jnp.all((values >= self.low - slack) & (values <= self.high + slack), axis=-1)
 
     def _rounded(self, t: Array, function: Callable[[Array], Array]) -> Array:
         rounded = self.origin + self.step * function((t - self.origin) / jnp.where(self.step > 0.0, self.step, 1.0))

@@ -30,7 +30,7 @@ def exact(observed=OBSERVED):
     return covariance @ A.T @ observed / (SIGMA**2 + NOISE**2), covariance
 
 
-def shifted(num=4000):
+def shifted(num=40_000):
     """A posterior object to propose from: as wide as the prior, one standard deviation off in both coordinates."""
     theta = np.random.default_rng(0).normal(size=(num, 2)) + 1.0
     return nw.posteriors.Draws(theta, ("a", "b"), nw.posteriors.Report("shifted"))

@@ -9,6 +9,16 @@ I = nw.inference
 SMALL = functools.partial(nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1)
 QUICK = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
 ROUNDS = {"num_rounds": 2, "num_simulations": 100, "estimator": SMALL, "training": QUICK, "num_noise": 2}
+MARGINAL = functools.partial(nw.estimators.masked_autoregressive_flow, num_layers=1, num_units=8, num_hidden=1)
+ROBUST = {
+    "num_simulations": 400,
+    "estimator": MARGINAL,
+    "marginal": MARGINAL,
+    "training": QUICK,
+    "num_chains": 20,
+    "num_warmup": 30,
+    "target_ess": 200,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,5 +57,9 @@ METHODS = {
         I.PrivatePosteriorEstimation(**ROUNDS, noise_bank=8, correction=I.AtomicProposals(num_atoms=4)), exact=False
     ),
     "sple": Case(I.PrivateLikelihoodEstimation(**ROUNDS, num_chains=20, num_warmup=20, target_ess=100), exact=False),
+    "rnpe": Case(I.RobustPosteriorEstimation(**ROBUST), exact=False),
+    "rnpe with the mechanism's density": Case(
+        I.RobustPosteriorEstimation(**ROBUST, error=I.MechanismError()), exact=False
+    ),
     "da-mcmc": Case(I.DataAugmentationMCMC(num_chains=8, num_warmup=50, target_ess=200)),
 }

@@ -227,7 +227,7 @@ def test_a_lattice_against_the_exact_sum(proportion, scale):
         assert probabilities[8] > 0.05
 
 
-def binomial_target(scale):
+def binomial_target(scale, sensitivity=None):
     """The target for s = (k / 20, 1 - k / 20, 0), with a q that is not trained: q(t | z) = N(m(z), V)."""
     rng = np.random.default_rng(0)
     p = rng.beta(2.0, 3.0, 2000)
@@ -241,7 +241,7 @@ def binomial_target(scale):
     density = ConditionalDensity(ensemble(KEY, AFFINE, 1, 1, 1), condition, Whitening.fit(t, condition(z), degree=2))
     observed = np.array([0.374, 0.627, 0.001])
     bounds = np.stack([s.min(axis=0), s.max(axis=0)])
-    return JointTarget.at(prior, density, space, nw.mechanisms.Laplace(scale=scale), observed, bounds)
+    return JointTarget.at(prior, density, space, nw.mechanisms.Laplace(scale, sensitivity), observed, bounds)
 
 
 def integral_and_sum(target, z):
@@ -264,20 +264,27 @@ def integral_and_sum(target, z):
 
 
 @pytest.mark.parametrize("scale", [0.005, 0.02, 0.2])
-def test_the_target_sums_over_a_lattice(scale):
-    """Ramps add at most 1% to a variance, so that densities within 2 sds change by at most 1.5%, and by some 1e-3 for the grid."""
-    target = binomial_target(scale)
+@pytest.mark.parametrize("sums", [True, False])
+def test_the_target_sums_over_a_lattice(scale, sums, monkeypatch):
+    """Ramps add at most 1% to a variance, so that densities within 2 sds change by at most 1.5%, and by some 1e-3 for the grid. With one
+    lattice, the sum over corners and the product over lattices are the same.
+    """
+    if not sums:
+        monkeypatch.setattr("noisewise.inference._confidential_chains._MOST_LATTICES", 0)
+    target = binomial_target(scale, sensitivity=None if sums else 0.1)
     for z in (-1.0, -0.4, 0.2):
         found, exact = integral_and_sum(target, z)
         assert abs(found - exact) < 0.025
 
 
 def test_eta_between_the_points_of_a_lattice_would_be_noticed(monkeypatch):
-    """Where the noise is small beside the step, eta at t itself is much larger than at the points of the lattice."""
+    """Where the noise is small beside the step, eta at t itself is much larger than at the points of the lattice.
+
+    A mechanism of another kind, so that no compiled target is met.
+    """
     between = lambda self, t: self.mechanism.log_prob(self.observed, self.space.offset + t @ self.space.matrix)
     monkeypatch.setattr(JointTarget, "_log_eta", between)
-    # a mechanism of another form, so that no compiled target is met
-    target = dataclasses.replace(binomial_target(0.005), mechanism=nw.mechanisms.Laplace(scale=0.005, sensitivity=0.1))
+    target = dataclasses.replace(binomial_target(0.005), mechanism=nw.mechanisms.Gaussian(0.005))
     found, exact = integral_and_sum(target, -0.4)
     assert abs(found - exact) > 0.2
 
