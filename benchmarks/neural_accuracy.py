@@ -9,6 +9,7 @@ again. With --together the trials of a problem, over all epsilons and seeds, tra
 
 import argparse
 import dataclasses
+import hashlib
 import json
 import platform
 import time
@@ -101,10 +102,20 @@ def _record(
         "c2st": value,
         "simulations": posterior.report.num_simulations,
         "seconds": round(seconds, 1),
+        "settings": posterior.report.settings,
+        "noisewise": _revision(),
         "device": jax.devices()[0].device_kind,
         "jax": jax.__version__,
         "python": platform.python_version(),
     }
+
+
+def _revision() -> str:
+    """The version of the code: a hash of its sources, which are not always in a repository where this runs."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(nw.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def run(names: list[str], seeds: range, out: Path, *, at_once: bool, backend: str, only: list[str]) -> None:
@@ -160,9 +171,7 @@ def table(paths: list[Path]) -> dict[str, Any]:
         }
         for (m, p, e), v in groups.items()
     ]
-    made = (
-        "python -m benchmarks.neural_accuracy METHODS --seeds 5 --out FILE, then --table FILE; see docs/benchmarks.md"
-    )
+    made = "python -m benchmarks.neural_accuracy METHODS --out FILE (GPU: --together --backend jax), then --table FILE"
     return {"made by": made, "rows": rows, "cells": [cells[key] for key in sorted(cells)]}
 
 

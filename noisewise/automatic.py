@@ -11,10 +11,11 @@ from concurrent.futures import Executor
 from typing import Any
 
 import jax
+import numpy as np
 
 from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.diagnostics import Certificate, certify
-from noisewise.diagnostics.certificate import ENOUGH
+from noisewise.diagnostics.certificate import ENOUGH, HEAVY
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
 from noisewise.inference import (
     AbstractMethod,
@@ -23,11 +24,12 @@ from noisewise.inference import (
     ImportanceSampling,
     PrivatePosteriorEstimation,
 )
-from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior
+from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior, trustworthy
 from noisewise.inference.base import prior_only
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
-from noisewise.posteriors import AbstractPosterior
+from noisewise.posteriors import AbstractPosterior, WeightedSamples
+from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.private_model import PrivateModel
 from noisewise.runs import check_free
 
@@ -36,6 +38,8 @@ _LOOK = 4000
 _SPARE = 1.3
 _PERFECT = 0.6
 _FIRST_LOOK = 2
+_LEAST = 1000
+_TELLING = 50
 
 
 def infer(
@@ -99,13 +103,15 @@ class _Run:
     used: int = 0
     failed: int = 0
     stages: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    rate: float | None = None
+    rounds_seen: tuple[int, int] = (0, 0)
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     def posterior(self) -> AbstractPosterior:
         """The first route that reaches the target, or the best of those tried."""
         best: AbstractPosterior | None = None
         for posterior in self._routes():
-            if best is None or _worth(posterior) >= _worth(best):
+            if best is None or _rank(posterior) >= _rank(best):
                 best = posterior
             if _worth(best) >= self.target or self.spent:
                 break
@@ -138,35 +144,60 @@ class _Run:
         self._count("importance", posterior, work.num_simulations)
         yield posterior
         needed = math.ceil(_SPARE * self.target * pilot.num / max(pilot.effective_size, 1.0))
-        if needed <= self.remaining:
+        if needed <= self.remaining / 3 and pareto_k(pilot.log_weights) <= HEAVY:
             yield self._method(3, ImportanceSampling(num_stages=0, num_final=needed))
 
     def _learnt_and_corrected(self) -> Iterator[AbstractPosterior]:
-        """Rounds of learning, while the certificate says that they pay."""
+        """Rounds of learning, while the certificate says that they pay.
+
+        A short look at each round decides whether to weigh many draws of it; all sets that are weighed make one, so that none is picked.
+        """
         method = PrivatePosteriorEstimation(num_noise=1, **self._budgets)
         keys = jax.random.split(jax.random.fold_in(self.key, 5), method.num_rounds + 1)
-        counted, posterior = 0, None
-        for index, posterior in enumerate(method.rounds(keys[0], self.model, self.observed, **self.options), start=1):
-            self._count("sppe", posterior, posterior.report.num_simulations - counted)
-            counted = posterior.report.num_simulations
+        learnt: AbstractPosterior | None = None
+        weighed: list[WeightedSamples] = []
+        for index, learnt in enumerate(method.rounds(keys[0], self.model, self.observed, **self.options), start=1):
+            self._count_round(learnt)
             last = index == method.num_rounds
-            if index < _FIRST_LOOK and not last:
-                continue
-            look_key, final_key = jax.random.split(keys[index])
-            if self.remaining < _LOOK:
+            if index >= _FIRST_LOOK or last:
+                num, hopeless = self._look(keys[index], learnt)
+                if num >= _LEAST and (num <= self._affordable or hopeless or last):
+                    final = self._certified(jax.random.fold_in(keys[index], 1), learnt, min(num, self._affordable))
+                    weighed.append(final.corrected)
+                    yield _pooled(weighed)
+                if hopeless:
+                    break
+            if self.remaining < method.num_simulations + _LOOK:
                 break
-            certificate = self._certified(look_key, posterior, _LOOK)
-            per_draw = _LOOK / max(certificate.effective_size, 1.0)
-            needed = math.ceil(_SPARE * max(self.target, ENOUGH) * per_draw)
-            hopeless = certificate.efficiency >= _PERFECT or last
-            if needed <= self.remaining or hopeless:
-                num = min(max(needed, 1000), self.remaining)
-                if num >= 1000:
-                    yield self._certified(final_key, posterior, num).corrected
-            if hopeless:
-                break
-        if posterior is not None:
-            yield posterior
+        if learnt is not None:
+            yield learnt
+
+    def _look(self, key: Array, posterior: AbstractPosterior) -> tuple[int, bool]:
+        """How many simulations the target would take, 0 if there are none left to tell, and whether further rounds would not help."""
+        if self._affordable < _LOOK:
+            return 0, True
+        started = time.monotonic()
+        certificate = self._certified(key, posterior, _LOOK)
+        self.rate = _LOOK / max(time.monotonic() - started, 1e-3)
+        needed = _SPARE * max(self.target, ENOUGH) * _LOOK / max(certificate.effective_size, 1.0)
+        good = certificate.effective_size >= _TELLING and certificate.efficiency >= _PERFECT
+        return max(_LEAST, math.ceil(needed)), good
+
+    @property
+    def _affordable(self) -> int:
+        """How many simulations both budgets allow, at the rate seen."""
+        if self.max_minutes is None or self.rate is None:
+            return self.remaining
+        return min(self.remaining, int(60.0 * self.rate * max(0.0, self.max_minutes - self.minutes)))
+
+    def _count_round(self, posterior: AbstractPosterior) -> None:
+        """Add what one more round has simulated to the totals."""
+        report = posterior.report
+        before = self.rounds_seen
+        self.rounds_seen = (report.num_simulations, report.num_failed)
+        self.used += report.num_simulations - before[0]
+        self.failed += report.num_failed - before[1]
+        self.stages.append({"stage": "sppe", "num_simulations": self.used})
 
     def _prior_only(self) -> AbstractPosterior:
         work = Work("infer", {}, self.model, self.observed)
@@ -191,7 +222,8 @@ class _Run:
     def _count(self, stage: str, posterior: AbstractPosterior, num: int, **more: Any) -> None:
         self.used += num
         self.failed += posterior.report.num_failed
-        self.stages.append({"stage": stage, "num_simulations": self.used, "effective_size": _worth(posterior), **more})
+        size = float(posterior.effective_size)
+        self.stages.append({"stage": stage, "num_simulations": self.used, "effective_size": size, **more})
 
     @property
     def remaining(self) -> int:
@@ -244,6 +276,37 @@ def _serves(method: AbstractMethod, model: PrivateModel) -> bool:
     except MissingCapabilityError:
         return False
     return True
+
+
+def _pooled(sets: list[WeightedSamples]) -> WeightedSamples:
+    """Several sets of weighted draws as one: every weight is pi eta / p for the p it was drawn from, so that they simply add up."""
+    if len(sets) == 1:
+        return sets[0]
+    last = sets[-1]
+    log_weights = np.concatenate([part.log_weights for part in sets])
+    derived = {name: np.concatenate([part.derived[name] for part in sets]) for name in last.derived}
+    pooled = WeightedSamples(
+        np.concatenate([part.theta for part in sets]),
+        last.names,
+        last.report,
+        log_weights=log_weights,
+        derived=derived,
+        statistics=np.concatenate([part.statistics for part in sets]),
+        statistic_names=last.statistic_names,
+    )
+    size, shape = pooled.effective_size, pareto_k(log_weights)
+    diagnostics = {**last.report.diagnostics, "effective size": size, "Pareto k": shape}
+    pooled.report = dataclasses.replace(last.report, diagnostics=diagnostics, exact=trustworthy(size, shape))
+    return pooled
+
+
+def _rank(posterior: AbstractPosterior) -> float:
+    """What to prefer: exact draws, by their number; then weighted ones worth 50 at least; then a learnt posterior; then the rest."""
+    if posterior.report.exact:
+        return 1e6 + posterior.effective_size
+    if isinstance(posterior, WeightedSamples):
+        return posterior.effective_size
+    return 50.0
 
 
 def _worth(posterior: AbstractPosterior) -> float:

@@ -13,7 +13,6 @@ from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.diagnostics.certificate import (
     CERTIFIED,
     ENOUGH,
-    HEAVY,
     MISSED,
     NOT_CERTIFIABLE,
     POOR,
@@ -22,7 +21,7 @@ from noisewise.diagnostics.certificate import (
 from noisewise.diagnostics.defensive import DefensiveProposal, proposal_from
 from noisewise.diagnostics.measuring import FAIR, Measured, measure
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
-from noisewise.inference._importance import ImportanceDraws
+from noisewise.inference._importance import ImportanceDraws, trustworthy
 from noisewise.inference.work import Work
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior, WeightedSamples
@@ -30,6 +29,7 @@ from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.private_model import PrivateModel
 
 _MEASURING = 0.2
+_UNSEEN = 0.2
 _NONE_SEEN = 3.0
 """Where 3 events are expected, none is seen with probability 5%."""
 
@@ -58,7 +58,7 @@ def certify(
 
         r_j = pi(theta_j) eta(s_dp | s_j) / (p(theta_j) Z),
 
-    whose mean is unbiased for E[posterior / p] = 1 / efficiency, however noisy eta is; half are repeated at 12 places, for 1 + rv. Where
+    whose mean is consistent for E[posterior / p] = 1 / efficiency, however noisy eta is; half are repeated at 12 places, for 1 + rv. Where
     the weights are poor such places would mislead, because 1 + rv is much larger away from the posterior: half of this fifth then
     goes to two refits of a heavy-tailed proposal first, and places come from the best set of draws. The verdicts are
     explained in `Certificate`.
@@ -99,8 +99,11 @@ def certify(
         corrected=corrected,
     )
     work.diagnostics["verdict"] = certificate.verdict
+    work.diagnostics["unseen share"] = certificate.unseen_share
     if not certificate.certified:
         work.warn(certificate.sentence)
+    elif certificate.unseen_share > _UNSEEN:
+        work.warn(certificate.caveat)
     corrected.report = work.report(exact=corrected.report.exact)
     return certificate
 
@@ -149,11 +152,11 @@ class _Weighed(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        return self.effective_size >= ENOUGH and self.pareto_k <= HEAVY
+        return trustworthy(self.effective_size, self.pareto_k)
 
     @property
     def sound(self) -> bool:
-        return self.exact and self.missed_share <= MISSED
+        return self.exact and self.effective_size >= ENOUGH and self.missed_share <= MISSED
 
 
 def _weigh(draws: ImportanceDraws, proposal: DefensiveProposal) -> _Weighed:

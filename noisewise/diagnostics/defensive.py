@@ -12,6 +12,7 @@ from noisewise._arrays import Array
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.inference._importance import UnconstrainedPrior
 from noisewise.posteriors import AbstractPosterior
+from noisewise.posteriors.learned import LearnedPosterior
 from noisewise.priors import Prior
 from noisewise.samplers._seeds import generator
 
@@ -77,6 +78,11 @@ def proposal_from(posterior: AbstractPosterior, prior: Prior, share: float) -> D
         posterior.log_prob(posterior.theta[:1])
     except MissingCapabilityError:
         return _fitted(posterior, prior, share)
+
+    if isinstance(posterior, LearnedPosterior):
+        return DefensiveProposal(
+            UnconstrainedPrior(prior), share, posterior.sample_unconstrained, posterior.log_prob_unconstrained, OWN
+        )
 
     def draw(key: Array, num: int) -> np.ndarray:
         return prior.unconstrain(posterior.sample(key, num))

@@ -183,7 +183,6 @@ def train(
         if not trials
         else _stacked(train_rows, validation_rows, capacity)
     )
-    steps = np.int32(max(1, int(np.max(rows.num_train)) // settings.batch_size))
     with jax.enable_x64(False):
         state, frozen = _start(key, members, settings, trials)
     losses: list[tuple[np.ndarray, np.ndarray]] = []
@@ -197,7 +196,6 @@ def train(
                 resample,
                 validation,
                 rows,
-                jnp.asarray(steps),
                 jnp.asarray(np.int32(epochs)),
                 loss,
                 settings,
@@ -284,7 +282,6 @@ def _run(
     resample: Any,
     validation: Any,
     rows: _Rows,
-    steps: Array,
     num_epochs: Array,
     loss: Loss,
     settings: Training,
@@ -294,7 +291,7 @@ def _run(
     arrays, static = eqx.partition(frozen, eqx.is_array)
 
     def one(state: _State, arrays: Any, resample: Any, validation: Any, rows: _Rows) -> Any:
-        member = _Member(arrays, static, resample, validation, rows, steps, loss, settings)
+        member = _Member(arrays, static, resample, validation, rows, loss, settings)
         return member.run(state, num_epochs)
 
     run: Any = one
@@ -328,7 +325,6 @@ class _Member:
     resample: Any
     validation: Any
     rows: _Rows
-    steps: Array
     loss: Loss
     settings: Training
 
@@ -362,6 +358,11 @@ class _Member:
         value = self._validate(state.average, jax.random.fold_in(state.key, _VALIDATION))
         with jax.enable_x64(False):
             return self._judge(state, value), (total / self.steps).astype(jnp.float32), value
+
+    @property
+    def steps(self) -> Array:
+        """Steps per epoch."""
+        return jnp.maximum(1, self.rows.num_train // self.settings.batch_size).astype(jnp.int32)
 
     def _shuffled(self, key: Array) -> Array:
         places = jnp.arange(len(self.rows.train), dtype=jnp.int32)

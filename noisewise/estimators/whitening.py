@@ -36,8 +36,8 @@ class Whitening(eqx.Module):
     r"""standard = L^-1 (target - mean(condition)), a change of variables for each condition.
 
     The mean is a polynomial of `degree` 0, 1 or 2 in the standardised condition, fitted by least squares, L L' the covariance of what
-    it leaves. A flow then starts from the best linear-Gaussian (or quadratic-Gaussian) description of the data, and learns the rest. The fit
-    decides how fast that is, not what is learnt: the map is a bijection with constant Jacobian 1 / |det L|.
+    it leaves. A flow then starts from the best linear-Gaussian (or quadratic-Gaussian) description of the data, and learns the rest. The
+    fit decides how fast that is, not what is learnt: the map is a bijection with constant Jacobian 1 / |det L|.
 
     >>> rng = np.random.default_rng(0)
     >>> c = rng.normal(size=(1000, 2))

@@ -1,6 +1,7 @@
 """s_dp -> posterior: one method per file, one contract for all."""
 
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
+from noisewise.inference.confidential_likelihood_estimation import ConfidentialLikelihoodEstimation
 from noisewise.inference.confidential_posterior import ConfidentialPosterior
 from noisewise.inference.corrections import AtomicProposals, TruncatedProposals
 from noisewise.inference.data_augmentation_mcmc import DataAugmentationMCMC
@@ -23,6 +24,7 @@ __all__ = [
     "AbstractMethod",
     "AbstractSequentialMethod",
     "AtomicProposals",
+    "ConfidentialLikelihoodEstimation",
     "ConfidentialPosterior",
     "DataAugmentationMCMC",
     "Euclidean",

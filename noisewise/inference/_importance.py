@@ -109,12 +109,18 @@ class ImportanceDraws:
             "log evidence": self.log_evidence,
             "log evidence se": self.log_evidence_se,
         }
-        if size < _FEW or shape > _HEAVY:
+        exact = trustworthy(size, shape)
+        if not exact:
             work.warn(
                 f"The weights are poor (effective size {size:.0f}, Pareto k {shape:.2f}): take more simulations, or for models of records "
                 "DataAugmentationMCMC or ExactSMC."
             )
-        return work.weighted(theta, self.log_weights, self.s, exact=size >= _FEW)
+        return work.weighted(theta, self.log_weights, self.s, exact=exact)
+
+
+def trustworthy(effective_size: float, shape: float) -> bool:
+    """Whether weighted draws stand for the posterior: 100 effective ones, and a tail index of the weights of .7 at most."""
+    return effective_size >= _FEW and shape <= _HEAVY
 
 
 def relative_variance(log_eta: np.ndarray) -> float:

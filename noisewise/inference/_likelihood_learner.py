@@ -26,6 +26,11 @@ _VALIDATION_NOISE = 16
 _SCALE_NOISE = 4
 _RESCALED = 1.5
 
+FAILURES = (
+    "Simulations failed. If that depends on the parameters, this method does not see it, while exact ones count a failure as impossible: "
+    "mend the simulator, or use PrivatePosteriorEstimation."
+)
+
 
 class NoisyPairs(eqx.Module):
     """What the training loop draws from: rows of (z, s) become standardised (t, z), with fresh noise each time."""
@@ -106,6 +111,8 @@ class LikelihoodLearner:
         )
         self.members = trained.members
         best = float(np.nanmin(trained.validation_losses)) - float(self.whitening.log_det)
+        if self.work.num_failed:
+            self.work.warn(FAILURES)
         self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
         density = ConditionalDensity(trained.members, self.scale, self.whitening)
         z, s = self.simulations.z, self.simulations.s

@@ -19,12 +19,18 @@ from noisewise.inference._features import features
 from noisewise.inference._simulations import Simulations, noisy_statistics
 from noisewise.inference.corrections import Region, atomic_loss
 from noisewise.inference.work import OutOfBudget, Work
+from noisewise.samplers._seeds import generator
 
 if TYPE_CHECKING:
     from noisewise.inference.private_posterior_estimation import PrivatePosteriorEstimation
 
 _RESCALED = 1.5
 _VALIDATION_NOISE = 16
+
+FAILURES = (
+    "Simulations failed. If that depends on the parameters, this method does not see it, while exact ones count a failure as impossible: "
+    "mend the simulator, or use TruncatedProposals."
+)
 
 
 class NoisyPairs(eqx.Module):
@@ -51,7 +57,7 @@ class NoisyPairs(eqx.Module):
         condition = condition[:, None]
         standard = self.whitening.forward(self.z[atoms][:, :, None], condition)
         # a parameter that stands twice in a batch is no atom of its own
-        again = (self.z[atoms] == self.z[rows][:, None]).all(axis=-1) & (jnp.arange(self.num_atoms) > 0)
+        again = (self.z[atoms] == self.z[rows][:, None]).all(axis=-1) & (jnp.arange(atoms.shape[1]) > 0)
         log_prior = jnp.where(again, jnp.inf, self.log_prior[atoms])
         return (standard.astype(jnp.float32), log_prior.astype(jnp.float32)), condition.astype(jnp.float32)
 
@@ -62,7 +68,7 @@ class NoisyPairs(eqx.Module):
         return self.bank[rows[:, None], first + jnp.arange(self.num_noise)]
 
     def _atoms(self, key: Array, rows: Array) -> Array:
-        """Row numbers (B, A): each row, and the rows A - 1 random distances further in the batch."""
+        """Row numbers (B, A): each row, and the rows A - 1 random distances further in the batch; fewer where the batch has no more."""
         num = len(rows)
         distances = jnp.concatenate([jnp.zeros(1, int), 1 + jax.random.permutation(key, num - 1)])[: self.num_atoms]
         return rows[(jnp.arange(num)[:, None] + distances) % num]
@@ -99,11 +105,19 @@ class PosteriorLearner:
                 result[result] = region.contains(z[result])
         return result
 
+    def outside(self, z: np.ndarray) -> float:
+        """The share of draws z (N, p) outside all regions, or where q is lower than at any parameter of the last round."""
+        if self.regions:
+            return float(np.mean(~self.inside(z)))
+        last = self.simulations.z[self.simulations.round == self.simulations.round.max()]
+        return float(np.mean(self.log_q(z) < self.log_q(last).min()))
+
     def simulate(self, index: int) -> None:
         """The simulations of one round, as many as the budgets allow."""
         propose_key, simulate_key, noise_key, look_key = jax.random.split(self._key(index, 0), 4)
         method, prior = self.method, self.work.model.prior
         if index == 0:
+            _check_names(method.proposal, self.work.model.names)
             z = prior.unconstrain((method.proposal or prior).sample(propose_key, method.num_simulations))
         else:
             z = method.correction.propose(propose_key, self, method.num_simulations)
@@ -121,8 +135,10 @@ class PosteriorLearner:
         self._check_features(noisy)
         scale = Affine.fit(noisy)
         whitening = Whitening.fit(z, scale(noisy))
-        if self.members is not None and _change(self.whitening, whitening) < _RESCALED:
-            return
+        if self.members is not None:
+            roots = np.diag(self.whitening.root), np.diag(whitening.root)
+            if max(_change(*roots), _change(self.scale.inverse_sd, scale.inverse_sd)) < _RESCALED:
+                return
         self.scale, self.whitening = scale, whitening
         dims = z.shape[1], noisy.shape[1]
         self.members = ensemble(self._key(index, 1), self.method.estimator, self.method.num_members, *dims)
@@ -142,10 +158,9 @@ class PosteriorLearner:
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows to train on and to validate on; one of the first where chance left none for the second."""
         validation = self.simulations.validation
-        train_rows, validation_rows = (
-            np.flatnonzero(self.usable & ~validation),
-            np.flatnonzero(self.usable & validation),
-        )
+        train_rows, validation_rows = (np.flatnonzero(self.usable & role) for role in (~validation, validation))
+        # atoms are neighbours in a batch, and must not be all of one round
+        validation_rows = generator(self.key).permutation(validation_rows)
         return (train_rows, validation_rows) if len(validation_rows) else (train_rows[1:], train_rows[:1])
 
     def late(self, *_: Any) -> bool:
@@ -156,12 +171,16 @@ class PosteriorLearner:
             return True
         return False
 
-    def learnt(self, members: Any, losses: np.ndarray, index: int) -> None:
-        """Take over trained members."""
+    def learnt(self, members: Any, losses: np.ndarray, index: int, *, atoms: int = 0) -> None:
+        """Take over trained members, given their validation losses (epochs, E)."""
         self.members = members
         self.density = ConditionalDensity(members, self.scale, self.whitening)
-        epochs = int(np.isfinite(losses).any(axis=-1).sum())
-        self.work.record(round=index + 1, epochs=epochs, validation_loss=float(np.nanmin(losses)))
+        found = np.isfinite(losses)
+        best = float(np.where(found, losses, np.inf).min(axis=0).mean())
+        if not np.isfinite(best):
+            self.work.warn("The validation loss was never finite: the network is as it was before it was trained.")
+        loss = {"atomic_loss": best} if atoms else {"validation_loss": best - float(self.whitening.log_det)}
+        self.work.record(round=index + 1, epochs=int(found.any(axis=-1).sum()), **loss)
 
     def estimator_spec(self) -> dict[str, Any] | None:
         """The architecture, as files describe it; None where it is a user's own."""
@@ -216,9 +235,19 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
     members = [trained.members] if lone else unstacked(trained.members, len(learners))
     losses = trained.validation_losses[:, None] if lone else trained.validation_losses
     for i, learner in enumerate(learners):
-        learner.learnt(members[i], losses[:, i], index)
+        learner.learnt(members[i], losses[:, i], index, atoms=atoms)
+        if atoms and learner.work.num_failed:
+            learner.work.warn(FAILURES)
 
 
-def _change(old: Whitening, new: Whitening) -> float:
-    """The largest factor by which the spread of what is left to learn has changed."""
-    return float(np.exp(np.abs(np.log(np.diag(old.root) / np.diag(new.root))).max()))
+def _check_names(proposal: Any, names: tuple[str, ...]) -> None:
+    if proposal is not None and proposal.names != names:
+        raise InvalidInputError(
+            f"proposal must be a posterior of {', '.join(names)}, got one of {', '.join(proposal.names)}."
+        )
+
+
+def _change(old: Array, new: Array) -> float:
+    """The largest factor between two sets of positive numbers; zeros stay zeros."""
+    both = (old > 0) & (new > 0)
+    return float(np.exp(np.abs(np.log(np.where(both, old, 1.0) / np.where(both, new, 1.0))).max()))

@@ -13,7 +13,7 @@ from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference._features import features
 from noisewise.posteriors.base import check_num
-from noisewise.posteriors.learned import LearnedPosterior
+from noisewise.posteriors.learned import LearnedPosterior, constrained_log_prob
 from noisewise.posteriors.report import Report
 from noisewise.private_model import PrivateModel
 
@@ -67,10 +67,7 @@ class AmortisedPosterior:
     def log_prob(self, theta: Any, observed: Any) -> np.ndarray:
         """log q(theta_i | observed_i) (N,) for theta (N, d) and observations (N, k')."""
         theta, condition = np.atleast_2d(np.asarray(theta, dtype=np.float64)), self._condition(self._table(observed))
-        prior = self.model.prior
-        z = prior.unconstrain(theta)
-        log_jacobian = prior.log_prob_unconstrained(z) - prior.log_prob(theta)
-        return self.density.log_prob(z, condition) - log_jacobian
+        return constrained_log_prob(self.model.prior, lambda z: self.density.log_prob(z, condition), theta)
 
     def _table(self, observed: Any) -> np.ndarray:
         table = np.atleast_2d(np.asarray(observed, dtype=np.float64))

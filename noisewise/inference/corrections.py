@@ -17,6 +17,7 @@ from noisewise.samplers.adaptive_importance import fitted_proposal
 _OWN = 10_240
 _BLOCK = 20_480
 _RARE = 0.003
+_MOST_BLOCKS = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +45,7 @@ class TruncatedProposals(AbstractCorrection):
         A_r = A_{r-1} and {z : log q_r(z | s_dp) > tau_r},   tau_r the quantile `outside` of log q_r at its own draws.
 
     Pairs inside A_r, of whatever round, are draws from the prior restricted to A_r, so that the plain loss -log q needs no correction:
-    within A_r the prior's shape is untouched. There is no leakage, and every simulation counts with equal weight.
+    within A_r the prior's shape is untouched, and every simulation counts with equal weight. The report says how much of q lies outside.
     """
 
     outside: float = 1e-4
@@ -64,7 +65,7 @@ class TruncatedProposals(AbstractCorrection):
             found.append(z[trial.inside(z)][:missing])
             missing -= len(found[-1])
             tried += _BLOCK
-            if num - missing < _RARE * tried:
+            if missing > 0 and num - missing < _RARE * tried:
                 return _resampled(fit_key, trial, own, num)
         return np.concatenate(found)
 
@@ -130,14 +131,22 @@ class Region:
 
 
 def _resampled(key: Array, trial: Any, own: np.ndarray, num: int) -> np.ndarray:
-    """Where the prior rarely falls into the region: draws of a wide fit to q, chosen without repetition by prior / fit."""
-    draw_key, choose_key = jax.random.split(key)
-    prior, count = trial.work.model.prior, max(_OWN, 20 * num)
+    """Where the prior rarely falls into the region: draws of a wide fit to q, accepted by prior / fit over its largest value found."""
+    prior = trial.work.model.prior
     wide = fitted_proposal(own, np.full(len(own), 1.0 / len(own)), _Wide(own), 0.2)
-    z = wide.sample(draw_key, count)
-    log_weights = np.where(trial.inside(z), prior.log_prob_unconstrained(z) - wide.log_prob(z), -np.inf)
-    chosen = np.argsort(-(log_weights + generator(choose_key).gumbel(size=count)), kind="stable")[:num]
-    return z[chosen[np.isfinite(log_weights[chosen])]]
+    z, log_ratio, log_u = np.empty((0, own.shape[1])), np.empty(0), np.empty(0)
+    accepted = np.empty(0, dtype=bool)
+    for block in range(_MOST_BLOCKS):
+        draw_key, accept_key = jax.random.split(jax.random.fold_in(key, block))
+        new = wide.sample(draw_key, _BLOCK)
+        new = new[trial.inside(new)]
+        ratio = prior.log_prob_unconstrained(new) - wide.log_prob(new)
+        z, log_ratio = np.concatenate([z, new]), np.concatenate([log_ratio, ratio])
+        log_u = np.concatenate([log_u, np.log(generator(accept_key).uniform(1e-300, 1.0, len(new)))])
+        accepted = log_u < log_ratio - log_ratio.max(initial=-np.inf)
+        if accepted.sum() >= num:
+            break
+    return z[accepted][:num] if accepted.any() else own[:num]
 
 
 @dataclasses.dataclass(frozen=True)

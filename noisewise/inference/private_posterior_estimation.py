@@ -170,18 +170,17 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
 
 
 def _posterior(learner: PosteriorLearner, index: int) -> LearnedPosterior:
-    """The posterior of one round. How much of it lies outside the range of all simulated parameters tells of leaked mass."""
+    """The posterior of one round, and how much of it lies where nothing was simulated: mass that leaked, or is not learnt yet."""
     work, prior = learner.work, learner.work.model.prior
     z = learner.density.sample(jax.random.fold_in(learner.key, _POSTERIOR + index), learner.condition, _KEPT)
-    low, high = learner.simulations.z.min(axis=0), learner.simulations.z.max(axis=0)
-    outside = float(np.mean(((z < low) | (z > high)).any(axis=1)))
-    work.diagnostics["mass outside the simulated range"] = outside
-    theta = prior.constrain(z)
-    work.diagnostics["mass outside the prior's support"] = float(np.mean(~prior.support_contains(theta)))
+    outside = learner.outside(z)
+    work.diagnostics["mass where nothing was simulated"] = outside
     if outside > 0.05:
         work.warn(
-            f"{outside:.0%} of the posterior lies outside the range of all simulated parameters: it has leaked there, or is not learnt yet."
+            f"{outside:.0%} of the posterior lies where nothing was simulated: mass has leaked there, or is not learnt yet. Take more "
+            "rounds, or certify the posterior."
         )
+    theta = prior.constrain(z)
     return LearnedPosterior(
         theta,
         work.model.names,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,18 +51,18 @@ class LearnedPosterior(AbstractPosterior):
         return float(len(self.theta))
 
     def sample(self, key: Array, num: int) -> np.ndarray:
-        return self.prior.constrain(self.density.sample(stage_key(key, "posterior"), self.condition, check_num(num)))
+        return self.prior.constrain(self.sample_unconstrained(key, num))
+
+    def sample_unconstrained(self, key: Array, num: int) -> np.ndarray:
+        """The same draws in unconstrained coordinates (num, p)."""
+        return self.density.sample(stage_key(key, "posterior"), self.condition, check_num(num))
 
     def log_prob(self, theta: Any) -> np.ndarray:
         """The log density of theta (N, d), -inf off the prior's support."""
         theta = np.atleast_2d(np.asarray(theta, dtype=np.float64))
         if theta.shape[-1] != len(self.names):
             raise InvalidInputError(f"theta must have shape (N, {len(self.names)}), got {theta.shape}.")
-        z = self.prior.unconstrain(theta)
-        inside = np.isfinite(z).all(axis=-1)
-        z = np.where(inside[:, None], z, 0.0)
-        log_jacobian = self.prior.log_prob_unconstrained(z) - self.prior.log_prob(self.prior.constrain(z))
-        return np.where(inside, self.density.log_prob(z, self.condition) - log_jacobian, -np.inf)
+        return constrained_log_prob(self.prior, self.log_prob_unconstrained, theta)
 
     def log_prob_unconstrained(self, z: np.ndarray) -> np.ndarray:
         """The log density of unconstrained coordinates z (N, p)."""
@@ -86,3 +86,12 @@ class LearnedPosterior(AbstractPosterior):
 
     def _chains(self) -> dict[str, np.ndarray]:
         return {name: values[None] for name, values in self._columns().items()}
+
+
+def constrained_log_prob(prior: Prior, log_prob: Callable[[np.ndarray], np.ndarray], theta: np.ndarray) -> np.ndarray:
+    """The log density of theta (N, d) from that of z (N, p): log q(z) - log |dtheta / dz|, -inf off the support."""
+    z = prior.unconstrain(theta)
+    inside = np.isfinite(z).all(axis=-1)
+    z = np.where(inside[:, None], z, 0.0)
+    log_jacobian = prior.log_prob_unconstrained(z) - prior.log_prob(prior.constrain(z))
+    return np.where(inside, log_prob(z) - log_jacobian, -np.inf)

@@ -57,6 +57,18 @@ METHODS = {
         I.PrivatePosteriorEstimation(**ROUNDS, noise_bank=8, correction=I.AtomicProposals(num_atoms=4)), exact=False
     ),
     "sple": Case(I.PrivateLikelihoodEstimation(**ROUNDS, num_chains=20, num_warmup=20, target_ess=100), exact=False),
+    "cle": Case(
+        I.ConfidentialLikelihoodEstimation(
+            num_simulations=300,
+            num_members=1,
+            estimator=MARGINAL,
+            training=QUICK,
+            num_chains=20,
+            num_warmup=20,
+            target_ess=100,
+        ),
+        exact=False,
+    ),
     "rnpe": Case(I.RobustPosteriorEstimation(**ROBUST), exact=False),
     "rnpe with the mechanism's density": Case(
         I.RobustPosteriorEstimation(**ROBUST, error=I.MechanismError()), exact=False

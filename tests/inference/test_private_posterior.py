@@ -202,16 +202,26 @@ def test_truncated_proposals_follow_the_prior_inside_the_region(sd):
 
 
 @pytest.mark.slow
-def test_trials_side_by_side_equal_trials_alone():
-    problems = [nw.problems.gaussian_mean(epsilon=e) for e in (1.0, 3.0)]
+@pytest.mark.parametrize(
+    "correction", [TruncatedProposals(), AtomicProposals(num_atoms=4)], ids=lambda c: type(c).__name__
+)
+def test_trials_side_by_side_equal_trials_alone(correction):
+    """Two epsilons, so that regions keep different numbers of rows: as alone up to rounding, which 8 epochs of Adam amplify."""
+    problems = [nw.problems.gaussian_mean(epsilon=e) for e in (0.1, 10.0)]
     method = PrivatePosteriorEstimation(
-        num_rounds=2, num_simulations=100, estimator=SMALL, training=QUICK, num_noise=2, noise_bank=8
+        num_rounds=2,
+        num_simulations=600,
+        estimator=SMALL,
+        training=Training(learning_rate=2e-3, max_epochs=8, averaging=0.0),
+        num_noise=2,
+        noise_bank=8,
+        correction=correction,
     )
     keys = [jax.random.key(4), jax.random.key(5)]
     *_, together = method.rounds_of_many(keys, [p.model for p in problems], [p.observed for p in problems])
     for key, problem, posterior in zip(keys, problems, together, strict=True):
         alone = method.infer(key, problem.model, problem.observed, progress=False)
-        assert np.abs(posterior.theta - alone.theta).max() < 1e-3 * alone.theta.std()
+        assert np.abs(posterior.theta - alone.theta).max() < 0.02 * alone.theta.std()
 
 
 def test_a_posterior_with_constraints_has_a_normalised_density_and_survives_a_file(tmp_path):
@@ -353,6 +363,7 @@ def test_a_fit_in_several_rounds_is_refused():
 
 
 def test_the_default_architecture_is_the_papers():
+    """8 layers, 2 hidden layers of 50 units, splines of 10 bins (3 * 10 - 1 parameters for one moved coordinate) on [-5, 5]."""
     flow = neural_spline_flow(KEY, 2, 9)
-    assert flow.shape == (2,)
-    assert flow.cond_shape == (9,)
+    assert [weights.shape for weights in flow.networks.weights] == [(8, 50, 10), (8, 50, 50), (8, 29, 50)]
+    assert flow.bound == 5.0
