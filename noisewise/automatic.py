@@ -160,12 +160,20 @@ class _Run:
             self._count_round(learnt)
             last = index == method.num_rounds
             if index >= _FIRST_LOOK or last:
-                num, hopeless = self._look(keys[index], learnt)
-                if num >= _LEAST and (num <= self._affordable or hopeless or last):
-                    final = self._certified(jax.random.fold_in(keys[index], 1), learnt, min(num, self._affordable))
-                    weighed.append(final.corrected)
-                    yield _pooled(weighed)
-                if hopeless:
+                look_key, weigh_key = jax.random.split(keys[index])
+                needed, settled = self._look(look_key, learnt)
+                settled = settled or last
+                while needed >= _LEAST and (needed <= self._affordable or settled):
+                    num, final_key = min(needed, self._affordable), jax.random.fold_in(weigh_key, len(weighed))
+                    if num < _LEAST:
+                        break
+                    weighed.append(self._certified(final_key, learnt, num).corrected)
+                    pooled = _pooled(weighed)
+                    yield pooled
+                    needed = math.ceil(_SPARE * num * (self.target / max(pooled.effective_size, 1.0) - 1.0))
+                    if not settled:
+                        break
+                if settled:
                     break
             if self.remaining < method.num_simulations + _LOOK:
                 break
@@ -173,7 +181,7 @@ class _Run:
             yield learnt
 
     def _look(self, key: Array, posterior: AbstractPosterior) -> tuple[int, bool]:
-        """How many simulations the target would take, 0 if there are none left to tell, and whether further rounds would not help."""
+        """How many simulations the target would take, 0 if there are none left to tell, and whether q is as good as it need be."""
         if self._affordable < _LOOK:
             return 0, True
         started = time.monotonic()

@@ -1,0 +1,129 @@
+"""nw.infer: which route it takes, that budgets are kept, and that its answers are right."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import noisewise as nw
+from noisewise.automatic import _pooled, _rank
+from noisewise.posteriors import Draws, Report, WeightedSamples
+from tests.inference import linear_gaussian
+
+KEY = jax.random.key(0)
+
+
+def one_number(mechanism, spread=1.0):
+    """theta ~ N(0, 1), s ~ N(theta, spread^2), through a mechanism."""
+    return nw.PrivateModel(
+        prior=nw.Prior({"a": dist.Normal(0.0, 1.0)}),
+        simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + spread * jax.random.normal(key, (1,))),
+        query=lambda x: x,
+        mechanism=mechanism,
+    )
+
+
+def test_where_noise_hides_the_data_draws_from_the_prior_do():
+    """Gaussian noise of sd 2: the posterior is N(y / 6, 5/6), here within 4 standard errors of its own effective size."""
+    model = one_number(nw.mechanisms.Gaussian(scale=2.0))
+    posterior = nw.infer(KEY, model, [1.5], progress=False)
+    assert posterior.report.diagnostics["route"] == "importance"
+    assert posterior.report.exact
+    assert posterior.effective_size >= 1000
+    error = np.sqrt(5 / 6 / posterior.effective_size)
+    assert abs(posterior.weights @ posterior.theta[:, 0] - 0.25) < 4 * error
+
+
+def test_records_go_by_data_augmentation():
+    problem = nw.problems.gaussian_mean(epsilon=1.0)
+    posterior = nw.infer(KEY, problem.model, problem.observed, target_ess=200, progress=False)
+    assert posterior.report.diagnostics["route"] == "da-mcmc"
+    assert posterior.report.exact
+    assert posterior.report.num_simulations <= 100_000
+
+
+@pytest.mark.parametrize("budget", [1, 500, pytest.param(9000, marks=pytest.mark.slow)])
+def test_a_budget_of_simulations_is_kept_and_told(budget):
+    model = one_number(nw.mechanisms.Gaussian(scale=0.01), spread=0.01)
+    posterior = nw.infer(KEY, model, [1.5], max_simulations=budget, progress=False)
+    assert posterior.report.num_simulations <= budget
+    assert posterior.report.stopped != "finished"
+    assert any("was not reached" in text for text in posterior.report.warnings)
+
+
+def test_bad_input_is_refused_before_any_work(tmp_path):
+    model = one_number(nw.mechanisms.Gaussian(scale=2.0))
+    with pytest.raises(nw.errors.InvalidTypeError, match="PrivateModel"):
+        nw.infer(KEY, "model", [1.0])
+    with pytest.raises(nw.errors.NoisewiseError):
+        nw.infer(KEY, model, [np.nan])
+    for bad in ({"target_ess": 0}, {"max_simulations": 0}, {"max_minutes": -1.0}):
+        with pytest.raises(nw.errors.NoisewiseError):
+            nw.infer(KEY, model, [1.0], **bad)
+    nw.infer(KEY, model, [1.0], target_ess=100, progress=False, run_dir=tmp_path / "run")
+    with pytest.raises(nw.errors.InvalidInputError, match="holds an archive"):
+        nw.infer(KEY, model, [1.0], run_dir=tmp_path / "run")
+
+
+def weighted(rng, num, mean, spread, shift):
+    """Draws of N(mean, spread^2), weighted for N(0, 1) up to a constant factor exp(shift)."""
+    theta = mean + spread * rng.normal(size=(num, 1))
+    log_weights = -0.5 * theta[:, 0] ** 2 + 0.5 * ((theta[:, 0] - mean) / spread) ** 2 + np.log(spread) + shift
+    return WeightedSamples(
+        theta, ("a",), Report("certify"), log_weights=log_weights, statistics=theta, statistic_names=("s",)
+    )
+
+
+def test_pooled_sets_weigh_by_what_they_are_worth():
+    """Two proposals for N(0, 1): mean and sd of the pooled set within 4 standard errors; sets normalised one by one would be too."""
+    rng = np.random.default_rng(0)
+    sets = [weighted(rng, 4000, 1.0, 1.5, -30.0), weighted(rng, 1000, -0.5, 2.0, -30.0)]
+    pooled = _pooled(sets)
+    error = 1.0 / np.sqrt(pooled.effective_size)
+    mean = pooled.weights @ pooled.theta[:, 0]
+    assert pooled.effective_size > max(part.effective_size for part in sets)
+    assert abs(mean) < 4 * error
+    assert abs(np.sqrt(pooled.weights @ (pooled.theta[:, 0] - mean) ** 2) - 1.0) < 4 * error
+    assert pooled.report.exact
+
+
+def test_exact_draws_rank_before_learnt_ones_and_these_before_poor_weights():
+    rng = np.random.default_rng(1)
+    poor = WeightedSamples(
+        rng.normal(size=(100, 1)), ("a",), Report("importance"), log_weights=rng.normal(size=100) * 9
+    )
+    fair = WeightedSamples(rng.normal(size=(100, 1)), ("a",), Report("certify"), log_weights=np.zeros(100))
+    learnt = Draws(rng.normal(size=(4000, 1)), ("a",), Report("sppe"))
+    exact = WeightedSamples(
+        rng.normal(size=(150, 1)), ("a",), Report("importance", exact=True), log_weights=np.zeros(150)
+    )
+    ranks = [_rank(posterior) for posterior in (poor, learnt, fair, exact)]
+    assert ranks == sorted(ranks)
+    assert len(set(ranks)) == 4
+
+
+@pytest.mark.slow
+def test_a_narrow_posterior_is_learnt_and_corrected():
+    """Two parameters, three statistics, small noise: certified, and within 4 standard errors of the closed form."""
+    posterior = nw.infer(KEY, linear_gaussian.model(), linear_gaussian.OBSERVED, max_simulations=3000, progress=False)
+    assert posterior.report.num_simulations <= 3000
+    sharp = nw.PrivateModel(
+        prior=nw.Prior({"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 1.0)}),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: jnp.asarray(linear_gaussian.A) @ theta + 0.03 * jax.random.normal(key, (3,))
+        ),
+        query=lambda x: x,
+        mechanism=nw.mechanisms.Gaussian(scale=0.03),
+    )
+    noise = 2 * 0.03**2
+    covariance = np.linalg.inv(np.eye(2) + linear_gaussian.A.T @ linear_gaussian.A / noise)
+    mean = covariance @ linear_gaussian.A.T @ linear_gaussian.OBSERVED / noise
+    observed = linear_gaussian.A @ mean
+    mean = covariance @ linear_gaussian.A.T @ observed / noise
+    posterior = nw.infer(KEY, sharp, observed, progress=False)
+    assert posterior.report.diagnostics["route"] == "sppe, corrected"
+    assert posterior.report.exact
+    assert posterior.report.num_simulations <= 100_000
+    error = np.sqrt(np.diag(covariance) / posterior.effective_size)
+    assert (np.abs(posterior.weights @ posterior.theta - mean) < 4 * error).all()
