@@ -10,17 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array
-from noisewise.errors import InvalidInputError, SimulationError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.training import ensemble, train
 from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.inference._learning import check_members, rescaled
 from noisewise.inference._simulations import Simulations
 from noisewise.inference._statistic_space import StatisticSpace, check_spread
 from noisewise.inference.learned_confidential_likelihood import LearnedConfidentialLikelihood
-from noisewise.inference.work import OutOfBudget, Work
+from noisewise.inference.work import Work
 from noisewise.samplers._seeds import generator
-
-_RESCALED = 1.5
 
 
 class StatisticPairs(eqx.Module):
@@ -52,14 +50,7 @@ class ConfidentialLearner:
 
     def simulate(self, key: Array, z: np.ndarray, number: int) -> np.ndarray:
         """The simulations of one round, at z (n, p) or as many of its rows as the budgets allow: their statistics s."""
-        try:
-            return self.simulations.add(key, self.work, z, share=self.method.validation_share, number=number)
-        except SimulationError:
-            if self.work.remaining == 0:
-                self.work.statistics(key, z)
-            if self.work.stopped != "finished":
-                raise OutOfBudget(self.work.stopped) from None
-            raise
+        return self.simulations.add(key, self.work, z, share=self.method.validation_share, number=number)
 
     def learn(self, key: Array, number: int) -> LearnedConfidentialLikelihood:
         """Fit the density to all simulations so far."""
@@ -74,7 +65,7 @@ class ConfidentialLearner:
             validation_rows=np.flatnonzero(validation),
             capacity=self.capacity,
             settings=method.training,
-            watch=self._late,
+            watch=self.work.late,
         )
         self.members = trained.members
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
@@ -102,33 +93,17 @@ class ConfidentialLearner:
         scale = Affine.fit(z)
         whitening = Whitening.fit(t, scale(z), degree=2)
         if self.members is not None and space.free == self.space.free:
-            changes = [_change(self.scale.inverse_sd, scale.inverse_sd)]
-            changes.append(_change(np.diag(self.whitening.root), np.diag(whitening.root)))
-            if max(changes) < _RESCALED:
+            scales = self.scale.inverse_sd, scale.inverse_sd
+            if not rescaled(scales, (np.diag(self.whitening.root), np.diag(whitening.root))):
                 self.space = space
                 return
         self.space, self.scale, self.whitening = space, scale, whitening
-        self.members = ensemble(build_key, method.estimator, method.num_members, space.dim, z.shape[1])
-        if tuple(self.members.shape) != (space.dim,) or self.members.cond_shape != (z.shape[1],):
-            raise InvalidInputError(
-                f"estimator(key, {space.dim}, {z.shape[1]}) must make a distribution of shape ({space.dim},) given ({z.shape[1]},), got "
-                f"{self.members.shape} given {self.members.cond_shape}: pass a factory, such as masked_autoregressive_flow, as it is."
-            )
+        dims = space.dim, z.shape[1]
+        self.members = check_members(
+            "estimator", ensemble(build_key, method.estimator, method.num_members, *dims), *dims
+        )
 
     def _pairs(self) -> StatisticPairs:
         pad = lambda values: np.pad(values, ((0, self.capacity - len(values)), (0, 0)))  # noqa: E731
         z, s = pad(self.simulations.z), pad(self.simulations.s)
         return StatisticPairs(z, s, self.space, self.scale, self.whitening)
-
-    def _late(self, epochs: int, loss: float, best: float) -> bool:
-        try:
-            self.work.check_time()
-        except OutOfBudget:
-            return True
-        return False
-
-
-def _change(old: np.ndarray, new: np.ndarray) -> float:
-    """The largest ratio between two sets of scales, at least 1."""
-    old, new = np.maximum(np.abs(old), 1e-300), np.maximum(np.abs(new), 1e-300)
-    return float(np.exp(np.abs(np.log(old / new)).max()))

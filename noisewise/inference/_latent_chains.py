@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from noisewise._arrays import Array
 from noisewise.inference._chains import Trace
 from noisewise.inference.error_models import AbstractLatent
-from noisewise.inference.work import OutOfBudget, Work
+from noisewise.inference.work import Work
 from noisewise.samplers._seeds import generator
 from noisewise.samplers.hamiltonian import hamiltonian, resample_start
 
@@ -45,7 +45,7 @@ def latent_draws(
     trace, divergent = Trace(target_ess), run.num_divergent
     trace.add(theta=run.draws)
     for segment in range(1, _MOST_SEGMENTS):
-        if trace.complete() or _late(work):
+        if trace.complete() or work.late():
             break
         next_key = jax.random.fold_in(run_key, segment)
         run = hamiltonian(
@@ -87,14 +87,6 @@ def look_at_cloud(work: Work, latent: AbstractLatent, simulated: np.ndarray, t: 
             f"{share:.0%} of the latent statistics lie outside the cloud of simulated ones, where h and q extrapolate: do not trust these "
             "draws. A method that simulates near the observation, such as PrivatePosteriorEstimation, does not have to."
         )
-
-
-def _late(work: Work) -> bool:
-    try:
-        work.check_time()
-    except OutOfBudget:
-        return True
-    return False
 
 
 def _share(log_weights: np.ndarray) -> float:

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array
-from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.training import ensemble, train
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._latent_space import LatentSpace
+from noisewise.inference._learning import check_members
 from noisewise.inference._simulations import Simulations
-from noisewise.inference.work import OutOfBudget, Work
+from noisewise.inference.work import Work
 
 
 class Pairs(eqx.Module):
@@ -66,7 +66,7 @@ class LatentLearner:
         scale = Affine.fit(condition)
         whitening = Whitening.fit(target, scale(condition), degree=degree)
         members = ensemble(build_key, factory, self.method.num_members, target.shape[1], condition.shape[1])
-        _check_shapes(members, name, target.shape[1], condition.shape[1])
+        check_members(name, members, target.shape[1], condition.shape[1])
         capacity, validation = self.method.num_simulations, self.simulations.validation
         pad = lambda values: np.pad(values, ((0, capacity - len(values)), (0, 0)))  # noqa: E731
         trained = train(
@@ -77,24 +77,8 @@ class LatentLearner:
             validation_rows=np.flatnonzero(validation),
             capacity=capacity,
             settings=self.method.training,
-            watch=self._late,
+            watch=self.work.late,
         )
         loss = float(np.nanmin(trained.validation_losses)) - float(whitening.log_det)
         self.work.record(density=name, epochs=trained.num_epochs, validation_loss=loss)
         return ConditionalDensity(trained.members, scale, whitening)
-
-    def _late(self, *_: Any) -> bool:
-        """Whether the time is up."""
-        try:
-            self.work.check_time()
-        except OutOfBudget:
-            return True
-        return False
-
-
-def _check_shapes(members: Any, name: str, target_dim: int, condition_dim: int) -> None:
-    if tuple(members.shape) != (target_dim,) or members.cond_shape != (condition_dim,):
-        raise InvalidInputError(
-            f"{name}(key, {target_dim}, {condition_dim}) must make a distribution of shape ({target_dim},) given ({condition_dim},), got "
-            f"{members.shape} given {members.cond_shape}: pass a factory, such as neural_spline_flow, as it is."
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import equinox as eqx
@@ -11,25 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array
-from noisewise.errors import InvalidInputError, SimulationError
+from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.training import ensemble, train
 from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.inference._learning import check_members, failures_bias, rescaled
 from noisewise.inference._simulations import Simulations, noisy_statistics
 from noisewise.inference._target_space import TargetSpace
 from noisewise.inference.learned_likelihood import LearnedLikelihood
-from noisewise.inference.work import OutOfBudget, Work
+from noisewise.inference.work import Work
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.point_sets import AbstractPointSet
 
 _VALIDATION_NOISE = 16
 _SCALE_NOISE = 4
-_RESCALED = 1.5
-
-FAILURES = (
-    "Simulations failed. If that depends on the parameters, this method does not see it, while exact ones count a failure as impossible: "
-    "mend the simulator, or use PrivatePosteriorEstimation."
-)
 
 
 class NoisyPairs(eqx.Module):
@@ -76,22 +70,7 @@ class LikelihoodLearner:
 
     def simulate(self, key: Array, z: np.ndarray, number: int) -> np.ndarray:
         """The simulations of one round, at z (n, p) or as many of its rows as the budgets allow: their statistics s."""
-        work, before = self.work, self.work.num_simulations
-        try:
-            return self.simulations.add(key, work, z, share=self.method.validation_share, number=number)
-        except SimulationError:
-            if work.num_simulations - before < len(z):
-                raise OutOfBudget(self._told(key, z)) from None
-            raise
-        finally:
-            if before < work.num_simulations < before + len(z):
-                self._told(key, z)
-
-    def _told(self, key: Array, z: np.ndarray) -> str:
-        """Why fewer simulations were run than asked for; the report says so too."""
-        with contextlib.suppress(OutOfBudget):
-            self.work.statistics(key, z)
-        return self.work.stopped
+        return self.simulations.add(key, self.work, z, share=self.method.validation_share, number=number)
 
     def learn(self, key: Array, number: int) -> LearnedLikelihood:
         """Fit the density to all simulations so far."""
@@ -107,12 +86,12 @@ class LikelihoodLearner:
             capacity=self.capacity,
             settings=method.training,
             validation=self._pairs(max(_VALIDATION_NOISE, method.num_noise)),
-            watch=self._late,
+            watch=self.work.late,
         )
         self.members = trained.members
         best = float(np.nanmin(trained.validation_losses)) - float(self.whitening.log_det)
         if self.work.num_failed:
-            self.work.warn(FAILURES)
+            self.work.warn(failures_bias("PrivatePosteriorEstimation"))
         self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
         density = ConditionalDensity(trained.members, self.scale, self.whitening)
         z, s = self.simulations.z, self.simulations.s
@@ -131,17 +110,14 @@ class LikelihoodLearner:
         scale = Affine.fit(z)
         whitening = Whitening.fit(t, np.repeat(scale(z), _SCALE_NOISE, axis=0), degree=2)
         if self.members is not None and space.kept == self.space.kept:
-            changes = [_change(self.scale.inverse_sd, scale.inverse_sd)]
-            changes.append(_change(np.diag(self.whitening.root), np.diag(whitening.root)))
-            if max(changes) < _RESCALED:
+            scales = self.scale.inverse_sd, scale.inverse_sd
+            if not rescaled(scales, (np.diag(self.whitening.root), np.diag(whitening.root))):
                 return
         self.space, self.scale, self.whitening = space, scale, whitening
-        self.members = ensemble(build_key, method.estimator, method.num_members, space.dim, z.shape[1])
-        if tuple(self.members.shape) != (space.dim,) or self.members.cond_shape != (z.shape[1],):
-            raise InvalidInputError(
-                f"estimator(key, {space.dim}, {z.shape[1]}) must make a distribution of shape ({space.dim},) given ({z.shape[1]},), got "
-                f"{self.members.shape} given {self.members.cond_shape}: pass a factory, such as neural_spline_flow, as it is."
-            )
+        dims = space.dim, z.shape[1]
+        self.members = check_members(
+            "estimator", ensemble(build_key, method.estimator, method.num_members, *dims), *dims
+        )
 
     def _kept(self, s_dp: np.ndarray) -> np.ndarray:
         """The columns to learn: not those that never vary, nor noise around a statistic that never does."""
@@ -170,17 +146,3 @@ class LikelihoodLearner:
             self.method.points,
             num_noise,
         )
-
-    def _late(self, *_: Any) -> bool:
-        """Whether the time is up."""
-        try:
-            self.work.check_time()
-        except OutOfBudget:
-            return True
-        return False
-
-
-def _change(old: Array, new: Array) -> float:
-    """The largest factor between two sets of positive numbers; zeros stay zeros."""
-    both = (old > 0) & (new > 0)
-    return float(np.exp(np.abs(np.log(np.where(both, old, 1.0) / np.where(both, new, 1.0))).max()))

@@ -16,21 +16,16 @@ from noisewise.estimators.files import to_spec
 from noisewise.estimators.training import ensemble, negative_log_prob, stacked, train, unstacked
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._features import features
+from noisewise.inference._learning import check_members, failures_bias, rescaled
 from noisewise.inference._simulations import Simulations, noisy_statistics
 from noisewise.inference.corrections import Region, atomic_loss
-from noisewise.inference.work import OutOfBudget, Work
+from noisewise.inference.work import Work
 from noisewise.samplers._seeds import generator
 
 if TYPE_CHECKING:
     from noisewise.inference.private_posterior_estimation import PrivatePosteriorEstimation
 
-_RESCALED = 1.5
 _VALIDATION_NOISE = 16
-
-FAILURES = (
-    "Simulations failed. If that depends on the parameters, this method does not see it, while exact ones count a failure as impossible: "
-    "mend the simulator, or use TruncatedProposals."
-)
 
 
 class NoisyPairs(eqx.Module):
@@ -136,17 +131,13 @@ class PosteriorLearner:
         scale = Affine.fit(noisy)
         whitening = Whitening.fit(z, scale(noisy))
         if self.members is not None:
-            roots = np.diag(self.whitening.root), np.diag(whitening.root)
-            if max(_change(*roots), _change(self.scale.inverse_sd, scale.inverse_sd)) < _RESCALED:
+            scales = self.scale.inverse_sd, scale.inverse_sd
+            if not rescaled(scales, (np.diag(self.whitening.root), np.diag(whitening.root))):
                 return
         self.scale, self.whitening = scale, whitening
         dims = z.shape[1], noisy.shape[1]
-        self.members = ensemble(self._key(index, 1), self.method.estimator, self.method.num_members, *dims)
-        if tuple(self.members.shape) != dims[:1] or self.members.cond_shape != dims[1:]:
-            raise InvalidInputError(
-                f"estimator(key, {dims[0]}, {dims[1]}) must make a distribution of shape ({dims[0]},) given ({dims[1]},), got "
-                f"{self.members.shape} given {self.members.cond_shape}: pass a factory, such as neural_spline_flow, as it is."
-            )
+        made = ensemble(self._key(index, 1), self.method.estimator, self.method.num_members, *dims)
+        self.members = check_members("estimator", made, *dims)
 
     def pairs(self, capacity: int, num_atoms: int, num_noise: int) -> NoisyPairs:
         """All simulations so far, filled up to `capacity` rows."""
@@ -162,14 +153,6 @@ class PosteriorLearner:
         # atoms are neighbours in a batch, and must not be all of one round
         validation_rows = generator(self.key).permutation(validation_rows)
         return (train_rows, validation_rows) if len(validation_rows) else (train_rows[1:], train_rows[:1])
-
-    def late(self, *_: Any) -> bool:
-        """Whether the time is up."""
-        try:
-            self.work.check_time()
-        except OutOfBudget:
-            return True
-        return False
 
     def learnt(self, members: Any, losses: np.ndarray, index: int, *, atoms: int = 0) -> None:
         """Take over trained members, given their validation losses (epochs, E)."""
@@ -230,14 +213,14 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
         settings=method.training,
         loss=atomic_loss if atoms else negative_log_prob,
         validation=validation,
-        watch=learners[0].late,
+        watch=learners[0].work.late,
     )
     members = [trained.members] if lone else unstacked(trained.members, len(learners))
     losses = trained.validation_losses[:, None] if lone else trained.validation_losses
     for i, learner in enumerate(learners):
         learner.learnt(members[i], losses[:, i], index, atoms=atoms)
         if atoms and learner.work.num_failed:
-            learner.work.warn(FAILURES)
+            learner.work.warn(failures_bias("TruncatedProposals"))
 
 
 def _check_names(proposal: Any, names: tuple[str, ...]) -> None:
@@ -245,9 +228,3 @@ def _check_names(proposal: Any, names: tuple[str, ...]) -> None:
         raise InvalidInputError(
             f"proposal must be a posterior of {', '.join(names)}, got one of {', '.join(proposal.names)}."
         )
-
-
-def _change(old: Array, new: Array) -> float:
-    """The largest factor between two sets of positive numbers; zeros stay zeros."""
-    both = (old > 0) & (new > 0)
-    return float(np.exp(np.abs(np.log(np.where(both, old, 1.0) / np.where(both, new, 1.0))).max()))

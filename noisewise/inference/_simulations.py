@@ -68,6 +68,8 @@ class Simulations:
         """
         simulate_key, role_key = jax.random.split(key)
         s = work.statistics(simulate_key, work.model.prior.constrain(z))
+        if len(s) < len(z):
+            work.stop_if_spent()
         good = np.isfinite(s).all(axis=1)
         if np.mean(good) < 1.0 - _MOST_FAILED:
             where = work.model.prior.constrain(z[: len(s)][~good][:1])[0]

@@ -15,6 +15,7 @@ from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference._confidential_learner import ConfidentialLearner
+from noisewise.inference._learning import check_factory, check_kinds
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.learned_confidential_likelihood import INSTEAD, LearnedConfidentialLikelihood
 from noisewise.inference.work import OutOfBudget, Work
@@ -77,12 +78,8 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
             num_warmup=integer("num_warmup", at_least=1),
             target_ess=integer("target_ess", at_least=1),
         )
-        if not callable(self.estimator):
-            raise InvalidTypeError(
-                f"estimator must be a factory (key, target_dim, condition_dim) -> flow, got {describe(self.estimator)}."
-            )
-        if not isinstance(self.training, Training):
-            raise InvalidTypeError(f"training must be a Training, got {describe(self.training)}.")
+        check_factory("estimator", self.estimator)
+        check_kinds(self, training=Training)
 
     def fit(
         self, key: Array, model: PrivateModel, *, executor: Executor | None = None, progress: bool = True

@@ -15,6 +15,7 @@ from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
+from noisewise.inference._learning import check_factory, check_kinds
 from noisewise.inference._likelihood_chains import LikelihoodChains
 from noisewise.inference._likelihood_learner import LikelihoodLearner
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
@@ -81,15 +82,10 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             num_warmup=integer("num_warmup", at_least=1),
             target_ess=integer("target_ess", at_least=1),
         )
-        if not callable(self.estimator):
-            raise InvalidTypeError(
-                f"estimator must be a factory (key, target_dim, condition_dim) -> flow, got {describe(self.estimator)}."
-            )
-        kinds = {"points": AbstractPointSet, "training": Training, "proposal": AbstractPosterior | None}
-        for name, kind in kinds.items():
-            if not isinstance(getattr(self, name), kind):
-                expected = getattr(kind, "__name__", "posterior, as infer returns it, or None")
-                raise InvalidTypeError(f"{name} must be a {expected}, got {describe(getattr(self, name))}.")
+        check_factory("estimator", self.estimator)
+        check_kinds(self, points=AbstractPointSet, training=Training)
+        if self.proposal is not None:
+            check_kinds(self, proposal=AbstractPosterior)
 
     def fit(
         self, key: Array, model: PrivateModel, *, executor: Executor | None = None, progress: bool = True

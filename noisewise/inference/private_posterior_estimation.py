@@ -14,6 +14,7 @@ from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
+from noisewise.inference._learning import check_factory, check_kinds
 from noisewise.inference._posterior_learner import PosteriorLearner, train_together
 from noisewise.inference.amortised_posterior import AmortisedPosterior
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
@@ -83,13 +84,8 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
             raise InvalidInputError(
                 f"noise_bank must be a multiple of num_noise, got {self.noise_bank} and {self.num_noise}."
             )
-        if not callable(self.estimator):
-            raise InvalidTypeError(
-                f"estimator must be a factory (key, target_dim, condition_dim) -> flow, got {describe(self.estimator)}."
-            )
-        for name, kind in {"correction": AbstractCorrection, "points": AbstractPointSet, "training": Training}.items():
-            if not isinstance(getattr(self, name), kind):
-                raise InvalidTypeError(f"{name} must be a {kind.__name__}, got {describe(getattr(self, name))}.")
+        check_factory("estimator", self.estimator)
+        check_kinds(self, correction=AbstractCorrection, points=AbstractPointSet, training=Training)
         self._check_proposal()
         if self.correction.num_atoms > self.training.batch_size:
             raise InvalidInputError(

@@ -19,6 +19,7 @@ from noisewise.estimators.training import Training
 from noisewise.inference._latent_chains import latent_draws, look_at_cloud
 from noisewise.inference._latent_learner import LatentLearner
 from noisewise.inference._latent_space import LatentSpace
+from noisewise.inference._learning import check_factory, check_kinds
 from noisewise.inference._simulations import Simulations
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.error_models import AbstractErrorModel, SpikeAndSlab, SpikeAndSlabLatent
@@ -78,13 +79,9 @@ class RobustPosteriorEstimation(AbstractMethod):
             num_warmup=integer("num_warmup", at_least=1),
             target_ess=integer("target_ess", at_least=1),
         )
-        for name in ("estimator", "marginal"):
-            if not callable(getattr(self, name)):
-                raise InvalidTypeError(
-                    f"{name} must be a factory (key, target_dim, condition_dim) -> flow, got {describe(getattr(self, name))}."
-                )
-        if not isinstance(self.training, Training):
-            raise InvalidTypeError(f"training must be a Training, got {describe(self.training)}.")
+        check_factory("estimator", self.estimator)
+        check_factory("marginal", self.marginal)
+        check_kinds(self, training=Training)
         if not isinstance(self.error, AbstractErrorModel):
             raise InvalidTypeError(f"error must be SpikeAndSlab() or MechanismError(), got {describe(self.error)}.")
 

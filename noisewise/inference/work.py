@@ -236,6 +236,12 @@ class Work:
         """Raise `OutOfBudget` when the time is up; for loops that simulate nothing."""
         self._check_time(partial=False)
 
+    def late(self, *_: Any) -> bool:
+        """Whether the time is up, for training loops to ask; where it is, the report will say so."""
+        if self._out_of_time:
+            self.stop("the time budget is spent")
+        return self._out_of_time
+
     def _check_time(self, *, partial: bool) -> None:
         if self._out_of_time:
             reason = self.stop("the time budget is spent")
