@@ -32,10 +32,10 @@ demo: install
 	@$(BIN)/python examples/private_regression.py
 
 test: install
-	$(BIN)/python -m pytest -q -m "not slow" -n auto --dist worksteal --durations=10
+	$(BIN)/python -m pytest -q -m "not slow" -n auto --dist worksteal --durations=40
 
 verify: install
-	$(BIN)/python -m pytest -q -m slow --durations=10
+	$(BIN)/python -m pytest -q -m slow --durations=40
 
 lint: install
 	$(BIN)/ruff check .

@@ -16,7 +16,7 @@ import numpy as np
 from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.diagnostics import Certificate, certify
 from noisewise.diagnostics.certificate import ENOUGH, HEAVY
-from noisewise.errors import InvalidTypeError, MissingCapabilityError
+from noisewise.errors import InvalidTypeError, MissingCapabilityError, SimulationError
 from noisewise.inference import (
     AbstractMethod,
     DataAugmentationMCMC,
@@ -113,7 +113,7 @@ class _Run:
         for posterior in self._routes():
             if best is None or _rank(posterior) >= _rank(best):
                 best = posterior
-            if _worth(best) >= self.target or self.spent:
+            if _worth(best) >= self.target or (self.spent and best.report.exact):
                 break
         return self._reported(self._prior_only() if best is None else best)
 
@@ -124,9 +124,12 @@ class _Run:
         records = DataAugmentationMCMC(num_chains=16, num_warmup=200, target_ess=self.target)
         if _serves(records, self.model):
             yield self._method(0, records)
-            yield self._method(1, ExactSMC(num_particles=2000, target_ess=self.target))
+            if not self.spent:
+                yield self._method(1, ExactSMC(num_particles=2000, target_ess=self.target))
             return
         yield from self._weighted_prior()
+        if self.spent:
+            return
         if Capability.SAMPLE in self.model.mechanism.capabilities:
             yield from self._learnt_and_corrected()
         else:
@@ -140,12 +143,27 @@ class _Run:
             pilot.add(jax.random.fold_in(self.key, 2), _PILOT)
         if not pilot.num:
             return
+        if not np.isfinite(pilot.log_weights).any():
+            self._none_possible(work, pilot)
+            return
         posterior = pilot.posterior()
         self._count("importance", posterior, work.num_simulations)
         yield posterior
         needed = math.ceil(_SPARE * self.target * pilot.num / max(pilot.effective_size, 1.0))
         if needed <= self.remaining / 3 and pareto_k(pilot.log_weights) <= HEAVY:
             yield self._method(3, ImportanceSampling(num_stages=0, num_final=needed))
+
+    def _none_possible(self, work: Work, pilot: ImportanceDraws) -> None:
+        """Count a pilot without a single positive weight, and refuse a simulator that always fails."""
+        if work.num_failed == work.num_simulations:
+            where = self.model.prior.constrain(pilot.z[:1])[0]
+            at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(self.model.names, where, strict=True))
+            raise SimulationError(
+                f"All of {work.num_simulations:,} simulations failed (NaN statistics), for instance at {at}: mend the simulator."
+            )
+        self.used += work.num_simulations
+        self.failed += work.num_failed
+        self.stages.append({"stage": "importance", "num_simulations": self.used, "effective_size": 0.0})
 
     def _learnt_and_corrected(self) -> Iterator[AbstractPosterior]:
         """Rounds of learning, while the certificate says that they pay.
@@ -253,10 +271,20 @@ class _Run:
     def _reported(self, posterior: AbstractPosterior) -> AbstractPosterior:
         """The posterior with a report of the whole run."""
         report, worth = posterior.report, _worth(posterior)
-        warnings = report.warnings
+        warnings = tuple(text for text in report.warnings if "simulations failed" not in text)
+        if self.failed:
+            warnings += (f"{self.failed:,} of {self.used:,} simulations failed (NaN): they count as impossible.",)
         if worth < self.target:
             known = f"worth {worth:,.0f} exact ones" if report.exact else "an approximation that nothing certifies"
-            warnings += (f"The target of {self.target:,} effective draws was not reached: the draws are {known}.",)
+            per_draw = self.used / max(worth, 1.0)
+            more = (
+                f" About max_simulations={_SPARE * self.target * per_draw:,.0f} would reach it."
+                if worth >= _TELLING
+                else ""
+            )
+            warnings += (
+                f"The target of {self.target:,} effective draws was not reached: the draws are {known}.{more}",
+            )
         posterior.report = dataclasses.replace(
             report,
             settings={
@@ -267,7 +295,11 @@ class _Run:
             num_simulations=self.used,
             num_failed=self.failed,
             seconds=60.0 * self.minutes,
-            stopped="finished" if worth >= self.target else ("a budget is spent" if self.spent else report.stopped),
+            stopped="finished"
+            if worth >= self.target
+            else "a budget is spent"
+            if self.spent
+            else "short of the target",
             rounds=tuple(self.stages),
             diagnostics={"route": self._route(report.method), **report.diagnostics},
             warnings=warnings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any, Protocol, runtime_checkable
@@ -136,7 +137,9 @@ def _draws(key: Array, posterior_of: Any, observed: np.ndarray, num: int, dim: i
 def _one(key: Array, posterior_of: Any, observed: np.ndarray, num: int, dim: int) -> np.ndarray:
     infer_key, sample_key = jax.random.split(key)
     found = (
-        posterior_of.posterior(observed) if isinstance(posterior_of, Amortised) else posterior_of(infer_key, observed)
+        _posterior_of_fit(infer_key, posterior_of, observed)
+        if isinstance(posterior_of, Amortised)
+        else posterior_of(infer_key, observed)
     )
     if isinstance(found, AbstractPosterior):
         return np.asarray(found.sample(sample_key, num))
@@ -146,6 +149,12 @@ def _one(key: Array, posterior_of: Any, observed: np.ndarray, num: int, dim: int
             f"posterior_of must return a posterior or at least num_draws={num} draws (n, {dim}), got {describe(found)}."
         )
     return draws[np.linspace(0, len(draws) - 1, num).astype(int)]
+
+
+def _posterior_of_fit(key: Array, fit: Any, observed: np.ndarray) -> Any:
+    """fit.posterior(observed), or fit.posterior(key, observed) where posteriors are drawn by chains."""
+    takes_key = next(iter(inspect.signature(fit.posterior).parameters), "") == "key"
+    return fit.posterior(key, observed) if takes_key else fit.posterior(observed)
 
 
 def _columns(theta: np.ndarray, observed: np.ndarray, quantities: Mapping[str, Quantity]) -> np.ndarray:

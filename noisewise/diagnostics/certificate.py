@@ -25,6 +25,7 @@ SATURATED = 0.25
 """1 + rv from R simulations at each theta is only a lower bound above this share of R."""
 
 _DEAR = 1_000_000
+_SUSPECT = 0.05
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -139,8 +140,14 @@ class Certificate:
         return (
             f"The corrected draws are worth {self.effective_size:,.0f} exact ones, and even with a perfect q they would not be worth "
             f"{ENOUGH:.0f}: databases simulated at one theta differ so much that each exact draw takes "
-            f"{'at least' if self.saturated else 'about'} {self.relative_variance:,.0f} simulations. This says nothing against q. {do}"
+            f"{'at least' if self.saturated else 'about'} {self.relative_variance:,.0f} simulations. {self._about_q} {do}"
         )
+
+    @property
+    def _about_q(self) -> str:
+        if self.missed_share > MISSED or self.efficiency < _SUSPECT:
+            return f"What there is speaks against q, too: its efficiency is about {self.efficiency:.1%}."
+        return "This says nothing against q."
 
     @property
     def saturated(self) -> bool:

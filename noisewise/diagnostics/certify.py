@@ -99,7 +99,7 @@ def certify(
         corrected=corrected,
     )
     work.diagnostics["verdict"] = certificate.verdict
-    work.diagnostics["unseen share"] = certificate.unseen_share
+    work.diagnostics["smallest mode that would have been noticed"] = certificate.unseen_share
     if not certificate.certified:
         work.warn(certificate.sentence)
     elif certificate.unseen_share > _UNSEEN:

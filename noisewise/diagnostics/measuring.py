@@ -74,7 +74,7 @@ def _excess(
     log_eta = work.log_eta(work.statistics(simulate_key, work.model.prior.constrain(z)))
     log_proposal = draws.log_proposal[rows] if known else proposal.log_prob(z)
     log_ratio = proposal.prior.log_prob(z) + log_eta - log_proposal - draws.log_evidence
-    return max(1.0, float(np.mean(np.exp(log_ratio))))
+    return max(1.0, float(np.exp(np.minimum(logsumexp(log_ratio) - np.log(len(log_ratio)), 700.0))))
 
 
 def _repeated(key: Array, work: Work, draws: ImportanceDraws, num: int) -> tuple[float, int]:

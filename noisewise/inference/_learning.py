@@ -9,6 +9,13 @@ import numpy as np
 from noisewise._arrays import Array, describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
+_EXAMPLES = {
+    "AbstractCorrection": "TruncatedProposals() or AtomicProposals()",
+    "AbstractPointSet": "ScrambledSobol() or IndependentUniforms()",
+    "AbstractPosterior": "a posterior, as infer returns it",
+    "Training": "a Training, such as nw.estimators.Training(max_epochs=200)",
+}
+
 RESCALED = 1.5
 """Where a scale changes by more than this factor between rounds, data are standardised anew and networks start from new weights."""
 
@@ -26,7 +33,10 @@ def check_kinds(settings: Any, **kinds: type) -> None:
     for name, kind in kinds.items():
         value = getattr(settings, name)
         if not isinstance(value, kind):
-            raise InvalidTypeError(f"{name} must be a {kind.__name__}, got {describe(value)}.")
+            got = (
+                f"the class {value.__name__}: write {value.__name__}()" if isinstance(value, type) else describe(value)
+            )
+            raise InvalidTypeError(f"{name} must be {_EXAMPLES.get(kind.__name__, kind.__name__)}, got {got}.")
 
 
 def check_members(name: str, members: Any, target_dim: int, condition_dim: int) -> Any:

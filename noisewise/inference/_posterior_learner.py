@@ -101,11 +101,15 @@ class PosteriorLearner:
         return result
 
     def outside(self, z: np.ndarray) -> float:
-        """The share of draws z (N, p) outside all regions, or where q is lower than at any parameter of the last round."""
+        """The share of draws z (N, p) outside the range of simulated ones, outside any region, or where q is below its least value at
+        the parameters of the last round.
+        """
+        seen = self.simulations.z
+        beyond = ((z < seen.min(axis=0)) | (z > seen.max(axis=0))).any(axis=1)
         if self.regions:
-            return float(np.mean(~self.inside(z)))
-        last = self.simulations.z[self.simulations.round == self.simulations.round.max()]
-        return float(np.mean(self.log_q(z) < self.log_q(last).min()))
+            return float(np.mean(beyond | ~self.inside(z)))
+        last = seen[self.simulations.round == self.simulations.round.max()]
+        return float(np.mean(beyond | (self.log_q(z) < self.log_q(last).min())))
 
     def simulate(self, index: int) -> None:
         """The simulations of one round, as many as the budgets allow."""
@@ -162,6 +166,11 @@ class PosteriorLearner:
         best = float(np.where(found, losses, np.inf).min(axis=0).mean())
         if not np.isfinite(best):
             self.work.warn("The validation loss was never finite: the network is as it was before it was trained.")
+        if len(losses) >= self.method.training.max_epochs:
+            self.work.warn(
+                f"Training ended after {len(losses)} epochs, before the validation loss stopped improving: raise max_epochs.",
+                instead_of="Training ended after",
+            )
         loss = {"atomic_loss": best} if atoms else {"validation_loss": best - float(self.whitening.log_det)}
         self.work.record(round=index + 1, epochs=int(found.any(axis=-1).sum()), **loss)
 

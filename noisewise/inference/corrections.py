@@ -18,6 +18,7 @@ _OWN = 10_240
 _BLOCK = 20_480
 _RARE = 0.003
 _MOST_BLOCKS = 20
+_FEWEST = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +67,21 @@ class TruncatedProposals(AbstractCorrection):
             missing -= len(found[-1])
             tried += _BLOCK
             if missing > 0 and num - missing < _RARE * tried:
-                return _resampled(fit_key, trial, own, num)
+                return self._rare(fit_key, trial, own, num)
         return np.concatenate(found)
+
+    def _rare(self, key: Array, trial: Any, own: np.ndarray, num: int) -> np.ndarray:
+        """Draws inside the regions where the prior hardly falls into them; where it does not at all, the last one is given up."""
+        z = _resampled(key, trial, own, num)
+        if len(z) >= _FEWEST:
+            return z
+        trial.regions.pop()
+        trial.work.warn(
+            "The estimate has its mass where the prior has none, so that a round drew from the prior again: the observation may lie "
+            "outside what the model can produce."
+        )
+        prior = trial.work.model.prior
+        return prior.unconstrain(prior.sample(key, num))
 
     def usable(self, trial: Any) -> np.ndarray:
         return trial.inside(trial.simulations.z)
@@ -133,6 +147,9 @@ class Region:
 def _resampled(key: Array, trial: Any, own: np.ndarray, num: int) -> np.ndarray:
     """Where the prior rarely falls into the region: draws of a wide fit to q, accepted by prior / fit over its largest value found."""
     prior = trial.work.model.prior
+    spread = own.std(axis=0)
+    if not (np.isfinite(spread).all() and (spread > 1e-12 * np.abs(own).max(axis=0)).all()):
+        return own[:0]
     wide = fitted_proposal(own, np.full(len(own), 1.0 / len(own)), _Wide(own), 0.2)
     z, log_ratio, log_u = np.empty((0, own.shape[1])), np.empty(0), np.empty(0)
     accepted = np.empty(0, dtype=bool)
@@ -140,13 +157,15 @@ def _resampled(key: Array, trial: Any, own: np.ndarray, num: int) -> np.ndarray:
         draw_key, accept_key = jax.random.split(jax.random.fold_in(key, block))
         new = wide.sample(draw_key, _BLOCK)
         new = new[trial.inside(new)]
+        if not len(new):
+            break
         ratio = prior.log_prob_unconstrained(new) - wide.log_prob(new)
         z, log_ratio = np.concatenate([z, new]), np.concatenate([log_ratio, ratio])
         log_u = np.concatenate([log_u, np.log(generator(accept_key).uniform(1e-300, 1.0, len(new)))])
         accepted = log_u < log_ratio - log_ratio.max(initial=-np.inf)
         if accepted.sum() >= num:
             break
-    return z[accepted][:num] if accepted.any() else own[:num]
+    return z[accepted][:num]
 
 
 @dataclasses.dataclass(frozen=True)

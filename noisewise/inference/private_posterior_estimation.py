@@ -174,7 +174,8 @@ def _posterior(learner: PosteriorLearner, index: int) -> LearnedPosterior:
     if outside > 0.05:
         work.warn(
             f"{outside:.0%} of the posterior lies where nothing was simulated: mass has leaked there, or is not learnt yet. Take more "
-            "rounds, or certify the posterior."
+            "rounds, or certify the posterior.",
+            instead_of="of the posterior lies where nothing",
         )
     theta = prior.constrain(z)
     return LearnedPosterior(

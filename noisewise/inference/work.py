@@ -161,8 +161,10 @@ class Work:
 
     # Saying ----------------------------------------------------------------------------------------------------------
 
-    def warn(self, text: str) -> None:
-        """Add a sentence that a reader of the result must see."""
+    def warn(self, text: str, *, instead_of: str | None = None) -> None:
+        """Add a sentence that a reader of the result must see, in place of earlier ones that contain `instead_of`."""
+        if instead_of is not None:
+            self.warnings = [other for other in self.warnings if instead_of not in other]
         if text not in self.warnings:
             self.warnings.append(text)
 

@@ -73,7 +73,7 @@ class _Mixture:
 
     @property
     def _law(self) -> Any:
-        return multivariate_t(self.mean, self.scale, df=_FREEDOM)
+        return multivariate_t(self.mean, self.scale, df=_FREEDOM, allow_singular=True)
 
 
 def adaptive_importance(

@@ -216,6 +216,7 @@ def test_a_lattice_is_learnt_as_probabilities():
     assert set(np.unique(draws)) <= set(counts)
 
 
+@pytest.mark.slow
 def test_rounds_reuse_all_simulations_and_the_report_tells():
     problem = nw.problems.gaussian_mean(1.0)
     method = PLE(num_rounds=2)

@@ -244,6 +244,7 @@ def test_a_posterior_with_constraints_has_a_normalised_density_and_survives_a_fi
     assert np.array_equal(loaded.sample(KEY, 20), posterior.sample(KEY, 20))
 
 
+@pytest.mark.slow
 def test_a_posterior_of_a_users_own_architecture_is_saved_as_draws(tmp_path):
     problem = nw.problems.gaussian_mean(epsilon=1.0)
     own = lambda key, target_dim, condition_dim: SMALL(key, target_dim, condition_dim)
