@@ -32,10 +32,10 @@ demo: install
 	@$(BIN)/python examples/private_regression.py
 
 test: install
-	$(BIN)/python -m pytest -q -m "not slow" -n auto --dist worksteal --durations=40
+	$(BIN)/python -m pytest -q -m "not slow" -n auto --dist worksteal --durations=10
 
 verify: install
-	$(BIN)/python -m pytest -q -m slow --durations=40
+	$(BIN)/python -m pytest -q -m slow --durations=10
 
 lint: install
 	$(BIN)/ruff check .

@@ -45,9 +45,11 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
     constant, or linear combinations of others, are computed from these. Statistics with no density given theta (a curve without noise, or
     one value in many simulations) are refused.
 
-    >>> import jax, noisewise as nw
+    >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> method = ConfidentialLikelihoodEstimation(num_simulations=400, num_members=1, training=Training(max_epochs=3))
+    >>> small = functools.partial(nw.estimators.masked_autoregressive_flow, num_layers=1, num_units=8, num_hidden=1)
+    >>> quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
+    >>> method = ConfidentialLikelihoodEstimation(num_simulations=300, num_members=1, estimator=small, training=quick)
     >>> likelihood = method.fit(jax.random.key(0), problem.model, progress=False)
     >>> likelihood.log_prob([[0.7]], [[0.7]]).shape
     (1,)

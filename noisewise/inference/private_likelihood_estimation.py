@@ -44,13 +44,15 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
     estimate without prior, its `likelihood` the learnt density. `fit` learns the likelihood over the whole prior, for any number of
     observations. With `proposal`, any posterior, the first round draws from that instead of the prior.
 
-    >>> import jax, noisewise as nw
+    >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> small = functools.partial(neural_spline_flow, num_layers=2, num_units=8, num_hidden=1, num_bins=4)
-    >>> method = PrivateLikelihoodEstimation(num_rounds=1, num_simulations=400, estimator=small, target_ess=400)
+    >>> small = functools.partial(nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1)
+    >>> quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
+    >>> settings = {"estimator": small, "training": quick, "num_chains": 20, "num_warmup": 20, "target_ess": 100}
+    >>> method = PrivateLikelihoodEstimation(num_rounds=2, num_simulations=100, **settings)
     >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
     >>> posterior.report.num_simulations, posterior.maximum_likelihood().shape
-    (400, (1,))
+    (600, (1,))
     """
 
     slug: ClassVar[str] = "sple"

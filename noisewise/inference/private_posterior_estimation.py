@@ -46,9 +46,12 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
 
     Reference: Xiong, Ju and Zhang, "Simulation-based Bayesian inference from privacy protected data", Algorithm 1.
 
-    >>> import jax, noisewise as nw
+    >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> method = PrivatePosteriorEstimation(num_rounds=1, num_simulations=500, training=Training(max_epochs=5))
+    >>> small = functools.partial(nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1)
+    >>> quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
+    >>> settings = {"estimator": small, "training": quick, "num_noise": 2, "noise_bank": 8}
+    >>> method = PrivatePosteriorEstimation(num_rounds=2, num_simulations=100, **settings)
     >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
     >>> posterior.sample(jax.random.key(1), 10).shape, posterior.log_prob([[0.0]]).shape
     ((10, 1), (1,))

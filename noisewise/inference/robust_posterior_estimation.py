@@ -48,9 +48,12 @@ class RobustPosteriorEstimation(AbstractMethod):
 
     Reference: Ward, Cannon, Beaumont, Fasiolo and Schmon (2022), Robust neural posterior estimation and statistical model criticism.
 
-    >>> import jax, noisewise as nw
+    >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> method = RobustPosteriorEstimation(num_simulations=500, training=Training(max_epochs=5), target_ess=400)
+    >>> small = functools.partial(nw.estimators.masked_autoregressive_flow, num_layers=1, num_units=8, num_hidden=1)
+    >>> quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
+    >>> settings = {"training": quick, "num_chains": 20, "num_warmup": 30, "target_ess": 200}
+    >>> method = RobustPosteriorEstimation(num_simulations=400, estimator=small, marginal=small, **settings)
     >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
     >>> sorted(posterior.report.diagnostics)[-1], posterior.report.exact
     ('prior predictive p-value', False)

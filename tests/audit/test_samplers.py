@@ -78,6 +78,7 @@ def test_power_is_above_99_percent(name):
     [(m.Laplace(1.0), [0.0], 50), (m.DiscreteLaplace(2.0), [0.0, 4.0, -1.0], 200)],
     ids=["one column", "three columns"],
 )
+@pytest.mark.slow
 def test_p_values_are_uniform_for_a_correct_sampler(mechanism, s, repetitions):
     """False alarms occur at the stated rate: KS of the p-values of each test against the uniform law."""
     keys = jax.random.split(jax.random.key(77), repetitions)

@@ -82,6 +82,7 @@ def test_released_noise_has_the_law_of_log_prob(name):
     assert chi_square(counts, shown) < ALPHA
 
 
+@pytest.mark.slow
 def test_exponential_choice_has_the_law_of_the_exponential_mechanism_and_not_of_permute_and_flip():
     candidates, utilities, num_draws = np.arange(20.0), [8] + [0] * 19, 50_000
     cells = np.repeat([0, 1, 2], [1, 9, 10])

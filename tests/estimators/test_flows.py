@@ -98,6 +98,7 @@ def samples_follow_density(draws, log_density_of_draws, density):
 
 
 @catalogue
+@pytest.mark.slow
 def test_samples_follow_the_density(name):
     estimator = example(name)
     draws = eqx.filter_jit(lambda e: e.sample(jax.random.key(3), GRID.shape[:2], CONDITION))(estimator)
@@ -159,6 +160,7 @@ def test_batches_and_single_points_agree_in_float32_whatever_the_flag(name):
     assert paramax.unwrap(estimator).shape == (2,)
 
 
+@pytest.mark.slow
 def test_blocks_change_nothing(monkeypatch):
     """Values, draws and gradients of 30 rows, in blocks of 8 at most or at once, to float32 rounding."""
     estimator = example("mixture density")
@@ -194,6 +196,7 @@ def test_narrow_estimators(name, target_dim, condition_dim):
 
 
 @catalogue
+@pytest.mark.slow
 def test_far_points_give_finite_densities_and_gradients(name):
     x = np.array([[1e6, -1e6], [0.0, 0.0], [30.0, 0.0], [0.0, 5.0]], np.float32)
     condition = np.array([[0.0, 0.0], [1e4, -1e4], [100.0, 100.0], [0.0, 0.0]], np.float32)

@@ -240,6 +240,7 @@ def test_particles_of_uneven_weights_are_resampled_before_they_propose():
     np.testing.assert_array_equal(even.z, z)
 
 
+@pytest.mark.slow
 def test_discrete_distances_fall_to_zero_and_constrained_parameters_are_right():
     """The quantile of whole distances may stand still; the schedule then takes the next one below, and ends at 0."""
     problem = discrete()

@@ -60,7 +60,9 @@ def test_exact_methods_agree_with_the_exact_posterior(name, epsilon, method):
     assert posterior.report.exact
 
 
-@pytest.mark.parametrize("method", ["ExactSMC", "DataAugmentationMCMC", "ImportanceSampling"])
+@pytest.mark.parametrize(
+    "method", [pytest.param("ExactSMC", marks=pytest.mark.slow), "DataAugmentationMCMC", "ImportanceSampling"]
+)
 def test_exact_methods_agree_on_the_quickest_problem(method):
     problem = nw.problems.gaussian_mean(1.0)
     posterior = getattr(I, method)().infer(KEY, problem.model, problem.observed, progress=False)
@@ -95,6 +97,7 @@ def test_hopeless_cases_end_on_their_budget_and_say_so(method):
     assert not posterior.report.exact
 
 
+@pytest.mark.slow
 def test_log_evidence_is_the_integral():
     """Against quadrature over a grid; the standard error is the method's own, which for chains is optimistic: 5 of them."""
     problem = nw.problems.gaussian_mean(1.0)

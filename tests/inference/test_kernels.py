@@ -208,6 +208,7 @@ def drift(kind=RecordMoves):
     return max(np.abs(moves.statistic(state.total) - s).max(), np.abs(state.log_eta - log_eta).max())
 
 
+@pytest.mark.slow
 def test_sums_and_densities_are_kept_up_to_date():
     """Rounding errors of 20 sweeps over 4 records stay below 1e-12; a sum that is not updated shows at once."""
     assert drift() < 1e-12

@@ -234,6 +234,7 @@ def posterior_of_statistic(problem):
     return mean, np.sqrt(weights @ (values - mean) ** 2 / weights.sum())
 
 
+@pytest.mark.slow
 def test_the_clock_leaves_no_trace():
     """A time budget that is not spent divides the work but changes no bit of it."""
     problem, settings = (

@@ -143,6 +143,7 @@ def test_a_thin_surface_is_refused():
 # The whole method ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_gaussian_errors_give_the_closed_form():
     """h and q are Gaussian fits to 4000 simulations; an effective size of 4000 adds .02 sd.
 

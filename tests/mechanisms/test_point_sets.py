@@ -115,6 +115,7 @@ def test_works_under_jit():
     assert np.array_equal(np.asarray(jitted(KEY)), ScrambledSobol().uniforms(KEY, 4, 16, 3))
 
 
+@pytest.mark.slow
 def test_rates_of_convergence():
     """RMSE over M = 8..4096, 200 randomisations, d = 10. The standard error of these slopes is about .02."""
     sizes = 2 ** np.arange(3, 13)

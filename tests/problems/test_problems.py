@@ -165,6 +165,7 @@ def brute_force_log_likelihood(theta, s_dp, times, trials, padding, population):
     return np.log(mass.sum())
 
 
+@pytest.mark.slow
 def test_small_population_likelihood_is_the_matrix_exponential():
     arguments = {"s_dp": np.array([3.0, 9.0, 4.0]), "times": np.array([0.0, 4.0, 9.0]), "trials": 12, "padding": 0.7}
     theta = np.array([[-0.5, -3.0], [0.3, -1.0], [-2.0, -0.5]])

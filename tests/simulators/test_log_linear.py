@@ -141,6 +141,7 @@ def test_noise_of_a_record_gives_the_record_back_and_is_uniform():
     assert min(stats.kstest(column, "uniform").pvalue for column in np.asarray(wrong).T) < 1e-6
 
 
+@pytest.mark.slow
 def test_sampled_parameters_are_dirichlet():
     """20,000 draws of each free coordinate are Beta(alpha + a, J alpha + n - alpha - a): KS p > .001/15."""
     model = LogLinear(num_records=12, num_classes=CLASSES, num_values=VALUES, concentration=1.5)
