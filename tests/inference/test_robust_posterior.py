@@ -160,6 +160,7 @@ def test_gaussian_errors_give_the_closed_form():
     assert not posterior.report.exact
 
 
+@pytest.mark.slow
 def test_the_mechanism_in_place_of_the_error_gives_the_posterior():
     """As above, with the Gaussian mechanism's own density; statistics are draws of s given s_dp."""
     posterior = LINEAR(error=MechanismError()).infer(KEY, linear_gaussian(), OBSERVED, progress=False)
