@@ -22,7 +22,7 @@ __getattr__, __dir__ = attach(
         "ConditionalDensity": "noisewise.estimators.conditional_density",
         "Training": "noisewise.estimators.training",
         "Whitening": "noisewise.estimators.whitening",
-        "ensemble": "noisewise.estimators.training",
+        "ensemble": "noisewise.estimators.members",
         "masked_autoregressive_flow": "noisewise.estimators.flows",
         "mixture_density_network": "noisewise.estimators.mixture_density",
         "negative_log_prob": "noisewise.estimators.training",

@@ -12,7 +12,8 @@ import numpy as np
 
 from noisewise._arrays import Array
 from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.estimators.training import ensemble, train
+from noisewise.estimators.members import ensemble
+from noisewise.estimators.training import train
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._latent_space import LatentSpace
 from noisewise.inference._learning import check_members

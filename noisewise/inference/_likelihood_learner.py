@@ -12,7 +12,8 @@ import numpy as np
 from noisewise._arrays import Array
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.estimators.training import ensemble, train
+from noisewise.estimators.members import ensemble
+from noisewise.estimators.training import train
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._learning import check_members, failures_bias, rescaled
 from noisewise.inference._simulations import Simulations, noisy_statistics

@@ -13,7 +13,8 @@ from noisewise._arrays import Array
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.files import to_spec
-from noisewise.estimators.training import ensemble, negative_log_prob, stacked, train, unstacked
+from noisewise.estimators.members import ensemble, stacked, unstacked
+from noisewise.estimators.training import negative_log_prob, train
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._features import features
 from noisewise.inference._learning import check_members, failures_bias, rescaled
