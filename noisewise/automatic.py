@@ -336,7 +336,10 @@ def _pooled(sets: list[WeightedSamples]) -> WeightedSamples:
     )
     size, shape = pooled.effective_size, pareto_k(log_weights)
     diagnostics = {**last.report.diagnostics, "effective size": size, "Pareto k": shape}
-    pooled.report = dataclasses.replace(last.report, diagnostics=diagnostics, exact=trustworthy(size, shape))
+    diagnostics.pop("verdict", None)  # that of the last set alone, as is its sentence
+    warnings = tuple(text for text in last.report.warnings if not text.startswith("The corrected draws are worth"))
+    exact = trustworthy(size, shape)
+    pooled.report = dataclasses.replace(last.report, diagnostics=diagnostics, warnings=warnings, exact=exact)
     return pooled
 
 
