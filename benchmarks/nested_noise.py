@@ -1,8 +1,18 @@
-"""Nested randomised quasi-Monte Carlo over privacy noise: variance of the loss gradient, and which noise to train with."""
+"""Nested randomised quasi-Monte Carlo over privacy noise: variance of the loss gradient, and which noise to train with.
 
+    python -m benchmarks.nested_noise --out cells.jsonl          every cell that the file lacks
+    python -m benchmarks.nested_noise --table cells.jsonl        its means over seeds, into benchmarks/results/
+
+A cell is one training; `--problems` and `--seeds` choose some, so that several processes may share the work, each on a core of its own.
+"""
+
+import argparse
 import dataclasses
 import functools
+import json
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +22,8 @@ import numpy as np
 import paramax
 
 import noisewise as nw
+from benchmarks.cells import append, read
+from benchmarks.neural_accuracy import problem as ready
 from noisewise.estimators.training import Training, negative_log_prob, train
 from noisewise.inference._posterior_learner import PosteriorLearner, train_together
 from noisewise.inference._simulations import noisy_statistics
@@ -20,18 +32,16 @@ from noisewise.metrics import c2st
 
 PROBLEMS = ("linear_regression", "sir", "log_linear")
 POINTS = {"iid": nw.mechanisms.IndependentUniforms(), "rqmc": nw.mechanisms.ScrambledSobol()}
+RESULT = Path(__file__).parent / "results" / "nested_noise.json"
 ROWS, REPEATS = 100, 60
+LEARNT = ("linear_regression", "sir")
+NUM_SIMULATIONS, SECONDS = 2000, 6.0
 
 
-def run() -> list[dict[str, object]]:
-    return [*gradients(), *noises()]
-
-
-def gradients() -> list[dict[str, object]]:
+def gradients(backend: str) -> Iterator[dict[str, object]]:
     """Var of the gradient given 100 simulations, summed over all weights of a half-trained flow: nets over independent points."""
-    rows: list[dict[str, object]] = []
     for name in PROBLEMS:
-        problem = getattr(nw.problems, name)(epsilon=10.0)
+        problem = ready(name, 10.0, backend)
         method = nw.inference.PrivatePosteriorEstimation(
             num_rounds=1, num_noise=1, training=Training(learning_rate=1e-3, max_epochs=30)
         )
@@ -42,8 +52,7 @@ def gradients() -> list[dict[str, object]]:
         for num in (8, 32, 128):
             spread = {kind: _gradients(learner, num, points) for kind, points in POINTS.items()}
             ratios[f"M = {num}"] = _ratio(spread["rqmc"], spread["iid"])
-        rows.append({"what": "variance of the gradient, rqmc / iid", "problem": name, **ratios})
-    return rows
+        yield {"what": "variance of the gradient, rqmc / iid", "problem": name, **ratios}
 
 
 def _learner(method: Any, problem: Any, seed: int) -> PosteriorLearner:
@@ -84,35 +93,25 @@ def _gradients(learner: PosteriorLearner, num: int, points: Any) -> np.ndarray:
     return np.stack(found)
 
 
-def noises(seeds: int = 5, num: int = 2000, seconds: float = 6.0) -> list[dict[str, object]]:
-    """One round of `num` simulations with fixed or fresh noise, M points at a time: test loss and C2ST, trained until it stops, or
-    for as many seconds. Lower is better for both.
+def noises(names: list[str], seeds: list[int], done: set[Any], backend: str) -> Iterator[dict[str, object]]:
+    """One round with fixed or fresh noise, M points at a time: test loss and C2ST, trained until it stops, or for as many seconds. Lower
+    is better for both.
     """
-    rows: list[dict[str, object]] = []
-    for name in ("linear_regression", "sir"):
-        problem = getattr(nw.problems, name)(epsilon=10.0)
+    for name in names:
+        problem = ready(name, 10.0, backend)
         test = _test_pairs(problem)
         reference = problem.reference(jax.random.key(99), 2000)
-        for kind in ("fixed", "fresh"):
-            for m in (1, 8, 32):
-                bank = m if kind == "fixed" else 128
-                for limit in (None, seconds):
-                    each = [_trained(problem, test, reference, m, bank, limit, seed, num) for seed in range(seeds)]
-                    loss, distance, used = (np.array(part) for part in zip(*each, strict=True))
-                    rows.append(
-                        {
-                            "problem": name,
-                            "noise": kind,
-                            "M": m,
-                            "until": "it stops" if limit is None else f"{limit:g} s",
-                            "test loss": round(float(loss.mean()), 3),
-                            "se": round(float(loss.std(ddof=1) / np.sqrt(seeds)), 3),
-                            "c2st": round(float(np.median(distance)), 3),
-                            "seconds": round(float(used.mean()), 1),
-                        }
-                    )
-                    print(rows[-1], flush=True)
-    return rows
+        for m in (1, 8, 32):
+            for seed in seeds:
+                for kind in ("fixed", "fresh"):
+                    for until in ("it stops", f"{SECONDS:g} s"):
+                        cell = {"problem": name, "noise": kind, "M": m, "until": until, "seed": seed}
+                        if tuple(cell.values()) in done:
+                            continue
+                        limit = None if until == "it stops" else SECONDS
+                        bank = m if kind == "fixed" else 128
+                        loss, distance, seconds = _trained(problem, test, reference, m, bank, limit, seed)
+                        yield cell | {"test loss": loss, "c2st": distance, "seconds": round(seconds, 2)}
 
 
 def _test_pairs(problem: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -123,15 +122,17 @@ def _test_pairs(problem: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _trained(
-    problem: Any, test: Any, reference: np.ndarray, m: int, bank: int, limit: float | None, seed: int, num: int
+    problem: Any, test: Any, reference: np.ndarray, m: int, bank: int, limit: float | None, seed: int
 ) -> tuple[float, float, float]:
-    method = nw.inference.PrivatePosteriorEstimation(num_rounds=1, num_simulations=num, num_noise=m, noise_bank=bank)
+    method = nw.inference.PrivatePosteriorEstimation(
+        num_rounds=1, num_simulations=NUM_SIMULATIONS, num_noise=m, noise_bank=bank
+    )
     learner = _learner(method, problem, seed)
     learner.simulate(0)
     learner.prepare(0)
     train_rows, validation_rows = learner.rows()
     noisy = noisy_statistics(jax.random.key(321 + seed), problem.model, learner.simulations.s, 16, POINTS["rqmc"])
-    pairs = learner.pairs(num, 0, m)
+    pairs = learner.pairs(NUM_SIMULATIONS, 0, m)
     fit = functools.partial(
         train,
         jax.random.key(500 + seed),
@@ -139,7 +140,7 @@ def _trained(
         pairs,
         train_rows=train_rows,
         validation_rows=validation_rows,
-        capacity=num,
+        capacity=NUM_SIMULATIONS,
         settings=method.training,
         validation=dataclasses.replace(pairs, bank=learner.features(noisy), num_noise=16),
     )
@@ -165,6 +166,52 @@ class _Clock:
         return self.limit is not None and self.seconds > self.limit
 
 
+def table(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Ratios of variances as they are, and trainings averaged over seeds."""
+    rows = [record for record in records if "what" in record]
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for record in records:
+        if "what" not in record:
+            groups.setdefault(tuple(record[part] for part in ("problem", "noise", "M", "until")), []).append(record)
+    for (name, kind, m, until), cells in sorted(groups.items()):
+        loss = np.array([cell["test loss"] for cell in cells])
+        rows.append(
+            {
+                "problem": name,
+                "noise": kind,
+                "M": m,
+                "until": until,
+                "seeds": len(cells),
+                "test loss": round(float(loss.mean()), 3),
+                "se": round(float(loss.std(ddof=1) / np.sqrt(len(loss))), 3),
+                "c2st": round(float(np.median([cell["c2st"] for cell in cells])), 3),
+                "seconds": round(float(np.mean([cell["seconds"] for cell in cells])), 1),
+            }
+        )
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", nargs="*", default=list(LEARNT), choices=LEARNT)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
+    parser.add_argument("--out", type=Path, default=Path("nested_noise.jsonl"))
+    parser.add_argument("--backend", default="numba", choices=["numba", "jax"])
+    parser.add_argument("--gradients", action="store_true", help="only the variances of gradients")
+    parser.add_argument("--table", nargs="+", type=Path)
+    options = parser.parse_args(arguments)
+    if options.table:
+        rows = table([record for path in options.table for record in read(path)])
+        RESULT.write_text(json.dumps({"made by": "python -m benchmarks.nested_noise", "rows": rows}, indent=1) + "\n")
+        for row in rows:
+            print("  ".join(f"{name}: {value}" for name, value in row.items()))
+    elif options.gradients:
+        append(options.out, gradients(options.backend))
+    else:
+        identity = ("problem", "noise", "M", "until", "seed")
+        done = {tuple(record[part] for part in identity) for record in read(options.out) if "seed" in record}
+        append(options.out, noises(options.problems, options.seeds, done, options.backend))
+
+
 if __name__ == "__main__":
-    for row in functools.reduce(list.__add__, [gradients(), noises()]):
-        print(row)
+    main()

@@ -21,6 +21,7 @@ import jax
 import numpy as np
 
 import noisewise as nw
+from benchmarks.cells import append, read
 from noisewise.metrics import c2st
 
 RESULT = Path(__file__).parent / "results" / "neural_accuracy.json"
@@ -129,25 +130,13 @@ def run(names: list[str], seeds: range, out: Path, *, at_once: bool, backend: st
             if not missing:
                 continue
             if at_once and method.startswith("sppe"):
-                _write(out, together(method, name, missing, backend))
+                append(out, together(method, name, missing, backend))
             elif method == "cle":
                 for seed in sorted({seed for _, seed in missing}):
-                    _write(out, one_training(name, seed, backend))
+                    append(out, one_training(name, seed, backend))
             else:
                 for epsilon, seed in missing:
-                    _write(out, iter([cell(method, name, epsilon, seed, backend)]))
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The cells of a file."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def _write(path: Path, records: Iterator[dict[str, Any]]) -> None:
-    for record in records:
-        print(record, flush=True)
-        with path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
+                    append(out, [cell(method, name, epsilon, seed, backend)])
 
 
 def _identity(record: dict[str, Any]) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from noisewise.estimators.members import ensemble
 from noisewise.estimators.training import train
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._learning import check_members, rescaled
-from noisewise.inference._simulations import Simulations
+from noisewise.inference._simulations import Simulations, padded
 from noisewise.inference._statistic_space import StatisticSpace, check_spread
 from noisewise.inference.learned_confidential_likelihood import LearnedConfidentialLikelihood
 from noisewise.inference.work import Work
@@ -105,6 +105,5 @@ class ConfidentialLearner:
         )
 
     def _pairs(self) -> StatisticPairs:
-        pad = lambda values: np.pad(values, ((0, self.capacity - len(values)), (0, 0)))  # noqa: E731
-        z, s = pad(self.simulations.z), pad(self.simulations.s)
+        z, s = (padded(values, self.capacity) for values in (self.simulations.z, self.simulations.s))
         return StatisticPairs(z, s, self.space, self.scale, self.whitening)

@@ -39,6 +39,14 @@ def check_kinds(settings: Any, **kinds: type) -> None:
             raise InvalidTypeError(f"{name} must be {_EXAMPLES.get(kind.__name__, kind.__name__)}, got {got}.")
 
 
+def check_bank(settings: Any) -> None:
+    """Refuse a bank of noise that is not made of whole nets."""
+    if settings.noise_bank % settings.num_noise:
+        raise InvalidInputError(
+            f"noise_bank must be a multiple of num_noise, got {settings.noise_bank} and {settings.num_noise}."
+        )
+
+
 def check_members(name: str, members: Any, target_dim: int, condition_dim: int) -> Any:
     """The members, if they have the dimensions that were asked for."""
     if tuple(members.shape) != (target_dim,) or members.cond_shape != (condition_dim,):

@@ -18,7 +18,7 @@ from noisewise.estimators.training import negative_log_prob, train
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._features import features
 from noisewise.inference._learning import check_members, failures_bias, rescaled
-from noisewise.inference._simulations import Simulations, noisy_statistics
+from noisewise.inference._simulations import Simulations, noisy_statistics, one_net, padded
 from noisewise.inference.corrections import Region, atomic_loss
 from noisewise.inference.work import Work
 from noisewise.samplers._seeds import generator
@@ -45,7 +45,7 @@ class NoisyPairs(eqx.Module):
 
     def __call__(self, key: Array, rows: Array) -> tuple[Any, Array]:
         noise_key, atom_key = jax.random.split(key)
-        condition = self.scale(self._noisy(noise_key, rows))
+        condition = self.scale(one_net(noise_key, self.bank, rows, self.num_noise))
         if not self.num_atoms:
             standard = self.whitening.forward(self.z[rows][:, None], condition)
             return standard.astype(jnp.float32), condition.astype(jnp.float32)
@@ -56,12 +56,6 @@ class NoisyPairs(eqx.Module):
         again = (self.z[atoms] == self.z[rows][:, None]).all(axis=-1) & (jnp.arange(atoms.shape[1]) > 0)
         log_prior = jnp.where(again, jnp.inf, self.log_prior[atoms])
         return (standard.astype(jnp.float32), log_prior.astype(jnp.float32)), condition.astype(jnp.float32)
-
-    def _noisy(self, key: Array, rows: Array) -> Array:
-        """Features (B, M, w): one of the nets that the bank of each row consists of."""
-        num_nets = self.bank.shape[1] // self.num_noise
-        first = self.num_noise * jax.random.randint(key, (len(rows), 1), 0, num_nets)
-        return self.bank[rows[:, None], first + jnp.arange(self.num_noise)]
 
     def _atoms(self, key: Array, rows: Array) -> Array:
         """Row numbers (B, A): each row, and the rows A - 1 random distances further in the batch; fewer where the batch has no more."""
@@ -146,10 +140,9 @@ class PosteriorLearner:
 
     def pairs(self, capacity: int, num_atoms: int, num_noise: int) -> NoisyPairs:
         """All simulations so far, filled up to `capacity` rows."""
-        pad = lambda values: np.pad(values, ((0, capacity - len(values)),) + ((0, 0),) * (values.ndim - 1))  # noqa: E731
-        z = pad(self.simulations.z)
+        z, bank = padded(self.simulations.z, capacity), padded(self.bank, capacity)  # type: ignore[arg-type]
         log_prior = self.work.model.prior.log_prob_unconstrained(z)
-        return NoisyPairs(z, log_prior, pad(self.bank), self.scale, self.whitening, num_noise, num_atoms)
+        return NoisyPairs(z, log_prior, bank, self.scale, self.whitening, num_noise, num_atoms)
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows to train on and to validate on; one of the first where chance left none for the second."""

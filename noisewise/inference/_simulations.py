@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array
@@ -26,15 +27,26 @@ def noisy_statistics(key: Array, model: PrivateModel, s: np.ndarray, num: int, p
     parts = []
     for start in range(0, len(s), _ROWS):
         block = s[start : start + _ROWS]
-        padded = np.concatenate([block, np.repeat(block[:1], _ROWS - len(block), axis=0)])
+        full = np.concatenate([block, np.repeat(block[:1], _ROWS - len(block), axis=0)])
         block_key = jax.random.fold_in(key, start)
         if Capability.TRANSPORT in mechanism.capabilities:
             u = points.uniforms(block_key, _ROWS, num, mechanism.num_uniforms(s.shape[1]))
-            noisy = mechanism.transport(u, padded[:, None])
+            noisy = mechanism.transport(u, full[:, None])
         else:
-            noisy = mechanism.sample(block_key, np.repeat(padded[:, None], num, axis=1))
+            noisy = mechanism.sample(block_key, np.repeat(full[:, None], num, axis=1))
         parts.append(np.asarray(noisy)[: len(block)])
     return np.concatenate(parts)
+
+
+def one_net(key: Array, bank: Array, rows: Array, num: int) -> Array:
+    """For each row one of the nets of `num` points that its bank (N, B, ...) consists of, at random: (len(rows), num, ...)."""
+    first = num * jax.random.randint(key, (len(rows), 1), 0, bank.shape[1] // num)
+    return bank[rows[:, None], first + jnp.arange(num)]
+
+
+def padded(values: np.ndarray, capacity: int) -> np.ndarray:
+    """Values (N, ...) with zeros behind, `capacity` rows in all."""
+    return np.pad(values, ((0, capacity - len(values)),) + ((0, 0),) * (values.ndim - 1))
 
 
 @dataclasses.dataclass

@@ -12,6 +12,7 @@ import abc
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -128,7 +129,8 @@ class TargetSpace(eqx.Module):
 
     @staticmethod
     def of(support: AbstractSupport, s_dp: np.ndarray, kept: np.ndarray) -> TargetSpace:
-        """For private statistics like these simulated ones (N, k')."""
+        """For private statistics like these simulated ones (..., k')."""
+        s_dp = s_dp.reshape(-1, s_dp.shape[-1])
         blocks = [support] if not isinstance(support, Blocks) else list(support.supports)
         widths = [s_dp.shape[1]] if not isinstance(support, Blocks) else list(support.widths)
         columns = np.split(s_dp, np.cumsum(widths)[:-1], axis=1)
@@ -154,6 +156,12 @@ class TargetSpace(eqx.Module):
         each = [spread(values, uniforms) for spread, values, uniforms in parts]
         t, log_w = (jnp.concatenate(arrays, axis=-1)[..., np.array(self.kept)] for arrays in zip(*each, strict=True))
         return t, log_w.sum(axis=-1)
+
+    def spread(self, key: Array, s_dp: np.ndarray) -> np.ndarray:
+        """Targets (..., d) of s_dp (..., k'), with uniforms of their own."""
+        with jax.enable_x64(True):
+            u = jax.random.uniform(key, (*s_dp.shape[:-1], self.num_uniforms), jnp.float64, minval=1e-9)
+            return np.asarray(self(jnp.asarray(s_dp), u)[0])
 
     def inverse(self, t: Array, s_dp: Array) -> Array:
         """Private statistics (..., k') from targets (..., d); columns that are not kept come from s_dp."""

@@ -15,7 +15,7 @@ from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
-from noisewise.inference._learning import check_factory, check_kinds
+from noisewise.inference._learning import check_bank, check_factory, check_kinds
 from noisewise.inference._likelihood_chains import LikelihoodChains
 from noisewise.inference._likelihood_learner import LikelihoodLearner
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
@@ -35,10 +35,11 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
 
         min over q of   1/N sum_i 1/M sum_m  -log q(tau(v_im; s_i) | theta_i),      s_i = s(x_i), x_i ~ f(. | theta_i)
 
-    The inner average is over `num_noise` points v_i of a randomised net, drawn afresh for every minibatch: simulations are kept as s_i, and
-    never see the same noise twice. Whatever law the theta_i come from, the minimum is the likelihood, so that later rounds draw them from
-    the posterior of the round before, and learn from all rounds at once. Lattices are spread over their cells, also afresh; what a
-    quadratic Gaussian regression on theta explains is taken out before a flow (`estimator`) learns the rest.
+    The inner average is over M = `num_noise` points v_i of a randomised net. Simulations are kept as s_i, and each is made private
+    `noise_bank` times, as nets of M points, of which every epoch takes one at random. Whatever law the theta_i come from, the minimum is
+    the likelihood, so that later rounds draw them from the posterior of the round before, and learn from all rounds at once. Lattices are
+    spread over their cells; what a quadratic Gaussian regression on theta explains is taken out before a flow (`estimator`) learns the
+    rest.
 
     The posterior is drawn by Hamiltonian chains, whose R-hat and effective size are in the report; its `maximum_likelihood()` is the
     estimate without prior, its `likelihood` the learnt density. `fit` learns the likelihood over the whole prior, for any number of
@@ -63,7 +64,8 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
     num_simulations: int = 1000
     estimator: Callable[..., Any] = _ESTIMATOR
     num_members: int = 1
-    num_noise: int = 2
+    num_noise: int = 1
+    noise_bank: int = 64
     points: AbstractPointSet = dataclasses.field(default_factory=ScrambledSobol)
     training: Training = dataclasses.field(default_factory=lambda: Training(learning_rate=1e-3))
     validation_share: float = 0.05
@@ -79,11 +81,13 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             num_simulations=integer("num_simulations", at_least=1),
             num_members=integer("num_members", at_least=1),
             num_noise=integer("num_noise", at_least=1),
+            noise_bank=integer("noise_bank", at_least=1),
             validation_share=number("validation_share", above=0.0, below=1.0),
             num_chains=integer("num_chains", at_least=2),
             num_warmup=integer("num_warmup", at_least=1),
             target_ess=integer("target_ess", at_least=1),
         )
+        check_bank(self)
         check_factory("estimator", self.estimator)
         check_kinds(self, points=AbstractPointSet, training=Training)
         if self.proposal is not None:

@@ -14,7 +14,7 @@ from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
-from noisewise.inference._learning import check_factory, check_kinds
+from noisewise.inference._learning import check_bank, check_factory, check_kinds
 from noisewise.inference._posterior_learner import PosteriorLearner, train_together
 from noisewise.inference.amortised_posterior import AmortisedPosterior
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
@@ -83,10 +83,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
             noise_bank=integer("noise_bank", at_least=1),
             validation_share=number("validation_share", above=0.0, below=1.0),
         )
-        if self.noise_bank % self.num_noise:
-            raise InvalidInputError(
-                f"noise_bank must be a multiple of num_noise, got {self.noise_bank} and {self.num_noise}."
-            )
+        check_bank(self)
         check_factory("estimator", self.estimator)
         check_kinds(self, correction=AbstractCorrection, points=AbstractPointSet, training=Training)
         self._check_proposal()
