@@ -8,7 +8,7 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
-.PHONY: help install demo test verify lint format bench lock clean
+.PHONY: help install demo test verify lint format bench rivals lock clean
 
 help:
 	@echo "make demo      set up everything and run the main example"
@@ -16,6 +16,7 @@ help:
 	@echo "make verify    the slow statistical gates"
 	@echo "make lint      ruff and mypy"
 	@echo "make bench     measured ratios, written to benchmarks/results/"
+	@echo "make rivals    the same against PyTorch and sbi, in an environment of their own (about 25 minutes)"
 	@echo "make install   create .venv from requirements.lock"
 	@echo "make lock      resolve requirements.lock anew from pyproject.toml"
 
@@ -48,6 +49,17 @@ format: install
 
 bench: install
 	$(BIN)/python -m benchmarks
+
+RIVALS := .cache/rivals
+rivals: $(RIVALS)/.installed
+	$(RIVALS)/bin/python -m benchmarks.neural_speed
+
+$(RIVALS)/.installed: requirements.lock pyproject.toml
+	@test -x $(RIVALS)/bin/python || $(PYTHON) -m venv $(RIVALS)
+	@$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	@$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check sbi==0.27.0 -r requirements.lock
+	@$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@
 
 lock: install
 	$(BIN)/pip-compile --quiet --upgrade --all-extras --strip-extras --no-header --no-annotate --no-emit-options \

@@ -40,6 +40,8 @@ _PERFECT = 0.6
 _FIRST_LOOK = 2
 _LEAST = 1000
 _TELLING = 50
+_PLENTY = 4
+"""Chains whose sweeps cost next to nothing go on to so many times the target."""
 
 
 def infer(
@@ -60,6 +62,7 @@ def infer(
     |---|---|---|
     | independent records, a query that sums over them | `DataAugmentationMCMC`, else `ExactSMC` | R-hat and effective size |
     | any simulator, noise that hides most of the data | `ImportanceSampling` from the prior | the weights |
+    | any simulator, an observation that the prior hardly predicts | `ExactSMC` first | R-hat and effective size |
     | any simulator | rounds of `PrivatePosteriorEstimation`, until simulations drawn from it and weighted reach the target | `certify` |
     | a mechanism without a density | `PrivatePosteriorEstimation` | none: `report.exact` is False |
 
@@ -105,6 +108,7 @@ class _Run:
     stages: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     rate: float | None = None
     rounds_seen: tuple[int, int] = (0, 0)
+    surprised: bool = False
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     def posterior(self) -> AbstractPosterior:
@@ -121,7 +125,7 @@ class _Run:
         if Capability.DENSITY not in self.model.mechanism.capabilities:
             yield self._learnt_only()
             return
-        records = DataAugmentationMCMC(num_chains=16, num_warmup=200, target_ess=self.target)
+        records = DataAugmentationMCMC(num_chains=16, num_warmup=200, target_ess=_PLENTY * self.target)
         if _serves(records, self.model):
             yield self._method(0, records)
             if not self.spent:
@@ -130,10 +134,11 @@ class _Run:
         yield from self._weighted_prior()
         if self.spent:
             return
-        if Capability.SAMPLE in self.model.mechanism.capabilities:
-            yield from self._learnt_and_corrected()
-        else:
+        # a network learns nothing where hardly any simulation comes near the observation; tempering gets there step by step
+        if self.surprised or Capability.SAMPLE not in self.model.mechanism.capabilities:
             yield self._method(4, ExactSMC(num_particles=2000, target_ess=self.target))
+        if not self.spent and Capability.SAMPLE in self.model.mechanism.capabilities:
+            yield from self._learnt_and_corrected()
 
     def _weighted_prior(self) -> Iterator[AbstractPosterior]:
         """Draws from the prior, where a pilot says that they will do."""
@@ -141,6 +146,8 @@ class _Run:
         pilot = ImportanceDraws(work, UnconstrainedPrior(self.model.prior))
         with work.shown(), contextlib.suppress(OutOfBudget):
             pilot.add(jax.random.fold_in(self.key, 2), _PILOT)
+            work.look_at_observation(jax.random.fold_in(self.key, 7), pilot.s)
+            self.surprised = work.surprised
         if not pilot.num:
             return
         if not np.isfinite(pilot.log_weights).any():

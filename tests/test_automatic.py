@@ -43,6 +43,19 @@ def test_records_go_by_data_augmentation():
     assert posterior.report.num_simulations <= 100_000
 
 
+def test_an_observation_far_from_the_prior_is_reached_by_tempering():
+    """y = 6 with noise of variance .02 in all: N(y / 1.02, .02 / 1.02), where no draw of the prior comes near."""
+    model = one_number(nw.mechanisms.Gaussian(scale=0.1), spread=0.1)
+    posterior = nw.infer(KEY, model, [6.0], target_ess=300, progress=False)
+    assert posterior.report.diagnostics["route"] == "exact-smc"
+    assert posterior.report.exact
+    assert any("outside what the prior predicts" in text for text in posterior.report.warnings)
+    draws = posterior.sample(jax.random.key(1), 2000)[:, 0]
+    sd = np.sqrt(0.02 / 1.02)
+    assert abs(posterior.weights @ posterior.theta[:, 0] - 6.0 / 1.02) < 4 * sd / np.sqrt(posterior.effective_size)
+    assert abs(draws.std() / sd - 1.0) < 4 / np.sqrt(2 * 300)
+
+
 @pytest.mark.parametrize("budget", [1, 500, pytest.param(9000, marks=pytest.mark.slow)])
 def test_a_budget_of_simulations_is_kept_and_told(budget):
     model = one_number(nw.mechanisms.Gaussian(scale=0.01), spread=0.01)

@@ -14,8 +14,8 @@ PRINTED = [
     ("PureDP(epsilon=1.5)",),
     ("p1_1[0]",),
 ]
-SLOW = 2
-NUMBERS = [pytest.param(i, marks=pytest.mark.slow) if i == SLOW else i for i in range(len(PRINTED))]
+SLOW = {2, 4}
+NUMBERS = [pytest.param(i, marks=pytest.mark.slow) if i in SLOW else i for i in range(len(PRINTED))]
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -153,11 +153,16 @@ class Work:
             ranks = [1 + np.sum(far(simulated) >= far(self.observed)) for far in (all_columns, one_column)]
         rank = min(1.0, 2.0 * min(ranks) / (1 + len(simulated)))
         self.diagnostics[_LOOKED] = float(rank)
-        if rank < _SURPRISE:
+        if self.surprised:
             self.warn(
                 f"The observation lies outside what the prior predicts (p = {rank:.2g}): check the model, the units, and the order "
                 "of the statistics."
             )
+
+    @property
+    def surprised(self) -> bool:
+        """Whether the prior hardly predicts the observation, as far as was looked."""
+        return bool(self.diagnostics.get(_LOOKED, 1.0) < _SURPRISE)
 
     # Saying ----------------------------------------------------------------------------------------------------------
 
