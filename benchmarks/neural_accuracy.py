@@ -76,7 +76,8 @@ def one_training(name: str, seed: int, backend: str) -> Iterator[dict[str, Any]]
         made = problem(name, epsilon, backend)
         posterior = fit.posterior(jax.random.key(100 + seed), made.observed, made.model.mechanism)
         seconds = time.perf_counter() - started
-        yield _record("cle", name, epsilon, seed, score(made, posterior), posterior, seconds)
+        record = _record("cle", name, epsilon, seed, score(made, posterior), posterior, seconds)
+        yield record | {"simulations": fit.report.num_simulations, "settings": fit.report.settings}
 
 
 def together(method: str, name: str, cells: list[tuple[float, int]], backend: str) -> Iterator[dict[str, Any]]:

@@ -21,6 +21,7 @@ from noisewise.diagnostics.certificate import (
 from noisewise.diagnostics.defensive import DefensiveProposal, proposal_from
 from noisewise.diagnostics.measuring import FAIR, Measured, measure
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
+from noisewise.inference._fits import AbstractFit
 from noisewise.inference._importance import ImportanceDraws, trustworthy
 from noisewise.inference.work import Work
 from noisewise.mechanisms.base import Capability
@@ -117,6 +118,11 @@ def _start(
     executor: Executor | None,
     progress: bool,
 ) -> Work:
+    if isinstance(posterior, AbstractFit):
+        raise InvalidTypeError(
+            f"certify looks at the posterior of one observation, got a {type(posterior).__name__}: write certify(key, "
+            f"fit.{posterior.usage[0]}, model, observed)."
+        )
     if not isinstance(posterior, AbstractPosterior) or not isinstance(model, PrivateModel):
         raise InvalidTypeError(
             "certify(key, posterior, model, observed) needs a posterior, as infer returns it, and a PrivateModel; got "

@@ -1,5 +1,6 @@
 """s_dp -> posterior: one method per file, one contract for all."""
 
+from noisewise.inference.amortised_posterior import AmortisedPosterior
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.confidential_likelihood_estimation import ConfidentialLikelihoodEstimation
 from noisewise.inference.confidential_posterior import ConfidentialPosterior
@@ -10,6 +11,8 @@ from noisewise.inference.error_models import MechanismError, SpikeAndSlab
 from noisewise.inference.exact_smc import ExactSMC
 from noisewise.inference.gibbs_sufficient_statistics import GibbsSufficientStatistics
 from noisewise.inference.importance_sampling import ImportanceSampling
+from noisewise.inference.learned_confidential_likelihood import LearnedConfidentialLikelihood
+from noisewise.inference.learned_likelihood import LearnedLikelihood
 from noisewise.inference.naive_plug_in import NaivePlugIn
 from noisewise.inference.private_likelihood_estimation import PrivateLikelihoodEstimation
 from noisewise.inference.private_posterior_estimation import PrivatePosteriorEstimation
@@ -23,6 +26,7 @@ __all__ = [
     "SMCABC",
     "AbstractMethod",
     "AbstractSequentialMethod",
+    "AmortisedPosterior",
     "AtomicProposals",
     "ConfidentialLikelihoodEstimation",
     "ConfidentialPosterior",
@@ -32,6 +36,8 @@ __all__ = [
     "GeometricDecay",
     "GibbsSufficientStatistics",
     "ImportanceSampling",
+    "LearnedConfidentialLikelihood",
+    "LearnedLikelihood",
     "MechanismError",
     "NaivePlugIn",
     "PrivateLikelihoodEstimation",

@@ -14,7 +14,7 @@ from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
 from noisewise.estimators.training import train
 from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.inference._learning import check_members, rescaled
+from noisewise.inference._learning import architecture_spec, check_members, fit_report, rescaled
 from noisewise.inference._simulations import Simulations, padded
 from noisewise.inference._statistic_space import StatisticSpace, check_spread
 from noisewise.inference.learned_confidential_likelihood import LearnedConfidentialLikelihood
@@ -72,17 +72,15 @@ class ConfidentialLearner:
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
         self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
         density = ConditionalDensity(trained.members, self.scale, self.whitening)
-        more = {"s": self.simulations.s, "chains": method.chain_settings, "warnings": self._warnings()}
-        return LearnedConfidentialLikelihood(self.work.model, density, self.space, **more)
-
-    def _warnings(self) -> tuple[str, ...]:
-        """What a user of the learnt law must know of how it was learnt."""
-        work = self.work
-        failed = f"{work.num_failed:,} of {work.num_simulations:,} simulations failed (NaN), and were not learnt from."
-        early = (
-            f"The law of s was learnt from fewer simulations, or for a shorter time, than asked for: {work.stopped}."
+        return LearnedConfidentialLikelihood(
+            self.work.model,
+            density,
+            self.space,
+            s=self.simulations.s,
+            chains=method.chain_settings,
+            report=fit_report(self.work),
+            estimator=architecture_spec(method.architecture(self.space.dim), density, method.num_members),
         )
-        return (failed,) * (work.num_failed > 0) + (early,) * (work.stopped != "finished")
 
     def _prepare(self, key: Array, build_key: Array) -> None:
         """Standardise; where the scale has changed by more than half, do so anew and start from new weights."""

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import Array, describe
+from noisewise._arrays import Array, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.estimators.files import to_spec
+from noisewise.estimators.training import Training
+from noisewise.inference.work import Work
+from noisewise.posteriors.report import Report
 
 _EXAMPLES = {
     "AbstractCorrection": "TruncatedProposals() or AtomicProposals()",
@@ -16,8 +23,33 @@ _EXAMPLES = {
     "Training": "a Training, such as nw.estimators.Training(max_epochs=200)",
 }
 
+_AT_LEAST = {
+    "num_rounds": 1,
+    "num_simulations": 1,
+    "num_members": 1,
+    "num_noise": 1,
+    "noise_bank": 1,
+    "num_chains": 2,
+    "num_warmup": 1,
+    "target_ess": 1,
+}
+
 RESCALED = 1.5
 """Where a scale changes by more than this factor between rounds, data are standardised anew and networks start from new weights."""
+
+
+def check_settings(method: Any, **kinds: type) -> None:
+    """Convert and check the settings that learning methods share, as far as `method` has them, and those of other `kinds`."""
+    names = {field.name for field in dataclasses.fields(method)}
+    counts = {name: least for name, least in _AT_LEAST.items() if name in names}
+    method._convert(
+        **{name: integer(name, at_least=least) for name, least in counts.items()},
+        validation_share=number("validation_share", above=0.0, below=1.0),
+    )
+    if "noise_bank" in counts:
+        check_bank(method)
+    check_factory("estimator", method.estimator)
+    check_kinds(method, **kinds, training=Training)
 
 
 def check_factory(name: str, value: Any) -> None:
@@ -72,3 +104,21 @@ def failures_bias(instead: str) -> str:
         "Simulations failed. If that depends on the parameters, this method does not see it, while exact ones count a failure as "
         f"impossible: mend the simulator, or use {instead}."
     )
+
+
+def architecture_spec(
+    factory: Callable[..., Any], density: ConditionalDensity, num_members: int
+) -> dict[str, Any] | None:
+    """The architecture, as files describe it; None where it is a user's own."""
+    try:
+        return to_spec(factory, *density.dims, num_members=num_members)
+    except InvalidInputError:
+        return None
+
+
+def fit_report(work: Work, *notes: str) -> Report:
+    """How a density was learnt, without what `work` says of one observation; `notes` are warnings of a learner's own."""
+    failed = f"{work.num_failed:,} of {work.num_simulations:,} simulations failed (NaN), and were not learnt from."
+    early = f"It was learnt from fewer simulations, or for a shorter time, than asked for: {work.stopped}."
+    warnings = notes + (failed,) * (work.num_failed > 0) + (early,) * (work.stopped != "finished")
+    return dataclasses.replace(work.report(exact=False), diagnostics={}, warnings=warnings)

@@ -15,7 +15,7 @@ from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
 from noisewise.estimators.training import train
 from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.inference._learning import check_members, failures_bias, rescaled
+from noisewise.inference._learning import architecture_spec, check_members, failures_bias, fit_report, rescaled
 from noisewise.inference._simulations import Simulations, noisy_statistics, one_net, padded
 from noisewise.inference._target_space import TargetSpace
 from noisewise.inference.learned_likelihood import LearnedLikelihood
@@ -24,6 +24,7 @@ from noisewise.mechanisms.base import Capability
 
 _VALIDATION_NOISE = 16
 _SCALE_NOISE = 4
+_LEFT_OUT = "The same in all simulations, and left out: {}."
 
 
 class NoisyTargets(eqx.Module):
@@ -78,13 +79,28 @@ class LikelihoodLearner:
             watch=self.work.late,
         )
         self.members = trained.members
-        best = float(np.nanmin(trained.validation_losses)) - float(self.whitening.log_det)
+        best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
         if self.work.num_failed:
             self.work.warn(failures_bias("PrivatePosteriorEstimation"))
         self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
         density = ConditionalDensity(trained.members, self.scale, self.whitening)
         z, s = self.simulations.z, self.simulations.s
-        return LearnedLikelihood(self.work.model, density, self.space, z=z, s=s, chains=method.chain_settings)
+        return LearnedLikelihood(
+            self.work.model,
+            density,
+            self.space,
+            z=z,
+            s=s,
+            chains=method.chain_settings,
+            report=fit_report(self.work, *self._notes()),
+            estimator=architecture_spec(method.estimator, density, method.num_members),
+        )
+
+    def _notes(self) -> tuple[str, ...]:
+        """What a user of the learnt likelihood must know of how it was learnt."""
+        left_out = [name for j, name in enumerate(self.work.model.private_names) if j not in self.space.kept]
+        bias = (failures_bias("PrivatePosteriorEstimation"),) * (self.work.num_failed > 0)
+        return (_LEFT_OUT.format(", ".join(left_out)),) * bool(left_out) + bias
 
     def _prepare(self, key: Array, build_key: Array) -> NoisyTargets:
         """Targets to learn, standardised; where their scale has changed by more than half, anew, and for new weights."""
@@ -121,5 +137,5 @@ class LikelihoodLearner:
             )
         names = [name for name, kept in zip(model.private_names, varies, strict=True) if not kept]
         if names:
-            self.work.warn(f"The same in all simulations, and left out: {', '.join(names)}.")
+            self.work.warn(_LEFT_OUT.format(", ".join(names)))
         return np.flatnonzero(varies)

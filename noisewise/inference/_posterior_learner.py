@@ -12,12 +12,11 @@ import numpy as np
 from noisewise._arrays import Array
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.estimators.files import to_spec
 from noisewise.estimators.members import ensemble, stacked, unstacked
 from noisewise.estimators.training import negative_log_prob, train
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._features import features
-from noisewise.inference._learning import check_members, failures_bias, rescaled
+from noisewise.inference._learning import architecture_spec, check_members, failures_bias, rescaled
 from noisewise.inference._simulations import Simulations, noisy_statistics, one_net, padded
 from noisewise.inference.corrections import Region, atomic_loss
 from noisewise.inference.work import Work
@@ -170,10 +169,7 @@ class PosteriorLearner:
 
     def estimator_spec(self) -> dict[str, Any] | None:
         """The architecture, as files describe it; None where it is a user's own."""
-        try:
-            return to_spec(self.method.estimator, *self.density.dims, num_members=self.method.num_members)
-        except InvalidInputError:
-            return None
+        return architecture_spec(self.method.estimator, self.density, self.method.num_members)
 
     def _key(self, index: int, purpose: int) -> Array:
         return jax.random.fold_in(jax.random.fold_in(self.key, index), purpose)

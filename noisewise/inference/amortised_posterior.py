@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from noisewise._arrays import Array, as_key, stage_key
+from noisewise._files import require_keys
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference._features import features
+from noisewise.inference._fits import MASS_OUTSIDE, AbstractFit, check_dims, extrapolation, share_outside, stored
 from noisewise.posteriors.base import check_num
 from noisewise.posteriors.learned import LearnedPosterior, constrained_log_prob
 from noisewise.posteriors.report import Report
@@ -21,22 +23,32 @@ _KEPT = 4000
 _SURPRISE = 0.005
 
 
-class AmortisedPosterior:
+class AmortisedPosterior(AbstractFit):
     r"""q(theta | s_dp) for any s_dp that the model predicts: `PrivatePosteriorEstimation(num_rounds=1).fit(key, model)` makes one.
 
     It serves the mechanism it was trained with. `posterior(observed)` costs milliseconds; `sample_many` serves many observations at once,
-    as `nw.diagnostics.calibrate` wants it.
+    as `nw.diagnostics.calibrate` wants it. `save(path)` keeps it for `AmortisedPosterior.load(path, model)`.
+
+    `conditions` (N, w) are what the network saw of simulated observations, `bounds` (2, p) the least and the largest of the simulated
+    parameters, unconstrained: the report of a posterior says how much of it lies beyond them.
     """
+
+    formula: ClassVar[str] = "q(theta | s_dp)"
+    usage: ClassVar[tuple[str, ...]] = ("posterior(observed)", "sample_many(key, observed, num)")
+    for_many: ClassVar[str] = "fit.sample_many(key, observed, num)"
 
     def __init__(
         self,
         model: PrivateModel,
         density: ConditionalDensity,
         report: Report,
+        *,
         conditions: np.ndarray,
+        bounds: np.ndarray,
         estimator: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self.density, self.report, self.estimator = model, density, report, estimator
+        self._conditions, self._bounds = conditions, bounds
         self._centre = np.median(conditions, axis=0)
         spread = np.median(np.abs(conditions - self._centre), axis=0)
         self._spread = np.where(spread > 0.0, spread, np.maximum(conditions.std(axis=0), 1e-300))
@@ -44,13 +56,13 @@ class AmortisedPosterior:
 
     def posterior(self, observed: Any) -> LearnedPosterior:
         """The posterior given an observation (k',) or a release; nothing is simulated or trained."""
-        condition = self._condition(self.model.observation(observed)[None])
-        prior, report = self.model.prior, self._looked(condition)
-        theta = prior.constrain(self.density.sample(_key_of(condition), condition[0], _KEPT))
+        condition, prior = self._condition(self._observation(observed, self.model)[None]), self.model.prior
+        z = self.density.sample(_key_of(condition), condition[0], _KEPT)
+        theta = prior.constrain(z)
         return LearnedPosterior(
             theta,
             self.model.names,
-            report,
+            self._looked(condition, share_outside(z, self._bounds)),
             density=self.density,
             condition=condition[0],
             prior=prior,
@@ -84,8 +96,8 @@ class AmortisedPosterior:
         with np.errstate(over="ignore"):
             return np.mean(((condition - self._centre) / self._spread) ** 2, axis=-1)
 
-    def _looked(self, condition: np.ndarray) -> Report:
-        """The report of the fit, with how unusual this observation is among the simulated ones."""
+    def _looked(self, condition: np.ndarray, outside: float) -> Report:
+        """The report of the fit, with how unusual this observation is among the simulated ones, and how much of its posterior."""
         further = len(self._distances) - np.searchsorted(self._distances, self._distance(condition)[0])
         rank = float(1 + further) / (1 + len(self._distances))
         warnings = self.report.warnings
@@ -93,8 +105,33 @@ class AmortisedPosterior:
             warnings += (
                 f"The observation lies outside what the prior predicts (p = {rank:.2g}): the network has not seen its like.",
             )
-        diagnostics = {**self.report.diagnostics, "prior predictive p-value": rank}
-        return dataclasses.replace(self.report, diagnostics=diagnostics, warnings=warnings)
+        diagnostics = {**self.report.diagnostics, "prior predictive p-value": rank, MASS_OUTSIDE: outside}
+        return dataclasses.replace(self.report, diagnostics=diagnostics, warnings=warnings + extrapolation(outside))
+
+    def _own_arrays(self) -> dict[str, np.ndarray]:
+        return {"conditions": self._conditions, "bounds": self._bounds}
+
+    def _own_content(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def _read(
+        cls,
+        model: PrivateModel,
+        density: ConditionalDensity,
+        report: Report,
+        estimator: dict[str, Any],
+        own: Any,
+        arrays: dict[str, np.ndarray],
+    ) -> Self:
+        require_keys(own, (), "its content")
+        width, dim = (
+            features(model.mechanism.support, np.zeros((1, model.private_width))).shape[1],
+            model.prior.unconstrained_dim,
+        )
+        check_dims(density, dim, width)
+        more = {"conditions": stored(arrays, "conditions", None, width), "bounds": stored(arrays, "bounds", 2, dim)}
+        return cls(model, density, report, **more, estimator=estimator)
 
 
 def _key_of(condition: np.ndarray) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, ClassVar
@@ -10,12 +11,12 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise._arrays import Array, as_key, describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference._confidential_learner import ConfidentialLearner
-from noisewise.inference._learning import check_factory, check_kinds
+from noisewise.inference._learning import check_settings
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.learned_confidential_likelihood import INSTEAD, LearnedConfidentialLikelihood
 from noisewise.inference.work import OutOfBudget, Work
@@ -26,9 +27,15 @@ from noisewise.private_model import PrivateModel
 
 def statistic_flow(key: Array, target_dim: int, condition_dim: int) -> Any:
     """A masked autoregressive flow of 5 layers, which would be normal in one dimension; there, a spline flow."""
-    if target_dim == 1:
-        return neural_spline_flow(key, target_dim, condition_dim, num_layers=2, num_bins=8)
-    return masked_autoregressive_flow(key, target_dim, condition_dim)
+    return _statistic_flow(target_dim)(key, target_dim, condition_dim)
+
+
+def _statistic_flow(target_dim: int) -> Callable[..., Any]:
+    return (
+        functools.partial(neural_spline_flow, num_layers=2, num_bins=8)
+        if target_dim == 1
+        else masked_autoregressive_flow
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,7 +70,7 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
     num_simulations: int = 10_000
     estimator: Callable[..., Any] = statistic_flow
     num_members: int = 4
-    training: Training = dataclasses.field(default_factory=lambda: Training(learning_rate=1e-3))
+    training: Training = dataclasses.field(default_factory=Training)
     validation_share: float = 0.05
     num_chains: int = 100
     num_warmup: int = 100
@@ -71,17 +78,7 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
 
     def __post_init__(self) -> None:
         AbstractMethod.__post_init__(self)
-        self._convert(
-            num_rounds=integer("num_rounds", at_least=1),
-            num_simulations=integer("num_simulations", at_least=1),
-            num_members=integer("num_members", at_least=1),
-            validation_share=number("validation_share", above=0.0, below=1.0),
-            num_chains=integer("num_chains", at_least=2),
-            num_warmup=integer("num_warmup", at_least=1),
-            target_ess=integer("target_ess", at_least=1),
-        )
-        check_factory("estimator", self.estimator)
-        check_kinds(self, training=Training)
+        check_settings(self)
 
     def fit(
         self, key: Array, model: PrivateModel, *, executor: Executor | None = None, progress: bool = True
@@ -92,8 +89,8 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
         """
         if not isinstance(model, PrivateModel):
             raise InvalidTypeError(f"fit(key, model) needs a PrivateModel second, got {describe(model)}.")
-        budgets = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
-        work = Work(self.slug, {}, model, np.zeros(0), executor=executor, progress=progress, **budgets)  # type: ignore[arg-type]
+        budgets: dict[str, Any] = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
+        work = Work(self.slug, self.settings(), model, np.zeros(0), executor=executor, progress=progress, **budgets)
         learner = ConfidentialLearner(self, work)
         start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
         with work.shown():
@@ -126,6 +123,10 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
             yield posterior
             z = work.model.prior.unconstrain(posterior.sample(propose_key, self.num_simulations))
         yield likelihood.draws(end_key, work)  # type: ignore[union-attr]
+
+    def architecture(self, target_dim: int) -> Callable[..., Any]:
+        """The factory that a file can name, where `estimator` is the default."""
+        return _statistic_flow(target_dim) if self.estimator is statistic_flow else self.estimator
 
     @property
     def chain_settings(self) -> dict[str, int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -10,14 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, as_float64, as_key, describe, in_float64
+from noisewise._files import require_keys
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference._confidential_chains import JointChains, JointTarget
+from noisewise.inference._fits import EACH_BY_ITSELF, AbstractFit, check_dims, stored, stored_counts
+from noisewise.inference._space_files import read_statistic_space, statistic_space_arrays, statistic_space_spec
 from noisewise.inference._statistic_space import StatisticSpace
 from noisewise.inference.work import Work
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.point_sets import ScrambledSobol
-from noisewise.posteriors import Draws
+from noisewise.posteriors import Draws, Report
 from noisewise.private_model import PrivateModel
 
 INSTEAD = "Use PrivateLikelihoodEstimation or PrivatePosteriorEstimation, which only need samples."
@@ -26,15 +30,21 @@ _ROWS = 256
 _CELL = 16
 _LOOK = 400
 _ENOUGH = 400
+_CHAINS = ("num_chains", "num_warmup", "target_ess")
 
 
-class LearnedConfidentialLikelihood:
+class LearnedConfidentialLikelihood(AbstractFit):
     r"""q(s | theta), fitted to simulations without noise: `ConfidentialLikelihoodEstimation().fit(key, model)` makes one.
 
     It knows of no mechanism, and so serves all that have a density. It is good where simulations were: over the whole prior after `fit`.
     On a lattice q is a probability, an average over 16 points of the cell; columns of s that are constant or linear combinations of others
-    are computed, not learnt, and q is a density in the others.
+    are computed, not learnt, and q is a density in the others. `save(path)` keeps it for `LearnedConfidentialLikelihood.load(path, model)`.
     """
+
+    formula: ClassVar[str] = "q(s | theta)"
+    usage: ClassVar[tuple[str, ...]] = ("posterior(key, observed)", "posterior(key, observed, mechanism)")
+    for_many: ClassVar[str] = EACH_BY_ITSELF
+    any_mechanism: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -44,10 +54,11 @@ class LearnedConfidentialLikelihood:
         *,
         s: np.ndarray,
         chains: dict[str, int],
-        warnings: tuple[str, ...] = (),
+        report: Report,
+        estimator: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self.density, self.space = model, density, space
-        self.warnings = warnings
+        self.report, self.estimator = report, estimator
         self._s, self._settings = s, chains
 
     @property
@@ -86,9 +97,9 @@ class LearnedConfidentialLikelihood:
         """
         model = self._released_by(observed, mechanism)
         key, look_key = jax.random.split(as_key(key))
-        work = Work(_SLUG, dict(self._settings), model, model.observation(observed))
+        work = Work(_SLUG, dict(self._settings), model, self._observation(observed, model))
         work.diagnostics["simulations learnt from"] = self.num_simulations
-        for text in self.warnings:
+        for text in self.report.warnings:
             work.warn(text)
         if len(self._s) >= _LOOK:
             work.look_at_observation(look_key, self._s)
@@ -127,6 +138,28 @@ class LearnedConfidentialLikelihood:
                 f"lacks. {INSTEAD}"
             )
         return self.model if mechanism is self.model.mechanism else self.model.with_mechanism(mechanism)
+
+    def _own_arrays(self) -> dict[str, np.ndarray]:
+        return {"s": self._s, **statistic_space_arrays(self.space)}
+
+    def _own_content(self) -> dict[str, Any]:
+        return {"space": statistic_space_spec(self.space), "chains": dict(self._settings)}
+
+    @classmethod
+    def _read(
+        cls,
+        model: PrivateModel,
+        density: ConditionalDensity,
+        report: Report,
+        estimator: dict[str, Any],
+        own: Any,
+        arrays: dict[str, np.ndarray],
+    ) -> Self:
+        require_keys(own, ("space", "chains"), "its content")
+        space = read_statistic_space(own["space"], arrays, model.statistic_width)
+        check_dims(density, space.dim, model.prior.unconstrained_dim)
+        s, chains = stored(arrays, "s", None, model.statistic_width), stored_counts(own["chains"], _CHAINS)
+        return cls(model, density, space, s=s, chains=chains, report=report, estimator=estimator)
 
 
 def _tell(work: Work, chains: JointChains, last: bool) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -11,13 +13,25 @@ import numpy as np
 import optax
 
 from noisewise._arrays import Array, as_float64, as_key, in_float64
+from noisewise._files import require_keys
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.inference._fits import (
+    EACH_BY_ITSELF,
+    MASS_OUTSIDE,
+    AbstractFit,
+    check_dims,
+    extrapolation,
+    share_outside,
+    stored,
+    stored_counts,
+)
 from noisewise.inference._likelihood_chains import LikelihoodChains, LogLikelihood
+from noisewise.inference._space_files import read_target_space, target_space_arrays, target_space_spec
 from noisewise.inference._target_space import TargetSpace
 from noisewise.inference.work import Work
 from noisewise.mechanisms.point_sets import ScrambledSobol
-from noisewise.posteriors import Draws
+from noisewise.posteriors import Draws, Report
 from noisewise.private_model import PrivateModel
 from noisewise.samplers._densities import log_densities
 
@@ -26,15 +40,21 @@ _CELL = 8
 _STARTS = 16
 _STEPS = 400
 _ENOUGH = 400
+_EDGE = 1e-6
+_CHAINS = ("num_chains", "num_warmup", "length", "target_ess")
 
 
-class LearnedLikelihood:
+class LearnedLikelihood(AbstractFit):
     r"""q(s_dp | theta), fitted to simulations of a model: `PrivateLikelihoodEstimation().fit(key, model)` makes one.
 
     It is good for the mechanism it was trained with, and where simulations were: over the whole prior after `fit`, near one
     observation after `infer`. On a lattice q is the probability of s_dp, an average over 8 points of its cell. Columns of s_dp that tell
-    nothing of theta are left out of q.
+    nothing of theta are left out of q. `save(path)` keeps it for `LearnedLikelihood.load(path, model)`.
     """
+
+    formula: ClassVar[str] = "q(s_dp | theta)"
+    usage: ClassVar[tuple[str, ...]] = ("posterior(key, observed)", "maximum_likelihood(observed)")
+    for_many: ClassVar[str] = EACH_BY_ITSELF
 
     def __init__(
         self,
@@ -45,8 +65,12 @@ class LearnedLikelihood:
         z: np.ndarray,
         s: np.ndarray,
         chains: dict[str, int],
+        report: Report,
+        estimator: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self.density, self.space = model, density, space
+        self.report, self.estimator = report, estimator
+        self.bounds = np.stack([z.min(axis=0), z.max(axis=0)])
         self._z, self._typical, self._settings = z, s[0], chains
 
     def log_prob(self, s_dp: Any, theta: Any) -> np.ndarray:
@@ -82,7 +106,9 @@ class LearnedLikelihood:
 
     def posterior(self, key: Array, observed: Any) -> LikelihoodDraws:
         """The posterior given an observation, by Hamiltonian chains: nothing is simulated or trained."""
-        work = Work("sple", dict(self._settings), self.model, self.model.observation(observed))
+        work = Work("sple", dict(self._settings), self.model, self._observation(observed, self.model))
+        for text in self.report.warnings:
+            work.warn(text)
         chains = LikelihoodChains(self.model.prior, **self._settings)
         move_key, end_key = jax.random.split(as_key(key))
         chains.move(move_key, self.at(observed))
@@ -92,7 +118,8 @@ class LearnedLikelihood:
     def maximum_likelihood(self, observed: Any) -> np.ndarray:
         r"""The theta (d,) that maximises q(observed | theta), within the range of the simulated ones in every coordinate.
 
-        Gradient ascent (Adam with decreasing steps) in unconstrained coordinates, from the 16 best simulated parameters at once.
+        Gradient ascent (Adam with decreasing steps) in unconstrained coordinates, from the 16 best simulated parameters at once. Warns
+        where it ends at the edge of that range, beyond which the maximum may lie.
         """
         likelihood = self.at(observed)
         values = log_densities(likelihood, self._z)
@@ -101,9 +128,39 @@ class LearnedLikelihood:
         spread = np.sqrt(weights @ (self._z - start[0]) ** 2 / weights.sum())
         scale = np.maximum(spread, 1e-3 * self._z.std(axis=0) + 1e-12)
         with jax.enable_x64(True):
-            bounds = jnp.asarray([self._z.min(axis=0), self._z.max(axis=0)])
-            z, value = _ascend(likelihood, jnp.asarray(start), jnp.asarray(scale), bounds)
-        return self.model.prior.constrain(np.asarray(z)[int(np.argmax(value))])
+            ends, value = _ascend(likelihood, jnp.asarray(start), jnp.asarray(scale), jnp.asarray(self.bounds))
+        z = np.asarray(ends)[int(np.argmax(value))]
+        low, high = self.bounds + _EDGE * np.ptp(self.bounds, axis=0) * np.array([[1.0], [-1.0]])
+        if ((z <= low) | (z >= high)).any():
+            warnings.warn(
+                "The maximum lies at the edge of the simulated parameters: the likelihood may be larger beyond it, where nothing was "
+                "learnt. Take a wider prior, or check the observation.",
+                stacklevel=2,
+            )
+        return self.model.prior.constrain(z)
+
+    def _own_arrays(self) -> dict[str, np.ndarray]:
+        return {"z": self._z, "typical": self._typical, **target_space_arrays(self.space)}
+
+    def _own_content(self) -> dict[str, Any]:
+        return {"space": target_space_spec(self.space), "chains": dict(self._settings)}
+
+    @classmethod
+    def _read(
+        cls,
+        model: PrivateModel,
+        density: ConditionalDensity,
+        report: Report,
+        estimator: dict[str, Any],
+        own: Any,
+        arrays: dict[str, np.ndarray],
+    ) -> Self:
+        require_keys(own, ("space", "chains"), "its content")
+        space, dim = read_target_space(own["space"], arrays, model.private_width), model.prior.unconstrained_dim
+        check_dims(density, space.dim, dim)
+        z, s = stored(arrays, "z", None, dim), stored(arrays, "typical", model.statistic_width)[None]
+        chains = stored_counts(own["chains"], _CHAINS)
+        return cls(model, density, space, z=z, s=s, chains=chains, report=report, estimator=estimator)
 
 
 class LikelihoodDraws(Draws):
@@ -123,7 +180,9 @@ class LikelihoodDraws(Draws):
 
 
 def posterior_of(work: Work, likelihood: LearnedLikelihood, chains: LikelihoodChains, *, last: bool) -> LikelihoodDraws:
-    """What the chains have drawn so far; R-hat and effective size go into the report, with a warning where the `last` fall short."""
+    """What the chains have drawn so far; R-hat, effective size and the mass beyond all simulated parameters go into the report, with a
+    warning where the `last` fall short.
+    """
     trace = chains.trace
     trace.look()
     size, r_hat = trace.effective_size, trace.r_hat
@@ -133,7 +192,11 @@ def posterior_of(work: Work, likelihood: LearnedLikelihood, chains: LikelihoodCh
             f"The chains have not settled: effective size {size:.0f} (at least {_ENOUGH} wanted), R-hat {r_hat:.3f} (at most 1.01 wanted). "
             "The learnt likelihood may have several modes: take more rounds, or more simulations in each."
         )
-    theta = work.model.prior.constrain(trace.by_chain("theta", trace.stride()))
+    z = trace.by_chain("theta", trace.stride())
+    work.diagnostics[MASS_OUTSIDE] = outside = share_outside(z, likelihood.bounds)
+    for text in extrapolation(outside) if last else ():
+        work.warn(text)
+    theta = work.model.prior.constrain(z)
     return LikelihoodDraws(
         theta,
         work.model.names,

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise._arrays import Array, as_key, describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
-from noisewise.inference._learning import check_bank, check_factory, check_kinds
+from noisewise.inference._learning import check_kinds, check_settings
 from noisewise.inference._likelihood_chains import LikelihoodChains
 from noisewise.inference._likelihood_learner import LikelihoodLearner
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
@@ -67,7 +67,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
     num_noise: int = 1
     noise_bank: int = 64
     points: AbstractPointSet = dataclasses.field(default_factory=ScrambledSobol)
-    training: Training = dataclasses.field(default_factory=lambda: Training(learning_rate=1e-3))
+    training: Training = dataclasses.field(default_factory=Training)
     validation_share: float = 0.05
     num_chains: int = 100
     num_warmup: int = 50
@@ -76,20 +76,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
 
     def __post_init__(self) -> None:
         AbstractMethod.__post_init__(self)
-        self._convert(
-            num_rounds=integer("num_rounds", at_least=1),
-            num_simulations=integer("num_simulations", at_least=1),
-            num_members=integer("num_members", at_least=1),
-            num_noise=integer("num_noise", at_least=1),
-            noise_bank=integer("noise_bank", at_least=1),
-            validation_share=number("validation_share", above=0.0, below=1.0),
-            num_chains=integer("num_chains", at_least=2),
-            num_warmup=integer("num_warmup", at_least=1),
-            target_ess=integer("target_ess", at_least=1),
-        )
-        check_bank(self)
-        check_factory("estimator", self.estimator)
-        check_kinds(self, points=AbstractPointSet, training=Training)
+        check_settings(self, points=AbstractPointSet)
         if self.proposal is not None:
             check_kinds(self, proposal=AbstractPosterior)
 
@@ -100,8 +87,8 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
         if not isinstance(model, PrivateModel):
             raise InvalidTypeError(f"fit(key, model) needs a PrivateModel second, got {describe(model)}.")
         self.check(model)
-        budgets = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
-        work = Work(self.slug, {}, model, np.zeros(0), executor=executor, progress=progress, **budgets)  # type: ignore[arg-type]
+        budgets: dict[str, Any] = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
+        work = Work(self.slug, self.settings(), model, np.zeros(0), executor=executor, progress=progress, **budgets)
         learner = LikelihoodLearner(self, work)
         start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
         with work.shown():

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise._arrays import Array, as_key, describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
-from noisewise.inference._learning import check_bank, check_factory, check_kinds
+from noisewise.inference._learning import check_settings
 from noisewise.inference._posterior_learner import PosteriorLearner, train_together
 from noisewise.inference.amortised_posterior import AmortisedPosterior
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
@@ -69,23 +69,13 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
     num_noise: int = 8
     noise_bank: int = 128
     points: AbstractPointSet = dataclasses.field(default_factory=ScrambledSobol)
-    training: Training = dataclasses.field(default_factory=lambda: Training(learning_rate=1e-3))
+    training: Training = dataclasses.field(default_factory=Training)
     validation_share: float = 0.05
     proposal: AbstractPosterior | None = dataclasses.field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         AbstractMethod.__post_init__(self)
-        self._convert(
-            num_rounds=integer("num_rounds", at_least=1),
-            num_simulations=integer("num_simulations", at_least=1),
-            num_members=integer("num_members", at_least=1),
-            num_noise=integer("num_noise", at_least=1),
-            noise_bank=integer("noise_bank", at_least=1),
-            validation_share=number("validation_share", above=0.0, below=1.0),
-        )
-        check_bank(self)
-        check_factory("estimator", self.estimator)
-        check_kinds(self, correction=AbstractCorrection, points=AbstractPointSet, training=Training)
+        check_settings(self, correction=AbstractCorrection, points=AbstractPointSet)
         self._check_proposal()
         if self.correction.num_atoms > self.training.batch_size:
             raise InvalidInputError(
@@ -125,9 +115,10 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
             except OutOfBudget as end:
                 raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
             train_together([learner], 0)
-        conditions = learner.bank[:, 0]  # type: ignore[index]
+        z, conditions = learner.simulations.z, learner.bank[:, 0]  # type: ignore[index]
+        more = {"conditions": conditions, "bounds": np.stack([z.min(axis=0), z.max(axis=0)])}
         return AmortisedPosterior(
-            model, learner.density, work.report(exact=False), conditions, learner.estimator_spec()
+            model, learner.density, work.report(exact=False), **more, estimator=learner.estimator_spec()
         )
 
     def rounds_of_many(
@@ -171,11 +162,11 @@ def _posterior(learner: PosteriorLearner, index: int) -> LearnedPosterior:
     z = learner.density.sample(jax.random.fold_in(learner.key, _POSTERIOR + index), learner.condition, _KEPT)
     outside = learner.outside(z)
     work.diagnostics["mass where nothing was simulated"] = outside
+    work.take_back("of the posterior lies where nothing")
     if outside > 0.05:
         work.warn(
             f"{outside:.0%} of the posterior lies where nothing was simulated: mass has leaked there, or is not learnt yet. Take more "
-            "rounds, or certify the posterior.",
-            instead_of="of the posterior lies where nothing",
+            "rounds, or certify the posterior."
         )
     theta = prior.constrain(z)
     return LearnedPosterior(

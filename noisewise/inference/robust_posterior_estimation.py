@@ -66,7 +66,7 @@ class RobustPosteriorEstimation(AbstractMethod):
     estimator: Callable[..., Any] = neural_spline_flow
     marginal: Callable[..., Any] = _MARGINAL
     num_members: int = 1
-    training: Training = dataclasses.field(default_factory=lambda: Training(learning_rate=1e-3))
+    training: Training = dataclasses.field(default_factory=Training)
     validation_share: float = 0.05
     num_chains: int = 100
     num_warmup: int = 100

@@ -54,7 +54,7 @@ class Work:
         self._deadline = None if max_minutes is None else self._start + 60.0 * max_minutes
         self._max_simulations = max_simulations
         self._speed: float | None = None
-        self._bar = _Bar(method, max_simulations) if progress else None
+        self._bar = _Bar(method, _planned(settings, max_simulations)) if progress else None
 
     # Simulating ------------------------------------------------------------------------------------------------------
 
@@ -166,10 +166,14 @@ class Work:
 
     # Saying ----------------------------------------------------------------------------------------------------------
 
+    def take_back(self, part: str) -> None:
+        """Drop sentences that contain `part`."""
+        self.warnings = [text for text in self.warnings if part not in text]
+
     def warn(self, text: str, *, instead_of: str | None = None) -> None:
         """Add a sentence that a reader of the result must see, in place of earlier ones that contain `instead_of`."""
         if instead_of is not None:
-            self.warnings = [other for other in self.warnings if instead_of not in other]
+            self.take_back(instead_of)
         if text not in self.warnings:
             self.warnings.append(text)
 
@@ -185,7 +189,8 @@ class Work:
     def report(self, *, exact: bool) -> Report:
         """The report as of now."""
         if self.num_failed:
-            self.warn(f"{self.num_failed:,} of {self.num_simulations:,} simulations failed (NaN) and were rejected.")
+            said = "simulations failed (NaN) and were rejected."
+            self.warn(f"{self.num_failed:,} of {self.num_simulations:,} {said}", instead_of=said)
         return Report(
             method=self.method,
             settings=self.settings,
@@ -243,8 +248,10 @@ class Work:
         """Raise `OutOfBudget` when the time is up; for loops that simulate nothing."""
         self._check_time(partial=False)
 
-    def late(self, *_: Any) -> bool:
-        """Whether the time is up, for training loops to ask; where it is, the report will say so."""
+    def late(self, epochs: int = 0, loss: float = np.nan, best: float = np.nan) -> bool:
+        """Whether the time is up, for training loops to ask; where it is, the report will say so. What they have reached is shown."""
+        if self._bar:
+            self._bar.describe({"training, epoch": epochs, "validation loss": best})
         if self._out_of_time:
             self.stop("the time budget is spent")
         return self._out_of_time
@@ -260,6 +267,14 @@ class Work:
         if self._deadline is None:
             return wanted
         return _FIRST_CHUNK if self._speed is None else max(16, int(self._speed * _CHUNK_SECONDS))
+
+
+def _planned(settings: dict[str, Any], most: int | None) -> int | None:
+    """How many simulations a method of rounds will run; for others, its budget."""
+    if "num_rounds" not in settings or "num_simulations" not in settings:
+        return most
+    planned = int(settings["num_rounds"] * settings["num_simulations"])
+    return planned if most is None else min(most, planned)
 
 
 class _Bar:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import types
 
 import equinox as eqx
 import jax
@@ -13,12 +14,16 @@ from scipy.stats import betabinom, multivariate_normal, norm
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.estimators import Training, neural_spline_flow
+from noisewise.estimators import Training, mixture_density_network, neural_spline_flow
+from noisewise.inference._learning import fit_report
+from noisewise.inference._space_files import read_target_space, target_space_arrays, target_space_spec
 from noisewise.inference._target_space import TargetSpace
-from noisewise.inference.learned_likelihood import LearnedLikelihood
+from noisewise.inference.learned_likelihood import LearnedLikelihood, posterior_of
 from noisewise.inference.private_likelihood_estimation import PrivateLikelihoodEstimation
+from noisewise.inference.work import Work
 from noisewise.mechanisms.supports import Blocks, Finite, Interval, Lattice, Real
 from noisewise.posteriors import Draws, Report
+from tests.inference.fit_files import a_model, check_refuses, check_survives
 
 KEY = jax.random.key(4)
 SMALL = functools.partial(neural_spline_flow, num_layers=2, num_units=8, num_hidden=1, num_bins=4)
@@ -125,6 +130,121 @@ def test_columns_that_are_left_out_come_from_elsewhere():
         assert t.shape == (2, 2)
         assert log_w.shape == (2,)
         np.testing.assert_allclose(found_again(space, t, np.full((2, 3), 7.0)), s_dp)
+
+
+@pytest.mark.parametrize("name", SPREADS)
+def test_a_space_survives_a_file(name):
+    support, values = SPREADS[name]
+    blocks = Blocks((support, Real()), (1, 2))
+    s_dp = np.concatenate([values[:, None], np.random.default_rng(0).normal(size=(len(values), 2))], axis=1)
+    space = TargetSpace.of(blocks, s_dp, np.array([0, 2]))
+    again = read_target_space(target_space_spec(space), target_space_arrays(space), 3)
+    u = np.full((len(values), space.num_uniforms), 0.3)
+    with jax.enable_x64(True):
+        for one, other in zip(spread(space, s_dp, u), spread(again, s_dp, u), strict=True):
+            assert np.array_equal(one, other)
+    assert (again.widths, again.kept) == (space.widths, space.kept)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"spreads": ["Steps"]}, {"spreads": ["Other"]}, {"widths": [4]}, {"kept": [7]}, {"kept": []}, {"kept": [1, 0]}],
+)
+def test_a_space_that_does_not_fit_is_refused(change):
+    space = TargetSpace.of(Real(), np.ones((5, 3)), np.array([0, 1]))
+    spec = target_space_spec(space)
+    assert read_target_space(spec, target_space_arrays(space), 3).kept == (0, 1)
+    with pytest.raises((errors.FileFormatError, KeyError)):
+        read_target_space({**spec, **change}, target_space_arrays(space), 3)
+
+
+# One fit for many observations ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rate_fit():
+    network = functools.partial(mixture_density_network, num_components=2, num_units=16, num_hidden=1)
+    return PLE(estimator=network, num_simulations=200, target_ess=100).fit(KEY, a_model(), progress=False)
+
+
+def test_a_fit_tells_what_it_is(rate_fit):
+    text = repr(rate_fit)
+    assert "LearnedLikelihood: q(s_dp | theta), theta = (rate), s_dp = (total)" in text
+    assert "200 simulations, 5 epochs, validation loss" in text
+    assert "posterior(key, observed), maximum_likelihood(observed)" in text
+    assert rate_fit.report.settings["num_chains"] == 20
+
+
+def test_a_report_of_a_fit_leaves_the_observation_out():
+    work = Work("sple", {}, a_model(), np.zeros(1))
+    work.warn("The observation lies outside what the prior predicts.")
+    work.diagnostics["prior predictive p-value"] = 0.001
+    work.num_simulations, work.num_failed = 10, 3
+    work.stop("the time budget is spent")
+    report = fit_report(work, "A note.")
+    assert report.diagnostics == {}
+    assert len(report.warnings) == 3
+    for text, part in zip(report.warnings, ("A note.", "3 of 10", "the time budget is spent"), strict=True):
+        assert part in text
+
+
+def test_a_fit_survives_a_file(rate_fit, tmp_path):
+    theta, observed = np.linspace(0.1, 4.0, 30)[:, None], np.linspace(-1.0, 5.0, 30)[:, None]
+    again = check_survives(rate_fit, tmp_path / "a", lambda fit: fit.log_prob(observed, theta))
+    assert np.array_equal(again.sample(KEY, theta), rate_fit.sample(KEY, theta))
+    assert np.array_equal(again.maximum_likelihood([1.2]), rate_fit.maximum_likelihood([1.2]))
+
+
+def test_a_fit_refuses_other_models_and_damaged_files(rate_fit, tmp_path):
+    others = {
+        r"parameters \(rate\), but this one has \(speed\)": a_model(parameter="speed"),
+        "another prior": a_model(sd=0.6),
+        r"statistics \(total\), but this one has \(mean\)": a_model(statistic="mean"),
+        "mechanism it was trained with": a_model(scale=0.2),
+    }
+    check_refuses(rate_fit, tmp_path / "a", others)
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_mass_beyond_the_simulated_parameters_is_in_the_report(rate_fit, last):
+    """Chains of which 3 draws in 10 lie beyond the largest simulated rate; only of the last ones does the report warn."""
+    z = np.repeat([[0.0], rate_fit.bounds[1] + 0.1], [7, 3], axis=0)
+    told = {"effective_size": 1e4, "r_hat": 1.0, "settled": True, "num_chains": 1, "look": lambda: None}
+    trace = types.SimpleNamespace(**told, stride=lambda: 1, by_chain=lambda name, stride: z)
+    chains = types.SimpleNamespace(trace=trace, run=types.SimpleNamespace(num_divergent=0))
+    work = Work("sple", {}, rate_fit.model, np.ones(1))
+    report = posterior_of(work, rate_fit, chains, last=last).report
+    assert report.diagnostics["mass where nothing was simulated"] == 0.3
+    assert [text[:20] for text in report.warnings] == ["30% of the posterior"] * last
+
+
+@pytest.mark.slow
+def test_a_posterior_says_where_nothing_was_simulated(rate_fit):
+    """s_dp = rate + noise: at 1.2 the posterior lies among 200 simulated rates, of which the largest is about 4, and at 60 beyond."""
+    near, far = rate_fit.posterior(KEY, [1.2]), rate_fit.posterior(KEY, [60.0])
+    for posterior in (near, far):
+        z = np.log(posterior.theta[:, 0])
+        share = np.mean((z < rate_fit.bounds[0, 0]) | (z > rate_fit.bounds[1, 0]))
+        assert abs(posterior.report.diagnostics["mass where nothing was simulated"] - share) < 1e-3
+        assert any("where nothing was simulated" in text for text in posterior.report.warnings) == (posterior is far)
+
+
+def test_a_maximum_at_the_edge_of_what_was_simulated_is_told(rate_fit):
+    assert 0.6 < rate_fit.maximum_likelihood([1.2])[0] < 1.8
+    with pytest.warns(UserWarning, match="edge of the simulated parameters"):
+        best = rate_fit.maximum_likelihood([60.0])
+    np.testing.assert_allclose(best, np.exp(rate_fit.bounds[1]), rtol=1e-4)
+
+
+def test_a_fit_is_no_posterior_and_says_what_to_write(rate_fit):
+    with pytest.raises(
+        errors.InvalidInputError, match=r"for k, row in zip\(jax\.random\.split\(key, len\(observed\)\), observed\)"
+    ):
+        rate_fit.posterior(KEY, np.ones((3, 1)))
+    with pytest.raises(
+        errors.InvalidTypeError, match=r"certify\(key, fit\.posterior\(key, observed\), model, observed\)"
+    ):
+        nw.diagnostics.certify(KEY, rate_fit, rate_fit.model, [1.2])
 
 
 # The whole method ----------------------------------------------------------------------------------------------------
@@ -319,7 +439,11 @@ BAD = [
         errors.MissingCapabilityError,
         "ImportanceSampling",
     ),
-    (lambda: PLE(num_noise=3).infer(KEY, GAUSSIAN().model, [0.0], progress=False), errors.InvalidInputError, "power"),
+    (
+        lambda: PLE(num_noise=3).infer(KEY, GAUSSIAN().model, [0.0], progress=False),
+        errors.InvalidInputError,
+        "multiple of num_noise",
+    ),
     (lambda: PLE(num_rounds=0), errors.InvalidInputError, "num_rounds"),
     (lambda: PLE(validation_share=1.0), errors.InvalidInputError, "validation_share"),
     (lambda: PLE(estimator="flow"), errors.InvalidTypeError, "estimator"),

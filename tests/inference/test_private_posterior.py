@@ -11,11 +11,13 @@ import pytest
 
 import noisewise as nw
 from noisewise.estimators import Training, mixture_density_network, neural_spline_flow
-from noisewise.inference import AtomicProposals, PrivatePosteriorEstimation, TruncatedProposals
+from noisewise.inference import AmortisedPosterior, AtomicProposals, PrivatePosteriorEstimation, TruncatedProposals
 from noisewise.inference._posterior_learner import NoisyPairs
+from noisewise.inference._simulations import one_net
 from noisewise.inference.corrections import AbstractCorrection, atomic_loss
 from noisewise.mechanisms import IndependentUniforms
 from tests.inference import linear_gaussian
+from tests.inference.fit_files import a_model, check_refuses, check_survives
 
 SMALL = functools.partial(mixture_density_network, num_components=2, num_units=16, num_hidden=1)
 QUICK = Training(learning_rate=2e-3, max_epochs=5)
@@ -107,7 +109,7 @@ def pairs(num_atoms, rows=30, num_noise=4):
 def test_a_batch_takes_one_whole_net_of_each_row():
     data = pairs(0)
     with jax.enable_x64(True):
-        noisy = np.asarray(data._noisy(KEY, jnp.arange(30)))
+        noisy = np.asarray(one_net(KEY, jnp.asarray(data.bank), jnp.arange(30), 4))
     for row in range(30):
         assert any(np.array_equal(noisy[row], data.bank[row, first : first + 4]) for first in (0, 4))
     firsts = {float(noisy[row, 0, 0] == data.bank[row, 0, 0]) for row in range(30)}
@@ -270,6 +272,63 @@ def test_a_fit_serves_many_observations_and_tells_of_strange_ones():
     assert any("outside what the prior predicts" in text for text in far.report.warnings)
     theta = near.sample(KEY, 5)
     assert np.allclose(fit.log_prob(theta, np.full((5, 1), 0.1)), near.log_prob(theta), atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def rate_fit():
+    return small(num_noise=2, noise_bank=8).fit(KEY, a_model(), progress=False)
+
+
+def test_a_fit_tells_what_it_is(rate_fit):
+    text = repr(rate_fit)
+    assert "AmortisedPosterior: q(theta | s_dp), theta = (rate), s_dp = (total)" in text
+    assert "200 simulations, 5 epochs, validation loss" in text
+    assert "posterior(observed), sample_many(key, observed, num)" in text
+
+
+def test_a_fit_survives_a_file(rate_fit, tmp_path):
+    theta, observed = np.linspace(0.1, 4.0, 30)[:, None], np.linspace(-1.0, 5.0, 30)[:, None]
+    again = check_survives(rate_fit, tmp_path / "a", lambda fit: fit.log_prob(theta, observed))
+    one, other = rate_fit.posterior([2.2]), again.posterior([2.2])
+    assert np.array_equal(one.theta, other.theta)
+    assert one.report == other.report
+
+
+def test_a_fit_refuses_other_models_and_damaged_files(rate_fit, tmp_path):
+    others = {
+        r"parameters \(rate\), but this one has \(speed\)": a_model(parameter="speed"),
+        "another prior": a_model(sd=0.6),
+        r"statistics \(total\), but this one has \(mean\)": a_model(statistic="mean"),
+        "mechanism it was trained with": a_model(scale=0.2),
+    }
+    check_refuses(rate_fit, tmp_path / "a", others)
+
+
+def test_a_fit_says_where_nothing_was_simulated(rate_fit):
+    """Nearly none near what was simulated, nearly all far from it; with ranges that cut the posterior, the share beyond them."""
+    near, far = rate_fit.posterior([1.2]).report, rate_fit.posterior([60.0]).report
+    assert near.diagnostics["mass where nothing was simulated"] < 0.05
+    assert not any("where nothing was simulated" in text for text in near.warnings)
+    assert far.diagnostics["mass where nothing was simulated"] > 0.05
+    assert any("where nothing was simulated" in text for text in far.warnings)
+    halves = AmortisedPosterior(
+        rate_fit.model, rate_fit.density, rate_fit.report, conditions=np.eye(3, 1), bounds=np.array([[-9.0], [0.1]])
+    )
+    posterior = halves.posterior([1.2])
+    share = np.mean(np.log(posterior.theta) > 0.1)
+    assert 0.05 < share < 0.95
+    assert abs(posterior.report.diagnostics["mass where nothing was simulated"] - share) < 1e-3
+
+
+def test_a_fit_is_no_posterior_and_says_what_to_write(rate_fit):
+    with pytest.raises(nw.errors.InvalidInputError, match=r"fit\.sample_many\(key, observed, num\)"):
+        rate_fit.posterior(np.ones((3, 1)))
+    with pytest.raises(nw.errors.InvalidInputError, match=r"observed\[0\]"):
+        rate_fit.posterior(np.ones((1, 1)))
+    with pytest.raises(
+        nw.errors.InvalidTypeError, match=r"certify\(key, fit\.posterior\(observed\), model, observed\)"
+    ):
+        nw.diagnostics.certify(KEY, rate_fit, rate_fit.model, [1.2])
 
 
 # Bad input -----------------------------------------------------------------------------------------------------------
