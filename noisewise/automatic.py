@@ -40,6 +40,9 @@ _PERFECT = 0.6
 _FIRST_LOOK = 2
 _LEAST = 1000
 _TELLING = 50
+_PARTICLES = 2000
+_WAVES = 5
+"""Particles need to be simulated so many times at least to get anywhere."""
 _PLENTY = 4
 """Chains whose sweeps cost next to nothing go on to so many times the target."""
 
@@ -109,13 +112,15 @@ class _Run:
     rate: float | None = None
     rounds_seen: tuple[int, int] = (0, 0)
     surprised: bool = False
+    replaced: AbstractPosterior | None = None
+    """A set of draws that the next one contains or repeats at greater length: to keep the luckier of the two would bias."""
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     def posterior(self) -> AbstractPosterior:
         """The first route that reaches the target, or the best of those tried."""
         best: AbstractPosterior | None = None
         for posterior in self._routes():
-            if best is None or _rank(posterior) >= _rank(best):
+            if best is None or best is self.replaced or _rank(posterior) > _rank(best):
                 best = posterior
             if _worth(best) >= self.target or (self.spent and best.report.exact):
                 break
@@ -128,16 +133,19 @@ class _Run:
         records = DataAugmentationMCMC(num_chains=16, num_warmup=200, target_ess=_PLENTY * self.target)
         if _serves(records, self.model):
             yield self._method(0, records)
-            if not self.spent:
-                yield self._method(1, ExactSMC(num_particles=2000, target_ess=self.target))
+            if self._can_spend(_WAVES * _PARTICLES):
+                yield self._method(1, self._particles)
             return
         yield from self._weighted_prior()
         if self.spent:
             return
-        # a network learns nothing where hardly any simulation comes near the observation; tempering gets there step by step
-        if self.surprised or Capability.SAMPLE not in self.model.mechanism.capabilities:
-            yield self._method(4, ExactSMC(num_particles=2000, target_ess=self.target))
-        if not self.spent and Capability.SAMPLE in self.model.mechanism.capabilities:
+        if Capability.SAMPLE not in self.model.mechanism.capabilities:
+            yield self._method(4, self._particles)
+            return
+        # where few simulations come near the observation, tempering may get there, and a network may extrapolate: each has its turn
+        if self.surprised and self._can_spend(3 * _WAVES * _PARTICLES):
+            yield self._method(4, self._particles, share=1 / 3)
+        if self._can_spend(_LEAST + _LOOK):
             yield from self._learnt_and_corrected()
 
     def _weighted_prior(self) -> Iterator[AbstractPosterior]:
@@ -158,6 +166,7 @@ class _Run:
         yield posterior
         needed = math.ceil(_SPARE * self.target * pilot.num / max(pilot.effective_size, 1.0))
         if needed <= self.remaining / 3 and pareto_k(pilot.log_weights) <= HEAVY:
+            self.replaced = posterior
             yield self._method(3, ImportanceSampling(num_stages=0, num_final=needed))
 
     def _none_possible(self, work: Work, pilot: ImportanceDraws) -> None:
@@ -181,6 +190,7 @@ class _Run:
         keys = jax.random.split(jax.random.fold_in(self.key, 5), method.num_rounds + 1)
         learnt: AbstractPosterior | None = None
         weighed: list[WeightedSamples] = []
+        pooled: WeightedSamples | None = None
         for index, learnt in enumerate(method.rounds(keys[0], self.model, self.observed, **self.options), start=1):
             self._count_round(learnt)
             last = index == method.num_rounds
@@ -193,7 +203,7 @@ class _Run:
                     if num < _LEAST:
                         break
                     weighed.append(self._certified(final_key, learnt, num).corrected)
-                    pooled = _pooled(weighed)
+                    self.replaced, pooled = pooled, _pooled(weighed)
                     yield pooled
                     needed = math.ceil(_SPARE * num * (self.target / max(pooled.effective_size, 1.0) - 1.0))
                     if not settled:
@@ -239,8 +249,17 @@ class _Run:
     def _learnt_only(self) -> AbstractPosterior:
         return self._method(6, PrivatePosteriorEstimation(num_noise=1))
 
-    def _method(self, number_: int, method: AbstractMethod) -> AbstractPosterior:
-        method = dataclasses.replace(method, **self._budgets)
+    @property
+    def _particles(self) -> ExactSMC:
+        return ExactSMC(num_particles=_PARTICLES, target_ess=self.target)
+
+    def _can_spend(self, num: int) -> bool:
+        return not self.spent and self.remaining >= num
+
+    def _method(self, number_: int, method: AbstractMethod, *, share: float = 1.0) -> AbstractPosterior:
+        budgets = self._budgets
+        budgets["max_simulations"] = max(1, int(share * budgets["max_simulations"]))
+        method = dataclasses.replace(method, **budgets)
         posterior = method.infer(jax.random.fold_in(self.key, number_), self.model, self.observed, **self.options)
         self._count(method.slug, posterior, posterior.report.num_simulations)
         return posterior
@@ -351,7 +370,12 @@ def _pooled(sets: list[WeightedSamples]) -> WeightedSamples:
 
 
 def _rank(posterior: AbstractPosterior) -> float:
-    """What to prefer: exact draws, by their number; then weighted ones worth 50 at least; then a learnt posterior; then the rest."""
+    """What to prefer: exact draws, by their number; then weighted ones worth 50 at least; then a learnt posterior, or chains that have not
+    settled; then fewer weighted ones; draws that are still wider than the posterior, or of the prior, last.
+    """
+    power = float(posterior.report.diagnostics.get("power", 1.0))
+    if power < 1.0:
+        return power - 1.0
     if posterior.report.exact:
         return 1e6 + posterior.effective_size
     if isinstance(posterior, WeightedSamples):

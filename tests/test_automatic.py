@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.automatic import _pooled, _rank
+from noisewise.automatic import _pooled, _rank, _Run
 from noisewise.posteriors import Draws, Report, WeightedSamples
 from tests.inference import linear_gaussian
 
@@ -89,7 +89,7 @@ def weighted(rng, num, mean, spread, shift):
 
 
 def test_pooled_sets_weigh_by_what_they_are_worth():
-    """Two proposals for N(0, 1): mean and sd of the pooled set within 4 standard errors; sets normalised one by one would be too."""
+    """Two proposals for N(0, 1): mean and sd of the pooled set within 4 standard errors; sets normalised one by one fail."""
     rng = np.random.default_rng(0)
     sets = [weighted(rng, 4000, 1.0, 1.5, -30.0), weighted(rng, 1000, -0.5, 2.0, -30.0)]
     pooled = _pooled(sets)
@@ -114,6 +114,70 @@ def test_exact_draws_rank_before_learnt_ones_and_these_before_poor_weights():
     ranks = [_rank(posterior) for posterior in (poor, learnt, fair, exact)]
     assert ranks == sorted(ranks)
     assert len(set(ranks)) == 4
+
+
+def planted(routes, monkeypatch):
+    """What nw.infer returns where its routes yield these posteriors."""
+    monkeypatch.setattr(_Run, "_routes", routes)
+    return nw.infer(KEY, one_number(nw.mechanisms.Gaussian(scale=1.0)), [0.0], progress=False)
+
+
+def test_draws_of_the_prior_never_replace_an_answer(monkeypatch):
+    rng = np.random.default_rng(2)
+    learnt = Draws(rng.normal(size=(100, 1)), ("a",), Report("sppe"))
+    later = Draws(rng.normal(size=(100, 1)), ("a",), Report("sppe"))
+    tempered = Draws(rng.normal(size=(100, 1)), ("a",), Report("exact-smc", diagnostics={"power": 0.3}))
+    prior = Draws(rng.normal(size=(100, 1)), ("a",), Report("sppe", diagnostics={"power": 0.0}))
+    for order in ((learnt, tempered, prior), (prior, tempered, learnt, later)):
+        assert planted(lambda self, order=order: iter(order), monkeypatch) is learnt
+    assert planted(lambda self: iter((tempered, prior)), monkeypatch) is tempered
+
+
+def test_a_pool_replaces_the_luckier_part_of_it(monkeypatch):
+    """A part that calls itself exact, a pool whose tail is heavy, and something else: the pool stands for both, unless beaten."""
+    rng = np.random.default_rng(3)
+    part = WeightedSamples(rng.normal(size=(500, 1)), ("a",), Report("certify", exact=True), log_weights=np.zeros(500))
+    pool = WeightedSamples(rng.normal(size=(900, 1)), ("a",), Report("certify"), log_weights=np.zeros(900))
+    learnt = Draws(rng.normal(size=(100, 1)), ("a",), Report("sppe"))
+
+    def routes(self):
+        yield part
+        self.replaced = part
+        yield pool
+        yield learnt
+
+    assert planted(routes, monkeypatch) is pool
+
+
+def test_a_budget_too_small_for_particles_leaves_the_chains_as_they_are():
+    """Regression at epsilon 10 with 9999 simulations: data augmentation ends early, its means near the exact ones; ExactSMC, with what is
+    left, would return draws of the prior, 5 sd away.
+    """
+    problem = nw.problems.linear_regression(epsilon=10.0)
+    posterior = nw.infer(KEY, problem.model, problem.observed, max_simulations=9999, progress=False)
+    assert posterior.report.diagnostics["route"] == "da-mcmc"
+    assert "power" not in posterior.report.diagnostics
+
+
+@pytest.mark.slow
+def test_a_surprising_observation_is_not_starved():
+    """Two parameters, four statistics, noise .1 and .02, an observation outside the prior's: within half an sd of the closed form."""
+    matrix = np.array([[1.0, 0.3], [0.2, 1.0], [0.5, -0.4], [-0.3, 0.8]])
+    model = nw.PrivateModel(
+        prior=nw.Prior({"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 1.0)}),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: jnp.asarray(matrix) @ theta + 0.1 * jax.random.normal(key, (4,))
+        ),
+        query=lambda x: x,
+        mechanism=nw.mechanisms.Gaussian(scale=0.02),
+    )
+    noise = 0.1**2 + 0.02**2
+    covariance = np.linalg.inv(np.eye(2) + matrix.T @ matrix / noise)
+    observed = matrix @ np.array([3.3, 3.3])
+    mean, sd = covariance @ matrix.T @ observed / noise, np.sqrt(np.diag(covariance))
+    posterior = nw.infer(KEY, model, observed, progress=False)
+    assert any("outside what the prior predicts" in text for text in posterior.report.warnings)
+    assert (np.abs(posterior.weights @ posterior.theta - mean) < 0.5 * sd).all()
 
 
 @pytest.mark.slow

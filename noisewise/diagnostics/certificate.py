@@ -26,6 +26,7 @@ SATURATED = 0.25
 
 _DEAR = 1_000_000
 _SUSPECT = 0.05
+_BLIND = 0.2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,7 +47,8 @@ class Certificate:
 
     With 800 effective draws averages are known to 3.5% of a posterior standard deviation and tails of 2.5% to .6%, no draw has more than
     3.5% of the weight (the share is at most ESS^-1/2), and a classifier hardly tells 2000 draws of `corrected` from exact ones (C2ST .53 +-
-    .015 on three parameters, .52 +- .01 on two). k <= .7 is where effective sizes can be believed. A perfect q has at most a share
+    .015 on three parameters, .52 +- .01 on two). k <= .7 is where effective sizes can be believed;
+    a share a of prior draws bounds the weights, so that what tails hide is small. A perfect q has at most a share
     a / (1 - a), 11%, of the posterior where it is below a / (1 - a) pi, and next to nothing unless the posterior hardly differs from the
     prior. Where q's efficiency is below .5, N / (1 + rv) >= 400 is enough to blame it, as 1 + rv is only known to a factor of two there.
 
@@ -114,7 +116,7 @@ class Certificate:
         return (
             f"The corrected draws are worth {self.effective_size:,.0f} exact ones: averages have a Monte Carlo error of "
             f"{100 / math.sqrt(self.effective_size):.1f}% of a posterior sd. Use certificate.corrected; {self.cost:.3g} more "
-            "simulations buy one more."
+            f"simulations buy one more.{f' {self.caveat}' if self.unseen_share > _BLIND else ''}"
         )
 
     def _poor(self) -> str:
@@ -189,13 +191,13 @@ class Certificate:
             f"  {name:<16}q's mean is off by {shift:+.2f} sd, its sd {ratio:.2f} times the corrected one"
             for name, (shift, ratio) in self.comparison.items()
         ]
-        return "\n".join([*lines, f"  {self.caveat}"] if self.certified else lines)
+        return "\n".join([*lines, f"  {self.caveat}"] if self.certified and self.unseen_share <= _BLIND else lines)
 
     @property
     def caveat(self) -> str:
         """What a certificate cannot see."""
         if self.unseen_share >= 1.0:
-            return "The draws from the prior are too few to notice a mode that q misses altogether."
+            return "But the draws from the prior are too few to notice a mode that q misses altogether: this holds for the modes q knows."
         return f"A mode that q misses altogether would have been noticed if it held {100 * self.unseen_share:.2g}% of the posterior."
 
     def to_spec(self) -> dict[str, Any]:

@@ -142,6 +142,7 @@ class AbstractSequentialMethod(AbstractMethod):
 
 def prior_only(key: Array, work: Work) -> AbstractPosterior:
     """What is left to say where a budget ends before the first draw."""
+    work.diagnostics["power"] = 0.0
     work.warn("The budget ended before there was a single draw from the posterior: these are draws from the prior.")
     return work.draws(work.model.prior.sample(key, 1000), exact=False)
 

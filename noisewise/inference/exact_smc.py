@@ -223,6 +223,7 @@ def _tempered(work: Work, particles: Particles) -> AbstractPosterior:
 
 
 def _unfinished(work: Work, particles: Particles, temperature: float) -> AbstractPosterior:
+    work.diagnostics["power"] = temperature
     work.warn(
         f"The work ended at power {temperature:.2g} of the mechanism's density: these draws are wider than the posterior. Give it more "
         "simulations or time, or fewer particles."
@@ -231,6 +232,7 @@ def _unfinished(work: Work, particles: Particles, temperature: float) -> Abstrac
 
 
 def _impossible(work: Work, particles: Particles) -> AbstractPosterior:
+    work.diagnostics["power"] = 0.0
     work.stop("no simulated statistic gives the observation positive probability")
     work.warn(
         f"None of {work.num_simulations:,} statistics simulated from the prior can have led to this observation: these are draws "
