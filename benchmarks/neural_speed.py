@@ -90,7 +90,7 @@ def _time(call: Any) -> float:
 
 
 def inferences(seeds: range = range(1, 4)) -> list[dict[str, object]]:
-    """SIR at epsilon 10, 2 rounds of 1000, compilation included: SPPE as it is, with the atomic loss, and with all that noisewise adds taken
+    """SIR at epsilon 10, 2 rounds of 1000, compilation included: SPPE as it is, with the atomic loss, and with what noisewise adds taken
     away, one noisy version of each simulation and the rival's learning rate; NPE-C on 1 and on 2 threads.
     """
     made = ready("sir", 10.0)
