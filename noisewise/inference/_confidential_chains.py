@@ -41,9 +41,10 @@ _HUGE = 700.0
 class JointTarget(eqx.Module):
     r"""(z, u) -> log of pi(z) q(t | z) eta(s_dp | t).
 
-    On lattices eta(s_dp | t) is the sum of w_j eta(s_dp | s_j) over the points s_j around t. Their weights w_j change over a ramp
-    so steep that what it adds to the variance of s is at most 1% of its variance given theta and the other columns. Beyond 8 lattices, 256
-    points, log eta is taken to be linear on the points around t, and the sum is a product over lattices.
+    On lattices eta(s_dp | t) is the sum of w_j eta(s_dp | s_j) over the points s_j around t. Their weights w_j change over a ramp so
+    steep that what it adds to the variance of s is at most 1% of its variance given theta and the other columns, for a q that is
+    smooth across cells. Beyond 8 lattices, 256 points, log eta is taken to be linear on the points around t, and the sum is a product
+    over lattices.
     """
 
     density: ConditionalDensity
@@ -195,12 +196,15 @@ class JointChains:
         return y[:, : self.target.prior.unconstrained_dim], s
 
     def _segment(self, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any) -> None:
+        run_key, statistic_key = jax.random.split(key)
         self.run = hamiltonian(
-            key, self.target, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN, tuning=tuning
+            run_key, self.target, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN, tuning=tuning
         )
         self.num_divergent += self.run.num_divergent
         with jax.enable_x64(True):
-            s = _statistics(key, self.target, jnp.asarray(self.run.draws.reshape(-1, self.run.draws.shape[-1])))
+            s = _statistics(
+                statistic_key, self.target, jnp.asarray(self.run.draws.reshape(-1, self.run.draws.shape[-1]))
+            )
         self.trace.add(theta=self.run.draws, s=np.asarray(s).reshape(*self.run.draws.shape[:2], -1))
 
 
@@ -211,4 +215,4 @@ def _log_eta(mechanism: AbstractMechanism, observed: Array, s: Array) -> Array:
 
 @eqx.filter_jit
 def _statistics(key: Array, target: JointTarget, y: Array) -> Array:
-    return jax.vmap(target.draw)(jax.random.split(jax.random.fold_in(key, 1), len(y)), y)
+    return jax.vmap(target.draw)(jax.random.split(key, len(y)), y)

@@ -39,7 +39,7 @@ def latent_draws(
     They go on until effective size and R-hat are as wanted, the time is up, or for 20 segments. On a lattice the draws are then resampled,
     which leaves one chain.
     """
-    start_key, run_key, choose_key = jax.random.split(key, 3)
+    start_key, run_key, more_key, choose_key = jax.random.split(key, 4)
     start = resample_start(start_key, _ErrorOnly(latent), latent.coordinates(simulated), num=num_chains)
     run = hamiltonian(run_key, latent, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN)
     trace, divergent = Trace(target_ess), run.num_divergent
@@ -47,7 +47,7 @@ def latent_draws(
     for segment in range(1, _MOST_SEGMENTS):
         if trace.complete() or work.late():
             break
-        next_key = jax.random.fold_in(run_key, segment)
+        next_key = jax.random.fold_in(more_key, segment)
         run = hamiltonian(
             next_key, latent, run.draws[-1], num_warmup=0, num_draws=_LENGTH, thin=_THIN, tuning=run.tuning
         )

@@ -82,8 +82,8 @@ class StatisticSpace(eqx.Module):
 
             clip((f - 1/2) / ramp + 1/2, 0, 1)        at a share f of the way from the lower to the upper one.
 
-        A ramp of 0 would be rounding. One of 1 spreads s by another step^2 / 12, but leaves everything continuous in t. Points beyond
-        the ends of a lattice weigh nothing.
+        A ramp of 0 would be rounding. One of 1 spreads s by another step^2 / 12 where q is smooth, but leaves everything continuous in
+        t. Points beyond the ends of a lattice weigh nothing.
         """
         below = self._rounded(t, jnp.floor)
         share = (t - below) / jnp.where(self.step > 0.0, self.step, 1.0)

@@ -46,7 +46,8 @@ class TruncatedProposals(AbstractCorrection):
         A_r = A_{r-1} and {z : log q_r(z | s_dp) > tau_r},   tau_r the quantile `outside` of log q_r at its own draws.
 
     Pairs inside A_r, of whatever round, are draws from the prior restricted to A_r, so that the plain loss -log q needs no correction:
-    within A_r the prior's shape is untouched, and every simulation counts with equal weight. The report says how much of q lies outside.
+    within A_r the prior's shape is untouched, and every simulation counts with equal weight. The posterior is q as it was learnt, not cut
+    off at the edge of A_r; the report says how much of it lies outside.
     """
 
     outside: float = 1e-4
