@@ -13,7 +13,7 @@ _MIN_DRAWS = 10
 
 def two_samples(reference: Any, draws: Any, *, allow_constant: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Both sets as float64 (n, d) and (m, d), finite and of one width."""
-    pair = tuple(_sample(value, name) for value, name in ((reference, "reference"), (draws, "draws")))
+    pair = tuple(sample(value, name) for value, name in ((reference, "reference"), (draws, "draws")))
     first, second = pair
     if first.shape[1] != second.shape[1]:
         raise InvalidInputError(
@@ -25,7 +25,8 @@ def two_samples(reference: Any, draws: Any, *, allow_constant: bool = True) -> t
     return first, second
 
 
-def _sample(value: Any, name: str) -> np.ndarray:
+def sample(value: Any, name: str) -> np.ndarray:
+    """One set as float64 (n, d), finite; a vector is one column."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
