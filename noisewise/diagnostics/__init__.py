@@ -4,5 +4,8 @@ from noisewise.diagnostics.calibrate import calibrate
 from noisewise.diagnostics.calibration import Calibration
 from noisewise.diagnostics.certificate import Certificate
 from noisewise.diagnostics.certify import certify
+from noisewise.diagnostics.coverage import coverage
+from noisewise.diagnostics.tarp import tarp
+from noisewise.diagnostics.trials import Trials, draw_trials
 
-__all__ = ["Calibration", "Certificate", "calibrate", "certify"]
+__all__ = ["Calibration", "Certificate", "Trials", "calibrate", "certify", "coverage", "draw_trials", "tarp"]
