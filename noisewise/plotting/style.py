@@ -1,0 +1,125 @@
+"""How plots look: colours that colour-blind readers can tell apart, small type for papers, names as formulas."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar
+
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from noisewise._arrays import describe
+from noisewise.errors import InvalidInputError, InvalidTypeError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
+"""The palette of Okabe and Ito (2008), without black, darkest first."""
+TRUTH, PRIOR, SHADE = "#000000", "#8C8C8C", "#D9D9D9"
+"""The colours of known values, of priors, and of bands in which nothing is wrong."""
+
+_DASHES, _MARKERS = ("-", "--", ":"), "osD^vPX"
+_GREEK = re.compile("alpha|beta|gamma|delta|epsilon|eta|theta|kappa|lambda|mu|nu|rho|sigma|tau|phi|chi|psi|omega")
+_NAME = re.compile(r"(log_)?([A-Za-z]+)(\d*)((?:_\d+)*)(?:\[([\d, ]+)\])?")
+
+STYLE: Any = {
+    "font.size": 9.0,
+    "axes.labelsize": 9.0,
+    "axes.titlesize": 9.0,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "legend.fontsize": 8.0,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.0,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 100,
+}
+"""Matplotlib settings that hold while a plot is drawn; `plt.rcParams` itself is left alone."""
+
+
+def styled(plot: Callable[P, T]) -> Callable[P, T]:
+    """The same plot, drawn under `STYLE`."""
+
+    @functools.wraps(plot)
+    def draw(*args: P.args, **kwargs: P.kwargs) -> T:
+        with matplotlib.rc_context(STYLE):
+            return plot(*args, **kwargs)
+
+    return draw
+
+
+def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """A colour, a marker and a kind of line for each name, all different up to 21 names.
+
+    >>> looks(["exact", "SPPE"])["SPPE"]
+    {'color': '#D55E00', 'linestyle': '-', 'marker': 's'}
+    """
+    size = len(OKABE_ITO)
+    return {
+        name: {
+            "color": OKABE_ITO[i % size],
+            "linestyle": _DASHES[i // size % len(_DASHES)],
+            "marker": _MARKERS[i % len(_MARKERS)],
+        }
+        for i, name in enumerate(names)
+    }
+
+
+def label(name: str) -> str:
+    r"""Greek and one-letter names as formulas, with their numbers as subscripts; other names as they are.
+
+    >>> [label(name) for name in ("beta[0]", "log_gamma", "R0", "p1_2[0]", "infected[3]")]
+    ['$\\beta_{0}$', '$\\log\\,\\gamma$', '$R_{0}$', '$p_{1,2,0}$', 'infected[3]']
+    """
+    match = _NAME.fullmatch(name)
+    greek = match is not None and _GREEK.fullmatch(match[2]) is not None
+    if match is None or not (greek or len(match[2]) == 1):
+        return name
+    symbol = f"\\{match[2]}" if greek else match[2]
+    numbers = re.findall(r"\d+", "".join(part or "" for part in (match[3], match[4], f"_{match[5] or ''}")))
+    log = "\\log\\," if match[1] else ""
+    return f"${log}{symbol}{'_{' + ','.join(numbers) + '}' if numbers else ''}$"
+
+
+def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    """`ax` itself, or the axes of a new figure of `size` inches."""
+    if ax is None:
+        return plt.subplots(figsize=size)[1]
+    if not isinstance(ax, Axes):
+        raise InvalidTypeError(f"ax must be one matplotlib Axes, as from fig, ax = plt.subplots(); got {describe(ax)}.")
+    return ax
+
+
+def many_axes(axes: Any, shape: tuple[int, int], size: tuple[float, float]) -> np.ndarray:
+    """`axes` in the given shape, or those of a new figure of rows x columns panels of `size` inches each."""
+    rows, columns = shape
+    if axes is None:
+        figure_size = (columns * size[0], rows * size[1])
+        made: np.ndarray = plt.subplots(rows, columns, figsize=_at_least(figure_size), squeeze=False)[1]
+        return made
+    given = np.asarray(axes, dtype=object)
+    if given.size != rows * columns or not all(isinstance(ax, Axes) for ax in given.flat):
+        wanted = f"plt.subplots({rows}, {columns})"
+        raise InvalidInputError(
+            f"axes must hold {rows * columns} matplotlib Axes, as from {wanted}; got {describe(axes)}."
+        )
+    return given.reshape(shape)
+
+
+def _at_least(size: tuple[float, float], least: float = 2.2) -> tuple[float, float]:
+    """The size with no side under `least` inches."""
+    return max(size[0], least), max(size[1], least)
+
+
+def headroom(ax: Axes, share: float = 0.08) -> None:
+    """Start the vertical axis at 0 and leave a share of it free at the top."""
+    ax.set_ylim(0.0, ax.dataLim.y1 * (1.0 + share) or 1.0)
