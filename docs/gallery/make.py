@@ -21,11 +21,11 @@ RNG = np.random.default_rng
 
 
 def pair_plot() -> Any:
-    """The epidemic at two budgets, R0 among the parameters."""
+    """The epidemic, with R0 among the parameters."""
     problem = nw.problems.sir(epsilon=10.0)
     return nw.plotting.pair_plot(
         named_draws(problem.model, problem.reference(KEY, NUM)),
-        prior=named_draws(problem.model, problem.model.prior.sample(KEY, NUM)),
+        prior=named_draws(problem.model, problem.model.prior.sample(KEY, 4000)),
         truth=named_truth(problem.model, problem.truth),
     )
 
@@ -111,7 +111,9 @@ def loss_curves() -> Any:
     """Made-up losses of three members, which stop at different epochs."""
     rng, epochs = RNG(0), np.arange(1, 81)[:, None]
     train = 1.1 + 2.0 * np.exp(-epochs / 12.0) + 0.02 * rng.normal(size=(80, 3))
-    validation = 1.25 + 1.9 * np.exp(-epochs / 12.0) + 0.002 * np.maximum(epochs - 45, 0) + 0.03 * rng.normal(size=(80, 3))
+    validation = (
+        1.25 + 1.9 * np.exp(-epochs / 12.0) + 0.002 * np.maximum(epochs - 45, 0) + 0.03 * rng.normal(size=(80, 3))
+    )
     for member, stop in enumerate((80, 66, 74)):
         train[stop:, member] = validation[stop:, member] = np.nan
     return nw.plotting.loss_curves({"training": train, "validation": validation})
@@ -119,7 +121,7 @@ def loss_curves() -> Any:
 
 def fan_chart() -> Any:
     """Infection curves given a private one, brought to the scale of people by inverting the mean of the mechanism."""
-    problem = nw.problems.sir(epsilon=1.0, dynamics="ode")
+    problem = nw.problems.sir(epsilon=0.1, dynamics="ode")
     mechanism: Any = problem.model.mechanism
     simulator: Any = problem.model.simulator
     times = np.linspace(0.0, simulator.times[-1], 154)
@@ -167,7 +169,14 @@ def uncertainty_bars() -> Any:
     return nw.plotting.uncertainty_bars(parts, names=[f"$\\epsilon$ = {e:g}" for e in budgets])
 
 
-PICTURES = (pair_plot, marginals, forest, ks_heatmap, convergence, rank_ecdf, coverage_curve) + (
+PICTURES = (
+    pair_plot,
+    marginals,
+    forest,
+    ks_heatmap,
+    convergence,
+    rank_ecdf,
+    coverage_curve,
     predictive_check,
     loss_curves,
     fan_chart,

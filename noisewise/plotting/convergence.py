@@ -52,7 +52,7 @@ def convergence(
         ax.plot(places + shift, mean, **look, label=name, linewidth=1.2)
     if floor is not None:
         ax.axhline(floor, color=PRIOR, linestyle="--", linewidth=1.0, label="exact draws", zorder=0)
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    ax.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     ax.set_xlabel(xlabel)
     ax.set_ylabel(metric)
     ax.legend()

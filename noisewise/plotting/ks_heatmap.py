@@ -32,7 +32,7 @@ def ks_heatmap(
     >>> rng = np.random.default_rng(0)
     >>> axes = ks_heatmap({"exact": rng.normal(size=(500, 1)), "naive": 1.0 + rng.normal(size=(500, 1))}, names=["b"])
     >>> [text.get_text() for text in axes[0].texts]
-    ['0', '.41', '.41', '0']
+    ['0', '.40', '.40', '0']
     """
     if not isinstance(draws, Mapping) or len(draws) < 2:
         raise InvalidInputError(
@@ -45,7 +45,7 @@ def ks_heatmap(
     side = 0.62 + 0.42 * len(made)
     grid = many_axes(axes, (1, len(shown)), (side, side + 0.35)).ravel()
     for j, (ax, name) in enumerate(zip(grid, shown, strict=True)):
-        image = ax.imshow(distances[..., j], cmap="cividis_r", vmin=0.0, vmax=largest)
+        image = ax.imshow(distances[..., j], cmap="Blues", vmin=0.0, vmax=largest)
         for (row, column), value in np.ndenumerate(distances[..., j]):
             color = "white" if value > 0.55 * largest else "black"
             ax.text(column, row, _short(value), ha="center", va="center", fontsize=7.5, color=color)

@@ -31,7 +31,7 @@ def loss_curves(losses: Any, *, ax: Axes | None = None) -> Axes:
 
     `losses` is what `nw.estimators.train` returns (training and validation loss over epochs), a posterior or its report (the best
     validation loss of each round), or a dictionary from names to arrays (epochs,) or (epochs, members). Arrays may end in NaN, where a
-    member has stopped. A dot marks the best epoch of the mean over members, whose own curves are thin.
+    member has stopped. Means over members are thick, a dot marks the best; training losses, which say nothing of the best epoch, have none.
 
     >>> epochs = np.arange(50)
     >>> ax = loss_curves({"train": 1.0 / (1 + epochs), "validation": 0.1 + 1.0 / (1 + epochs)})
@@ -48,8 +48,9 @@ def loss_curves(losses: Any, *, ax: Axes | None = None) -> Axes:
         if values.shape[1] > 1:
             ax.plot(steps, values, **style, linewidth=0.6, alpha=0.5)
         ax.plot(steps, mean, **style, label=name)
-        best = int(np.argmin(np.where(running.all(axis=1), mean, np.inf)))
-        ax.plot(steps[best], mean[best], "o", color=look["color"], markersize=4.0)
+        if not name.startswith("train"):
+            best = int(np.argmin(np.where(running.all(axis=1), mean, np.inf)))
+            ax.plot(steps[best], mean[best], "o", color=look["color"], markersize=5.0)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     ax.set_xlabel(xlabel)
     ax.set_ylabel("loss")

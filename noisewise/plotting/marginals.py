@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from noisewise.plotting.densities import density_curve, is_constant, view
-from noisewise.plotting.style import PRIOR, TRUTH, headroom, label, looks, many_axes, styled
+from noisewise.plotting.style import PRIOR, TRUTH, headroom, label, legend_above, looks, many_axes, styled
 from noisewise.plotting.tables import like, tables, truths
 
 _MOST_PER_ROW = 4
@@ -56,26 +56,17 @@ def marginals(
 
 def draw_marginal(ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | None, truth: float | None) -> None:
     """The densities of one quantity on one panel, without ticks of the density's scale."""
-    if prior is not None and not is_constant(prior):
-        ax.plot(*density_curve(prior), color=PRIOR, linestyle=(0, (4, 2)), linewidth=1.2, label="prior", zorder=1)
     for method, look in looks(samples).items():
         _draw_density(ax, samples[method], method, look, fill=len(samples) <= 2)
+    if prior is not None and not is_constant(prior):
+        ax.plot(*density_curve(prior), color=PRIOR, linestyle=(0, (4, 2)), linewidth=1.2, label="prior", zorder=1)
     headroom(ax)
     if truth is not None:
         ax.axvline(truth, color=TRUTH, linewidth=1.0, label="truth", zorder=3)
     ax.set_xlim(view(list(samples.values()), [] if truth is None else [truth]))
     ax.locator_params(axis="x", nbins=4)
     ax.set_yticks([])
-    ax.spines["left"].set_visible(False)
-
-
-def legend_above(ax: Axes, *, outside: bool) -> None:
-    """One legend, in a row above the figure where the figure is ours, else inside the panel."""
-    handles, texts = ax.get_legend_handles_labels()
-    if outside:
-        ax.get_figure(root=True).legend(handles, texts, loc="outside upper center", ncols=min(len(texts), 5))  # type: ignore[union-attr]
-    else:
-        ax.legend(handles, texts)
+    ax.spines[["left", "top", "right"]].set_visible(False)
 
 
 def _draw_density(ax: Axes, values: np.ndarray, method: str, look: dict[str, Any], *, fill: bool) -> None:

@@ -14,7 +14,7 @@ from noisewise.plotting.style import PRIOR, TRUTH, label, looks, many_axes, styl
 from noisewise.plotting.tables import like, tables, truths
 
 _MASSES = (0.5, 0.9)
-_SCATTERED = 300
+_SCATTERED = 1000
 
 
 @styled
@@ -30,8 +30,8 @@ def pair_plot(
     """Densities on the diagonal and, below it, the regions that hold 50% and 90% of each pair; returns the axes (p, p).
 
     `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these; `columns` chooses and orders what is
-    shown. `prior` (draws too) is grey, `truth`, an array or a dictionary from names to values, black. Limits follow the posteriors,
-    not the prior. Pairs that lie on a line are shown as points.
+    shown. `prior` (draws too) is grey, as points below the diagonal; `truth`, an array or a dictionary from names to values, is black.
+    Limits follow the posteriors, not the prior. Pairs that lie on a line are shown as points.
 
     >>> rng = np.random.default_rng(0)
     >>> axes = pair_plot(rng.normal(size=(500, 2)), names=["a", "b"], prior=3.0 * rng.normal(size=(500, 2)), truth=[0.0, 0.0])
@@ -62,21 +62,22 @@ def pair_plot(
 
 def _draw_pair(ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | None, j: int, i: int) -> None:
     if prior is not None:
-        surface = density_surface(prior[:, j], prior[:, i], _MASSES)
-        if surface is not None:
-            *grid, levels = surface
-            ax.contour(*grid, levels=levels, colors=PRIOR, linewidths=0.9, linestyles="dashed", zorder=1)
+        _scatter(ax, prior[:, j], prior[:, i], PRIOR)
     for method, look in looks(samples).items():
         x, y = samples[method][:, j], samples[method][:, i]
         surface = density_surface(x, y, _MASSES)
         if surface is None:
-            rows = np.linspace(0, len(x) - 1, min(len(x), _SCATTERED)).astype(int)
-            ax.scatter(x[rows], y[rows], s=4.0, color=look["color"], alpha=0.5, linewidths=0.0)
+            _scatter(ax, x, y, look["color"])
             continue
         *grid, levels = surface
         if len(samples) == 1:
             ax.contourf(*grid, levels=[*levels, grid[2].max()], colors=look["color"], alpha=0.2, zorder=2)
         ax.contour(*grid, levels=levels, colors=look["color"], linewidths=1.2, linestyles=look["linestyle"], zorder=3)
+
+
+def _scatter(ax: Axes, x: np.ndarray, y: np.ndarray, color: str) -> None:
+    rows = np.linspace(0, len(x) - 1, min(len(x), _SCATTERED)).astype(int)
+    ax.scatter(x[rows], y[rows], s=4.0, color=color, alpha=0.45, linewidths=0.0, zorder=1)
 
 
 def _mark(ax: Axes, x: float | None, y: float | None) -> None:

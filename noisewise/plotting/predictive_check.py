@@ -31,7 +31,7 @@ def predictive_check(
     >>> rng = np.random.default_rng(0)
     >>> ax = predictive_check(rng.normal(size=(500, 2)), [0.3, 4.0], names=["mean", "variance"])
     >>> [text.get_text() for text in ax.get_yticklabels()], [text.get_text() for text in ax.texts]
-    (['mean', 'variance'], ['p', '.78', '<.01'])
+    (['mean', 'variance'], ['p = .70', 'p < .01'])
     """
     draws = one_sample(simulated, "simulated")
     values = np.atleast_1d(np.asarray(observed, dtype=np.float64))
@@ -47,14 +47,15 @@ def predictive_check(
     places = -np.arange(float(width))
     ax = one_axes(ax, (4.2, 0.75 + 0.24 * width))
     look = {"color": OKABE_ITO[5], "marker": "|"}
-    draw_intervals(ax, (draws - centre) / scale, places, _LEVEL, look, "simulated")
+    draw_intervals(ax, (draws - centre) / scale, places, _LEVEL, look, "")
+    ax.plot([], [], color=look["color"], linewidth=3.0, label="simulated, 50% and 95%")
     _draw_observed(ax, (values - centre) / scale, places, shares < 1.0 - _LEVEL)
     _write_shares(ax, places, shares)
     ax.set_yticks(places, [label(name) for name in shown])
     ax.set_ylim(places[-1] - 0.6, 0.6)
     ax.tick_params(axis="y", length=0.0)
     ax.set_xlabel("distance from the predictive median, in sd")
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
+    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3, columnspacing=1.2, handlelength=1.4)
     return ax
 
 
@@ -65,7 +66,7 @@ def _tail_shares(draws: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _draw_observed(ax: Axes, values: np.ndarray, places: np.ndarray, outside: np.ndarray) -> None:
-    for chosen, color, name in ((~outside, TRUTH, "observed"), (outside, OKABE_ITO[1], "observed, outside 95%")):
+    for chosen, color, name in ((~outside, TRUTH, "observed"), (outside, OKABE_ITO[1], "outside 95%")):
         if chosen.any():
             ax.plot(values[chosen], places[chosen], "o", color=color, markersize=4.5, label=name, zorder=3)
 
@@ -73,7 +74,6 @@ def _draw_observed(ax: Axes, values: np.ndarray, places: np.ndarray, outside: np
 def _write_shares(ax: Axes, places: np.ndarray, shares: np.ndarray) -> None:
     """The tail shares in a column right of the panel."""
     place: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8.0}
-    ax.text(1.03, places[0] + 0.8, "p", style="italic", **place)
     for height, share in zip(places, shares, strict=True):
-        text = "<.01" if share < 0.01 else f"{share:.2f}".removeprefix("0")
-        ax.text(1.03, height, text, **place)
+        text = "< .01" if share < 0.01 else "= " + f"{share:.2f}".removeprefix("0")
+        ax.text(1.03, height, f"p {text}", **place)

@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 
 from noisewise._arrays import describe, number
 from noisewise.errors import InvalidTypeError
-from noisewise.plotting.marginals import legend_above
-from noisewise.plotting.style import SHADE, TRUTH, label, looks, many_axes, styled
+from noisewise.plotting.style import SHADE, TRUTH, label, legend_above, looks, many_axes, styled
 from noisewise.plotting.tables import Table, like, tables, truths
 
 _DODGE = 1.12
@@ -48,18 +47,21 @@ def privacy_utility(
     shown = next(iter(made.values())).names
     known = truths(truth, shown)
     base = None if confidential is None else like(confidential, {"": next(iter(made.values()))}, "confidential", names)
-    grid = many_axes(axes, (1, len(shown)), (2.5, 2.4)).ravel()
+    grid = many_axes(axes, (1, len(shown)), (3.4 if len(shown) == 1 else 2.5, 2.5)).ravel()
     tails = [(1.0 - level) / 2.0, 0.5, (1.0 + level) / 2.0]
     for j, (ax, name) in enumerate(zip(grid, shown, strict=True)):
+        for i, (method, look) in enumerate(looks(methods).items()):
+            shift = _DODGE ** (i - (len(methods) - 1) / 2.0)
+            _draw_method(ax, {e: made[method, e] for e in sorted(methods[method])}, j, tails, look, method, shift)
         if base is not None:
             low, _, high = np.quantile(base[:, j], tails)
             ax.axhspan(low, high, color=SHADE, linewidth=0.0, label="confidential", zorder=0)
         if name in known:
             ax.axhline(known[name], color=TRUTH, linewidth=1.0, label="truth", zorder=1)
-        for i, (method, look) in enumerate(looks(methods).items()):
-            shift = _DODGE ** (i - (len(methods) - 1) / 2.0)
-            _draw_method(ax, {e: made[method, e] for e in sorted(methods[method])}, j, tails, look, method, shift)
         ax.set_xscale("log")
+        budgets = sorted({epsilon for _, epsilon in made})
+        ax.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
+        ax.set_xticks([], minor=True)
         ax.set_xlabel("privacy budget $\\epsilon$")
         ax.set_ylabel(label(name))
     if len(methods) > 1 or base is not None or known:

@@ -41,6 +41,7 @@ STYLE: Any = {
     "lines.linewidth": 1.5,
     "lines.markersize": 4.0,
     "figure.constrained_layout.use": True,
+    "figure.constrained_layout.wspace": 0.04,
     "savefig.dpi": 100,
 }
 """Matplotlib settings that hold while a plot is drawn; `plt.rcParams` itself is left alone."""
@@ -75,19 +76,26 @@ def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def label(name: str) -> str:
-    r"""Greek and one-letter names as formulas, with their numbers as subscripts; other names as they are.
+    r"""Greek and one-letter names as formulas, with their numbers as subscripts, and products of these; other names as they are.
 
-    >>> [label(name) for name in ("beta[0]", "log_gamma", "R0", "p1_2[0]", "infected[3]")]
-    ['$\\beta_{0}$', '$\\log\\,\\gamma$', '$R_{0}$', '$p_{1,2,0}$', 'infected[3]']
+    >>> [label(name) for name in ("beta[0]", "log_gamma", "R0", "p1_2[0]", "x1*y", "infected[3]")]
+    ['$\\beta_{0}$', '$\\log\\,\\gamma$', '$R_{0}$', '$p_{1,2,0}$', '$x_{1}\\,y$', 'infected[3]']
     """
+    factors = [_formula(factor) for factor in name.split("*")]
+    return name if "" in factors else "$" + r"\,".join(factors) + "$"
+
+
+def _formula(name: str) -> str:
+    """A name as a formula; nothing where it is a word."""
     match = _NAME.fullmatch(name)
-    greek = match is not None and _GREEK.fullmatch(match[2]) is not None
-    if match is None or not (greek or len(match[2]) == 1):
-        return name
-    symbol = f"\\{match[2]}" if greek else match[2]
-    numbers = re.findall(r"\d+", "".join(part or "" for part in (match[3], match[4], f"_{match[5] or ''}")))
-    log = "\\log\\," if match[1] else ""
-    return f"${log}{symbol}{'_{' + ','.join(numbers) + '}' if numbers else ''}$"
+    if match is None:
+        return ""
+    greek = _GREEK.fullmatch(match[2]) is not None
+    if not greek and len(match[2]) > 1:
+        return ""
+    numbers = re.findall(r"\d+", "_".join(part or "" for part in match.group(3, 4, 5)))
+    subscript = f"_{{{','.join(numbers)}}}" if numbers else ""
+    return ("\\log\\," if match[1] else "") + ("\\" if greek else "") + match[2] + subscript
 
 
 def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
@@ -120,6 +128,19 @@ def _at_least(size: tuple[float, float], least: float = 2.2) -> tuple[float, flo
     return max(size[0], least), max(size[1], least)
 
 
+def legend_above(ax: Axes, *, outside: bool) -> None:
+    """One legend, in rows above the figure where the figure is ours, else inside the panel."""
+    handles, texts = ax.get_legend_handles_labels()
+    figure: Any = ax.get_figure(root=True)
+    if not outside:
+        ax.legend(handles, texts)
+    else:
+        inches = 0.55 + 0.075 * max(len(text) for text in texts)
+        num_columns = max(1, min(len(texts), int(figure.get_figwidth() / inches)))
+        figure.legend(handles, texts, loc="outside upper center", ncols=num_columns)
+
+
 def headroom(ax: Axes, share: float = 0.08) -> None:
-    """Start the vertical axis at 0 and leave a share of it free at the top."""
-    ax.set_ylim(0.0, ax.dataLim.y1 * (1.0 + share) or 1.0)
+    """Start the vertical axis at 0 and leave a share of it free at the top; 0 to 1 where nothing has a height."""
+    top = float(ax.dataLim.y1)
+    ax.set_ylim(0.0, top * (1.0 + share) if 0.0 < top < float("inf") else 1.0)

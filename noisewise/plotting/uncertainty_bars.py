@@ -32,7 +32,7 @@ def uncertainty_bars(
 
     >>> ax = uncertainty_bars({"sampling": [0.01, 0.01], "privacy": [0.0, 0.08]}, names=["confidential", "private"])
     >>> [text.get_text() for text in ax.texts]
-    ['sd', '0.1', '0.3']
+    ['sd 0.1', 'sd 0.3']
     """
     variances, rows = _checked(parts, names)
     if scale not in ("share", "variance"):
@@ -83,6 +83,5 @@ def _checked(parts: Any, names: Sequence[str] | None) -> tuple[dict[str, np.ndar
 def _write_totals(ax: Axes, places: np.ndarray, totals: np.ndarray) -> None:
     """The total standard deviations in a column right of the panel."""
     place: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "va": "center", "fontsize": 8.0}
-    ax.text(1.03, places[0] + 0.8, "sd", **place)
     for height, total in zip(places, totals, strict=True):
-        ax.text(1.03, height, f"{total:.2g}", **place)
+        ax.text(1.03, height, f"sd {total:.2g}", **place)
