@@ -154,10 +154,10 @@ def privacy_utility() -> Any:
 
 
 def uncertainty_bars() -> Any:
-    """What clamping to [-1, 1] and Laplace noise add to the sampling variance of a mean."""
+    """What clamping to [-1, 1] and Laplace noise add to the posterior variance of a mean, at the observation of each budget."""
 
     def variance(epsilon: float, bound: float) -> float:
-        return float(nw.problems.gaussian_mean(epsilon, bounds=(-bound, bound)).reference(KEY, NUM).var())
+        return float(nw.problems.gaussian_mean(epsilon, bounds=(-bound, bound)).reference(KEY, 50_000).var())
 
     budgets, sampling, clamped = (10.0, 3.0, 1.0, 0.3, 0.1), variance(1e4, 8.0), variance(1e4, 1.0)
     private = np.array([variance(e, 1.0) for e in budgets])

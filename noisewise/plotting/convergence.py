@@ -12,8 +12,10 @@ from matplotlib.ticker import MaxNLocator
 from noisewise._arrays import describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.plotting.style import PRIOR, looks, one_axes, styled
+from noisewise.plotting.tables import numbers
 
 _DODGE = 0.12
+_FEW_ROUNDS = 12
 
 
 @styled
@@ -52,7 +54,10 @@ def convergence(
         ax.plot(places + shift, mean, **look, label=name, linewidth=1.2)
     if floor is not None:
         ax.axhline(floor, color=PRIOR, linestyle="--", linewidth=1.0, label="exact draws", zorder=0)
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
+    if rounds is None and len(places) <= _FEW_ROUNDS:
+        ax.set_xticks(places)
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     ax.set_xlabel(xlabel)
     ax.set_ylabel(metric)
     ax.legend()
@@ -60,7 +65,7 @@ def convergence(
 
 
 def _trials(name: Any, values: Any) -> np.ndarray:
-    array = np.atleast_2d(np.asarray(values, dtype=np.float64))
+    array = np.atleast_2d(numbers(values, f"values[{str(name)!r}]"))
     if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
         raise InvalidInputError(
             f"values[{str(name)!r}] must be a finite array (trials, rounds), got {describe(array)}"
@@ -71,7 +76,7 @@ def _trials(name: Any, values: Any) -> np.ndarray:
 
 def _places(rounds: Sequence[float] | None, widths: Mapping[str, int]) -> np.ndarray:
     width = next(iter(widths.values()))
-    places = np.arange(1.0, width + 1.0) if rounds is None else np.asarray(rounds, dtype=np.float64)
+    places = np.arange(1.0, width + 1.0) if rounds is None else numbers(rounds, "rounds")
     if set(widths.values()) != {width} or places.shape != (width,) or (np.diff(places) <= 0.0).any():
         got = ", ".join(f"{size} for {name!r}" for name, size in widths.items())
         raise InvalidInputError(

@@ -12,7 +12,7 @@ from noisewise._arrays import describe, number
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.metrics._samples import one_sample
 from noisewise.plotting.style import OKABE_ITO, TRUTH, one_axes, styled
-from noisewise.plotting.tables import even_rows
+from noisewise.plotting.tables import even_rows, numbers
 from noisewise.posteriors import AbstractPosterior
 
 
@@ -81,14 +81,14 @@ def _curves_of(curves: Any) -> Any:
 
 
 def _line(values: Any, default: np.ndarray | None, length: int, name: str) -> np.ndarray:
-    line = default if values is None else np.atleast_1d(np.asarray(values, dtype=np.float64))
+    line = default if values is None else np.atleast_1d(numbers(values, name))
     if line is None or line.shape != (length,) or not np.isfinite(line).all():
         raise InvalidInputError(f"{name} must hold {length} finite values, one per time; got {describe(values)}.")
     return line
 
 
 def _draw_observed(ax: Axes, observed: Any, times: Any) -> None:
-    places = np.asarray(times, dtype=np.float64)
+    places = np.atleast_1d(numbers(times, "observed_times"))
     values = _line(observed, None, len(places), "observed")
     ax.plot(
         places,

@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from noisewise._arrays import describe
 from noisewise.errors import InvalidInputError
 from noisewise.plotting.style import looks, one_axes, styled
+from noisewise.plotting.tables import numbers
 from noisewise.posteriors import AbstractPosterior, Report
 
 _LOSSES = {"validation_loss": "validation", "atomic_loss": "validation, atomic"}
@@ -88,7 +89,7 @@ def _rounds(report: Report) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def _epochs(name: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
-    array = np.asarray(values, dtype=np.float64)
+    array = numbers(values, f"losses[{str(name)!r}]")
     array = array.reshape(len(array), -1) if array.ndim else array
     missing = np.isnan(array)
     if array.ndim != 2 or array.size == 0 or missing[0].any() or (missing[:-1] & ~missing[1:]).any():

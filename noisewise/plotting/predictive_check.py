@@ -13,7 +13,7 @@ from noisewise.errors import InvalidInputError
 from noisewise.metrics._samples import one_sample
 from noisewise.plotting.forest import draw_intervals
 from noisewise.plotting.style import OKABE_ITO, TRUTH, label, one_axes, styled
-from noisewise.plotting.tables import column_names
+from noisewise.plotting.tables import column_names, numbers
 
 _LEVEL = 0.95
 
@@ -34,7 +34,7 @@ def predictive_check(
     (['mean', 'variance'], ['p = .70', 'p < .01'])
     """
     draws = one_sample(simulated, "simulated")
-    values = np.atleast_1d(np.asarray(observed, dtype=np.float64))
+    values = np.atleast_1d(numbers(observed, "observed"))
     width = draws.shape[1]
     if values.shape != (width,) or not np.isfinite(values).all():
         raise InvalidInputError(

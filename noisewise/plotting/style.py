@@ -27,6 +27,8 @@ _DASHES, _MARKERS = ("-", "--", ":"), "osD^vPX"
 _GREEK = re.compile("alpha|beta|gamma|delta|epsilon|eta|theta|kappa|lambda|mu|nu|rho|sigma|tau|phi|chi|psi|omega")
 _NAME = re.compile(r"(log_)?([A-Za-z]+)(\d*)((?:_\d+)*)(?:\[([\d, ]+)\])?")
 
+_MARKUP = re.compile(r"(?<=\\)[a-z]+|[${}]")
+
 STYLE: Any = {
     "font.size": 9.0,
     "axes.labelsize": 9.0,
@@ -135,7 +137,7 @@ def legend_above(ax: Axes, *, outside: bool) -> None:
     if not outside:
         ax.legend(handles, texts)
     else:
-        inches = 0.55 + 0.075 * max(len(text) for text in texts)
+        inches = 0.55 + 0.075 * max(len(_MARKUP.sub("", text)) for text in texts)
         num_columns = max(1, min(len(texts), int(figure.get_figwidth() / inches)))
         figure.legend(handles, texts, loc="outside upper center", ncols=num_columns)
 

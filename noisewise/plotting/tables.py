@@ -42,7 +42,7 @@ def named_draws(model: PrivateModel, theta: Any) -> Draws:
     >>> prior.names, list(prior.derived)
     (('log_beta', 'log_gamma'), ['R0'])
     """
-    theta = np.asarray(theta, dtype=np.float64)
+    theta = numbers(theta, "theta")
     if theta.ndim != 2 or theta.shape[1] != len(model.names):
         raise InvalidInputError(
             f"theta must be draws (N, {len(model.names)}), a column for each of {', '.join(model.names)}; got {describe(theta)}."
@@ -58,7 +58,7 @@ def named_truth(model: PrivateModel, theta: Any) -> dict[str, float]:
     >>> {name: round(value, 2) for name, value in named_truth(problem.model, problem.truth).items()}
     {'log_beta': -0.5, 'log_gamma': -3.0, 'R0': 12.18}
     """
-    draws = named_draws(model, np.atleast_2d(np.asarray(theta, dtype=np.float64)))
+    draws = named_draws(model, np.atleast_2d(numbers(theta, "theta")))
     return {name: float(values[0]) for name, values in _columns(draws).items()}
 
 
@@ -86,7 +86,7 @@ def truths(truth: Any, names: Sequence[str]) -> dict[str, float]:
     if truth is None:
         return {}
     if not isinstance(truth, Mapping):
-        values = np.atleast_1d(np.asarray(truth, dtype=np.float64))
+        values = np.atleast_1d(numbers(truth, "truth"))
         if values.shape != (len(names),):
             raise InvalidInputError(
                 f"truth must hold one value for each of {', '.join(names)}, got {describe(values)}: a dictionary from "
@@ -115,6 +115,14 @@ def _table(value: Any, what: str, names: Sequence[str] | None, first: AbstractPo
     if names is None and first is not None:
         names = first.names if array.shape[1] == len(first.names) else tuple(_columns(first))
     return Table(column_names(names, array.shape[1], what), array)
+
+
+def numbers(value: Any, name: str) -> np.ndarray:
+    """The value as a float64 array."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"{name} must be a rectangular array of numbers, got {describe(value)}.") from None
 
 
 def column_names(names: Sequence[str] | None, width: int, what: str, *, stem: str = "theta") -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from matplotlib.ticker import PercentFormatter
 from noisewise._arrays import describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.plotting.style import OKABE_ITO, label, looks, one_axes, styled
-from noisewise.plotting.tables import column_names
+from noisewise.plotting.tables import column_names, numbers
 
 _COLOURS = {"sampling": OKABE_ITO[0], "clamping": OKABE_ITO[4], "privacy": OKABE_ITO[1]}
 
@@ -65,7 +65,7 @@ def _checked(parts: Any, names: Sequence[str] | None) -> tuple[dict[str, np.ndar
         raise InvalidTypeError(
             f'parts must map parts to variances (p,), such as {{"sampling": ..., "privacy": ...}}; got {describe(parts)}.'
         )
-    variances = {str(name): np.atleast_1d(np.asarray(values, dtype=np.float64)) for name, values in parts.items()}
+    variances = {str(name): np.atleast_1d(numbers(values, f"parts[{str(name)!r}]")) for name, values in parts.items()}
     shapes = {values.shape for values in variances.values()}
     if len(shapes) > 1 or len(next(iter(shapes))) != 1:
         got = ", ".join(f"{values.shape} for {name!r}" for name, values in variances.items())

@@ -73,6 +73,8 @@ def test_derived_columns_that_are_not_finite_can_be_left_out():
         (lambda: plotting.privacy_utility({"Laplace": GOOD}), "epsilon"),
         (lambda: plotting.privacy_utility({-1.0: GOOD}), "epsilon"),
         (lambda: plotting.privacy_utility({1.0: GOOD, 2.0: GOOD[:, :1]}), "same columns"),
+        (lambda: plotting.predictive_check(GOOD, "release.json"), "observed must be a rectangular array"),
+        (lambda: plotting.fan_chart(GOOD, observed=[1.0], observed_times=["noon"]), "observed_times must be"),
         (lambda: plotting.uncertainty_bars({"a": [-1.0]}), "not negative"),
         (lambda: plotting.uncertainty_bars({"a": [1.0], "b": [1.0, 2.0]}), "one length"),
         (lambda: plotting.uncertainty_bars({"a": [1.0]}, scale="sd"), "'share' or 'variance'"),
