@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from noisewise.errors import InvalidInputError
-from noisewise.metrics._samples import sample
+from noisewise.metrics._samples import one_sample
 
 
 def lmd(observed: Any, simulated: Any, *, log: bool = True) -> float:
@@ -24,7 +24,7 @@ def lmd(observed: Any, simulated: Any, *, log: bool = True) -> float:
     values = np.asarray(simulated, dtype=np.float64)
     if values.ndim == 2:
         values = values[~np.isnan(values).any(axis=1)]
-    values = sample(values, "simulated")
+    values = one_sample(values, "simulated")
     point = np.asarray(observed, dtype=np.float64)
     if point.shape != values.shape[1:] or not np.isfinite(point).all():
         raise InvalidInputError(

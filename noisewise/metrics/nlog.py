@@ -9,7 +9,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from noisewise.errors import InvalidInputError
-from noisewise.metrics._samples import sample
+from noisewise.metrics._samples import one_sample
 
 
 def nlog(truth: Any, draws: Any, *, whiten: bool = False) -> float:
@@ -29,7 +29,7 @@ def nlog(truth: Any, draws: Any, *, whiten: bool = False) -> float:
     >>> round(nlog([0.0, 0.0], draws), 2), round(nlog([0.0, 0.0], draws, whiten=True), 2)
     (-0.69, -7.24)
     """
-    values = sample(draws, "draws")
+    values = one_sample(draws, "draws")
     num, dim = values.shape
     point = np.asarray(truth, dtype=np.float64)
     if point.shape != (dim,) or not np.isfinite(point).all():
