@@ -13,7 +13,7 @@ from noisewise._lazy import attach
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from noisewise import audit, errors, inference, mechanisms, metrics, problems, queries, simulators
+    from noisewise import audit, errors, inference, mechanisms, metrics, plotting, problems, queries, simulators
     from noisewise.disclosure import Ledger, Release, release
     from noisewise.mechanisms.guarantees import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.posteriors import load_posterior
@@ -38,6 +38,7 @@ __all__ = [
     "load_posterior",
     "mechanisms",
     "metrics",
+    "plotting",
     "problems",
     "queries",
     "release",
@@ -65,6 +66,7 @@ __getattr__, __dir__ = attach(
         "load_posterior": "noisewise.posteriors",
         "mechanisms": "noisewise.mechanisms",
         "metrics": "noisewise.metrics",
+        "plotting": "noisewise.plotting",
         "problems": "noisewise.problems",
         "queries": "noisewise.queries",
         "simulators": "noisewise.simulators",

@@ -4,5 +4,26 @@ from noisewise.diagnostics.calibrate import calibrate
 from noisewise.diagnostics.calibration import Calibration
 from noisewise.diagnostics.certificate import Certificate
 from noisewise.diagnostics.certify import certify
+from noisewise.diagnostics.compare import Comparison, compare
+from noisewise.diagnostics.coverage import coverage
+from noisewise.diagnostics.predictive import PredictiveCheck, misspecification, predictive_check
+from noisewise.diagnostics.prior_sensitivity import prior_sensitivity
+from noisewise.diagnostics.tarp import tarp
+from noisewise.diagnostics.trials import Trials, draw_trials
 
-__all__ = ["Calibration", "Certificate", "calibrate", "certify"]
+__all__ = [
+    "Calibration",
+    "Certificate",
+    "Comparison",
+    "PredictiveCheck",
+    "Trials",
+    "calibrate",
+    "certify",
+    "compare",
+    "coverage",
+    "draw_trials",
+    "misspecification",
+    "predictive_check",
+    "prior_sensitivity",
+    "tarp",
+]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import betaincinv
 
+from noisewise._arrays import number
 from noisewise.diagnostics.uniformity import ecdf_band, p_values
 
 
@@ -63,6 +66,28 @@ class Calibration:
     def ecdf_band(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Points, lower and upper end of the band that a column's ECDF leaves with probability `alpha`; for plots."""
         return ecdf_band(self.num_trials, self.alpha)
+
+    @property
+    def gap(self) -> float:
+        """The largest distance between the ECDF of a column and the diagonal."""
+        u = np.sort(self.uniforms, axis=0)
+        steps = np.arange(len(u) + 1)[:, None] / len(u)
+        return float(max((steps[1:] - u).max(), (u - steps[:-1]).max()))
+
+    def coverage(self, levels: Sequence[float] = (0.5, 0.8, 0.95)) -> Any:
+        """How often central intervals hold the truth, with 95% Clopper-Pearson limits: a table, one row per column and level."""
+        import pandas as pd
+
+        chosen = [number("levels", above=0.0, below=1.0)(level) for level in levels]
+        rows = {}
+        for name, u in zip(self.names, self.uniforms.T, strict=True):
+            for level in chosen:
+                inside, num = int(np.sum(np.abs(2.0 * u - 1.0) < level)), len(u)
+                low = 0.0 if inside == 0 else float(betaincinv(inside, num - inside + 1, 0.025))
+                high = 1.0 if inside == num else float(betaincinv(inside + 1, num - inside, 0.975))
+                rows[name, level] = [inside / num, low, high, low <= level <= high]
+        index = pd.MultiIndex.from_tuples(rows, names=["parameter", "level"])
+        return pd.DataFrame(list(rows.values()), index=index, columns=["coverage", "low", "high", "right"])
 
     @property
     def sentence(self) -> str:

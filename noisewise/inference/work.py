@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from noisewise._arrays import Array, as_keys, fold_in_rows, is_key
+from noisewise.inference.surprise import p_value
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import Draws, Report, WeightedSamples
 from noisewise.private_model import PrivateModel
@@ -143,16 +144,8 @@ class Work:
         if len(s) < _LOOK // 2:
             return
         simulated = self.model.mechanism.sample(key, s[:10_000])
-        centre = np.median(simulated, axis=0)
-        spread = np.median(np.abs(simulated - centre), axis=0)
-        spread = np.where(spread > 0, spread, np.maximum(simulated.std(axis=0), 1e-300))
-        reach = np.maximum(np.quantile(np.abs(simulated - centre), 0.99, axis=0), 1e-300)
-        with np.errstate(over="ignore"):
-            all_columns = lambda y: np.mean(((y - centre) / spread) ** 2, axis=-1)  # noqa: E731
-            one_column = lambda y: np.max(np.abs(y - centre) / reach, axis=-1)  # noqa: E731
-            ranks = [1 + np.sum(far(simulated) >= far(self.observed)) for far in (all_columns, one_column)]
-        rank = min(1.0, 2.0 * min(ranks) / (1 + len(simulated)))
-        self.diagnostics[_LOOKED] = float(rank)
+        rank = p_value(simulated, self.observed)
+        self.diagnostics[_LOOKED] = rank
         if self.surprised:
             self.warn(
                 f"The observation lies outside what the prior predicts (p = {rank:.2g}): check the model, the units, and the order "

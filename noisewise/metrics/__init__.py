@@ -1,7 +1,11 @@
 """How far apart are two sets of draws? Plain functions of (reference, draws)."""
 
 from noisewise.metrics.c2st import c2st
+from noisewise.metrics.cdf_error import cdf_error
 from noisewise.metrics.kolmogorov_smirnov import kolmogorov_smirnov
+from noisewise.metrics.lmd import lmd
 from noisewise.metrics.mmd import mmd
+from noisewise.metrics.nlog import nlog
+from noisewise.metrics.sliced_wasserstein import sliced_wasserstein
 
-__all__ = ["c2st", "kolmogorov_smirnov", "mmd"]
+__all__ = ["c2st", "cdf_error", "kolmogorov_smirnov", "lmd", "mmd", "nlog", "sliced_wasserstein"]

@@ -1,4 +1,4 @@
-"""Checks that every metric of two sets of draws makes first."""
+"""Checks of draws that metrics and plots make first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MIN_DRAWS = 10
 
 def two_samples(reference: Any, draws: Any, *, allow_constant: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Both sets as float64 (n, d) and (m, d), finite and of one width."""
-    pair = tuple(_sample(value, name) for value, name in ((reference, "reference"), (draws, "draws")))
+    pair = tuple(one_sample(value, name) for value, name in ((reference, "reference"), (draws, "draws")))
     first, second = pair
     if first.shape[1] != second.shape[1]:
         raise InvalidInputError(
@@ -25,7 +25,8 @@ def two_samples(reference: Any, draws: Any, *, allow_constant: bool = True) -> t
     return first, second
 
 
-def _sample(value: Any, name: str) -> np.ndarray:
+def one_sample(value: Any, name: str) -> np.ndarray:
+    """One set of draws as float64 (n, d): at least ten, all finite."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -35,8 +36,10 @@ def _sample(value: Any, name: str) -> np.ndarray:
     if array.ndim != 2 or array.shape[1] == 0:
         raise InvalidInputError(f"{name} must have shape (n, d), got {array.shape}.")
     if len(array) < _MIN_DRAWS:
-        raise InvalidInputError(f"{name} must hold at least {_MIN_DRAWS} draws, got {len(array)}.")
+        raise InvalidInputError(f"{name} must hold at least {_MIN_DRAWS} draws, got {len(array)}: draw more.")
     if not np.isfinite(array).all():
         bad = int((~np.isfinite(array)).any(axis=1).sum())
-        raise InvalidInputError(f"{name} must be finite; {bad} of {len(array)} rows hold NaN or infinity.")
+        raise InvalidInputError(
+            f"{name} must be finite; {bad} of {len(array)} rows hold NaN or infinity: leave them out."
+        )
     return array

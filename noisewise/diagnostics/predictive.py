@@ -1,0 +1,157 @@
+"""Observations against simulated ones: does the model, before or after inference, make data like these?"""
+
+from __future__ import annotations
+
+import dataclasses
+from concurrent.futures import Executor
+from typing import Any
+
+import jax
+import numpy as np
+
+from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.inference.surprise import p_value
+from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import AbstractPosterior
+from noisewise.private_model import PrivateModel
+
+_FEWEST = 100
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PredictiveCheck:
+    """Simulated private statistics beside the observed ones."""
+
+    names: tuple[str, ...]
+    observed: np.ndarray = dataclasses.field(repr=False)
+    simulated: np.ndarray = dataclasses.field(repr=False)
+    """(n, k'), without failed simulations."""
+    num_failed: int
+    source: str
+    """"prior" or "posterior"."""
+    p_value: float
+    """The rank of the observation's distance from the centre of the simulated ones, over all statistics; small is surprising."""
+    alpha: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether the observation looks like the simulated ones."""
+        return self.p_value > self.alpha
+
+    @property
+    def p_values(self) -> dict[str, float]:
+        """Two-sided, statistic by statistic: twice the smaller tail, ties counted half."""
+        num = len(self.simulated)
+        ties = (self.simulated == self.observed).sum(axis=0)
+        below = ((self.simulated < self.observed).sum(axis=0) + 0.5 * ties + 0.5) / (num + 1)
+        return dict(zip(self.names, (float(p) for p in 2.0 * np.minimum(below, 1.0 - below)), strict=True))
+
+    @property
+    def sentence(self) -> str:
+        """What was found, in words."""
+        if self.passed:
+            return f"The {self.source} makes data like the observation (p = {self.p_value:.2g})."
+        name = min(self.p_values, key=lambda statistic: self.p_values[statistic])
+        advice = {
+            "prior": "check the model, the units, and the order of the statistics",
+            "posterior": "the model cannot make these data, or the posterior is wrong: certify it",
+        }[self.source]
+        return (
+            f"The observation lies outside what the {self.source} predicts (p = {self.p_value:.2g}), {name} the most "
+            f"(p = {self.p_values[name]:.2g}): {advice}."
+        )
+
+    def __str__(self) -> str:
+        low, high = np.quantile(self.simulated, [0.025, 0.975], axis=0)
+        rows = [
+            f"  {name:<16} {seen:12.5g}   95% of simulated ones in [{a:.5g}, {b:.5g}]   p = {p:.2g}"
+            for (name, p), seen, a, b in zip(self.p_values.items(), self.observed, low, high, strict=True)
+        ]
+        failed = [f"  {self.num_failed:,} simulations failed (NaN) and were left out"] if self.num_failed else []
+        return "\n".join([("passed. " if self.passed else "failed. ") + self.sentence, *rows, *failed])
+
+
+def misspecification(
+    key: Array,
+    model: PrivateModel,
+    observed: Any,
+    num_simulations: int = 1000,
+    *,
+    alpha: float = 0.01,
+    executor: Executor | None = None,
+) -> PredictiveCheck:
+    r"""The observation against the prior predictive law of s_dp: could the model, at any parameter, have made it?
+
+    Two distances of the observation from the centre of `num_simulations` simulated ones are ranked among their own: the mean squared
+    deviation of all statistics, and the largest of one. `p_value` is twice the smaller rank, so that an observation from the model fails
+    with probability at most `alpha`, whatever the laws. It needs 2 / alpha simulations or more.
+
+    >>> import noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(1.0)
+    >>> misspecification(jax.random.key(0), problem.model, problem.observed).passed
+    True
+    >>> misspecification(jax.random.key(0), problem.model, problem.observed + 100.0).passed
+    False
+    """
+    theta_key, simulate_key = jax.random.split(as_key(key))
+    num = _checked(model, num_simulations, alpha)
+    return _check(simulate_key, model, observed, model.prior.sample(theta_key, num), "prior", alpha, executor)
+
+
+def predictive_check(
+    key: Array,
+    posterior: AbstractPosterior,
+    model: PrivateModel,
+    observed: Any,
+    num_simulations: int = 1000,
+    *,
+    alpha: float = 0.01,
+    executor: Executor | None = None,
+) -> PredictiveCheck:
+    r"""The observation against the posterior predictive law of s_dp, simulated at draws of the posterior.
+
+    The data are used twice, to fit and to check, so that p-values are too large, not too small: a failure means what it says, a pass
+    means little. The ranks are those of `misspecification`.
+
+    >>> import noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(1.0)
+    >>> exact = nw.posteriors.Draws(problem.reference(jax.random.key(0), 1000), problem.model.names, nw.posteriors.Report("exact"))
+    >>> predictive_check(jax.random.key(1), exact, problem.model, problem.observed).passed
+    True
+    """
+    if not isinstance(posterior, AbstractPosterior):
+        raise InvalidTypeError(f"predictive_check needs a posterior second, got {describe(posterior)}.")
+    theta_key, simulate_key = jax.random.split(as_key(key))
+    num = _checked(model, num_simulations, alpha)
+    return _check(simulate_key, model, observed, posterior.sample(theta_key, num), "posterior", alpha, executor)
+
+
+def _checked(model: Any, num: Any, alpha: Any) -> int:
+    if not isinstance(model, PrivateModel):
+        raise InvalidTypeError(f"A PrivateModel is needed to simulate from, got {describe(model)}.")
+    if Capability.SAMPLE not in model.mechanism.capabilities:
+        raise MissingCapabilityError(
+            f"{type(model.mechanism).__name__} cannot be sampled, so that nothing can be predicted."
+        )
+    least = max(_FEWEST, int(np.ceil(2.0 / number("alpha", above=0.0, below=1.0)(alpha))))
+    return integer("num_simulations", at_least=least)(num)
+
+
+def _check(
+    key: Array, model: PrivateModel, observed: Any, theta: np.ndarray, source: str, alpha: float, executor: Any
+) -> PredictiveCheck:
+    seen = model.observation(observed)
+    simulated = model.simulate(key, theta, executor=executor)
+    good = np.isfinite(simulated).all(axis=1)
+    if good.sum() < _FEWEST:
+        raise InvalidInputError(f"Of {len(good):,} simulations {good.sum():,} are finite: {_FEWEST} are the least.")
+    return PredictiveCheck(
+        names=model.private_names,
+        observed=seen,
+        simulated=simulated[good],
+        num_failed=int((~good).sum()),
+        source=source,
+        p_value=p_value(simulated[good], seen),
+        alpha=alpha,
+    )

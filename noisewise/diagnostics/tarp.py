@@ -1,0 +1,96 @@
+"""Tests of accuracy with random points: are posteriors right jointly, and do they use the data?"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+
+import jax
+import numpy as np
+
+from noisewise._arrays import Array, as_key, number
+from noisewise.diagnostics.calibrate import randomised_ranks
+from noisewise.diagnostics.calibration import Calibration
+from noisewise.diagnostics.trials import PosteriorOf, Trials, as_trials
+from noisewise.private_model import PrivateModel
+from noisewise.samplers._seeds import generator
+
+_RIDGE = 1e-3
+
+
+def tarp(
+    key: Array,
+    posterior_of: PosteriorOf | Trials,
+    model: PrivateModel | None = None,
+    num_trials: int = 500,
+    *,
+    num_draws: int = 100,
+    alpha: float = 0.05,
+    executor: Executor | None = None,
+    progress: bool = True,
+) -> Calibration:
+    r"""The share of draws nearer to a reference point than the truth is uniform for correct posteriors, whatever the point:
+
+        u_i = #{ l : |theta_il - r_i| < |theta_i - r_i| } / L,        r_i a function of s_dp,i
+
+    The point must depend on the data, else `posterior = prior` passes. Here r_i is a linear regression of theta on the normal scores of
+    s_dp, fitted to the trials of the other half, plus a normal draw of the size of its residuals: a point near where theta_i should be,
+    which knows nothing of theta_i but s_dp,i, so that u_i is exactly uniform. Distances are in standard deviations of the prior. The result
+    is a `Calibration` with one column; its `gap` is the largest distance between the ECDF of u and the diagonal. Data that are ignored,
+    swapped parameters and a wrong spread show; a bias moves draws away from the point as often as towards it: `calibrate` sees that.
+
+    Reference: Lemos, Coogan, Hezaveh and Perreault-Levasseur (2023), Sampling-based accuracy testing of posterior estimators.
+
+    >>> import numpyro.distributions as dist, noisewise as nw
+    >>> model = nw.PrivateModel(
+    ...     prior=nw.Prior({"a": dist.Normal(0.0, 1.0)}),
+    ...     simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + jax.random.normal(key, (1,))),
+    ...     query=lambda x: x,
+    ...     mechanism=nw.mechanisms.Gaussian(scale=1.0),
+    ... )
+    >>> def right(key, observed):
+    ...     return observed / 3 + np.sqrt(2 / 3) * np.asarray(jax.random.normal(key, (100, 1)))
+    >>> def prior(key, observed):
+    ...     return np.asarray(jax.random.normal(key, (100, 1)))
+    >>> tarp(jax.random.key(0), right, model).passed, tarp(jax.random.key(0), prior, model).passed
+    (True, False)
+    """
+    alpha = number("alpha", above=0.0, below=1.0)(alpha)
+    trial_key, point_key, tie_key = jax.random.split(as_key(key), 3)
+    trials = as_trials(
+        trial_key, posterior_of, model, num_trials, num_draws=num_draws, executor=executor, progress=progress
+    )
+    scale = trials.theta.std(axis=0)
+    scale = np.where(scale > 0.0, scale, 1.0)
+    points = _points(point_key, trials.theta / scale, _scores(trials.observed))
+    values = np.concatenate([trials.theta[:, None], trials.draws], axis=1) / scale
+    distances = np.linalg.norm(values - points[:, None], axis=2)
+    return Calibration(
+        names=("distance to a point near the truth",),
+        uniforms=randomised_ranks(tie_key, distances[..., None]),
+        num_draws=trials.num_draws,
+        num_failed=trials.num_failed,
+        alpha=alpha,
+    )
+
+
+def _scores(observed: np.ndarray) -> np.ndarray:
+    """Columns between -1 and 1 that no outlier spoils, with squares: (N, 2 k' + 1)."""
+    centre = np.median(observed, axis=0)
+    spread = np.median(np.abs(observed - centre), axis=0)
+    spread = np.where(spread > 0.0, spread, np.maximum(observed.std(axis=0), 1e-300))
+    bounded = np.tanh((observed - centre) / (3.0 * spread))
+    return np.concatenate([np.ones((len(observed), 1)), bounded, bounded**2], axis=1)
+
+
+def _points(key: Array, theta: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """Predictions of theta (N, d), those of each half by a regression on the other, spread like its residuals."""
+    rng = generator(key)
+    half = rng.permutation(len(theta)) % 2 == 0
+    points = np.empty_like(theta)
+    for here in (half, ~half):
+        x, y = features[~here], theta[~here]
+        gram = x.T @ x + _RIDGE * len(x) * np.eye(x.shape[1])
+        coefficients = np.linalg.solve(gram, x.T @ y)
+        residual = (y - x @ coefficients).std(axis=0)
+        points[here] = features[here] @ coefficients + residual * rng.normal(size=(int(here.sum()), theta.shape[1]))
+    return points

@@ -1,0 +1,188 @@
+"""Trials of a method on data that it makes itself: a true parameter, an observation simulated from it, and draws of its posterior."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any, Protocol, runtime_checkable
+
+import cloudpickle
+import jax
+import numpy as np
+
+from noisewise._arrays import Array, as_key, describe, fold_in_rows, integer
+from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.inference.base import AbstractMethod
+from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import AbstractPosterior
+from noisewise.private_model import PrivateModel
+
+FEWEST = 20
+"""Trials below which nothing can be said."""
+
+
+@runtime_checkable
+class SamplesMany(Protocol):
+    """An amortised posterior that serves many observations at once."""
+
+    def sample_many(self, key: Array, observed: np.ndarray, num: int) -> np.ndarray:
+        """`num` draws of theta for each row of observed (N, k'): (N, num, d)."""
+        ...
+
+
+@runtime_checkable
+class Amortised(Protocol):
+    """A fit that gives a posterior for any observation."""
+
+    def posterior(self, observed: np.ndarray) -> AbstractPosterior:
+        """The posterior given observed (k',)."""
+        ...
+
+
+PosteriorOf = SamplesMany | Amortised | AbstractMethod | Callable[[Array, np.ndarray], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trials:
+    """N trials that several diagnostics may share: theta (N, d) from the prior, observed (N, k'), draws (N, L, d) given observed."""
+
+    names: tuple[str, ...]
+    theta: np.ndarray = dataclasses.field(repr=False)
+    observed: np.ndarray = dataclasses.field(repr=False)
+    draws: np.ndarray = dataclasses.field(repr=False)
+    num_failed: int
+    """Trials left out because the simulated observation was NaN."""
+
+    @property
+    def num(self) -> int:
+        """N."""
+        return len(self.theta)
+
+    @property
+    def num_draws(self) -> int:
+        """L."""
+        return self.draws.shape[1]
+
+
+def draw_trials(
+    key: Array,
+    posterior_of: PosteriorOf,
+    model: PrivateModel,
+    num_trials: int = 200,
+    *,
+    num_draws: int = 100,
+    executor: Executor | None = None,
+    progress: bool = True,
+) -> Trials:
+    """theta_i ~ pi, s_dp,i ~ f(. | theta_i), and `num_draws` draws of the posterior given s_dp,i, for `num_trials` i.
+
+    `posterior_of` is an amortised fit, with `sample_many(key, observed, num)` or else `posterior(observed)`; a method, whose `infer` is run
+    for every observation; or a function (key, observed) that returns a posterior or at least `num_draws` draws (n, d), of which evenly
+    spaced ones are taken: chains must be long enough for these to be nearly independent. Methods and functions run in `executor` where
+    one is given, with the same result for any number of workers.
+    """
+    num_trials = integer("num_trials", at_least=FEWEST)(num_trials)
+    num_draws = integer("num_draws", at_least=10)(num_draws)
+    _check(posterior_of, model)
+    theta_key, simulate_key, draw_key = jax.random.split(as_key(key), 3)
+    theta = model.prior.sample(theta_key, num_trials)
+    observed = model.simulate(simulate_key, theta, executor=executor)
+    good = np.isfinite(observed).all(axis=1)
+    if good.sum() < FEWEST:
+        raise InvalidInputError(
+            f"Of {num_trials} simulated observations {good.sum()} are finite: {FEWEST} are the least. Check the simulator with "
+            "model.simulate(key, model.prior.sample(key, 100))."
+        )
+    theta, observed = theta[good], observed[good]
+    one = _One(posterior_of, model, num_draws)
+    if isinstance(posterior_of, SamplesMany):
+        draws = np.asarray(posterior_of.sample_many(draw_key, observed, num_draws), dtype=np.float64)
+    else:
+        keys = fold_in_rows(draw_key, np.arange(len(observed)))
+        draws = np.stack(list(_shown(_each(one, keys, observed, executor), len(observed), progress)))
+    if draws.shape != (len(observed), num_draws, model.prior.dim) or np.isnan(draws).any():
+        raise InvalidInputError(
+            f"posterior_of must give draws of shape {(len(observed), num_draws, model.prior.dim)} without NaN, got {describe(draws)}."
+        )
+    return Trials(model.names, theta, observed, draws, int((~good).sum()))
+
+
+def as_trials(key: Array, posterior_of: Any, model: Any, num_trials: int, **more: Any) -> Trials:
+    """Trials as they are, or drawn now."""
+    if isinstance(posterior_of, Trials):
+        return posterior_of
+    return draw_trials(key, posterior_of, model, num_trials, **more)
+
+
+def _check(posterior_of: Any, model: Any) -> None:
+    if not isinstance(model, PrivateModel):
+        raise InvalidTypeError(f"Trials need a PrivateModel third, got {describe(model)}.")
+    if not isinstance(posterior_of, (SamplesMany, Amortised, AbstractMethod)) and not callable(posterior_of):
+        raise InvalidTypeError(
+            "posterior_of must be an amortised fit, with sample_many(key, observed, num) or posterior(observed), a method, or a "
+            f"function (key, observed) that returns a posterior or draws; got {describe(posterior_of)}."
+        )
+    if isinstance(posterior_of, AbstractMethod):
+        posterior_of.check(model)
+    if Capability.SAMPLE not in model.mechanism.capabilities:
+        raise MissingCapabilityError(
+            f"Trials simulate releases, and {type(model.mechanism).__name__} cannot be sampled. Use certify, which only needs "
+            "its density."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _One:
+    """The draws of one posterior."""
+
+    posterior_of: Any
+    model: PrivateModel
+    num: int
+
+    def __call__(self, key: Array, observed: np.ndarray) -> np.ndarray:
+        infer_key, sample_key = jax.random.split(key)
+        found = self._posterior(infer_key, observed)
+        if isinstance(found, AbstractPosterior):
+            return np.asarray(found.sample(sample_key, self.num))
+        draws, dim = np.asarray(found, dtype=np.float64), self.model.prior.dim
+        if draws.ndim != 2 or draws.shape[1] != dim or len(draws) < self.num:
+            raise InvalidInputError(
+                f"posterior_of must return a posterior or at least num_draws={self.num} draws (n, {dim}), got {describe(found)}."
+            )
+        return draws[np.linspace(0, len(draws) - 1, self.num).astype(int)]
+
+    def _posterior(self, key: Array, observed: np.ndarray) -> Any:
+        given = self.posterior_of
+        if isinstance(given, AbstractMethod):
+            return given.infer(key, self.model, observed, progress=False)
+        if not isinstance(given, Amortised):
+            return given(key, observed)
+        takes_key = next(iter(inspect.signature(given.posterior).parameters), "") == "key"
+        return given.posterior(key, observed) if takes_key else given.posterior(observed)
+
+
+def _each(one: _One, keys: Any, observed: np.ndarray, executor: Executor | None) -> Iterator[np.ndarray]:
+    if executor is None:
+        yield from (one(key, row) for key, row in zip(keys, observed, strict=True))
+        return
+    payload = cloudpickle.dumps(one)
+    words = [np.asarray(jax.random.key_data(key)) for key in keys]
+    yield from executor.map(_remote, [payload] * len(observed), words, list(observed))
+
+
+def _remote(payload: bytes, words: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    return cloudpickle.loads(payload)(jax.random.wrap_key_data(words), observed)
+
+
+def _shown(each: Iterator[np.ndarray], total: int, progress: bool) -> Iterator[np.ndarray]:
+    """The same, with a bar on terminals."""
+    if not progress:
+        yield from each
+        return
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    yield from track(each, "trials", total=total, console=console, transient=True, disable=not console.is_terminal)

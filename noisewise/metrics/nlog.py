@@ -1,0 +1,51 @@
+"""The negative log density of the truth under draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import logsumexp
+
+from noisewise.errors import InvalidInputError
+from noisewise.metrics._samples import one_sample
+
+
+def nlog(truth: Any, draws: Any, *, whiten: bool = False) -> float:
+    r"""-log of a kernel density estimate of the draws (n, d) at the true parameter (d,).
+
+        -log [ 1/n sum_i N(truth; theta_i, h^2 C) ],        h = n^(-1/(d+4))
+
+    With C = I, the paper's choice, the width is that of data with unit variance, whatever the draws: where a posterior is much narrower
+    than 1 the value is that of the kernel alone, -.70 in two dimensions with 2000 draws and -.50 in three, for good and bad posteriors
+    alike. With `whiten`, C is the covariance of the draws, the estimate follows their scale and changes with units only by a constant.
+
+    Floor: averaged over truths that come from the law of the draws, the entropy of that law plus what smoothing costs: for 2000 normal
+    draws .03 in two dimensions, .05 in three. Compare methods on the same truths, not with 0.
+
+    >>> rng = np.random.default_rng(0)
+    >>> draws = 0.01 * rng.normal(size=(2000, 2))
+    >>> round(nlog([0.0, 0.0], draws), 2), round(nlog([0.0, 0.0], draws, whiten=True), 2)
+    (-0.69, -7.24)
+    """
+    values = one_sample(draws, "draws")
+    num, dim = values.shape
+    point = np.asarray(truth, dtype=np.float64)
+    if point.shape != (dim,) or not np.isfinite(point).all():
+        raise InvalidInputError(f"truth must be {dim} finite numbers, one for each column of draws, got {truth!r}.")
+    width = num ** (-1.0 / (dim + 4))
+    root = _root(values) if whiten else np.eye(dim)
+    steps = solve_triangular(root, (values - point).T, lower=True) / width
+    kernel = -0.5 * (steps**2).sum(axis=0) - 0.5 * dim * np.log(2.0 * np.pi * width**2)
+    return float(-(logsumexp(kernel) - np.log(num)) + np.log(np.diag(root)).sum())
+
+
+def _root(values: np.ndarray) -> np.ndarray:
+    covariance = np.atleast_2d(np.cov(values.T))
+    try:
+        return np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        raise InvalidInputError(
+            "The draws have no density in all their columns: leave out constant columns, and one of each set that sums to a constant."
+        ) from None

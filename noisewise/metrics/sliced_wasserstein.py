@@ -1,0 +1,33 @@
+"""Wasserstein distance along random directions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.stats import wasserstein_distance
+
+from noisewise._arrays import integer
+from noisewise.metrics._samples import two_samples
+
+
+def sliced_wasserstein(reference: Any, draws: Any, *, num_directions: int = 100, seed: int = 0) -> float:
+    r"""The mean over directions u of W_1 between the projections u'x and u'y, in units of the reference's standard deviations.
+
+    W_1 between two samples is the area between their distribution functions. Columns are divided by the sd of the reference, and the same
+    directions are used in every call with one `seed`. A shift of one column by delta sd gives about delta E|u_1|: .64 delta in two
+    dimensions, .5 delta in three. Floor: for two sets of 2000 exact draws .042 in two or three dimensions, with sd .01.
+
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.normal(size=(2, 2000, 2))
+    >>> sliced_wasserstein(x, y) < 0.05, round(sliced_wasserstein(x, y + [1.0, 0.0]), 1)
+    (True, 0.7)
+    """
+    first, second = two_samples(reference, draws, allow_constant=False)
+    scale = first.std(axis=0)
+    directions = np.random.default_rng(seed).normal(
+        size=(integer("num_directions", at_least=1)(num_directions), len(scale))
+    )
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    projected = (directions @ (values / scale).T for values in (first, second))
+    return float(np.mean([wasserstein_distance(a, b) for a, b in zip(*projected, strict=True)]))

@@ -1,0 +1,84 @@
+"""Intervals of many parameters and methods, one under the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from noisewise._arrays import number
+from noisewise.plotting.style import TRUTH, label, looks, one_axes, styled
+from noisewise.plotting.tables import tables, truths
+
+_INNER = 0.5
+_STEP = 0.22
+
+
+@styled
+def forest(
+    draws: Any,
+    *,
+    names: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    truth: Any = None,
+    level: float = 0.95,
+    ax: Axes | None = None,
+) -> Axes:
+    r"""Medians with central 50% (thick) and `level` (thin) intervals, methods grouped by parameter; returns the axes.
+
+    `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these; `columns` chooses and orders what is
+    shown: quantities on very different scales belong on axes of their own. `truth` is an array or a dictionary from names to values.
+
+    >>> rng = np.random.default_rng(0)
+    >>> ax = forest({"exact": rng.normal(size=(500, 2)), "naive": rng.normal(size=(500, 2))}, names=["mu", "b"], truth=[0.0, 0.0])
+    >>> [text.get_text() for text in ax.get_yticklabels()], ax.get_xlabel()
+    (['$\\mu$', '$b$'], 'median, 50% and 95% intervals')
+    """
+    level = number("level", above=_INNER, below=1.0)(level)
+    made = tables(draws, names, columns)
+    shown = next(iter(made.values())).names
+    known = truths(truth, shown)
+    half = _STEP * (len(made) - 1) / 2.0
+    gap = 2.0 * half + 2.2 * _STEP
+    centres = -gap * np.arange(len(shown))
+    ax = one_axes(ax, (4.2, 0.7 + 0.75 * gap * len(shown)))
+    for place, (method, look) in zip(np.linspace(half, -half, len(made)), looks(made).items(), strict=True):
+        draw_intervals(ax, made[method].values, centres + place, level, look, method)
+    for name, centre in zip(shown, centres, strict=True):
+        if name in known:
+            ends = (centre - half - 0.6 * _STEP, centre + half + 0.6 * _STEP)
+            ax.vlines(
+                known[name], *ends, color=TRUTH, linewidth=1.0, label="truth" if name == next(iter(known)) else ""
+            )
+    ax.set_yticks(centres, [label(name) for name in shown])
+    ax.set_ylim(centres[-1] - gap / 2.0, centres[0] + gap / 2.0)
+    ax.tick_params(axis="y", length=0.0)
+    ax.set_xlabel(f"median, 50% and {100 * level:g}% intervals")
+    if len(made) > 1 or known:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return ax
+
+
+def draw_intervals(
+    ax: Axes, values: np.ndarray, places: np.ndarray, level: float, look: dict[str, Any], name: str
+) -> None:
+    """The median and two central intervals of each column of values (N, p), at the heights `places`."""
+    tails = [(1.0 - level) / 2.0, (1.0 - _INNER) / 2.0]
+    low, inner_low, median, inner_high, high = np.quantile(
+        values, [*tails, 0.5, *(1.0 - t for t in tails[::-1])], axis=0
+    )
+    ax.hlines(places, low, high, color=look["color"], linewidth=1.0)
+    ax.hlines(places, inner_low, inner_high, color=look["color"], linewidth=3.0)
+    ax.plot(
+        median,
+        places,
+        linestyle="none",
+        color=look["color"],
+        marker=look["marker"],
+        markersize=4.5,
+        label=name,
+        mec="white",
+        mew=0.6,
+    )

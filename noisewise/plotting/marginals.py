@@ -1,0 +1,80 @@
+"""Densities of one parameter at a time, across methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from noisewise.plotting.densities import density_curve, is_constant, view
+from noisewise.plotting.style import PRIOR, TRUTH, headroom, label, legend_above, looks, many_axes, styled
+from noisewise.plotting.tables import like, tables, truths
+
+_MOST_PER_ROW = 4
+
+
+@styled
+def marginals(
+    draws: Any,
+    *,
+    names: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    prior: Any = None,
+    truth: Any = None,
+    axes: Any = None,
+) -> np.ndarray:
+    """One panel per parameter and derived quantity with the density of each method; returns the axes (p,).
+
+    `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these; `columns` chooses and orders what is
+    shown. `prior` (draws too) is dashed, `truth`, an array or a dictionary from names to values, a vertical line.
+
+    >>> rng = np.random.default_rng(0)
+    >>> axes = marginals({"exact": rng.normal(size=(500, 2)), "naive": rng.normal(size=(500, 2))}, names=["a", "b"], truth=[0.0, 0.0])
+    >>> axes.shape, axes[0].get_xlabel()
+    ((2,), '$a$')
+    """
+    made = tables(draws, names, columns)
+    shown = next(iter(made.values())).names
+    known, background = truths(truth, shown), None if prior is None else like(prior, made, "prior", names)
+    num_columns = min(len(shown), _MOST_PER_ROW)
+    num_rows = -(-len(shown) // num_columns)
+    shape = (num_rows, num_columns) if axes is None else (1, len(shown))
+    grid = many_axes(axes, shape, (2.2, 2.0)).ravel()
+    for spare in grid[len(shown) :]:
+        spare.set_axis_off()
+    for j, (name, ax) in enumerate(zip(shown, grid, strict=False)):
+        samples = {method: table.values[:, j] for method, table in made.items()}
+        draw_marginal(ax, samples, None if background is None else background[:, j], known.get(name))
+        ax.set_xlabel(label(name))
+        ax.set_ylabel("density" if j % num_columns == 0 else "")
+    if len(made) > 1 or background is not None or known:
+        legend_above(grid[0], outside=axes is None)
+    return grid[: len(shown)]
+
+
+def draw_marginal(ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | None, truth: float | None) -> None:
+    """The densities of one quantity on one panel, without ticks of the density's scale."""
+    for method, look in looks(samples).items():
+        _draw_density(ax, samples[method], method, look, fill=len(samples) <= 2)
+    if prior is not None and not is_constant(prior):
+        ax.plot(*density_curve(prior), color=PRIOR, linestyle=(0, (4, 2)), linewidth=1.2, label="prior", zorder=1)
+    headroom(ax)
+    if truth is not None:
+        ax.axvline(truth, color=TRUTH, linewidth=1.0, label="truth", zorder=3)
+    ax.set_xlim(view(list(samples.values()), [] if truth is None else [truth]))
+    ax.locator_params(axis="x", nbins=4)
+    ax.set_yticks([])
+    ax.spines[["left", "top", "right"]].set_visible(False)
+
+
+def _draw_density(ax: Axes, values: np.ndarray, method: str, look: dict[str, Any], *, fill: bool) -> None:
+    color, line = look["color"], look["linestyle"]
+    if is_constant(values):
+        ax.axvline(float(values[0]), color=color, linestyle=line, linewidth=2.5, label=method)
+        return
+    x, y = density_curve(values)
+    ax.plot(x, y, color=color, linestyle=line, label=method, zorder=2)
+    if fill:
+        ax.fill_between(x, y, color=color, alpha=0.15, linewidth=0.0)

@@ -1,0 +1,111 @@
+"""All parameters against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from noisewise.plotting.densities import density_surface, view
+from noisewise.plotting.marginals import draw_marginal
+from noisewise.plotting.style import PRIOR, TRUTH, label, looks, many_axes, styled
+from noisewise.plotting.tables import like, tables, truths
+
+_MASSES = (0.5, 0.9)
+_SCATTERED = 1000
+
+
+@styled
+def pair_plot(
+    draws: Any,
+    *,
+    names: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    prior: Any = None,
+    truth: Any = None,
+    axes: Any = None,
+) -> np.ndarray:
+    """Densities on the diagonal and, below it, the regions that hold 50% and 90% of each pair; returns the axes (p, p).
+
+    `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these; `columns` chooses and orders what is
+    shown. `prior` (draws too) is grey, as points below the diagonal; `truth`, an array or a dictionary from names to values, is black.
+    Limits follow the posteriors, not the prior. Pairs that lie on a line are shown as points.
+
+    >>> rng = np.random.default_rng(0)
+    >>> axes = pair_plot(rng.normal(size=(500, 2)), names=["a", "b"], prior=3.0 * rng.normal(size=(500, 2)), truth=[0.0, 0.0])
+    >>> axes.shape, axes[1, 0].get_xlabel(), axes[1, 0].get_ylabel()
+    ((2, 2), '$a$', '$b$')
+    """
+    made = tables(draws, names, columns)
+    shown = next(iter(made.values())).names
+    known, background = truths(truth, shown), None if prior is None else like(prior, made, "prior", names)
+    grid = many_axes(axes, (len(shown), len(shown)), (1.75, 1.65))
+    samples = {method: table.values for method, table in made.items()}
+    for (i, j), ax in np.ndenumerate(grid):
+        if j > i:
+            ax.set_axis_off()
+        elif j < i:
+            _draw_pair(ax, samples, background, j, i)
+            _mark(ax, known.get(shown[j]), known.get(shown[i]))
+        else:
+            column = {method: values[:, i] for method, values in samples.items()}
+            draw_marginal(ax, column, None if background is None else background[:, i], known.get(shown[i]))
+    _frame(grid, samples, shown, known)
+    if len(made) > 1 or background is not None or known:
+        handles, texts = grid[0, 0].get_legend_handles_labels()
+        corner = grid[0, -1] if len(shown) > 1 else grid[0, 0]
+        corner.legend(handles, texts, loc="upper right", borderaxespad=0.0)
+    return grid
+
+
+def _draw_pair(ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | None, j: int, i: int) -> None:
+    if prior is not None:
+        _scatter(ax, prior[:, j], prior[:, i], PRIOR)
+    for method, look in looks(samples).items():
+        x, y = samples[method][:, j], samples[method][:, i]
+        surface = density_surface(x, y, _MASSES)
+        if surface is None:
+            _scatter(ax, x, y, look["color"])
+            continue
+        *grid, levels = surface
+        if len(samples) == 1:
+            ax.contourf(*grid, levels=[*levels, grid[2].max()], colors=look["color"], alpha=0.2, zorder=2)
+        ax.contour(*grid, levels=levels, colors=look["color"], linewidths=1.2, linestyles=look["linestyle"], zorder=3)
+
+
+def _scatter(ax: Axes, x: np.ndarray, y: np.ndarray, color: str) -> None:
+    rows = np.linspace(0, len(x) - 1, min(len(x), _SCATTERED)).astype(int)
+    ax.scatter(x[rows], y[rows], s=4.0, color=color, alpha=0.45, linewidths=0.0, zorder=1)
+
+
+def _mark(ax: Axes, x: float | None, y: float | None) -> None:
+    """The truth, as lines that cross."""
+    if x is not None:
+        ax.axvline(x, color=TRUTH, linewidth=0.7, zorder=4)
+    if y is not None:
+        ax.axhline(y, color=TRUTH, linewidth=0.7, zorder=4)
+    if x is not None and y is not None:
+        ax.plot([x], [y], marker="s", markersize=3.5, color=TRUTH, zorder=5)
+
+
+def _frame(grid: np.ndarray, samples: dict[str, np.ndarray], shown: tuple[str, ...], known: dict[str, float]) -> None:
+    """Shared limits, and names and numbers at the left and the bottom only."""
+    last = len(shown) - 1
+    for j, name in enumerate(shown):
+        limits = view([values[:, j] for values in samples.values()], [known[name]] if name in known else [])
+        for ax in grid[j:, j]:
+            ax.set_xlim(limits)
+            ax.locator_params(axis="x", nbins=3)
+            ax.tick_params(labelbottom=False)
+        for ax in grid[j, :j]:
+            ax.set_ylim(limits)
+            ax.locator_params(axis="y", nbins=3)
+            ax.tick_params(labelleft=False)
+        grid[last, j].set_xlabel(label(name))
+        grid[last, j].tick_params(labelbottom=True)
+        if j:
+            grid[j, 0].set_ylabel(label(name))
+            grid[j, 0].tick_params(labelleft=True)
+    grid[:, 0][0].get_figure(root=True).align_labels()

@@ -1,0 +1,162 @@
+"""What plots are drawn from: named draws, of posteriors or of plain arrays, one set or several."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from noisewise._arrays import describe
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.metrics._samples import one_sample
+from noisewise.posteriors import AbstractPosterior, Draws, Report
+from noisewise.private_model import PrivateModel
+
+_RESAMPLED = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Equally weighted draws (N, p) with one name per column."""
+
+    names: tuple[str, ...]
+    values: np.ndarray
+
+    def select(self, columns: Sequence[str], what: str) -> Table:
+        """The named columns, in this order; all of them must be finite."""
+        missing = [name for name in columns if name not in self.names]
+        if missing or not columns:
+            raise InvalidInputError(f"columns must be among {', '.join(self.names)} for {what}, got {list(columns)}.")
+        chosen = self.values[:, [self.names.index(name) for name in columns]]
+        return Table(tuple(columns), one_sample(chosen, what))
+
+
+def named_draws(model: PrivateModel, theta: Any) -> Draws:
+    """Draws of theta (N, d) under the names of the model, with its derived quantities: what plots take beside posteriors.
+
+    >>> import jax, noisewise as nw
+    >>> problem = nw.problems.sir()
+    >>> prior = named_draws(problem.model, problem.model.prior.sample(jax.random.key(0), 100))
+    >>> prior.names, list(prior.derived)
+    (('log_beta', 'log_gamma'), ['R0'])
+    """
+    theta = numbers(theta, "theta")
+    if theta.ndim != 2 or theta.shape[1] != len(model.names):
+        raise InvalidInputError(
+            f"theta must be draws (N, {len(model.names)}), a column for each of {', '.join(model.names)}; got {describe(theta)}."
+        )
+    return Draws(theta, model.names, Report("draws"), derived=model.derived_quantities(theta))
+
+
+def named_truth(model: PrivateModel, theta: Any) -> dict[str, float]:
+    """One theta (d,) by name, with the derived quantities of the model: what plots take as `truth`.
+
+    >>> import noisewise as nw
+    >>> problem = nw.problems.sir()
+    >>> {name: round(value, 2) for name, value in named_truth(problem.model, problem.truth).items()}
+    {'log_beta': -0.5, 'log_gamma': -3.0, 'R0': 12.18}
+    """
+    draws = named_draws(model, np.atleast_2d(numbers(theta, "theta")))
+    return {name: float(values[0]) for name, values in _columns(draws).items()}
+
+
+def tables(draws: Any, names: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> dict[str, Table]:
+    """One table per method, all with the same columns; a single posterior or array is called "posterior"."""
+    given = dict(draws) if isinstance(draws, Mapping) else {"posterior": draws}
+    if not given:
+        raise InvalidInputError('draws must hold at least one method, such as {"SPPE": posterior}; got none.')
+    first = next((value for value in given.values() if isinstance(value, AbstractPosterior)), None)
+    made = {str(name): _table(value, _what(name), names, first) for name, value in given.items()}
+    made = {name: each.select(columns or each.names, _what(name)) for name, each in made.items()}
+    _check_same(made)
+    return made
+
+
+def like(draws: Any, made: Mapping[str, Table], what: str, names: Sequence[str] | None = None) -> np.ndarray:
+    """More draws, such as those of the prior, as an array with the columns of the tables `made`."""
+    wanted = next(iter(made.values())).names
+    found = _table(draws, what, wanted if names is None else names, None)
+    return found.select(wanted, what).values
+
+
+def truths(truth: Any, names: Sequence[str]) -> dict[str, float]:
+    """Known values by name; those of other columns are left out."""
+    if truth is None:
+        return {}
+    if not isinstance(truth, Mapping):
+        values = np.atleast_1d(numbers(truth, "truth"))
+        if values.shape != (len(names),):
+            raise InvalidInputError(
+                f"truth must hold one value for each of {', '.join(names)}, got {describe(values)}: a dictionary from "
+                "names to values may leave some out, and named_truth(model, theta) adds derived quantities."
+            )
+        truth = dict(zip(names, values.tolist(), strict=True))
+    chosen = {name: float(truth[name]) for name in names if name in truth}
+    if not chosen or not np.isfinite(list(chosen.values())).all():
+        raise InvalidInputError(
+            f"truth must give finite values of some of {', '.join(names)}, got {', '.join(truth)}: leave out what is unknown."
+        )
+    return chosen
+
+
+def _what(name: Any) -> str:
+    return f"draws[{str(name)!r}]"
+
+
+def _table(value: Any, what: str, names: Sequence[str] | None, first: AbstractPosterior | None) -> Table:
+    if isinstance(value, AbstractPosterior):
+        columns = _columns(value)
+        return Table(tuple(columns), np.stack(list(columns.values()), axis=1)[even_rows(value.weights)])
+    if isinstance(value, (str, bytes)) or value is None or isinstance(value, Mapping):
+        raise InvalidTypeError(f"{what} must be a posterior or an array of draws (N, p), got {describe(value)}.")
+    array = one_sample(value, what)
+    if names is None and first is not None:
+        names = first.names if array.shape[1] == len(first.names) else tuple(_columns(first))
+    return Table(column_names(names, array.shape[1], what), array)
+
+
+def numbers(value: Any, name: str) -> np.ndarray:
+    """The value as a float64 array."""
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"{name} must be a rectangular array of numbers, got {describe(value)}.") from None
+
+
+def column_names(names: Sequence[str] | None, width: int, what: str, *, stem: str = "theta") -> tuple[str, ...]:
+    """The names given, checked, or numbered ones."""
+    given = (names,) if isinstance(names, str) else names
+    chosen = tuple(f"{stem}[{j}]" for j in range(width)) if given is None else tuple(given)
+    if len(chosen) != width or len(set(chosen)) != width:
+        raise InvalidInputError(
+            f"{what} has {width} columns and needs as many different names, got {len(chosen)}: {', '.join(chosen)}. "
+            "named_draws(model, theta) names draws of theta and adds derived quantities."
+        )
+    return chosen
+
+
+def even_rows(weights: np.ndarray) -> np.ndarray:
+    """Rows at evenly spaced points of cumulated weights: equally weighted draws without more randomness; all, if weights are equal."""
+    if np.ptp(weights) <= 1e-12:
+        return np.arange(len(weights))
+    num = max(len(weights), _RESAMPLED)
+    rows = np.searchsorted(np.cumsum(weights), (np.arange(num) + 0.5) / num)
+    return np.minimum(rows, len(weights) - 1)
+
+
+def _check_same(made: Mapping[str, Table]) -> None:
+    (first, table), *others = made.items()
+    for name, other in others:
+        if other.names != table.names:
+            shared = [column for column in table.names if column in other.names]
+            advice = f"pass columns={shared!r}" if shared else "pass names= for arrays"
+            raise InvalidInputError(
+                f"All methods must have the same columns, got {', '.join(table.names)} for {first!r} and "
+                f"{', '.join(other.names)} for {name!r}: {advice}, or add derived quantities by named_draws(model, theta)."
+            )
+
+
+def _columns(posterior: AbstractPosterior) -> dict[str, np.ndarray]:
+    return {**dict(zip(posterior.names, posterior.theta.T, strict=True)), **posterior.derived}
