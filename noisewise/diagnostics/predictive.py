@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.inference.surprise import p_value
+from noisewise.inference._surprise import p_value
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior
 from noisewise.private_model import PrivateModel

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from noisewise._arrays import Array, as_keys, fold_in_rows, is_key
-from noisewise.inference.surprise import p_value
+from noisewise.inference._surprise import p_value
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import Draws, Report, WeightedSamples
 from noisewise.private_model import PrivateModel
@@ -126,9 +126,7 @@ class Work:
     def look_at_observation(self, key: Array, s: np.ndarray | None = None) -> None:
         """Warn if the observation lies far outside what the prior predicts, given prior statistics s or 400 new ones.
 
-        New ones are only simulated where they are less than a quarter of the budget. Two distances are ranked among those of simulated
-        observations: the squared deviations from the medians in units of the median absolute deviation, averaged over columns, and
-        the largest deviation of a column in units of its own 99% quantile. Twice the smaller rank below 1 in 200 is called surprising.
+        New ones are only simulated where they are less than a quarter of the budget. A p-value below 1 in 200 is called surprising.
         """
         if Capability.SAMPLE not in self.model.mechanism.capabilities or _LOOKED in self.diagnostics:
             return
