@@ -68,4 +68,4 @@ def _normalised(base: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
 
 def _moments(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     mean = float(weights @ values)
-    return mean, float(np.sqrt(max(weights @ (values - mean) ** 2, 0.0)))
+    return mean, max(float(weights @ (values - mean) ** 2), 0.0) ** 0.5

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import cloudpickle
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, as_key, describe, fold_in_rows, integer
@@ -154,10 +155,10 @@ class _One:
         return draws[np.linspace(0, len(draws) - 1, self.num).astype(int)]
 
     def _posterior(self, key: Array, observed: np.ndarray) -> Any:
-        given = self.posterior_of
+        given: Any = self.posterior_of
         if isinstance(given, AbstractMethod):
             return given.infer(key, self.model, observed, progress=False)
-        if not isinstance(given, Amortised):
+        if not hasattr(given, "posterior"):
             return given(key, observed)
         takes_key = next(iter(inspect.signature(given.posterior).parameters), "") == "key"
         return given.posterior(key, observed) if takes_key else given.posterior(observed)
@@ -173,7 +174,7 @@ def _each(one: _One, keys: Any, observed: np.ndarray, executor: Executor | None)
 
 
 def _remote(payload: bytes, words: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    return cloudpickle.loads(payload)(jax.random.wrap_key_data(words), observed)
+    return cloudpickle.loads(payload)(jax.random.wrap_key_data(jnp.asarray(words)), observed)
 
 
 def _shown(each: Iterator[np.ndarray], total: int, progress: bool) -> Iterator[np.ndarray]:
