@@ -13,7 +13,19 @@ from noisewise._lazy import attach
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from noisewise import audit, errors, inference, mechanisms, metrics, plotting, problems, queries, simulators
+    from noisewise import (
+        audit,
+        errors,
+        inference,
+        mechanisms,
+        metrics,
+        plotting,
+        posteriors,
+        problems,
+        queries,
+        samplers,
+        simulators,
+    )
     from noisewise.disclosure import Ledger, Release, release
     from noisewise.mechanisms.guarantees import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
     from noisewise.posteriors import load_posterior
@@ -39,9 +51,11 @@ __all__ = [
     "mechanisms",
     "metrics",
     "plotting",
+    "posteriors",
     "problems",
     "queries",
     "release",
+    "samplers",
     "simulators",
 ]
 
@@ -67,8 +81,10 @@ __getattr__, __dir__ = attach(
         "mechanisms": "noisewise.mechanisms",
         "metrics": "noisewise.metrics",
         "plotting": "noisewise.plotting",
+        "posteriors": "noisewise.posteriors",
         "problems": "noisewise.problems",
         "queries": "noisewise.queries",
+        "samplers": "noisewise.samplers",
         "simulators": "noisewise.simulators",
     },
 )

@@ -14,7 +14,7 @@ PRINTED = [
     ("PureDP(epsilon=1.5)",),
     ("p1_1[0]",),
 ]
-SLOW = {2, 4}
+SLOW = {1, 2, 4}
 NUMBERS = [pytest.param(i, marks=pytest.mark.slow) if i in SLOW else i for i in range(len(PRINTED))]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from noisewise._arrays import Array, as_key, describe, number
 from noisewise.diagnostics.calibration import Calibration
 from noisewise.diagnostics.trials import PosteriorOf, Trials, as_trials
-from noisewise.errors import InvalidInputError
+from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.private_model import PrivateModel
 from noisewise.samplers._seeds import generator
 
@@ -58,6 +58,8 @@ def calibrate(
     (True, False)
     """
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
+    if quantities is not None and not isinstance(quantities, Mapping):
+        raise InvalidTypeError(f"quantities must map names to functions (theta, observed), got {describe(quantities)}.")
     trial_key, tie_key = jax.random.split(as_key(key))
     trials = as_trials(
         trial_key, posterior_of, model, num_trials, num_draws=num_draws, executor=executor, progress=progress

@@ -36,6 +36,8 @@ class Calibration:
     num_failed: int
     """Trials left out because the simulated observation was NaN."""
     alpha: float
+    quantity: str = "draws"
+    """What is ranked: "draws" of a parameter, or a "distance"."""
 
     @property
     def num_trials(self) -> int:
@@ -78,7 +80,8 @@ class Calibration:
         """How often central intervals hold the truth, with 95% Clopper-Pearson limits: a table, one row per column and level."""
         import pandas as pd
 
-        chosen = [number("levels", above=0.0, below=1.0)(level) for level in levels]
+        levels = levels if isinstance(levels, Sequence) else [levels]
+        chosen = [number("each of levels", above=0.0, below=1.0)(level) for level in levels]
         rows = {}
         for name, u in zip(self.names, self.uniforms.T, strict=True):
             for level in chosen:
@@ -98,12 +101,15 @@ class Calibration:
             ((name, test) for name, tests in self.p_values.items() for test in tests),
             key=lambda pair: self.p_values[pair[0]][pair[1]],
         )
-        wrong = _wrong(test, self.uniforms[:, self.names.index(name)])
+        wrong = _wrong(test, self.uniforms[:, self.names.index(name)], self.quantity)
         return f"The posteriors are not calibrated (p = {self.p_value:.2g}): {wrong} of {name}."
+
+    def __repr__(self) -> str:
+        return str(self)
 
     def __str__(self) -> str:
         rows = [
-            f"  {name:<16}" + ", ".join(f"{test} p = {p:.2g}" for test, p in tests.items())
+            f"  {name:<15} " + ", ".join(f"{test} p = {p:.2g}" for test, p in tests.items())
             for name, tests in self.p_values.items()
         ]
         failed = [f"  {self.num_failed:,} trials failed (NaN) and were left out"] if self.num_failed else []
@@ -122,7 +128,12 @@ class Calibration:
         }
 
 
-def _wrong(test: str, u: np.ndarray) -> str:
+def _wrong(test: str, u: np.ndarray, quantity: str) -> str:
+    if quantity == "distance":
+        place = "too far from" if u.mean() < 0.5 else "too near to"
+        return (
+            f"draws lie {place} points that the data point to, see the ranks" if test == "location" else "see the ranks"
+        )
     if test == "location":
         return f"draws are too {'low' if u.mean() > 0.5 else 'high'} on average, see the ranks"
     if test == "dispersion":

@@ -28,6 +28,9 @@ class Comparison:
     c2st: Any = dataclasses.field(repr=False)
     """How well a classifier tells two methods apart, for each pair: .5 is not at all."""
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         show = lambda table: table.round(3).to_string()  # noqa: E731
         parts = [show(self.table), "C2ST", show(self.c2st), "Kolmogorov-Smirnov", show(self.kolmogorov_smirnov)]
@@ -79,10 +82,12 @@ def compare(posteriors: Mapping[str, AbstractPosterior], *, num_draws: int = 200
 
 
 def _check(posteriors: Any) -> tuple[str, ...]:
-    if not isinstance(posteriors, Mapping) or not all(isinstance(p, AbstractPosterior) for p in posteriors.values()):
-        raise InvalidTypeError(
-            f"compare needs a mapping of names to posteriors, as infer returns them, got {describe(posteriors)}."
-        )
+    if not isinstance(posteriors, Mapping):
+        raise InvalidTypeError(f"compare needs a mapping of names to posteriors, got {describe(posteriors)}.")
+    for name, posterior in posteriors.items():
+        if not isinstance(posterior, AbstractPosterior):
+            do = "pass fit.posterior(observed)" if hasattr(posterior, "posterior") else "pass what infer returns"
+            raise InvalidTypeError(f"compare needs posteriors, but {name!r} is {describe(posterior)}: {do}.")
     if len(posteriors) < 2:
         raise InvalidInputError(f"compare needs two posteriors or more, got {len(posteriors)}.")
     names = [posterior.names for posterior in posteriors.values()]

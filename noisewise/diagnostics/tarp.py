@@ -65,7 +65,8 @@ def tarp(
     values = np.concatenate([trials.theta[:, None], trials.draws], axis=1) / scale
     distances = np.linalg.norm(values - points[:, None], axis=2)
     return Calibration(
-        names=("distance to a point near the truth",),
+        names=("the distance",),
+        quantity="distance",
         uniforms=randomised_ranks(tie_key, distances[..., None]),
         num_draws=trials.num_draws,
         num_failed=trials.num_failed,

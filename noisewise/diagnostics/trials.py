@@ -56,6 +56,10 @@ class Trials:
     num_failed: int
     """Trials left out because the simulated observation was NaN."""
 
+    def __repr__(self) -> str:
+        failed = f", {self.num_failed:,} left out (NaN)" if self.num_failed else ""
+        return f"Trials({self.num:,} trials of {', '.join(self.names)}, {self.num_draws:,} draws each{failed})"
+
     @property
     def num(self) -> int:
         """N."""
@@ -114,6 +118,10 @@ def as_trials(key: Array, posterior_of: Any, model: Any, num_trials: int, **more
     """Trials as they are, or drawn now."""
     if isinstance(posterior_of, Trials):
         return posterior_of
+    if model is None:
+        raise InvalidTypeError(
+            f"The PrivateModel is missing, third after the key and {describe(posterior_of)}: only trials, from draw_trials, go without."
+        )
     return draw_trials(key, posterior_of, model, num_trials, **more)
 
 

@@ -24,6 +24,8 @@ from noisewise._files import as_path, dump_json, read_json, require_keys, requir
 from noisewise.errors import FileFormatError, InvalidInputError
 
 SCHEMA, VERSION = "noisewise.archive", 1
+FITS = ("AmortisedPosterior", "LearnedLikelihood", "LearnedConfidentialLikelihood")
+POSTERIORS = ("Draws", "WeightedSamples", "LearnedPosterior")
 _MANIFEST, _ARRAYS = "manifest.json", "arrays.npz"
 _KEYS = ("schema", "schema_version", "kind", "noisewise", "python", "content", "arrays")
 _TYPES = {"float64", "float32", "int64", "int32", "uint32", "bool"}
@@ -85,10 +87,23 @@ def read_archive(path: Any, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any]
     require_schema(record, SCHEMA, VERSION, what)
     require_keys(record, _KEYS, what)
     if not isinstance(record["kind"], str) or record["kind"] not in kinds:
-        raise FileFormatError(f"{what} must be of kind {' or '.join(kinds)}.")
+        raise FileFormatError(
+            f"{what} must be of kind {' or '.join(kinds)}, but is of kind {_told(record['kind'])}.{_way(record['kind'])}"
+        )
     if not isinstance(record["content"], dict) or not isinstance(record["arrays"], dict):
         raise FileFormatError(f"{what} must hold objects 'content' and 'arrays'.")
     return record["kind"], record["content"], _read_arrays(folder / _ARRAYS, record["arrays"], what)
+
+
+def _told(kind: Any) -> str:
+    return kind[:40] if isinstance(kind, str) and kind.isidentifier() else "another sort"
+
+
+def _way(kind: Any) -> str:
+    """Which call reads an archive of this kind."""
+    if kind in FITS:
+        return f" Read it with nw.inference.{kind}.load(path, model)."
+    return " Read it with nw.load_posterior(path)." if kind in POSTERIORS else ""
 
 
 def _read_arrays(path: Path, described: dict[str, Any], what: str) -> dict[str, np.ndarray]:

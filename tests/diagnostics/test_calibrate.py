@@ -168,7 +168,7 @@ def test_failed_simulations_are_left_out_and_counted(model):
 
 
 def test_bad_input_is_refused(model):
-    with pytest.raises(errors.InvalidTypeError, match="PrivateModel third"):
+    with pytest.raises(errors.InvalidTypeError, match="PrivateModel"):
         calibrate(KEY, model, Exact(model))
     with pytest.raises(errors.InvalidTypeError, match="sample_many"):
         calibrate(KEY, 3, model)

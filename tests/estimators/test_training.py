@@ -54,6 +54,7 @@ def fitted(num=400, members=1, **settings):
     )
 
 
+@pytest.mark.slow
 def test_the_best_weights_are_returned():
     """The validation loss of what comes back is the smallest one seen, to the last bit: draws for validation are made once."""
     trained = fitted(learning_rate=0.3, max_epochs=11, averaging=0.0, patience=30)

@@ -254,6 +254,7 @@ def test_discrete_distances_fall_to_zero_and_constrained_parameters_are_right():
         assert np.all(np.abs(z_scores(posterior, *discrete_abc(problem, tolerance))) < 4)
 
 
+@pytest.mark.slow
 def test_a_forgotten_jacobian_is_caught(monkeypatch):
     monkeypatch.setattr(Prior, "log_prob_unconstrained", lambda prior, z: prior.log_prob(prior.constrain(z)))
     problem = discrete()

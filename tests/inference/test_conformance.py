@@ -34,7 +34,13 @@ def test_every_method_has_a_row():
     assert {name.split()[0] for name in METHODS} == {kind.slug for kind in concrete}
 
 
-@pytest.mark.parametrize("name", METHODS)
+LONG = {"exact-smc", "rnpe", "pseudo-marginal"}
+"""Methods that take above 10 s, most of it to compile."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in METHODS]
+)
 def test_a_posterior_is_complete_repeats_and_is_saved(name, tmp_path):
     case = METHODS[name]
     model = case.make_problem().model

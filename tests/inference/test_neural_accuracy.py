@@ -47,6 +47,7 @@ def test_the_committed_grid_is_whole_and_within_its_limits():
         assert np.median([record["c2st"] for record in cells]) <= limit(method, epsilon)
 
 
+@pytest.mark.slow
 def test_the_limits_see_a_shift_of_half_a_standard_deviation():
     """Exact draws pass with room to spare; moved by .6 sd in one coordinate (Phi(.3) = .618) they fail, by .3 sd (.56) they fail .54."""
     made = problem("linear_regression", 1.0)

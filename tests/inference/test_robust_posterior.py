@@ -172,6 +172,7 @@ def test_the_mechanism_in_place_of_the_error_gives_the_posterior():
     assert not any(name.startswith("misspecification") for name in posterior.report.diagnostics)
 
 
+@pytest.mark.slow
 def test_misspecification_is_that_of_quadrature_and_finds_a_gross_error():
     """Columns independent under the prior: P(z_j = 1 | s_dp) is a ratio of one-dimensional integrals, here within .03.
 

@@ -20,7 +20,10 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("learner", METHODS)
+@pytest.mark.parametrize(
+    "learner",
+    ["_posterior_learner", "_likelihood_learner", pytest.param("_confidential_learner", marks=pytest.mark.slow)],
+)
 def test_rows_keep_their_role(learner, monkeypatch):
     """Disjoint; all rows of a round are used; a row of one round has the same role in the next. Truncation may drop rows, no more."""
     module = importlib.import_module(f"noisewise.inference.{learner}")

@@ -126,6 +126,7 @@ def test_rates_of_convergence():
         assert slope == pytest.approx(-0.5, abs=0.08)
 
 
+@pytest.mark.slow
 def test_a_broken_scramble_loses_the_rate():
     """Planted bug: shifting every point by its own word keeps uniformity and loses the net."""
 

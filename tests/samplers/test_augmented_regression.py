@@ -161,7 +161,8 @@ BUGS = {  # with how many moves per sweep: right moves make up for much of what 
 }
 
 
-@pytest.mark.parametrize("bug", [pytest.param(bug, marks=[pytest.mark.slow] * (i > 0)) for i, bug in enumerate(BUGS)])
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_seen(bug, monkeypatch, weighted):
     num_moves, old, new = BUGS[bug]
     monkeypatch.setattr(_regression_kernel, "run_chain", mutant(old, new).run_chain)

@@ -118,6 +118,7 @@ def test_planted_bugs_are_seen(bug, small, monkeypatch):
     assert p_value(collapsed_tables(jax.random.key(1), 50_000, weights, **settings), law) < 1e-6
 
 
+@pytest.mark.slow
 def test_importance_sampling_agrees():
     """A second route by the package's own prior law, simulator, query and mechanism at epsilon .5, three classes.
 

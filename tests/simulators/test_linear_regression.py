@@ -226,6 +226,7 @@ def test_equal_models_are_equal_and_travel():
     assert pickle.loads(pickle.dumps(model)) == model
 
 
+@pytest.mark.slow
 def test_a_million_records_fit_into_one_gibibyte():
     """A process that does nothing else peaks below 1 GiB, less than 50 MiB above its peak for 20,000 records.
 

@@ -72,7 +72,7 @@ def test_statistics_are_those_of_the_simulated_databases():
     np.testing.assert_allclose(s, [moments(30)(x) for x in Normals(30).simulate(KEY, THETA)], rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("num_records", [65, 128, 200])
+@pytest.mark.parametrize("num_records", [pytest.param(65, marks=pytest.mark.slow), 128, 200])
 def test_sums_over_chunks_are_those_of_the_whole(small_chunks, num_records):
     """65 and 200 leave a chunk unfinished: the records that only fill it up must not count."""
     model, query = Normals(num_records), moments(num_records)

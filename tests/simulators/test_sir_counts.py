@@ -163,6 +163,7 @@ def test_large_counts_keep_mean_and_variance():
         assert (values == np.rint(values)).all()
 
 
+@pytest.mark.slow
 def test_jax_draws_follow_the_same_laws():
     """All settings in one call of one width; the planted error is in every probability and mean."""
     settings = [*BINOMIALS, (0, 0.5), (9, 0.0), (9, 1.0)]
