@@ -40,6 +40,8 @@ _PERFECT = 0.6
 _FIRST_LOOK = 2
 _LEAST = 1000
 _TELLING = 50
+_FEW_PARAMETERS = 3
+_MOST_TO_ADAPT, _LEAST_TO_ADAPT = 4000, 200
 _PARTICLES = 2000
 _WAVES = 5
 """Particles need to be simulated so many times at least to get anywhere."""
@@ -65,6 +67,7 @@ def infer(
     |---|---|---|
     | independent records, a query that sums over them | `DataAugmentationMCMC`, else `ExactSMC` | R-hat and effective size |
     | any simulator, noise that hides most of the data | `ImportanceSampling` from the prior | the weights |
+    | any simulator, at most 3 parameters | `ImportanceSampling` from a law fitted to its own draws | the weights |
     | any simulator, an observation that the prior hardly predicts | `ExactSMC` first | R-hat and effective size |
     | any simulator | rounds of `PrivatePosteriorEstimation`, until simulations drawn from it and weighted reach the target | `certify` |
     | a mechanism without a density | `PrivatePosteriorEstimation` | none: `report.exact` is False |
@@ -137,6 +140,8 @@ class _Run:
                 yield self._method(1, self._particles)
             return
         yield from self._weighted_prior()
+        if self.model.prior.unconstrained_dim <= _FEW_PARAMETERS:
+            yield from self._adapted()
         if self.spent:
             return
         if Capability.SAMPLE not in self.model.mechanism.capabilities:
@@ -168,6 +173,25 @@ class _Run:
         if needed <= self.remaining / 3 and pareto_k(pilot.log_weights) <= HEAVY:
             self.replaced = posterior
             yield self._method(3, ImportanceSampling(num_stages=0, num_final=needed))
+
+    def _adapted(self) -> Iterator[AbstractPosterior]:
+        """Draws from a law fitted to weighted draws, three times over, then more and more while that leaves half of what is left."""
+        num = min(_MOST_TO_ADAPT, self.remaining // 25)
+        if not self._can_spend(25 * _LEAST_TO_ADAPT):
+            return
+        pooled = self._method(8, ImportanceSampling(num_stages=3, num_adapt=num, num_final=5 * num))
+        yield pooled
+        sets = [pooled]
+        while isinstance(sets[-1], WeightedSamples) and pooled.effective_size >= _TELLING:
+            drawn = sum(len(part.theta) for part in sets)
+            missing = self.target / pooled.effective_size - 1.0 if pooled.report.exact else 1.0
+            more = max(math.ceil(_SPARE * drawn * missing), drawn // 2)
+            if not self._can_spend(2 * more):
+                return
+            final = ImportanceSampling(num_stages=0, num_final=more, proposal=pooled)
+            sets.append(self._method(8 + len(sets), final))
+            self.replaced, pooled = pooled, _pooled(sets)  # type: ignore[arg-type]
+            yield pooled
 
     def _none_possible(self, work: Work, pilot: ImportanceDraws) -> None:
         """Count a pilot without a single positive weight, and refuse a simulator that always fails."""
@@ -363,7 +387,8 @@ def _pooled(sets: list[WeightedSamples]) -> WeightedSamples:
     size, shape = pooled.effective_size, pareto_k(log_weights)
     diagnostics = {**last.report.diagnostics, "effective size": size, "Pareto k": shape}
     diagnostics.pop("verdict", None)  # that of the last set alone, as is its sentence
-    warnings = tuple(text for text in last.report.warnings if not text.startswith("The corrected draws are worth"))
+    about_parts = ("The corrected draws are worth", "The weights are poor")
+    warnings = tuple(text for text in last.report.warnings if not text.startswith(about_parts))
     exact = trustworthy(size, shape)
     pooled.report = dataclasses.replace(last.report, diagnostics=diagnostics, warnings=warnings, exact=exact)
     return pooled

@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
+from noisewise import automatic
 from noisewise.automatic import _pooled, _rank, _Run
 from noisewise.posteriors import Draws, Report, WeightedSamples
 from tests.inference import linear_gaussian
@@ -43,6 +44,13 @@ def test_records_go_by_data_augmentation():
     assert posterior.report.num_simulations <= 100_000
 
 
+@pytest.fixture
+def many_parameters(monkeypatch):
+    """Routes as for more parameters than importance sampling adapts to."""
+    monkeypatch.setattr(automatic, "_FEW_PARAMETERS", 0)
+
+
+@pytest.mark.usefixtures("many_parameters")
 def test_an_observation_far_from_the_prior_is_reached_by_tempering():
     """y = 6 with noise of variance .02 in all: N(y / 1.02, .02 / 1.02), where no draw of the prior comes near."""
     model = one_number(nw.mechanisms.Gaussian(scale=0.1), spread=0.1)
@@ -180,27 +188,40 @@ def test_a_surprising_observation_is_not_starved():
     assert (np.abs(posterior.weights @ posterior.theta - mean) < 0.5 * sd).all()
 
 
-@pytest.mark.slow
-def test_a_narrow_posterior_is_learnt_and_corrected():
-    """Two parameters, three statistics, small noise: certified, and within 4 standard errors of the closed form."""
-    posterior = nw.infer(KEY, linear_gaussian.model(), linear_gaussian.OBSERVED, max_simulations=3000, progress=False)
-    assert posterior.report.num_simulations <= 3000
-    sharp = nw.PrivateModel(
+SHARP = 0.03
+
+
+def sharp():
+    """Two parameters, three statistics, small noise, with mean and covariance of the posterior: model, observed, mean, covariance."""
+    model = nw.PrivateModel(
         prior=nw.Prior({"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 1.0)}),
         simulator=nw.simulators.JaxSimulator(
-            lambda key, theta: jnp.asarray(linear_gaussian.A) @ theta + 0.03 * jax.random.normal(key, (3,))
+            lambda key, theta: jnp.asarray(linear_gaussian.A) @ theta + SHARP * jax.random.normal(key, (3,))
         ),
         query=lambda x: x,
-        mechanism=nw.mechanisms.Gaussian(scale=0.03),
+        mechanism=nw.mechanisms.Gaussian(scale=SHARP),
     )
-    noise = 2 * 0.03**2
-    covariance = np.linalg.inv(np.eye(2) + linear_gaussian.A.T @ linear_gaussian.A / noise)
-    mean = covariance @ linear_gaussian.A.T @ linear_gaussian.OBSERVED / noise
-    observed = linear_gaussian.A @ mean
-    mean = covariance @ linear_gaussian.A.T @ observed / noise
-    posterior = nw.infer(KEY, sharp, observed, progress=False)
-    assert posterior.report.diagnostics["route"] == "sppe, corrected"
+    covariance = np.linalg.inv(np.eye(2) + linear_gaussian.A.T @ linear_gaussian.A / (2 * SHARP**2))
+    observed = linear_gaussian.A @ covariance @ linear_gaussian.A.T @ linear_gaussian.OBSERVED / (2 * SHARP**2)
+    return model, observed, covariance @ linear_gaussian.A.T @ observed / (2 * SHARP**2), covariance
+
+
+def check_sharp(route):
+    """Exact, within the budget, and means within 4 standard errors of the closed form."""
+    model, observed, mean, covariance = sharp()
+    posterior = nw.infer(KEY, model, observed, progress=False)
+    assert posterior.report.diagnostics["route"] == route
     assert posterior.report.exact
     assert posterior.report.num_simulations <= 100_000
     error = np.sqrt(np.diag(covariance) / posterior.effective_size)
     assert (np.abs(posterior.weights @ posterior.theta - mean) < 4 * error).all()
+
+
+def test_few_parameters_go_by_adapted_importance_sampling():
+    check_sharp("importance")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_parameters")
+def test_a_narrow_posterior_is_learnt_and_corrected():
+    check_sharp("sppe, corrected")
