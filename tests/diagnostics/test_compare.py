@@ -19,6 +19,7 @@ def draws(theta, **more):
     return Draws(np.asarray(theta), tuple("ab"[: theta.shape[1]]), Report("given"), **more)
 
 
+@pytest.mark.slow
 def test_compare_gives_tables_and_the_values_of_theory():
     """A shift of one sd in one column: C2ST Phi(.5) = .69, Kolmogorov-Smirnov 2 Phi(.5) - 1 = .38; its null limit is .043 at 2000."""
     x, y = np.random.default_rng(0).normal(size=(2, 4000, 2))

@@ -77,6 +77,7 @@ def test_training_ends_when_patience_does():
     assert trained.num_epochs == 5
 
 
+@pytest.mark.slow
 def test_members_differ_and_learn():
     """The entropy of N(c, 1) is 1.419, known to .22 / sqrt(1.5) from 20 rows; members start at different weights."""
     trained = fitted(members=2)

@@ -226,6 +226,7 @@ def test_trials_side_by_side_equal_trials_alone(correction):
         assert np.abs(posterior.theta - alone.theta).max() < 0.02 * alone.theta.std()
 
 
+@pytest.mark.slow
 def test_a_posterior_with_constraints_has_a_normalised_density_and_survives_a_file(tmp_path):
     """A LogNormal parameter: log_prob is a density of theta, not of log theta, and equal to the last bit after saving."""
     prior = nw.Prior({"rate": dist.LogNormal(0.0, 0.5)})
