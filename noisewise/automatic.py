@@ -24,7 +24,7 @@ from noisewise.inference import (
     ImportanceSampling,
     PrivatePosteriorEstimation,
 )
-from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior, trustworthy
+from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior, pooled_draws
 from noisewise.inference.base import prior_only
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
@@ -190,7 +190,7 @@ class _Run:
                 return
             final = ImportanceSampling(num_stages=0, num_final=more, proposal=pooled)
             sets.append(self._method(8 + len(sets), final))
-            self.replaced, pooled = pooled, _pooled(sets)  # type: ignore[arg-type]
+            self.replaced, pooled = pooled, pooled_draws(sets)  # type: ignore[arg-type]
             yield pooled
 
     def _none_possible(self, work: Work, pilot: ImportanceDraws) -> None:
@@ -227,7 +227,7 @@ class _Run:
                     if num < _LEAST:
                         break
                     weighed.append(self._certified(final_key, learnt, num).corrected)
-                    self.replaced, pooled = pooled, _pooled(weighed)
+                    self.replaced, pooled = pooled, pooled_draws(weighed)
                     yield pooled
                     needed = math.ceil(_SPARE * num * (self.target / max(pooled.effective_size, 1.0) - 1.0))
                     if not settled:
@@ -366,32 +366,6 @@ def _serves(method: AbstractMethod, model: PrivateModel) -> bool:
     except MissingCapabilityError:
         return False
     return True
-
-
-def _pooled(sets: list[WeightedSamples]) -> WeightedSamples:
-    """Several sets of weighted draws as one: every weight is pi eta / p for the p it was drawn from, so that they simply add up."""
-    if len(sets) == 1:
-        return sets[0]
-    last = sets[-1]
-    log_weights = np.concatenate([part.log_weights for part in sets])
-    derived = {name: np.concatenate([part.derived[name] for part in sets]) for name in last.derived}
-    pooled = WeightedSamples(
-        np.concatenate([part.theta for part in sets]),
-        last.names,
-        last.report,
-        log_weights=log_weights,
-        derived=derived,
-        statistics=np.concatenate([part.statistics for part in sets]),
-        statistic_names=last.statistic_names,
-    )
-    size, shape = pooled.effective_size, pareto_k(log_weights)
-    diagnostics = {**last.report.diagnostics, "effective size": size, "Pareto k": shape}
-    diagnostics.pop("verdict", None)  # that of the last set alone, as is its sentence
-    about_parts = ("The corrected draws are worth", "The weights are poor")
-    warnings = tuple(text for text in last.report.warnings if not text.startswith(about_parts))
-    exact = trustworthy(size, shape)
-    pooled.report = dataclasses.replace(last.report, diagnostics=diagnostics, warnings=warnings, exact=exact)
-    return pooled
 
 
 def _rank(posterior: AbstractPosterior) -> float:

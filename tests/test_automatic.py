@@ -8,7 +8,8 @@ import pytest
 
 import noisewise as nw
 from noisewise import automatic
-from noisewise.automatic import _pooled, _rank, _Run
+from noisewise.automatic import _rank, _Run
+from noisewise.inference._importance import pooled_draws
 from noisewise.posteriors import Draws, Report, WeightedSamples
 from tests.inference import linear_gaussian
 
@@ -100,7 +101,7 @@ def test_pooled_sets_weigh_by_what_they_are_worth():
     """Two proposals for N(0, 1): mean and sd of the pooled set within 4 standard errors; sets normalised one by one fail."""
     rng = np.random.default_rng(0)
     sets = [weighted(rng, 4000, 1.0, 1.5, -30.0), weighted(rng, 1000, -0.5, 2.0, -30.0)]
-    pooled = _pooled(sets)
+    pooled = pooled_draws(sets)
     error = 1.0 / np.sqrt(pooled.effective_size)
     mean = pooled.weights @ pooled.theta[:, 0]
     assert pooled.effective_size > max(part.effective_size for part in sets)

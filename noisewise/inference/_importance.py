@@ -129,3 +129,29 @@ def relative_variance(log_eta: np.ndarray) -> float:
     eta = np.exp(log_eta - np.where(np.isfinite(top), top, 0.0))
     ratios = np.mean(eta**2, axis=1) / np.maximum(np.mean(eta, axis=1) ** 2, 1e-300)
     return float(np.mean(np.where(np.isfinite(top[:, 0]), ratios, log_eta.shape[1])))
+
+
+def pooled_draws(sets: list[WeightedSamples]) -> WeightedSamples:
+    """Several sets of weighted draws as one: every weight is pi eta / p for the p it was drawn from, so that they simply add up."""
+    if len(sets) == 1:
+        return sets[0]
+    last = sets[-1]
+    log_weights = np.concatenate([part.log_weights for part in sets])
+    derived = {name: np.concatenate([part.derived[name] for part in sets]) for name in last.derived}
+    pooled = WeightedSamples(
+        np.concatenate([part.theta for part in sets]),
+        last.names,
+        last.report,
+        log_weights=log_weights,
+        derived=derived,
+        statistics=np.concatenate([part.statistics for part in sets]),
+        statistic_names=last.statistic_names,
+    )
+    size, shape = pooled.effective_size, pareto_k(log_weights)
+    diagnostics = {**last.report.diagnostics, "effective size": size, "Pareto k": shape}
+    diagnostics.pop("verdict", None)  # that of the last set alone, as is its sentence
+    about_parts = ("The corrected draws are worth", "The weights are poor")
+    warnings = tuple(text for text in last.report.warnings if not text.startswith(about_parts))
+    exact = trustworthy(size, shape)
+    pooled.report = dataclasses.replace(last.report, diagnostics=diagnostics, warnings=warnings, exact=exact)
+    return pooled
