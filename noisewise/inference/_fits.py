@@ -22,6 +22,7 @@ EACH_BY_ITSELF = "[fit.posterior(k, row) for k, row in zip(jax.random.split(key,
 _MOST_OUTSIDE = 0.05
 _SHOWN = 6
 _ORIGIN = ("names", "statistics", "prior", "mechanism")
+Arrays = dict[str, np.ndarray]
 _CONTENT = ("model", "estimator", "degree", "report", "own")
 
 
@@ -76,8 +77,8 @@ class AbstractFit(abc.ABC):
         cls._check_origin(require_keys(content["model"], _ORIGIN, what), model, what)
         with reading(what):
             density = read_density(content["estimator"], content["degree"], arrays)
-            report = Report.from_spec(content["report"])
-            return cls._read(model, density, report, content["estimator"], content["own"], arrays)
+            common = {"report": Report.from_spec(content["report"]), "estimator": content["estimator"]}
+            return cls._read(model, density, content["own"], arrays, common)
 
     def _observation(self, observed: Any, model: PrivateModel) -> np.ndarray:
         """One observation (k',); where several came, the error says what serves them."""
@@ -112,15 +113,9 @@ class AbstractFit(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def _read(
-        cls,
-        model: PrivateModel,
-        density: ConditionalDensity,
-        report: Report,
-        estimator: dict[str, Any],
-        own: Any,
-        arrays: dict[str, np.ndarray],
+        cls, model: PrivateModel, density: ConditionalDensity, own: Any, arrays: Arrays, common: dict[str, Any]
     ) -> Self:
-        """The object of a file; whatever it raises becomes a `FileFormatError`."""
+        """The object of a file, with what all have in `common`; whatever it raises becomes a `FileFormatError`."""
 
     @classmethod
     def _statistics(cls, model: PrivateModel) -> tuple[str, ...]:

@@ -13,7 +13,15 @@ from noisewise._files import require_keys
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference._features import features
-from noisewise.inference._fits import MASS_OUTSIDE, AbstractFit, check_dims, extrapolation, share_outside, stored
+from noisewise.inference._fits import (
+    MASS_OUTSIDE,
+    AbstractFit,
+    Arrays,
+    check_dims,
+    extrapolation,
+    share_outside,
+    stored,
+)
 from noisewise.posteriors.base import check_num
 from noisewise.posteriors.learned import LearnedPosterior, constrained_log_prob
 from noisewise.posteriors.report import Report
@@ -116,13 +124,7 @@ class AmortisedPosterior(AbstractFit):
 
     @classmethod
     def _read(
-        cls,
-        model: PrivateModel,
-        density: ConditionalDensity,
-        report: Report,
-        estimator: dict[str, Any],
-        own: Any,
-        arrays: dict[str, np.ndarray],
+        cls, model: PrivateModel, density: ConditionalDensity, own: Any, arrays: Arrays, common: dict[str, Any]
     ) -> Self:
         require_keys(own, (), "its content")
         width, dim = (
@@ -130,8 +132,8 @@ class AmortisedPosterior(AbstractFit):
             model.prior.unconstrained_dim,
         )
         check_dims(density, dim, width)
-        more = {"conditions": stored(arrays, "conditions", None, width), "bounds": stored(arrays, "bounds", 2, dim)}
-        return cls(model, density, report, **more, estimator=estimator)
+        conditions, bounds = stored(arrays, "conditions", None, width), stored(arrays, "bounds", 2, dim)
+        return cls(model, density, conditions=conditions, bounds=bounds, **common)
 
 
 def _key_of(condition: np.ndarray) -> Array:

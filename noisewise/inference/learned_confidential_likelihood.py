@@ -15,7 +15,7 @@ from noisewise._files import require_keys
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference._confidential_chains import JointChains, JointTarget
-from noisewise.inference._fits import EACH_BY_ITSELF, AbstractFit, check_dims, stored, stored_counts
+from noisewise.inference._fits import EACH_BY_ITSELF, AbstractFit, Arrays, check_dims, stored, stored_counts
 from noisewise.inference._space_files import read_statistic_space, statistic_space_arrays, statistic_space_spec
 from noisewise.inference._statistic_space import StatisticSpace
 from noisewise.inference.work import Work
@@ -147,19 +147,13 @@ class LearnedConfidentialLikelihood(AbstractFit):
 
     @classmethod
     def _read(
-        cls,
-        model: PrivateModel,
-        density: ConditionalDensity,
-        report: Report,
-        estimator: dict[str, Any],
-        own: Any,
-        arrays: dict[str, np.ndarray],
+        cls, model: PrivateModel, density: ConditionalDensity, own: Any, arrays: Arrays, common: dict[str, Any]
     ) -> Self:
         require_keys(own, ("space", "chains"), "its content")
         space = read_statistic_space(own["space"], arrays, model.statistic_width)
         check_dims(density, space.dim, model.prior.unconstrained_dim)
         s, chains = stored(arrays, "s", None, model.statistic_width), stored_counts(own["chains"], _CHAINS)
-        return cls(model, density, space, s=s, chains=chains, report=report, estimator=estimator)
+        return cls(model, density, space, s=s, chains=chains, **common)
 
 
 def _tell(work: Work, chains: JointChains, last: bool) -> None:

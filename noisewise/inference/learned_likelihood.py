@@ -20,6 +20,7 @@ from noisewise.inference._fits import (
     EACH_BY_ITSELF,
     MASS_OUTSIDE,
     AbstractFit,
+    Arrays,
     check_dims,
     extrapolation,
     share_outside,
@@ -147,20 +148,14 @@ class LearnedLikelihood(AbstractFit):
 
     @classmethod
     def _read(
-        cls,
-        model: PrivateModel,
-        density: ConditionalDensity,
-        report: Report,
-        estimator: dict[str, Any],
-        own: Any,
-        arrays: dict[str, np.ndarray],
+        cls, model: PrivateModel, density: ConditionalDensity, own: Any, arrays: Arrays, common: dict[str, Any]
     ) -> Self:
         require_keys(own, ("space", "chains"), "its content")
         space, dim = read_target_space(own["space"], arrays, model.private_width), model.prior.unconstrained_dim
         check_dims(density, space.dim, dim)
         z, s = stored(arrays, "z", None, dim), stored(arrays, "typical", model.statistic_width)[None]
         chains = stored_counts(own["chains"], _CHAINS)
-        return cls(model, density, space, z=z, s=s, chains=chains, report=report, estimator=estimator)
+        return cls(model, density, space, z=z, s=s, chains=chains, **common)
 
 
 class LikelihoodDraws(Draws):
