@@ -119,7 +119,7 @@ def loss_curves() -> Any:
     return nw.plotting.loss_curves({"training": train, "validation": validation})
 
 
-def fan_chart() -> Any:
+def infection_fan() -> Any:
     """Infection curves given a private one, brought to the scale of people by inverting the mean of the mechanism."""
     problem = nw.problems.sir(epsilon=0.1, dynamics="ode")
     mechanism: Any = problem.model.mechanism
@@ -129,7 +129,7 @@ def fan_chart() -> Any:
     curves = fine.simulate(KEY, problem.reference(KEY, NUM))
     total, padding = simulator.population, mechanism.padding
     people = problem.observed / mechanism.trials * (total + 2.0 * padding) - padding
-    return nw.plotting.fan_chart(
+    return nw.plotting.infection_fan(
         100.0 * curves / total,
         times=times,
         observed=100.0 * people / total,
@@ -179,7 +179,7 @@ PICTURES = (
     coverage_curve,
     predictive_check,
     loss_curves,
-    fan_chart,
+    infection_fan,
     privacy_utility,
     uncertainty_bars,
 )

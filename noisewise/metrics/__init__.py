@@ -3,9 +3,17 @@
 from noisewise.metrics.c2st import c2st
 from noisewise.metrics.cdf_error import cdf_error
 from noisewise.metrics.kolmogorov_smirnov import kolmogorov_smirnov
-from noisewise.metrics.lmd import lmd
+from noisewise.metrics.log_median_distance import log_median_distance
 from noisewise.metrics.mmd import mmd
-from noisewise.metrics.nlog import nlog
+from noisewise.metrics.negative_log_density import negative_log_density
 from noisewise.metrics.sliced_wasserstein import sliced_wasserstein
 
-__all__ = ["c2st", "cdf_error", "kolmogorov_smirnov", "lmd", "mmd", "nlog", "sliced_wasserstein"]
+__all__ = [
+    "c2st",
+    "cdf_error",
+    "kolmogorov_smirnov",
+    "log_median_distance",
+    "mmd",
+    "negative_log_density",
+    "sliced_wasserstein",
+]

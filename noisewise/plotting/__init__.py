@@ -6,8 +6,8 @@ Nothing is shown and no global setting is changed. The modules are named after t
 
 from noisewise.plotting.calibration_curves import coverage_curve, rank_ecdf
 from noisewise.plotting.convergence import convergence
-from noisewise.plotting.fan_chart import fan_chart
 from noisewise.plotting.forest import forest
+from noisewise.plotting.infection_fan import infection_fan
 from noisewise.plotting.ks_heatmap import ks_heatmap
 from noisewise.plotting.loss_curves import loss_curves
 from noisewise.plotting.marginals import marginals
@@ -20,8 +20,8 @@ from noisewise.plotting.uncertainty_bars import uncertainty_bars
 __all__ = [
     "convergence",
     "coverage_curve",
-    "fan_chart",
     "forest",
+    "infection_fan",
     "ks_heatmap",
     "loss_curves",
     "marginals",

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import norm, wasserstein_distance
 
 from noisewise import errors
-from noisewise.metrics import cdf_error, lmd, nlog, sliced_wasserstein
+from noisewise.metrics import cdf_error, log_median_distance, negative_log_density, sliced_wasserstein
 
 
 def null_pair(seed, num=2000, dim=2):
@@ -19,37 +19,39 @@ def test_nlog_is_that_of_scikit_learn(dim):
     rng = np.random.default_rng(0)
     draws, truth = 0.3 * rng.normal(size=(400, dim)), 0.1 * rng.normal(size=dim)
     expected = -KernelDensity(bandwidth="scott").fit(draws).score_samples(truth[None])[0]
-    assert nlog(truth, draws) == pytest.approx(expected, rel=1e-9)
+    assert negative_log_density(truth, draws) == pytest.approx(expected, rel=1e-9)
 
 
 def test_nlog_has_the_floors_it_states():
     """The kernel alone at a narrow posterior; the entropy plus .03 for unit normals in two dimensions, 60 truths, 4 standard errors."""
-    assert nlog(np.zeros(2), 1e-6 * null_pair(0)[0]) == pytest.approx(-0.696, abs=1e-3)
-    assert nlog(np.zeros(3), 1e-6 * null_pair(0, dim=3)[0]) == pytest.approx(-0.50, abs=2e-3)
+    assert negative_log_density(np.zeros(2), 1e-6 * null_pair(0)[0]) == pytest.approx(-0.696, abs=1e-3)
+    assert negative_log_density(np.zeros(3), 1e-6 * null_pair(0, dim=3)[0]) == pytest.approx(-0.50, abs=2e-3)
     gaps = []
     for seed in range(60):
         draws, other = null_pair(seed)
-        gaps.append(nlog(other[0], draws) + norm.logpdf(other[0]).sum())
+        gaps.append(negative_log_density(other[0], draws) + norm.logpdf(other[0]).sum())
     assert abs(np.mean(gaps) - 0.03) < 4 * np.std(gaps) / np.sqrt(60)
 
 
 def test_whitened_nlog_follows_the_scale_and_sees_what_the_papers_does_not():
     draws = null_pair(1)[0]
     narrow = 0.01 * draws
-    assert nlog(0.01 * np.ones(2), narrow, whiten=True) == pytest.approx(
-        nlog(np.ones(2), draws, whiten=True) + 2 * np.log(0.01), rel=1e-9
+    assert negative_log_density(0.01 * np.ones(2), narrow, whiten=True) == pytest.approx(
+        negative_log_density(np.ones(2), draws, whiten=True) + 2 * np.log(0.01), rel=1e-9
     )
     shifts = [
-        nlog(shift * np.ones(2), narrow, whiten=True) - nlog(np.zeros(2), narrow, whiten=True) for shift in (0.02,)
+        negative_log_density(shift * np.ones(2), narrow, whiten=True)
+        - negative_log_density(np.zeros(2), narrow, whiten=True)
+        for shift in (0.02,)
     ]
     assert shifts[0] > 2.0  # two standard deviations in both columns: 4 nats without smoothing
-    assert abs(nlog(0.02 * np.ones(2), narrow) - nlog(np.zeros(2), narrow)) < 0.01
+    assert abs(negative_log_density(0.02 * np.ones(2), narrow) - negative_log_density(np.zeros(2), narrow)) < 0.01
 
 
 def test_lmd_takes_the_lower_median_and_leaves_failures_out():
     simulated = np.concatenate([np.arange(1.0, 13.0)[:, None], [[np.nan]]])
-    assert lmd([0.0], simulated, log=False) == 6.0
-    assert lmd([0.0], simulated) == pytest.approx(np.log(6.0))
+    assert log_median_distance([0.0], simulated, log=False) == 6.0
+    assert log_median_distance([0.0], simulated) == pytest.approx(np.log(6.0))
 
 
 def test_sliced_wasserstein_in_one_dimension_is_the_distance_in_sd():
@@ -91,11 +93,11 @@ def test_bad_samples_are_refused(metric):
 
 def test_bad_points_are_refused():
     x = null_pair(6)[0]
-    for metric in (nlog, lmd):
+    for metric in (negative_log_density, log_median_distance):
         for bad in ([0.0], [0.0, np.nan], [[0.0, 0.0]]):
             with pytest.raises(errors.InvalidInputError, match="2 finite numbers"):
                 metric(bad, x)
     with pytest.raises(errors.InvalidInputError, match="constant"):
-        nlog([0.0, 0.0], np.c_[x[:, 0], np.ones(len(x))], whiten=True)
+        negative_log_density([0.0, 0.0], np.c_[x[:, 0], np.ones(len(x))], whiten=True)
     with pytest.raises(errors.InvalidInputError, match="constant"):
         sliced_wasserstein(np.c_[x[:, 0], np.ones(len(x))], x)

@@ -82,9 +82,9 @@ def test_loss_curves_of_a_report_go_over_rounds(rng):
     assert next(line for line in ax.lines if line.get_label() == "validation, atomic").get_xdata().tolist() == [2, 3]
 
 
-def test_fan_chart_nests_its_bands(rng):
+def test_infection_fan_nests_its_bands(rng):
     curves = rng.normal(size=(500, 4)).cumsum(axis=1)
-    ax = plotting.fan_chart(
+    ax = plotting.infection_fan(
         curves, times=[0.0, 1.0, 2.0, 4.0], observed=[0.1, 0.3], observed_times=[1.0, 4.0], truth=np.zeros(4)
     )
     assert texts(ax) == ["95%", "80%", "50%", "median", "truth", "private release"]
@@ -94,10 +94,10 @@ def test_fan_chart_nests_its_bands(rng):
     assert ax.get_xlim() == (0.0, 4.0)
 
 
-def test_fan_chart_of_a_posterior_shows_its_confidential_statistics(rng):
+def test_infection_fan_of_a_posterior_shows_its_confidential_statistics(rng):
     statistics = rng.normal(size=(100, 3))
     posterior = Draws(rng.normal(size=(100, 1)), ("a",), Report("exact-smc"), statistics=statistics)
-    assert plotting.fan_chart(posterior).lines[0].get_ydata() == pytest.approx(np.median(statistics, axis=0))
+    assert plotting.infection_fan(posterior).lines[0].get_ydata() == pytest.approx(np.median(statistics, axis=0))
 
 
 def test_uncertainty_bars_add_up():

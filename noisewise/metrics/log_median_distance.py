@@ -10,7 +10,7 @@ from noisewise.errors import InvalidInputError
 from noisewise.metrics._samples import one_sample
 
 
-def lmd(observed: Any, simulated: Any, *, log: bool = True) -> float:
+def log_median_distance(observed: Any, simulated: Any, *, log: bool = True) -> float:
     r"""log median |s_dp,i - s_o| over private statistics (n, k') simulated at posterior draws, the paper's posterior predictive distance.
 
     The distance is Euclidean in the units of the statistics, the median the lower one, as in the authors' code, which keeps the median
@@ -18,7 +18,7 @@ def lmd(observed: Any, simulated: Any, *, log: bool = True) -> float:
     is not 0 and depends on the problem; a sharper posterior than the exact one can score lower.
 
     >>> rng = np.random.default_rng(0)
-    >>> round(lmd([0.0, 0.0], rng.normal(size=(2000, 2))), 2)  # log of the median of a Rayleigh law, .163
+    >>> round(log_median_distance([0.0, 0.0], rng.normal(size=(2000, 2))), 2)  # log of the median of a Rayleigh law, .163
     0.17
     """
     values = np.asarray(simulated, dtype=np.float64)

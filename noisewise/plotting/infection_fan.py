@@ -17,7 +17,7 @@ from noisewise.posteriors import AbstractPosterior
 
 
 @styled
-def fan_chart(
+def infection_fan(
     curves: Any,
     *,
     times: Any = None,
@@ -37,7 +37,7 @@ def fan_chart(
 
     >>> times, rates = np.arange(30.0), np.random.default_rng(0).normal(0.3, 0.02, size=200)
     >>> curves = 1.0 / (1.0 + 1000.0 * np.exp(-rates[:, None] * times))
-    >>> ax = fan_chart(curves, times=times, observed=[0.0, 0.05, 0.3], observed_times=[0.0, 10.0, 20.0])
+    >>> ax = infection_fan(curves, times=times, observed=[0.0, 0.05, 0.3], observed_times=[0.0, 10.0, 20.0])
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['95%', '80%', '50%', 'median', 'private release']
     """

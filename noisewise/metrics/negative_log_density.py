@@ -12,7 +12,7 @@ from noisewise.errors import InvalidInputError
 from noisewise.metrics._samples import one_sample
 
 
-def nlog(truth: Any, draws: Any, *, whiten: bool = False) -> float:
+def negative_log_density(truth: Any, draws: Any, *, whiten: bool = False) -> float:
     r"""-log of a kernel density estimate of the draws (n, d) at the true parameter (d,).
 
         -log [ 1/n sum_i N(truth; theta_i, h^2 C) ],        h = n^(-1/(d+4))
@@ -26,7 +26,7 @@ def nlog(truth: Any, draws: Any, *, whiten: bool = False) -> float:
 
     >>> rng = np.random.default_rng(0)
     >>> draws = 0.01 * rng.normal(size=(2000, 2))
-    >>> round(nlog([0.0, 0.0], draws), 2), round(nlog([0.0, 0.0], draws, whiten=True), 2)
+    >>> round(negative_log_density([0.0, 0.0], draws), 2), round(negative_log_density([0.0, 0.0], draws, whiten=True), 2)
     (-0.69, -7.24)
     """
     values = one_sample(draws, "draws")
