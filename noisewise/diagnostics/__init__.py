@@ -6,6 +6,8 @@ from noisewise.diagnostics.certificate import Certificate
 from noisewise.diagnostics.certify import certify
 from noisewise.diagnostics.compare import Comparison, compare
 from noisewise.diagnostics.coverage import coverage
+from noisewise.diagnostics.decompose_uncertainty import decompose_uncertainty
+from noisewise.diagnostics.decomposition import Decomposition
 from noisewise.diagnostics.predictive import PredictiveCheck, misspecification, predictive_check
 from noisewise.diagnostics.prior_sensitivity import prior_sensitivity
 from noisewise.diagnostics.tarp import tarp
@@ -15,12 +17,14 @@ __all__ = [
     "Calibration",
     "Certificate",
     "Comparison",
+    "Decomposition",
     "PredictiveCheck",
     "Trials",
     "calibrate",
     "certify",
     "compare",
     "coverage",
+    "decompose_uncertainty",
     "draw_trials",
     "misspecification",
     "predictive_check",

@@ -123,6 +123,24 @@ class RecordMoves:
         """`num` sweeps of every chain: the last state, draws by name (num, C, ...), and acceptance by kind of move (4,)."""
         return self._sweeps(key, state, seen, walk, num)
 
+    @in_float64
+    def parameters(self, key: Array, state: State, walk: Walk, num: int) -> Array:
+        """`num` draws of theta (num, C, d) given the records of every chain, which stand still."""
+        return self._parameters_given_records(key, state, walk, num)
+
+    @functools.cached_property
+    def _parameters_given_records(self) -> Any:
+        def step(state: State, key: Array, walk: Walk) -> Any:
+            keys = jax.random.split(key, len(state.z))
+            state, _ = jax.vmap(self._parameters, (0, 0, None))(keys, state, walk)
+            return state, state.theta
+
+        @functools.partial(jax.jit, static_argnames="num")
+        def run(key: Array, state: State, walk: Walk, num: int) -> Array:
+            return jax.lax.scan(functools.partial(step, walk=walk), state, jax.random.split(key, num))[1]
+
+        return run
+
     @functools.cached_property
     def _start(self) -> Any:
         def one(key: Array, theta: Array, seen: Seen) -> State:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import Any, ClassVar
 
@@ -71,6 +72,14 @@ class DataAugmentationMCMC(AbstractMethod):
         require_records(model, type(self).__name__)
 
     def _infer(self, key: Array, work: Work) -> Draws:
+        run = self.run_chains(key, work)
+        return finished_draws(work, run.trace, settled=run.settled)
+
+    def run_chains(self, key: Array, work: Work, *, most_sweeps: int = _SEGMENT) -> ChainRun:
+        """Chains that have met the target, or have come as far as the budgets allow; `chains.segment` goes on from there.
+
+        `most_sweeps` is the length of a segment, shorter where there are many records.
+        """
         look_key, theta_key, record_key, sweep_key = jax.random.split(key, 4)
         work.look_at_observation(look_key)
         num_chains = self.num_chains if work.remaining is None else min(self.num_chains, work.remaining)
@@ -79,30 +88,30 @@ class DataAugmentationMCMC(AbstractMethod):
         moves, seen = record_moves(work.model, num_moves=self.num_moves), Seen(work.model.mechanism, work.observed, 1.0)
         state = moves.start(record_key, theta[:num_chains], seen)
         walk = Walk(step_root(work.model.prior.unconstrain(theta)), np.full(3, 2.4 / np.sqrt(state.z.shape[1])))
-        chains = _Chains(moves, seen, state, walk, sweep_key)
-        trace = Trace(self.target_ess)
-        trace.add(theta=state.theta[None], s=moves.statistic(state.total)[None])
-        settled = False
-        try:
-            for done in range(0, self.num_warmup, chains.length):
-                trace.restart(**chains.segment(work))
-                chains.tune(done, trace.pooled())
-                work.record(warmup=done + chains.length, **chains.shares())
+        run = ChainRun(Chains(moves, seen, state, walk, sweep_key, most_sweeps), Trace(self.target_ess))
+        run.trace.add(theta=state.theta[None], s=moves.statistic(state.total)[None])
+        with contextlib.suppress(OutOfBudget):
+            self._settle(run, work)
+        work.diagnostics |= {f"{name} acceptance": share for name, share in run.chains.shares().items()}
+        return run
+
+    def _settle(self, run: ChainRun, work: Work) -> None:
+        chains, trace = run.chains, run.trace
+        for done in range(0, self.num_warmup, chains.length):
             trace.restart(**chains.segment(work))
-            settled = True
-            while not trace.complete() and trace.length < self.max_sweeps:
-                trace.add(**chains.segment(work))
-                work.record(sweeps=trace.length, effective_size=trace.effective_size, **chains.shares())
-            if not trace.complete():
-                work.stop(f"max_sweeps = {self.max_sweeps:,} sweeps are made")
-        except OutOfBudget:
-            pass
-        work.diagnostics |= {f"{name} acceptance": share for name, share in chains.shares().items()}
-        return finished_draws(work, trace, settled=settled)
+            chains.tune(done, trace.pooled())
+            work.record(warmup=done + chains.length, **chains.shares())
+        trace.restart(**chains.segment(work))
+        run.settled = True
+        while not trace.complete() and trace.length < self.max_sweeps:
+            trace.add(**chains.segment(work))
+            work.record(sweeps=trace.length, effective_size=trace.effective_size, **chains.shares())
+        if not trace.complete():
+            work.stop(f"max_sweeps = {self.max_sweeps:,} sweeps are made")
 
 
 @dataclasses.dataclass
-class _Chains:
+class Chains:
     """Where the chains are, how their walks step, and how the last segment went."""
 
     moves: RecordMoves
@@ -110,16 +119,18 @@ class _Chains:
     state: State
     walk: Walk
     key: Array
+    most_sweeps: int
     accepted: Any = None
     segments: int = 0
 
     @property
     def length(self) -> int:
-        """Sweeps per segment: 50, fewer where there are many records."""
+        """Sweeps per segment, fewer where there are many records."""
         databases = len(self.state.z) * self.moves.databases_per_sweep
-        return int(np.clip(_RECORDS // (databases * self.state.terms.shape[1]), 1, _SEGMENT))
+        return int(np.clip(_RECORDS // (databases * self.state.terms.shape[1]), 1, self.most_sweeps))
 
     def segment(self, work: Work) -> dict[str, np.ndarray]:
+        """The draws of the next sweeps, each (sweeps, chains, ...)."""
         work.spend(self.length * len(self.state.z) * self.moves.databases_per_sweep)
         key = jax.random.fold_in(self.key, self.segments)
         self.state, kept, self.accepted = self.moves.sweeps(key, self.state, self.seen, self.walk, self.length)
@@ -139,3 +150,12 @@ class _Chains:
         if self.moves.databases_per_sweep > 1:
             shares["interweaving"] = float(self.accepted[2])
         return shares
+
+
+@dataclasses.dataclass
+class ChainRun:
+    """Chains, what they have drawn, and whether their warm-up is over."""
+
+    chains: Chains
+    trace: Trace
+    settled: bool = False

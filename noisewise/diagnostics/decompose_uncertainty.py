@@ -1,0 +1,204 @@
+"""Would more records help, wider bounds, or a larger privacy budget?"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from noisewise._arrays import Array, as_key, describe, integer
+from noisewise.diagnostics._regression import predicted
+from noisewise.diagnostics.decomposition import THREE, TWO, Decomposition
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.inference._record_moves import serves
+from noisewise.inference.data_augmentation_mcmc import DataAugmentationMCMC
+from noisewise.inference.exact_smc import ExactSMC
+from noisewise.posteriors import AbstractPosterior, Report
+from noisewise.private_model import PrivateModel
+
+_CHAINS = 100
+_SWEEPS = 10
+_INNER = 64
+_GAP = 16
+_BLOCKS = 20
+_FEWEST = 400
+
+
+def decompose_uncertainty(
+    key: Array,
+    model: PrivateModel,
+    observed: Any,
+    *,
+    posterior: AbstractPosterior | None = None,
+    num_draws: int = 4000,
+    executor: Executor | None = None,
+    progress: bool = True,
+) -> Decomposition:
+    r"""The posterior variance in three parts, by the law of total variance given s_dp:
+
+        Var(theta | s_dp)  =  E[Var(theta | x)]  +  E[Var(E[theta | x] | s)]  +  Var(E[theta | s])
+                              sampling              clamping and summary          privacy
+
+    `sampling` is left even to whoever holds the records: only more records help. `clamping` is what the released statistic does not tell of
+    them: wider bounds or another query help. `privacy` is what the noise hides: a larger budget helps. All are taken over x, s | s_dp.
+
+    For a model of records (`AbstractRecordModel` with a query that is a sum), x comes from chains of `DataAugmentationMCMC`. Beside each
+    database theta | x is drawn 64 times; the means A and B of the first and last 24 of these are independent given x, so that
+    E[Var(theta | x)] = Var(theta) - Cov(A, B), and E[Var(E[theta | x] | s)] = E[(A - g)(B - g)] with g(s) = E[theta | s]. Other models have
+    two parts, E[Var(theta | s)] and Var(E[theta | s]), from the draws of theta and s of `ExactSMC`, or of an exact `posterior` that has
+    `statistics`, which costs no simulation. g is a polynomial of degree 2 in s, evaluated at draws that it was not fitted to: what such a
+    polynomial misses counts as clamping, never as privacy. Parts are never negative and sum to the total. The error of an approximate
+    posterior is another matter: see `certify`.
+
+    `num_draws` databases are used. Standard errors of the shares come from a jackknife over 20 blocks.
+
+    >>> import noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=0.3)
+    >>> parts = decompose_uncertainty(jax.random.key(0), problem.model, problem.observed, num_draws=1000, progress=False)
+    >>> parts.shares.round(1).to_dict("index")
+    {'mu': {'sampling': 0.2, 'clamping': 0.0, 'privacy': 0.8}}
+    """
+    if not isinstance(model, PrivateModel):
+        raise InvalidTypeError(
+            f"decompose_uncertainty(key, model, observed) needs a PrivateModel second, got {describe(model)}."
+        )
+    num_draws, key = integer("num_draws", at_least=_FEWEST)(num_draws), as_key(key)
+    if posterior is not None:
+        return _of_posterior(_checked(posterior), model)
+    if serves(model):
+        return _of_records(key, model, observed, num_draws, progress)
+    method = ExactSMC(num_particles=num_draws)
+    return _of_posterior(method.infer(key, model, observed, executor=executor, progress=progress), model)
+
+
+def _of_records(key: Array, model: PrivateModel, observed: Any, num_draws: int, progress: bool) -> Decomposition:
+    run_key, inner_key = jax.random.split(key)
+    method = DataAugmentationMCMC(num_chains=_CHAINS, target_ess=num_draws)
+    work = method._start(model, observed, None, progress)
+    inner, s = [], []
+    with work.shown():
+        run = method.run_chains(run_key, work, most_sweeps=_SWEEPS)
+        sweeps = run.trace.length * _CHAINS / max(run.trace.effective_size, 1.0)
+        for j in range(-(-num_draws // _CHAINS)):
+            for _ in range(max(1, round(sweeps / run.chains.length))):
+                last = run.chains.segment(work)["s"][-1]
+            s.append(last)
+            draw_key = jax.random.fold_in(inner_key, j)
+            inner.append(run.chains.moves.parameters(draw_key, run.chains.state, run.chains.walk, _INNER))
+            work.record(databases=len(s) * _CHAINS)
+    if not run.trace.settled:
+        work.warn(f"The chains have not settled (R-hat {run.trace.r_hat:.3f}): do not rely on these parts.")
+    columns = _columns(model, np.concatenate([np.asarray(part) for part in inner], axis=1))
+    half = (_INNER - _GAP) // 2
+    draws = _Draws(
+        mean=columns.mean(0),
+        square=(columns**2).mean(0),
+        first=columns[:half].mean(0),
+        last=columns[-half:].mean(0),
+        s=np.concatenate(s),
+        groups=np.tile(np.arange(_CHAINS), len(s)),
+        weights=np.full(columns.shape[1], 1.0 / columns.shape[1]),
+    )
+    return _decomposed(work.report(exact=True), model, THREE, draws)
+
+
+def _of_posterior(posterior: AbstractPosterior, model: PrivateModel) -> Decomposition:
+    columns = _columns(model, posterior.theta)
+    s: Any = posterior.statistics
+    draws = _Draws(
+        mean=columns,
+        square=columns**2,
+        first=columns,
+        last=columns,
+        s=s,
+        groups=np.unique(s, axis=0, return_inverse=True)[1].ravel(),
+        weights=posterior.weights,
+    )
+    return _decomposed(posterior.report, model, TWO, draws)
+
+
+def _checked(posterior: Any) -> AbstractPosterior:
+    if not isinstance(posterior, AbstractPosterior):
+        raise InvalidTypeError(f"posterior must be a posterior, or None, got {describe(posterior)}.")
+    if posterior.statistics is None or not posterior.report.exact:
+        raise InvalidInputError(
+            f"posterior must come from an exact method that draws s beside theta, which {posterior.report.method} does not: leave it out, "
+            "and such draws are made."
+        )
+    if posterior.effective_size < _FEWEST:
+        raise InvalidInputError(
+            f"posterior is worth {posterior.effective_size:.0f} independent draws, and {_FEWEST} are the least: raise its target_ess."
+        )
+    return posterior
+
+
+class _Draws(NamedTuple):
+    """N draws of x, or of s alone, with weights: of each quantity (N, q) its mean and mean square given x, and two means that are
+    independent given x, or what stands for them.
+    """
+
+    mean: np.ndarray
+    square: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    s: Any
+    groups: np.ndarray
+    weights: np.ndarray
+
+
+def _decomposed(report: Report, model: PrivateModel, parts: tuple[str, ...], draws: _Draws) -> Decomposition:
+    guess = predicted((draws.first + draws.last) / 2.0, draws.s, draws.groups, draws.weights)
+    moments = np.stack(
+        [
+            draws.mean,
+            draws.square,
+            draws.first,
+            draws.last,
+            draws.first * draws.last,
+            (draws.first - guess) * (draws.last - guess),
+        ],
+        axis=-1,
+    )
+    blocks = draws.groups % _BLOCKS
+    sums = np.stack([np.tensordot(draws.weights * (blocks == b), moments, axes=1) for b in range(_BLOCKS)])
+    masses = np.bincount(blocks, draws.weights, _BLOCKS)
+    variances = _variances(sums.sum(0), len(parts))
+    others = np.stack(
+        [
+            _shares(_variances((sums.sum(0) - part) / (1.0 - mass), len(parts)))
+            for part, mass in zip(sums, masses, strict=True)
+        ]
+    )
+    return Decomposition(
+        names=(*model.names, *model.derived),
+        parts=parts,
+        variances=variances,
+        standard_errors=np.sqrt((_BLOCKS - 1) * others.var(axis=0)),
+        method=report.method,
+        num_draws=len(draws.weights),
+        num_simulations=report.num_simulations,
+        warnings=report.warnings,
+    )
+
+
+def _variances(moments: np.ndarray, num_parts: int) -> np.ndarray:
+    """The parts (q, parts) from mean moments (q, 6)."""
+    mean, square, first, last, product, unexplained = np.moveaxis(moments, -1, 0)
+    total = np.maximum(square - mean**2, 0.0)
+    between = np.clip(product - first * last, 0.0, total)
+    unexplained = np.clip(unexplained, 0.0, between)
+    parts = (total - between, unexplained, between - unexplained)
+    return np.stack(parts if num_parts == len(THREE) else parts[1:], axis=-1)
+
+
+def _shares(variances: np.ndarray) -> np.ndarray:
+    total = variances.sum(-1, keepdims=True)
+    return variances / np.where(total > 0.0, total, 1.0)
+
+
+def _columns(model: PrivateModel, theta: np.ndarray) -> np.ndarray:
+    """Parameters and derived quantities (..., q) of theta (..., d)."""
+    derived = model.derived_quantities(theta)
+    return np.concatenate([theta, *(values[..., None] for values in derived.values())], axis=-1)

@@ -1,0 +1,70 @@
+"""Where the uncertainty of a posterior comes from."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+THREE = ("sampling", "clamping", "privacy")
+TWO = ("sampling and clamping", "privacy")
+_WORDS = {
+    "sampling": "finitely many records",
+    "clamping": "clamping and summarising them",
+    "sampling and clamping": "finitely many records, clamped and summarised",
+    "privacy": "the noise added for privacy",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Decomposition:
+    """Variances (q, parts) of parameters and derived quantities, part by part; what `decompose_uncertainty` returns."""
+
+    names: tuple[str, ...]
+    parts: tuple[str, ...]
+    variances: np.ndarray = dataclasses.field(repr=False)
+    standard_errors: np.ndarray = dataclasses.field(repr=False)
+    """Monte Carlo errors of the shares (q, parts)."""
+    method: str
+    """What drew the records, or the statistics."""
+    num_draws: int
+    num_simulations: int
+    warnings: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def table(self) -> pd.DataFrame:
+        """Variances, one row per parameter and derived quantity, one column per part; rows sum to `total`."""
+        import pandas as pd
+
+        return pd.DataFrame(self.variances, index=list(self.names), columns=list(self.parts))
+
+    @property
+    def total(self) -> pd.Series:
+        """Var(theta | s_dp)."""
+        return self.table.sum(axis=1)
+
+    @property
+    def shares(self) -> pd.DataFrame:
+        """Parts of the total; rows sum to 1."""
+        return self.table.div(self.total.where(self.total > 0.0, 1.0), axis=0)
+
+    def __str__(self) -> str:
+        lines = [f"{'':{self._width}}  {'sd':>9}  " + "  ".join(f"{part:>{max(len(part), 9)}}" for part in self.parts)]
+        rows = zip(self.names, np.sqrt(self.total), self.shares.to_numpy(), self.standard_errors, strict=True)
+        for name, sd, shares, errors in rows:
+            cells = [f"{share:.0%} +-{error:.0%}" for share, error in zip(shares, errors, strict=True)]
+            aligned = "  ".join(f"{cell:>{max(len(part), 9)}}" for cell, part in zip(cells, self.parts, strict=True))
+            lines.append(f"{name:{self._width}}  {sd:>9.3g}  {aligned}")
+        lines.append(
+            "Shares of the posterior variance: " + ", ".join(f"{part}: {_WORDS[part]}" for part in self.parts) + "."
+        )
+        return "\n".join([*lines, *self.warnings])
+
+    @property
+    def _width(self) -> int:
+        return max(map(len, self.names))
