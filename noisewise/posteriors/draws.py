@@ -43,21 +43,21 @@ class Draws(AbstractPosterior):
         return float(self.diagnostics()["ess_bulk"].min())
 
     def diagnostics(self) -> Any:
-        """A table with columns r_hat, ess_bulk and ess_tail, one row per parameter; NaN where there are too few draws."""
+        """A table with columns r_hat, ess_bulk and ess_tail, one row per parameter; NaN where chains or draws are too few."""
         import pandas as pd
 
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             import arviz
 
+            chains = {name: values for name, values in self._chains().items() if name in self.names}
+            enough = len(self.theta) >= 4 * self.num_chains
             rows = {
                 name: [
-                    float(arviz.rhat(values, method="rank")),
-                    float(arviz.ess(values, method="bulk")),
-                    float(arviz.ess(values, method="tail")),
+                    float(arviz.rhat(values, method="rank")) if enough and self.num_chains > 1 else np.nan,
+                    *(float(arviz.ess(values, method=kind)) if enough else np.nan for kind in ("bulk", "tail")),
                 ]
-                for name, values in self._chains().items()
-                if name in self.names
+                for name, values in chains.items()
             }
         return pd.DataFrame.from_dict(rows, orient="index", columns=["r_hat", "ess_bulk", "ess_tail"])
 

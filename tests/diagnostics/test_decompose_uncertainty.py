@@ -96,7 +96,7 @@ def test_predictions_do_not_know_the_draws_they_are_for():
 def test_repeated_draws_are_not_taken_for_knowledge():
     """Statistics that say nothing about theta explain nothing, though every draw is there three times, as after resampling."""
     rng = np.random.default_rng(0)
-    s, theta = (np.repeat(rng.normal(size=(300, width)), 3, axis=0) for width in (8, 1))
+    s, theta = (np.repeat(rng.normal(size=(600, width)), 3, axis=0) for width in (8, 1))
     model = nw.PrivateModel(
         prior=nw.Prior({"a": dist.Normal(0.0, 1.0)}),
         simulator=nw.simulators.JaxSimulator(lambda key, theta: theta[0] + jax.random.normal(key, (8,))),
