@@ -11,10 +11,11 @@ PRINTED = [
     ("hdi low", "effective size", "passed"),
     ("p1_1[0]", "R-hat"),
     ("log_beta", "certified. The corrected draws are worth", "hdi low"),
+    ("beta[1]", "privacy"),
     ("PureDP(epsilon=1.5)",),
     ("p1_1[0]",),
 ]
-SLOW = {1, 2, 4}
+SLOW = {1, 2, 3, 5}
 NUMBERS = [pytest.param(i, marks=pytest.mark.slow) if i in SLOW else i for i in range(len(PRINTED))]
 
 
