@@ -9,7 +9,9 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from noisewise.errors import InvalidInputError
-from noisewise.metrics._samples import one_sample
+from noisewise.metrics._samples import point_and_draws
+
+_ROUNDING = 1e-6
 
 
 def negative_log_density(truth: Any, draws: Any, *, whiten: bool = False) -> float:
@@ -29,11 +31,8 @@ def negative_log_density(truth: Any, draws: Any, *, whiten: bool = False) -> flo
     >>> round(negative_log_density([0.0, 0.0], draws), 2), round(negative_log_density([0.0, 0.0], draws, whiten=True), 2)
     (-0.69, -7.24)
     """
-    values = one_sample(draws, "draws")
+    point, values = point_and_draws(truth, draws, ("truth", "draws"))
     num, dim = values.shape
-    point = np.asarray(truth, dtype=np.float64)
-    if point.shape != (dim,) or not np.isfinite(point).all():
-        raise InvalidInputError(f"truth must be {dim} finite numbers, one for each column of draws, got {truth!r}.")
     width = num ** (-1.0 / (dim + 4))
     root = _root(values) if whiten else np.eye(dim)
     steps = solve_triangular(root, (values - point).T, lower=True) / width
@@ -42,10 +41,15 @@ def negative_log_density(truth: Any, draws: Any, *, whiten: bool = False) -> flo
 
 
 def _root(values: np.ndarray) -> np.ndarray:
-    covariance = np.atleast_2d(np.cov(values.T))
+    """The lower triangular root of the covariance, found on the scale of unit variances, where rounding shows."""
+    scale = values.std(axis=0, ddof=1)
     try:
-        return np.linalg.cholesky(covariance)
+        root = np.linalg.cholesky(np.atleast_2d(np.cov((values / np.where(scale > 0.0, scale, 1.0)).T)))
+        independent = bool(np.diag(root).min() > _ROUNDING)
     except np.linalg.LinAlgError:
+        independent = False
+    if not independent:
         raise InvalidInputError(
             "The draws have no density in all their columns: leave out constant columns, and one of each set that sums to a constant."
-        ) from None
+        )
+    return scale[:, None] * root
