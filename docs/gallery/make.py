@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -18,6 +21,7 @@ from matplotlib.axes import Axes
 
 import noisewise as nw
 from noisewise.plotting import named_draws
+from noisewise.plotting.style import STYLE
 from noisewise.posteriors import AbstractPosterior, Draws, Report
 
 HERE = Path(__file__).parent
@@ -138,12 +142,39 @@ def predictive_check() -> Any:
     return nw.plotting.predictive_check(nw.diagnostics.predictive_check(KEY, exact, problem.model, observed))
 
 
+class FreshNoise(eqx.Module):
+    """Standardised pairs (theta, s_dp) of stored (theta, s), with privacy noise drawn anew whenever rows are asked for."""
+
+    theta: jax.Array
+    s: jax.Array
+    scale: jax.Array
+
+    def __call__(self, key: Any, rows: Any) -> tuple[jax.Array, jax.Array]:
+        """Targets and conditions of the rows."""
+        noisy = self.s[rows] + self.scale * jax.random.laplace(key, self.s[rows].shape)
+        return self.theta[rows].astype(jnp.float32), noisy.astype(jnp.float32)
+
+
+def trained() -> Any:
+    """Three networks that learn the coefficients of the regression from 2000 noisy statistics."""
+    model = nw.problems.linear_regression(epsilon=10.0).model
+    theta = model.prior.sample(KEY, 2000)
+    s = model.statistics(KEY, theta)
+    noise = float(np.asarray(model.mechanism.scale))
+    unit = s.std(axis=0) + noise
+    pairs = FreshNoise(jnp.asarray(theta), jnp.asarray(s / unit), jnp.asarray(noise / unit))
+    members = nw.estimators.ensemble(KEY, SMALL_NETWORK, 3, theta.shape[1], s.shape[1])
+    rows = np.arange(2000)
+    return nw.estimators.train(KEY, members, pairs, train_rows=rows[200:], validation_rows=rows[:200], capacity=2000)
+
+
 def loss_curves() -> Any:
-    """Losses over the rounds of the runs of `convergence`, one trial each."""
-    _, axes = plt.subplots(1, 2, figsize=(6.0, 2.6), layout="constrained")
-    for ax, (name, trials) in zip(axes, sequential().items(), strict=True):
-        nw.plotting.loss_curves({f"trial {i + 1}": rounds[-1] for i, rounds in enumerate(trials[:3])}, ax=ax)
-        ax.set_title(name)
+    """Over the epochs of one training, and over the rounds of three trials of SPPE from `convergence`."""
+    with matplotlib.rc_context(STYLE):
+        _, axes = plt.subplots(1, 2, figsize=(6.4, 2.6))
+    nw.plotting.loss_curves(trained(), ax=axes[0])
+    rounds = {f"trial {i + 1}": trial[-1] for i, trial in enumerate(sequential()["SPPE"][:3])}
+    nw.plotting.loss_curves(rounds, ax=axes[1])
     return axes
 
 

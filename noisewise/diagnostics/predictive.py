@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.diagnostics._posteriors import check_posterior
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference._surprise import p_value
 from noisewise.mechanisms.base import Capability
@@ -124,10 +125,9 @@ def predictive_check(
     >>> predictive_check(jax.random.key(1), exact, problem.model, problem.observed).passed
     True
     """
-    if not isinstance(posterior, AbstractPosterior):
-        raise InvalidTypeError(f"predictive_check needs a posterior second, got {describe(posterior)}.")
     theta_key, simulate_key = jax.random.split(as_key(key))
     num = _checked(model, num_simulations, alpha)
+    check_posterior(posterior, "posterior, the second argument,", model)
     return _check(simulate_key, model, observed, posterior.sample(theta_key, num), "posterior", alpha, executor)
 
 

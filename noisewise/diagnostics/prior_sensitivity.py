@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from noisewise._arrays import describe, number
-from noisewise.errors import InvalidTypeError
+from noisewise.diagnostics._posteriors import check_posterior
+from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.posteriors import AbstractPosterior
 from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.private_model import PrivateModel
@@ -21,8 +22,9 @@ def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, powe
 
     A table with one row per parameter and derived quantity: `mean` and `sd` are the slopes of mean / sd and log sd in log2 a, by central
     differences between a = 1 / `power` and `power`; `distance` the Kolmogorov-Smirnov distance between the two, per doubling; `sensitive`
-    whether it passes .1. Flat priors show nothing; a posterior that is the prior changes by the most it can. The attribute
-    `attrs["pareto k"]` is the tail of the weights: above .7 the table is not to be trusted, and a smaller `power` helps.
+    whether it passes .1. Quantities that do not vary have 0 everywhere. Flat priors show nothing; a posterior that is the prior changes by
+    the most it can. The attribute `attrs["pareto k"]` is the tail of the weights: above .7 the table is not to be trusted, and a smaller
+    `power` helps.
 
     Reference: Kallioinen, Paananen, Burkner and Vehtari (2023), Detecting and diagnosing prior and likelihood sensitivity with
     power-scaling.
@@ -35,12 +37,19 @@ def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, powe
     """
     import pandas as pd
 
-    if not isinstance(posterior, AbstractPosterior) or not isinstance(model, PrivateModel):
+    if not isinstance(model, PrivateModel):
         raise InvalidTypeError(
             f"prior_sensitivity needs a posterior and its PrivateModel, got {describe(posterior)} and {describe(model)}."
         )
+    check_posterior(posterior, "posterior", model)
     power = number("power", above=1.0)(power)
     log_prior = np.asarray(model.prior.log_prob(posterior.theta), dtype=np.float64)
+    off = int((~np.isfinite(log_prior[posterior.weights > 0.0])).sum())
+    if off:
+        raise InvalidInputError(
+            f"{off} of {len(log_prior)} draws lie where the prior has no density: these are not draws of a posterior under this prior."
+        )
+    log_prior = np.where(posterior.weights > 0.0, log_prior, 0.0)
     base = posterior.weights
     log_weights = [(a - 1.0) * log_prior for a in (1.0 / power, power)]
     low, high = (_normalised(base, values) for values in log_weights)

@@ -14,8 +14,8 @@ def log_median_distance(observed: Any, simulated: Any, *, log: bool = True) -> f
 
     The distance is Euclidean in the units of the statistics, the median the lower one, as in the authors' code, which keeps the median
     itself: `log=False`. Rows with NaN, failed simulations, are left out. Where half of the simulations equal the observation the value is
-    -inf. Floor: the value for simulations at exact posterior draws, which is not 0 and depends on the problem; a sharper posterior than the
-    exact one can score lower.
+    -inf. Floor: the value for simulations at exact posterior draws, not 0: it depends on the problem. With 2000 draws it is -2.28 with sd
+    .03 for `gaussian_mean(1.0)`, -2.43 with sd .01 for `linear_regression(10.0)`. A sharper posterior than the exact one can score lower.
 
     >>> rng = np.random.default_rng(0)
     >>> round(log_median_distance([0.0, 0.0], rng.normal(size=(2000, 2))), 2)  # log of the median of a Rayleigh law, .163

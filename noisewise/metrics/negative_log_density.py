@@ -23,8 +23,8 @@ def negative_log_density(truth: Any, draws: Any, *, whiten: bool = False) -> flo
     than 1 the value is that of the kernel alone, -.70 in two dimensions with 2000 draws and -.50 in three, for good and bad posteriors
     alike. With `whiten`, C is the covariance of the draws, the estimate follows their scale and changes with units only by a constant.
 
-    Floor: averaged over truths that come from the law of the draws, the entropy of that law plus what smoothing costs: for 2000 normal
-    draws .03 in two dimensions, .05 in three. Compare methods on the same truths, not with 0.
+    Floor: averaged over truths that come from the law of the draws, the entropy of that law plus what smoothing costs: for 2000 draws of
+    unit normals .004 in one dimension, .015 in two, .038 in three, whitened or not. Compare methods on the same truths, not with 0.
 
     >>> rng = np.random.default_rng(0)
     >>> draws = 0.01 * rng.normal(size=(2000, 2))
