@@ -9,7 +9,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from noisewise.errors import InvalidInputError
-from noisewise.metrics._samples import point_and_draws
+from noisewise.metrics._samples import constant_columns, point_and_draws
 
 _ROUNDING = 1e-6
 
@@ -43,11 +43,13 @@ def negative_log_density(truth: Any, draws: Any, *, whiten: bool = False) -> flo
 def _root(values: np.ndarray) -> np.ndarray:
     """The lower triangular root of the covariance, found on the scale of unit variances, where rounding shows."""
     scale = values.std(axis=0, ddof=1)
-    try:
-        root = np.linalg.cholesky(np.atleast_2d(np.cov((values / np.where(scale > 0.0, scale, 1.0)).T)))
-        independent = bool(np.diag(root).min() > _ROUNDING)
-    except np.linalg.LinAlgError:
-        independent = False
+    independent = not constant_columns(values).any()
+    if independent:
+        try:
+            root = np.linalg.cholesky(np.atleast_2d(np.cov((values / scale).T)))
+            independent = bool(np.diag(root).min() > _ROUNDING)
+        except np.linalg.LinAlgError:
+            independent = False
     if not independent:
         raise InvalidInputError(
             "The draws have no density in all their columns: leave out constant columns, and one of each set that sums to a constant."

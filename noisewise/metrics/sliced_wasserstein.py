@@ -26,7 +26,7 @@ def sliced_wasserstein(reference: Any, draws: Any, *, num_directions: int = 100,
     """
     first, second = two_samples(reference, draws, allow_constant=False)
     scale = first.std(axis=0)
-    directions = np.random.default_rng(seed).normal(
+    directions = np.random.default_rng(integer("seed", at_least=0)(seed)).normal(
         size=(integer("num_directions", at_least=1)(num_directions), len(scale))
     )
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)

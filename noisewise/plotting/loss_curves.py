@@ -33,9 +33,9 @@ def loss_curves(losses: Any, *, ax: Axes | None = None) -> Axes:
 
     `losses` is what `nw.estimators.train` returns (training and validation loss over epochs); a posterior, a fit or a report (the best
     validation loss of each round), or a dictionary from methods to these; or a dictionary from names to arrays (epochs,) or
-    (epochs, members). Arrays may end in NaN, where a member has stopped. Means over members are thick, a dot marks the best epoch; training
-    losses, which say nothing of the best epoch, have none. Losses of different data, such as those of truncated rounds, or of different
-    targets, cannot be compared.
+    (epochs, members). Arrays may end in NaN, where a member has stopped. Means over members are thick, as long as all train, and a dot
+    marks their best epoch; training losses, which say nothing of it, have none. Losses of different data, such as those of truncated
+    rounds, or of different targets, cannot be compared.
 
     >>> epochs = np.arange(50)
     >>> ax = loss_curves({"train": 1.0 / (1 + epochs), "validation": 0.1 + 1.0 / (1 + epochs)})
@@ -48,13 +48,13 @@ def loss_curves(losses: Any, *, ax: Axes | None = None) -> Axes:
     for name, look in looks(curves).items():
         steps, values = curves[name]
         style = {"color": look["color"], "linestyle": look["linestyle"]}
-        running = ~np.isnan(values)
-        mean = np.where(running, values, 0.0).sum(axis=1) / running.sum(axis=1)
+        together = ~np.isnan(values).any(axis=1)
         if values.shape[1] > 1:
             ax.plot(steps, values, **style, linewidth=0.6, alpha=0.5)
+        steps, mean = steps[together], values[together].mean(axis=1)
         ax.plot(steps, mean, **style, label=name, marker=look["marker"] if rounds else None)
         if not rounds and not name.startswith("train"):
-            best = int(np.argmin(np.where(running.all(axis=1), mean, np.inf)))
+            best = int(np.argmin(mean))
             ax.plot(steps[best], mean[best], "o", color=look["color"], markersize=5.0)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     ax.set_xlabel(xlabel)
