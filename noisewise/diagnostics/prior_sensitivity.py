@@ -9,6 +9,7 @@ import numpy as np
 from noisewise._arrays import describe, number
 from noisewise.diagnostics._posteriors import check_posterior
 from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.metrics._samples import constant_columns
 from noisewise.posteriors import AbstractPosterior
 from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.private_model import PrivateModel
@@ -43,35 +44,36 @@ def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, powe
         )
     check_posterior(posterior, "posterior", model)
     power = number("power", above=1.0)(power)
-    log_prior = np.asarray(model.prior.log_prob(posterior.theta), dtype=np.float64)
-    off = int((~np.isfinite(log_prior[posterior.weights > 0.0])).sum())
+    kept = posterior.weights > 0.0
+    base = posterior.weights[kept]
+    log_prior = np.asarray(model.prior.log_prob(posterior.theta[kept]), dtype=np.float64)
+    off = int((~np.isfinite(log_prior)).sum())
     if off:
         raise InvalidInputError(
             f"{off} of {len(log_prior)} draws lie where the prior has no density: these are not draws of a posterior under this prior."
         )
-    log_prior = np.where(posterior.weights > 0.0, log_prior, 0.0)
-    base = posterior.weights
     log_weights = [(a - 1.0) * log_prior for a in (1.0 / power, power)]
     low, high = (_normalised(base, values) for values in log_weights)
     doublings = 2.0 * np.log2(power)
     rows = {}
-    for name, values in {**dict(zip(posterior.names, posterior.theta.T, strict=True)), **posterior.derived}.items():
+    columns = {**dict(zip(posterior.names, posterior.theta.T, strict=True)), **posterior.derived}
+    for name, values in ((name, column[kept]) for name, column in columns.items()):
         (mean_low, sd_low), (mean_high, sd_high) = (_moments(values, w) for w in (low, high))
         sd = _moments(values, base)[1]
         order = np.argsort(values)
         distance = np.abs(np.cumsum(low[order]) - np.cumsum(high[order])).max() / doublings
-        if sd == 0.0:
+        if constant_columns(values[:, None])[0]:
             rows[name] = [0.0, 0.0, 0.0, False]
             continue
         slopes = (mean_high - mean_low) / sd / doublings, np.log(max(sd_high, 1e-300) / max(sd_low, 1e-300)) / doublings
         rows[name] = [*slopes, distance, bool(distance > SENSITIVE)]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd", "distance", "sensitive"])
-    table.attrs["pareto k"] = max(pareto_k(values[base > 0.0]) for values in log_weights)
+    table.attrs["pareto k"] = max(pareto_k(values) for values in log_weights)
     return table
 
 
 def _normalised(base: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
-    weights = base * np.exp(log_weights - log_weights[base > 0.0].max())
+    weights = base * np.exp(log_weights - log_weights.max())
     return weights / weights.sum()
 
 

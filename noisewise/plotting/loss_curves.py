@@ -114,12 +114,18 @@ def _rounds(report: Report) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def _epochs(name: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
     array = numbers(values, f"losses[{str(name)!r}]")
-    array = array.reshape(len(array), -1) if array.ndim else array
+    array = array.reshape(len(array), -1) if array.ndim and array.size else array
     missing = np.isnan(array)
-    if array.ndim != 2 or array.size == 0 or missing[0].any() or (missing[:-1] & ~missing[1:]).any():
+    if (
+        array.ndim != 2
+        or array.size == 0
+        or np.isinf(array).any()
+        or missing[0].any()
+        or (missing[:-1] & ~missing[1:]).any()
+    ):
         raise InvalidInputError(
-            f"losses[{str(name)!r}] must be an array (epochs,) or (epochs, members) that is NaN only after training has stopped, got "
-            f"{describe(values)}: cut off what came before."
+            f"losses[{str(name)!r}] must be an array (epochs,) or (epochs, members) that is finite, NaN only after training has stopped, "
+            f"got {describe(values)}: cut off what came before."
         )
     kept = array[~missing.all(axis=1)]
     return np.arange(1.0, len(kept) + 1.0), kept

@@ -129,22 +129,28 @@ def _from_table(table: Any, columns: Sequence[str] | None, axes: Any) -> np.ndar
             f"The table must have an index of epsilons above 0 and hold {shown}, got {epsilons.tolist()} and {found}."
         )
     ends = _interval_columns(table) if summaries else []
+    values = {name: _values(table, name, ends, len(epsilons)) for name in shown}
     grid = _panels(axes, len(shown))
     look = looks([""])[""]
     for ax, name in zip(grid, shown, strict=True):
-        values = table.xs(name, level=1) if summaries else table
-        values = values.sort_index()[ends if summaries else [name]].to_numpy(dtype=np.float64).T
-        if values.shape[1] != len(epsilons) or not np.isfinite(values).all():
-            raise InvalidInputError(f"The table must give finite values of {name} at each epsilon, once; it does not.")
         if summaries:
-            _draw_intervals(ax, epsilons, values, look, "posterior", 1.0)
+            _draw_intervals(ax, epsilons, values[name], look, "posterior", 1.0)
         else:
-            ax.plot(epsilons, values[0], color=look["color"], marker=look["marker"])
+            ax.plot(epsilons, values[name][0], color=look["color"], marker=look["marker"])
             ax.set_ylim(bottom=0.0)
         _frame(ax, epsilons.tolist(), label(str(name)))
     if summaries:
         legend_above(grid[0], outside=axes is None, title=f"median, {ends[0]} and {ends[2]}")
     return grid
+
+
+def _values(table: Any, name: str, ends: list[str], num: int) -> np.ndarray:
+    """The rows of one quantity, by rising epsilon: (3, num) of a summary, (1, num) else."""
+    part = table.xs(name, level=1) if ends else table
+    values = part.sort_index()[ends or [name]].to_numpy(dtype=np.float64).T
+    if values.shape[1] != num or not np.isfinite(values).all():
+        raise InvalidInputError(f"The table must give finite values of {name} at each epsilon, once; it does not.")
+    return np.asarray(values)
 
 
 def _interval_columns(table: Any) -> list[str]:

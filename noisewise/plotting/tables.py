@@ -53,6 +53,8 @@ def named_draws(model: PrivateModel, theta: Any) -> Draws:
     >>> prior.names, list(prior.derived)
     (('log_beta', 'log_gamma'), ['R0'])
     """
+    if not isinstance(model, PrivateModel):
+        raise InvalidTypeError(f"named_draws(model, theta) needs a PrivateModel first, got {describe(model)}.")
     theta = numbers(theta, "theta")
     if theta.ndim != 2 or theta.shape[1] != len(model.names):
         raise InvalidInputError(
