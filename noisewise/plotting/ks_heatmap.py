@@ -92,4 +92,4 @@ def _compared(found: Comparison, columns: Sequence[str] | None) -> _Found:
 
 def _short(value: float) -> str:
     """Two decimals without a leading zero."""
-    return f"{value:.0f}" if value in (0.0, 1.0) else f"{value:.2f}".removeprefix("0")
+    return "0" if value == 0.0 else f"{value:.2f}".removeprefix("0").replace("1.00", "1")
