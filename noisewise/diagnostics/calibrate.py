@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from typing import Any
 
 import jax
 import numpy as np
 
 from noisewise._arrays import Array, as_key, describe, number
+from noisewise._signatures import check_call
 from noisewise.diagnostics.calibration import Calibration
 from noisewise.diagnostics.trials import PosteriorOf, Trials, as_trials
 from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.metrics._samples import real_array
 from noisewise.private_model import PrivateModel
 from noisewise.samplers._seeds import generator
 
@@ -25,9 +28,9 @@ def calibrate(
     key: Array,
     posterior_of: PosteriorOf | Trials,
     model: PrivateModel | None = None,
-    num_trials: int = 200,
+    num_trials: int | None = None,
     *,
-    num_draws: int = 100,
+    num_draws: int | None = None,
     quantities: Mapping[str, Quantity] | None = None,
     alpha: float = 0.05,
     executor: Executor | None = None,
@@ -35,11 +38,11 @@ def calibrate(
 ) -> Calibration:
     r"""theta_i ~ pi, s_dp,i ~ f(. | theta_i): the rank of theta_i among L draws of p(. | s_dp,i) is uniform for correct posteriors.
 
-    `posterior_of` is what `draw_trials` takes, a fit, a method, or a function (key, observed), or the trials that it has drawn, which other
-    diagnostics may use too; then no model is needed. `quantities` maps names to functions f(theta, observed), which broadcast over
-    leading axes and are ranked beside the parameters. Pass the log likelihood where it is known: ranks of parameters cannot see data that
-    were ignored, so that `posterior = prior` passes without it; `tarp` sees it for any model. The tests and their power are described in
-    `Calibration`.
+    `posterior_of` is what `draw_trials` takes, a fit, a method, or a function (key, observed); 200 trials are drawn by default, with 100
+    draws each. Or it is the trials that `draw_trials` has drawn, which other diagnostics may use too; then no model is needed.
+    `quantities` maps names to functions f(theta, observed), which broadcast over leading axes and are ranked beside the parameters. Pass
+    the log likelihood where it is known: ranks of parameters cannot see data that were ignored, so that `posterior = prior` passes
+    without it; `tarp` sees it for any model. The tests and their power are described in `Calibration`.
 
     References: Talts et al. (2018); Sailynoja, Burkner and Vehtari (2022); Modrak et al. (2023).
 
@@ -58,12 +61,13 @@ def calibrate(
     (True, False)
     """
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
-    if quantities is not None and not isinstance(quantities, Mapping):
-        raise InvalidTypeError(f"quantities must map names to functions (theta, observed), got {describe(quantities)}.")
+    _check_quantities(quantities)
     trial_key, tie_key = jax.random.split(as_key(key))
-    trials = as_trials(
-        trial_key, posterior_of, model, num_trials, num_draws=num_draws, executor=executor, progress=progress
-    )
+    trials = as_trials(trial_key, posterior_of, model, num_trials, num_draws, executor=executor, progress=progress)
+    if shared := set(trials.names) & set(quantities or {}):
+        raise InvalidInputError(
+            f"quantities must have other names than the parameters, got {', '.join(sorted(shared))}."
+        )
     columns = _columns(np.concatenate([trials.theta[:, None], trials.draws], axis=1), trials.observed, quantities or {})
     return Calibration(
         names=(*trials.names, *(quantities or {})),
@@ -74,11 +78,22 @@ def calibrate(
     )
 
 
+def _check_quantities(quantities: Any) -> None:
+    if quantities is not None and not isinstance(quantities, Mapping):
+        raise InvalidTypeError(f"quantities must map names to functions (theta, observed), got {describe(quantities)}.")
+    for name, quantity in (quantities or {}).items():
+        if not callable(quantity):
+            raise InvalidTypeError(
+                f"The quantity {name!r} must be a function (theta, observed), got {describe(quantity)}."
+            )
+        check_call(quantity, f"{name}(theta, observed)", "theta", "observed")
+
+
 def _columns(theta: np.ndarray, observed: np.ndarray, quantities: Mapping[str, Quantity]) -> np.ndarray:
     """What is ranked (N, 1 + L, m), the truth first."""
     columns = [theta]
     for name, quantity in quantities.items():
-        values = np.asarray(quantity(theta, observed[:, None, :]), dtype=np.float64)
+        values = real_array(quantity(theta, observed[:, None, :]), f"The quantity {name!r}", tell="return numbers")
         if values.shape != theta.shape[:2] or np.isnan(values).any():
             raise InvalidInputError(
                 f"The quantity {name!r} must turn theta {theta.shape} and observed {observed[:, None, :].shape} into "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from scipy.special import betaincinv
 
 from noisewise._arrays import number
 from noisewise.diagnostics.uniformity import ecdf_band, p_values
+from noisewise.errors import InvalidInputError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,8 +81,10 @@ class Calibration:
         """How often central intervals hold the truth, with 95% Clopper-Pearson limits: a table, one row per column and level."""
         import pandas as pd
 
-        levels = levels if isinstance(levels, Sequence) else [levels]
-        chosen = [number("each of levels", above=0.0, below=1.0)(level) for level in levels]
+        given = list(levels) if isinstance(levels, Iterable) else [levels]
+        chosen = [number("each of levels", above=0.0, below=1.0)(level) for level in given]
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise InvalidInputError(f"levels must be different numbers between 0 and 1, at least one; got {given}.")
         rows = {}
         for name, u in zip(self.names, self.uniforms.T, strict=True):
             for level in chosen:

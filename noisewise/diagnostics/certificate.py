@@ -115,12 +115,12 @@ class Certificate:
     def _certified(self) -> str:
         return (
             f"The corrected draws are worth {self.effective_size:,.0f} exact ones: averages have a Monte Carlo error of "
-            f"{100 / math.sqrt(self.effective_size):.1f}% of a posterior sd. Use certificate.corrected; {self.cost:.3g} more "
+            f"{100 / math.sqrt(self.effective_size):.1f}% of a posterior sd. Use certificate.corrected; {_short(self.cost)} more "
             f"simulations buy one more.{f' {self.caveat}' if self.unseen_share > _BLIND else ''}"
         )
 
     def _poor(self) -> str:
-        missed = f", as q misses {100 * self.missed_share:.0f}% of the posterior" if self.missed_share > MISSED else ""
+        missed = f", as q misses {percent(self.missed_share)} of the posterior" if self.missed_share > MISSED else ""
         use = " They may be used." if self.corrected.report.exact else ""
         return (
             f"The corrected draws are worth {self.effective_size:,.0f} exact ones{missed}; as many simulations from a perfect q "
@@ -148,7 +148,7 @@ class Certificate:
     @property
     def _about_q(self) -> str:
         if self.missed_share > MISSED or self.efficiency < _SUSPECT:
-            return f"What there is speaks against q, too: its efficiency is about {self.efficiency:.1%}."
+            return f"What there is speaks against q, too: its efficiency is about {percent(self.efficiency)}."
         return "This says nothing against q."
 
     @property
@@ -165,12 +165,12 @@ class Certificate:
         rows = [
             (
                 "effective size",
-                f"{self.effective_size:,.1f} of {self.num_draws:,} draws (largest weight {100 * self.max_weight:.2g}%)",
+                f"{self.effective_size:,.1f} of {self.num_draws:,} draws (largest weight {percent(self.max_weight)})",
             ),
             ("Pareto k", f"{self.pareto_k:.2f} (at most {HEAVY:g})"),
             (
                 "efficiency of q",
-                f"{100 * self.efficiency:.2g}%, misses {100 * self.missed_share:.2g}% of the posterior",
+                f"{percent(self.efficiency)}, misses {percent(self.missed_share)} of the posterior",
             ),
             (
                 "1 + rv",
@@ -198,7 +198,7 @@ class Certificate:
         """What a certificate cannot see."""
         if self.unseen_share >= 1.0:
             return "But the draws from the prior are too few to notice a mode that q misses altogether: this holds for the modes q knows."
-        return f"A mode that q misses altogether would have been noticed if it held {100 * self.unseen_share:.2g}% of the posterior."
+        return f"A mode that q misses altogether would have been noticed if it held {percent(self.unseen_share)} of the posterior."
 
     def to_spec(self) -> dict[str, Any]:
         """JSON-ready, without the corrected draws."""
@@ -215,6 +215,24 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with two digits, never in powers of ten.
+
+    >>> [percent(share) for share in (1.0, 0.1234, 0.01234, 0.00012, 1e-7, 0.0)]
+    ['100%', '12%', '1.2%', '0.012%', '< 0.001%', '0%']
+    """
+    value = 100.0 * share
+    if 0.0 < value < 0.001:
+        return "< 0.001%"
+    digits = 0 if value >= 10.0 or value == 0.0 else 1 - math.floor(math.log10(value))
+    return f"{value:.{digits}f}%"
+
+
+def _short(number: float) -> str:
+    """Whole from 10 on, with one decimal below."""
+    return f"{number:,.0f}" if number >= 10.0 else f"{number:.1f}"
 
 
 def _rounded(number: float) -> int:

@@ -20,7 +20,7 @@ from noisewise.diagnostics.certificate import (
 )
 from noisewise.diagnostics.defensive import DefensiveProposal, proposal_from
 from noisewise.diagnostics.measuring import FAIR, Measured, measure
-from noisewise.errors import InvalidTypeError, MissingCapabilityError
+from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference._fits import AbstractFit
 from noisewise.inference._importance import ImportanceDraws, trustworthy
 from noisewise.inference.work import Work
@@ -128,6 +128,9 @@ def _start(
             "certify(key, posterior, model, observed) needs a posterior, as infer returns it, and a PrivateModel; got "
             f"{describe(posterior)} and {describe(model)}."
         )
+    if np.isnan(posterior.theta).any():
+        bad = int(np.isnan(posterior.theta).any(axis=1).sum())
+        raise InvalidInputError(f"{bad} of {len(posterior.theta)} draws of the posterior hold NaN: leave them out.")
     if Capability.DENSITY not in model.mechanism.capabilities:
         raise MissingCapabilityError(
             f"certify weighs simulations by the mechanism's density, which {type(model.mechanism).__name__} lacks. Use calibrate, "
@@ -216,12 +219,22 @@ def _corrected(work: Work, draws: ImportanceDraws, weighed: _Weighed, measured: 
 
 
 def _compare(posterior: AbstractPosterior, corrected: WeightedSamples) -> dict[str, tuple[float, float]]:
+    """Shifts in corrected sds, and ratios of sds; infinite where the corrected draws do not spread and q differs."""
     (mean, sd), (exact_mean, exact_sd) = (_moments(p.theta, p.weights) for p in (posterior, corrected))
-    exact_sd = np.where(exact_sd > 0.0, exact_sd, np.nan)
-    pairs = zip(((mean - exact_mean) / exact_sd).tolist(), (sd / exact_sd).tolist(), strict=True)
+    pairs = zip(_ratio(mean - exact_mean, exact_sd, 0.0).tolist(), _ratio(sd, exact_sd, 1.0).tolist(), strict=True)
     return dict(zip(posterior.names, pairs, strict=True))
 
 
+def _ratio(above: np.ndarray, below: np.ndarray, neither: float) -> np.ndarray:
+    """above / below, with infinity over 0, and `neither` for 0 / 0."""
+    flat = below == 0.0
+    infinite = np.where(above == 0.0, neither, np.copysign(np.inf, above))
+    return np.where(flat, infinite, above / np.where(flat, 1.0, below))
+
+
 def _moments(theta: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and sds over the finite draws."""
+    finite = np.isfinite(theta).all(axis=1)
+    theta, weights = theta[finite], weights[finite] / weights[finite].sum()
     mean = weights @ theta
     return mean, np.sqrt(weights @ (theta - mean) ** 2)

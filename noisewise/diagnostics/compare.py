@@ -10,8 +10,10 @@ import jax
 import numpy as np
 
 from noisewise._arrays import describe, integer, number
+from noisewise.diagnostics._posteriors import check_posterior
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.metrics import c2st, kolmogorov_smirnov
+from noisewise.metrics._samples import constant_columns
 from noisewise.posteriors import AbstractPosterior
 
 _KEY = 20_261_115
@@ -41,8 +43,9 @@ def compare(posteriors: Mapping[str, AbstractPosterior], *, num_draws: int = 200
     r"""Means, intervals, and all pairwise Kolmogorov-Smirnov distances and C2STs of posteriors of the same parameters.
 
     Derived quantities that all have appear like parameters. The distances use `num_draws` draws of each, the same ones in every call;
-    columns that do not vary are left out of the C2ST. Floors: two exact posteriors have C2ST .5 with sd .008 and a distance below .043 in
-    95% of columns, with 2000 draws each, if they are worth as many: a posterior worth few draws looks different from itself.
+    columns that do not vary are left out of the C2ST, which is 1 where they differ, or vary in one posterior only. Floors: two exact
+    posteriors have C2ST .49 with sd .01 and a distance below .043 in 95% of columns, with 2000 draws each, if they are worth as many: a
+    posterior worth few draws looks different from itself.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(1.0)
@@ -71,23 +74,27 @@ def compare(posteriors: Mapping[str, AbstractPosterior], *, num_draws: int = 200
     told, distances = pd.DataFrame(0.5, index=methods, columns=methods), {}
     for i, first in enumerate(methods):
         for second in methods[i + 1 :]:
-            varies = draws[first].std(axis=0) > 0.0
-            told.loc[first, second] = told.loc[second, first] = (
-                c2st(draws[first][:, varies], draws[second][:, varies]) if varies.any() else np.nan
-            )
+            told.loc[first, second] = told.loc[second, first] = _told_apart(draws[first], draws[second])
             distances[first, second] = kolmogorov_smirnov(draws[first], draws[second])
     ks = pd.DataFrame.from_dict(distances, orient="index", columns=list(names))
     ks.index = pd.MultiIndex.from_tuples(ks.index, names=["method", "other"])
     return Comparison(table, ks, told)
 
 
+def _told_apart(first: np.ndarray, second: np.ndarray) -> float:
+    """C2ST; where columns do not vary in both, their values decide, and one that varies in one set only tells all draws apart."""
+    constant, other = constant_columns(first), constant_columns(second)
+    both = constant & other
+    if (constant != other).any() or not np.allclose(first[0, both], second[0, both], rtol=1e-9, atol=0.0):
+        return 1.0
+    return 0.5 if both.all() else c2st(first[:, ~both], second[:, ~both])
+
+
 def _check(posteriors: Any) -> tuple[str, ...]:
     if not isinstance(posteriors, Mapping):
         raise InvalidTypeError(f"compare needs a mapping of names to posteriors, got {describe(posteriors)}.")
     for name, posterior in posteriors.items():
-        if not isinstance(posterior, AbstractPosterior):
-            do = "pass fit.posterior(observed)" if hasattr(posterior, "posterior") else "pass what infer returns"
-            raise InvalidTypeError(f"compare needs posteriors, but {name!r} is {describe(posterior)}: {do}.")
+        check_posterior(posterior, f"posteriors[{name!r}]")
     if len(posteriors) < 2:
         raise InvalidInputError(f"compare needs two posteriors or more, got {len(posteriors)}.")
     names = [posterior.names for posterior in posteriors.values()]

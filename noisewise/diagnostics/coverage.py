@@ -18,10 +18,10 @@ def coverage(
     key: Array,
     posterior_of: PosteriorOf | Trials,
     model: PrivateModel | None = None,
-    num_trials: int = 200,
+    num_trials: int | None = None,
     *,
     levels: Sequence[float] = LEVELS,
-    num_draws: int = 100,
+    num_draws: int | None = None,
     executor: Executor | None = None,
     progress: bool = True,
 ) -> Any:
@@ -29,7 +29,8 @@ def coverage(
 
     One row per parameter and level, with columns `coverage`, its 95% Clopper-Pearson limits `low` and `high`, and `right`, whether they
     hold the level. Over many rows some 5% are wrong by chance: `calibrate`, which tests all at once, says whether that is too many.
-    The randomised ranks of `calibrate` count, so that the expected coverage is exact for any number of draws.
+    `posterior_of` is as in `calibrate`; 200 trials are drawn by default, with 100 draws each. The randomised ranks of `calibrate` count, so
+    that the expected coverage is exact for any number of draws.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(1.0, bounds=None, noise="gaussian")

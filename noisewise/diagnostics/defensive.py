@@ -11,6 +11,7 @@ import numpy as np
 from noisewise._arrays import Array
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.inference._importance import UnconstrainedPrior
+from noisewise.metrics._samples import constant_columns
 from noisewise.posteriors import AbstractPosterior
 from noisewise.posteriors.learned import LearnedPosterior
 from noisewise.priors import Prior
@@ -108,10 +109,30 @@ def _fitted(posterior: AbstractPosterior, prior: Prior, share: float) -> Defensi
             f"A posterior without a density needs at least {needed} draws inside the prior's support, so that a law can be fitted "
             f"to them; got {usable.sum()}."
         )
+    flat = [
+        name
+        for name, constant in zip(posterior.names, constant_columns(posterior.theta[usable]), strict=True)
+        if constant
+    ]
+    if flat:
+        raise InvalidInputError(
+            f"A posterior without a density needs draws that vary, so that a law can be fitted to them; those of {', '.join(flat)} do not."
+        )
     fit = fitted_proposal(z[usable], weights[usable], UnconstrainedPrior(prior), share)
-    law = multivariate_t(fit.mean, fit.scale, df=_FREEDOM)
+    unit = np.sqrt(np.diag(fit.scale))
+    try:
+        law = multivariate_t(shape=fit.scale / np.outer(unit, unit), df=_FREEDOM)
+    except np.linalg.LinAlgError:
+        raise InvalidInputError(
+            "A posterior without a density needs draws that vary in every direction, so that a law can be fitted to them; these lie on a "
+            "plane: use a method whose posterior has a density, or leave out what the others determine."
+        ) from None
 
     def draw(key: Array, num: int) -> np.ndarray:
-        return law.rvs(size=num, random_state=generator(key)).reshape(num, -1)
+        steps = law.rvs(size=num, random_state=generator(key)).reshape(num, -1)
+        return np.asarray(fit.mean + unit * steps)
 
-    return DefensiveProposal(UnconstrainedPrior(prior), share, draw, law.logpdf, FITTED)
+    def log_density(z: np.ndarray) -> np.ndarray:
+        return np.asarray(law.logpdf((z - fit.mean) / unit) - np.log(unit).sum())
+
+    return DefensiveProposal(UnconstrainedPrior(prior), share, draw, log_density, FITTED)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.diagnostics._posteriors import check_posterior
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference._surprise import p_value
 from noisewise.mechanisms.base import Capability
@@ -42,10 +43,7 @@ class PredictiveCheck:
     @property
     def p_values(self) -> dict[str, float]:
         """Two-sided, statistic by statistic: twice the smaller tail, ties counted half."""
-        num = len(self.simulated)
-        ties = (self.simulated == self.observed).sum(axis=0)
-        below = ((self.simulated < self.observed).sum(axis=0) + 0.5 * ties + 0.5) / (num + 1)
-        return dict(zip(self.names, (float(p) for p in 2.0 * np.minimum(below, 1.0 - below)), strict=True))
+        return dict(zip(self.names, two_sided_p_values(self.simulated, self.observed).tolist(), strict=True))
 
     @property
     def sentence(self) -> str:
@@ -70,6 +68,13 @@ class PredictiveCheck:
         ]
         failed = [f"  {self.num_failed:,} simulations failed (NaN) and were left out"] if self.num_failed else []
         return "\n".join([("passed. " if self.passed else "failed. ") + self.sentence, *rows, *failed])
+
+
+def two_sided_p_values(simulated: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """Twice the smaller tail of each observed statistic (k,) among simulated ones (n, k), ties counted half."""
+    ties = (simulated == observed).sum(axis=0)
+    below = ((simulated < observed).sum(axis=0) + 0.5 * ties + 0.5) / (len(simulated) + 1)
+    return np.asarray(2.0 * np.minimum(below, 1.0 - below))
 
 
 def misspecification(
@@ -120,10 +125,9 @@ def predictive_check(
     >>> predictive_check(jax.random.key(1), exact, problem.model, problem.observed).passed
     True
     """
-    if not isinstance(posterior, AbstractPosterior):
-        raise InvalidTypeError(f"predictive_check needs a posterior second, got {describe(posterior)}.")
     theta_key, simulate_key = jax.random.split(as_key(key))
     num = _checked(model, num_simulations, alpha)
+    check_posterior(posterior, "posterior, the second argument,", model)
     return _check(simulate_key, model, observed, posterior.sample(theta_key, num), "posterior", alpha, executor)
 
 

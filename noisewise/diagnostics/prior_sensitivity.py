@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from noisewise._arrays import describe, number
-from noisewise.errors import InvalidTypeError
+from noisewise.diagnostics._posteriors import check_posterior
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.metrics._samples import constant_columns
 from noisewise.posteriors import AbstractPosterior
 from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.private_model import PrivateModel
@@ -21,8 +23,9 @@ def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, powe
 
     A table with one row per parameter and derived quantity: `mean` and `sd` are the slopes of mean / sd and log sd in log2 a, by central
     differences between a = 1 / `power` and `power`; `distance` the Kolmogorov-Smirnov distance between the two, per doubling; `sensitive`
-    whether it passes .1. Flat priors show nothing; a posterior that is the prior changes by the most it can. The attribute
-    `attrs["pareto k"]` is the tail of the weights: above .7 the table is not to be trusted, and a smaller `power` helps.
+    whether it passes .1. Quantities that do not vary have 0 everywhere. Flat priors show nothing; a posterior that is the prior changes by
+    the most it can. The attribute `attrs["pareto k"]` is the tail of the weights: above .7 the table is not to be trusted, and a smaller
+    `power` helps.
 
     Reference: Kallioinen, Paananen, Burkner and Vehtari (2023), Detecting and diagnosing prior and likelihood sensitivity with
     power-scaling.
@@ -35,34 +38,42 @@ def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, powe
     """
     import pandas as pd
 
-    if not isinstance(posterior, AbstractPosterior) or not isinstance(model, PrivateModel):
+    if not isinstance(model, PrivateModel):
         raise InvalidTypeError(
             f"prior_sensitivity needs a posterior and its PrivateModel, got {describe(posterior)} and {describe(model)}."
         )
+    check_posterior(posterior, "posterior", model)
     power = number("power", above=1.0)(power)
-    log_prior = np.asarray(model.prior.log_prob(posterior.theta), dtype=np.float64)
-    base = posterior.weights
+    kept = posterior.weights > 0.0
+    base = posterior.weights[kept]
+    log_prior = np.asarray(model.prior.log_prob(posterior.theta[kept]), dtype=np.float64)
+    off = int((~np.isfinite(log_prior)).sum())
+    if off:
+        raise InvalidInputError(
+            f"{off} of {len(log_prior)} draws lie where the prior has no density: these are not draws of a posterior under this prior."
+        )
     log_weights = [(a - 1.0) * log_prior for a in (1.0 / power, power)]
     low, high = (_normalised(base, values) for values in log_weights)
     doublings = 2.0 * np.log2(power)
     rows = {}
-    for name, values in {**dict(zip(posterior.names, posterior.theta.T, strict=True)), **posterior.derived}.items():
+    columns = {**dict(zip(posterior.names, posterior.theta.T, strict=True)), **posterior.derived}
+    for name, values in ((name, column[kept]) for name, column in columns.items()):
         (mean_low, sd_low), (mean_high, sd_high) = (_moments(values, w) for w in (low, high))
         sd = _moments(values, base)[1]
         order = np.argsort(values)
         distance = np.abs(np.cumsum(low[order]) - np.cumsum(high[order])).max() / doublings
-        if sd == 0.0:
+        if constant_columns(values[:, None])[0]:
             rows[name] = [0.0, 0.0, 0.0, False]
             continue
         slopes = (mean_high - mean_low) / sd / doublings, np.log(max(sd_high, 1e-300) / max(sd_low, 1e-300)) / doublings
         rows[name] = [*slopes, distance, bool(distance > SENSITIVE)]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd", "distance", "sensitive"])
-    table.attrs["pareto k"] = max(pareto_k(values[base > 0.0]) for values in log_weights)
+    table.attrs["pareto k"] = max(pareto_k(values) for values in log_weights)
     return table
 
 
 def _normalised(base: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
-    weights = base * np.exp(log_weights - log_weights[base > 0.0].max())
+    weights = base * np.exp(log_weights - log_weights.max())
     return weights / weights.sum()
 
 

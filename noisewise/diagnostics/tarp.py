@@ -15,15 +15,16 @@ from noisewise.private_model import PrivateModel
 from noisewise.samplers._seeds import generator
 
 _RIDGE = 1e-3
+_TRIALS = 500
 
 
 def tarp(
     key: Array,
     posterior_of: PosteriorOf | Trials,
     model: PrivateModel | None = None,
-    num_trials: int = 500,
+    num_trials: int | None = None,
     *,
-    num_draws: int = 100,
+    num_draws: int | None = None,
     alpha: float = 0.05,
     executor: Executor | None = None,
     progress: bool = True,
@@ -37,6 +38,8 @@ def tarp(
     which knows nothing of theta_i but s_dp,i, so that u_i is exactly uniform. Distances are in standard deviations of the prior. The result
     is a `Calibration` with one column; its `gap` is the largest distance between the ECDF of u and the diagonal. Data that are ignored,
     swapped parameters and a wrong spread show; a bias moves draws away from the point as often as towards it: `calibrate` sees that.
+
+    `posterior_of` is as in `calibrate`: 500 trials are drawn by default, with 100 draws each.
 
     Reference: Lemos, Coogan, Hezaveh and Perreault-Levasseur (2023), Sampling-based accuracy testing of posterior estimators.
 
@@ -57,7 +60,14 @@ def tarp(
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
     trial_key, point_key, tie_key = jax.random.split(as_key(key), 3)
     trials = as_trials(
-        trial_key, posterior_of, model, num_trials, num_draws=num_draws, executor=executor, progress=progress
+        trial_key,
+        posterior_of,
+        model,
+        num_trials,
+        num_draws,
+        usual_trials=_TRIALS,
+        executor=executor,
+        progress=progress,
     )
     scale = trials.theta.std(axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)

@@ -14,14 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, as_key, describe, fold_in_rows, integer
+from noisewise._signatures import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference.base import AbstractMethod
 from noisewise.mechanisms.base import Capability
+from noisewise.metrics._samples import MIN_DRAWS, real_array
 from noisewise.posteriors import AbstractPosterior
 from noisewise.private_model import PrivateModel
 
 FEWEST = 20
 """Trials below which nothing can be said."""
+
+TRIALS, DRAWS = 200, 100
+"""How many are drawn unless the caller says otherwise."""
+
+_ARRAYS = ("theta", "observed", "draws")
 
 
 @runtime_checkable
@@ -56,6 +63,25 @@ class Trials:
     num_failed: int
     """Trials left out because the simulated observation was NaN."""
 
+    def __post_init__(self) -> None:
+        theta, observed, draws = (
+            real_array(getattr(self, name), name, tell="Trials hold arrays, which draw_trials makes")
+            for name in _ARRAYS
+        )
+        shapes = f"theta {theta.shape}, observed {observed.shape} and draws {draws.shape}"
+        fit = theta.ndim == observed.ndim == 2 and draws.ndim == 3
+        if not fit or (len(theta), len(draws), draws.shape[2]) != (len(observed), len(theta), theta.shape[1]):
+            raise InvalidInputError(f"Trials need theta (N, d), observed (N, k') and draws (N, L, d), got {shapes}.")
+        if len(self.names) != theta.shape[1] or len(theta) < FEWEST or draws.shape[1] < MIN_DRAWS:
+            raise InvalidInputError(
+                f"Trials need at least {FEWEST} trials, {MIN_DRAWS} draws in each, and one name per parameter, got {shapes} and "
+                f"{len(self.names)} names."
+            )
+        for name, array in zip(_ARRAYS, (theta, observed, draws), strict=True):
+            if not np.isfinite(array).all():
+                raise InvalidInputError(f"{name} must be finite, without NaN or infinity: leave such trials out.")
+            object.__setattr__(self, name, array)
+
     def __repr__(self) -> str:
         failed = f", {self.num_failed:,} left out (NaN)" if self.num_failed else ""
         return f"Trials({self.num:,} trials of {', '.join(self.names)}, {self.num_draws:,} draws each{failed})"
@@ -75,9 +101,9 @@ def draw_trials(
     key: Array,
     posterior_of: PosteriorOf,
     model: PrivateModel,
-    num_trials: int = 200,
+    num_trials: int = TRIALS,
     *,
-    num_draws: int = 100,
+    num_draws: int = DRAWS,
     executor: Executor | None = None,
     progress: bool = True,
 ) -> Trials:
@@ -89,7 +115,7 @@ def draw_trials(
     one is given, with the same result for any number of workers.
     """
     num_trials = integer("num_trials", at_least=FEWEST)(num_trials)
-    num_draws = integer("num_draws", at_least=10)(num_draws)
+    num_draws = integer("num_draws", at_least=MIN_DRAWS)(num_draws)
     _check(posterior_of, model)
     theta_key, simulate_key, draw_key = jax.random.split(as_key(key), 3)
     theta = model.prior.sample(theta_key, num_trials)
@@ -103,36 +129,66 @@ def draw_trials(
     theta, observed = theta[good], observed[good]
     one = _One(posterior_of, model, num_draws)
     if isinstance(posterior_of, SamplesMany):
-        draws = np.asarray(posterior_of.sample_many(draw_key, observed, num_draws), dtype=np.float64)
+        draws = real_array(posterior_of.sample_many(draw_key, observed, num_draws), "what sample_many gives")
     else:
         keys = fold_in_rows(draw_key, np.arange(len(observed)))
         draws = np.stack(list(_shown(_each(one, keys, observed, executor), len(observed), progress)))
-    if draws.shape != (len(observed), num_draws, model.prior.dim) or np.isnan(draws).any():
+    if draws.shape != (len(observed), num_draws, model.prior.dim) or not np.isfinite(draws).all():
         raise InvalidInputError(
-            f"posterior_of must give draws of shape {(len(observed), num_draws, model.prior.dim)} without NaN, got {describe(draws)}."
+            f"posterior_of must give draws of shape {(len(observed), num_draws, model.prior.dim)} without NaN or infinity, got "
+            f"{describe(draws)}{'' if np.isfinite(draws).all() else ' with some'}."
         )
     return Trials(model.names, theta, observed, draws, int((~good).sum()))
 
 
-def as_trials(key: Array, posterior_of: Any, model: Any, num_trials: int, **more: Any) -> Trials:
-    """Trials as they are, or drawn now."""
+def as_trials(
+    key: Array,
+    posterior_of: Any,
+    model: Any,
+    num_trials: int | None,
+    num_draws: int | None,
+    *,
+    usual_trials: int = TRIALS,
+    **more: Any,
+) -> Trials:
+    """Trials as they are, or drawn now; numbers are refused beside ready trials, which have their own."""
     if isinstance(posterior_of, Trials):
+        if num_trials is not None or num_draws is not None:
+            raise InvalidInputError(
+                f"These trials are drawn already, {posterior_of.num} with {posterior_of.num_draws} draws each: leave num_trials and "
+                "num_draws out, or write draw_trials(key, ..., num_trials, num_draws=...)."
+            )
         return posterior_of
     if model is None:
         raise InvalidTypeError(
             f"The PrivateModel is missing, third after the key and {describe(posterior_of)}: only trials, from draw_trials, go without."
         )
-    return draw_trials(key, posterior_of, model, num_trials, **more)
+    numbers = usual_trials if num_trials is None else num_trials, DRAWS if num_draws is None else num_draws
+    return draw_trials(key, posterior_of, model, numbers[0], num_draws=numbers[1], **more)
 
 
 def _check(posterior_of: Any, model: Any) -> None:
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(f"Trials need a PrivateModel third, got {describe(model)}.")
-    if not isinstance(posterior_of, (SamplesMany, Amortised, AbstractMethod)) and not callable(posterior_of):
+    if isinstance(posterior_of, AbstractPosterior):
+        raise InvalidTypeError(
+            f"A posterior, here of {posterior_of.report.method}, is that of one observation: pass the method or the fit that made it, "
+            "which serves every observation."
+        )
+    if isinstance(posterior_of, type):
+        raise InvalidTypeError(
+            f"posterior_of is the class {posterior_of.__name__}: write {posterior_of.__name__}(...)."
+        )
+    known = isinstance(posterior_of, (SamplesMany, Amortised, AbstractMethod))
+    if not known and not callable(posterior_of):
         raise InvalidTypeError(
             "posterior_of must be an amortised fit, with sample_many(key, observed, num) or posterior(observed), a method, or a "
             f"function (key, observed) that returns a posterior or draws; got {describe(posterior_of)}."
         )
+    if isinstance(posterior_of, SamplesMany):
+        check_call(posterior_of.sample_many, "sample_many(key, observed, num)", "key", "observed", "num")
+    elif not known:
+        check_call(posterior_of, "posterior_of(key, observed)", "key", "observed")
     if isinstance(posterior_of, AbstractMethod):
         posterior_of.check(model)
     if Capability.SAMPLE not in model.mechanism.capabilities:
@@ -155,7 +211,10 @@ class _One:
         found = self._posterior(infer_key, observed)
         if isinstance(found, AbstractPosterior):
             return np.asarray(found.sample(sample_key, self.num))
-        draws, dim = np.asarray(found, dtype=np.float64), self.model.prior.dim
+        draws, dim = (
+            real_array(found, "what posterior_of returns", tell="return a posterior or draws"),
+            self.model.prior.dim,
+        )
         if draws.ndim != 2 or draws.shape[1] != dim or len(draws) < self.num:
             raise InvalidInputError(
                 f"posterior_of must return a posterior or at least num_draws={self.num} draws (n, {dim}), got {describe(found)}."

@@ -13,8 +13,9 @@ def cdf_error(reference: Any, draws: Any) -> np.ndarray:
     r"""mean over p of |G(F^-1(p)) - p| of each column, shape (d,): the error of a probability that is read off the draws.
 
     F is the distribution function of the reference, G that of the draws; the mean is over the reference's quantiles. A shift by a small
-    delta sd of a normal marginal gives .28 delta. Floor: for two sets of 2000 exact draws .010 with sd .005; against a reference of
-    100,000 draws .008.
+    delta sd of a normal marginal gives .28 delta. Floor, in any dimension: for two sets of 2000 exact draws .010 with sd .004; against
+    a reference of 100,000 draws .007 with sd .003. A constant reference has error .5 unless the draws hold its value, as often on both
+    sides.
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.normal(size=(2, 2000, 2))

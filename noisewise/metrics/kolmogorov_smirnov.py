@@ -12,7 +12,8 @@ from noisewise.metrics._samples import two_samples
 def kolmogorov_smirnov(reference: Any, draws: Any) -> np.ndarray:
     r"""sup_t |F_n(t) - G_m(t)| of each column, shape (d,).
 
-    Floor: for n = m = 2000 independent exact draws it stays below 1.36 sqrt(2/n) = .043 in 95% of cases.
+    Floor, in any dimension: for n = m = 2000 independent exact draws .027 with sd .008, and below 1.36 sqrt(2/n) = .043 in 95% of cases.
+    Columns that are constant in both sets have distance 0 if they are equal, else 1.
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.normal(size=(2, 2000, 3))

@@ -9,7 +9,9 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from noisewise.errors import InvalidInputError
-from noisewise.metrics._samples import one_sample
+from noisewise.metrics._samples import constant_columns, point_and_draws
+
+_ROUNDING = 1e-6
 
 
 def negative_log_density(truth: Any, draws: Any, *, whiten: bool = False) -> float:
@@ -21,19 +23,16 @@ def negative_log_density(truth: Any, draws: Any, *, whiten: bool = False) -> flo
     than 1 the value is that of the kernel alone, -.70 in two dimensions with 2000 draws and -.50 in three, for good and bad posteriors
     alike. With `whiten`, C is the covariance of the draws, the estimate follows their scale and changes with units only by a constant.
 
-    Floor: averaged over truths that come from the law of the draws, the entropy of that law plus what smoothing costs: for 2000 normal
-    draws .03 in two dimensions, .05 in three. Compare methods on the same truths, not with 0.
+    Floor: averaged over truths that come from the law of the draws, the entropy of that law plus what smoothing costs: for 2000 draws of
+    unit normals .004 in one dimension, .015 in two, .038 in three, whitened or not. Compare methods on the same truths, not with 0.
 
     >>> rng = np.random.default_rng(0)
     >>> draws = 0.01 * rng.normal(size=(2000, 2))
     >>> round(negative_log_density([0.0, 0.0], draws), 2), round(negative_log_density([0.0, 0.0], draws, whiten=True), 2)
     (-0.69, -7.24)
     """
-    values = one_sample(draws, "draws")
+    point, values = point_and_draws(truth, draws, ("truth", "draws"))
     num, dim = values.shape
-    point = np.asarray(truth, dtype=np.float64)
-    if point.shape != (dim,) or not np.isfinite(point).all():
-        raise InvalidInputError(f"truth must be {dim} finite numbers, one for each column of draws, got {truth!r}.")
     width = num ** (-1.0 / (dim + 4))
     root = _root(values) if whiten else np.eye(dim)
     steps = solve_triangular(root, (values - point).T, lower=True) / width
@@ -42,10 +41,17 @@ def negative_log_density(truth: Any, draws: Any, *, whiten: bool = False) -> flo
 
 
 def _root(values: np.ndarray) -> np.ndarray:
-    covariance = np.atleast_2d(np.cov(values.T))
-    try:
-        return np.linalg.cholesky(covariance)
-    except np.linalg.LinAlgError:
+    """The lower triangular root of the covariance, found on the scale of unit variances, where rounding shows."""
+    scale = values.std(axis=0, ddof=1)
+    independent = not constant_columns(values).any()
+    if independent:
+        try:
+            root = np.linalg.cholesky(np.atleast_2d(np.cov((values / scale).T)))
+            independent = bool(np.diag(root).min() > _ROUNDING)
+        except np.linalg.LinAlgError:
+            independent = False
+    if not independent:
         raise InvalidInputError(
             "The draws have no density in all their columns: leave out constant columns, and one of each set that sums to a constant."
-        ) from None
+        )
+    return scale[:, None] * root

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from noisewise._arrays import number
-from noisewise.diagnostics import Calibration
+from noisewise._arrays import describe, number
+from noisewise.diagnostics import Calibration, Trials
 from noisewise.diagnostics.uniformity import ecdf_band
-from noisewise.errors import InvalidInputError
+from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.metrics._samples import one_sample
 from noisewise.plotting.style import SHADE, label, looks, one_axes, styled
 from noisewise.plotting.tables import column_names
 
+_ALPHA = 0.05
+_TABLE = ("coverage", "low", "high")
+_DODGE = 0.012
+
 
 @styled
-def rank_ecdf(ranks: Any, *, names: Sequence[str] | None = None, alpha: float = 0.05, ax: Axes | None = None) -> Axes:
+def rank_ecdf(
+    ranks: Any, *, names: Sequence[str] | None = None, alpha: float | None = None, ax: Axes | None = None
+) -> Axes:
     r"""F_N(u) - u of the ranks u of true parameters: 0 for correct posteriors, up to chance; returns the axes.
 
-    `ranks` is what `nw.diagnostics.calibrate` gives, or ranks scaled to (0, 1), (N, m) with `names`. All m curves stay inside the grey
-    band, at all points, with probability 1 - alpha at least. A curve like an S says that posteriors are too narrow (first above 0) or
-    too wide, one like an arch that they are too high (above 0) or too low.
+    `ranks` is what `nw.diagnostics.calibrate` or `tarp` gives, a dictionary from methods to such, or ranks scaled to (0, 1), (N, m) with
+    `names`. All m curves stay inside the grey band, at all points, with probability 1 - alpha at least; alpha is that of the calibration,
+    or .05, and the band that of the fewest trials. A curve like an S says that posteriors are too narrow (first above 0) or too wide, one
+    like an arch that they are too high (above 0) or too low.
 
     Reference: Sailynoja, Burkner and Vehtari (2022).
 
@@ -32,8 +39,11 @@ def rank_ecdf(ranks: Any, *, names: Sequence[str] | None = None, alpha: float = 
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['95% band', '$\\mu$', '$b$']
     """
-    uniforms, shown = _uniforms(ranks, names)
-    ax = _curves(uniforms, shown, alpha, one_axes(ax, (3.4, 2.5)), difference=True)
+    curves, level = _curves_of(ranks, names, alpha)
+    ax = one_axes(ax, (3.6, 2.7))
+    x = _band(curves, level, ax, difference=True)
+    ax.axhline(0.0, color="black", linewidth=0.7, zorder=1)
+    _draw({name: u for name, (u, _) in curves.items()}, x, x, ax)
     ax.set_xlabel("rank of the truth, as a share $u$")
     ax.set_ylabel("ECDF$(u) - u$")
     return ax
@@ -41,21 +51,30 @@ def rank_ecdf(ranks: Any, *, names: Sequence[str] | None = None, alpha: float = 
 
 @styled
 def coverage_curve(
-    ranks: Any, *, names: Sequence[str] | None = None, alpha: float = 0.05, ax: Axes | None = None
+    ranks: Any, *, names: Sequence[str] | None = None, alpha: float | None = None, ax: Axes | None = None
 ) -> Axes:
     """How often central intervals hold the truth, against their level: the diagonal for correct posteriors; returns the axes.
 
-    The interval of level c holds the truth where |2u - 1| <= c, u being its rank. `ranks`, `names` and the band are as in `rank_ecdf`;
-    columns may as well be methods. Curves under the diagonal belong to posteriors that are too sure.
+    The interval of level c holds the truth where |2u - 1| <= c, u being its rank; for the distances of `tarp` the region is that of the
+    draws nearest to the point, u <= c. `ranks`, `names` and the band are as in `rank_ecdf`; columns may as well be methods. The table of
+    `nw.diagnostics.coverage` is drawn as points with its limits. Curves under the diagonal belong to posteriors that are too sure.
 
     >>> u = np.random.default_rng(0).random(300)
     >>> ax = coverage_curve(np.stack([u, (u + 0.5) / 2.0], axis=1), names=["exact", "wide"])
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('nominal coverage', 'actual coverage')
     """
-    uniforms, shown = _uniforms(ranks, names)
-    ax = _curves(np.abs(2.0 * uniforms - 1.0), shown, alpha, one_axes(ax, (3.0, 2.9)), difference=False)
+    rows = _coverage_rows(ranks)
+    curves, level = ({}, _ALPHA) if rows else _curves_of(ranks, names, alpha)
+    ax = one_axes(ax, (3.1, 3.0))
+    if rows:
+        _draw_rows(rows, ax)
+    else:
+        x = _band(curves, level, ax, difference=False)
+        inside = {name: u if distance else np.abs(2.0 * u - 1.0) for name, (u, distance) in curves.items()}
+        _draw(inside, x, np.zeros_like(x), ax)
     ax.plot([0.0, 1.0], [0.0, 1.0], color="black", linewidth=0.7, zorder=1)
+    ax.set_xlim(0.0, 1.0)
     ax.set_ylim(0.0, 1.0)
     ax.set_aspect("equal")
     ax.set_xlabel("nominal coverage")
@@ -63,30 +82,98 @@ def coverage_curve(
     return ax
 
 
-def _uniforms(ranks: Any, names: Sequence[str] | None) -> tuple[np.ndarray, tuple[str, ...]]:
-    if isinstance(ranks, Calibration):
-        return ranks.uniforms, ranks.names
-    uniforms = one_sample(ranks, "ranks")
+_Curves = dict[str, tuple[np.ndarray, bool]]
+"""Ranks (N,) by name, and whether they are those of distances."""
+
+
+def _curves_of(ranks: Any, names: Sequence[str] | None, alpha: float | None) -> tuple[_Curves, float]:
+    """The curves, and the share of right ones that may leave the band."""
+    given = dict(ranks) if isinstance(ranks, Mapping) else {"": ranks}
+    if not given:
+        raise InvalidInputError("ranks must hold at least one calibration, such as {'SPPE': calibration}; got none.")
+    found: _Curves = {}
+    for method, value in given.items():
+        found |= _columns(value, names, str(method))
+    levels = {value.alpha for value in given.values() if isinstance(value, Calibration)}
+    level = min(levels, default=_ALPHA) if alpha is None else number("alpha", above=0.0, below=1.0)(alpha)
+    return found, level
+
+
+def _columns(value: Any, names: Sequence[str] | None, method: str) -> _Curves:
+    """The columns of one calibration, under the name of its method where that has one and they are several."""
+    if isinstance(value, Trials):
+        raise InvalidTypeError(
+            "ranks must come from nw.diagnostics.calibrate(key, trials) or tarp(key, trials); got Trials."
+        )
+    if isinstance(value, (str, bytes)) or value is None:
+        raise InvalidTypeError(
+            f"ranks must be what nw.diagnostics.calibrate gives, or ranks (N, m); got {describe(value)}."
+        )
+    if isinstance(value, Calibration):
+        uniforms, shown, distance = value.uniforms, value.names, value.quantity == "distance"
+    else:
+        uniforms, distance = _checked(value), False
+        shown = column_names(names, uniforms.shape[1], "ranks")
+    if method and len(shown) == 1:
+        shown = (method,)
+    elif method:
+        shown = tuple(f"{method}, {label(name)}" for name in shown)
+    return {name: (u, distance) for name, u in zip(shown, uniforms.T, strict=True)}
+
+
+def _checked(ranks: Any) -> np.ndarray:
+    uniforms = one_sample(ranks, "ranks", tell="pass what nw.diagnostics.calibrate gives")
     if uniforms.min() < 0.0 or uniforms.max() > 1.0:
         raise InvalidInputError(
             f"ranks must lie between 0 and 1, got values from {uniforms.min():g} to {uniforms.max():g}: divide by the number of draws "
             "+ 1, or pass what nw.diagnostics.calibrate gives."
         )
-    return uniforms, column_names(names, uniforms.shape[1], "ranks")
+    return uniforms
 
 
-def _curves(u: np.ndarray, shown: tuple[str, ...], alpha: float, ax: Axes, *, difference: bool) -> Axes:
-    """ECDFs of the columns of u over the band that uniforms stay in."""
-    alpha = number("alpha", above=0.0, below=1.0)(alpha)
-    points, low, high = ecdf_band(len(u), alpha / len(shown))
+def _band(curves: _Curves, alpha: float, ax: Axes, *, difference: bool) -> np.ndarray:
+    """Draw the band that uniforms stay in; returns its points."""
+    num = min(len(u) for u, _ in curves.values())
+    points, low, high = ecdf_band(num, alpha / len(curves))
     x, low, high = (np.concatenate([[0.0], line, [1.0]]) for line in (points, low, high))
     base = x if difference else np.zeros_like(x)
     ax.fill_between(x, low - base, high - base, color=SHADE, linewidth=0.0, label=f"{100 * (1 - alpha):g}% band")
-    if difference:
-        ax.axhline(0.0, color="black", linewidth=0.7, zorder=1)
-    for column, (name, look) in zip(np.sort(u, axis=0).T, looks(shown).items(), strict=True):
-        y = np.searchsorted(column, x, side="right") / len(column)
+    return x
+
+
+def _draw(curves: Mapping[str, np.ndarray], x: np.ndarray, base: np.ndarray, ax: Axes) -> None:
+    """ECDFs of the curves at x, less `base`."""
+    for name, look in looks(curves).items():
+        u = np.sort(curves[name])
+        y = np.searchsorted(u, x, side="right") / len(u)
         ax.plot(x, y - base, color=look["color"], linestyle=look["linestyle"], label=label(name))
     ax.set_xlim(0.0, 1.0)
     ax.legend()
-    return ax
+
+
+def _coverage_rows(table: Any) -> dict[str, np.ndarray]:
+    """Levels, coverage and limits (4, n) of each row name of the table that `coverage` gives; nothing for other things."""
+    if not set(_TABLE) <= set(map(str, getattr(table, "columns", ()))):
+        return {}
+    return {name: np.array(rows).T for name, rows in _grouped(table)}
+
+
+def _grouped(table: Any) -> Iterator[tuple[str, list[list[float]]]]:
+    for name in dict.fromkeys(table.index.get_level_values(0)):
+        part = table.loc[name]
+        yield str(name), [[float(level), *part.loc[level, list(_TABLE)]] for level in part.index]
+
+
+def _draw_rows(rows: Mapping[str, np.ndarray], ax: Axes) -> None:
+    for i, (name, look) in enumerate(looks(rows).items()):
+        level, share, low, high = rows[name]
+        ax.errorbar(
+            level + _DODGE * (i - (len(rows) - 1) / 2.0),
+            share,
+            yerr=[share - low, high - share],
+            fmt=look["marker"],
+            color=look["color"],
+            linewidth=1.2,
+            label=label(name),
+        )
+    ax.legend(title="with 95% limits", title_fontsize=8.0, alignment="left")

@@ -6,6 +6,8 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d
 from scipy.stats import gaussian_kde
 
+from noisewise.metrics._samples import constant_columns
+
 _TAIL = 0.0005
 _SMOOTHER = 1.25
 _MOST_CELLS = 4096
@@ -15,7 +17,7 @@ _GRID = 80
 
 def is_constant(values: np.ndarray) -> bool:
     """Whether draws (N,) do not spread, up to rounding."""
-    return bool(np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())))
+    return bool(constant_columns(values[:, None])[0])
 
 
 def density_curve(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -39,7 +39,7 @@ def forest(
     level = number("level", above=_INNER, below=1.0)(level)
     made = tables(draws, names, columns)
     shown = next(iter(made.values())).names
-    known = truths(truth, shown)
+    known = truths(truth, made)
     half = _STEP * (len(made) - 1) / 2.0
     gap = 2.0 * half + 2.2 * _STEP
     centres = -gap * np.arange(len(shown))

@@ -2,38 +2,53 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from matplotlib.axes import Axes
 
 from noisewise._arrays import describe, number
-from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.diagnostics import Certificate
+from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.mechanisms import PaddedBinomial
 from noisewise.metrics._samples import one_sample
 from noisewise.plotting.style import OKABE_ITO, TRUTH, one_axes, styled
 from noisewise.plotting.tables import even_rows, numbers
 from noisewise.posteriors import AbstractPosterior
+from noisewise.private_model import PrivateModel
+from noisewise.simulators import SIR
+
+_FINE, _CURVES = 200, 1000
+_KEY = 20_261_115
 
 
 @styled
 def infection_fan(
     curves: Any,
     *,
+    model: PrivateModel | None = None,
     times: Any = None,
     observed: Any = None,
     observed_times: Any = None,
     truth: Any = None,
     levels: Sequence[float] = (0.5, 0.8, 0.95),
     xlabel: str = "time",
-    ylabel: str = "infected",
+    ylabel: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """The median of curves (N, L) and central bands that hold shares `levels` of them at each time; returns the axes.
 
-    `curves` are simulated at draws of the posterior, at `times` (L,), or is a posterior that drew confidential statistics, whose law is
-    p(s | s_dp). `observed` is the private release on the same scale, at `observed_times` (`times` by default), `truth` the confidential
-    curve where it is known.
+    `curves` is a posterior beside a `model` of `nw.simulators.SIR`, which says times and scale: all is shown as percentages of the
+    population, and `observed` is the release as it came, counts of `PaddedBinomial` being turned back into people by inverting their
+    mean. A posterior that drew confidential statistics, as exact methods do, shows their law p(s | s_dp) at the times of the model; for
+    others 1000 epidemics are simulated anew at their draws, on a fine grid: their spread holds the chance of a new epidemic, too.
+    `truth` is then the confidential curve at the times of the model or, for deterministic epidemics, theta.
+
+    Without a model `curves` is an array (N, L), on any scale, at `times` (L,), or a posterior with confidential statistics; `observed` is
+    on the same scale, at `observed_times` (`times` by default), `truth` a curve (L,).
 
     >>> times, rates = np.arange(30.0), np.random.default_rng(0).normal(0.3, 0.02, size=200)
     >>> curves = 1.0 / (1.0 + 1000.0 * np.exp(-rates[:, None] * times))
@@ -41,43 +56,118 @@ def infection_fan(
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['95%', '80%', '50%', 'median', 'private release']
     """
-    draws = one_sample(_curves_of(curves), "curves")
-    places = _line(times, np.arange(draws.shape[1], dtype=float), draws.shape[1], "times")
+    given = _Given(curves, times, observed, observed_times, truth, None)
+    given = _of_curves(given) if model is None else _of_model(given, model)
+    draws, places = given.curves, given.times
     chosen = sorted((number("levels", above=0.0, below=1.0)(level) for level in levels), reverse=True)
-    ax = one_axes(ax, (4.0, 2.6))
+    ax = one_axes(ax, (4.2, 2.7))
     color = OKABE_ITO[0]
     for i, level in enumerate(chosen):
         low, high = np.quantile(draws, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
         opacity = 0.15 + 0.45 * i / max(len(chosen) - 1, 1)
         ax.fill_between(places, low, high, color=color, alpha=opacity, linewidth=0.0, label=f"{100 * level:g}%")
     ax.plot(places, np.median(draws, axis=0), color=color, label="median")
-    if truth is not None:
-        ax.plot(
-            places,
-            _line(truth, None, draws.shape[1], "truth"),
-            color=TRUTH,
-            linewidth=1.0,
-            linestyle="--",
-            label="truth",
-        )
-    if observed is not None:
-        _draw_observed(ax, observed, places if observed_times is None else observed_times)
+    if given.truth is not None:
+        where = places if given.truth_times is None else given.truth_times
+        line = _line(given.truth, None, len(where), "truth")
+        ax.plot(where, line, color=TRUTH, linewidth=1.0, linestyle="--", label="truth")
+    if given.observed is not None:
+        _draw_observed(ax, given.observed, places if given.observed_times is None else given.observed_times)
     ax.set_xlim(places[0], places[-1])
     ax.set_xlabel(xlabel)
-    ax.set_ylabel(ylabel)
+    ax.set_ylabel(ylabel or ("infected" if model is None else "infected (% of the population)"))
     ax.legend()
     return ax
 
 
-def _curves_of(curves: Any) -> Any:
-    if not isinstance(curves, AbstractPosterior):
-        return curves
-    if curves.statistics is None:
-        raise MissingCapabilityError(
-            f"{curves.report.method} drew no confidential statistics: pass curves (N, L) simulated at its draws, as "
-            "model.statistics(key, posterior.sample(key, 500))."
+class _Given(NamedTuple):
+    curves: Any
+    times: Any
+    observed: Any
+    observed_times: Any
+    truth: Any
+    truth_times: Any
+
+
+def _of_curves(given: _Given) -> _Given:
+    """Curves as they are, or the confidential statistics of a posterior."""
+    curves = given.curves.corrected if isinstance(given.curves, Certificate) else given.curves
+    if isinstance(curves, AbstractPosterior):
+        if curves.statistics is None:
+            raise MissingCapabilityError(
+                f"{curves.report.method} drew no confidential statistics: pass model=, so that curves are simulated at its draws, or "
+                "curves (N, L) of your own."
+            )
+        curves = curves.statistics[even_rows(curves.weights)]
+    draws = one_sample(curves, "curves", tell="pass a posterior and model=, or curves (N, L)")
+    places = _line(given.times, np.arange(draws.shape[1], dtype=float), draws.shape[1], "times")
+    if not (np.diff(places) > 0.0).all():
+        raise InvalidInputError("times must rise.")
+    return given._replace(curves=draws, times=places)
+
+
+def _of_model(given: _Given, model: Any) -> _Given:
+    """The curves of a posterior, the release and the truth in percent of the population of the model."""
+    posterior = given.curves.corrected if isinstance(given.curves, Certificate) else given.curves
+    if not isinstance(model, PrivateModel) or not isinstance(model.simulator, SIR):
+        raise InvalidTypeError(
+            f"model must be a PrivateModel whose simulator is nw.simulators.SIR, got {describe(model)}: pass curves (N, L) without model=."
         )
-    return curves.statistics[even_rows(curves.weights)]
+    if not isinstance(posterior, AbstractPosterior):
+        raise InvalidTypeError(
+            f"Beside model= a posterior comes first, got {describe(posterior)}: curves go without model=."
+        )
+    if given.times is not None or given.observed_times is not None:
+        raise InvalidInputError(
+            "The model says the times: leave times and observed_times out, or pass curves without model=."
+        )
+    simulator = model.simulator
+    seen_at, percent = np.array(simulator.times), 100.0 / simulator.population
+    draws, places = _curves_of(posterior, model)
+    observed = None if given.observed is None else percent * _people(model.observation(given.observed), model)
+    truth, truth_times = _truth(given.truth, model)
+    return _Given(percent * draws, places, observed, seen_at, None if truth is None else percent * truth, truth_times)
+
+
+def _curves_of(posterior: AbstractPosterior, model: PrivateModel) -> tuple[np.ndarray, np.ndarray]:
+    """Curves (N, L) of people, and their times."""
+    simulator: Any = model.simulator
+    if posterior.statistics is not None and posterior.statistics.shape[1] == len(simulator.times):
+        return posterior.statistics[even_rows(posterior.weights)], np.array(simulator.times)
+    fine = _fine(simulator)
+    draw_key, simulate_key = jax.random.split(jax.random.key(_KEY))
+    return np.asarray(fine.simulate(simulate_key, posterior.sample(draw_key, _CURVES))), np.array(fine.times)
+
+
+def _fine(simulator: SIR) -> SIR:
+    times = np.union1d(np.linspace(simulator.times[0], simulator.times[-1], _FINE), simulator.times)
+    return dataclasses.replace(simulator, times=tuple(times.tolist()))
+
+
+def _people(observed: np.ndarray, model: PrivateModel) -> np.ndarray:
+    """The confidential counts whose mean release is the observed one."""
+    mechanism: Any = model.mechanism
+    if not isinstance(mechanism, PaddedBinomial):
+        return observed
+    padding = mechanism.padding
+    return observed / mechanism.trials * (mechanism.population + 2.0 * padding) - padding
+
+
+def _truth(truth: Any, model: PrivateModel) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """The confidential curve and its times, from theta where the epidemic is deterministic."""
+    simulator: Any = model.simulator
+    if truth is None:
+        return None, None
+    values = np.atleast_1d(numbers(truth, "truth"))
+    if values.shape == (model.prior.dim,) != (len(simulator.times),) and simulator.dynamics == "ode":
+        fine = _fine(simulator)
+        return np.asarray(fine.simulate(jax.random.key(_KEY), values[None]))[0], np.array(fine.times)
+    if values.shape != (len(simulator.times),):
+        theta = ", or theta" if simulator.dynamics == "ode" else "; theta does not determine it"
+        raise InvalidInputError(
+            f"truth must be the confidential curve at the {len(simulator.times)} times of the model{theta}; got {describe(values)}."
+        )
+    return values, np.array(simulator.times)
 
 
 def _line(values: Any, default: np.ndarray | None, length: int, name: str) -> np.ndarray:

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 
 from noisewise._arrays import describe
+from noisewise.diagnostics import Comparison
 from noisewise.errors import InvalidInputError
 from noisewise.metrics import kolmogorov_smirnov
 from noisewise.plotting.style import label, many_axes, styled
-from noisewise.plotting.tables import Table, tables
+from noisewise.plotting.tables import tables
 
 _LEAST_RANGE = 0.2
 
 
 @styled
 def ks_heatmap(
-    draws: Mapping[str, Any],
+    draws: Mapping[str, Any] | Comparison,
     *,
     names: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
@@ -26,31 +27,27 @@ def ks_heatmap(
 ) -> np.ndarray:
     """Kolmogorov-Smirnov distances between the marginals of every two methods, a panel per parameter; returns the axes (p,).
 
-    `draws` maps two methods or more to posteriors or arrays (N, p) with `names`; `columns` chooses and orders what is shown. All panels
-    share one scale, from 0 to the largest distance.
+    `draws` maps two methods or more to posteriors or arrays (N, p) with `names`, or is what `nw.diagnostics.compare` gives; `columns`
+    chooses and orders what is shown. All panels share one scale, from 0 to the largest distance.
 
     >>> rng = np.random.default_rng(0)
     >>> axes = ks_heatmap({"exact": rng.normal(size=(500, 1)), "naive": 1.0 + rng.normal(size=(500, 1))}, names=["b"])
     >>> [text.get_text() for text in axes[0].texts]
     ['0', '.40', '.40', '0']
     """
-    if not isinstance(draws, Mapping) or len(draws) < 2:
-        raise InvalidInputError(
-            f'draws must map two methods or more to posteriors, as {{"SPPE": ..., "exact": ...}}; got {describe(draws)}.'
-        )
-    made = tables(draws, names, columns)
-    shown = next(iter(made.values())).names
-    distances = _distances(list(made.values()))
+    methods, shown, distances = (
+        _compared(draws, columns) if isinstance(draws, Comparison) else _from_draws(draws, names, columns)
+    )
     largest = max(_LEAST_RANGE, float(distances.max()))
-    side = 0.62 + 0.42 * len(made)
+    side = 0.62 + 0.42 * len(methods)
     grid = many_axes(axes, (1, len(shown)), (side, side + 0.35)).ravel()
     for j, (ax, name) in enumerate(zip(grid, shown, strict=True)):
         image = ax.imshow(distances[..., j], cmap="Blues", vmin=0.0, vmax=largest)
         for (row, column), value in np.ndenumerate(distances[..., j]):
             color = "white" if value > 0.55 * largest else "black"
             ax.text(column, row, _short(value), ha="center", va="center", fontsize=7.5, color=color)
-        ax.set_xticks(range(len(made)), list(made), rotation=45, ha="right", rotation_mode="anchor")
-        ax.set_yticks(range(len(made)), list(made) if j == 0 else [])
+        ax.set_xticks(range(len(methods)), methods, rotation=45, ha="right", rotation_mode="anchor")
+        ax.set_yticks(range(len(methods)), methods if j == 0 else [])
         ax.tick_params(length=0.0)
         ax.spines[:].set_visible(False)
         ax.set_title(label(name))
@@ -59,16 +56,40 @@ def ks_heatmap(
     return grid
 
 
-def _distances(made: list[Table]) -> np.ndarray:
-    """Distances (M, M, p), symmetric with a zero diagonal."""
-    num = len(made)
-    distances = np.zeros((num, num, len(made[0].names)))
-    for a in range(num):
+_Found = tuple[list[str], tuple[str, ...], np.ndarray]
+"""Methods, columns, and distances (M, M, p), symmetric with a zero diagonal."""
+
+
+def _from_draws(draws: Any, names: Sequence[str] | None, columns: Sequence[str] | None) -> _Found:
+    if not isinstance(draws, Mapping) or len(draws) < 2:
+        raise InvalidInputError(
+            f'draws must map two methods or more to posteriors, as {{"SPPE": ..., "exact": ...}}, or be what nw.diagnostics.compare gives; '
+            f"got {describe(draws)}."
+        )
+    made = tables(draws, names, columns)
+    values = [table.values for table in made.values()]
+    shown = next(iter(made.values())).names
+    distances = np.zeros((len(values), len(values), len(shown)))
+    for a in range(len(values)):
         for b in range(a):
-            distances[a, b] = distances[b, a] = kolmogorov_smirnov(made[a].values, made[b].values)
-    return distances
+            distances[a, b] = distances[b, a] = kolmogorov_smirnov(values[a], values[b])
+    return list(made), shown, distances
+
+
+def _compared(found: Comparison, columns: Sequence[str] | None) -> _Found:
+    table = found.kolmogorov_smirnov
+    shown = tuple(table.columns) if columns is None else tuple(columns)
+    missing = [name for name in shown if name not in table.columns]
+    if missing or not shown:
+        raise InvalidInputError(f"columns must be among {', '.join(table.columns)}, got {list(shown)}.")
+    methods = list(found.c2st.index)
+    distances = np.zeros((len(methods), len(methods), len(shown)))
+    for (first, second), row in table[list(shown)].iterrows():
+        a, b = methods.index(first), methods.index(second)
+        distances[a, b] = distances[b, a] = row
+    return methods, shown, distances
 
 
 def _short(value: float) -> str:
     """Two decimals without a leading zero."""
-    return "0" if value == 0.0 else f"{value:.2f}".removeprefix("0")
+    return "0" if value == 0.0 else f"{value:.2f}".removeprefix("0").replace("1.00", "1")

@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from noisewise._arrays import describe
 from noisewise.errors import InvalidInputError
+from noisewise.inference._fits import AbstractFit
 from noisewise.plotting.style import looks, one_axes, styled
 from noisewise.plotting.tables import numbers
 from noisewise.posteriors import AbstractPosterior, Report
@@ -30,9 +31,11 @@ class HasLosses(Protocol):
 def loss_curves(losses: Any, *, ax: Axes | None = None) -> Axes:
     """Losses over epochs, or over rounds; returns the axes.
 
-    `losses` is what `nw.estimators.train` returns (training and validation loss over epochs), a posterior or its report (the best
-    validation loss of each round), or a dictionary from names to arrays (epochs,) or (epochs, members). Arrays may end in NaN, where a
-    member has stopped. Means over members are thick, a dot marks the best; training losses, which say nothing of the best epoch, have none.
+    `losses` is what `nw.estimators.train` returns (training and validation loss over epochs); a posterior, a fit or a report (the best
+    validation loss of each round), or a dictionary from methods to these; or a dictionary from names to arrays (epochs,) or
+    (epochs, members). Arrays may end in NaN, where a member has stopped. Means over members are thick, as long as all train, and a dot
+    marks their best epoch; training losses, which say nothing of it, have none. Losses of different data, such as those of truncated
+    rounds, or of different targets, cannot be compared.
 
     >>> epochs = np.arange(50)
     >>> ax = loss_curves({"train": 1.0 / (1 + epochs), "validation": 0.1 + 1.0 / (1 + epochs)})
@@ -40,17 +43,18 @@ def loss_curves(losses: Any, *, ax: Axes | None = None) -> Axes:
     ('epoch', ['train', 'validation'])
     """
     curves, xlabel = _curves_of(losses)
-    ax = one_axes(ax, (3.4, 2.5))
+    rounds = xlabel == "round"
+    ax = one_axes(ax, (3.6, 2.7))
     for name, look in looks(curves).items():
         steps, values = curves[name]
         style = {"color": look["color"], "linestyle": look["linestyle"]}
-        running = ~np.isnan(values)
-        mean = np.where(running, values, 0.0).sum(axis=1) / running.sum(axis=1)
+        together = ~np.isnan(values).any(axis=1)
         if values.shape[1] > 1:
             ax.plot(steps, values, **style, linewidth=0.6, alpha=0.5)
-        ax.plot(steps, mean, **style, label=name)
-        if not name.startswith("train"):
-            best = int(np.argmin(np.where(running.all(axis=1), mean, np.inf)))
+        steps, mean = steps[together], values[together].mean(axis=1)
+        ax.plot(steps, mean, **style, label=name, marker=look["marker"] if rounds else None)
+        if not rounds and not name.startswith("train"):
+            best = int(np.argmin(mean))
             ax.plot(steps[best], mean[best], "o", color=look["color"], markersize=5.0)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
     ax.set_xlabel(xlabel)
@@ -60,17 +64,37 @@ def loss_curves(losses: Any, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _curves_of(losses: Any) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], str]:
-    """Steps (n,) and losses (n, members) by name, and what the steps are."""
-    if isinstance(losses, AbstractPosterior):
-        losses = losses.report
-    if isinstance(losses, Report):
-        return _rounds(losses), "round"
+_Curves = dict[str, tuple[np.ndarray, np.ndarray]]
+"""Steps (n,) and losses (n, members) by name."""
+
+
+def _curves_of(losses: Any) -> tuple[_Curves, str]:
+    """The curves, and what their steps are."""
+    report = _report_of(losses)
+    if report is not None:
+        return _rounds(report), "round"
     if isinstance(losses, HasLosses):
         losses = {"training": losses.train_losses, "validation": losses.validation_losses}
     if not isinstance(losses, Mapping):
         losses = {"loss": losses}
+    if not losses:
+        raise InvalidInputError("losses must hold at least one curve, such as {'validation': losses}; got none.")
+    reports = {str(name): _report_of(value) for name, value in losses.items()}
+    told = {name: _rounds(report) for name, report in reports.items() if report is not None}
+    if len(told) == len(losses):
+        several = {name: len(curves) > 1 for name, curves in told.items()}
+        return {
+            f"{method}, {name}" if several[method] else method: curve
+            for method, curves in told.items()
+            for name, curve in curves.items()
+        }, "round"
     return {str(name): _epochs(name, values) for name, values in losses.items()}, "epoch"
+
+
+def _report_of(value: Any) -> Report | None:
+    if isinstance(value, (AbstractPosterior, AbstractFit)):
+        return value.report
+    return value if isinstance(value, Report) else None
 
 
 def _rounds(report: Report) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -90,12 +114,18 @@ def _rounds(report: Report) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 def _epochs(name: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
     array = numbers(values, f"losses[{str(name)!r}]")
-    array = array.reshape(len(array), -1) if array.ndim else array
+    array = array.reshape(len(array), -1) if array.ndim and array.size else array
     missing = np.isnan(array)
-    if array.ndim != 2 or array.size == 0 or missing[0].any() or (missing[:-1] & ~missing[1:]).any():
+    if (
+        array.ndim != 2
+        or array.size == 0
+        or np.isinf(array).any()
+        or missing[0].any()
+        or (missing[:-1] & ~missing[1:]).any()
+    ):
         raise InvalidInputError(
-            f"losses[{str(name)!r}] must be an array (epochs,) or (epochs, members) that is NaN only after training has stopped, got "
-            f"{describe(values)}: cut off what came before."
+            f"losses[{str(name)!r}] must be an array (epochs,) or (epochs, members) that is finite, NaN only after training has stopped, "
+            f"got {describe(values)}: cut off what came before."
         )
     kept = array[~missing.all(axis=1)]
     return np.arange(1.0, len(kept) + 1.0), kept

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from noisewise.plotting.densities import density_curve, is_constant, view
-from noisewise.plotting.style import PRIOR, TRUTH, headroom, label, legend_above, looks, many_axes, styled
+from noisewise.plotting.style import PRIOR, SHADE, TRUTH, headroom, label, legend_above, looks, many_axes, styled
 from noisewise.plotting.tables import like, tables, truths
 
 _MOST_PER_ROW = 4
@@ -28,7 +28,8 @@ def marginals(
     """One panel per parameter and derived quantity with the density of each method; returns the axes (p,).
 
     `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these; `columns` chooses and orders what is
-    shown. `prior` (draws too) is dashed, `truth`, an array or a dictionary from names to values, a vertical line.
+    shown. `prior`, draws too or the model, is a grey area; `truth`, an array, a dictionary from names to values or a problem, a vertical
+    line.
 
     >>> rng = np.random.default_rng(0)
     >>> axes = marginals({"exact": rng.normal(size=(500, 2)), "naive": rng.normal(size=(500, 2))}, names=["a", "b"], truth=[0.0, 0.0])
@@ -37,7 +38,7 @@ def marginals(
     """
     made = tables(draws, names, columns)
     shown = next(iter(made.values())).names
-    known, background = truths(truth, shown), None if prior is None else like(prior, made, "prior", names)
+    known, background = truths(truth, made), None if prior is None else like(prior, made, "prior", names)
     num_columns = min(len(shown), _MOST_PER_ROW)
     num_rows = -(-len(shown) // num_columns)
     shape = (num_rows, num_columns) if axes is None else (1, len(shown))
@@ -59,7 +60,8 @@ def draw_marginal(ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | 
     for method, look in looks(samples).items():
         _draw_density(ax, samples[method], method, look, fill=len(samples) <= 2)
     if prior is not None and not is_constant(prior):
-        ax.plot(*density_curve(prior), color=PRIOR, linestyle=(0, (4, 2)), linewidth=1.2, label="prior", zorder=1)
+        x, y = density_curve(prior)
+        ax.fill_between(x, y, color=SHADE, edgecolor=PRIOR, linewidth=0.8, label="prior", zorder=0)
     headroom(ax)
     if truth is not None:
         ax.axvline(truth, color=TRUTH, linewidth=1.0, label="truth", zorder=3)
@@ -77,4 +79,4 @@ def _draw_density(ax: Axes, values: np.ndarray, method: str, look: dict[str, Any
     x, y = density_curve(values)
     ax.plot(x, y, color=color, linestyle=line, label=method, zorder=2)
     if fill:
-        ax.fill_between(x, y, color=color, alpha=0.15, linewidth=0.0)
+        ax.fill_between(x, y, color=color, alpha=0.2, linewidth=0.0)

@@ -10,11 +10,12 @@ from matplotlib.axes import Axes
 
 from noisewise.plotting.densities import density_surface, view
 from noisewise.plotting.marginals import draw_marginal
-from noisewise.plotting.style import PRIOR, TRUTH, label, looks, many_axes, styled
+from noisewise.plotting.style import PRIOR, SHADE, TRUTH, label, looks, many_axes, styled
 from noisewise.plotting.tables import like, tables, truths
 
 _MASSES = (0.5, 0.9)
 _SCATTERED = 1000
+_PRIOR_AREAS = ("#EEEEEE", SHADE)
 
 
 @styled
@@ -30,8 +31,8 @@ def pair_plot(
     """Densities on the diagonal and, below it, the regions that hold 50% and 90% of each pair; returns the axes (p, p).
 
     `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these; `columns` chooses and orders what is
-    shown. `prior` (draws too) is grey, as points below the diagonal; `truth`, an array or a dictionary from names to values, is black.
-    Limits follow the posteriors, not the prior. Pairs that lie on a line are shown as points.
+    shown. `prior`, draws too or the model, is grey; `truth`, an array, a dictionary from names to values or a problem, is black. Limits
+    follow the posteriors, not the prior, whose regions may fill a panel or not reach it. Pairs that lie on a line are shown as points.
 
     >>> rng = np.random.default_rng(0)
     >>> axes = pair_plot(rng.normal(size=(500, 2)), names=["a", "b"], prior=3.0 * rng.normal(size=(500, 2)), truth=[0.0, 0.0])
@@ -40,8 +41,8 @@ def pair_plot(
     """
     made = tables(draws, names, columns)
     shown = next(iter(made.values())).names
-    known, background = truths(truth, shown), None if prior is None else like(prior, made, "prior", names)
-    grid = many_axes(axes, (len(shown), len(shown)), (1.75, 1.65))
+    known, background = truths(truth, made), None if prior is None else like(prior, made, "prior", names)
+    grid = many_axes(axes, (len(shown), len(shown)), (1.8, 1.65))
     samples = {method: table.values for method, table in made.items()}
     for (i, j), ax in np.ndenumerate(grid):
         if j > i:
@@ -56,13 +57,16 @@ def pair_plot(
     if len(made) > 1 or background is not None or known:
         handles, texts = grid[0, 0].get_legend_handles_labels()
         corner = grid[0, -1] if len(shown) > 1 else grid[0, 0]
-        corner.legend(handles, texts, loc="upper right", borderaxespad=0.0)
+        title = "regions hold 50% and 90%" if len(shown) > 1 else None
+        place: dict[str, Any] = {"loc": "upper right", "borderaxespad": 0.0}
+        legend = corner.legend(handles, texts, title=title, title_fontsize=8.0, alignment="left", **place)
+        legend.set_in_layout(len(shown) == 1)  # it may reach into the empty panels beside it
     return grid
 
 
 def _draw_pair(ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | None, j: int, i: int) -> None:
     if prior is not None:
-        _scatter(ax, prior[:, j], prior[:, i], PRIOR)
+        _draw_prior(ax, prior[:, j], prior[:, i])
     for method, look in looks(samples).items():
         x, y = samples[method][:, j], samples[method][:, i]
         surface = density_surface(x, y, _MASSES)
@@ -72,7 +76,17 @@ def _draw_pair(ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | Non
         *grid, levels = surface
         if len(samples) == 1:
             ax.contourf(*grid, levels=[*levels, grid[2].max()], colors=look["color"], alpha=0.2, zorder=2)
-        ax.contour(*grid, levels=levels, colors=look["color"], linewidths=1.2, linestyles=look["linestyle"], zorder=3)
+        ax.contour(*grid, levels=levels, colors=look["color"], linewidths=1.2, linestyles=[look["linestyle"]], zorder=3)
+
+
+def _draw_prior(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
+    surface = density_surface(x, y, _MASSES)
+    if surface is None:
+        _scatter(ax, x, y, PRIOR)
+        return
+    *grid, levels = surface
+    ax.contourf(*grid, levels=[*levels, grid[2].max()], colors=_PRIOR_AREAS[-len(levels) :], zorder=0)
+    ax.contour(*grid, levels=levels, colors=PRIOR, linewidths=0.6, zorder=0)
 
 
 def _scatter(ax: Axes, x: np.ndarray, y: np.ndarray, color: str) -> None:

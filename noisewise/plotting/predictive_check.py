@@ -9,6 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from noisewise._arrays import describe
+from noisewise.diagnostics import PredictiveCheck
+from noisewise.diagnostics.predictive import two_sided_p_values
 from noisewise.errors import InvalidInputError
 from noisewise.metrics._samples import one_sample
 from noisewise.plotting.forest import draw_intervals
@@ -20,28 +22,23 @@ _LEVEL = 0.95
 
 @styled
 def predictive_check(
-    simulated: Any, observed: Any, *, names: Sequence[str] | None = None, ax: Axes | None = None
+    simulated: Any, observed: Any = None, *, names: Sequence[str] | None = None, ax: Axes | None = None
 ) -> Axes:
     """Each observed statistic over the 50% and 95% intervals of simulated ones, in predictive standard deviations; returns the axes.
 
-    `simulated` (N, k) are private statistics at draws of the posterior, as `model.simulate(key, posterior.sample(key, 1000))`, and
-    `observed` (k,) the release, `names` being `model.private_names`. Values outside the 95% interval are filled in another colour; the
-    share of simulations at least as far out, on either side, stands at the right.
+    `simulated` is what `nw.diagnostics.predictive_check` or `misspecification` gives, with nothing else; or private statistics (N, k) at
+    draws of the posterior, as `model.simulate(key, posterior.sample(key, 1000))`, with `observed` (k,), the release, and `names`, which are
+    `model.private_names`. Values outside the 95% interval have another colour and shape; two-sided p-values stand at the right: twice the
+    share of simulations at least as far out, ties counted half.
 
     >>> rng = np.random.default_rng(0)
     >>> ax = predictive_check(rng.normal(size=(500, 2)), [0.3, 4.0], names=["mean", "variance"])
     >>> [text.get_text() for text in ax.get_yticklabels()], [text.get_text() for text in ax.texts]
     (['mean', 'variance'], ['p = .70', 'p < .01'])
     """
-    draws = one_sample(simulated, "simulated")
-    values = np.atleast_1d(numbers(observed, "observed"))
+    draws, values, shown = _given(simulated, observed, names)
     width = draws.shape[1]
-    if values.shape != (width,) or not np.isfinite(values).all():
-        raise InvalidInputError(
-            f"observed must hold {width} finite values, one per simulated column; got {describe(values)}."
-        )
-    shown = column_names(names, width, "simulated", stem="s")
-    shares = _tail_shares(draws, values)
+    shares = two_sided_p_values(draws, values)
     centre, scale = np.median(draws, axis=0), draws.std(axis=0)
     scale = np.where(scale > 0.0, scale, np.maximum(np.abs(values - centre), 1.0))
     places = -np.arange(float(width))
@@ -59,16 +56,30 @@ def predictive_check(
     return ax
 
 
-def _tail_shares(draws: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """2 min(P(draw <= value), P(draw >= value)), at most 1."""
-    below, above = (draws <= values).mean(axis=0), (draws >= values).mean(axis=0)
-    return np.asarray(np.minimum(1.0, 2.0 * np.minimum(below, above)))
+def _given(
+    simulated: Any, observed: Any, names: Sequence[str] | None
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """Simulated ones (N, k), the observation (k,) and names."""
+    if isinstance(simulated, PredictiveCheck):
+        if observed is not None or names is not None:
+            raise InvalidInputError("A PredictiveCheck holds its observation and names: pass it alone.")
+        return simulated.simulated, simulated.observed, simulated.names
+    tell = "pass what nw.diagnostics.predictive_check gives, or model.simulate(key, posterior.sample(key, 1000)) and the observation"
+    draws = one_sample(simulated, "simulated", tell=tell)
+    values = np.atleast_1d(numbers(observed, "observed"))
+    width = draws.shape[1]
+    if values.shape != (width,) or not np.isfinite(values).all():
+        raise InvalidInputError(
+            f"observed must hold {width} finite values, one per simulated column; got {describe(values)}."
+        )
+    return draws, values, column_names(names, width, "simulated", stem="s")
 
 
 def _draw_observed(ax: Axes, values: np.ndarray, places: np.ndarray, outside: np.ndarray) -> None:
-    for chosen, color, name in ((~outside, TRUTH, "observed"), (outside, OKABE_ITO[1], "outside 95%")):
+    inner, outer = (~outside, TRUTH, "o", "observed"), (outside, OKABE_ITO[1], "D", "outside 95%")
+    for chosen, color, marker, name in (inner, outer):
         if chosen.any():
-            ax.plot(values[chosen], places[chosen], "o", color=color, markersize=4.5, label=name, zorder=3)
+            ax.plot(values[chosen], places[chosen], marker, color=color, markersize=4.5, label=name, zorder=3)
 
 
 def _write_shares(ax: Axes, places: np.ndarray, shares: np.ndarray) -> None:

@@ -23,7 +23,8 @@ OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "
 TRUTH, PRIOR, SHADE = "#000000", "#8C8C8C", "#D9D9D9"
 """The colours of known values, of priors, and of bands in which nothing is wrong."""
 
-_DASHES, _MARKERS = ("-", "--", ":"), "osD^vPX"
+_DASHES: tuple[Any, ...] = ("-", (0, (5.0, 1.5)), (0, (1.2, 1.2)), (0, (6.0, 1.5, 1.2, 1.5)))
+_MARKERS = "osD^vPX"
 _GREEK = re.compile("alpha|beta|gamma|delta|epsilon|eta|theta|kappa|lambda|mu|nu|rho|sigma|tau|phi|chi|psi|omega")
 _NAME = re.compile(r"(log_)?([A-Za-z]+)(\d*)((?:_\d+)*)(?:\[([\d, ]+)\])?")
 
@@ -61,16 +62,16 @@ def styled(plot: Callable[P, T]) -> Callable[P, T]:
 
 
 def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """A colour, a marker and a kind of line for each name, all different up to 21 names.
+    """A colour, a marker and a kind of line for each name, so that curves can be told apart in grey, too; different up to 28 names.
 
     >>> looks(["exact", "SPPE"])["SPPE"]
-    {'color': '#D55E00', 'linestyle': '-', 'marker': 's'}
+    {'color': '#D55E00', 'linestyle': (0, (5.0, 1.5)), 'marker': 's'}
     """
     size = len(OKABE_ITO)
     return {
         name: {
             "color": OKABE_ITO[i % size],
-            "linestyle": _DASHES[i // size % len(_DASHES)],
+            "linestyle": _DASHES[i % len(_DASHES)],
             "marker": _MARKERS[i % len(_MARKERS)],
         }
         for i, name in enumerate(names)
@@ -80,11 +81,14 @@ def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 def label(name: str) -> str:
     r"""Greek and one-letter names as formulas, with their numbers as subscripts, and products of these; other names as they are.
 
-    >>> [label(name) for name in ("beta[0]", "log_gamma", "R0", "p1_2[0]", "x1*y", "infected[3]")]
-    ['$\\beta_{0}$', '$\\log\\,\\gamma$', '$R_{0}$', '$p_{1,2,0}$', '$x_{1}\\,y$', 'infected[3]']
+    >>> [label(name) for name in ("beta[0]", "log_gamma", "R0", "p1_2[0]", "x1*y", "x1*x1", "infected[3]")]
+    ['$\\beta_{0}$', '$\\log\\,\\gamma$', '$R_{0}$', '$p_{1,2,0}$', '$x_{1}\\,y$', '$x_{1}^{2}$', 'infected[3]']
     """
     factors = [_formula(factor) for factor in name.split("*")]
-    return name if "" in factors else "$" + r"\,".join(factors) + "$"
+    if "" in factors:
+        return name
+    powers = {factor: factors.count(factor) for factor in factors}
+    return "$" + r"\,".join(f"{factor}^{{{n}}}" if n > 1 else factor for factor, n in powers.items()) + "$"
 
 
 def _formula(name: str) -> str:
@@ -130,16 +134,16 @@ def _at_least(size: tuple[float, float], least: float = 2.2) -> tuple[float, flo
     return max(size[0], least), max(size[1], least)
 
 
-def legend_above(ax: Axes, *, outside: bool) -> None:
+def legend_above(ax: Axes, *, outside: bool, title: str | None = None) -> None:
     """One legend, in rows above the figure where the figure is ours, else inside the panel."""
     handles, texts = ax.get_legend_handles_labels()
     figure: Any = ax.get_figure(root=True)
     if not outside:
-        ax.legend(handles, texts)
+        ax.legend(handles, texts, title=title, title_fontsize=8.0)
     else:
         inches = 0.55 + 0.075 * max(len(_MARKUP.sub("", text)) for text in texts)
         num_columns = max(1, min(len(texts), int(figure.get_figwidth() / inches)))
-        figure.legend(handles, texts, loc="outside upper center", ncols=num_columns)
+        figure.legend(handles, texts, loc="outside upper center", ncols=num_columns, title=title, title_fontsize=8.0)
 
 
 def headroom(ax: Axes, share: float = 0.08) -> None:

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 
 from noisewise._arrays import describe
+from noisewise.diagnostics import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.metrics._samples import one_sample
+from noisewise.metrics._samples import one_sample, real_array
 from noisewise.posteriors import AbstractPosterior, Draws, Report
 from noisewise.private_model import PrivateModel
 
-_RESAMPLED = 1000
+_RESAMPLED, _OF_PRIOR = 1000, 4000
+
+
+@runtime_checkable
+class HasTruth(Protocol):
+    """A problem: a model, and the parameter behind the observation where it is known."""
+
+    model: PrivateModel
+    truth: np.ndarray | None
 
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Equally weighted draws (N, p) with one name per column."""
+    """Equally weighted draws (N, p) with one name per column; `theta` names the parameters among them, in the order of the model."""
 
     names: tuple[str, ...]
     values: np.ndarray
+    theta: tuple[str, ...]
 
     def select(self, columns: Sequence[str], what: str) -> Table:
         """The named columns, in this order; all of them must be finite."""
@@ -30,7 +41,7 @@ class Table:
         if missing or not columns:
             raise InvalidInputError(f"columns must be among {', '.join(self.names)} for {what}, got {list(columns)}.")
         chosen = self.values[:, [self.names.index(name) for name in columns]]
-        return Table(tuple(columns), one_sample(chosen, what))
+        return Table(tuple(columns), one_sample(chosen, what), self.theta)
 
 
 def named_draws(model: PrivateModel, theta: Any) -> Draws:
@@ -42,6 +53,8 @@ def named_draws(model: PrivateModel, theta: Any) -> Draws:
     >>> prior.names, list(prior.derived)
     (('log_beta', 'log_gamma'), ['R0'])
     """
+    if not isinstance(model, PrivateModel):
+        raise InvalidTypeError(f"named_draws(model, theta) needs a PrivateModel first, got {describe(model)}.")
     theta = numbers(theta, "theta")
     if theta.ndim != 2 or theta.shape[1] != len(model.names):
         raise InvalidInputError(
@@ -75,30 +88,41 @@ def tables(draws: Any, names: Sequence[str] | None = None, columns: Sequence[str
 
 
 def like(draws: Any, made: Mapping[str, Table], what: str, names: Sequence[str] | None = None) -> np.ndarray:
-    """More draws, such as those of the prior, as an array with the columns of the tables `made`."""
-    wanted = next(iter(made.values())).names
-    found = _table(draws, what, wanted if names is None else names, None)
-    return found.select(wanted, what).values
+    """More draws, such as those of the prior, as an array with the columns of the tables `made`; a model gives those of its prior."""
+    table = next(iter(made.values()))
+    if isinstance(draws, PrivateModel):
+        draws = named_draws(draws, draws.prior.sample(jax.random.key(0), _OF_PRIOR))
+    found = _table(draws, what, table.names if names is None else names, None)
+    return found.select(table.names, what).values
 
 
-def truths(truth: Any, names: Sequence[str]) -> dict[str, float]:
-    """Known values by name; those of other columns are left out."""
+def truths(truth: Any, made: Mapping[str, Table]) -> dict[str, float]:
+    """Known values by name, of the columns of the tables `made`. An array holds the parameters, or else the columns shown, in order."""
     if truth is None:
         return {}
+    table = next(iter(made.values()))
+    if isinstance(truth, HasTruth):
+        truth = {} if truth.truth is None else named_truth(truth.model, truth.truth)
     if not isinstance(truth, Mapping):
-        values = np.atleast_1d(numbers(truth, "truth"))
-        if values.shape != (len(names),):
-            raise InvalidInputError(
-                f"truth must hold one value for each of {', '.join(names)}, got {describe(values)}: a dictionary from "
-                "names to values may leave some out, and named_truth(model, theta) adds derived quantities."
-            )
-        truth = dict(zip(names, values.tolist(), strict=True))
-    chosen = {name: float(truth[name]) for name in names if name in truth}
+        truth = _by_name(truth, table)
+    chosen = {name: float(real_array(truth[name], f"truth[{name!r}]")) for name in table.names if name in truth}
     if not chosen or not np.isfinite(list(chosen.values())).all():
         raise InvalidInputError(
-            f"truth must give finite values of some of {', '.join(names)}, got {', '.join(truth)}: leave out what is unknown."
+            f"truth must give finite values of some of {', '.join(table.names)}, got {', '.join(map(str, truth)) or 'none'}: leave out "
+            "what is unknown."
         )
     return chosen
+
+
+def _by_name(truth: Any, table: Table) -> dict[str, float]:
+    values = np.atleast_1d(numbers(truth, "truth"))
+    names = table.theta if values.shape == (len(table.theta),) else table.names
+    if values.shape != (len(names),):
+        raise InvalidInputError(
+            f"truth must hold one value for each of {', '.join(table.names)}, got {describe(values)}: a dictionary from names to values "
+            "may leave some out, and named_truth(model, theta) adds derived quantities."
+        )
+    return dict(zip(names, values.tolist(), strict=True))
 
 
 def _what(name: Any) -> str:
@@ -106,29 +130,34 @@ def _what(name: Any) -> str:
 
 
 def _table(value: Any, what: str, names: Sequence[str] | None, first: AbstractPosterior | None) -> Table:
+    if isinstance(value, Certificate):
+        value = value.corrected
     if isinstance(value, AbstractPosterior):
         columns = _columns(value)
-        return Table(tuple(columns), np.stack(list(columns.values()), axis=1)[even_rows(value.weights)])
+        rows = even_rows(value.weights)
+        return Table(tuple(columns), np.stack(list(columns.values()), axis=1)[rows], value.names)
     if isinstance(value, (str, bytes)) or value is None or isinstance(value, Mapping):
         raise InvalidTypeError(f"{what} must be a posterior or an array of draws (N, p), got {describe(value)}.")
-    array = one_sample(value, what)
+    array = one_sample(value, what, tell="pass a posterior, such as fit.posterior(observed), or an array of draws")
     if names is None and first is not None:
         names = first.names if array.shape[1] == len(first.names) else tuple(_columns(first))
-    return Table(column_names(names, array.shape[1], what), array)
+    chosen = column_names(names, array.shape[1], what)
+    return Table(chosen, array, chosen if first is None else first.names)
 
 
 def numbers(value: Any, name: str) -> np.ndarray:
     """The value as a float64 array."""
-    try:
-        return np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidTypeError(f"{name} must be a rectangular array of numbers, got {describe(value)}.") from None
+    return real_array(value, name, tell="pass an array")
 
 
 def column_names(names: Sequence[str] | None, width: int, what: str, *, stem: str = "theta") -> tuple[str, ...]:
     """The names given, checked, or numbered ones."""
     given = (names,) if isinstance(names, str) else names
+    if given is not None and not isinstance(given, Iterable):
+        raise InvalidTypeError(f"names must be {width} texts, one per column of {what}, got {describe(given)}.")
     chosen = tuple(f"{stem}[{j}]" for j in range(width)) if given is None else tuple(given)
+    if not all(isinstance(name, str) for name in chosen):
+        raise InvalidTypeError(f"names must be texts, one per column of {what}, got {', '.join(map(repr, chosen))}.")
     if len(chosen) != width or len(set(chosen)) != width:
         raise InvalidInputError(
             f"{what} has {width} columns and needs as many different names, got {len(chosen)}: {', '.join(chosen)}. "

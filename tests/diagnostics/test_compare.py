@@ -114,7 +114,7 @@ def test_bad_input_is_refused():
     model = conjugate(2.0)
     with pytest.raises(errors.InvalidInputError, match="num_simulations"):
         misspecification(KEY, model, [1.0], 50)
-    with pytest.raises(errors.InvalidTypeError, match="posterior second"):
+    with pytest.raises(errors.InvalidTypeError, match="second argument"):
         predictive_check(KEY, model, model, [1.0])
     with pytest.raises(errors.InvalidTypeError, match="PrivateModel"):
         prior_sensitivity(draws(np.ones((20, 1))), "model")

@@ -89,7 +89,7 @@ BAD = [
     (lambda f: f(GOOD, GOOD[:, :1]), errors.InvalidInputError, "same number of columns, got 2 and 1"),
     (lambda f: f(GOOD[:5], GOOD), errors.InvalidInputError, "at least 10 draws, got 5"),
     (lambda f: f(GOOD, np.where(GOOD > 2, np.nan, GOOD) * [1, np.inf]), errors.InvalidInputError, "finite"),
-    (lambda f: f(GOOD, "draws"), errors.InvalidTypeError, "draws must be an array"),
+    (lambda f: f(GOOD, "draws"), errors.InvalidTypeError, "draws must be a rectangular array"),
     (lambda f: f(GOOD[None], GOOD), errors.InvalidInputError, "shape"),
 ]
 

@@ -68,7 +68,7 @@ def test_loss_curves_of_training_with_members_that_stop():
     ax = plotting.loss_curves(trained)
     assert texts(ax) == ["training", "validation"]
     mean = next(line for line in ax.lines if line.get_label() == "validation")
-    assert mean.get_ydata() == pytest.approx([3.0, 1.5, 1.0])
+    assert mean.get_ydata() == pytest.approx([3.0, 1.5])  # while both members train
     dots = [line.get_xydata().ravel().tolist() for line in ax.lines if line.get_marker() == "o"]
     assert dots == [[2.0, 1.5]]  # the best epoch in which all members were trained
 
@@ -107,6 +107,6 @@ def test_uncertainty_bars_add_up():
     widths = np.array([[bar.get_width() for bar in bars] for bars in ax.containers])
     assert widths.sum(axis=0) == pytest.approx([1.0, 1.0])
     assert widths[2].tolist() == [0.75, 0.0]
-    assert [text.get_text() for text in ax.texts] == ["sd 2", "sd 1"]
+    assert [text.get_text() for text in ax.texts] == ["25%", "100%", "75%", "sd 2", "sd 1"]
     absolute = plotting.uncertainty_bars(parts, scale="variance")
     assert absolute.containers[2][0].get_width() == 3.0

@@ -30,9 +30,10 @@ def test_pair_plot_has_densities_on_the_diagonal_and_regions_below(draws, rng):
     axes = plotting.pair_plot(draws, names=NAMES, prior=3.0 * rng.normal(size=(200, 2)), truth=[0.0, 0.5])
     assert axes.shape == (2, 2)
     assert not axes[0, 1].axison
-    assert [len(axes[i, i].lines) for i in range(2)] == [4, 4]  # two methods, the prior, the truth
+    assert [len(axes[i, i].lines) for i in range(2)] == [3, 3]  # two methods, the truth
+    assert [len(axes[i, i].collections) for i in range(2)] == [3, 3]  # areas under the methods and the prior
     kinds = [type(artist).__name__ for artist in axes[1, 0].collections]
-    assert (kinds.count("QuadContourSet"), kinds.count("PathCollection")) == (2, 1)
+    assert kinds == ["QuadContourSet"] * 4  # areas and edges of the prior, edges of the methods
     assert (axes[1, 0].get_xlabel(), axes[1, 0].get_ylabel()) == (r"$\beta_{0}$", "$b$")
     assert axes[0, 0].get_xlim() == axes[1, 0].get_xlim()
     assert texts(axes[0, 1].get_legend()) == ["exact", "naive", "prior", "truth"]

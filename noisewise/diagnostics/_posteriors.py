@@ -1,0 +1,37 @@
+"""Checks of posteriors that diagnostics make first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from noisewise._arrays import describe
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.inference._fits import AbstractFit
+from noisewise.metrics._samples import MIN_DRAWS
+from noisewise.posteriors import AbstractPosterior
+from noisewise.private_model import PrivateModel
+
+
+def check_posterior(posterior: Any, what: str, model: PrivateModel | None = None) -> None:
+    """Refuse what is no posterior, or is of other parameters than the model, of fewer than ten draws, or with some that are not finite."""
+    if isinstance(posterior, AbstractFit):
+        raise InvalidTypeError(
+            f"{what} must be the posterior of one observation, got a {type(posterior).__name__}: write fit.{posterior.usage[0]}."
+        )
+    if not isinstance(posterior, AbstractPosterior):
+        raise InvalidTypeError(f"{what} must be a posterior, as infer returns it, got {describe(posterior)}.")
+    if model is not None and posterior.names != model.names:
+        raise InvalidInputError(
+            f"{what} must be of {', '.join(model.names)}, as the model is; got one of {', '.join(posterior.names)}."
+        )
+    if len(posterior.theta) < MIN_DRAWS:
+        raise InvalidInputError(f"{what} must hold at least {MIN_DRAWS} draws, got {len(posterior.theta)}: draw more.")
+    columns = {**dict(zip(posterior.names, posterior.theta.T, strict=True)), **posterior.derived}
+    for name, values in columns.items():
+        bad = int((~np.isfinite(values[posterior.weights > 0.0])).sum())
+        if bad:
+            raise InvalidInputError(
+                f"{what} must be finite, but {bad} of {len(values)} draws of {name} are NaN or infinite: leave them out."
+            )
