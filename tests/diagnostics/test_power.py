@@ -88,8 +88,8 @@ def test_calibrate_has_the_power_it_claims(num, wrong, power):
 @pytest.mark.parametrize("num", [500, 2000])
 @pytest.mark.parametrize("more", [{}, LIKELIHOOD], ids=["parameters", "log likelihood"])
 def test_calibrate_alarms_falsely_at_its_rate(num, more):
-    """Bonferroni over tests that depend on each other a little: below 5%, but not below 2%."""
-    assert 0.02 < failing(calibrate, num, 400, more) < above(ALPHA, 400)
+    """Bonferroni over tests that depend on each other a little: between 1% and 5%, found 2 to 4%."""
+    assert 0.01 < failing(calibrate, num, 400, more) < above(ALPHA, 400)
 
 
 def test_posteriors_that_ignore_the_data_need_more_than_ranks_of_parameters():
@@ -116,7 +116,7 @@ def test_tarp_sees_a_narrow_posterior():
 
 
 def test_tarp_alarms_falsely_at_its_rate():
-    assert 0.02 < failing(tarp, 500, 400) < above(ALPHA, 400)
+    assert 0.01 < failing(tarp, 500, 400) < above(ALPHA, 400)
 
 
 def test_the_gap_of_right_posteriors_has_the_law_of_kolmogorov():
