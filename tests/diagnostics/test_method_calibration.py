@@ -2,7 +2,8 @@
 
 Cases, settings and the problem are those of `benchmarks/calibration.py`, whose table is `docs/calibration.md`. Eleven methods should pass,
 each at alpha = .001, so that one of them fails by chance for at most 1.1% of keys; the key is fixed and was not chosen. At that alpha a
-bias of .3 sd, and an sd of .8 or 1.25 times the right one, are caught by 500 trials, as is shown here on the exact posterior. Approximate Bayesian computation is reported.
+bias of .3 sd, and an sd of .8 or 1.25 times the right one, are caught by 500 trials, as is shown here on the exact posterior. Approximate
+Bayesian computation is reported.
 """
 
 import json
