@@ -88,9 +88,10 @@ def misspecification(
 ) -> PredictiveCheck:
     r"""The observation against the prior predictive law of s_dp: could the model, at any parameter, have made it?
 
-    Two distances of the observation from the centre of `num_simulations` simulated ones are ranked among their own: the mean squared
-    deviation of all statistics, and the largest of one. `p_value` is twice the smaller rank, so that an observation from the model fails
-    with probability at most `alpha`, whatever the laws. It needs 2 / alpha simulations or more.
+    The observation is ranked among `num_simulations` simulated ones in two ways: by the mean squared deviation of all statistics, and by
+    how deep it lies between the least and the largest of each. `p_value` is twice the smaller rank, so that an observation from the model
+    fails with probability at most `alpha`, whatever the laws. It needs 2 / alpha simulations or more; with 4 / alpha for each statistic,
+    any observation outside the range of simulated ones fails, and with fewer those that are clearly outside.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -241,7 +242,13 @@ def _each(one: _One, keys: Any, observed: np.ndarray, executor: Executor | None)
 
 
 def _remote(payload: bytes, words: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    return cloudpickle.loads(payload)(jax.random.wrap_key_data(jnp.asarray(words)), observed)
+    return _loaded(payload)(jax.random.wrap_key_data(jnp.asarray(words)), observed)
+
+
+@functools.lru_cache(maxsize=2)
+def _loaded(payload: bytes) -> _One:
+    """One object for all trials of a worker, so that what was compiled for it serves them all."""
+    return cloudpickle.loads(payload)
 
 
 def _shown(each: Iterator[np.ndarray], total: int, progress: bool) -> Iterator[np.ndarray]:

@@ -22,6 +22,7 @@ from noisewise.inference._fits import (
     share_outside,
     stored,
 )
+from noisewise.inference._surprise import p_value
 from noisewise.posteriors.base import check_num
 from noisewise.posteriors.learned import LearnedPosterior, constrained_log_prob
 from noisewise.posteriors.report import Report
@@ -57,10 +58,6 @@ class AmortisedPosterior(AbstractFit):
     ) -> None:
         self.model, self.density, self.report, self.estimator = model, density, report, estimator
         self._conditions, self._bounds = conditions, bounds
-        self._centre = np.median(conditions, axis=0)
-        spread = np.median(np.abs(conditions - self._centre), axis=0)
-        self._spread = np.where(spread > 0.0, spread, np.maximum(conditions.std(axis=0), 1e-300))
-        self._distances = np.sort(self._distance(conditions))
 
     def posterior(self, observed: Any) -> LearnedPosterior:
         """The posterior given an observation (k',) or a release; nothing is simulated or trained."""
@@ -100,14 +97,9 @@ class AmortisedPosterior(AbstractFit):
     def _condition(self, observed: np.ndarray) -> np.ndarray:
         return features(self.model.mechanism.support, observed)
 
-    def _distance(self, condition: np.ndarray) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            return np.mean(((condition - self._centre) / self._spread) ** 2, axis=-1)
-
     def _looked(self, condition: np.ndarray, outside: float) -> Report:
         """The report of the fit, with how unusual this observation is among the simulated ones, and how much of its posterior."""
-        further = len(self._distances) - np.searchsorted(self._distances, self._distance(condition)[0])
-        rank = float(1 + further) / (1 + len(self._distances))
+        rank = p_value(self._conditions, condition[0])
         warnings = self.report.warnings
         if rank < _SURPRISE:
             warnings += (
