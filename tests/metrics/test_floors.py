@@ -11,10 +11,10 @@ from noisewise.metrics import c2st, kolmogorov_smirnov, log_median_distance, mmd
 NUM, REPEATS = 2000, 20
 
 
-def exact_sets(problem, num_sets):
+def exact_sets(problem, num_sets, seed=5):
     """Disjoint sets of `NUM` exact posterior draws, in random order."""
-    draws = problem.reference(jax.random.key(5), num_sets * NUM)
-    return np.random.default_rng(0).permutation(draws).reshape(num_sets, NUM, -1)
+    draws = problem.reference(jax.random.key(seed), num_sets * NUM)
+    return np.random.default_rng(seed).permutation(draws).reshape(num_sets, NUM, -1)
 
 
 @pytest.mark.slow
@@ -36,9 +36,8 @@ def test_c2st_of_exact_against_exact(problem):
 
 def normal_posterior(dim):
     """Exact posteriors that are normal, of independent means, side by side in standard deviations: (2 * REPEATS, NUM, dim)."""
-    sets = [
-        exact_sets(nw.problems.gaussian_mean(e, bounds=None, noise="gaussian"), 2 * REPEATS) for e in (1.0, 3.0)[:dim]
-    ]
+    problem = nw.problems.gaussian_mean(1.0, bounds=None, noise="gaussian")
+    sets = [exact_sets(problem, 2 * REPEATS, seed) for seed in range(dim)]
     return np.concatenate([each / each.std() for each in sets], axis=2)
 
 
