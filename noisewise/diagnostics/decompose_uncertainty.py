@@ -19,6 +19,7 @@ from noisewise.posteriors import AbstractPosterior, Report
 from noisewise.private_model import PrivateModel
 
 _CHAINS = 100
+_WARMUP = 250
 _SWEEPS = 10
 _INNER = 64
 _GAP = 16
@@ -75,7 +76,7 @@ def decompose_uncertainty(
 
 def _of_records(key: Array, model: PrivateModel, observed: Any, num_draws: int, progress: bool) -> Decomposition:
     run_key, inner_key = jax.random.split(key)
-    method = DataAugmentationMCMC(num_chains=_CHAINS, target_ess=num_draws)
+    method = DataAugmentationMCMC(num_chains=_CHAINS, num_warmup=_WARMUP, target_ess=num_draws)
     work = method._start(model, observed, None, progress)
     inner, s = [], []
     with work.shown():

@@ -145,7 +145,10 @@ def mean_shares(epsilon, bound, num=20):
     for one in found:
         np.testing.assert_allclose(one.table.sum(axis=1), one.total)
         assert (one.variances >= 0.0).all()
-    return np.mean([one.shares for one in found], axis=0)
+        assert not one.warnings
+    mean = np.mean([one.shares for one in found], axis=0)
+    print(epsilon, bound, mean.round(3).tolist(), flush=True)
+    return mean
 
 
 @pytest.mark.slow
@@ -159,4 +162,3 @@ def test_privacy_falls_with_epsilon_and_clamping_with_the_bounds():
     assert clamping.max() < 0.05, clamping
     narrow = mean_shares(100.0, 3.0)
     assert narrow[:, 1].min() > 0.2, narrow
-    print(wide, narrow)
