@@ -8,6 +8,7 @@ in the same folder, flushed to the disk, then renamed: a reader sees the old fil
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, NoisewiseError
+from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, NoisewiseError, StorageError
 
 MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 32
@@ -139,7 +140,17 @@ def write_atomically(path: Path, content: str | bytes, *, overwrite: bool) -> No
     except FileExistsError:
         raise InvalidInputError(f"{path} exists and is kept: choose another name, or pass overwrite=True.") from None
     except OSError as error:
-        raise InvalidInputError(f"{path} cannot be written: {error.strerror}.") from None
+        raise unwritten(path, error) from None
+
+
+def unwritten(path: Path, error: OSError) -> NoisewiseError:
+    """What to raise where a file or a folder cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        reason = "the disk fails" if error.errno == errno.EIO else "the disk is full"
+        return StorageError(
+            f"{path} cannot be written, because {reason}. What was written before is intact: free some space, and do the same again."
+        )
+    return InvalidInputError(f"{path} cannot be written: {error.strerror}.")
 
 
 def require_new(path: Path) -> None:
@@ -151,7 +162,7 @@ def require_new(path: Path) -> None:
         with _temporary(path, b""):
             pass
     except OSError as error:
-        raise InvalidInputError(f"{path} cannot be written: {error.strerror}.") from None
+        raise unwritten(path, error) from None
 
 
 @contextlib.contextmanager

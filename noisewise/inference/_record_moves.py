@@ -25,6 +25,7 @@ import numpy as np
 
 from noisewise._arrays import Array, in_float64
 from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.inference.work import Work
 from noisewise.priors import Prior
 from noisewise.private_model import PrivateModel
 from noisewise.simulators import AbstractRecordModel
@@ -86,6 +87,21 @@ def record_moves(model: PrivateModel, *, num_moves: int, joint: bool = False) ->
         return _shared_moves(*parts)
     except TypeError:
         return RecordMoves(*parts)  # type: ignore[arg-type]
+
+
+def advanced(
+    work: Work, moves: RecordMoves, key: Array, state: State, seen: Seen, walk: Walk, num: int
+) -> tuple[State, dict[str, np.ndarray], np.ndarray]:
+    """`moves.sweeps`, not made again where an earlier sitting made them; records are only known where it ended."""
+
+    def compute() -> tuple[State, dict[str, np.ndarray]]:
+        last, kept, accepted = moves.sweeps(key, state, seen, walk, num)
+        return last, {**kept, "accepted": accepted, "total": last.total}
+
+    state, found = work.advance("sweeps", state, compute)
+    accepted, total = found.pop("accepted"), found.pop("total")
+    now = {name: found[name][-1] for name in ("z", "theta", "log_eta")}
+    return state._replace(total=total, **now), found, accepted
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

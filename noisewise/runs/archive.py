@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import __version__
-from noisewise._files import as_path, dump_json, read_json, require_keys, require_schema, write_atomically
+from noisewise._files import as_path, dump_json, read_json, require_keys, require_schema, unwritten, write_atomically
 from noisewise.errors import FileFormatError, InvalidInputError
 
 SCHEMA, VERSION = "noisewise.archive", 1
@@ -49,7 +49,7 @@ def write_archive(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidInputError(f"{folder} cannot be made: {error.strerror}.") from None
+        raise unwritten(folder, error) from None
     write_atomically(folder / _ARRAYS, buffer.getvalue(), overwrite=True)
     described = {
         name: {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": _digest(array)}
