@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import math
 import os
@@ -99,6 +100,18 @@ def require_schema(value: dict[str, Any], schema: str, version: int, what: str) 
         raise FileFormatError(
             f"{what} has schema version {shown}; this noisewise reads version {version}: use the one that wrote it."
         )
+
+
+def sealed(value: dict[str, Any]) -> dict[str, Any]:
+    """`value` with the sha256 of all it holds, by which `check_seal` knows whether it was altered."""
+    rest = {name: item for name, item in value.items() if name != "sha256"}
+    return {**rest, "sha256": hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
+
+
+def check_seal(value: dict[str, Any], what: str) -> None:
+    """Refuse an object that was altered since it was `sealed`."""
+    if value.get("sha256") != sealed(value)["sha256"]:
+        raise FileFormatError(f"{what} was altered: it does not match its sha256. Get an unaltered copy.")
 
 
 @contextlib.contextmanager

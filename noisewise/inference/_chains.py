@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from noisewise._arrays import Array
+from noisewise._files import reading
+from noisewise.errors import FileFormatError
 from noisewise.inference.work import Work
 from noisewise.posteriors import Draws
 from noisewise.samplers.hamiltonian import HamiltonianDraws, Tuning, hamiltonian
@@ -121,9 +123,12 @@ def chain_run(work: Work, key: Array, target: Any, start: np.ndarray, **settings
         return {"draws": run.draws, "log density": run.log_density, **numbers, **tuning}
 
     found = work.remember("chains", compute)
-    tuning = Tuning(found["step size"], found["covariance"])
-    counts = float(found["acceptance"]), int(found["divergent"])
-    return HamiltonianDraws(found["draws"], found["log density"], *counts, tuning)
+    with reading("The chains in the journal"):
+        if found["draws"].shape != (settings["num_draws"], *start.shape):
+            raise FileFormatError("they have another shape.")
+        tuning = Tuning(found["step size"], found["covariance"])
+        counts = float(found["acceptance"]), int(found["divergent"])
+        return HamiltonianDraws(found["draws"], found["log density"], *counts, tuning)
 
 
 def step_root(z: np.ndarray) -> np.ndarray:

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, describe, integer, number
-from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise._files import reading
+from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.files import to_spec
 from noisewise.estimators.training import Trained, Training, train
@@ -121,8 +122,10 @@ def learnt(work: Work, key: Array, members: Any, resample: Any, **settings: Any)
         return {**{str(i): np.asarray(found[i]) for i in places}, **losses}
 
     arrays = work.remember("training", compute)
-    train_losses, validation_losses = arrays["train losses"], arrays["validation losses"]
-    with jax.enable_x64(False):
+    with reading("The training in the journal"), jax.enable_x64(False):
+        train_losses, validation_losses = arrays["train losses"], arrays["validation losses"]
+        if any(arrays[str(i)].shape != leaves[i].shape or arrays[str(i)].dtype != leaves[i].dtype for i in places):
+            raise FileFormatError("its networks are of another kind.")
         filled = [jnp.asarray(arrays[str(i)]) if i in places else leaf for i, leaf in enumerate(leaves)]
     return Trained(jax.tree.unflatten(structure, filled), train_losses, validation_losses, len(train_losses))
 

@@ -24,7 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, in_float64
-from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise._files import reading
+from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabilityError
 from noisewise.inference.work import Work
 from noisewise.priors import Prior
 from noisewise.private_model import PrivateModel
@@ -99,9 +100,12 @@ def advanced(
         return last, {**kept, "accepted": accepted, "total": last.total}
 
     state, found = work.advance("sweeps", state, compute)
-    accepted, total = found.pop("accepted"), found.pop("total")
-    now = {name: found[name][-1] for name in ("z", "theta", "log_eta")}
-    return state._replace(total=total, **now), found, accepted
+    with reading("The sweeps in the journal"):
+        now = {"total": found["total"], **{name: found[name][-1] for name in ("z", "theta", "log_eta")}}
+        if any(np.shape(value) != np.shape(getattr(state, name)) for name, value in now.items()):
+            raise FileFormatError("they have another shape.")
+        kept = {name: found[name] for name in ("theta", "z", "s", "log_eta")}
+        return state._replace(**now), kept, found["accepted"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

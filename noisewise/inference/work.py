@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from noisewise._arrays import Array, as_keys, fold_in_rows, is_key, key_words
-from noisewise.errors import ResumeError
+from noisewise.errors import FileFormatError, ResumeError
 from noisewise.inference._progress import ProgressBar, planned
 from noisewise.inference._surprise import p_value
 from noisewise.mechanisms.base import Capability
@@ -127,7 +127,11 @@ class Work:
 
     def _compare(self, keys: Array, theta: np.ndarray, recorded: np.ndarray) -> None:
         """Simulate one row anew, the first time that recorded ones are taken, and refuse a model that gives other numbers."""
-        if self.journal is None or self.journal.checked:
+        if self.journal is None:
+            return
+        if recorded.shape[1] != self.model.statistic_width:
+            raise FileFormatError(f"The journal in {self.journal.folder} holds statistics of another width: delete it.")
+        if self.journal.checked:
             return
         row = int(np.argmax(np.isfinite(recorded).all(axis=1)))
         again = self.model.statistics(keys[row : row + 1], theta[row : row + 1], executor=self.executor)
@@ -140,8 +144,6 @@ class Work:
 
     def _count(self, num: int) -> None:
         self.num_simulations += num
-        if self.journal is not None:
-            self.journal.count(num)
         if self._bar:
             self._bar.update(self.num_simulations)
 
@@ -179,7 +181,7 @@ class Work:
             return state, arrays
         result, leaves = found
         self.stopped = result.stopped
-        return state if leaves is None else jax.tree.unflatten(jax.tree.structure(state), leaves), result.arrays
+        return state if leaves is None else _refilled(state, leaves), result.arrays
 
     def all_statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
         """s (N, k) for all rows of theta; raises `OutOfBudget` where the budgets do not allow as many."""
@@ -195,6 +197,8 @@ class Work:
         self.check_time()
         if self.remaining is not None and num > self.remaining:
             raise OutOfBudget(self.stop(self._spent))
+        if self.journal is not None:
+            self.journal.count(num)
         self._count(num)
 
     def prior_draws(self, key: Array, num: int) -> tuple[np.ndarray, np.ndarray]:
@@ -349,6 +353,14 @@ class Work:
         if self._deadline is None or self.journal is not None:
             return _batch(self.model.simulator, self.executor, self._speed)
         return _FIRST_CHUNK if self._speed is None else max(16, int(self._speed * _CHUNK_SECONDS))
+
+
+def _refilled(state: T, leaves: list[np.ndarray]) -> T:
+    """A pytree of the same structure with other arrays."""
+    old, structure = jax.tree.flatten(state)
+    if [(np.shape(a), np.asarray(a).dtype) for a in old] != [(a.shape, a.dtype) for a in leaves]:
+        raise FileFormatError("The state of chains in the journal does not fit this run: delete state.safetensors.")
+    return jax.tree.unflatten(structure, leaves)
 
 
 def _batch(simulator: Any, executor: Executor | None, speed: float | None) -> int:

@@ -82,7 +82,8 @@ def read_contents(path: Path, run: str) -> Contents:
         raise FileFormatError(f"{what} must tell its seconds, its simulations and its steps.")
     for step in steps:
         _check_step(step, arrays, what)
-    if sum(step["rows"] for step in steps if step["kind"] == "rows") != len(arrays.get("s", ())):
+    s = arrays.get("s", np.zeros((0, 1)))
+    if s.ndim != 2 or s.dtype != np.float64 or sum(step.get("rows", 0) for step in steps) != len(s):
         raise FileFormatError(f"{what} does not hold the statistics that its steps describe.")
     return Contents(path, seconds, num, steps, arrays)
 
@@ -186,15 +187,18 @@ class Journal:
         try:
             content, arrays = read_tensors(path)
             require_keys(content, ("run", "call", "moves"), "The state")
-            call, moves = content["call"], content["moves"]
-            if content["run"] != self.run or type(call) is not int or set(arrays) != set(map(str, range(len(arrays)))):
+            counts = all(type(content[name]) is int for name in ("call", "moves"))
+            if content["run"] != self.run or not counts or list(arrays) != [*map(str, range(len(arrays)))]:
                 raise FileFormatError("The state belongs to another run.")
         except NoisewiseError:
             self._drop(path)
             return
-        known = sum(step["moves"] > 0 for number, (_, step) in self._results.items() if number <= call)
-        if known == moves:
-            self._known_state = (call, [arrays[str(i)].copy() for i in range(len(arrays))])
+        call, moves = content["call"], content["moves"]
+        made = [
+            step["moves"] for number, (_, step) in sorted(self._results.items()) if number <= call and step["moves"]
+        ]
+        if call in self._results and len(made) == moves and made == list(range(1, len(made) + 1)):
+            self._known_state = (call, [array.copy() for array in arrays.values()])
 
     def _contents(self, path: Path) -> Contents:
         if self._open is None or self._open.path != path:
@@ -208,7 +212,7 @@ class Journal:
         self.call, self.row = self.call + 1, 0
 
     def count(self, num: int) -> None:
-        """Count simulations, recorded ones included."""
+        """Count simulations of which no rows are kept, in earlier sittings too."""
         self.num_simulations += num
 
     def recall_rows(self, words: np.ndarray, theta: np.ndarray) -> np.ndarray | None:
@@ -224,6 +228,7 @@ class Journal:
                 "or a package it uses, has changed: choose another folder, or delete this one."
             )
         self.row = rows.stop
+        self.num_simulations += step["rows"]
         return self._contents(path).arrays["s"][first : first + step["rows"]]
 
     def unknown_rows(self) -> int | None:
@@ -238,6 +243,7 @@ class Journal:
         self._steps.append({"kind": "rows", "call": self.call, "row": self.row, "rows": len(s), "inputs": inputs})
         self._statistics.append(s)
         self.row = rows.stop
+        self.num_simulations += len(s)
         self._flush_if_due()
 
     def recall(self, name: str) -> Result | None:

@@ -16,13 +16,23 @@ from pathlib import Path
 from typing import Any
 
 from noisewise import __version__
-from noisewise._files import as_path, dump_json, read_json, require_keys, require_schema, write_atomically
+from noisewise._files import (
+    as_path,
+    check_seal,
+    dump_json,
+    read_json,
+    require_keys,
+    require_schema,
+    sealed,
+    write_atomically,
+)
 from noisewise.errors import FileFormatError, InvalidInputError, NoisewiseError
 from noisewise.runs.journal import journal_files, read_contents
 
 SCHEMA, VERSION = "noisewise.run", 1
 RUN, JOURNAL, POSTERIOR = "run.json", "journal", "posterior"
-_KEYS = ("schema", "schema_version", "id", "status", "identity", "versions", "seconds", "num_simulations", "posterior")
+_FIELDS = ("id", "status", "identity", "versions", "seconds", "num_simulations", "posterior")
+_KEYS = ("schema", "schema_version", *_FIELDS, "sha256")
 _IDENTITY = ("method", "settings", "data", "key", "observed", "model")
 _STATUS = ("running", "finished")
 _LONGEST = 60
@@ -134,6 +144,7 @@ def _read_record(folder: Path) -> RunRecord:
     value = read_json(folder / RUN, "run")
     require_schema(value, SCHEMA, VERSION, what)
     require_keys(value, _KEYS, what)
+    check_seal(value, what)
     identity, packages = require_keys(value["identity"], _IDENTITY, f"{what}: its identity"), value["versions"]
     texts = isinstance(packages, dict) and all(isinstance(text, str) for text in packages.values())
     whole = type(value["num_simulations"]) is int and value["num_simulations"] >= 0
@@ -151,10 +162,8 @@ def _read_record(folder: Path) -> RunRecord:
 
 def write_record(record: RunRecord) -> None:
     """Write `run.json`."""
-    fields = {name: getattr(record, name) for name in _KEYS[2:]}
-    write_atomically(
-        record.path / RUN, dump_json({"schema": SCHEMA, "schema_version": VERSION, **fields}), overwrite=True
-    )
+    value = {"schema": SCHEMA, "schema_version": VERSION, **{name: getattr(record, name) for name in _FIELDS}}
+    write_atomically(record.path / RUN, dump_json(sealed(value)), overwrite=True)
 
 
 def versions() -> dict[str, str]:
