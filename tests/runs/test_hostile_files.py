@@ -66,8 +66,12 @@ def fits():
 
 def a_posterior(folder, kind):
     posteriors()[kind].save(folder / "p")
-    told = lambda posterior: [np.asarray(array).tobytes() for array in arrays_of(posterior).values()]
-    return folder / "p", lambda: told(nw.load_posterior(folder / "p"))
+
+    def read():
+        again = nw.load_posterior(folder / "p")
+        return [again.names, again.report, *(np.asarray(array).tobytes() for array in arrays_of(again).values())]
+
+    return folder / "p", read
 
 
 def a_fit(folder, number):
@@ -76,7 +80,7 @@ def a_fit(folder, number):
 
     def read():
         again = type(fit).load(folder / "f", a_model())
-        return [array.tobytes() for array in again._own_arrays().values()]
+        return [repr(again), *(array.tobytes() for array in again._own_arrays().values())]
 
     return folder / "f", read
 
