@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import itertools
 import json
 import math
 import os
@@ -164,6 +165,13 @@ def unwritten(path: Path, error: OSError) -> NoisewiseError:
             f"{path} cannot be written, because {reason}. What was written before is intact: free some space, and do the same again."
         )
     return InvalidInputError(f"{path} cannot be written: {error.strerror}.")
+
+
+def remove_parts(*folders: Path) -> None:
+    """Remove what processes that were killed while they wrote have left in some folders."""
+    with contextlib.suppress(OSError):
+        for part in itertools.chain.from_iterable(folder.glob(".*.part") for folder in folders):
+            part.unlink(missing_ok=True)
 
 
 def require_new(path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._arrays import Array, key_words
-from noisewise.errors import MissingCapabilityError
+from noisewise.errors import MissingCapabilityError, NoisewiseError
 from noisewise.posteriors import AbstractPosterior, load_posterior
 from noisewise.private_model import PrivateModel
 from noisewise.runs import Journal, RunDirectory, run_directory
@@ -33,11 +33,12 @@ def recorded(
 
 
 def _stored(run: RunDirectory) -> AbstractPosterior | None:
-    """The posterior on disk, if that is all that the method gave: a learnt likelihood is made anew from the journal."""
-    if not run.record.finished:
-        return None
-    posterior = load_posterior(run.posterior_path)
-    return posterior if type(posterior).__name__ == run.record.posterior else None
+    """The posterior on disk, if it is whole and all that the method gave; else, as where a likelihood was learnt, the journal gives it."""
+    if run.record.finished:
+        with contextlib.suppress(NoisewiseError):
+            posterior = load_posterior(run.posterior_path)
+            return posterior if type(posterior).__name__ == run.record.posterior else None
+    return None
 
 
 def identity_of(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from noisewise._files import as_path, unwritten
+from noisewise._files import as_path, remove_parts, unwritten
 from noisewise.errors import InvalidInputError, ResumeError, StorageError
 from noisewise.runs.archive import check_free
 from noisewise.runs.journal import Journal
@@ -59,6 +59,7 @@ def run_directory(path: Any, identity: dict[str, Any]) -> Iterator[RunDirectory]
     folder = as_path(path)
     identity = json_ready(identity)
     with _exclusive(folder):
+        remove_parts(folder, folder / JOURNAL, folder / POSTERIOR)
         run = RunDirectory(_record(folder, identity))
         try:
             yield run

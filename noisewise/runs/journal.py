@@ -143,8 +143,6 @@ class Journal:
     def _index(self) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for part in self.folder.glob(".*.part"):
-                part.unlink(missing_ok=True)
         except OSError as error:
             raise unwritten(self.folder, error) from None
         for path in journal_files(self.folder):

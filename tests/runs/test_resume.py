@@ -197,7 +197,7 @@ def test_the_automatic_choice_resumes(tmp_path, interrupt, simulated):
 @pytest.mark.slow
 def test_learning_and_certifying_within_the_automatic_choice_resume(tmp_path, interrupt, simulated, monkeypatch):
     monkeypatch.setattr("noisewise.automatic._FEW_PARAMETERS", 0)
-    settings = {"target_ess": 2000, "max_simulations": 30_000, "progress": False}
+    settings = {"target_ess": 2000, "max_simulations": 30_000, "max_minutes": 60.0, "progress": False}
     run = functools.partial(nw.infer, KEY, jax_model(0.02, 0.02), [1.5], **settings)
     expected = run()
     needed = sum(simulated)
@@ -441,6 +441,19 @@ def test_what_a_saved_posterior_lacks_is_made_anew_from_the_journal(tmp_path, si
     assert simulated == []
     assert_same(again, first)
     np.testing.assert_array_equal(again.maximum_likelihood(), first.maximum_likelihood())
+
+
+def test_a_damaged_posterior_is_made_anew_from_the_journal(tmp_path, simulated):
+    posterior = infer(a_model(), run_dir=tmp_path / "run")
+    (tmp_path / "run" / "posterior" / "arrays.npz").write_bytes(b"PK")
+    (tmp_path / "run" / ".run.json.0123.part").write_bytes(b"{")
+    with pytest.raises(errors.FileFormatError):
+        nw.load_posterior(tmp_path / "run")
+    simulated.clear()
+    assert_same(infer(a_model(), run_dir=tmp_path / "run"), posterior)
+    assert simulated == []
+    assert_same(nw.load_posterior(tmp_path / "run"), posterior)
+    assert not list((tmp_path / "run").glob(".*.part"))
 
 
 # Trouble -------------------------------------------------------------------------------------------------------------
