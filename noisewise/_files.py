@@ -8,6 +8,9 @@ in the same folder, flushed to the disk, then renamed: a reader sees the old fil
 from __future__ import annotations
 
 import contextlib
+import errno
+import hashlib
+import itertools
 import json
 import math
 import os
@@ -18,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, NoisewiseError
+from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, NoisewiseError, StorageError
 
 MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 32
@@ -100,6 +103,18 @@ def require_schema(value: dict[str, Any], schema: str, version: int, what: str) 
         )
 
 
+def sealed(value: dict[str, Any]) -> dict[str, Any]:
+    """`value` with the sha256 of all it holds, by which `check_seal` knows whether it was altered."""
+    rest = {name: item for name, item in value.items() if name != "sha256"}
+    return {**rest, "sha256": hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
+
+
+def check_seal(value: dict[str, Any], what: str) -> None:
+    """Refuse an object that was altered since it was `sealed`."""
+    if value.get("sha256") != sealed(value)["sha256"]:
+        raise FileFormatError(f"{what} was altered: it does not match its sha256. Get an unaltered copy.")
+
+
 @contextlib.contextmanager
 def reading(what: str) -> Iterator[None]:
     """Turn whatever goes wrong while objects are built from a file into a `FileFormatError`."""
@@ -139,7 +154,24 @@ def write_atomically(path: Path, content: str | bytes, *, overwrite: bool) -> No
     except FileExistsError:
         raise InvalidInputError(f"{path} exists and is kept: choose another name, or pass overwrite=True.") from None
     except OSError as error:
-        raise InvalidInputError(f"{path} cannot be written: {error.strerror}.") from None
+        raise unwritten(path, error) from None
+
+
+def unwritten(path: Path, error: OSError) -> NoisewiseError:
+    """What to raise where a file or a folder cannot be written."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        reason = "the disk fails" if error.errno == errno.EIO else "the disk is full"
+        return StorageError(
+            f"{path} cannot be written, because {reason}. What was written before is intact: free some space, and do the same again."
+        )
+    return InvalidInputError(f"{path} cannot be written: {error.strerror}.")
+
+
+def remove_parts(*folders: Path) -> None:
+    """Remove what processes that were killed while they wrote have left in some folders."""
+    with contextlib.suppress(OSError):
+        for part in itertools.chain.from_iterable(folder.glob(".*.part") for folder in folders):
+            part.unlink(missing_ok=True)
 
 
 def require_new(path: Path) -> None:
@@ -151,7 +183,7 @@ def require_new(path: Path) -> None:
         with _temporary(path, b""):
             pass
     except OSError as error:
-        raise InvalidInputError(f"{path} cannot be written: {error.strerror}.") from None
+        raise unwritten(path, error) from None
 
 
 @contextlib.contextmanager

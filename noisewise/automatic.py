@@ -14,8 +14,9 @@ import jax
 import numpy as np
 
 from noisewise._arrays import Array, as_key, describe, integer, number
-from noisewise.diagnostics import Certificate, certify
+from noisewise.diagnostics import Certificate
 from noisewise.diagnostics.certificate import ENOUGH, HEAVY
+from noisewise.diagnostics.certify import certified_by, start
 from noisewise.errors import InvalidTypeError, MissingCapabilityError, SimulationError
 from noisewise.inference import (
     AbstractMethod,
@@ -25,13 +26,14 @@ from noisewise.inference import (
     PrivatePosteriorEstimation,
 )
 from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior, pooled_draws
+from noisewise.inference._recorded import identity_of, recorded
 from noisewise.inference.base import prior_only
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior, WeightedSamples
 from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.private_model import PrivateModel
-from noisewise.runs import check_free
+from noisewise.runs import Journal
 
 _PILOT = 2000
 _LOOK = 4000
@@ -73,7 +75,8 @@ def infer(
     | a mechanism without a density | `PrivatePosteriorEstimation` | none: `report.exact` is False |
 
     It stops when the draws are worth `target_ess` independent ones from the exact posterior, or when a budget is spent; then it returns the
-    best it has. `posterior.report` says what was done and what the answer is worth: read `report.exact` and `report.warnings` first.
+    best it has. `posterior.report` says what was done and what the answer is worth: read `report.exact` and `report.warnings` first. With
+    `run_dir` an interrupted run goes on where it stopped, as with every method.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -83,8 +86,6 @@ def infer(
     """
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}.")
-    if run_dir is not None:
-        check_free(run_dir)
     run = _Run(
         as_key(key),
         model,
@@ -94,10 +95,9 @@ def infer(
         number("max_minutes", above=0.0, optional=True)(max_minutes),
         {"executor": executor, "progress": progress},
     )
-    posterior = run.posterior()
-    if run_dir is not None:
-        posterior.save(run_dir)
-    return posterior
+    if run_dir is None:
+        return run.posterior()
+    return recorded(run_dir, identity_of("infer", run.settings, run.key, model, run.observed), run.resumed)
 
 
 @dataclasses.dataclass
@@ -119,6 +119,16 @@ class _Run:
     """A set of draws that the next one contains or repeats at greater length: to keep the luckier of the two would bias."""
     started: float = dataclasses.field(default_factory=time.monotonic)
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"target_ess": self.target, "max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
+
+    def resumed(self, journal: Journal) -> AbstractPosterior:
+        """`posterior`, with what earlier sittings did."""
+        self.started -= journal.seconds_before
+        self.options = {**self.options, "journal": journal}
+        return self.posterior()
+
     def posterior(self) -> AbstractPosterior:
         """The first route that reaches the target, or the best of those tried."""
         best: AbstractPosterior | None = None
@@ -131,7 +141,7 @@ class _Run:
 
     def _routes(self) -> Iterator[AbstractPosterior]:
         if Capability.DENSITY not in self.model.mechanism.capabilities:
-            yield self._learnt_only()
+            yield self._method(6, PrivatePosteriorEstimation(num_noise=1))
             return
         records = DataAugmentationMCMC(num_chains=16, num_warmup=200, target_ess=_PLENTY * self.target)
         if _serves(records, self.model):
@@ -215,7 +225,8 @@ class _Run:
         learnt: AbstractPosterior | None = None
         weighed: list[WeightedSamples] = []
         pooled: WeightedSamples | None = None
-        for index, learnt in enumerate(method.rounds(keys[0], self.model, self.observed, **self.options), start=1):
+        work = method.start(self.model, self.observed, **self.options)
+        for index, learnt in enumerate(method.rounds_of(keys[0], work), start=1):
             self._count_round(learnt)
             last = index == method.num_rounds
             if index >= _FIRST_LOOK or last:
@@ -255,7 +266,14 @@ class _Run:
         """How many simulations both budgets allow, at the rate seen."""
         if self.max_minutes is None or self.rate is None:
             return self.remaining
-        return min(self.remaining, int(60.0 * self.rate * max(0.0, self.max_minutes - self.minutes)))
+        affordable = int(60.0 * self.rate * max(0.0, self.max_minutes - self.minutes))
+        if self.journal is not None:
+            affordable = int(self.journal.remembered("affordable", lambda: {"num": np.asarray(affordable)})["num"])
+        return min(self.remaining, affordable)
+
+    @property
+    def journal(self) -> Journal | None:
+        return self.options.get("journal")
 
     def _count_round(self, posterior: AbstractPosterior) -> None:
         """Add what one more round has simulated to the totals."""
@@ -270,9 +288,6 @@ class _Run:
         work = Work("infer", {}, self.model, self.observed)
         return prior_only(self.key, work)
 
-    def _learnt_only(self) -> AbstractPosterior:
-        return self._method(6, PrivatePosteriorEstimation(num_noise=1))
-
     @property
     def _particles(self) -> ExactSMC:
         return ExactSMC(num_particles=_PARTICLES, target_ess=self.target)
@@ -284,12 +299,16 @@ class _Run:
         budgets = self._budgets
         budgets["max_simulations"] = max(1, int(share * budgets["max_simulations"]))
         method = dataclasses.replace(method, **budgets)
-        posterior = method.infer(jax.random.fold_in(self.key, number_), self.model, self.observed, **self.options)
+        method.check(self.model)
+        work = method.start(self.model, self.observed, **self.options)
+        posterior = method.posterior_of(jax.random.fold_in(self.key, number_), work)
         self._count(method.slug, posterior, posterior.report.num_simulations)
         return posterior
 
     def _certified(self, key: Array, posterior: AbstractPosterior, num: int) -> Certificate:
-        certificate = certify(key, posterior, self.model, self.observed, num, **self.options)
+        certificate = certified_by(
+            key, start(posterior, self.model, self.observed, num, 0.1, **self.options), posterior
+        )
         self._count(
             "certify", certificate.corrected, num, verdict=certificate.verdict, efficiency=certificate.efficiency
         )
@@ -307,7 +326,11 @@ class _Run:
 
     @property
     def spent(self) -> bool:
-        return self.remaining == 0 or (self.max_minutes is not None and self.minutes >= self.max_minutes)
+        return self.remaining == 0 or (self.max_minutes is not None and self._late(self.max_minutes))
+
+    def _late(self, max_minutes: float) -> bool:
+        expired = self.minutes >= max_minutes
+        return expired if self.journal is None else self.journal.time_is_up(expired)
 
     @property
     def minutes(self) -> float:
@@ -327,29 +350,18 @@ class _Run:
         if worth < self.target:
             known = f"worth {worth:,.0f} exact ones" if report.exact else "an approximation that nothing certifies"
             per_draw = self.used / max(worth, 1.0)
-            more = (
-                f" About max_simulations={_SPARE * self.target * per_draw:,.0f} would reach it."
-                if worth >= _TELLING
-                else ""
-            )
-            warnings += (
-                f"The target of {self.target:,} effective draws was not reached: the draws are {known}.{more}",
-            )
+            enough = f" About max_simulations={_SPARE * self.target * per_draw:,.0f} would reach it."
+            more = enough if worth >= _TELLING else ""
+            text = f"The target of {self.target:,} effective draws was not reached: the draws are {known}.{more}"
+            warnings += (text,)
+        ended = "a budget is spent" if self.spent else "short of the target"
         posterior.report = dataclasses.replace(
             report,
-            settings={
-                "target_ess": self.target,
-                "max_simulations": self.max_simulations,
-                "max_minutes": self.max_minutes,
-            },
+            settings=self.settings,
             num_simulations=self.used,
             num_failed=self.failed,
             seconds=60.0 * self.minutes,
-            stopped="finished"
-            if worth >= self.target
-            else "a budget is spent"
-            if self.spent
-            else "short of the target",
+            stopped="finished" if worth >= self.target else ended,
             rounds=tuple(self.stages),
             diagnostics={"route": self._route(report.method), **report.diagnostics},
             warnings=warnings,

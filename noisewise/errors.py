@@ -46,5 +46,13 @@ class FileFormatError(NoisewiseError, ValueError):
     """A file is truncated, altered, foreign, or of another version."""
 
 
+class ResumeError(InvalidInputError):
+    """A run directory was begun with another model, other settings or other packages: nothing in it was touched."""
+
+
+class StorageError(NoisewiseError, OSError):
+    """The disk is full, or fails; what was written before is intact."""
+
+
 class MissingDependencyError(NoisewiseError, ImportError):
     """An optional package is not installed; the message has the install line."""

@@ -83,7 +83,7 @@ def test_bad_input_is_refused_before_any_work(tmp_path):
     for bad in ({"target_ess": 0}, {"max_simulations": 0}, {"max_minutes": -1.0}):
         with pytest.raises(nw.errors.NoisewiseError):
             nw.infer(KEY, model, [1.0], **bad)
-    nw.infer(KEY, model, [1.0], target_ess=100, progress=False, run_dir=tmp_path / "run")
+    nw.infer(KEY, model, [1.0], target_ess=100, progress=False).save(tmp_path / "run")
     with pytest.raises(nw.errors.InvalidInputError, match="holds an archive"):
         nw.infer(KEY, model, [1.0], run_dir=tmp_path / "run")
 

@@ -75,8 +75,14 @@ def certify(
     key = as_key(key)
     num_simulations = integer("num_simulations", at_least=1000)(num_simulations)
     share = number("prior_share", above=0.0, below=1.0)(prior_share)
-    work = _start(posterior, model, observed, num_simulations, share, executor, progress)
-    proposal = proposal_from(posterior, model.prior, share)
+    work = start(posterior, model, observed, num_simulations, share, executor=executor, progress=progress)
+    return certified_by(key, work, posterior)
+
+
+def certified_by(key: Array, work: Work, posterior: AbstractPosterior) -> Certificate:
+    """What `certify` returns, by work that `start` began."""
+    num_simulations, share = work.settings["num_simulations"], work.settings["prior_share"]
+    proposal = proposal_from(posterior, work.model.prior, share)
     draw_key, measure_key = jax.random.split(key)
     num_repeats = round(_MEASURING * num_simulations)
     with work.shown():
@@ -109,15 +115,8 @@ def certify(
     return certificate
 
 
-def _start(
-    posterior: Any,
-    model: Any,
-    observed: Any,
-    num_simulations: int,
-    share: float,
-    executor: Executor | None,
-    progress: bool,
-) -> Work:
+def start(posterior: Any, model: Any, observed: Any, num_simulations: int, share: float, **options: Any) -> Work:
+    """The work of a certificate, after its inputs are checked."""
     if isinstance(posterior, AbstractFit):
         raise InvalidTypeError(
             f"certify looks at the posterior of one observation, got a {type(posterior).__name__}: write certify(key, "
@@ -143,8 +142,7 @@ def _start(
         model,
         model.observation(observed),
         max_simulations=num_simulations,
-        executor=executor,
-        progress=progress,
+        **options,
     )
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 
+from noisewise._arrays import Array
+from noisewise._files import reading
+from noisewise.errors import FileFormatError
 from noisewise.inference.work import Work
 from noisewise.posteriors import Draws
+from noisewise.samplers.hamiltonian import HamiltonianDraws, Tuning, hamiltonian
 
 _KEPT_PER_EFFECTIVE = 4
 _ENOUGH = 400
@@ -106,6 +111,24 @@ def finished_draws(work: Work, trace: Trace, *, settled: bool) -> Draws:
             f"{_R_HAT} wanted). Give them more simulations or time; if that does not help, check the model."
         )
     return work.draws(theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= _FEW)
+
+
+def chain_run(work: Work, key: Array, target: Any, start: np.ndarray, **settings: Any) -> HamiltonianDraws:
+    """`hamiltonian`, not run again where an earlier sitting did."""
+
+    def compute() -> dict[str, np.ndarray]:
+        run = hamiltonian(key, target, start, **settings)
+        numbers = {"acceptance": np.asarray(run.acceptance), "divergent": np.asarray(run.num_divergent)}
+        tuning = {"step size": np.asarray(run.tuning.step_size), "covariance": np.asarray(run.tuning.covariance)}
+        return {"draws": run.draws, "log density": run.log_density, **numbers, **tuning}
+
+    found = work.remember("chains", compute)
+    with reading("The chains in the journal"):
+        if found["draws"].shape != (settings["num_draws"], *start.shape):
+            raise FileFormatError("they have another shape.")
+        tuning = Tuning(found["step size"], found["covariance"])
+        counts = float(found["acceptance"]), int(found["divergent"])
+        return HamiltonianDraws(found["draws"], found["log density"], *counts, tuning)
 
 
 def step_root(z: np.ndarray) -> np.ndarray:

@@ -18,14 +18,14 @@ import numpy as np
 
 from noisewise._arrays import Array
 from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.inference._chains import Trace
+from noisewise.inference._chains import Trace, chain_run
 from noisewise.inference._statistic_space import StatisticSpace
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.priors import Prior
 from noisewise.samplers._densities import as_pytree, log_densities
 from noisewise.samplers._seeds import generator
-from noisewise.samplers.hamiltonian import HamiltonianDraws, hamiltonian, resample_start
+from noisewise.samplers.hamiltonian import HamiltonianDraws, resample_start
 
 _CANDIDATES = 4096
 _LENGTH = 25
@@ -163,7 +163,7 @@ class JointChains:
         self.num_divergent = 0
         self.run: HamiltonianDraws
 
-    def start(self, key: Array) -> bool:
+    def start(self, key: Array, work: Work) -> bool:
         """Resample, warm up, and draw a first segment; False where no candidate can have led to the observation."""
         candidate_key, start_key, run_key = jax.random.split(key, 3)
         prior = self.target.prior
@@ -174,7 +174,7 @@ class JointChains:
         if not np.isfinite(log_densities(self.target, y)).any():
             return False
         start = resample_start(start_key, self.target, y, log_proposal, self.num_chains)
-        self._segment(run_key, start, num_warmup=self.num_warmup, tuning=None)
+        self._segment(work, run_key, start, num_warmup=self.num_warmup, tuning=None)
         return True
 
     def finish(self, key: Array, work: Work) -> None:
@@ -186,7 +186,8 @@ class JointChains:
                 work.check_time()
             except OutOfBudget:
                 break
-            self._segment(jax.random.fold_in(key, segment), self.run.draws[-1], num_warmup=0, tuning=self.run.tuning)
+            segment_key, start = jax.random.fold_in(key, segment), self.run.draws[-1]
+            self._segment(work, segment_key, start, num_warmup=0, tuning=self.run.tuning)
         self.trace.look()
 
     def draws(self) -> tuple[np.ndarray, np.ndarray]:
@@ -195,11 +196,10 @@ class JointChains:
         y, s = self.trace.by_chain("theta", stride), self.trace.by_chain("s", stride)
         return y[:, : self.target.prior.unconstrained_dim], s
 
-    def _segment(self, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any) -> None:
+    def _segment(self, work: Work, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any) -> None:
         run_key, statistic_key = jax.random.split(key)
-        self.run = hamiltonian(
-            run_key, self.target, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN, tuning=tuning
-        )
+        settings = {"num_warmup": num_warmup, "num_draws": _LENGTH, "thin": _THIN, "tuning": tuning}
+        self.run = chain_run(work, run_key, self.target, start, **settings)
         self.num_divergent += self.run.num_divergent
         with jax.enable_x64(True):
             s = _statistics(

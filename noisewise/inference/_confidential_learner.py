@@ -12,9 +12,8 @@ import numpy as np
 from noisewise._arrays import Array
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
-from noisewise.estimators.training import train
 from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.inference._learning import architecture_spec, check_members, fit_report, rescaled
+from noisewise.inference._learning import architecture_spec, check_members, fit_report, learnt, rescaled
 from noisewise.inference._simulations import Simulations, padded
 from noisewise.inference._statistic_space import StatisticSpace, check_spread
 from noisewise.inference.learned_confidential_likelihood import LearnedConfidentialLikelihood
@@ -58,7 +57,8 @@ class ConfidentialLearner:
         prepare_key, build_key, train_key = jax.random.split(key, 3)
         self._prepare(prepare_key, build_key)
         method, validation = self.method, self.simulations.validation
-        trained = train(
+        trained = learnt(
+            self.work,
             train_key,
             self.members,
             self._pairs(),
@@ -66,7 +66,6 @@ class ConfidentialLearner:
             validation_rows=np.flatnonzero(validation),
             capacity=self.capacity,
             settings=method.training,
-            watch=self.work.late,
         )
         self.members = trained.members
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)

@@ -9,11 +9,11 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise._arrays import Array
-from noisewise.inference._chains import Trace
+from noisewise.inference._chains import Trace, chain_run
 from noisewise.inference.error_models import AbstractLatent
 from noisewise.inference.work import Work
 from noisewise.samplers._seeds import generator
-from noisewise.samplers.hamiltonian import hamiltonian, resample_start
+from noisewise.samplers.hamiltonian import resample_start
 
 _LENGTH = 50
 _THIN = 2
@@ -41,16 +41,15 @@ def latent_draws(
     """
     start_key, run_key, more_key, choose_key = jax.random.split(key, 4)
     start = resample_start(start_key, _ErrorOnly(latent), latent.coordinates(simulated), num=num_chains)
-    run = hamiltonian(run_key, latent, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN)
+    run = chain_run(work, run_key, latent, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN)
     trace, divergent = Trace(target_ess), run.num_divergent
     trace.add(theta=run.draws)
     for segment in range(1, _MOST_SEGMENTS):
         if trace.complete() or work.late():
             break
         next_key = jax.random.fold_in(more_key, segment)
-        run = hamiltonian(
-            next_key, latent, run.draws[-1], num_warmup=0, num_draws=_LENGTH, thin=_THIN, tuning=run.tuning
-        )
+        settings = {"num_warmup": 0, "num_draws": _LENGTH, "thin": _THIN, "tuning": run.tuning}
+        run = chain_run(work, next_key, latent, run.draws[-1], **settings)
         trace.add(theta=run.draws)
         divergent += run.num_divergent
     trace.look()

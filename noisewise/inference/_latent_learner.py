@@ -13,10 +13,9 @@ import numpy as np
 from noisewise._arrays import Array
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
-from noisewise.estimators.training import train
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._latent_space import LatentSpace
-from noisewise.inference._learning import check_members
+from noisewise.inference._learning import check_members, learnt
 from noisewise.inference._simulations import Simulations
 from noisewise.inference.work import Work
 
@@ -70,7 +69,8 @@ class LatentLearner:
         check_members(name, members, target.shape[1], condition.shape[1])
         capacity, validation = self.method.num_simulations, self.simulations.validation
         pad = lambda values: np.pad(values, ((0, capacity - len(values)), (0, 0)))  # noqa: E731
-        trained = train(
+        trained = learnt(
+            self.work,
             train_key,
             members,
             Pairs(pad(target), cell, pad(condition), scale, whitening),
@@ -78,7 +78,6 @@ class LatentLearner:
             validation_rows=np.flatnonzero(validation),
             capacity=capacity,
             settings=self.method.training,
-            watch=self.work.late,
         )
         loss = float(np.nanmin(trained.validation_losses)) - float(whitening.log_det)
         self.work.record(density=name, epochs=trained.num_epochs, validation_loss=loss)

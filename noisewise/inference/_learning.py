@@ -1,4 +1,4 @@
-"""What the learning methods share: checks of their settings, and when to start from new weights."""
+"""What the learning methods share: checks of their settings, training that is remembered, and when to start from new weights."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, describe, integer, number
-from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise._files import reading
+from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.files import to_spec
-from noisewise.estimators.training import Training
+from noisewise.estimators.training import Trained, Training, train
 from noisewise.inference.work import Work
 from noisewise.posteriors.report import Report
 
@@ -104,6 +108,26 @@ def failures_bias(instead: str) -> str:
         "Simulations failed. If that depends on the parameters, this method does not see it, while exact ones count a failure as "
         f"impossible: mend the simulator, or use {instead}."
     )
+
+
+def learnt(work: Work, key: Array, members: Any, resample: Any, **settings: Any) -> Trained:
+    """`train`, until the time of `work` is up; not done again where an earlier sitting did it."""
+    leaves, structure = jax.tree.flatten(members)
+    places = [i for i, leaf in enumerate(leaves) if eqx.is_array(leaf)]
+
+    def compute() -> dict[str, np.ndarray]:
+        trained = train(key, members, resample, watch=work.late, **settings)
+        found = jax.tree.leaves(trained.members)
+        losses = {"train losses": trained.train_losses, "validation losses": trained.validation_losses}
+        return {**{str(i): np.asarray(found[i]) for i in places}, **losses}
+
+    arrays = work.remember("training", compute)
+    with reading("The training in the journal"), jax.enable_x64(False):
+        train_losses, validation_losses = arrays["train losses"], arrays["validation losses"]
+        if any(arrays[str(i)].shape != leaves[i].shape or arrays[str(i)].dtype != leaves[i].dtype for i in places):
+            raise FileFormatError("its networks are of another kind.")
+        filled = [jnp.asarray(arrays[str(i)]) if i in places else leaf for i, leaf in enumerate(leaves)]
+    return Trained(jax.tree.unflatten(structure, filled), train_losses, validation_losses, len(train_losses))
 
 
 def architecture_spec(

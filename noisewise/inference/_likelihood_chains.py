@@ -12,11 +12,11 @@ from scipy.special import logsumexp
 
 from noisewise._arrays import Array
 from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.inference._chains import Trace
+from noisewise.inference._chains import Trace, chain_run
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.priors import Prior
 from noisewise.samplers._densities import log_densities
-from noisewise.samplers.hamiltonian import HamiltonianDraws, hamiltonian, resample_start
+from noisewise.samplers.hamiltonian import HamiltonianDraws, resample_start
 
 _CANDIDATES = 4096
 _THIN = 2
@@ -65,7 +65,7 @@ class LikelihoodChains:
         """The last segment of all chains, (length * num_chains, p)."""
         return self.run.draws.reshape(-1, self.run.draws.shape[-1])
 
-    def move(self, key: Array, likelihood: LogLikelihood) -> None:
+    def move(self, key: Array, likelihood: LogLikelihood, work: Work) -> None:
         """Go over to another likelihood: resample, warm up, and draw one segment."""
         candidate_key, start_key, run_key = jax.random.split(key, 3)
         target = LogPosterior(likelihood, self.prior)
@@ -75,7 +75,7 @@ class LikelihoodChains:
             self._log_evidence = float(logsumexp(log_weights) - np.log(len(z)))
         start = resample_start(start_key, target, z, log_proposal, self.num_chains)
         self.target, self.trace = target, Trace(self.target_ess)
-        self._segment(run_key, start, num_warmup=self.num_warmup, tuning=None)
+        self._segment(work, run_key, start, num_warmup=self.num_warmup, tuning=None)
 
     def finish(self, key: Array, work: Work) -> None:
         """Go on until the effective size and R-hat are as wanted, or for 40 segments."""
@@ -86,13 +86,13 @@ class LikelihoodChains:
                 work.check_time()
             except OutOfBudget:
                 break
-            self._segment(jax.random.fold_in(key, segment), self.run.draws[-1], num_warmup=0, tuning=self.run.tuning)
+            segment_key, start = jax.random.fold_in(key, segment), self.run.draws[-1]
+            self._segment(work, segment_key, start, num_warmup=0, tuning=self.run.tuning)
         self.trace.look()
 
-    def _segment(self, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any) -> None:
-        self.run = hamiltonian(
-            key, self.target, start, num_warmup=num_warmup, num_draws=self.length, thin=_THIN, tuning=tuning
-        )
+    def _segment(self, work: Work, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any) -> None:
+        settings = {"num_warmup": num_warmup, "num_draws": self.length, "thin": _THIN, "tuning": tuning}
+        self.run = chain_run(work, key, self.target, start, **settings)
         self.trace.add(theta=self.run.draws)
 
     def _candidates(self, key: Array) -> tuple[np.ndarray, np.ndarray]:

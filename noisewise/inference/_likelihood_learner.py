@@ -13,9 +13,8 @@ from noisewise._arrays import Array
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
-from noisewise.estimators.training import train
 from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.inference._learning import architecture_spec, check_members, failures_bias, fit_report, rescaled
+from noisewise.inference._learning import architecture_spec, check_members, failures_bias, fit_report, learnt, rescaled
 from noisewise.inference._simulations import Simulations, noisy_statistics, one_net, padded
 from noisewise.inference._target_space import TargetSpace
 from noisewise.inference.learned_likelihood import LearnedLikelihood
@@ -67,7 +66,8 @@ class LikelihoodLearner:
         targets = self._prepare(spread_key, build_key)
         method, validation = self.method, self.simulations.validation
         steady = max(method.num_noise, min(_VALIDATION_NOISE, method.noise_bank))
-        trained = train(
+        trained = learnt(
+            self.work,
             train_key,
             self.members,
             targets,
@@ -76,7 +76,6 @@ class LikelihoodLearner:
             capacity=self.capacity,
             settings=method.training,
             validation=dataclasses.replace(targets, num_noise=steady),
-            watch=self.work.late,
         )
         self.members = trained.members
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)

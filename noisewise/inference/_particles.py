@@ -13,7 +13,7 @@ import numpy as np
 
 from noisewise._arrays import Array
 from noisewise.inference._importance import UnconstrainedPrior
-from noisewise.inference._record_moves import RecordMoves, Seen, State, Walk, record_moves
+from noisewise.inference._record_moves import RecordMoves, Seen, State, Walk, advanced, record_moves
 from noisewise.inference.work import Work
 from noisewise.samplers._seeds import generator
 from noisewise.samplers.adaptive_importance import fitted_proposal
@@ -261,7 +261,8 @@ class RecordParticles(Particles):
     def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
         work.spend(self._block * self.num_chains * self.moves.databases_per_sweep)
         walk = Walk(self._root, self._lengths)
-        self.state, self._kept, self._accepted = self.moves.sweeps(key, self.state, self._seen, walk, self._block)
+        chains = (self.moves, key, self.state, self._seen, walk, self._block)
+        self.state, self._kept, self._accepted = advanced(work, *chains)
         self.acceptance = float(self._accepted[1])
         return self.by_step()
 

@@ -13,10 +13,10 @@ from noisewise._arrays import Array
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble, stacked, unstacked
-from noisewise.estimators.training import negative_log_prob, train
+from noisewise.estimators.training import negative_log_prob
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._features import features
-from noisewise.inference._learning import architecture_spec, check_members, failures_bias, rescaled
+from noisewise.inference._learning import architecture_spec, check_members, failures_bias, learnt, rescaled
 from noisewise.inference._simulations import Simulations, noisy_statistics, one_net, padded
 from noisewise.inference.corrections import Region, atomic_loss
 from noisewise.inference.work import Work
@@ -202,7 +202,8 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
     lone = len(learners) == 1
     each = list(zip(keys, [learner.members for learner in learners], data, checks, strict=True))
     key, members, resample, validation = each[0] if lone else stacked(each)
-    trained = train(
+    trained = learnt(
+        learners[0].work,
         key,
         members,
         resample,
@@ -212,7 +213,6 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
         settings=method.training,
         loss=atomic_loss if atoms else negative_log_prob,
         validation=validation,
-        watch=learners[0].work.late,
     )
     members = [trained.members] if lone else unstacked(trained.members, len(learners))
     losses = trained.validation_losses[:, None] if lone else trained.validation_losses

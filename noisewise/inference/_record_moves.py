@@ -24,7 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, in_float64
-from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise._files import reading
+from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabilityError
+from noisewise.inference.work import Work
 from noisewise.priors import Prior
 from noisewise.private_model import PrivateModel
 from noisewise.simulators import AbstractRecordModel
@@ -86,6 +88,24 @@ def record_moves(model: PrivateModel, *, num_moves: int, joint: bool = False) ->
         return _shared_moves(*parts)
     except TypeError:
         return RecordMoves(*parts)  # type: ignore[arg-type]
+
+
+def advanced(
+    work: Work, moves: RecordMoves, key: Array, state: State, seen: Seen, walk: Walk, num: int
+) -> tuple[State, dict[str, np.ndarray], np.ndarray]:
+    """`moves.sweeps`, not made again where an earlier sitting made them; records are only known where it ended."""
+
+    def compute() -> tuple[State, dict[str, np.ndarray]]:
+        last, kept, accepted = moves.sweeps(key, state, seen, walk, num)
+        return last, {**kept, "accepted": accepted, "total": last.total}
+
+    state, found = work.advance("sweeps", state, compute)
+    with reading("The sweeps in the journal"):
+        now = {"total": found["total"], **{name: found[name][-1] for name in ("z", "theta", "log_eta")}}
+        if any(np.shape(value) != np.shape(getattr(state, name)) for name, value in now.items()):
+            raise FileFormatError("they have another shape.")
+        kept = {name: found[name] for name in ("theta", "z", "s", "log_eta")}
+        return state._replace(**now), kept, found["accepted"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -9,13 +9,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, ClassVar, final
 
+import numpy as np
+
 from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
+from noisewise.inference._recorded import identity_of, recorded
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.private_model import PrivateModel
-from noisewise.runs import check_free
+from noisewise.runs import run_directory
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -64,34 +67,44 @@ class AbstractMethod(abc.ABC):
     ) -> AbstractPosterior:
         """The posterior of theta given the private statistic `observed`, an array (k',) or a `Release`.
 
-        With `run_dir`, a folder that holds nothing yet, the posterior is saved there. `executor` runs simulators written in Python.
+        With `run_dir`, a folder, all work is on disk soon after it is done, and the posterior in the end. The same call with the same
+        folder goes on where an earlier one was interrupted, and ends with the same posterior to the last bit; a run that was begun with
+        other settings is refused, and left alone. `executor` runs simulators written in Python.
         """
-        if run_dir is not None:
-            check_free(run_dir)
-        key, work = as_key(key), self._start(model, observed, executor, progress)
+        key, observed = as_key(key), self._checked(model, observed)
+        options: dict[str, Any] = {"executor": executor, "progress": progress}
+        if run_dir is None:
+            return self.posterior_of(key, self.start(model, observed, **options))
+        return recorded(
+            run_dir,
+            self._identity(key, model, observed),
+            lambda journal: self.posterior_of(
+                key, self.start(model, observed, journal=journal, seconds=journal.seconds_before, **options)
+            ),
+        )
+
+    def posterior_of(self, key: Array, work: Work) -> AbstractPosterior:
+        """What `infer` returns, by work that was started elsewhere."""
         with work.shown():
             try:
-                posterior = self._infer(key, work)
+                return self._infer(key, work)
             except OutOfBudget:
-                posterior = prior_only(key, work)
-        if run_dir is not None:
-            posterior.save(run_dir)
-        return posterior
+                return prior_only(key, work)
 
-    def _start(self, model: Any, observed: Any, executor: Executor | None, progress: bool) -> Work:
+    def start(self, model: PrivateModel, observed: np.ndarray, **options: Any) -> Work:
+        """The start of an inference with a checked observation."""
+        budgets: dict[str, Any] = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
+        return Work(self.slug, self.settings(), model, observed, **budgets, **options)
+
+    def _checked(self, model: Any, observed: Any) -> np.ndarray:
         if not isinstance(model, PrivateModel):
             raise InvalidTypeError(f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}.")
         self.check(model)
-        return Work(
-            self.slug,
-            self.settings(),
-            model,
-            model.observation(observed),
-            max_simulations=self.max_simulations,
-            max_minutes=self.max_minutes,
-            executor=executor,
-            progress=progress,
-        )
+        return model.observation(observed)
+
+    def _identity(self, key: Array, model: PrivateModel, observed: np.ndarray) -> dict[str, Any]:
+        data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if not field.repr}
+        return identity_of(self.slug, self.settings(), key, model, observed, **data)
 
     @final
     def check(self, model: PrivateModel) -> None:
@@ -121,14 +134,27 @@ class AbstractSequentialMethod(AbstractMethod):
         model: PrivateModel,
         observed: Any,
         *,
+        run_dir: Any = None,
         executor: Executor | None = None,
         progress: bool = True,
     ) -> Iterator[AbstractPosterior]:
-        """One posterior per round, as they come; the last is what `infer` returns."""
-        key, work = as_key(key), self._start(model, observed, executor, progress)
+        """One posterior per round, as they come; the last is what `infer` returns, and what is stored in `run_dir`."""
+        key, observed = as_key(key), self._checked(model, observed)
+        options: dict[str, Any] = {"executor": executor, "progress": progress}
+        if run_dir is None:
+            yield from self.rounds_of(key, self.start(model, observed, **options))
+            return
+        with run_directory(run_dir, self._identity(key, model, observed)) as run:
+            options |= {"journal": run.journal, "seconds": run.journal.seconds_before}
+            for posterior in self.rounds_of(key, self.start(model, observed, **options)):
+                yield posterior
+            run.finish(posterior)
+
+    def rounds_of(self, key: Array, work: Work) -> Iterator[AbstractPosterior]:
+        """What `rounds` gives, by work that was started elsewhere."""
         with work.shown():
             try:
-                yield from self._rounds(key, work)
+                yield from self._kept_rounds(key, work)
             except OutOfBudget:
                 yield prior_only(key, work)
 
@@ -136,8 +162,15 @@ class AbstractSequentialMethod(AbstractMethod):
     def _rounds(self, key: Array, work: Work) -> Iterator[AbstractPosterior]: ...
 
     def _infer(self, key: Array, work: Work) -> AbstractPosterior:
-        *_, posterior = self._rounds(key, work)
+        *_, posterior = self._kept_rounds(key, work)
         return posterior
+
+    def _kept_rounds(self, key: Array, work: Work) -> Iterator[AbstractPosterior]:
+        """The rounds, each on disk before the next begins, where there is a journal."""
+        for posterior in self._rounds(key, work):
+            if work.journal is not None:
+                work.journal.flush()
+            yield posterior
 
 
 def prior_only(key: Array, work: Work) -> AbstractPosterior:

@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise._arrays import Array, integer
 from noisewise.inference._chains import Trace, finished_draws, step_root
-from noisewise.inference._record_moves import RecordMoves, Seen, State, Walk, record_moves, require_records
+from noisewise.inference._record_moves import RecordMoves, Seen, State, Walk, advanced, record_moves, require_records
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
@@ -133,7 +133,8 @@ class Chains:
         """The draws of the next sweeps, each (sweeps, chains, ...)."""
         work.spend(self.length * len(self.state.z) * self.moves.databases_per_sweep)
         key = jax.random.fold_in(self.key, self.segments)
-        self.state, kept, self.accepted = self.moves.sweeps(key, self.state, self.seen, self.walk, self.length)
+        chains = (self.moves, key, self.state, self.seen, self.walk, self.length)
+        self.state, kept, self.accepted = advanced(work, *chains)
         self.segments += 1
         return {"theta": kept["theta"], "s": kept["s"], "z": kept["z"]}
 

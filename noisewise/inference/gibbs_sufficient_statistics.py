@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import jax
@@ -115,7 +115,7 @@ class GibbsSufficientStatistics(AbstractMethod):
             carry = (state, kept, jnp.zeros(2, int))
             for first, last in _segments(work, self.num_warmup + self.num_draws * self.thin):
                 ends = (first, last, self.num_warmup, self.thin)
-                carry = jax.block_until_ready(sweeps(kernel, sweep_key, target, carry, *ends))
+                carry = _made(work, carry, functools.partial(sweeps, kernel, sweep_key, target, carry, *ends))
         _look_at_sweeps(work, *(np.asarray(carry[2]) / (last * self.num_chains)))
         if last < self.num_warmup + self.thin:
             work.warn(
@@ -124,6 +124,12 @@ class GibbsSufficientStatistics(AbstractMethod):
         rows = max(1, (last - self.num_warmup) // self.thin)
         theta, s = (np.asarray(part)[:rows].swapaxes(0, 1).reshape(-1, part.shape[2]) for part in carry[1])
         return theta, s
+
+
+def _made(work: Work, carry: Any, sweep: Callable[[], Any]) -> Any:
+    """The carry after some sweeps, not made again where an earlier sitting made them."""
+    carry, _ = work.advance("sweeps", carry, lambda: (jax.block_until_ready(sweep()), {}))
+    return jax.tree.map(jnp.asarray, carry)
 
 
 def _segments(work: Work, total: int) -> Iterator[tuple[int, int]]:
@@ -135,12 +141,13 @@ def _segments(work: Work, total: int) -> Iterator[tuple[int, int]]:
                 work.check_time()
         except OutOfBudget:
             return
-        last, started = min(total, first + size), time.monotonic()
+        last = int(work.remember("segment", lambda: {"last": np.asarray(min(total, first + size))})["last"])  # noqa: B023
+        started = time.monotonic()
         yield first, last
         speed = (last - first) / max(time.monotonic() - started, 1e-9)
         size = int(np.clip(speed * _SEGMENT_SECONDS, _FIRST_SWEEPS, 8 * size))
-        if 10 * first // total < 10 * last // total:
-            work.record(sweeps=last)
+        for tenth in range(10 * first // total, 10 * last // total):
+            work.record(sweeps=(tenth + 1) * total // 10)
         first = last
 
 

@@ -112,7 +112,7 @@ class LearnedConfidentialLikelihood(AbstractFit):
         bounds = np.stack([self._s.min(axis=0), self._s.max(axis=0)])
         target = JointTarget.at(model.prior, self.density, self.space, model.mechanism, work.observed, bounds)
         chains = JointChains(target, **self._settings)
-        if not chains.start(start_key):
+        if not chains.start(start_key, work):
             work.warn(
                 "No statistic that the model predicts can have led to this observation: these are draws from the prior. Check the "
                 "observation and the model."

@@ -112,7 +112,7 @@ class LearnedLikelihood(AbstractFit):
             work.warn(text)
         chains = LikelihoodChains(self.model.prior, **self._settings)
         move_key, end_key = jax.random.split(as_key(key))
-        chains.move(move_key, self.at(observed))
+        chains.move(move_key, self.at(observed), work)
         chains.finish(end_key, work)
         return posterior_of(work, self, chains, last=True)
 

@@ -116,7 +116,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             if number_ == 0:
                 work.look_at_observation(look_key, s if self.proposal is None else None)
             likelihood = learner.learn(learn_key, number_)
-            chains.move(chain_key, likelihood.at(work.observed))
+            chains.move(chain_key, likelihood.at(work.observed), work)
             z = chains.draws[-self.num_simulations :]
             if number_ + 1 == self.num_rounds or work.stopped != "finished":
                 break

@@ -128,7 +128,8 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
 
         The models may differ in the numbers of their mechanisms, not in kind. On a GPU twenty take hardly longer than one.
         """
-        works = [self._start(model, values, None, False) for model, values in zip(models, observed, strict=True)]
+        checked = [self._checked(model, values) for model, values in zip(models, observed, strict=True)]
+        works = [self.start(model, values) for model, values in zip(models, checked, strict=True)]
         yield from self._many(keys, works)
 
     def _rounds(self, key: Array, work: Work) -> Iterator[LearnedPosterior]:

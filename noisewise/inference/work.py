@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_keys, fold_in_rows, is_key
+from noisewise._arrays import Array, as_keys, fold_in_rows, is_key, key_words
+from noisewise.errors import FileFormatError, ResumeError
+from noisewise.inference._progress import ProgressBar, planned
 from noisewise.inference._surprise import p_value
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import Draws, Report, WeightedSamples
 from noisewise.private_model import PrivateModel
+from noisewise.runs.journal import Journal, Result
+from noisewise.simulators import PythonSimulator
+
+T = TypeVar("T")
 
 _FIRST_CHUNK = 256
 _CHUNK_SECONDS = 1.0
+_FIRST_BATCH = 8
+_BATCH_SECONDS = 3.0
+_WORKERS = 16
 _LOOK = 400
 _SURPRISE = 0.005
 _LOOKED = "prior predictive p-value"
@@ -29,7 +38,11 @@ class OutOfBudget(Exception):  # noqa: N818, a signal to methods, never an error
 
 
 class Work:
-    """What a method works with. It simulates through `statistics`, which counts every call and keeps both budgets."""
+    """What a method works with. It simulates through `statistics`, which counts every call and keeps both budgets.
+
+    With a `journal`, which `seconds` of earlier sittings are spent on, what was done before is not done again. Expensive steps other than
+    simulations go through `remember`, or through `advance` where chains have a state.
+    """
 
     def __init__(
         self,
@@ -42,20 +55,22 @@ class Work:
         max_minutes: float | None = None,
         executor: Executor | None = None,
         progress: bool = False,
+        journal: Journal | None = None,
+        seconds: float = 0.0,
     ) -> None:
         self.method, self.settings = method, settings
         self.model, self.observed = model, observed
-        self.executor = executor
+        self.executor, self.journal = executor, journal
         self.num_simulations = self.num_failed = 0
         self.stopped = "finished"
         self.warnings: list[str] = []
         self.rounds: list[dict[str, Any]] = []
         self.diagnostics: dict[str, Any] = {}
-        self._start = time.monotonic()
+        self._start = time.monotonic() - seconds
         self._deadline = None if max_minutes is None else self._start + 60.0 * max_minutes
         self._max_simulations = max_simulations
         self._speed: float | None = None
-        self._bar = _Bar(method, _planned(settings, max_simulations)) if progress else None
+        self._bar = ProgressBar(method, planned(settings, max_simulations)) if progress else None
 
     # Simulating ------------------------------------------------------------------------------------------------------
 
@@ -73,25 +88,100 @@ class Work:
         allowed = len(theta) if self.remaining is None else min(len(theta), self.remaining)
         if allowed <= 0:
             raise OutOfBudget(self.stop(self._spent))
-        keys = fold_in_rows(key, np.arange(allowed)) if is_key(key) else as_keys(key, len(theta))
+        keys = fold_in_rows(key, np.arange(allowed)) if is_key(key) else as_keys(key, len(theta))[:allowed]
+        if self.journal is not None:
+            self.journal.begin()
         parts: list[np.ndarray] = []
         done = 0
         while done < allowed:
             self._check_time(partial=bool(parts))
             if self._out_of_time:
                 break
-            size = min(allowed - done, self._chunk(allowed - done))
-            started = time.monotonic()
-            rows = slice(done, done + size)
-            s = self.model.statistics(keys[rows], theta[rows], executor=self.executor)
-            self._speed = size / max(time.monotonic() - started, 1e-9)
+            s = self._next_rows(keys, theta[:allowed], done)
             parts.append(s)
-            done += size
-            self.num_simulations += size
+            done += len(s)
             self.num_failed += int(np.isnan(s).any(axis=1).sum())
-            if self._bar:
-                self._bar.update(self.num_simulations)
+            self._count(len(s))
         return np.concatenate(parts)
+
+    def _next_rows(self, keys: Array, theta: np.ndarray, done: int) -> np.ndarray:
+        """Statistics of some rows after the first `done`: what the journal has of them, else as many as are simulated at once."""
+        size = min(len(theta) - done, self._chunk(len(theta) - done))
+        if self.journal is None:
+            return self._simulated(keys[done : done + size], theta[done : done + size])
+        words = key_words(keys)[0]
+        s = self.journal.recall_rows(words, theta)
+        if s is not None:
+            self._compare(keys[done : done + len(s)], theta[done : done + len(s)], s)
+            return s
+        size = min(size, self.journal.unknown_rows() or size)
+        s = self._simulated(keys[done : done + size], theta[done : done + size])
+        self.journal.keep_rows(words, theta, s)
+        return s
+
+    def _simulated(self, keys: Array, theta: np.ndarray) -> np.ndarray:
+        started = time.monotonic()
+        s = self.model.statistics(keys, theta, executor=self.executor)
+        self._speed = len(theta) / max(time.monotonic() - started, 1e-9)
+        return s
+
+    def _compare(self, keys: Array, theta: np.ndarray, recorded: np.ndarray) -> None:
+        """Simulate one row anew, the first time that recorded ones are taken, and refuse a model that gives other numbers."""
+        if self.journal is None:
+            return
+        if recorded.shape[1] != self.model.statistic_width:
+            raise FileFormatError(f"The journal in {self.journal.folder} holds statistics of another width: delete it.")
+        if self.journal.checked:
+            return
+        row = int(np.argmax(np.isfinite(recorded).all(axis=1)))
+        again = self.model.statistics(keys[row : row + 1], theta[row : row + 1], executor=self.executor)
+        if not np.array_equal(again, recorded[row : row + 1], equal_nan=True):
+            raise ResumeError(
+                f"The model simulates other numbers than when the run in {self.journal.folder.parent} was begun, which was left as it is. "
+                "Take the simulator and the query of then to go on with it, or another folder for a new run."
+            )
+        self.journal.checked = True
+
+    def _count(self, num: int) -> None:
+        self.num_simulations += num
+        if self._bar:
+            self._bar.update(self.num_simulations)
+
+    # Remembering -----------------------------------------------------------------------------------------------------
+
+    def remember(self, name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Arrays by name, as `compute()` makes them, or made them in an earlier sitting; it must not simulate."""
+        if self.journal is None:
+            return compute()
+        self.journal.begin()
+        found = self.journal.recall(name)
+        if found is None:
+            arrays = compute()
+            found = Result(arrays, self.stopped)
+            self.journal.keep(name, found)
+        self.stopped = found.stopped
+        return found.arrays
+
+    def advance(
+        self, name: str, state: T, compute: Callable[[], tuple[T, dict[str, np.ndarray]]]
+    ) -> tuple[T, dict[str, np.ndarray]]:
+        """The state of chains and their draws after one more step, `compute()`, which must not simulate.
+
+        The draws of all steps are kept, but the state, a pytree, only of the last. Where an earlier sitting went further than this step,
+        the state that comes back is the one that was given: it must not be looked at, except through what the draws tell of it.
+        """
+        if self.journal is None:
+            return compute()
+        self.journal.begin()
+        found = self.journal.recall_move(name)
+        if found is None:
+            state, arrays = compute()
+            result = Result(arrays, self.stopped)
+            self.journal.keep(name, result, state=jax.tree.leaves(state))
+            return state, arrays
+        result, leaves = found
+        self.stopped = result.stopped
+        return state if leaves is None else _refilled(state, leaves), result.arrays
 
     def all_statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
         """s (N, k) for all rows of theta; raises `OutOfBudget` where the budgets do not allow as many."""
@@ -107,9 +197,9 @@ class Work:
         self.check_time()
         if self.remaining is not None and num > self.remaining:
             raise OutOfBudget(self.stop(self._spent))
-        self.num_simulations += num
-        if self._bar:
-            self._bar.update(self.num_simulations)
+        if self.journal is not None:
+            self.journal.count(num)
+        self._count(num)
 
     def prior_draws(self, key: Array, num: int) -> tuple[np.ndarray, np.ndarray]:
         """theta (n, d) from the prior and s (n, k); the first call also looks whether the observation is surprising."""
@@ -233,7 +323,10 @@ class Work:
 
     @property
     def _out_of_time(self) -> bool:
-        return self._deadline is not None and time.monotonic() >= self._deadline
+        if self._deadline is None:
+            return False
+        expired = time.monotonic() >= self._deadline
+        return expired if self.journal is None else self.journal.time_is_up(expired)
 
     def check_time(self) -> None:
         """Raise `OutOfBudget` when the time is up; for loops that simulate nothing."""
@@ -254,60 +347,25 @@ class Work:
                 raise OutOfBudget(reason)
 
     def _chunk(self, wanted: int) -> int:
-        """Everything at once without a deadline, else about a second's worth."""
-        if self._deadline is None:
+        """Everything at once without a deadline, else about a second's worth; with a journal a few seconds' worth at most."""
+        if self._deadline is None and self.journal is None:
             return wanted
+        if self._deadline is None or self.journal is not None:
+            return _batch(self.model.simulator, self.executor, self._speed)
         return _FIRST_CHUNK if self._speed is None else max(16, int(self._speed * _CHUNK_SECONDS))
 
 
-def _planned(settings: dict[str, Any], most: int | None) -> int | None:
-    """How many simulations a method of rounds will run; for others, its budget."""
-    if "num_rounds" not in settings or "num_simulations" not in settings:
-        return most
-    planned = int(settings["num_rounds"] * settings["num_simulations"])
-    return planned if most is None else min(most, planned)
+def _refilled(state: T, leaves: list[np.ndarray]) -> T:
+    """A pytree of the same structure with other arrays."""
+    old, structure = jax.tree.flatten(state)
+    if [(np.shape(a), np.asarray(a).dtype) for a in old] != [(a.shape, a.dtype) for a in leaves]:
+        raise FileFormatError("The state of chains in the journal does not fit this run: delete state.safetensors.")
+    return jax.tree.unflatten(structure, leaves)
 
 
-class _Bar:
-    """A rich progress bar on terminals; nothing elsewhere."""
-
-    def __init__(self, method: str, total: int | None) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
-
-        console = Console(stderr=True)
-        columns = [
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-        ]
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-        self._method, self._open_end = method, total is None
-        self._task = self._progress.add_task(method, total=total)
-
-    def update(self, completed: int) -> None:
-        self._progress.update(self._task, completed=completed)
-
-    def expect(self, total: int) -> None:
-        """Show the time left as if `total` simulations were needed, unless a budget says how many there are."""
-        if self._open_end:
-            self._progress.update(self._task, total=total)
-
-    def describe(self, values: dict[str, Any]) -> None:
-        shown = ", ".join(f"{name} {value:.3g}" for name, value in values.items() if isinstance(value, (int, float)))
-        self._progress.update(self._task, description=f"{self._method}: {shown}" if shown else self._method)
-
-    def __enter__(self) -> None:
-        self._progress.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._progress.__exit__(*error)
+def _batch(simulator: Any, executor: Executor | None, speed: float | None) -> int:
+    """How many simulations, of which `speed` are done in a second, make a batch: all workers have some, compiled ones run 256 wide."""
+    if not isinstance(simulator, PythonSimulator):
+        return _FIRST_CHUNK * max(1, int((speed or 0.0) * _BATCH_SECONDS / _FIRST_CHUNK))
+    least = 1 if executor is None else 4 * getattr(executor, "_max_workers", _WORKERS)
+    return max(least, _FIRST_BATCH if speed is None else int(speed * _BATCH_SECONDS))

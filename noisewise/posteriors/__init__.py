@@ -9,13 +9,17 @@ from noisewise.posteriors.base import AbstractPosterior
 from noisewise.posteriors.draws import Draws
 from noisewise.posteriors.report import Report
 from noisewise.posteriors.weighted_samples import WeightedSamples
-from noisewise.runs import read_archive
+from noisewise.runs import posterior_folder, read_archive
 
 __all__ = ["AbstractPosterior", "Draws", "Report", "WeightedSamples", "load_posterior"]
 
 
 def load_posterior(path: Any) -> AbstractPosterior:
-    """Read what `posterior.save(path)` wrote. Altered or foreign files give a `FileFormatError`, and nothing in them is run."""
+    """Read what `posterior.save(path)` wrote, or the posterior of a run directory.
+
+    Altered or foreign files give a `FileFormatError`, and nothing in them is run.
+    """
+    path = posterior_folder(path)
     kind, content, arrays = read_archive(path, ("Draws", "WeightedSamples", "LearnedPosterior"))
     try:
         names, derived = _strings(content["names"]), _strings(content["derived"])

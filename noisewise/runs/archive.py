@@ -1,6 +1,6 @@
 """A folder of arrays and one JSON file: written whole or not at all, read without trusting it.
 
-    path/manifest.json      schema, versions, kind, content, and for each array its shape, type and sha256
+    path/manifest.json      schema, versions, kind, content, for each array its shape, type and sha256, and the sha256 of all this
     path/arrays.npz         float64, integer and boolean arrays, no pickled objects
 
 The manifest is written last, so that a folder without one is unfinished.
@@ -20,14 +20,24 @@ from typing import Any
 import numpy as np
 
 from noisewise import __version__
-from noisewise._files import as_path, dump_json, read_json, require_keys, require_schema, write_atomically
+from noisewise._files import (
+    as_path,
+    check_seal,
+    dump_json,
+    read_json,
+    require_keys,
+    require_schema,
+    sealed,
+    unwritten,
+    write_atomically,
+)
 from noisewise.errors import FileFormatError, InvalidInputError
 
 SCHEMA, VERSION = "noisewise.archive", 1
 FITS = ("AmortisedPosterior", "LearnedLikelihood", "LearnedConfidentialLikelihood")
 POSTERIORS = ("Draws", "WeightedSamples", "LearnedPosterior")
 _MANIFEST, _ARRAYS = "manifest.json", "arrays.npz"
-_KEYS = ("schema", "schema_version", "kind", "noisewise", "python", "content", "arrays")
+_KEYS = ("schema", "schema_version", "kind", "noisewise", "python", "content", "arrays", "sha256")
 _TYPES = {"float64", "float32", "int64", "int32", "uint32", "bool"}
 _MAX_BYTES = 2**34
 
@@ -49,7 +59,7 @@ def write_archive(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidInputError(f"{folder} cannot be made: {error.strerror}.") from None
+        raise unwritten(folder, error) from None
     write_atomically(folder / _ARRAYS, buffer.getvalue(), overwrite=True)
     described = {
         name: {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": _digest(array)}
@@ -64,7 +74,7 @@ def write_archive(
         "content": dict(content),
         "arrays": described,
     }
-    write_atomically(manifest, dump_json(record), overwrite=True)
+    write_atomically(manifest, dump_json(sealed(record)), overwrite=True)
     return folder
 
 
@@ -90,6 +100,7 @@ def read_archive(path: Any, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any]
         raise FileFormatError(
             f"{what} must be of kind {' or '.join(kinds)}, but is of kind {_told(record['kind'])}.{_way(record['kind'])}"
         )
+    check_seal(record, what)
     if not isinstance(record["content"], dict) or not isinstance(record["arrays"], dict):
         raise FileFormatError(f"{what} must hold objects 'content' and 'arrays'.")
     return record["kind"], record["content"], _read_arrays(folder / _ARRAYS, record["arrays"], what)

@@ -102,6 +102,6 @@ def test_a_wrong_inverse_of_records_is_refused():
 def test_a_folder_that_holds_a_posterior_is_kept(tmp_path):
     problem = nw.problems.gaussian_mean(1.0)
     method = nw.inference.NaivePlugIn(num_draws=10)
-    method.infer(KEY, problem.model, problem.observed, run_dir=tmp_path / "run", progress=False)
+    method.infer(KEY, problem.model, problem.observed, progress=False).save(tmp_path / "run")
     with pytest.raises(errors.InvalidInputError, match="holds an archive and is kept"):
         method.infer(KEY, problem.model, problem.observed, run_dir=tmp_path / "run", progress=False)

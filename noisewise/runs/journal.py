@@ -1,0 +1,353 @@
+"""What a run has simulated and computed so far, step by step, so that it can be done again without doing it again.
+
+An inference is a deterministic function of its key, model, observation and settings, once simulated statistics are given. The journal
+numbers each call for simulations and each expensive result in the order in which they are asked for. A run that is resumed asks for the
+same in the same order, and gets what is on disk; the rest it does itself, and ends bit by bit where it would have ended.
+
+    journal/000012.safetensors      steps in the order in which they were done: rows of statistics with the sha256 of keys and parameters
+                                    they belong to, named results, and when the time was up
+    journal/state.safetensors       where long chains stood after the last step but few: their draws are steps, their state is not
+
+A file is written whole, about once a second. One that is damaged or missing costs what it held: that is done again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisewise._files import require_keys, require_schema, unwritten
+from noisewise.errors import FileFormatError, NoisewiseError, ResumeError
+from noisewise.runs.tensors import read_tensors, write_tensors
+
+SCHEMA, VERSION = "noisewise.journal", 1
+_KEYS = ("schema", "schema_version", "run", "seconds", "num_simulations", "steps")
+_STEPS = {
+    "rows": ("kind", "call", "row", "rows", "inputs"),
+    "result": ("kind", "call", "name", "arrays", "stopped", "moves"),
+    "time": ("kind", "call", "row"),
+}
+_SECONDS = 1.0
+_STATE_SHARE = 0.05
+_MOST_STEPS = 20_000
+_STATE = "state"
+_SUFFIX = ".safetensors"
+
+Arrays = dict[str, np.ndarray]
+Position = tuple[int, int]
+"""The number of a call, and how much of it is done."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """Named arrays, and why the work was to end, where it was."""
+
+    arrays: Arrays
+    stopped: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """One file of a journal."""
+
+    path: Path
+    seconds: float
+    num_simulations: int
+    steps: list[dict[str, Any]]
+    arrays: Arrays
+
+
+def read_contents(path: Path, run: str) -> Contents:
+    """One file of the journal of a run; anything altered, truncated or foreign is a `FileFormatError`."""
+    what = f"The journal file {path.name}"
+    content, arrays = read_tensors(path)
+    require_schema(content, SCHEMA, VERSION, what)
+    require_keys(content, _KEYS, what)
+    if content["run"] != run:
+        raise FileFormatError(f"{what} belongs to another run.")
+    seconds, num, steps = content["seconds"], content["num_simulations"], content["steps"]
+    if (
+        not isinstance(seconds, float)
+        or seconds < 0.0
+        or type(num) is not int
+        or num < 0
+        or not isinstance(steps, list)
+    ):
+        raise FileFormatError(f"{what} must tell its seconds, its simulations and its steps.")
+    for step in steps:
+        _check_step(step, arrays, what)
+    s = arrays.get("s", np.zeros((0, 1)))
+    if s.ndim != 2 or s.dtype != np.float64 or sum(step.get("rows", 0) for step in steps) != len(s):
+        raise FileFormatError(f"{what} does not hold the statistics that its steps describe.")
+    return Contents(path, seconds, num, steps, arrays)
+
+
+def _check_step(step: Any, arrays: Arrays, what: str) -> None:
+    kind = step.get("kind") if isinstance(step, dict) else None
+    if not isinstance(kind, str) or kind not in _STEPS:
+        raise FileFormatError(f"{what} has a step of an unknown kind.")
+    require_keys(step, _STEPS[kind], f"{what}: a step")
+    counts = [step[name] for name in ("call", "row", "rows", "moves") if name in step]
+    texts = [step[name] for name in ("inputs", "name", "stopped") if name in step]
+    if not all(type(count) is int and 0 <= count < 2**53 for count in counts) or not all(
+        isinstance(t, str) for t in texts
+    ):
+        raise FileFormatError(f"{what} has a step with numbers or texts of another kind.")
+    names = step.get("arrays", [])
+    if not isinstance(names, list) or not all(isinstance(n, str) and f"{step['call']}.{n}" in arrays for n in names):
+        raise FileFormatError(f"{what} does not hold the arrays of a step.")
+
+
+def journal_files(folder: Path) -> list[Path]:
+    """The files of a journal in their order, without the state."""
+    return sorted(path for path in folder.glob(f"*{_SUFFIX}") if path.stem.isdecimal())
+
+
+class Journal:
+    """Remembers by number: `begin` starts the next call, `recall` what is known of it, and what is new is kept and soon on disk.
+
+    `num_moves` numbers the steps of chains. `dropped` names the files that were damaged.
+    """
+
+    def __init__(self, folder: Path, run: str) -> None:
+        self.folder, self.run = folder, run
+        self.call = self.row = 0
+        self.num_simulations = self.num_moves = 0
+        self.seconds_before = 0.0
+        self.dropped: list[str] = []
+        self.checked = False
+        """Whether the model was seen to simulate what is recorded."""
+        self._rows: dict[int, dict[int, tuple[Path, int, dict[str, Any]]]] = {}
+        self._results: dict[int, tuple[Path, dict[str, Any]]] = {}
+        self._end: Position = (0, 0)
+        self._time_up: Position | None = None
+        self._open: Contents | None = None
+        self._next = 0
+        self._steps: list[dict[str, Any]] = []
+        self._statistics: list[np.ndarray] = []
+        self._arrays: Arrays = {}
+        self._state: tuple[int, int, list[np.ndarray]] | None = None
+        self._known_state: tuple[int, list[np.ndarray]] = (-1, [])
+        self._started = self._written = time.monotonic()
+        self._state_due = 0.0
+        self._index()
+
+    # Reading ---------------------------------------------------------------------------------------------------------
+
+    def _index(self) -> None:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise unwritten(self.folder, error) from None
+        for path in journal_files(self.folder):
+            self._next = max(self._next, int(path.stem) + 1)
+            try:
+                self._take_in(read_contents(path, self.run))
+            except NoisewiseError:
+                self._drop(path)
+        self._read_state()
+
+    def _drop(self, path: Path) -> None:
+        """Put a damaged file aside."""
+        self.dropped.append(path.name)
+        try:
+            path.replace(path.with_suffix(".damaged"))
+        except OSError as error:
+            raise unwritten(path, error) from None
+
+    def _take_in(self, contents: Contents) -> None:
+        self.seconds_before = max(self.seconds_before, contents.seconds)
+        first = 0
+        for step in contents.steps:
+            call, kind = step["call"], step["kind"]
+            if kind == "rows":
+                self._rows.setdefault(call, {})[step["row"]] = (contents.path, first, step)
+                first += step["rows"]
+                end = (call, step["row"] + step["rows"])
+            elif kind == "result":
+                self._results[call] = (contents.path, step)
+                end = (call, 1)
+            else:
+                self._time_up = end = (call, step["row"])
+            self._end = max(self._end, end)
+
+    def _read_state(self) -> None:
+        """Where chains stood, if every step before it is known."""
+        path = self.folder / f"{_STATE}{_SUFFIX}"
+        if not path.exists():
+            return
+        try:
+            content, arrays = read_tensors(path)
+            require_keys(content, ("run", "call", "moves"), "The state")
+            counts = all(type(content[name]) is int for name in ("call", "moves"))
+            if content["run"] != self.run or not counts or list(arrays) != [*map(str, range(len(arrays)))]:
+                raise FileFormatError("The state belongs to another run.")
+        except NoisewiseError:
+            self._drop(path)
+            return
+        call, moves = content["call"], content["moves"]
+        made = [
+            step["moves"] for number, (_, step) in sorted(self._results.items()) if number <= call and step["moves"]
+        ]
+        if call in self._results and len(made) == moves and made == list(range(1, len(made) + 1)):
+            self._known_state = (call, [array.copy() for array in arrays.values()])
+
+    def _contents(self, path: Path) -> Contents:
+        if self._open is None or self._open.path != path:
+            self._open = read_contents(path, self.run)
+        return self._open
+
+    # Asking ----------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The next call."""
+        self.call, self.row = self.call + 1, 0
+
+    def count(self, num: int) -> None:
+        """Count simulations of which no rows are kept, in earlier sittings too."""
+        self.num_simulations += num
+
+    def recall_rows(self, words: np.ndarray, theta: np.ndarray) -> np.ndarray | None:
+        """Recorded statistics of the rows from `row` on of the present call, which has keys (n, 2) and parameters (n, d)."""
+        found = self._rows.get(self.call, {}).get(self.row)
+        if found is None:
+            return None
+        path, first, step = found
+        rows = slice(self.row, self.row + step["rows"])
+        if rows.stop > len(theta) or step["inputs"] != _inputs(words[rows], theta[rows]):
+            raise ResumeError(
+                f"The run in {self.folder.parent} does not repeat: it now simulates at other parameters than when it was begun. The model, "
+                "or a package it uses, has changed: choose another folder, or delete this one."
+            )
+        self.row = rows.stop
+        self.num_simulations += step["rows"]
+        return self._contents(path).arrays["s"][first : first + step["rows"]]
+
+    def unknown_rows(self) -> int | None:
+        """How many rows from `row` on of the present call are not recorded; None if none of the later ones is."""
+        later = [row for row in self._rows.get(self.call, {}) if row > self.row]
+        return min(later) - self.row if later else None
+
+    def keep_rows(self, words: np.ndarray, theta: np.ndarray, s: np.ndarray) -> None:
+        """Record statistics s (m, k) of the rows from `row` on, given all keys and parameters of the call."""
+        rows = slice(self.row, self.row + len(s))
+        inputs = _inputs(words[rows], theta[rows])
+        self._steps.append({"kind": "rows", "call": self.call, "row": self.row, "rows": len(s), "inputs": inputs})
+        self._statistics.append(s)
+        self.row = rows.stop
+        self.num_simulations += len(s)
+        self._flush_if_due()
+
+    def recall(self, name: str) -> Result | None:
+        """The recorded result of the present call."""
+        found = self._results.get(self.call)
+        if found is None or found[1]["moves"]:
+            return None
+        return self._result(name, *found)
+
+    def recall_move(self, name: str) -> tuple[Result, list[np.ndarray] | None] | None:
+        """The recorded step of chains, and at the last known one the arrays of their state."""
+        self.num_moves += 1
+        found, (known, state) = self._results.get(self.call), self._known_state
+        if found is None or self.call > known:
+            return None
+        return self._result(name, *found), state if self.call == known else None
+
+    def _result(self, name: str, path: Path, step: dict[str, Any]) -> Result:
+        if step["name"] != name:
+            raise ResumeError(
+                f"The run in {self.folder.parent} does not repeat: where {step['name']} was, it now asks for {name}. Choose another "
+                "folder, or delete this one."
+            )
+        arrays = self._contents(path).arrays
+        self.row = 1
+        return Result({part: arrays[f"{self.call}.{part}"].copy() for part in step["arrays"]}, step["stopped"])
+
+    def keep(self, name: str, result: Result, *, state: Sequence[np.ndarray] | None = None) -> None:
+        """Record the result of the present call, and for chains where they stand now."""
+        moves = 0 if state is None else self.num_moves
+        self._arrays |= {f"{self.call}.{part}": np.asarray(array) for part, array in result.arrays.items()}
+        names = list(result.arrays)
+        kept = {"name": name, "arrays": names, "stopped": result.stopped, "moves": moves}
+        self._steps.append({"kind": "result", "call": self.call, **kept})
+        if state is not None:
+            self._state = (self.call, moves, [np.asarray(array) for array in state])
+        self.row = 1
+        self._flush_if_due()
+
+    def remembered(self, name: str, compute: Callable[[], Mapping[str, np.ndarray]]) -> Arrays:
+        """What was computed under this name, or is now."""
+        self.begin()
+        found = self.recall(name)
+        if found is None:
+            found = Result(dict(compute()), "")
+            self.keep(name, found)
+        return found.arrays
+
+    def time_is_up(self, expired: bool) -> bool:
+        """Whether the time is up, which the clock decides where it was not recorded."""
+        now = (self.call, self.row)
+        if self._time_up is not None:
+            return now >= self._time_up
+        if now < self._end:
+            return False
+        if expired:
+            self._time_up = now
+            self._steps.append({"kind": "time", "call": self.call, "row": self.row})
+        return expired
+
+    # Writing ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def seconds(self) -> float:
+        """The time spent so far, that of earlier sittings included."""
+        return self.seconds_before + time.monotonic() - self._started
+
+    def _flush_if_due(self) -> None:
+        if time.monotonic() - self._written >= _SECONDS or len(self._steps) >= _MOST_STEPS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is not on disk yet."""
+        if self._steps:
+            content = {
+                "schema": SCHEMA,
+                "schema_version": VERSION,
+                "run": self.run,
+                "seconds": self.seconds,
+                "num_simulations": self.num_simulations,
+                "steps": self._steps,
+            }
+            arrays = dict(self._arrays)
+            if self._statistics:
+                arrays["s"] = np.concatenate(self._statistics)
+            write_tensors(self.folder / f"{self._next:06d}{_SUFFIX}", content, arrays)
+            self._next += 1
+            self._steps, self._statistics, self._arrays = [], [], {}
+        self._write_state()
+        self._written = time.monotonic()
+
+    def _write_state(self) -> None:
+        """After the steps that lead to it; not more often than every twentieth of the time goes into it."""
+        started = time.monotonic()
+        if self._state is None or started < self._state_due:
+            return
+        call, moves, state = self._state
+        content = {"run": self.run, "call": call, "moves": moves}
+        arrays = {str(i): array for i, array in enumerate(state)}
+        write_tensors(self.folder / f"{_STATE}{_SUFFIX}", content, arrays, overwrite=True)
+        self._state, now = None, time.monotonic()
+        self._state_due = now + (now - started) / _STATE_SHARE
+
+
+def _inputs(words: np.ndarray, theta: np.ndarray) -> str:
+    digest = hashlib.sha256(repr((words.shape, theta.shape)).encode())
+    for array in (words, theta):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
