@@ -50,9 +50,7 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=lambda v: _version(v))
     ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")
-    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")] = False,
 ) -> None:
     """Bayesian inference from differentially private releases, for models you can only simulate."""
 

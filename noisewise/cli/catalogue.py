@@ -94,12 +94,14 @@ def _problem(stem: str, name: str) -> Iterator[Item]:
     for variant in variants:
         head = (_PACKAGE / "problems" / "data" / f"{variant}.csv").read_text().splitlines()
         title = next(line.removeprefix("# title: ") for line in head if line.startswith("# title: "))
-        yield Item(f"{name}-{variant}", f'{name}("{variant}")', title)
+        yield Item(f"{name}-{variant}", f'{name}("{variant}")', f"{title}.")
 
 
 def _descendants(folder: str, root: str) -> tuple[Item, ...]:
     trees = {path.stem: _tree(path) for path in sorted((_PACKAGE / folder).glob("[a-z]*.py"))}
-    bases = {kind.name: [ast.unparse(base) for base in kind.bases] for tree in trees.values() for kind in _classes(tree)}
+    bases = {
+        kind.name: [ast.unparse(base) for base in kind.bases] for tree in trees.values() for kind in _classes(tree)
+    }
 
     def descends(name: str) -> bool:
         return name == root or any(descends(base) for base in bases.get(name, ()))
@@ -131,11 +133,8 @@ def _classes(tree: ast.Module) -> list[ast.ClassDef]:
 def _constants(node: ast.Module | ast.ClassDef, name: str) -> Iterator[str]:
     """The literal values that `name` is given in the body of a module or class."""
     for statement in node.body:
-        if isinstance(statement, ast.AnnAssign):
-            targets = [statement.target]
-        elif isinstance(statement, ast.Assign):
-            targets = list(statement.targets)  # type: ignore[assignment]
-        else:
+        if not isinstance(statement, (ast.AnnAssign, ast.Assign)) or statement.value is None:
             continue
-        if statement.value is not None and any(isinstance(t, ast.Name) and t.id == name for t in targets):
+        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else statement.targets
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             yield ast.literal_eval(statement.value)

@@ -22,12 +22,12 @@ _DEBUG = "--debug"
 class Commands(TyperGroup):
     """The commands; what goes wrong in any of them becomes one sentence and an exit code, unless `--debug` is among the arguments."""
 
-    def main(self, args: Sequence[str] | None = None, *rest: Any, standalone_mode: bool = True, **more: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **more: Any) -> Any:  # type: ignore[override]
         given = list(sys.argv[1:] if args is None else args)
         debug = _DEBUG in given
         words = [word for word in given if word != _DEBUG] or ["--help"]
         try:
-            code = TyperGroup.main(self, words, *rest, standalone_mode=False, **more)
+            code = TyperGroup.main(self, words, standalone_mode=False, **more)
         except Exception as error:
             code = _failed(error, debug=debug)
         except KeyboardInterrupt:
@@ -73,7 +73,8 @@ def _failed(error: Exception, *, debug: bool) -> int:
 
 def _usage(error: Any) -> str:
     context = getattr(error, "ctx", None)
-    where = f" See {context.command_path} --help." if context is not None else ""
+    words = [] if context is None else context.command_path.split()[1:]
+    where = f" See {' '.join(['noisewise', *words, '--help'])}."
     name = getattr(error, "option_name", None)
     if name is not None and getattr(error, "possibilities", None) is not None:
         known = [flag for parameter in context.command.params for flag in parameter.opts] if context else []

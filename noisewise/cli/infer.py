@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from noisewise.cli import catalogue, exits, show
+from noisewise.cli import catalogue, exits
 from noisewise.cli.requests import Request
 
 EPILOG = """
@@ -56,10 +56,16 @@ def infer(
     ],
     releases: Annotated[
         list[Path] | None,
-        typer.Option("--release", "-r", help="What was released, a JSON file; several of one dataset combine.", show_default=False),
+        typer.Option(
+            "--release",
+            "-r",
+            help="What was released, a JSON file; several of one dataset combine.",
+            show_default=False,
+        ),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="The privacy budget of a ready problem; by default the problem's own.", show_default=False)
+        float | None,
+        typer.Option(help="The privacy budget of a ready problem; by default the problem's own.", show_default=False),
     ] = None,
     method: Annotated[
         str | None,
@@ -72,10 +78,16 @@ def infer(
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same result.", rich_help_panel=_HOW)] = 1,
+    seed: Annotated[int, typer.Option(help="Same seed, same result.", rich_help_panel=_HOW, min=0, max=2**32 - 1)] = 1,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any other setting of the method.", rich_help_panel=_HOW, show_default=False),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other setting of the method.",
+            rich_help_panel=_HOW,
+            show_default=False,
+        ),
     ] = None,
     num_rounds: Annotated[
         int | None, typer.Option(help="Rounds of a sequential method.", rich_help_panel=_BUDGET, show_default=False)
@@ -84,7 +96,8 @@ def infer(
         int | None, typer.Option(help="Simulations per round.", rich_help_panel=_BUDGET, show_default=False)
     ] = None,
     target_ess: Annotated[
-        int | None, typer.Option(help="How many independent draws to be worth.", rich_help_panel=_BUDGET, show_default=False)
+        int | None,
+        typer.Option(help="How many independent draws to be worth.", rich_help_panel=_BUDGET, show_default=False),
     ] = None,
     max_simulations: Annotated[
         int | None, typer.Option(help="Stop after so many simulations.", rich_help_panel=_BUDGET, show_default=False)
@@ -100,10 +113,21 @@ def infer(
     ] = 1,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The run directory; by default one under runs/.", rich_help_panel=_OUTPUT, show_default=False),
+        typer.Option(
+            "--out",
+            "-o",
+            help="The run directory; by default one under runs/.",
+            rich_help_panel=_OUTPUT,
+            show_default=False,
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.", rich_help_panel=_OUTPUT)] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table: the verdict alone.", rich_help_panel=_OUTPUT)] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object on stdout, for machines.", rich_help_panel=_OUTPUT)
+    ] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="No progress and no table: the verdict alone.", rich_help_panel=_OUTPUT),
+    ] = False,
 ) -> None:
     """Infer a posterior from private numbers, and say how far to trust it.
 
@@ -119,12 +143,12 @@ def infer(
         "max_simulations": max_simulations,
         "max_minutes": max_minutes,
     }
-    chosen = _merged({name: value for name, value in named.items() if value is not None}, settings.parsed(assignments or []))
-    if method is None:
-        settings.check_automatic(chosen)
+    chosen = _merged(
+        {name: value for name, value in named.items() if value is not None}, settings.parsed(assignments or [])
+    )
     request = Request(
         target=target,
-        out=out if out is not None else _default_out(target, method, epsilon, seed),
+        out=out if out is not None else _default_out(target, tuple(releases or ()), method, epsilon, seed),
         releases=tuple(releases or ()),
         method=method,
         epsilon=epsilon,
@@ -142,12 +166,18 @@ def run(request: Request, *, as_json: bool, quiet: bool) -> None:
     from noisewise.cli.interrupts import in_thread
 
     request.check()
-    if request.method is not None:
-        settings.method_from(request.method, dict(request.settings))
-    target = targets.load(request)
+    if request.method is None:
+        settings.check_automatic(request.settings)
+        target = targets.load(request)
+    else:
+        method = settings.method_from(request.method, request.settings)
+        target = targets.load(request)
+        method.check(target.model)
     request.remember()
     if not (as_json or quiet):
-        exits.tell(f"{target.title}: {', '.join(target.model.names)} by {request.method or 'the cheapest route'}, into {request.out}")
+        exits.tell(
+            f"{target.title}: {', '.join(target.model.names)} by {request.method or 'the cheapest route'}, into {request.out}"
+        )
 
     def work() -> tuple[Any, Path | None]:
         outcome = outcomes.infer(request, target, progress=not (as_json or quiet))
@@ -169,7 +199,8 @@ def _merged(named: dict[str, Any], assigned: dict[str, Any]) -> dict[str, Any]:
     return named | assigned
 
 
-def _default_out(target: str, method: str | None, epsilon: float | None, seed: int) -> Path:
+def _default_out(target: str, releases: tuple[Path, ...], method: str | None, epsilon: float | None, seed: int) -> Path:
     stem = Path(target.partition(".py")[0]).name.replace(":", "-").replace("_", "-") or "run"
-    parts = [stem, *([] if epsilon is None else [f"epsilon{epsilon:g}"]), method or "auto", f"seed{seed}"]
+    noise = [f"epsilon{epsilon:g}"] if epsilon is not None else [path.stem for path in releases]
+    parts = [stem, *noise, method or "auto", f"seed{seed}"]
     return Path("runs") / "-".join(parts)

@@ -1,8 +1,10 @@
 """What a run came to: the posterior, what it is worth, the naive answer beside it, and where all that is stored.
 
-    out/certificate.json    the verdict; written when the inference is over
-    out/corrected/          the corrected draws of a certificate
-    out/report.html         the same for people
+| file | content |
+|---|---|
+| out/certificate.json | the verdict; written when the inference is over |
+| out/corrected/ | the corrected draws of a certificate |
+| out/report.html | the same for people |
 """
 
 from __future__ import annotations
@@ -152,8 +154,8 @@ def _certificate(
     if posterior.report.exact or Capability.DENSITY not in target.model.mechanism.capabilities:
         return None
     key = jax.random.fold_in(jax.random.key(request.seed), 1)
-    more = {"executor": executor, "progress": progress}
-    return certify(key, posterior, target.model, target.observed, request.certify, **more)
+    num = request.certify
+    return certify(key, posterior, target.model, target.observed, num, executor=executor, progress=progress)
 
 
 def _store(out: Path, outcome: Outcome) -> None:
@@ -178,4 +180,4 @@ def _read_certificate(out: Path) -> Certificate | None:
         fields = {f.name: record[f.name] for f in dataclasses.fields(Certificate) if f.name != "corrected"}
         fields = {name: _INFINITE.get(name, float("nan")) if value is None else value for name, value in fields.items()}
         fields["comparison"] = {name: tuple(pair) for name, pair in fields["comparison"].items()}
-        return Certificate(**fields, corrected=load_posterior(out / CORRECTED))
+        return Certificate(**fields, corrected=load_posterior(out / CORRECTED))  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisewise._files import require_new
 from noisewise.cli import show
 from noisewise.cli.catalogue import RELEASED
 from noisewise.errors import InvalidInputError
@@ -50,56 +51,85 @@ def _complete_query(incomplete: str) -> list[str]:
 
 
 def release(
-    data: Annotated[Path, typer.Option(help="The confidential data, a CSV file.", rich_help_panel=_WHAT, show_default=False)],
+    data: Annotated[
+        Path, typer.Option(help="The confidential data, a CSV file.", rich_help_panel=_WHAT, show_default=False)
+    ],
     query: Annotated[
         str,
         typer.Option(
-            help=f"One of {', '.join(RELEASED.values())}.", autocompletion=_complete_query, rich_help_panel=_WHAT, show_default=False
+            help=f"One of {', '.join(RELEASED.values())}.",
+            autocompletion=_complete_query,
+            rich_help_panel=_WHAT,
+            show_default=False,
         ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="The file to publish; never overwritten.", rich_help_panel=_WHAT, show_default=False)
+        Path,
+        typer.Option(
+            "--out", "-o", help="The file to publish; never overwritten.", rich_help_panel=_WHAT, show_default=False
+        ),
     ],
     columns: Annotated[
-        list[str] | None, typer.Option("--column", "-c", help="A column to look at.", rich_help_panel=_QUERY, show_default=False)
+        list[str] | None,
+        typer.Option("--column", "-c", help="A column to look at.", rich_help_panel=_QUERY, show_default=False),
     ] = None,
     outcome: Annotated[
         str | None, typer.Option(help="The response, or the class.", rich_help_panel=_QUERY, show_default=False)
     ] = None,
     predictors: Annotated[
-        list[str] | None, typer.Option(help="What predicts it: names, comma-separated.", rich_help_panel=_QUERY, show_default=False)
+        list[str] | None,
+        typer.Option(help="What predicts it: names, comma-separated.", rich_help_panel=_QUERY, show_default=False),
     ] = None,
     bounds: Annotated[
         tuple[float, float] | None,
-        typer.Option(metavar="LOW HIGH", help="Values are clamped to these.", rich_help_panel=_QUERY, show_default=False),
+        typer.Option(
+            metavar="LOW HIGH", help="Values are clamped to these.", rich_help_panel=_QUERY, show_default=False
+        ),
     ] = None,
     bounds_of: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=LOW,HIGH", help="Bounds of one column.", rich_help_panel=_QUERY, show_default=False),
+        typer.Option(
+            metavar="COLUMN=LOW,HIGH", help="Bounds of one column.", rich_help_panel=_QUERY, show_default=False
+        ),
     ] = None,
     bins: Annotated[
-        int | None, typer.Option(help="Bins of equal width between the bounds.", rich_help_panel=_QUERY, min=2, show_default=False)
+        int | None,
+        typer.Option(help="Bins of equal width between the bounds.", rich_help_panel=_QUERY, min=2, show_default=False),
     ] = None,
     edges: Annotated[
         str | None, typer.Option(metavar="A,B,C,...", help="Edges of bins.", rich_help_panel=_QUERY, show_default=False)
     ] = None,
     levels: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN=A,B,...", help="All values a column may have.", rich_help_panel=_QUERY, show_default=False),
+        typer.Option(
+            metavar="COLUMN=A,B,...", help="All values a column may have.", rich_help_panel=_QUERY, show_default=False
+        ),
     ] = None,
     candidates: Annotated[
-        str | None, typer.Option(metavar="A,B,C,...", help="Values a median may take.", rich_help_panel=_QUERY, show_default=False)
+        str | None,
+        typer.Option(metavar="A,B,C,...", help="Values a median may take.", rich_help_panel=_QUERY, show_default=False),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(help="Publish counts out of so many, by the padded binomial.", rich_help_panel=_QUERY, min=1, show_default=False),
+        typer.Option(
+            help="Publish counts out of so many, by the padded binomial.",
+            rich_help_panel=_QUERY,
+            min=1,
+            show_default=False,
+        ),
     ] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Pure differential privacy.", rich_help_panel=_PRIVACY, show_default=False)] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Pure differential privacy.", rich_help_panel=_PRIVACY, show_default=False)
+    ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="With --epsilon: approximate, by Gaussian noise.", rich_help_panel=_PRIVACY, show_default=False)
+        float | None,
+        typer.Option(
+            help="With --epsilon: approximate, by Gaussian noise.", rich_help_panel=_PRIVACY, show_default=False
+        ),
     ] = None,
     rho: Annotated[
-        float | None, typer.Option(help="Zero-concentrated, by Gaussian noise.", rich_help_panel=_PRIVACY, show_default=False)
+        float | None,
+        typer.Option(help="Zero-concentrated, by Gaussian noise.", rich_help_panel=_PRIVACY, show_default=False),
     ] = None,
     unit: Annotated[str, typer.Option(help="What a line of the data stands for.", rich_help_panel=_PRIVACY)] = "person",
     ledger: Annotated[
@@ -115,7 +145,9 @@ def release(
             show_default=False,
         ),
     ] = None,
-    description: Annotated[str, typer.Option(help="A public line about the release.", rich_help_panel=_WHAT, show_default=False)] = "",
+    description: Annotated[
+        str, typer.Option(help="A public line about the release.", rich_help_panel=_WHAT, show_default=False)
+    ] = "",
     as_json: show.Json = False,
 ) -> None:
     """Publish a statistic of confidential data safely: exact noise, a ledger.
@@ -141,6 +173,7 @@ def release(
         trials=trials,
     )
     asked.check()
+    require_new(out)
     limit = _budget(budget, ledger)
     given = _flags(epsilon=epsilon, delta=delta, rho=rho)
     prepared = queries.prepare(asked, read_table(data))

@@ -37,7 +37,9 @@ class Asked:
     def check(self) -> None:
         """Refuse an unknown query, and options that it does not take or lacks."""
         if self.query not in _NEEDED:
-            raise InvalidInputError(f"There is no query {self.query!r} to release: {did_you_mean(self.query, list(_NEEDED))}")
+            raise InvalidInputError(
+                f"There is no query {self.query!r} to release: {did_you_mean(self.query, list(_NEEDED))}"
+            )
         needed, taken = _NEEDED[self.query], _TAKEN[self.query]
         for name, flag in _FLAGS.items():
             given = getattr(self, name) not in (None, (), {})
@@ -70,7 +72,9 @@ def _mean(asked: Asked, table: Table) -> Prepared:
 
     columns = _columns(asked, table)
     query = ClampedMean(bounds=_bounds(asked, columns), num_records=table.num_records, num_columns=len(columns))
-    return Prepared(query, table.numbers(columns), tuple(f"mean {name}" for name in columns) if len(columns) > 1 else None)
+    return Prepared(
+        query, table.numbers(columns), tuple(f"mean {name}" for name in columns) if len(columns) > 1 else None
+    )
 
 
 def _median(asked: Asked, table: Table) -> Prepared:
@@ -93,7 +97,9 @@ def _contingency_table(asked: Asked, table: Table) -> Prepared:
     columns = _columns(asked, table)
     labels = [_levels(asked, name) for name in columns]
     query = ContingencyTable(levels=tuple(len(part) for part in labels), num_records=table.num_records)
-    cells = itertools.product(*([f"{name}={label}" for label in part] for name, part in zip(columns, labels, strict=True)))
+    cells = itertools.product(
+        *([f"{name}={label}" for label in part] for name, part in zip(columns, labels, strict=True))
+    )
     return Prepared(query, _codes(table, columns, labels), tuple(", ".join(cell) for cell in cells))
 
 
@@ -192,7 +198,9 @@ def _columns(asked: Asked, table: Table) -> tuple[str, ...]:
 def _one_column(asked: Asked, table: Table) -> str:
     columns = _columns(asked, table)
     if len(columns) > 1:
-        raise InvalidInputError(f"--query {asked.query} looks at one column, got {len(columns)}: make one release for each.")
+        raise InvalidInputError(
+            f"--query {asked.query} looks at one column, got {len(columns)}: make one release for each."
+        )
     return columns[0]
 
 
@@ -209,11 +217,10 @@ def _bounds(asked: Asked, columns: tuple[str, ...] | list[str]) -> Any:
 
 
 def _edges(asked: Asked) -> tuple[float, ...]:
-    if bool(asked.edges) == (asked.bounds is not None and asked.bins is not None):
-        raise InvalidInputError("--query histogram needs either --edges 0,18,65,120 or --bounds 0 100 --bins 10.")
-    if asked.edges:
+    if asked.edges and asked.bounds is None and asked.bins is None:
         return asked.edges
-    assert asked.bounds is not None and asked.bins is not None
+    if asked.edges or asked.bounds is None or asked.bins is None:
+        raise InvalidInputError("--query histogram needs either --edges 0,18,65,120 or --bounds 0 100 --bins 10.")
     low, high = asked.bounds
     return tuple(low + (high - low) * number / asked.bins for number in range(asked.bins + 1))
 

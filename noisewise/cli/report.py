@@ -29,6 +29,8 @@ def report(run: RunArgument, as_json: show.Json = False) -> None:
     if page is None:
         raise MissingDependencyError("This installation of noisewise has no report writer: install it again.")
     if as_json:
-        show.print_json({"run": str(run), "report": str(page), "verdict": outcome.verdict, "trustworthy": outcome.trustworthy})
+        show.print_json(
+            {"run": str(run), "report": str(page), "verdict": outcome.verdict, "trustworthy": outcome.trustworthy}
+        )
     else:
         show.console().print(str(page), soft_wrap=True)

@@ -1,7 +1,9 @@
 """What `noisewise infer` was asked to do, and the file in the run directory that remembers it.
 
-    out/command.json        the request; written before the work starts, last of all inputs
-    out/inputs/             copies of the releases
+| file | content |
+|---|---|
+| out/command.json | the request; written before the work starts, last of all inputs |
+| out/inputs/ | copies of the releases |
 """
 
 from __future__ import annotations
@@ -81,7 +83,9 @@ class Request:
                 "The method 'confidential' needs the confidential data: use nw.inference.ConfidentialPosterior in Python."
             )
         if self.epsilon is not None and (self.file or self.releases):
-            raise InvalidInputError("--epsilon chooses the noise of a ready problem, but here the release says what it is.")
+            raise InvalidInputError(
+                "--epsilon chooses the noise of a ready problem, but here the release says what it is."
+            )
         if self.epsilon is not None and not 0.0 < self.epsilon < float("inf"):
             raise InvalidInputError(f"--epsilon must be a finite number above 0, got {self.epsilon:g}.")
         if self.file is None:
@@ -89,7 +93,9 @@ class Request:
         else:
             _digest(self.file[0])
             if not self.releases:
-                raise InvalidInputError("A model file needs the numbers that were released: pass --release release.json.")
+                raise InvalidInputError(
+                    "A model file needs the numbers that were released: pass --release release.json."
+                )
         digests = [_digest(path) for path in self.releases]
         if len(set(digests)) < len(digests):
             raise InvalidInputError("The same release is given twice: it counts once.")
@@ -108,7 +114,9 @@ class Request:
             _require_same(_read(self.out), record, self.out)
             return
         if self.out.is_dir() and any(self.out.iterdir()):
-            raise InvalidInputError(f"{self.out} holds files that are not of a run: choose a new folder for --out.")
+            raise InvalidInputError(
+                f"{self.out} holds files, but no {COMMAND} of an earlier run: choose a new folder for --out."
+            )
         try:
             (self.out / _INPUTS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -133,7 +141,9 @@ class Request:
                 "name": file[1],
                 "sha256": _digest(file[0]),
             },
-            "releases": [{"copy": copy, "sha256": _digest(path)} for copy, path in zip(copies, self.releases, strict=True)],
+            "releases": [
+                {"copy": copy, "sha256": _digest(path)} for copy, path in zip(copies, self.releases, strict=True)
+            ],
             "method": self.method,
             "epsilon": self.epsilon,
             "seed": self.seed,
@@ -155,9 +165,13 @@ def remembered(out: Path, *, changed_file_is_an_error: bool = True) -> Request:
         request = Request(target=target, out=out, releases=releases, **{name: record[name] for name in names})
     for path, entry in zip(releases, record["releases"], strict=True):
         if _digest(path) != entry["sha256"]:
-            raise FileFormatError(f"{path} was altered since the run started: start a new run with the release you have.")
+            raise FileFormatError(
+                f"{path} was altered since the run started: start a new run with the release you have."
+            )
     if changed_file_is_an_error and request.file is not None and _digest(request.file[0]) != record["file"]["sha256"]:
-        raise InvalidInputError(f"{request.file[0]} was changed since the run started: bring it back, or start a new run.")
+        raise InvalidInputError(
+            f"{request.file[0]} was changed since the run started: bring it back, or start a new run."
+        )
     return request
 
 
@@ -175,18 +189,18 @@ def _read(out: Path) -> dict[str, Any]:
 
 
 def _require_same(stored: dict[str, Any], asked: dict[str, Any], out: Path) -> None:
-    for name, value in asked.items():
-        if name not in _FREE and stored[name] != value:
-            before, now = (_short(content) for content in (stored[name], value))
-            raise InvalidInputError(
-                f"{out} holds another run, whose {name} is {before} and not {now}: choose another --out, or write "
-                f"noisewise resume {out}."
-            )
+    others = [name for name, value in asked.items() if name not in _FREE and stored[name] != value]
+    if others:
+        told = "; ".join(f"{name}: {_short(stored[name])} there, {_short(asked[name])} now" for name in others)
+        raise InvalidInputError(
+            f"{out} holds another run ({told}): choose another --out, or go on with that one by noisewise resume {out}."
+        )
 
 
 def _short(value: Any) -> str:
-    text = "the default" if value is None else "another file" if isinstance(value, (dict, list)) and value else str(value)
-    return text[:60]
+    if isinstance(value, (dict, list)):
+        return "others" if value else "none"
+    return "the default" if value is None else str(value)[:60]
 
 
 def _digest(path: Path) -> str:
@@ -194,7 +208,9 @@ def _digest(path: Path) -> str:
         if path.is_dir():
             raise InvalidInputError(f"{path} is a folder, not a file.")
         if path.stat().st_size > _MAX_BYTES:
-            raise InvalidInputError(f"{path} is larger than {_MAX_BYTES // 2**20} MiB: this is not a file noisewise reads.")
+            raise InvalidInputError(
+                f"{path} is larger than {_MAX_BYTES // 2**20} MiB: this is not a file noisewise reads."
+            )
         return hashlib.sha256(path.read_bytes()).hexdigest()
     except FileNotFoundError:
         raise InvalidInputError(f"There is no file {path}.") from None

@@ -11,7 +11,9 @@ from noisewise.cli.requests import Request
 from noisewise.cli.targets import Target
 
 
-def present(request: Request, target: Target, outcome: Outcome, page: Path | None, *, as_json: bool, quiet: bool) -> None:
+def present(
+    request: Request, target: Target, outcome: Outcome, page: Path | None, *, as_json: bool, quiet: bool
+) -> None:
     """The summary beside the naive answer and the truth, the verdict, warnings, and where everything is."""
     if as_json:
         show.print_json(as_record(request, target, outcome, page))
@@ -31,13 +33,14 @@ def as_record(request: Request, target: Target, outcome: Outcome, page: Path | N
         "title": target.title,
         "out": str(request.out),
         "report": None if page is None else str(page),
-        "method": report.method,
+        "method": _route(outcome),
         "seed": request.seed,
         "trustworthy": outcome.trustworthy,
         "verdict": outcome.verdict,
         "sentence": outcome.sentence,
         "effective_size": answer.effective_size,
-        "num_simulations": report.num_simulations + (0 if outcome.certificate is None else outcome.certificate.num_simulations),
+        "num_simulations": report.num_simulations
+        + (0 if outcome.certificate is None else outcome.certificate.num_simulations),
         "seconds": report.seconds,
         "summary": summary_record(answer),
         "naive": None if outcome.naive is None else summary_record(outcome.naive),
@@ -65,7 +68,13 @@ def _table(target: Target, outcome: Outcome) -> None:
         cells += ([show.digits(truth[name], row["sd"]) if name in truth else ""]) if truth else []
         cells += [_interval(naive.loc[name]) if name in naive.index else ""] if naive is not None else []
         rows.append(cells)
-    show.table(columns, rows, title=f"{target.title}, by {outcome.answer.report.method}")
+    show.table(columns, rows, title=f"{target.title}, by {_route(outcome)}")
+
+
+def _route(outcome: Outcome) -> str:
+    report = outcome.posterior.report
+    route = str(report.diagnostics.get("route", report.method))
+    return route if outcome.answer is outcome.posterior else f"{route}, corrected by its certificate"
 
 
 def _interval(row: Any) -> str:
@@ -75,7 +84,7 @@ def _interval(row: Any) -> str:
 
 def _say_verdict(outcome: Outcome, *, quiet: bool) -> None:
     report = outcome.posterior.report
-    show.say(f"{outcome.verdict[0].upper()}{outcome.verdict[1:]}. {outcome.sentence}")
+    show.say(f"Verdict: {outcome.verdict}. {outcome.sentence}")
     if quiet:
         return
     for text in outcome.warnings:

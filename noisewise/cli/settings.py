@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from noisewise.cli import catalogue
@@ -43,15 +44,21 @@ def _value(text: str) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else text
 
 
-def check_automatic(settings: dict[str, Any]) -> None:
-    """Refuse settings that need a method to be named."""
+def check_automatic(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that need a method to be named, and values that cannot be."""
+    from noisewise._arrays import integer, number
+
     for name in settings:
         if name not in AUTOMATIC:
             known = ", ".join(AUTOMATIC)
-            raise InvalidInputError(f"{name} is a setting of some methods: name one by --method. Without, there are {known}.")
+            raise InvalidInputError(
+                f"{name} is a setting of some methods: name one by --method. Without, there are {known}."
+            )
+        convert = number(name, above=0.0) if name == "max_minutes" else integer(name, at_least=1)
+        convert(settings[name])
 
 
-def method_from(slug: str, settings: dict[str, Any]) -> AbstractMethod:
+def method_from(slug: str, settings: Mapping[str, Any]) -> AbstractMethod:
     """The method of that slug with these settings."""
     from noisewise import inference
 

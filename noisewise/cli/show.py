@@ -41,7 +41,9 @@ def plain(value: Any) -> Any:
     return number if math.isfinite(number) else None
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None, numbers: bool = True) -> None:
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None, numbers: bool = True
+) -> None:
     """A table on stdout: the first column is a name, the others are numbers, or texts that may be folded."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table

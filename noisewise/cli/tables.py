@@ -30,7 +30,9 @@ class Table:
     def column(self, name: str) -> list[str]:
         """The cells of one column."""
         if name not in self.cells:
-            raise InvalidInputError(f"{self.path.name} has no column {name!r}: its first line must name the columns, separated by commas.")
+            raise InvalidInputError(
+                f"{self.path.name} has no column {name!r}: its first line must name the columns, separated by commas."
+            )
         return self.cells[name]
 
     def numbers(self, names: Sequence[str]) -> list[list[float]]:
@@ -63,10 +65,14 @@ def read_table(path: Path) -> Table:
     except (UnicodeDecodeError, csv.Error):
         raise InvalidInputError(f"{path.name} is not a CSV file in UTF-8: save it as one.") from None
     if len(rows) < 2:
-        raise InvalidInputError(f"{path.name} must have a line with the names of the columns, then one line per record.")
+        raise InvalidInputError(
+            f"{path.name} must have a line with the names of the columns, then one line per record."
+        )
     names = [name.strip() for name in rows[0]]
     if len(set(names)) < len(names) or not all(names) or any(_is_number(name) for name in names):
-        raise InvalidInputError(f"The first line of {path.name} must name the columns, each differently; names are not numbers.")
+        raise InvalidInputError(
+            f"The first line of {path.name} must name the columns, each differently; names are not numbers."
+        )
     if any(len(row) != len(names) for row in rows):
         raise InvalidInputError(f"The lines of {path.name} must all have as many cells as the first.")
     return Table(path, dict(zip(names, (list(column) for column in zip(*rows[1:], strict=True)), strict=True)))

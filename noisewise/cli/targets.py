@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import inspect
 import sys
 import traceback
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -41,8 +41,7 @@ def load(request: Request) -> Target:
     if request.file is None:
         return _problem(request, release)
     path, name = request.file
-    model = model_from(path, name, release)
-    model.observation(release)
+    model = _tried(model_from(path, name, release), release)
     return Target(f"{path.name}:{name}", model, release, release=release)
 
 
@@ -52,8 +51,12 @@ def model_from(path: Path, name: str, release: Release | None) -> PrivateModel:
 
     module = _run(path)
     if not hasattr(module, name):
-        known = [other for other, value in vars(module).items() if callable(value) and value.__module__ == module.__name__]
-        raise InvalidInputError(f"{path} has no {name!r}: {did_you_mean(name, known) if known else 'it defines nothing.'}")
+        known = [
+            other for other, value in vars(module).items() if callable(value) and value.__module__ == module.__name__
+        ]
+        raise InvalidInputError(
+            f"{path} has no {name!r}: {did_you_mean(name, known) if known else 'it defines nothing.'}"
+        )
     value = getattr(module, name)
     if callable(value) and not isinstance(value, PrivateModel):
         value = _call(value, f"{path}:{name}", release)
@@ -74,8 +77,9 @@ def _problem(request: Request, release: Release | None) -> Target:
         return Target(_title(item.slug, problem), problem.model, problem.observed, problem.truth)
     ready = problem.model
     model = PrivateModel.from_release(release, prior=ready.prior, simulator=ready.simulator, derived=ready.derived)
-    model.observation(release)
-    return Target(f"{item.slug}, {release.description or 'own release'}", model, release, release=release)
+    return Target(
+        f"{item.slug}, {release.description or 'own release'}", _tried(model, release), release, release=release
+    )
 
 
 def ready_problem(item: catalogue.Item, epsilon: float | None) -> Problem:
@@ -85,6 +89,16 @@ def ready_problem(item: catalogue.Item, epsilon: float | None) -> Problem:
     name, _, variant = item.name.partition("(")
     arguments = (variant.strip('")'),) if variant else ()
     return getattr(problems, name)(*arguments, **({} if epsilon is None else {"epsilon": epsilon}))
+
+
+def _tried(model: PrivateModel, release: Any) -> PrivateModel:
+    """The model, if the release fits it and it can simulate once: mistakes show before a run begins."""
+    import jax
+
+    model.observation(release)
+    key = jax.random.key(0)
+    model.statistics(key, model.prior.sample(key, 1))
+    return model
 
 
 def _title(slug: str, problem: Problem) -> str:
@@ -101,9 +115,13 @@ def _release(paths: tuple[Path, ...]) -> Release | None:
 
 def _call(function: Any, what: str, release: Release | None) -> Any:
     parameters = inspect.signature(function).parameters.values()
-    required = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [
+        p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
     if len(required) > 1:
-        raise InvalidInputError(f"{what} must take the release alone, as in def model(release), but it has {len(required)}.")
+        raise InvalidInputError(
+            f"{what} must take the release alone, as in def model(release), but it has {len(required)}."
+        )
     try:
         return function(*[release][: len(required)])
     except NoisewiseError as error:
@@ -119,12 +137,12 @@ def _run(path: Path) -> ModuleType:
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    spec = importlib.util.spec_from_file_location(f"noisewise_model_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
+    loader = SourceFileLoader(f"noisewise_model_{path.stem}", str(path))
+    module = ModuleType(loader.name)
+    module.__file__ = str(path)
+    sys.modules[loader.name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except (Exception, SystemExit) as error:
         raise _broken(str(path), error) from error
     cloudpickle.register_pickle_by_value(module)  # worker processes cannot import it by its name
