@@ -58,6 +58,8 @@ def pool(workers: int) -> Iterator[Executor | None]:
         yield None
         return
     context = multiprocessing.get_context("spawn")
+    # a process that ends hard leaves its semaphores to Python's tracker, which clears them away but would complain on the terminal
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker"]))
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupts) as executor:
         yield executor
 

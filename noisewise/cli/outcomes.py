@@ -113,11 +113,11 @@ def naive(target: Target, seed: int) -> AbstractPosterior | None:
 
 def write_report(request: Request, target: Target | None, outcome: Outcome) -> Path | None:
     """Write report.html; None where this installation has no report writer."""
-    if importlib.util.find_spec("noisewise.reports") is None:
+    writer = report_writer()
+    if writer is None:
         return None
-    reports = importlib.import_module("noisewise.reports")
     known = {} if target is None else {"model": target.model, "observed": target.observed, "truth": target.truth}
-    return reports.write_report(
+    return writer.write_report(
         request.out / REPORT,
         outcome.answer,
         title=request.target if target is None else target.title,
@@ -127,6 +127,12 @@ def write_report(request: Request, target: Target | None, outcome: Outcome) -> P
         command=request.command,
         **known,
     )
+
+
+def report_writer() -> Any:
+    """The package that writes reports; None where this installation has none."""
+    found = importlib.util.find_spec("noisewise.reports")
+    return None if found is None else importlib.import_module("noisewise.reports")
 
 
 def _posterior(request: Request, target: Target, executor: Executor | None, progress: bool) -> AbstractPosterior:

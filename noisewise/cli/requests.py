@@ -125,9 +125,14 @@ class Request:
             write_atomically(self.out / entry["copy"], source.read_bytes(), overwrite=True)
         write_atomically(path, dump_json(record), overwrite=False)
 
+    def _copy(self, number: int, path: Path) -> str:
+        """Where the copy of a release lies in the run directory; a copy is its own."""
+        own = path.parent.resolve() == (self.out / _INPUTS).resolve()
+        return f"{_INPUTS}/{path.name}" if own else f"{_INPUTS}/{number}-{path.name}"
+
     def _record(self) -> dict[str, Any]:
         file = self.file
-        copies = [f"{_INPUTS}/{number}-{path.name}" for number, path in enumerate(self.releases, start=1)]
+        copies = [self._copy(number, path) for number, path in enumerate(self.releases, start=1)]
         return {
             "schema": _SCHEMA,
             "schema_version": _VERSION,
@@ -157,10 +162,14 @@ def remembered(out: Path, *, changed_file_is_an_error: bool = True) -> Request:
     """The request that a run directory remembers, its inputs unaltered."""
     record = _read(out)
     with reading(f"{out / COMMAND}"):
+        _check(record)
         releases = tuple(out / entry["copy"] for entry in record["releases"])
         target = record["problem"]
         if target is None:
-            target = f"{os.path.relpath((out / record['file']['path']).resolve())}:{record['file']['name']}"
+            path = (out / record["file"]["path"]).resolve()
+            if path.is_relative_to(out.resolve()):
+                raise FileFormatError("it names a model file inside the run directory, where noisewise puts none.")
+            target = f"{os.path.relpath(path)}:{record['file']['name']}"
         names = ("method", "epsilon", "seed", "settings", "certify", "workers")
         request = Request(target=target, out=out, releases=releases, **{name: record[name] for name in names})
     for path, entry in zip(releases, record["releases"], strict=True):
@@ -186,6 +195,25 @@ def _read(out: Path) -> dict[str, Any]:
     keys = ("problem", "file", "releases", "method", "epsilon", "seed", "settings", "certify")
     require_keys(record, ("schema", "schema_version", *_FREE, *keys), what)
     return record
+
+
+def _check(record: dict[str, Any]) -> None:
+    """Refuse values of other types than `Request` writes, and copies that lie elsewhere: the file may be a stranger's."""
+    needed = {"seed": int, "certify": int, "workers": int, "settings": dict, "releases": list}
+    optional = {"method": str, "epsilon": float, "problem": str, "file": dict}
+    for name, kind in (needed | optional).items():
+        left_out = name in optional and record[name] is None
+        if not left_out and type(record[name]) is not kind:
+            raise FileFormatError(f"{name} must be a {kind.__name__}.")
+    if (record["problem"] is None) == (record["file"] is None):
+        raise FileFormatError("it must name either a problem or a model file.")
+    for value in record["settings"].values():
+        if value is not None and not isinstance(value, (bool, int, float, str)):
+            raise FileFormatError("settings must be numbers or texts.")
+    for entry in record["releases"]:
+        require_keys(entry, ("copy", "sha256"), "A release")
+        if not re.fullmatch(rf"{_INPUTS}/\d+-[^/\\]+", str(entry["copy"])):
+            raise FileFormatError(f"copies of releases lie in {_INPUTS}/.")
 
 
 def _require_same(stored: dict[str, Any], asked: dict[str, Any], out: Path) -> None:
