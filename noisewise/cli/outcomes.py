@@ -74,7 +74,7 @@ class Outcome:
     def warnings(self) -> tuple[str, ...]:
         """What a reader must know besides; a certificate makes up for what the learnt posterior said of itself."""
         texts = dict.fromkeys((*self.posterior.report.warnings, *self.answer.report.warnings))
-        return tuple(text for text in texts if text != self.sentence)
+        return tuple(text for text in texts if text not in self.sentence)
 
 
 def infer(request: Request, target: Target, *, progress: bool) -> Outcome:
