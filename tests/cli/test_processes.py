@@ -12,12 +12,13 @@ from noisewise.cli.requests import remembered
 from tests.cli.conftest import start
 
 SLOW_MODEL = """
-import time
+import os, pathlib, time
 import numpyro.distributions as dist
 import noisewise as nw
 
 
 def simulate(rng, theta):
+    pathlib.Path(f"simulating-{os.getpid()}").touch()
     time.sleep(0.02)
     return rng.normal(theta[0], 1.0, size=(200, 1))
 
@@ -86,7 +87,10 @@ def test_interrupted_runs_end_at_once_and_say_how_to_go_on(folder, workers):
     words = ("infer", "slow.py", "--release", "release.json", "--workers", workers, "--out", "runs/a b")
     process = start(*words, start_new_session=True)
     wait_for(Path("runs/a b/command.json"), process)
-    time.sleep(3.0)
+    deadline = time.monotonic() + 120.0
+    while len(list(folder.glob("simulating-*"))) < (1 if workers == 1 else 1 + workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(1.0)
     begun = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: every process of the group gets it
     out, err = process.communicate(timeout=30)
