@@ -11,7 +11,7 @@ export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 .PHONY: help install demo test verify lint format bench rivals lock clean
 
 help:
-	@echo "make demo      set up everything and run the main example"
+	@echo "make demo      set up everything and infer an epidemic from ten private counts"
 	@echo "make test      set up everything and pass the fast suite"
 	@echo "make verify    the slow statistical gates"
 	@echo "make lint      ruff and mypy"
@@ -30,7 +30,8 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 	@touch $@
 
 demo: install
-	@$(BIN)/python examples/private_regression.py
+	@rm -rf runs/demo
+	@$(BIN)/noisewise infer sir --epsilon 10 --method sppe --num-rounds 5 --set num_noise=1 --seed 2 --out runs/demo
 
 test: install
 	$(BIN)/python -m pytest -q -m "not slow" -n auto --dist worksteal --durations=10

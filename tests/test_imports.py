@@ -13,7 +13,7 @@ COMMON = {"errors", "_arrays", "_lazy", "_signatures", "_traces"}
 OWN = {"priors": {"_constraints", "_files", "_law_files", "_laws"}}
 """Private modules that belong to one stage."""
 
-TOP = {"problems", "cli"}
+TOP = {"problems", "cli", "__main__"}
 BELOW_PRIVACY = {"estimators", "samplers"}
 PRIVACY = {
     "queries",

@@ -1,0 +1,61 @@
+"""The commands of `noisewise`, in the order in which a newcomer meets them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from noisewise import __version__
+from noisewise.cli import compare, infer, lists, release, report, resume
+from noisewise.cli.exits import Commands
+
+_EPILOG = """
+Start here:
+
+  noisewise problems
+
+  noisewise infer sir --epsilon 10 --out runs/sir
+
+  noisewise release --help
+
+Exit codes: 0 good, 1 bad input, 3 finished but not to be trusted,
+130 interrupted.
+"""
+
+app = typer.Typer(
+    cls=Commands,
+    help="Bayesian inference from differentially private releases, for models you can only simulate.",
+    epilog=_EPILOG,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_ANALYST, _CURATOR, _LISTS = "For analysts", "For curators", "What there is"
+
+app.command(rich_help_panel=_ANALYST, epilog=infer.EPILOG)(infer.infer)
+app.command(rich_help_panel=_ANALYST, epilog=resume.EPILOG)(resume.resume)
+app.command(rich_help_panel=_ANALYST, epilog=report.EPILOG)(report.report)
+app.command(rich_help_panel=_ANALYST, epilog=compare.EPILOG)(compare.compare)
+app.command(rich_help_panel=_CURATOR, epilog=release.EPILOG)(release.release)
+app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.problems)
+app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.methods)
+app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.mechanisms)
+app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.queries)
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=lambda v: _version(v))
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")] = False,
+) -> None:
+    """Bayesian inference from differentially private releases, for models you can only simulate."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"noisewise {__version__}")
+        raise typer.Exit

@@ -1,0 +1,80 @@
+"""`noisewise compare`: several runs of one problem side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisewise.cli import show
+
+EPILOG = """
+Example:
+
+  noisewise compare runs/a runs/b
+"""
+
+
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN RUN...", help="Two or more run directories.", show_default=False)
+    ],
+    as_json: show.Json = False,
+) -> None:
+    """Compare the answers of two runs or more of the same parameters.
+
+    C2ST is how often a classifier tells two of them apart: .5 is not at all, 1
+    is always. The Kolmogorov-Smirnov distance (KS) is the largest difference of
+    two distribution functions.
+    """
+    from noisewise.diagnostics import compare as compared
+    from noisewise.errors import InvalidInputError
+
+    if len(runs) < 2:
+        raise InvalidInputError("compare needs two runs or more, as in noisewise compare runs/a runs/b.")
+    if len({run.resolve() for run in runs}) < len(runs):
+        raise InvalidInputError("The same run is given twice: name two that differ.")
+    found = compared({str(run): _answer(run) for run in runs})
+    if as_json:
+        show.print_json(_record(found))
+    else:
+        _print(found)
+
+
+def _answer(run: Path) -> Any:
+    """What `noisewise infer` showed, or the posterior that Python saved."""
+    from noisewise.cli import outcomes
+    from noisewise.posteriors import load_posterior
+
+    return outcomes.stored(run).answer if (run / outcomes.CERTIFICATE).exists() else load_posterior(run)
+
+
+def _print(found: Any) -> None:
+    columns = ["quantity", "run", *found.table.columns]
+    rows = []
+    for (quantity, run), row in found.table.iterrows():
+        rows.append([quantity, run, *(show.digits(value, row["sd"]) for value in row)])
+    show.table(columns, rows)
+    names = list(found.kolmogorov_smirnov.columns)
+    pairs = [
+        [f"{first}, {second}", f"{found.c2st.loc[first, second]:.3f}", *(f"{value:.3f}" for value in row)]
+        for (first, second), row in zip(
+            found.kolmogorov_smirnov.index, found.kolmogorov_smirnov.to_numpy(), strict=True
+        )
+    ]
+    show.table(["pair", "C2ST", *(f"KS {name}" for name in names)], pairs)
+    show.say(
+        "C2ST .5 and small KS distances: the runs agree. Two exact posteriors reach C2ST .53 and KS .04 by chance."
+    )
+
+
+def _record(found: Any) -> dict[str, Any]:
+    table: dict[str, dict[str, Any]] = {}
+    for (quantity, run), row in found.table.iterrows():
+        table.setdefault(quantity, {})[run] = row.to_dict()
+    pairs = [
+        {"runs": [first, second], "c2st": found.c2st.loc[first, second], "kolmogorov_smirnov": row.to_dict()}
+        for (first, second), row in found.kolmogorov_smirnov.iterrows()
+    ]
+    return {"table": table, "pairs": pairs}

@@ -1,0 +1,189 @@
+"""What a run came to: the posterior, what it is worth, the naive answer beside it, and where all that is stored.
+
+| file | content |
+|---|---|
+| out/certificate.json | the verdict; written when the inference is over |
+| out/corrected/ | the corrected draws of a certificate |
+| out/report.html | the same for people |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from noisewise._files import dump_json, read_json, reading, require_schema, write_atomically
+from noisewise.cli import settings, show
+from noisewise.cli.interrupts import pool
+from noisewise.cli.requests import Request
+from noisewise.cli.targets import Target
+from noisewise.errors import InvalidInputError, MissingCapabilityError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from noisewise.diagnostics import Certificate
+    from noisewise.posteriors import AbstractPosterior
+
+CERTIFICATE, CORRECTED, REPORT = "certificate.json", "corrected", "report.html"
+_SCHEMA, _VERSION = "noisewise.certificate", 1
+_EXACT, _UNCERTIFIED = "exact", "not certified"
+_INFINITE = {"pareto_k": float("inf"), "log_evidence": float("-inf")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """A finished run."""
+
+    posterior: AbstractPosterior
+    certificate: Certificate | None
+    naive: AbstractPosterior | None = None
+
+    @property
+    def answer(self) -> AbstractPosterior:
+        """The corrected draws where a certificate has sound ones, else the posterior itself."""
+        certificate = self.certificate
+        return certificate.corrected if certificate and certificate.corrected.report.exact else self.posterior
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether something shows that the posterior is good: exact draws, or a certificate."""
+        return self.posterior.report.exact if self.certificate is None else self.certificate.certified
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two."""
+        if self.certificate is not None:
+            return self.certificate.verdict
+        return _EXACT if self.posterior.report.exact else _UNCERTIFIED
+
+    @property
+    def sentence(self) -> str:
+        """In a sentence or two."""
+        if self.certificate is not None:
+            return self.certificate.sentence
+        if self.posterior.report.exact:
+            size = self.posterior.effective_size
+            return f"The draws come from the exact posterior and are worth {size:,.0f} independent ones."
+        return "Nothing shows how good this approximation is: the mechanism has no density by which to certify it."
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know besides; a certificate makes up for what the learnt posterior said of itself."""
+        texts = dict.fromkeys((*self.posterior.report.warnings, *self.answer.report.warnings))
+        return tuple(text for text in texts if text not in self.sentence)
+
+
+def infer(request: Request, target: Target, *, progress: bool) -> Outcome:
+    """Run, or go on with, the inference that is asked for, and judge it; what is finished is read."""
+    with pool(request.workers) as executor:
+        if (request.out / CERTIFICATE).exists():
+            return stored(request.out, target, seed=request.seed)
+        posterior = _posterior(request, target, executor, progress)
+        certificate = _certificate(request, target, posterior, executor, progress)
+    outcome = Outcome(posterior, certificate, naive(target, request.seed))
+    _store(request.out, outcome)
+    return outcome
+
+
+def stored(out: Path, target: Target | None = None, *, seed: int = 1) -> Outcome:
+    """Read a finished run."""
+    from noisewise.posteriors import load_posterior
+
+    if not (out / CERTIFICATE).exists():
+        raise InvalidInputError(f"The run {out} is not finished: noisewise resume {out} goes on with it.")
+    certificate = _read_certificate(out)
+    return Outcome(load_posterior(out), certificate, None if target is None else naive(target, seed))
+
+
+def naive(target: Target, seed: int) -> AbstractPosterior | None:
+    """The posterior that ignores the noise, where one is known."""
+    import jax
+
+    from noisewise.inference import NaivePlugIn
+
+    with contextlib.suppress(MissingCapabilityError, InvalidInputError):
+        key = jax.random.fold_in(jax.random.key(seed), 2)
+        return NaivePlugIn().infer(key, target.model, target.observed, progress=False)
+    return None
+
+
+def write_report(request: Request, target: Target | None, outcome: Outcome) -> Path | None:
+    """Write report.html; None where this installation has no report writer."""
+    writer = report_writer()
+    if writer is None:
+        return None
+    known = {} if target is None else {"model": target.model, "observed": target.observed, "truth": target.truth}
+    return writer.write_report(
+        request.out / REPORT,
+        outcome.answer,
+        title=request.target if target is None else target.title,
+        certificate=outcome.certificate,
+        release=None if target is None else target.release,
+        naive=outcome.naive,
+        command=request.command,
+        **known,
+    )
+
+
+def report_writer() -> Any:
+    """The package that writes reports; None where this installation has none."""
+    found = importlib.util.find_spec("noisewise.reports")
+    return None if found is None else importlib.import_module("noisewise.reports")
+
+
+def _posterior(request: Request, target: Target, executor: Executor | None, progress: bool) -> AbstractPosterior:
+    import jax
+
+    from noisewise.automatic import infer as automatic
+
+    chosen: Any = automatic
+    more = dict(request.settings)
+    if request.method is not None:
+        chosen, more = settings.method_from(request.method, more).infer, {}
+    key = jax.random.key(request.seed)
+    where = {"run_dir": request.out, "executor": executor, "progress": progress}
+    return chosen(key, target.model, target.observed, **where, **more)
+
+
+def _certificate(
+    request: Request, target: Target, posterior: AbstractPosterior, executor: Executor | None, progress: bool
+) -> Certificate | None:
+    import jax
+
+    from noisewise.diagnostics import certify
+    from noisewise.mechanisms.base import Capability
+
+    if posterior.report.exact or Capability.DENSITY not in target.model.mechanism.capabilities:
+        return None
+    key = jax.random.fold_in(jax.random.key(request.seed), 1)
+    num = request.certify
+    return certify(key, posterior, target.model, target.observed, num, executor=executor, progress=progress)
+
+
+def _store(out: Path, outcome: Outcome) -> None:
+    spec: dict[str, Any] = {"verdict": outcome.verdict, "sentence": outcome.sentence}
+    if outcome.certificate is not None:
+        spec |= outcome.certificate.to_spec()
+        outcome.certificate.corrected.save(out / CORRECTED, overwrite=True)
+    record = {"schema": _SCHEMA, "schema_version": _VERSION, **show.plain(spec)}
+    write_atomically(out / CERTIFICATE, dump_json(record), overwrite=True)
+
+
+def _read_certificate(out: Path) -> Certificate | None:
+    from noisewise.diagnostics import Certificate
+    from noisewise.posteriors import load_posterior
+
+    what = f"The file {out / CERTIFICATE}"
+    record = read_json(out / CERTIFICATE, "The file")
+    require_schema(record, _SCHEMA, _VERSION, what)
+    if record.get("verdict") in (_EXACT, _UNCERTIFIED):
+        return None
+    with reading(what):
+        fields = {f.name: record[f.name] for f in dataclasses.fields(Certificate) if f.name != "corrected"}
+        fields = {name: _INFINITE.get(name, float("nan")) if value is None else value for name, value in fields.items()}
+        fields["comparison"] = {name: tuple(pair) for name, pair in fields["comparison"].items()}
+        return Certificate(**fields, corrected=load_posterior(out / CORRECTED))  # type: ignore[arg-type]

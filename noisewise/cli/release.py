@@ -1,0 +1,292 @@
+"""`noisewise release`: publish a statistic of confidential data, with exact noise and a ledger."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noisewise._files import require_new
+from noisewise.cli import show
+from noisewise.cli.catalogue import RELEASED
+from noisewise.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from noisewise.cli.released_queries import Asked, Prepared
+    from noisewise.disclosure import Ledger, Release
+
+EPILOG = r"""
+Examples:
+
+  noisewise release --data stays.csv --query mean --bounds 0 30 \
+      --epsilon 1 --out mean.json
+
+  noisewise release --data people.csv --query histogram --column age \
+      --edges 0,18,65,120 --epsilon 0.5 --out ages.json \
+      --ledger ledger.json --budget 2
+
+  noisewise release --data people.csv --query contingency-table \
+      --column sex --levels sex=f,m --column smoker --levels smoker=no,yes \
+      --epsilon 1 --out table.json
+
+  noisewise release --data people.csv --query regression-moments \
+      --outcome income --predictors age,size --bounds-of age=0,100 \
+      --bounds-of size=1,8 --bounds-of income=0,200 --rho 0.1 --out moments.json
+
+  noisewise release --data town.csv --query infection-curve --trials 1000 \
+      --epsilon 10 --out curve.json
+
+The data are a CSV file: names of columns first, then one line per person.
+Bounds, edges and levels are public: choose them without looking at the data.
+Neighbours differ in one line of the data; the number of lines is public.
+"""
+
+_WHAT, _QUERY, _PRIVACY, _LEDGER = "What", "The query", "The guarantee", "The ledger"
+
+
+def _complete_query(incomplete: str) -> list[str]:
+    return [name for name in RELEASED.values() if name.startswith(incomplete)]
+
+
+def release(
+    data: Annotated[
+        Path, typer.Option(help="The confidential data, a CSV file.", rich_help_panel=_WHAT, show_default=False)
+    ],
+    query: Annotated[
+        str,
+        typer.Option(
+            help=f"One of {', '.join(RELEASED.values())}.",
+            autocompletion=_complete_query,
+            rich_help_panel=_WHAT,
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", help="The file to publish; never overwritten.", rich_help_panel=_WHAT, show_default=False
+        ),
+    ],
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--column", "-c", help="A column to look at.", rich_help_panel=_QUERY, show_default=False),
+    ] = None,
+    outcome: Annotated[
+        str | None, typer.Option(help="The response, or the class.", rich_help_panel=_QUERY, show_default=False)
+    ] = None,
+    predictors: Annotated[
+        list[str] | None,
+        typer.Option(help="What predicts it: names, comma-separated.", rich_help_panel=_QUERY, show_default=False),
+    ] = None,
+    bounds: Annotated[
+        tuple[float, float] | None,
+        typer.Option(
+            metavar="LOW HIGH", help="Values are clamped to these.", rich_help_panel=_QUERY, show_default=False
+        ),
+    ] = None,
+    bounds_of: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=LOW,HIGH", help="Bounds of one column.", rich_help_panel=_QUERY, show_default=False
+        ),
+    ] = None,
+    bins: Annotated[
+        int | None,
+        typer.Option(help="Bins of equal width between the bounds.", rich_help_panel=_QUERY, min=2, show_default=False),
+    ] = None,
+    edges: Annotated[
+        str | None, typer.Option(metavar="A,B,C,...", help="Edges of bins.", rich_help_panel=_QUERY, show_default=False)
+    ] = None,
+    levels: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=A,B,...", help="All values a column may have.", rich_help_panel=_QUERY, show_default=False
+        ),
+    ] = None,
+    candidates: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C,...", help="Values a median may take.", rich_help_panel=_QUERY, show_default=False),
+    ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            help="Publish counts out of so many, by the padded binomial.",
+            rich_help_panel=_QUERY,
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Pure differential privacy.", rich_help_panel=_PRIVACY, show_default=False)
+    ] = None,
+    delta: Annotated[
+        float | None,
+        typer.Option(
+            help="With --epsilon: approximate, by Gaussian noise.", rich_help_panel=_PRIVACY, show_default=False
+        ),
+    ] = None,
+    rho: Annotated[
+        float | None,
+        typer.Option(help="Zero-concentrated, by Gaussian noise.", rich_help_panel=_PRIVACY, show_default=False),
+    ] = None,
+    unit: Annotated[str, typer.Option(help="What a line of the data stands for.", rich_help_panel=_PRIVACY)] = "person",
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="Where to keep what was spent on these data.", rich_help_panel=_LEDGER, show_default=False),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EPSILON[,DELTA] or rho=RHO",
+            help="The limit of a new ledger; it cannot be changed later.",
+            rich_help_panel=_LEDGER,
+            show_default=False,
+        ),
+    ] = None,
+    description: Annotated[
+        str, typer.Option(help="A public line about the release.", rich_help_panel=_WHAT, show_default=False)
+    ] = "",
+    as_json: show.Json = False,
+) -> None:
+    """Publish a statistic of confidential data safely: exact noise, a ledger.
+
+    The file holds the noisy values, the mechanism and public facts; never the
+    statistic, never a seed. Nothing that is printed, errors included, shows the
+    data.
+    """
+    from noisewise.cli import released_queries as queries
+    from noisewise.cli.tables import read_table
+
+    asked = queries.Asked(
+        query=query.replace("_", "-"),
+        columns=tuple(columns or ()),
+        outcome=outcome,
+        predictors=tuple(name.strip() for text in predictors or () for name in text.split(",")),
+        bounds=bounds,
+        bounds_of={name: _pair(text, name) for name, text in _assignments("--bounds-of", bounds_of).items()},
+        bins=bins,
+        edges=_numbers("--edges", edges),
+        levels={name: _labels(text) for name, text in _assignments("--levels", levels).items()},
+        candidates=_numbers("--candidates", candidates),
+        trials=trials,
+    )
+    asked.check()
+    require_new(out)
+    limit = _budget(budget, ledger)
+    given = _flags(epsilon=epsilon, delta=delta, rho=rho)
+    prepared = queries.prepare(asked, read_table(data))
+    published, kept = _publish(prepared, asked, given, out, (ledger, limit, unit), description)
+    _present(published, kept, out, as_json)
+
+
+def _publish(
+    prepared: Prepared, asked: Asked, given: dict[str, float], out: Path, account: Any, description: str
+) -> tuple[Release, Ledger | None]:
+    from noisewise.disclosure import Ledger
+    from noisewise.disclosure import release as make
+
+    path, limit, unit = account
+    guarantee = guarantee_from(given)
+    terms: dict[str, Any] = {"guarantee": guarantee}
+    if asked.trials is not None:
+        terms = {"mechanism": _padded_binomial(asked.trials, guarantee, prepared.query)}
+    ledger = None if path is None else Ledger(path, limit, privacy_unit=unit)
+    more = {"names": prepared.names, "privacy_unit": unit, "description": description}
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        published = make(prepared.data, prepared.query, **terms, ledger=ledger, save_to=out, **more)
+    if not out.exists():  # the budget is spent and the noise drawn: the values must not be lost
+        print(published.to_json())
+        raise InvalidInputError(f"{out} could not be written after the release was made: save what is printed above.")
+    return published, ledger
+
+
+def _padded_binomial(trials: int, guarantee: Any, query: Any) -> Any:
+    from noisewise.mechanisms import PaddedBinomial
+
+    shape = {"trials": trials, "population": query.population, "num_times": query.num_times}
+    return PaddedBinomial.calibrate(guarantee=guarantee, **shape)
+
+
+def _present(published: Release, ledger: Ledger | None, out: Path, as_json: bool) -> None:
+    spent = published.requested or published.guarantee
+    if as_json:
+        account = None
+        if ledger is not None:
+            account = {name: getattr(ledger, name).to_spec() for name in ("limit", "spent", "remaining")}
+        values = {"names": list(published.names or ()), "values": list(published.values)}
+        guarantee = None if published.guarantee is None else published.guarantee.to_spec()
+        show.print_json({"out": str(out), **values, "guarantee": guarantee, "ledger": account})
+        return
+    show.console().print(repr(published), soft_wrap=True)
+    show.say(f"\nSpent {spent!r}; saved to {out}.")
+    if ledger is None:
+        show.say("No ledger is kept: --ledger ledger.json --budget 2 adds up what several releases of these data cost.")
+    else:
+        show.say(f"{ledger.path.name}: {ledger.spent!r} of {ledger.limit!r} is spent, {ledger.remaining!r} is left.")
+
+
+# Options as texts ----------------------------------------------------------------------------------------------------
+
+
+def _flags(**values: float | None) -> dict[str, float]:
+    given = {name: value for name, value in values.items() if value is not None}
+    if set(given) not in ({"epsilon"}, {"epsilon", "delta"}, {"rho"}):
+        raise InvalidInputError("State one guarantee: --epsilon 1, or --epsilon 1 --delta 1e-6, or --rho 0.1.")
+    return given
+
+
+def guarantee_from(given: dict[str, float]) -> Any:
+    """The guarantee that these parameters state."""
+    from noisewise.mechanisms.guarantees import ApproximateDP, PureDP, ZeroConcentratedDP
+
+    if "rho" in given:
+        return ZeroConcentratedDP(given["rho"])
+    return ApproximateDP(given["epsilon"], given["delta"]) if "delta" in given else PureDP(given["epsilon"])
+
+
+def _budget(text: str | None, ledger: Path | None) -> Any:
+    if text is None:
+        if ledger is not None and not ledger.exists():
+            raise InvalidInputError(f"There is no ledger {ledger}: to begin one, pass its limit, as in --budget 2.")
+        return None
+    if ledger is None:
+        raise InvalidInputError("--budget is the limit of a ledger: pass --ledger ledger.json too.")
+    rho = text.startswith("rho=")
+    numbers = _numbers("--budget", text.removeprefix("rho="))
+    if len(numbers) > (1 if rho else 2):
+        raise InvalidInputError(f"--budget takes EPSILON, or EPSILON,DELTA, or rho=RHO, got {text!r}.")
+    return guarantee_from(dict(zip(("rho",) if rho else ("epsilon", "delta"), numbers, strict=False)))
+
+
+def _numbers(flag: str, text: str | None) -> tuple[float, ...]:
+    try:
+        return () if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InvalidInputError(f"{flag} takes numbers separated by commas, got {text!r}.") from None
+
+
+def _assignments(flag: str, texts: list[str] | None) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts or ()]
+    for (name, equals, value), text in zip(pairs, texts or (), strict=True):
+        if not (name.strip() and equals and value.strip()):
+            example = "age=0,100" if flag == "--bounds-of" else "smoker=no,yes"
+            raise InvalidInputError(f"{flag} takes a column and its values, such as {example}, got {text!r}.")
+    return {name.strip(): value for name, _, value in pairs}
+
+
+def _pair(text: str, name: str) -> tuple[float, float]:
+    ends = _numbers(f"--bounds-of {name}", text)
+    if len(ends) != 2:
+        raise InvalidInputError(f"--bounds-of {name} takes LOW,HIGH, such as {name}=0,100, got {text!r}.")
+    return ends[0], ends[1]
+
+
+def _labels(text: str) -> tuple[str, ...]:
+    """'a,b,c', or '3' for 0, 1, 2."""
+    labels = tuple(label.strip() for label in text.split(","))
+    if len(labels) == 1 and labels[0].isdigit():
+        return tuple(str(number) for number in range(int(labels[0])))
+    return labels

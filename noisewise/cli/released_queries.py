@@ -1,0 +1,236 @@
+"""From the options of `noisewise release` to a query, its data, and names for what is published."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from noisewise.cli.catalogue import RELEASED
+from noisewise.cli.exits import did_you_mean
+from noisewise.cli.tables import Table
+from noisewise.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from noisewise.queries import AbstractQuery
+
+Bounds = tuple[float, float]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The options that describe a query, as given."""
+
+    query: str
+    columns: tuple[str, ...] = ()
+    outcome: str | None = None
+    predictors: tuple[str, ...] = ()
+    bounds: Bounds | None = None
+    bounds_of: dict[str, Bounds] = dataclasses.field(default_factory=dict)
+    bins: int | None = None
+    edges: tuple[float, ...] = ()
+    levels: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    candidates: tuple[float, ...] = ()
+    trials: int | None = None
+
+    def check(self) -> None:
+        """Refuse an unknown query, and options that it does not take or lacks."""
+        if self.query not in _NEEDED:
+            raise InvalidInputError(
+                f"There is no query {self.query!r} to release: {did_you_mean(self.query, list(_NEEDED))}"
+            )
+        needed, taken = _NEEDED[self.query], _TAKEN[self.query]
+        for name, flag in _FLAGS.items():
+            given = getattr(self, name) not in (None, (), {})
+            if given and name not in (*needed, *taken):
+                takes = ", ".join(_FLAGS[other] for other in (*needed, *taken))
+                raise InvalidInputError(f"--query {self.query} takes no {flag}; it takes {takes}.")
+            if not given and name in needed:
+                raise InvalidInputError(f"--query {self.query} needs {flag}, such as {_EXAMPLES[name]}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A query with its confidential data; `names` where the query's own would not say what was counted."""
+
+    query: AbstractQuery
+    data: Any = dataclasses.field(repr=False)
+    names: tuple[str, ...] | None = None
+
+
+def prepare(asked: Asked, table: Table) -> Prepared:
+    """The query that is asked for, of these data."""
+    return _BUILDERS[asked.query](asked, table)
+
+
+# One builder per query -----------------------------------------------------------------------------------------------
+
+
+def _mean(asked: Asked, table: Table) -> Prepared:
+    from noisewise.queries import ClampedMean
+
+    columns = _columns(asked, table)
+    query = ClampedMean(bounds=_bounds(asked, columns), num_records=table.num_records, num_columns=len(columns))
+    return Prepared(
+        query, table.numbers(columns), tuple(f"mean {name}" for name in columns) if len(columns) > 1 else None
+    )
+
+
+def _median(asked: Asked, table: Table) -> Prepared:
+    from noisewise.queries import Median
+
+    column = _one_column(asked, table)
+    return Prepared(Median(candidates=asked.candidates, num_records=table.num_records), table.numbers([column]))
+
+
+def _histogram(asked: Asked, table: Table) -> Prepared:
+    from noisewise.queries import Histogram
+
+    column = _one_column(asked, table)
+    return Prepared(Histogram(edges=_edges(asked), num_records=table.num_records), table.numbers([column]))
+
+
+def _contingency_table(asked: Asked, table: Table) -> Prepared:
+    from noisewise.queries import ContingencyTable
+
+    columns = _columns(asked, table)
+    labels = [_levels(asked, name) for name in columns]
+    query = ContingencyTable(levels=tuple(len(part) for part in labels), num_records=table.num_records)
+    cells = itertools.product(
+        *([f"{name}={label}" for label in part] for name, part in zip(columns, labels, strict=True))
+    )
+    return Prepared(query, _codes(table, columns, labels), tuple(", ".join(cell) for cell in cells))
+
+
+def _category_proportions(asked: Asked, table: Table) -> Prepared:
+    from noisewise.queries import CategoryProportions
+
+    columns = [str(asked.outcome), *asked.predictors]
+    labels = [_levels(asked, name) for name in columns]
+    sizes = tuple(len(part) for part in labels)
+    query = CategoryProportions(num_classes=sizes[0], num_values=sizes[1:], num_records=table.num_records)
+    names = tuple(
+        f"{columns[0]}={group}, {name}={label}"
+        for group in labels[0]
+        for name, part in zip(columns[1:], labels[1:], strict=True)
+        for label in part
+    )
+    return Prepared(query, _codes(table, columns, labels), names)
+
+
+def _regression_moments(asked: Asked, table: Table) -> Prepared:
+    from noisewise.queries import RegressionMoments
+
+    columns = [*asked.predictors, str(asked.outcome)]
+    query = RegressionMoments(
+        num_records=table.num_records, num_predictors=len(asked.predictors), bounds=_bounds(asked, columns)
+    )
+    return Prepared(query, table.numbers(columns))
+
+
+def _infection_curve(asked: Asked, table: Table) -> Prepared:
+    from noisewise.queries import InfectionCurve
+
+    columns = asked.columns or table.names
+    return Prepared(InfectionCurve(population=table.num_records, num_times=len(columns)), table.numbers(columns))
+
+
+_BUILDERS: dict[str, Callable[[Asked, Table], Prepared]] = {
+    RELEASED["ClampedMean"]: _mean,
+    RELEASED["Median"]: _median,
+    RELEASED["Histogram"]: _histogram,
+    RELEASED["ContingencyTable"]: _contingency_table,
+    RELEASED["CategoryProportions"]: _category_proportions,
+    RELEASED["RegressionMoments"]: _regression_moments,
+    RELEASED["InfectionCurve"]: _infection_curve,
+}
+_FLAGS = {
+    "columns": "--column",
+    "outcome": "--outcome",
+    "predictors": "--predictors",
+    "bounds": "--bounds",
+    "bounds_of": "--bounds-of",
+    "bins": "--bins",
+    "edges": "--edges",
+    "levels": "--levels",
+    "candidates": "--candidates",
+    "trials": "--trials",
+}
+_NEEDED: dict[str, tuple[str, ...]] = {
+    "mean": (),
+    "median": ("candidates",),
+    "histogram": (),
+    "contingency-table": ("columns", "levels"),
+    "category-proportions": ("outcome", "predictors", "levels"),
+    "regression-moments": ("outcome", "predictors"),
+    "infection-curve": (),
+}
+_TAKEN: dict[str, tuple[str, ...]] = {
+    "mean": ("columns", "bounds", "bounds_of"),
+    "median": ("columns",),
+    "histogram": ("columns", "edges", "bounds", "bins"),
+    "contingency-table": (),
+    "category-proportions": (),
+    "regression-moments": ("bounds", "bounds_of"),
+    "infection-curve": ("columns", "trials"),
+}
+_EXAMPLES = {
+    "columns": "--column age",
+    "outcome": "--outcome income",
+    "predictors": "--predictors age,size",
+    "levels": "--levels smoker=no,yes",
+    "candidates": "--candidates 10,20,30",
+}
+
+
+# What builders share -------------------------------------------------------------------------------------------------
+
+
+def _columns(asked: Asked, table: Table) -> tuple[str, ...]:
+    if asked.columns:
+        return asked.columns
+    if len(table.names) > 1:
+        raise InvalidInputError(f"{table.path.name} has several columns: choose by --column.")
+    return table.names
+
+
+def _one_column(asked: Asked, table: Table) -> str:
+    columns = _columns(asked, table)
+    if len(columns) > 1:
+        raise InvalidInputError(
+            f"--query {asked.query} looks at one column, got {len(columns)}: make one release for each."
+        )
+    return columns[0]
+
+
+def _bounds(asked: Asked, columns: tuple[str, ...] | list[str]) -> Any:
+    for name in asked.bounds_of:
+        if name not in columns:
+            raise InvalidInputError(f"--bounds-of names the column {name!r}, which the query does not look at.")
+    missing = [name for name in columns if name not in asked.bounds_of]
+    if missing and asked.bounds is None:
+        raise InvalidInputError(
+            f"--query {asked.query} needs bounds that are public, not taken from the data: pass --bounds 0 100, say."
+        )
+    return tuple(asked.bounds_of.get(name, asked.bounds) for name in columns)
+
+
+def _edges(asked: Asked) -> tuple[float, ...]:
+    if asked.edges and asked.bounds is None and asked.bins is None:
+        return asked.edges
+    if asked.edges or asked.bounds is None or asked.bins is None:
+        raise InvalidInputError("--query histogram needs either --edges 0,18,65,120 or --bounds 0 100 --bins 10.")
+    low, high = asked.bounds
+    return tuple(low + (high - low) * number / asked.bins for number in range(asked.bins + 1))
+
+
+def _levels(asked: Asked, name: str) -> tuple[str, ...]:
+    if name not in asked.levels:
+        raise InvalidInputError(f"The column {name!r} needs its public levels: pass --levels {name}=no,yes, say.")
+    return asked.levels[name]
+
+
+def _codes(table: Table, columns: tuple[str, ...] | list[str], labels: list[tuple[str, ...]]) -> list[list[int]]:
+    codes = [table.codes(name, part) for name, part in zip(columns, labels, strict=True)]
+    return [list(row) for row in zip(*codes, strict=True)]

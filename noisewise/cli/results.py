@@ -1,0 +1,92 @@
+"""What `noisewise infer` prints at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from noisewise.cli import show
+from noisewise.cli.outcomes import Outcome
+from noisewise.cli.requests import Request
+from noisewise.cli.targets import Target
+
+
+def present(
+    request: Request, target: Target, outcome: Outcome, page: Path | None, *, as_json: bool, quiet: bool
+) -> None:
+    """The summary beside the naive answer and the truth, the verdict, warnings, and where everything is."""
+    if as_json:
+        show.print_json(as_record(request, target, outcome, page))
+        return
+    if not quiet:
+        _table(target, outcome)
+    _say_verdict(outcome, quiet=quiet)
+    show.console().print(str(page if page is not None else request.out), soft_wrap=True)
+
+
+def as_record(request: Request, target: Target, outcome: Outcome, page: Path | None) -> dict[str, Any]:
+    """The same for machines."""
+    report, answer = outcome.posterior.report, outcome.answer
+    truth = None if target.truth is None else dict(zip(target.model.names, target.truth.tolist(), strict=True))
+    certificate = None if outcome.certificate is None else outcome.certificate.to_spec()
+    return {
+        "title": target.title,
+        "out": str(request.out),
+        "report": None if page is None else str(page),
+        "method": _route(outcome),
+        "seed": request.seed,
+        "trustworthy": outcome.trustworthy,
+        "verdict": outcome.verdict,
+        "sentence": outcome.sentence,
+        "effective_size": answer.effective_size,
+        "num_simulations": report.num_simulations
+        + (0 if outcome.certificate is None else outcome.certificate.num_simulations),
+        "seconds": report.seconds,
+        "summary": summary_record(answer),
+        "naive": None if outcome.naive is None else summary_record(outcome.naive),
+        "truth": truth,
+        "certificate": certificate,
+        "warnings": list(outcome.warnings),
+    }
+
+
+def summary_record(posterior: Any) -> dict[str, Any]:
+    """The table of `posterior.summary()` by quantity and column."""
+    return {name: row.to_dict() for name, row in posterior.summary().iterrows()}
+
+
+def _table(target: Target, outcome: Outcome) -> None:
+    summary = outcome.answer.summary()
+    naive = None if outcome.naive is None else outcome.naive.summary()
+    truth = {} if target.truth is None else dict(zip(target.model.names, target.truth.tolist(), strict=True))
+    columns = ["", "mean", "sd", "95% interval"]
+    columns += ["truth"] if truth else []
+    columns += ["ignoring the noise"] if naive is not None else []
+    rows = []
+    for name, row in summary.iterrows():
+        cells = [str(name), *(show.digits(row[c], row["sd"]) for c in ("mean", "sd")), _interval(row)]
+        cells += ([show.digits(truth[name], row["sd"]) if name in truth else ""]) if truth else []
+        cells += [_interval(naive.loc[name]) if name in naive.index else ""] if naive is not None else []
+        rows.append(cells)
+    show.table(columns, rows, title=f"{target.title}, by {_route(outcome)}")
+
+
+def _route(outcome: Outcome) -> str:
+    report = outcome.posterior.report
+    route = str(report.diagnostics.get("route", report.method))
+    return route if outcome.answer is outcome.posterior else f"{route}, corrected by its certificate"
+
+
+def _interval(row: Any) -> str:
+    low, high = (column for column in row.index if column.endswith("%"))
+    return f"{show.digits(row[low], row['sd'])} to {show.digits(row[high], row['sd'])}"
+
+
+def _say_verdict(outcome: Outcome, *, quiet: bool) -> None:
+    report = outcome.posterior.report
+    show.say(f"Verdict: {outcome.verdict}. {outcome.sentence}")
+    if quiet:
+        return
+    for text in outcome.warnings:
+        show.say(f"Warning: {text}")
+    show.say(f"{report.num_simulations:,} simulations, {report.seconds:.0f} s; {report.stopped}.")

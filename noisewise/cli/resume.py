@@ -1,0 +1,34 @@
+"""`noisewise resume`: go on with a run that was interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from noisewise.cli import show
+
+EPILOG = """
+Example:
+
+  noisewise resume runs/a
+"""
+
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that --out named.", show_default=False)]
+
+
+def resume(
+    run: RunArgument,
+    as_json: show.Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table: the verdict alone.")] = False,
+) -> None:
+    """Go on with an interrupted run; show a finished one again.
+
+    The model file must be what it was when the run started. Releases are read
+    from the copies in the run directory.
+    """
+    from noisewise.cli.infer import run as go_on
+    from noisewise.cli.requests import remembered
+
+    go_on(remembered(run), as_json=as_json, quiet=quiet)

@@ -1,0 +1,77 @@
+"""Settings of methods as texts: --num-rounds 3, --set num_particles=500."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from noisewise.cli import catalogue
+from noisewise.cli.exits import did_you_mean
+from noisewise.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from noisewise.inference import AbstractMethod
+
+AUTOMATIC = ("target_ess", "max_simulations", "max_minutes")
+"""What may be set where no method is named."""
+
+
+def parsed(assignments: list[str]) -> dict[str, Any]:
+    """name=value pairs: numbers, True, False and None as such, anything else as text.
+
+    >>> parsed(["num-draws=400", "tolerance=0.5", "kind=leap"])
+    {'num_draws': 400, 'tolerance': 0.5, 'kind': 'leap'}
+    """
+    found: dict[str, Any] = {}
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or not name.isidentifier():
+            raise InvalidInputError(f"--set takes name=value, such as num_rounds=3, got {text!r}.")
+        if name in found:
+            raise InvalidInputError(f"--set gives {name} twice: choose one value.")
+        found[name] = _value(value.strip())
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+    return value if value is None or isinstance(value, (bool, int, float, str)) else text
+
+
+def check_automatic(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that need a method to be named, and values that cannot be."""
+    from noisewise._arrays import integer, number
+
+    for name in settings:
+        if name not in AUTOMATIC:
+            known = ", ".join(AUTOMATIC)
+            raise InvalidInputError(
+                f"{name} is a setting of some methods: name one by --method. Without, there are {known}."
+            )
+        convert = number(name, above=0.0) if name == "max_minutes" else integer(name, at_least=1)
+        convert(settings[name])
+
+
+def method_from(slug: str, settings: Mapping[str, Any]) -> AbstractMethod:
+    """The method of that slug with these settings."""
+    from noisewise import inference
+
+    kind = getattr(inference, catalogue.find("method", slug, catalogue.methods()).name)
+    plain = [field.name for field in dataclasses.fields(kind) if _is_plain(field)]
+    for name in settings:
+        if name in plain:
+            continue
+        if any(field.name == name for field in dataclasses.fields(kind)):
+            raise InvalidInputError(f"{name} of {slug} is an object, not a number: set it in Python.")
+        raise InvalidInputError(f"The method {slug} has no setting {name}: {did_you_mean(name, plain)}")
+    return kind(**settings)
+
+
+def _is_plain(field: dataclasses.Field[Any]) -> bool:
+    return field.default is None or isinstance(field.default, (bool, int, float, str))

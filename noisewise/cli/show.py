@@ -1,0 +1,67 @@
+"""Tables and sentences for people, JSON for machines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
+
+
+def console() -> Any:
+    """A console that prints text as it is: no markup, no highlights."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def say(text: str = "") -> None:
+    """A paragraph on stdout, wrapped to the terminal."""
+    console().print(text)
+
+
+def print_json(value: Any) -> None:
+    """Strict JSON on stdout: what is not finite becomes null."""
+    print(json.dumps(plain(value), indent=2, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """JSON-ready: mappings, lists, texts and finite numbers."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None, numbers: bool = True
+) -> None:
+    """A table on stdout: the first column is a name, the others are numbers, or texts that may be folded."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    shown = Table(box=SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    for index, column in enumerate(columns):
+        if index == 0 or numbers:
+            shown.add_column(column, justify="right" if index else "left", no_wrap=True)
+        else:
+            shown.add_column(column, overflow="fold")
+    for row in rows:
+        shown.add_row(*row)
+    console().print(shown)
+
+
+def digits(value: float, sd: float) -> str:
+    """The number to a hundredth of its standard deviation, or to three digits where that is unknown."""
+    if not (math.isfinite(value) and math.isfinite(sd) and sd > 0.0):
+        return f"{value:.3g}"
+    decimals = min(12, max(0, 2 - math.floor(math.log10(sd))))
+    return f"{value:.{decimals}f}" if abs(value) < 1e7 else f"{value:.6g}"

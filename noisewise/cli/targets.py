@@ -1,0 +1,156 @@
+"""From the name of a problem, or of a user's file, to a model and its observation."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import traceback
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from noisewise.cli import catalogue
+from noisewise.cli.exits import did_you_mean
+from noisewise.cli.requests import Request
+from noisewise.errors import InvalidInputError, NoisewiseError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from noisewise.disclosure import Release
+    from noisewise.private_model import PrivateModel
+    from noisewise.problems import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What is inferred from what: `observed` is the release, or the observation of a ready problem."""
+
+    title: str
+    model: PrivateModel
+    observed: Any
+    truth: np.ndarray | None = None
+    release: Release | None = None
+
+
+def load(request: Request) -> Target:
+    """The model and the observation that a request names."""
+    release = _release(request.releases)
+    if request.file is None:
+        return _problem(request, release)
+    path, name = request.file
+    model = _tried(model_from(path, name, release), release)
+    return Target(f"{path.name}:{name}", model, release, release=release)
+
+
+def model_from(path: Path, name: str, release: Release | None) -> PrivateModel:
+    """The model of that name in a file: a PrivateModel, or a function of the release, or of nothing, that returns one."""
+    from noisewise.private_model import PrivateModel
+
+    module = _run(path)
+    if not hasattr(module, name):
+        known = [
+            other for other, value in vars(module).items() if callable(value) and value.__module__ == module.__name__
+        ]
+        raise InvalidInputError(
+            f"{path} has no {name!r}: {did_you_mean(name, known) if known else 'it defines nothing.'}"
+        )
+    value = getattr(module, name)
+    if callable(value) and not isinstance(value, PrivateModel):
+        value = _call(value, f"{path}:{name}", release)
+    if not isinstance(value, PrivateModel):
+        raise InvalidInputError(
+            f"{path}:{name} must be a function of the release that returns a nw.PrivateModel, or such a model, got "
+            f"{type(value).__name__}."
+        )
+    return value
+
+
+def _problem(request: Request, release: Release | None) -> Target:
+    from noisewise.private_model import PrivateModel
+
+    item = catalogue.find("problem", request.target, catalogue.problems())
+    problem = ready_problem(item, request.epsilon)
+    if release is None:
+        return Target(_title(item.slug, problem), problem.model, problem.observed, problem.truth)
+    ready = problem.model
+    model = PrivateModel.from_release(release, prior=ready.prior, simulator=ready.simulator, derived=ready.derived)
+    return Target(
+        f"{item.slug}, {release.description or 'own release'}", _tried(model, release), release, release=release
+    )
+
+
+def ready_problem(item: catalogue.Item, epsilon: float | None) -> Problem:
+    """The problem that the catalogue lists, at its own epsilon where none is given."""
+    from noisewise import problems
+
+    name, _, variant = item.name.partition("(")
+    arguments = (variant.strip('")'),) if variant else ()
+    return getattr(problems, name)(*arguments, **({} if epsilon is None else {"epsilon": epsilon}))
+
+
+def _tried(model: PrivateModel, release: Any) -> PrivateModel:
+    """The model, if the release fits it and it can simulate once: mistakes show before a run begins."""
+    import jax
+
+    model.observation(release)
+    key = jax.random.key(0)
+    model.statistics(key, model.prior.sample(key, 1))
+    return model
+
+
+def _title(slug: str, problem: Problem) -> str:
+    epsilon = problem.settings.get("epsilon")
+    return slug if epsilon is None else f"{slug} at epsilon {epsilon:g}"
+
+
+def _release(paths: tuple[Path, ...]) -> Release | None:
+    from noisewise.disclosure import Release
+
+    releases = [Release.load(path) for path in paths]
+    return releases[0] if len(releases) == 1 else Release.combine(releases) if releases else None
+
+
+def _call(function: Any, what: str, release: Release | None) -> Any:
+    parameters = inspect.signature(function).parameters.values()
+    required = [
+        p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(required) > 1:
+        raise InvalidInputError(
+            f"{what} must take the release alone, as in def model(release), but it has {len(required)}."
+        )
+    try:
+        return function(*[release][: len(required)])
+    except NoisewiseError as error:
+        raise InvalidInputError(f"{what} failed: {error}") from error
+    except Exception as error:
+        raise _broken(what, error) from error
+
+
+def _run(path: Path) -> ModuleType:
+    """Run a user's file as a module; its folder is where its own imports are looked for, as if it were a script."""
+    import cloudpickle
+
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    loader = SourceFileLoader(f"noisewise_model_{path.stem}", str(path))
+    module = ModuleType(loader.name)
+    module.__file__ = str(path)
+    sys.modules[loader.name] = module
+    try:
+        loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise _broken(str(path), error) from error
+    cloudpickle.register_pickle_by_value(module)  # worker processes cannot import it by its name
+    return module
+
+
+def _broken(what: str, error: BaseException) -> InvalidInputError:
+    frames = traceback.extract_tb(error.__traceback__)
+    line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if len(frames) else None
+    where = f" (line {line})" if line and what.startswith(frames[-1].filename if len(frames) else what) else ""
+    return InvalidInputError(f"{what} failed{where}: {type(error).__name__}: {error}.")

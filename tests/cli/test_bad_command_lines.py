@@ -1,0 +1,138 @@
+"""Whatever is typed wrongly ends with exit code 1 and one line that says what to do, and leaves nothing behind."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+RELEASE = "release --data people.csv --out new.json"
+MEAN = f"{RELEASE} --query mean --column age --bounds 0 100"
+
+TABLE = [
+    ("infre sir", "Did you mean 'infer'"),
+    ("frobnicate", "noisewise --help"),
+    ("problems --jsn", "Did you mean --json"),
+    ("infer", "Missing argument 'PROBLEM_OR_FILE'"),
+    ("infer sri", "did you mean 'sir'"),
+    ("infer outbreak:flu", "did you mean 'outbreak-"),
+    ("infer notes.txt", "model.py:model"),
+    ("infer sir --methd sppe", "Did you mean --method"),
+    ("infer sir --method spe", "did you mean 'sppe'"),
+    ("infer sir --method confidential", "in Python"),
+    ("infer sir --method da-mcmc", "ImportanceSampling"),
+    ("infer sir --epsilon -1", "above 0"),
+    ("infer sir --epsilon nan", "above 0"),
+    ("infer sir --epsilon ten", "valid number"),
+    ("infer sir --seed 1.5", "valid integer"),
+    ("infer sir --seed -1", "greater than or equal to 0"),
+    ("infer sir --workers 0", "greater than or equal to 1"),
+    ("infer sir --certify 10", "1000"),
+    ("infer sir --set num_rounds", "name=value"),
+    ("infer sir --set 'a b=3'", "name=value"),
+    ("infer sir --num-rounds 3", "--method"),
+    ("infer sir --target-ess 0", "whole number >= 1"),
+    ("infer sir --max-minutes 0", "> 0"),
+    ("infer sir --method sppe --set nmu_rounds=3", "did you mean 'num_rounds'"),
+    ("infer sir --method sppe --set estimator=flow", "in Python"),
+    ("infer sir --method sppe --set num_rounds=many", "whole number"),
+    ("infer sir --method sppe --num-rounds 0", "whole number >= 1"),
+    ("infer sir --method sppe --num-rounds 3 --set num_rounds=2", "choose one"),
+    ("infer sir --method sppe --set num_noise=2 --set num_noise=3", "choose one"),
+    ("infer sir --epsilon 3 --release release.json", "the release says"),
+    ("infer sir --release missing.json", "no file missing.json"),
+    ("infer sir --release model.py", "not JSON"),
+    ("infer sir --release release.json", "10"),
+    ("infer gaussian-mean --release release.json", "100 records"),
+    ("infer gaussian-mean --out people.csv", "people.csv"),
+    ("infer gaussian-mean --out .", "choose a new folder"),
+    ("infer model.py", "--release release.json"),
+    ("infer missing.py --release release.json", "no file missing.py"),
+    ("infer model.py:modle --release release.json", "did you mean 'model'"),
+    ("infer model.py:three --release release.json", "nw.PrivateModel"),
+    ("infer model.py:pair --release release.json", r"def model\(release\)"),
+    ("infer model.py:undefined --release release.json", r"line 23\).*'prios' is not defined"),
+    ("infer model.py:narrow --release release.json", "200 record"),
+    ("infer people.csv --release release.json", "model.py:model"),
+    ("infer model.py --release release.json --release release.json", "twice"),
+    ("resume", "Missing argument 'RUN'"),
+    ("resume runs/none", "no run runs/none"),
+    ("resume .", "command.json"),
+    ("report runs/none", "no run runs/none"),
+    ("compare runs/a", "Two|two"),
+    ("compare runs/a runs/a", "twice"),
+    ("compare runs/a runs/b", "no folder runs/a"),
+    ("release", "Missing option '--data'"),
+    ("release --data people.csv --query mean", "Missing option '--out'"),
+    (f"{RELEASE} --query meen", "did you mean 'mean'"),
+    (f"{RELEASE} --query mean --epsilon 1 --column age", "--bounds 0 100"),
+    (f"{RELEASE} --query mean --epsilon 1 --bounds 0 100", "--column"),
+    (f"{RELEASE} --query mean --epsilon 1 --bounds 0 100 --column agee", "no column 'agee'"),
+    (f"{RELEASE} --query mean --epsilon 1 --bounds 0 100 --column sex", "not a number"),
+    (f"{RELEASE} --query mean --epsilon 1 --bounds 100 0 --column age", "low < high"),
+    (f"{RELEASE} --query mean --epsilon 1 --column age --bounds-of sex=0,1 --bounds 0 1", "does not look at"),
+    (f"{RELEASE} --query mean --epsilon 1 --column age --bounds-of age=0", "LOW,HIGH"),
+    (f"{MEAN}", "--epsilon 1"),
+    (f"{MEAN} --delta 1e-6", "--epsilon 1"),
+    (f"{MEAN} --epsilon 1 --rho 1", "one guarantee"),
+    (f"{MEAN} --epsilon 0", "infinite noise"),
+    (f"{MEAN} --epsilon -1", "at least 0|>= 0|> 0"),
+    (f"{MEAN} --epsilon 1 --edges 1,2", "takes no --edges"),
+    (f"{MEAN} --epsilon 1 --budget 2", "--ledger ledger.json"),
+    (f"{MEAN} --epsilon 1 --ledger ledger.json", "--budget 2"),
+    (f"{MEAN} --epsilon 1 --ledger ledger.json --budget two", "numbers separated by commas"),
+    (f"{MEAN} --epsilon 1 --ledger ledger.json --budget 1,2,3", "EPSILON,DELTA"),
+    (f"{MEAN} --epsilon 1 --ledger release.json", "another kind of file"),
+    ("release --data people.csv --out release.json --query mean --column age --bounds 0 100 --epsilon 1", "kept"),
+    ("release --data people.csv --out none/new.json --query mean --column age --bounds 0 1 --epsilon 1", "No such"),
+    ("release --data none.csv --out new.json --query mean --bounds 0 1 --epsilon 1", "no file none.csv"),
+    ("release --data . --out new.json --query mean --bounds 0 1 --epsilon 1", "CSV file"),
+    (f"{RELEASE} --query histogram --column age --epsilon 1", "--edges"),
+    (f"{RELEASE} --query histogram --column age --epsilon 1 --edges 0,a", "separated by commas"),
+    (f"{RELEASE} --query histogram --column age --epsilon 1 --edges 3,2,1", "increasing"),
+    (f"{RELEASE} --query histogram --column age --column size --epsilon 1 --edges 1,2,3", "one column"),
+    (f"{RELEASE} --query median --column age --epsilon 1", "--candidates 10,20,30"),
+    (f"{RELEASE} --query contingency-table --column sex --epsilon 1", "--levels"),
+    (f"{RELEASE} --query contingency-table --column sex --levels sex --epsilon 1", "smoker=no,yes"),
+    (f"{RELEASE} --query contingency-table --column sex --levels sex=f,x --epsilon 1", "list them all"),
+    (f"{RELEASE} --query contingency-table --column sex --levels smoker=no,yes --epsilon 1", "--levels sex="),
+    (f"{RELEASE} --query regression-moments --predictors age --epsilon 1", "--outcome"),
+    (f"{RELEASE} --query infection-curve --column age --epsilon 1", "0 or 1"),
+    ("release --data town.csv --out new.json --query infection-curve --trials 9 --rho 1", "PureDP"),
+]
+
+
+@pytest.mark.parametrize(("line", "hint"), TABLE, ids=[line for line, _ in TABLE])
+def test_one_helpful_sentence(run, folder, line, hint):
+    before = sorted(folder.rglob("*"))
+    result = run(*shlex.split(line))
+    lines = [text for text in result.stderr.splitlines() if text.strip()]
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("Error: ")
+    assert re.search(hint, lines[0]), lines[0]
+    assert "Traceback" not in result.stderr
+    assert "unexpected" not in lines[0]
+    left = [path for path in sorted(folder.rglob("*")) if path not in before and "__pycache__" not in path.parts]
+    assert left in ([], [Path(folder / "ledger.json.lock")])
+
+
+def test_the_table_is_long_enough():
+    assert len(TABLE) >= 30
+    assert len(dict(TABLE)) == len(TABLE)
+
+
+def test_debug_shows_where(run):
+    result = run("infer", "sri", "--debug")
+    assert result.exit_code == 1
+    assert "Traceback" in result.stderr
+    assert "did you mean 'sir'" in result.stderr
+
+
+def test_a_mistake_of_our_own_is_told_apart(run, monkeypatch):
+    monkeypatch.setattr("noisewise.cli.catalogue.problems", lambda: 1 / 0)
+    result = run("problems")
+    assert result.exit_code == 70
+    assert "--debug" in result.stderr
+    assert "Traceback" not in result.stderr

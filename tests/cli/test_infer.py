@@ -1,0 +1,246 @@
+"""From a problem or a file to a posterior: what is computed, shown, stored, and how the command exits."""
+
+import json
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import noisewise as nw
+from noisewise.cli import outcomes
+from noisewise.cli.requests import remembered
+
+QUICK = ("--method", "importance", "--set", "num_final=4000", "--set", "num_stages=0")
+
+
+def test_a_problem_gives_the_posterior_of_python(run, folder):
+    result = run("infer", "gaussian-mean", *QUICK, "--seed", 5, "--out", "runs/a")
+    assert result.exit_code == 0, result.stderr
+    problem = nw.problems.gaussian_mean()
+    method = nw.inference.ImportanceSampling(num_final=4000, num_stages=0)
+    expected = method.infer(jax.random.key(5), problem.model, problem.observed, progress=False)
+    assert np.array_equal(nw.load_posterior("runs/a").theta, expected.theta)
+    shown = result.stdout
+    assert "gaussian-mean at epsilon 1" in shown
+    assert "ignoring the noise" in shown
+    assert "truth" in shown
+    assert "Verdict: exact." in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    stored = json.loads(Path("runs/a/command.json").read_text())
+    assert stored["argv"][:3] == ["noisewise", "infer", "gaussian-mean"]
+    assert json.loads(Path("runs/a/certificate.json").read_text())["verdict"] == "exact"
+
+
+def test_the_stored_command_repeats_the_run(run):
+    words = ["infer", "gaussian-mean", *QUICK, "--epsilon", 2.5, "--seed", 7, "--out", "runs/a"]
+    assert run(*words).exit_code == 0
+    again = json.loads(Path("runs/a/command.json").read_text())["argv"]
+    again[again.index("runs/a")] = "runs/b"
+    assert run(*again[1:]).exit_code == 0
+    assert np.array_equal(nw.load_posterior("runs/a").theta, nw.load_posterior("runs/b").theta)
+
+
+def test_json_is_one_object(loaded):
+    found = loaded("infer", "gaussian-mean", *QUICK, "--out", "runs/a")
+    assert found["trustworthy"] is True
+    assert found["truth"] == {"mean": 0.7}
+    assert set(found["summary"]["mean"]) >= {"mean", "sd", "2.5%", "97.5%"}
+    assert found["naive"]["mean"]["sd"] < found["summary"]["mean"]["sd"]
+
+
+def test_quiet_says_the_verdict_alone(run):
+    result = run("infer", "gaussian-mean", *QUICK, "--out", "runs/a", "--quiet")
+    assert result.stderr == ""
+    assert result.stdout.startswith("Verdict: exact.")
+    assert "sd" not in result.stdout.split()
+
+
+def test_without_a_method_the_target_is_reached(loaded):
+    found = loaded("infer", "model.py", "--release", "release.json", "--target-ess", 300, "--out", "runs/a")
+    posterior = found["summary"]["mean"]
+    # the mean of 200 records with sd 10 has sd .71, the noise sd .71: the posterior sd is 1.0, known here to 5%
+    assert found["effective_size"] >= 300
+    assert abs(posterior["mean"] - 51.0) < 0.5
+    assert abs(posterior["sd"] - 1.0) < 0.2
+    assert found["truth"] is None
+    assert found["naive"] is None
+
+
+def test_releases_of_one_dataset_combine(loaded):
+    both = ("--release", "release.json", "--release", "second.json")
+    found = loaded(
+        "infer",
+        "model.py:model",
+        *both,
+        *QUICK[:2],
+        "--set",
+        "num_final=20000",
+        "--set",
+        "num_stages=0",
+        "--out",
+        "runs/a",
+    )
+    # two numbers with Laplace noise of scale .5 say of s what one of scale .25 would: sd .35 + sampling .71 make .8, known to 5%
+    assert abs(found["summary"]["mean"]["mean"] - 50.9) < 0.4
+    assert abs(found["summary"]["mean"]["sd"] - 0.8) < 0.15
+    assert sorted(path.name for path in Path("runs/a/inputs").iterdir()) == ["1-release.json", "2-second.json"]
+
+
+def test_a_problem_takes_a_release_of_its_own(loaded):
+    problem = nw.problems.gaussian_mean(num_records=100)
+    mechanism = nw.mechanisms.Laplace(scale=0.4, sensitivity=0.04)
+    nw.Release([0.3], mechanism, query=problem.model.query).save("own.json")
+    found = loaded("infer", "gaussian-mean", "--release", "own.json", *QUICK, "--out", "runs/a")
+    assert found["truth"] is None
+    assert -1.0 < found["summary"]["mean"]["mean"] < 1.0
+
+
+def test_what_a_certificate_speaks_against_exits_with_3(run, loaded):
+    words = ("infer", "linear-regression", "--method", "naive", "--certify", 2000, "--out", "runs/a")
+    result = run(*words)
+    assert result.exit_code == 3
+    assert "Warning: The noise in the observation" in result.stdout
+    first = json.loads(Path("runs/a/certificate.json").read_text())
+    assert first["verdict"] != "certified"
+    stored = outcomes.stored(Path("runs/a"))
+    assert stored.certificate.verdict == first["verdict"]
+    assert stored.certificate.sentence == first["sentence"]
+    found = loaded(*words, code=3)
+    assert found["trustworthy"] is False
+    assert found["certificate"]["verdict"] == first["verdict"]
+
+
+def test_a_certified_approximation_is_corrected(loaded):
+    words = ("infer", "gaussian-mean", "--method", "rejection-abc", "--set", "num_draws=400", "--certify", 20_000)
+    found = loaded(*words, "--set", "tolerance=0.2", "--out", "runs/a")
+    assert found["verdict"] == "certified"
+    assert "corrected" in found["method"]
+    reference = nw.problems.gaussian_mean().reference(jax.random.key(0), 4000)
+    sd = reference.std()
+    # 800 effective draws or more: the mean is known to 3.5% of an sd, the sd to 2.5%; five of those
+    assert abs(found["summary"]["mean"]["mean"] - reference.mean()) < 0.2 * sd
+    assert abs(found["summary"]["mean"]["sd"] / sd - 1.0) < 0.15
+
+
+def test_a_finished_run_is_shown_again_and_another_is_refused(run):
+    words = ["infer", "gaussian-mean", *QUICK, "--out", "runs/a"]
+    first = run(*words)
+    again = run("resume", "runs/a")
+    assert again.exit_code == 0, again.stderr
+    assert again.stdout == first.stdout
+    assert run(*words).stdout == first.stdout
+    refused = run(*words, "--seed", 2)
+    assert refused.exit_code == 1
+    assert "seed: 1 there, 2 now" in refused.stderr
+
+
+def test_a_changed_model_or_release_is_not_resumed(run):
+    assert run("infer", "model.py", "--release", "release.json", *QUICK, "--out", "runs/a").exit_code == 0
+    Path("release.json").unlink()
+    assert run("resume", "runs/a").exit_code == 0
+    assert remembered(Path("runs/a")).releases == (Path("runs/a/inputs/1-release.json"),)
+    Path("model.py").write_text(Path("model.py").read_text() + "\n# touched\n")
+    changed = run("resume", "runs/a")
+    assert changed.exit_code == 1
+    assert "model.py was changed" in changed.stderr
+    copy = Path("runs/a/inputs/1-release.json")
+    copy.write_text(copy.read_text().replace("51.0", "52.0"))
+    altered = run("resume", "runs/a")
+    assert altered.exit_code == 1
+    assert "altered" in altered.stderr
+
+
+def test_a_run_moves_with_its_model(run, folder, monkeypatch):
+    Path("project").mkdir()
+    for name in ("model.py", "release.json"):
+        Path(name).rename(Path("project") / name)
+    words = ("infer", "project/model.py", "--release", "project/release.json", *QUICK, "--out", "project/runs/a")
+    assert run(*words).exit_code == 0
+    Path("project").rename("elsewhere")
+    assert run("resume", "elsewhere/runs/a").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda record: {**record, "schema": "other"},
+        lambda record: {**record, "schema_version": 2},
+        lambda record: {name: value for name, value in record.items() if name != "seed"},
+        lambda record: {**record, "more": 1},
+        lambda record: {**record, "releases": [{"path": 3}]},
+        lambda record: {**record, "releases": 5},
+        lambda record: {**record, "seed": "one"},
+        lambda record: {**record, "settings": [1]},
+        lambda record: {**record, "problem": 4},
+        lambda record: {**record, "problem": None},
+        lambda record: {**record, "releases": [{"copy": "inputs/../../release.json", "sha256": "0"}]},
+        lambda record: {**record, "problem": None, "file": {"path": "model.py", "name": "model", "sha256": "0"}},
+    ],
+)
+def test_damaged_commands_are_refused(run, damage):
+    assert run("infer", "gaussian-mean", *QUICK, "--out", "runs/a").exit_code == 0
+    path = Path("runs/a/command.json")
+    path.write_text(json.dumps(damage(json.loads(path.read_text()))))
+    result = run("resume", "runs/a")
+    assert result.exit_code == 1, result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_runs_are_compared(run, loaded):
+    for seed in (1, 2):
+        assert run("infer", "gaussian-mean", *QUICK, "--seed", seed, "--out", f"runs/{seed}").exit_code == 0
+    assert run("infer", "gaussian-mean", "--epsilon", 0.1, *QUICK, "--out", "runs/3").exit_code == 0
+    result = run("compare", "runs/1", "runs/2", "runs/3")
+    assert result.exit_code == 0, result.stderr
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    found = loaded("compare", "runs/1", "runs/2", "runs/3")
+    told = {tuple(pair["runs"]): pair["c2st"] for pair in found["pairs"]}
+    assert told["runs/1", "runs/2"] < 0.56 < told["runs/1", "runs/3"]
+    assert set(found["table"]["mean"]) == {"runs/1", "runs/2", "runs/3"}
+
+
+def test_reports_are_written_with_all_that_is_known(run, monkeypatch):
+    written = []
+
+    class Reports:
+        @staticmethod
+        def write_report(path, posterior, **more):
+            path.write_text("page")
+            written.append((posterior, more))
+            return path
+
+    monkeypatch.setattr(outcomes, "report_writer", lambda: Reports)
+    result = run("infer", "gaussian-mean", *QUICK, "--out", "runs/a")
+    assert result.stdout.strip().splitlines()[-1] == "runs/a/report.html"
+    posterior, more = written[0]
+    assert posterior.report.exact
+    assert more["truth"].tolist() == [0.7]
+    assert more["naive"] is not None
+    assert re.fullmatch(r"noisewise infer gaussian-mean .*--seed 1 --out runs/a", more["command"])
+    Path("runs/a/report.html").unlink()
+    again = run("report", "runs/a")
+    assert again.exit_code == 0
+    assert again.stdout.strip() == "runs/a/report.html"
+    assert Path("runs/a/report.html").exists()
+    unfinished = run("report", "runs")
+    assert unfinished.exit_code == 1
+
+
+def test_a_report_goes_without_a_model_that_changed(run, monkeypatch):
+    written = []
+    monkeypatch.setattr(
+        outcomes,
+        "report_writer",
+        lambda: type(
+            "R", (), {"write_report": staticmethod(lambda path, posterior, **more: written.append(more) or path)}
+        ),
+    )
+    assert run("infer", "model.py", "--release", "release.json", *QUICK, "--out", "runs/a").exit_code == 0
+    Path("model.py").write_text("1 / 0")
+    result = run("report", "runs/a")
+    assert result.exit_code == 0
+    assert "model.py was changed" in result.stderr
+    assert "model" in written[0]
+    assert "model" not in written[1]

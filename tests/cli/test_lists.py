@@ -1,0 +1,109 @@
+"""What there is: complete, true to the classes, and read without loading them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import noisewise as nw
+from noisewise.cli import catalogue
+from noisewise.cli.targets import ready_problem
+
+LISTS = ("problems", "methods", "mechanisms", "queries")
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_have_one_line_each(run, loaded, name):
+    items = loaded(name)
+    shown = run(name).stdout
+    assert len(items) >= 8
+    assert all(item["slug"] in shown and item["line"].endswith(".") for item in items)
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_methods_are_those_of_the_package():
+    kinds = [value for value in vars(nw.inference).values() if isinstance(getattr(value, "slug", None), str)]
+    assert {(kind.slug, kind.__name__) for kind in kinds} == {(item.slug, item.name) for item in catalogue.methods()}
+
+
+@pytest.mark.parametrize(("package", "root"), [("mechanisms", "AbstractMechanism"), ("queries", "AbstractQuery")])
+def test_classes_are_those_of_the_package(package, root):
+    module = getattr(nw, package)
+    kinds = {
+        name
+        for name in module.__all__
+        if isinstance(value := getattr(module, name), type) and issubclass(value, getattr(module, root))
+    }
+    assert {item.name for item in getattr(catalogue, package)()} == {
+        name for name in kinds if not name.startswith("Abstract")
+    }
+
+
+def test_problems_can_be_had():
+    assert {item.slug for item in catalogue.problems()} >= {"sir", "outbreak-influenza", "gaussian-mean"}
+    for item in catalogue.problems():
+        problem = ready_problem(item, 5.0)
+        assert problem.settings["epsilon"] == 5.0
+        assert problem.name.replace("_", "-") == item.slug
+
+
+def test_names_may_be_written_in_several_ways():
+    for name in ("outbreak:influenza", "outbreak-influenza", "OUTBREAK_INFLUENZA"):
+        assert catalogue.find("problem", name, catalogue.problems()).name == 'outbreak("influenza")'
+
+
+def test_listing_loads_nothing_heavy():
+    code = (
+        "import sys; from typer.testing import CliRunner; from noisewise.cli.app import app\n"
+        "results = [CliRunner().invoke(app, [name, '--json']) for name in ('problems', 'methods', 'mechanisms', 'queries')]\n"
+        "results.append(CliRunner().invoke(app, ['infer', '--help']))\n"
+        "print([result.exit_code for result in results], bool({'jax', 'pandas', 'scipy', 'matplotlib'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split("\n")[0] == "[0, 0, 0, 0, 0] False"
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("infer",), ("release",), ("resume",), ("report",), ("compare",), *((name,) for name in LISTS)]
+)
+def test_help_at_every_level(run, words):
+    result = run(*words, "--help")
+    assert result.exit_code == 0
+    assert "Usage: " in result.stdout
+    assert "noisewise" in result.stdout.split("Usage: ")[1]
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    if words:
+        assert "Example" in result.stdout
+        assert f"noisewise {words[0]}" in result.stdout.split("Example")[1] or words[0] in LISTS
+
+
+def test_no_arguments_show_help_and_the_version_is_told(run):
+    assert "For analysts" in run().stdout
+    assert run("--version").stdout.strip() == f"noisewise {nw.__version__}"
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("noisewise infer s", "sir"),
+        ("noisewise infer sir --method s", "sppe"),
+        ("noisewise release --query h", "histogram"),
+    ],
+)
+def test_shells_complete(run, monkeypatch, typed, expected):
+    monkeypatch.setenv("_NOISEWISE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+    from typer.testing import CliRunner
+
+    from noisewise.cli.app import app
+
+    result = CliRunner().invoke(app, [], prog_name="noisewise")
+    assert expected in result.stdout.split()
+
+
+def test_json_is_strict():
+    from noisewise.cli import show
+
+    assert json.dumps(show.plain({"a": float("nan"), "b": (1, 2.5)}), allow_nan=False) == '{"a": null, "b": [1, 2.5]}'
