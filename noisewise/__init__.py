@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         posteriors,
         problems,
         queries,
+        reports,
         samplers,
         simulators,
     )
@@ -55,6 +56,7 @@ __all__ = [
     "problems",
     "queries",
     "release",
+    "reports",
     "samplers",
     "simulators",
 ]
@@ -84,6 +86,7 @@ __getattr__, __dir__ = attach(
         "posteriors": "noisewise.posteriors",
         "problems": "noisewise.problems",
         "queries": "noisewise.queries",
+        "reports": "noisewise.reports",
         "samplers": "noisewise.samplers",
         "simulators": "noisewise.simulators",
     },
