@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         inference,
         mechanisms,
         metrics,
+        planning,
         plotting,
         posteriors,
         problems,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     )
     from noisewise.disclosure import Ledger, Release, release
     from noisewise.mechanisms.guarantees import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
+    from noisewise.planning import plan
     from noisewise.posteriors import load_posterior
     from noisewise.priors import Prior
     from noisewise.private_model import PrivateModel
@@ -51,6 +53,8 @@ __all__ = [
     "load_posterior",
     "mechanisms",
     "metrics",
+    "plan",
+    "planning",
     "plotting",
     "posteriors",
     "problems",
@@ -82,6 +86,8 @@ __getattr__, __dir__ = attach(
         "load_posterior": "noisewise.posteriors",
         "mechanisms": "noisewise.mechanisms",
         "metrics": "noisewise.metrics",
+        "plan": "noisewise.planning",
+        "planning": "noisewise.planning",
         "plotting": "noisewise.plotting",
         "posteriors": "noisewise.posteriors",
         "problems": "noisewise.problems",
