@@ -31,6 +31,7 @@ COLUMNS = (
 _SCHEMA, _SCHEMA_VERSION = "noisewise.plan", 1
 _MANY_COMPLETED = 0.05
 _FAR = 4.0
+_ROUGH = 0.02
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -131,16 +132,17 @@ class Plan:
     def warnings(self) -> tuple[str, ...]:
         """What a reader of the table must know."""
         found = []
-        shares = {label: float(self.learnt[label].completed.mean()) for label in self.budgets}
-        thin = {label: share for label, share in shares.items() if share > _MANY_COMPLETED}
+        thin = {label: part for label, part in self.learnt.items() if part.completed.mean() > _MANY_COMPLETED}
         if thin:
+            share = max(part.completed.mean() for part in thin.values())
+            rough = min(np.median(part.power[part.completed]) for part in thin.values()) < _ROUGH
+            off = "by factors" if rough else "by 10% on average, by more for single releases"
             found.append(
-                f"Few simulations come near up to {100 * max(thin.values()):.0f}% of the releases at {_listed(thin)}, for which a local "
-                "normal law completed the weights: widths may be off by 10% on average, by more for single releases. More simulations "
-                "mend that."
+                f"Few simulations come near up to {100 * share:.0f}% of the releases at {_listed(thin)}, for which a local normal law "
+                f"completed the weights: widths may be off {off}. More simulations mend that."
             )
-        off = self.table[(self.table["coverage"] - self.level).abs() > _FAR * self.table["coverage error"]]
-        for label, part in off.groupby(level=0, sort=False):
+        wrong = self.table[(self.table["coverage"] - self.level).abs() > _FAR * self.table["coverage error"]]
+        for label, part in wrong.groupby(level=0, sort=False):
             names = ", ".join(part.index.get_level_values(1))
             found.append(
                 f"At {_listed([label])} intervals of {names} do not hold the truth as often as they should: take more simulations."
@@ -183,8 +185,10 @@ class Plan:
 
         The intervals are those of all simulated posteriors together. Where labels are no numbers it is a forest plot.
         """
+        import matplotlib
+
         from noisewise.plotting import forest, privacy_utility
-        from noisewise.plotting.style import PRIOR, label
+        from noisewise.plotting.style import PRIOR, STYLE, label, legend_above
 
         chosen = [name for name in columns or self.names if np.isfinite(self.prior_sd[name])]
         rows = [self.names.index(name) for name in chosen]
@@ -195,9 +199,11 @@ class Plan:
         tails = [0.5 - self.level / 2.0, 0.5 + self.level / 2.0]
         for ax, name, row in zip(grid, chosen, rows, strict=True):
             prior = self.prior_quantities[:, row]
-            for end in np.quantile(prior - prior.mean(), tails):
-                ax.axhline(end, color=PRIOR, linestyle=(0, (4, 2)), linewidth=1.0, zorder=0)
+            for end, text in zip(np.quantile(prior - prior.mean(), tails), ("prior", "_"), strict=True):
+                ax.axhline(end, color=PRIOR, linestyle=(0, (4, 2)), linewidth=1.0, zorder=0, label=text)
             ax.set_ylabel(f"{label(name)}, from its mean")
+        with matplotlib.rc_context(STYLE):
+            legend_above(grid[0], outside=axes is None)
         return grid
 
 

@@ -66,10 +66,15 @@ class Learnt:
     high: np.ndarray
     effective_size: np.ndarray
     """(J,) Effective draws, before completion."""
-    completed: np.ndarray
-    """(J,) Whether the weights were too thin and a local normal law was put in their place."""
+    power: np.ndarray
+    """(J,) 1, or, where the weights were too thin and a local normal law completed them, the power of eta at which it was fitted."""
     deviations: np.ndarray
     """(20 J, q) Draws of all posteriors, each less its mean."""
+
+    @property
+    def completed(self) -> np.ndarray:
+        """(J,) Whether a local normal law completed the weights."""
+        return self.power < 1.0
 
 
 def quantities_of(model: PrivateModel, theta: np.ndarray) -> np.ndarray:
@@ -83,8 +88,8 @@ def learn(
     """The posteriors of releases (J, k')."""
     keys = jax.random.split(key, len(released))
     rows = [_one(each, simulated, mechanism, s_dp, level) for each, s_dp in zip(keys, released, strict=True)]
-    sd, low, high, size, completed, deviations = (np.stack(column) for column in zip(*rows, strict=True))
-    return Learnt(sd, low, high, size, completed, deviations.reshape(-1, deviations.shape[-1]))
+    sd, low, high, size, power, deviations = (np.stack(column) for column in zip(*rows, strict=True))
+    return Learnt(sd, low, high, size, power, deviations.reshape(-1, deviations.shape[-1]))
 
 
 def _one(
@@ -94,26 +99,26 @@ def _one(
     found = np.isfinite(log_eta)
     weights = np.exp(log_eta - logsumexp(log_eta)) if found.any() else np.full(len(log_eta), 1.0 / len(log_eta))
     size = float(1.0 / np.sum(weights**2)) if found.any() else 0.0
-    values, order, completed = simulated.quantities, simulated.order, size < THIN
-    if completed:
-        z, weights = complete(key, simulated, mechanism, s_dp, log_eta)
+    values, order, power = simulated.quantities, simulated.order, 1.0
+    if size < THIN:
+        z, weights, power = complete(key, simulated, mechanism, s_dp, log_eta)
         values = quantities_of(simulated.model, simulated.model.prior.constrain(z))
         order = np.argsort(values, axis=0)
     mean, sd = _moments(values, weights)
-    if completed or size >= PLENTY:
+    if power < 1.0 or size >= PLENTY:
         low, high = _quantiles(values, order, weights, level)
     else:
         half = norm.ppf(0.5 + level / 2.0) * sd
         low, high = mean - half, mean + half
     draws = values[generator(key).choice(len(values), _KEPT, p=weights)] - mean
-    return sd, low, high, np.array(size), np.array(completed), draws
+    return sd, low, high, np.array(size), np.array(power), draws
 
 
 def _moments(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sd; the variance is divided by 1 - sum of w^2, as it is too small by that factor on average."""
     with np.errstate(invalid="ignore", over="ignore"):
         mean = weights @ values
-        variance = weights @ (values - mean) ** 2 / (1.0 - np.sum(weights**2))
+        variance = weights @ (values - mean) ** 2 / (1.0 - min(np.sum(weights**2), 0.5))
     return mean, np.sqrt(variance)
 
 
