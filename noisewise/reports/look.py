@@ -51,7 +51,7 @@ footer { margin-top: 3rem; padding-top: .6rem; border-top: 1px solid #ccc; color
   @page { margin: 18mm 16mm; }
   body { max-width: none; padding: 0; font-size: 10.5pt; }
   h2, h3, p:has(+ figure) { break-after: avoid; }
-  .scroll img { max-height: 100mm; width: auto; min-width: 0 !important; }
+  .scroll img { max-width: 120mm; min-width: 0 !important; }
   figure, tr, dl > *, .lead, pre { break-inside: avoid; }
   .scroll { overflow: visible; }
   tbody th { position: static; }
