@@ -19,16 +19,19 @@ if TYPE_CHECKING:
         inference,
         mechanisms,
         metrics,
+        planning,
         plotting,
         posteriors,
         problems,
         queries,
+        reports,
         runs,
         samplers,
         simulators,
     )
     from noisewise.disclosure import Ledger, Release, release
     from noisewise.mechanisms.guarantees import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
+    from noisewise.planning import plan
     from noisewise.posteriors import load_posterior
     from noisewise.priors import Prior
     from noisewise.private_model import PrivateModel
@@ -51,11 +54,14 @@ __all__ = [
     "load_posterior",
     "mechanisms",
     "metrics",
+    "plan",
+    "planning",
     "plotting",
     "posteriors",
     "problems",
     "queries",
     "release",
+    "reports",
     "runs",
     "samplers",
     "simulators",
@@ -82,10 +88,13 @@ __getattr__, __dir__ = attach(
         "load_posterior": "noisewise.posteriors",
         "mechanisms": "noisewise.mechanisms",
         "metrics": "noisewise.metrics",
+        "plan": "noisewise.planning",
+        "planning": "noisewise.planning",
         "plotting": "noisewise.plotting",
         "posteriors": "noisewise.posteriors",
         "problems": "noisewise.problems",
         "queries": "noisewise.queries",
+        "reports": "noisewise.reports",
         "runs": "noisewise.runs",
         "samplers": "noisewise.samplers",
         "simulators": "noisewise.simulators",

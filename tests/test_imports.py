@@ -26,7 +26,17 @@ PRIVACY = {
     "posteriors",
     "diagnostics",
 }
-ABOVE_INFERENCE = TOP | {"automatic", "inference", "posteriors", "diagnostics", "plotting", "runs", "metrics"}
+ABOVE_INFERENCE = TOP | {
+    "automatic",
+    "inference",
+    "posteriors",
+    "diagnostics",
+    "plotting",
+    "runs",
+    "metrics",
+    "reports",
+    "planning",
+}
 
 
 def component(path):

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from noisewise import __version__
-from noisewise.cli import compare, infer, lists, release, report, resume
+from noisewise.cli import compare, infer, lists, plan, release, report, resume
 from noisewise.cli.exits import Commands
 
 _EPILOG = """
@@ -38,6 +38,7 @@ app.command(rich_help_panel=_ANALYST, epilog=infer.EPILOG)(infer.infer)
 app.command(rich_help_panel=_ANALYST, epilog=resume.EPILOG)(resume.resume)
 app.command(rich_help_panel=_ANALYST, epilog=report.EPILOG)(report.report)
 app.command(rich_help_panel=_ANALYST, epilog=compare.EPILOG)(compare.compare)
+app.command(rich_help_panel=_CURATOR, epilog=plan.EPILOG)(plan.plan)
 app.command(rich_help_panel=_CURATOR, epilog=release.EPILOG)(release.release)
 app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.problems)
 app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.methods)

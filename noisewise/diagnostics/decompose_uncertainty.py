@@ -77,7 +77,7 @@ def decompose_uncertainty(
 def _of_records(key: Array, model: PrivateModel, observed: Any, num_draws: int, progress: bool) -> Decomposition:
     run_key, inner_key = jax.random.split(key)
     method = DataAugmentationMCMC(num_chains=_CHAINS, num_warmup=_WARMUP, target_ess=num_draws)
-    work = method._start(model, observed, None, progress)
+    work = method.start(model, model.observation(observed), progress=progress)
     inner, s = [], []
     with work.shown():
         run = method.run_chains(run_key, work, most_sweeps=_SWEEPS)

@@ -1,0 +1,134 @@
+"""`noisewise plan`: what an analyst will learn at each privacy budget, before anything is released."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from noisewise.cli import catalogue
+from noisewise.cli.targets import model_from, ready_problem
+from noisewise.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from noisewise.planning import Plan
+
+EPILOG = """
+Examples:
+
+  noisewise plan linear_regression --epsilon 0.1 0.3 1 3 10
+
+  noisewise plan model.py:model --epsilon 1 10 --picture plan.png
+"""
+
+_BUDGETS = (0.1, 0.3, 1.0, 3.0, 10.0)
+
+
+def plan(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PROBLEM",
+            help="A ready problem, or model.py:model, a file and the model in it.",
+            show_default=False,
+        ),
+    ],
+    epsilon: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NUMBER...", help="Budgets, one or more; 0.1 0.3 1 3 10 by default.", show_default=False),
+    ] = None,
+    simulations: Annotated[int, typer.Option(help="Simulations, one set for all budgets.")] = 50_000,
+    releases: Annotated[int, typer.Option(help="Simulated releases over which is averaged.")] = 100,
+    delta: Annotated[float, typer.Option(help="The delta of Gaussian noise.")] = 1e-6,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same plan.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="Write the plan as JSON.", show_default=False)] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw the plan: .png, .pdf or .svg.", show_default=False)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")] = False,
+) -> None:
+    """What will an analyst learn at each privacy budget?
+
+    Expected posterior widths and coverage before any data are released, from ONE set of simulations: noise is free.
+    """
+    target, budgets = _sorted_out(words, epsilon or [])
+    found = _found(target, budgets, simulations, releases, delta, seed)
+    if out is not None:
+        found.save(out)
+    if picture is not None:
+        _draw(found, picture)
+    if as_json:
+        print(json.dumps(found.to_spec(), indent=2, allow_nan=False))
+    else:
+        _print(found)
+
+
+def _sorted_out(words: list[str], epsilon: list[str]) -> tuple[str, tuple[float, ...]]:
+    """The problem and the budgets: whatever stands for a number is a budget, as in `--epsilon 0.1 1 10`."""
+    targets, budgets = [], []
+    for text in [*epsilon, *words]:
+        for part in text.split(",") if text in epsilon else [text]:
+            try:
+                budgets.append(float(part))
+            except ValueError:
+                targets.append(part)
+    if len(targets) != 1:
+        got = ", ".join(targets) or "none"
+        raise InvalidInputError(f"plan needs one problem, as in noisewise plan sir --epsilon 0.1 1 10; got {got}.")
+    if budgets and not epsilon:
+        raise InvalidInputError(f"Budgets follow --epsilon, as in noisewise plan {targets[0]} --epsilon 0.1 1 10.")
+    return targets[0], tuple(sorted(set(budgets))) or _BUDGETS
+
+
+def _found(target: str, budgets: tuple[float, ...], simulations: int, releases: int, delta: float, seed: int) -> Plan:
+    import jax
+
+    from noisewise.planning import plan as make_plan
+
+    options: dict[str, Any] = {"num_simulations": simulations, "num_releases": releases, "delta": delta}
+    key = jax.random.key(seed)
+    if ":" in target or target.endswith(".py"):
+        path, _, name = target.partition(":")
+        if not Path(path).is_file():
+            raise InvalidInputError(f"There is no Python file {path}.")
+        return make_plan(key, model_from(Path(path), name or "model", None), budgets, **options)
+    item = catalogue.find("problem", target, catalogue.problems())
+    models = {epsilon: ready_problem(item, epsilon).model for epsilon in budgets}
+    mechanisms = {epsilon: model.mechanism for epsilon, model in models.items()}
+    return make_plan(key, models[budgets[-1]], mechanisms=mechanisms, **options)
+
+
+def _draw(found: Plan, path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    grid = found.plot()
+    figure = getattr(grid, "flat", [grid])[0].get_figure(root=True)
+    try:
+        figure.savefig(path, dpi=200)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{path} cannot be drawn: {error}.") from None
+
+
+def _print(found: Plan) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False)
+    columns = ["epsilon", "quantity", "posterior sd", "of prior", f"{100 * found.level:g}% width", "coverage"]
+    for index, column in enumerate(columns):
+        shown.add_column(column, justify="left" if index == 1 else "right", no_wrap=True)
+    for (label, name), row in found.table.iterrows():
+        cells = [f"{row['sd']:.3g} ± {row['sd error']:.1g}", f"{100 * row['share of prior']:.0f}%"]
+        cells += [f"{row['width']:.3g} ± {row['width error']:.1g}", f"{100 * row['coverage']:.0f}%"]
+        first = label if name == found.names[0] else ""
+        shown.add_row(
+            f"{first:g}" if isinstance(first, float) else first, name, *cells, end_section=name == found.names[-1]
+        )
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.print(shown)
+    for label in found.budgets:
+        console.print(found.sentence(label))
+    for text in found.warnings:
+        console.print(f"Warning: {text}")

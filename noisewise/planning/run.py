@@ -1,0 +1,127 @@
+"""One set of simulations, many budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+import jax
+import numpy as np
+
+from noisewise._arrays import Array, as_key, as_vectors, describe, in_float64, integer, number
+from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
+from noisewise.inference.work import Work
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.planning.budgets import budgets, check_capabilities
+from noisewise.planning.outcome import Plan
+from noisewise.planning.weighing import SimulatedSet, learn, quantities_of
+from noisewise.private_model import PrivateModel
+
+_MOST_FAILED = 0.5
+
+
+def plan(
+    key: Array,
+    model: PrivateModel,
+    epsilons: Any = None,
+    *,
+    mechanisms: Mapping[Any, AbstractMechanism] | None = None,
+    num_simulations: int = 50_000,
+    num_releases: int = 100,
+    truth: Any = None,
+    level: float = 0.95,
+    delta: float = 1e-6,
+    executor: Executor | None = None,
+    progress: bool = True,
+) -> Plan:
+    r"""What will an analyst learn at each privacy budget? Posterior widths and coverage before anything is released.
+
+        theta_i ~ pi,  s_i ~ f(. | theta_i)  once;      at each budget  s_dp,j ~ eta(. | s_j),   w_ij ∝ eta(s_dp,j | s_i)
+
+    Simulations know nothing of the noise, and noise costs nothing: ONE set of `num_simulations` serves every budget. `num_releases`
+    of them play the part of the data; the others, weighted by the mechanism's density, are draws of each posterior. So posteriors are exact
+    up to Monte Carlo error where the weights are worth 20 draws or more; below that, at large budgets, a local normal law completes them,
+    and the table says in which share of the releases (`completed`; more simulations lower it).
+
+    `epsilons` are numbers (with `delta` for Gaussian noise) or guarantees, for which the model's mechanism is made anew;
+    `mechanisms` maps labels to mechanisms instead. `truth` (d,), or several (m, d), takes the place of draws from the prior; data
+    are then simulated at it. Releases at all budgets are of the same data, with the same random numbers.
+
+    >>> import noisewise as nw
+    >>> model = nw.problems.linear_regression().model
+    >>> found = plan(jax.random.key(0), model, [0.1, 10.0], num_simulations=5000, num_releases=20, progress=False)
+    >>> bool(found.table.loc[(0.1, "beta[1]"), "share of prior"] > 0.9 > found.table.loc[(10.0, "beta[1]"), "share of prior"])
+    True
+    """
+    key = as_key(key)
+    if not isinstance(model, PrivateModel):
+        raise InvalidTypeError(f"plan(key, model, epsilons) needs a PrivateModel second, got {describe(model)}.")
+    level, delta = number("level", above=0.0, below=1.0)(level), number("delta", above=0.0, below=1.0)(delta)
+    num_releases = integer("num_releases", at_least=2)(num_releases)
+    num_simulations = integer("num_simulations", at_least=1000)(num_simulations)
+    if num_releases > num_simulations // 2:
+        raise InvalidInputError(
+            f"num_releases={num_releases} must be at most half of num_simulations={num_simulations}."
+        )
+    made = budgets(model.mechanism, epsilons, mechanisms, delta)
+    check_capabilities(made)
+    settings = {"num_simulations": num_simulations, "num_releases": num_releases, "level": level}
+    work = Work(
+        "plan", settings, model, np.zeros(0), executor=executor, progress=progress, max_simulations=num_simulations
+    )
+    set_key, noise_key, learn_key = jax.random.split(key, 3)
+    with work.shown():
+        truths, s_true, simulated = _simulations(set_key, work, _truths(model, truth), num_releases, num_simulations)
+        released, learnt = {}, {}
+        for label, mechanism in made.items():
+            released[label] = mechanism.sample(noise_key, s_true)
+            learnt[label] = learn(learn_key, simulated, mechanism, released[label], level)
+    return Plan(
+        names=(*model.names, *model.derived),
+        mechanisms=made,
+        truths=truths,
+        true_quantities=quantities_of(model, truths),
+        prior_quantities=simulated.quantities,
+        released=released,
+        learnt=learnt,
+        level=level,
+        num_simulations=work.num_simulations,
+        num_failed=work.num_failed,
+    )
+
+
+@in_float64
+def _truths(model: PrivateModel, truth: Any) -> np.ndarray | None:
+    if truth is None:
+        return None
+    rows = np.atleast_2d(np.asarray(as_vectors(truth, "truth", model.prior.dim)))
+    if rows.ndim != 2 or not np.isfinite(model.prior.log_prob(rows)).all():
+        raise InvalidInputError(
+            f"truth must hold values of {', '.join(model.names)} that the prior allows, (d,) or (m, d)."
+        )
+    return rows
+
+
+def _simulations(
+    key: Array, work: Work, truth: np.ndarray | None, num_releases: int, num: int
+) -> tuple[np.ndarray, np.ndarray, SimulatedSet]:
+    """The truths (J, d), their statistics (J, k), and all other simulations."""
+    theta_key, simulate_key = jax.random.split(key)
+    theta = work.model.prior.sample(theta_key, num)
+    if truth is not None:
+        theta[:num_releases] = np.resize(truth, (num_releases, truth.shape[1]))
+    s = work.statistics(simulate_key, theta)
+    good = np.isfinite(s).all(axis=1)
+    data = good[:num_releases]
+    if good.mean() < _MOST_FAILED or data.sum() < 2:
+        where = ", ".join(
+            f"{name} = {value:.4g}" for name, value in zip(work.model.names, theta[~good][0], strict=True)
+        )
+        raise SimulationError(
+            f"{int((~good).sum()):,} of {len(good):,} simulations failed (NaN or infinite statistics), for instance at {where}: mend "
+            "the simulator there, or give a prior that stays away."
+        )
+    rest = good.copy()
+    rest[:num_releases] = False
+    return theta[:num_releases][data], s[:num_releases][data], SimulatedSet(work.model, theta[rest], s[rest])

@@ -1,0 +1,106 @@
+"""The answer: one sentence and one table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from noisewise.posteriors import AbstractPosterior
+from noisewise.reports.html import Markup, number, paragraphs, section, table
+
+LOW, HIGH = "2.5%", "97.5%"
+
+
+def headline(summary: pd.DataFrame, prior: pd.DataFrame | None, derived: tuple[str, ...]) -> str:
+    """The quantity that the one sentence is about: the first derived one that is finite, else the one of which most was learnt."""
+    finite = [name for name in derived if np.isfinite(summary.loc[name, "sd"])]
+    if finite:
+        return finite[0]
+    if prior is None:
+        return str(summary.index[0])
+    shares = summary["sd"] / prior["sd"].reindex(summary.index)
+    return str(summary.index[int(np.argmin(shares.fillna(np.inf).to_numpy()))])
+
+
+def sentence(name: str, row: Any, *, exactly: bool = True) -> str:
+    """What is known of one quantity."""
+    sd = row["sd"]
+    given = "given the release" if exactly else "given the release, as far as the approximation goes"
+    return (
+        f"{name} is about {number(row['mean'], sd)}, and with 95% probability between {number(row[LOW], sd)} and "
+        f"{number(row[HIGH], sd)}, {given}."
+    )
+
+
+def answer(
+    posterior: AbstractPosterior,
+    summary: pd.DataFrame,
+    chosen: str,
+    *,
+    prior: pd.DataFrame | None,
+    naive: pd.DataFrame | None,
+    truth: dict[str, float],
+) -> Markup:
+    """The section."""
+    columns = ["quantity", "estimate", "95% interval"]
+    columns += ["truth"] if truth else []
+    columns += ["naive answer"] if naive is not None else []
+    columns += ["sd"] + (["prior sd"] if prior is not None else []) + ["median", "shortest 95%"]
+    rows = [_row(str(name), row, prior, naive, truth) for name, row in summary.iterrows()]
+    method = "exact, up to Monte Carlo error" if posterior.report.exact else "approximate"
+    caption = f"Posterior of each quantity given the release ({posterior.report.method}; {method})"
+    return section(
+        "answer",
+        "The answer",
+        paragraphs(sentence(chosen, summary.loc[chosen], exactly=posterior.report.exact)),
+        paragraphs(_about_truth(chosen, summary, truth), _about_naive(chosen, summary, naive)),
+        table(caption, columns, rows),
+        paragraphs(
+            "sd stands for standard deviation. The shortest interval holds 95% of the probability, as the other interval does."
+        ),
+    )
+
+
+def _row(name: str, row: Any, prior: Any, naive: Any, truth: dict[str, float]) -> list[str]:
+    sd = row["sd"]
+    cells = [name, number(row["mean"], sd), _interval(row[LOW], row[HIGH], sd)]
+    if truth:
+        cells.append(number(truth[name], sd) if name in truth else "")
+    if naive is not None:
+        cells.append(_with_interval(naive.loc[name], sd) if name in naive.index else "")
+    cells.append(number(sd, sd))
+    if prior is not None:
+        cells.append(number(prior.loc[name, "sd"], sd) if name in prior.index else "")
+    cells += [number(row["median"], sd), _interval(row["hdi low"], row["hdi high"], sd)]
+    return cells
+
+
+def _interval(low: float, high: float, sd: float) -> str:
+    return f"{number(low, sd)} to {number(high, sd)}"
+
+
+def _with_interval(row: Any, sd: float) -> str:
+    return f"{number(row['mean'], sd)} ({_interval(row[LOW], row[HIGH], sd)})"
+
+
+def _about_truth(name: str, summary: pd.DataFrame, truth: dict[str, float]) -> str:
+    if name not in truth:
+        return ""
+    row = summary.loc[name]
+    inside = row[LOW] <= truth[name] <= row[HIGH]
+    value = number(truth[name], row["sd"])
+    return (
+        f"In this case the truth is known: {name} is {value}, which lies {'in' if inside else 'outside'} the interval."
+    )
+
+
+def _about_naive(name: str, summary: pd.DataFrame, naive: pd.DataFrame | None) -> str:
+    """How far off one would be without regard to the noise."""
+    if naive is None or name not in naive.index:
+        return ""
+    row, other = summary.loc[name], naive.loc[name]
+    apart = not (other[LOW] <= row["mean"] <= other[HIGH])
+    words = "whose interval does not hold the estimate above" if apart else "whose interval holds the estimate above"
+    return f"Who takes the published numbers at face value finds {_with_interval(other, row['sd'])}, {words}."

@@ -1,0 +1,120 @@
+"""The few elements that a page is made of. Everything that enters as text is escaped here, and nowhere else."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+_DPI = 200
+_CSS_PER_INCH = 96
+_SMALLEST = 0.72
+"""Pictures shrink to this share of their size on narrow screens; below it they scroll."""
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def escape(text: Any) -> Markup:
+    """Text as HTML; `Markup` stays as it is.
+
+    >>> escape("a < b"), escape(Markup("<br>"))
+    ('a &lt; b', '<br>')
+    """
+    return text if isinstance(text, Markup) else Markup(html.escape(str(text), quote=True))
+
+
+def element(tag: str, *content: Any, **attributes: Any) -> Markup:
+    """One element around escaped content; `class_` stands for class, and attributes that are None are left out.
+
+    >>> element("p", "a < b", class_="note")
+    '<p class="note">a &lt; b</p>'
+    """
+    given = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items() if value is not None}
+    inside = "".join(f' {name}="{html.escape(str(value), quote=True)}"' for name, value in given.items())
+    return Markup(f"<{tag}{inside}>{''.join(map(escape, content))}</{tag}>")
+
+
+def join(*parts: Any) -> Markup:
+    """Parts one after the other."""
+    return Markup("\n".join(map(escape, parts)))
+
+
+def paragraphs(*texts: Any) -> Markup:
+    """One paragraph for each text that is not empty."""
+    return join(*(element("p", text) for text in texts if text))
+
+
+def bullets(items: Iterable[Any]) -> Markup:
+    """A list, or nothing where there are no items."""
+    made = [element("li", item) for item in items]
+    return element("ul", *made) if made else Markup("")
+
+
+def section(identity: str, title: str, *content: Any) -> Markup:
+    """A section with a heading."""
+    heading = element("h2", title, id=f"{identity}-title")
+    return element("section", heading, "\n", *content, id=identity, aria_labelledby=f"{identity}-title")
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Markup:
+    """A table in a box of its own that scrolls; the first column names the rows."""
+    head = element("tr", *(element("th", column, scope="col") for column in columns))
+    body = [
+        element("tr", element("th", row[0], scope="row"), *(element("td", cell) for cell in row[1:])) for row in rows
+    ]
+    made = element("table", element("thead", head), element("tbody", *body), aria_label=caption)
+    box = element("div", made, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return element("figure", element("figcaption", caption), box)
+
+
+def facts(rows: Iterable[tuple[Any, Any]]) -> Markup:
+    """Names with what they stand for."""
+    return element("dl", *(join(element("dt", name), element("dd", text)) for name, text in rows))
+
+
+def picture(figure: Any, alt: str, *, small: bool = False) -> Markup:
+    """A matplotlib figure as an image inside the page; the figure is closed."""
+    import matplotlib.pyplot as plt
+
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None}, facecolor="white")
+    plt.close(figure)
+    content = buffer.getvalue()
+    pixels = int.from_bytes(content[16:20]), int.from_bytes(content[20:24])
+    width, height = (round(side * _CSS_PER_INCH / _DPI) for side in pixels)
+    data = base64.b64encode(content).decode()
+    least = None if small else f"min-width:{math.floor(_SMALLEST * width)}px"
+    size = {"width": width, "height": height, "style": least}
+    image = Markup(element("img", src=f"data:image/png;base64,{data}", alt=alt, **size).removesuffix("</img>"))
+    return element("div", image, class_="panel" if small else "scroll")
+
+
+def captioned(caption: str, *pictures: Markup) -> Markup:
+    """Pictures with a common caption."""
+    row = element("div", *pictures, class_="panels") if len(pictures) > 1 else join(*pictures)
+    return element("figure", row, element("figcaption", caption))
+
+
+def number(value: Any, sd: float | None = None) -> str:
+    """A number for people: as many decimals as the standard deviation `sd` has two digits, else four digits.
+
+    >>> number(-2.63481, 0.2), number(12345.6), number(0.000123), number(float("nan"))
+    ('-2.63', '12,346', '0.000123', 'unknown')
+    """
+    value = float(value)
+    if not math.isfinite(value):
+        return "unknown" if math.isnan(value) else "infinite" if value > 0 else "minus infinity"
+    if sd is None or not math.isfinite(sd) or sd <= 0.0:
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
+    decimals = 1 - math.floor(math.log10(sd))
+    if decimals > 8 or abs(value) >= 1e9:
+        return f"{value:.4g}"
+    text = f"{value:,.{max(0, decimals)}f}"
+    return text if text.strip("-0.,") else text.removeprefix("-")

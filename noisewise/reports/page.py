@@ -1,0 +1,175 @@
+"""The page as a whole."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from noisewise import __version__
+from noisewise._arrays import describe
+from noisewise._files import as_path, require_text, write_atomically
+from noisewise.diagnostics import Certificate
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.plotting import named_truth
+from noisewise.posteriors import AbstractPosterior
+from noisewise.private_model import PrivateModel
+from noisewise.reports import pictures
+from noisewise.reports.answer import answer, headline, sentence
+from noisewise.reports.citing import citing, reproducing
+from noisewise.reports.html import Markup, element, escape, join
+from noisewise.reports.look import CSS
+from noisewise.reports.released import guarantee_in_words, guarantee_of, released
+from noisewise.reports.verdict import assess, badge, verdict
+
+if TYPE_CHECKING:
+    from noisewise.disclosure import Release
+
+
+def write_report(
+    path: Any,
+    posterior: AbstractPosterior,
+    *,
+    title: str,
+    model: PrivateModel | None = None,
+    observed: Any = None,
+    truth: Any = None,
+    certificate: Certificate | None = None,
+    release: Release | None = None,
+    naive: AbstractPosterior | None = None,
+    decomposition: Any = None,
+    command: str | None = None,
+) -> Path:
+    """Write one self-contained page about a posterior, for readers who run nothing; returns its path.
+
+    It says what was released (`release`, or `model` and `observed`) under which guarantee, the answer in a sentence and a table (beside
+    the `naive` one and the `truth`, an array or a dictionary, where there are any), draws it, decomposes its uncertainty (`decomposition`
+    has a `table` with a row per parameter and a column of variances per part), says how far to trust it and why (`certificate` and, where
+    simulations are fast, a predictive check), how to cite and how to reproduce it (`command`, or Python with the settings). Images are
+    inside, there are no scripts, nothing is loaded from elsewhere. An existing page is replaced.
+
+    >>> import jax, pathlib, tempfile, noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> posterior = nw.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = write_report(pathlib.Path(folder) / "report.html", posterior, title="A mean", model=problem.model,
+    ...         observed=problem.observed, truth=problem.truth)
+    ...     text = page.read_text()
+    >>> "with 95% probability between" in text, "<script" in text
+    (True, False)
+    """
+    path, title = as_path(path), require_text(title, "title")
+    _check(posterior, model, certificate)
+    observed, release = _observed(model, observed, release)
+    known = _truth(posterior, model, truth)
+    simulations = 0 if model is None or observed is None else pictures.affordable(model, posterior)
+    check = pictures.look(posterior, model, observed, simulations=simulations)
+    assessment = assess(posterior, certificate=certificate, check=check)
+    prior = pictures.prior_draws(model)
+    with np.errstate(invalid="ignore"):  # derived quantities may be infinite
+        summary, before = posterior.summary(), None if prior is None else prior.summary()
+    chosen = headline(summary, before, tuple(posterior.derived))
+    mechanism = release.mechanism if release is not None else model.mechanism if model is not None else None
+    shown = pictures.Shown.of(posterior, prior, known)
+    body = [
+        element("h1", title),
+        element(
+            "div",
+            element("p", sentence(chosen, summary.loc[chosen], exactly=posterior.report.exact), class_="sentence"),
+            element("p", badge(assessment.level), " ", assessment.sentence),
+            _privacy(mechanism, release),
+            class_="lead",
+        ),
+        released(model, observed, release),
+        answer(posterior, summary, chosen, prior=before, naive=_naive(naive), truth=known),
+        pictures.posterior_pictures(shown),
+        pictures.fan_picture(posterior, model, observed, certificate, simulations=simulations),
+        "" if decomposition is None else pictures.decomposition_picture(decomposition),
+        verdict(posterior, assessment, certificate, pictures.check_picture(check)),
+        citing(),
+        reproducing(posterior, command),
+        element(
+            "footer",
+            f"Written by noisewise {__version__} on {datetime.datetime.now(datetime.UTC):%d %B %Y, %H:%M} UTC.",
+        ),
+    ]
+    write_atomically(path, _page(title, join(*body)), overwrite=True)
+    return path
+
+
+def _page(title: str, body: Markup) -> str:
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="generator" content="noisewise">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<title>{escape(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _privacy(mechanism: Any, release: Release | None) -> Markup:
+    if mechanism is None:
+        return Markup("")
+    guarantee = guarantee_of(mechanism, release)
+    unit = "person" if release is None else release.privacy_unit
+    if guarantee is None:
+        return element("p", "No privacy guarantee is stated for the release.")
+    return element("p", f"Privacy of the release: {guarantee_in_words(guarantee, unit)}.")
+
+
+# What was given -------------------------------------------------------------------------------------------------------
+
+
+def _check(posterior: Any, model: Any, certificate: Any) -> None:
+    if not isinstance(posterior, AbstractPosterior):
+        raise InvalidTypeError(
+            f"write_report(path, posterior, ...) needs a posterior second, got {describe(posterior)}."
+        )
+    if model is not None and not isinstance(model, PrivateModel):
+        raise InvalidTypeError(f"model must be a PrivateModel, got {describe(model)}.")
+    if model is not None and model.names != posterior.names:
+        raise InvalidInputError(
+            f"The posterior is of {', '.join(posterior.names)}, the model of {', '.join(model.names)}: pass the model that was inferred."
+        )
+    if certificate is not None and not isinstance(certificate, Certificate):
+        raise InvalidTypeError(f"certificate must come from nw.diagnostics.certify, got {describe(certificate)}.")
+
+
+def _observed(model: PrivateModel | None, observed: Any, release: Any) -> tuple[np.ndarray | None, Any]:
+    from noisewise.disclosure import Release
+
+    if isinstance(observed, Release):
+        release = observed if release is None else release
+    if release is not None and not isinstance(release, Release):
+        raise InvalidTypeError(f"release must be a nw.Release, got {describe(release)}.")
+    given = release if observed is None else observed
+    if given is None or model is None:
+        return (None if given is None else np.asarray(getattr(given, "observed", given), dtype=float)), release
+    return model.observation(given), release
+
+
+def _truth(posterior: AbstractPosterior, model: PrivateModel | None, truth: Any) -> dict[str, float]:
+    if truth is None:
+        return {}
+    if isinstance(truth, Mapping):
+        return {str(name): float(value) for name, value in truth.items()}
+    if model is not None:
+        return named_truth(model, truth)
+    values = np.atleast_1d(np.asarray(truth, dtype=float))
+    if values.shape != (len(posterior.names),):
+        raise InvalidInputError(
+            f"truth must hold one value for each of {', '.join(posterior.names)}, got {describe(values)}."
+        )
+    return dict(zip(posterior.names, values.tolist(), strict=True))
+
+
+def _naive(naive: Any) -> pd.DataFrame | None:
+    if naive is None or isinstance(naive, pd.DataFrame):
+        return naive
+    if not isinstance(naive, AbstractPosterior):
+        raise InvalidTypeError(f"naive must be a posterior, as NaivePlugIn().infer returns it, got {describe(naive)}.")
+    return naive.summary()

@@ -1,0 +1,165 @@
+"""What was released, and with which guarantee."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noisewise.disclosure.display import noise_sd
+from noisewise.errors import ConversionError, MissingCapabilityError
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.guarantees import (
+    AbstractGuarantee,
+    ApproximateDP,
+    GaussianDP,
+    PureDP,
+    ZeroConcentratedDP,
+)
+from noisewise.private_model import PrivateModel
+from noisewise.reports.html import Markup, facts, join, number, paragraphs, section, table
+
+if TYPE_CHECKING:
+    from noisewise.disclosure import Release
+
+_MOST_ROWS = 24
+_DELTA = 1e-6
+
+
+def released(model: PrivateModel | None, observed: np.ndarray | None, release: Release | None) -> Markup:
+    """The section; `release` says more than the model does where both are there."""
+    mechanism = release.mechanism if release is not None else model.mechanism if model is not None else None
+    if mechanism is None:
+        return section("released", "What was released", paragraphs("The model was not given with this posterior."))
+    values = release.observed if release is not None else observed
+    return section(
+        "released",
+        "What was released",
+        paragraphs(release.description if release is not None else ""),
+        facts(_facts(mechanism, model, release)),
+        "" if values is None else _values(mechanism, values, _names(model, release, len(values))),
+    )
+
+
+def guarantee_in_words(guarantee: AbstractGuarantee | None, unit: str = "person") -> str:
+    """What the guarantee promises, for people who do not know the definition.
+
+    >>> guarantee_in_words(PureDP(1.0))
+    'epsilon = 1 differential privacy: replacing one person changes the probability of any published result by a factor of at most 2.7'
+    """
+    change = f"replacing one {unit} changes the probability of any published result"
+    if isinstance(guarantee, PureDP):
+        return f"epsilon = {guarantee.epsilon:.4g} differential privacy: {change} by a factor of at most {_factor(guarantee.epsilon)}"
+    if isinstance(guarantee, ApproximateDP):
+        return (
+            f"(epsilon, delta) = ({guarantee.epsilon:.4g}, {guarantee.delta:.3g}) differential privacy: {change} by a factor of at most "
+            f"{_factor(guarantee.epsilon)}, up to an additional {guarantee.delta:.3g}"
+        )
+    if isinstance(guarantee, ZeroConcentratedDP):
+        return f"rho = {guarantee.rho:.4g} zero-concentrated differential privacy{_implied(guarantee)}"
+    if isinstance(guarantee, GaussianDP):
+        return (
+            f"mu = {guarantee.mu:.4g} Gaussian differential privacy: to learn from the release whether one {unit} was replaced is at "
+            f"least as hard as to tell one draw of N(0, 1) from one of N({guarantee.mu:.4g}, 1){_implied(guarantee)}"
+        )
+    return "none that is known"
+
+
+def _factor(epsilon: float) -> str:
+    if epsilon > 20.0:
+        return f"e^{epsilon:.4g}"
+    factor = math.exp(epsilon)
+    return f"{factor:,.0f}" if factor >= 100 else f"{factor:.2g}"
+
+
+def _implied(guarantee: AbstractGuarantee) -> str:
+    try:
+        epsilon = guarantee.to(ApproximateDP, delta=_DELTA).epsilon
+    except ConversionError:
+        return ""
+    return f", which implies epsilon = {epsilon:.3g} at delta = {_DELTA:g}"
+
+
+def guarantee_of(mechanism: AbstractMechanism, release: Release | None = None) -> AbstractGuarantee | None:
+    """The guarantee that the release states or the mechanism implies; None where neither is known."""
+    if release is not None:
+        return release.guarantee
+    try:
+        return mechanism.guarantee
+    except (MissingCapabilityError, ConversionError):
+        return None
+
+
+_NOISE: dict[str, Callable[[Any], str]] = {
+    "Laplace": lambda m: f"Laplace noise of scale {m.scale:.4g} on every number",
+    "Gaussian": lambda m: f"Gaussian noise with standard deviation {m.scale:.4g} on every number",
+    "DiscreteLaplace": lambda m: f"discrete Laplace noise of scale {m.scale:.4g}, in steps of {m.step:.4g}",
+    "DiscreteGaussian": lambda m: f"discrete Gaussian noise of scale {m.scale:.4g}, in steps of {m.step:.4g}",
+    "EuclideanLaplace": lambda m: f"Laplace noise of scale {m.scale:.4g} in a random direction",
+    "PaddedBinomial": lambda m: (
+        f"counts among {m.trials:,} people sampled at each of {m.num_times} times from a population of {m.population:,}, to which "
+        f"{m.padding:,.4g} positive and as many negative made-up cases are added"
+    ),
+    "RandomizedResponse": lambda m: (
+        f"each answer is kept with probability {m.truth_probability:.3g}, else another is given"
+    ),
+    "ExponentialMechanism": lambda m: (
+        f"one of {len(m.candidates)} candidates, the better ones more often (scale {m.scale:.4g})"
+    ),
+}
+
+
+def mechanism_in_words(mechanism: Any) -> str:
+    """What was done to the numbers.
+
+    >>> import noisewise as nw
+    >>> mechanism_in_words(nw.mechanisms.Clamped(nw.mechanisms.Laplace(scale=2.0), low=0.0))
+    'Laplace noise of scale 2 on every number, then cut to [0, inf]'
+    """
+    kind = type(mechanism).__name__
+    if kind == "Clamped":
+        steps = "" if mechanism.step is None else f", rounded to multiples of {mechanism.step:.4g}"
+        return (
+            f"{mechanism_in_words(mechanism.mechanism)}{steps}, then cut to [{mechanism.low:.4g}, {mechanism.high:.4g}]"
+        )
+    if kind == "Product":
+        parts = zip(mechanism.mechanisms, mechanism.widths, strict=True)
+        return "; ".join(f"{mechanism_in_words(part)} ({width} of the numbers)" for part, width in parts)
+    return _NOISE[kind](mechanism) if kind in _NOISE else f"a mechanism of the analyst's own ({kind})"
+
+
+def _facts(mechanism: AbstractMechanism, model: PrivateModel | None, release: Release | None) -> list[tuple[str, str]]:
+    unit = "person" if release is None else release.privacy_unit
+    guarantee = guarantee_of(mechanism, release)
+    rows = [("Noise", mechanism_in_words(mechanism)), ("Guarantee", guarantee_in_words(guarantee, unit) + ".")]
+    if release is not None and release.requested not in (None, guarantee):
+        rows.append(("Asked for", f"{release.requested!r}"))
+    rows.append(("Neighbours", f"databases that differ in one {unit}, replaced by another; their number is public"))
+    if model is not None:
+        rows.append(("Statistics", f"{model.statistic_width} numbers by {type(model.query).__name__}"))
+    records = release.num_records if release is not None else model.query.num_records if model is not None else None
+    return [*rows, ("Records", "not stated" if records is None else f"{records:,}")]
+
+
+def _names(model: PrivateModel | None, release: Release | None, width: int) -> tuple[str, ...]:
+    if release is not None and release.names:
+        return release.names
+    return model.private_names if model is not None else tuple(f"s_dp[{j}]" for j in range(width))
+
+
+def _values(mechanism: AbstractMechanism, values: np.ndarray, names: tuple[str, ...]) -> Markup:
+    deviations = noise_sd(mechanism, len(values))
+    known = any(sd is not None for sd in deviations)
+    columns = ["statistic", "published value", *(["noise, sd"] if known else [])]
+    shown = list(zip(names, values, deviations, strict=True))[:_MOST_ROWS]
+    rows = [
+        (name, number(value, sd), *([number(sd, sd) if sd is not None else "depends"] if known else []))
+        for name, value, sd in shown
+    ]
+    more = len(values) - len(shown)
+    return join(
+        table("The published numbers", columns, rows),
+        paragraphs(f"{more:,} more are not shown." if more else ""),
+    )
