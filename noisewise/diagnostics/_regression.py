@@ -10,11 +10,11 @@ _DRAWS_PER_TERM = 10
 
 
 def predicted(values: np.ndarray, s: np.ndarray, groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Predictions (N, q) of values (N, q) from s (N, k): ridge regression on a polynomial of degree 2, across 5 folds of whole groups.
+    """Predictions (N, q) of values (N, q) from s (N, k): ridge regression on squares, products and cubes, across 5 folds of whole groups.
 
-    `groups` (N,) are numbers that dependent draws share. Squares and products are left out where there are fewer than ten draws for each
-    term. The penalty is the one that predicts best, the mean of the other folds among the candidates, so that predictions are never
-    much worse than none.
+    `groups` (N,) are numbers that dependent draws share. Products, then all but s itself, are left out where there are fewer than ten draws
+    for each term. The penalty is the one that predicts best, the mean of the other folds among the candidates, so that predictions are
+    never much worse than none.
     """
     terms = _terms(s, weights)
     folds = np.unique(groups, return_inverse=True)[1] % _FOLDS
@@ -40,17 +40,17 @@ def _fits(terms: np.ndarray, values: np.ndarray, weight: np.ndarray, here: np.nd
 
 
 def _terms(s: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """s in standard deviations and, where draws are many enough, its squares and products: (N, p), each of unit size."""
+    """s in standard deviations and, where draws are many enough, squares, products and cubes: (N, p), each of unit size."""
     deviation = s - weights @ s
     sd = np.sqrt(weights @ deviation**2)
     linear = deviation[:, sd > 0.0] / sd[sd > 0.0]
     k = linear.shape[1]
     left, right = np.triu_indices(k)
-    if len(s) < _DRAWS_PER_TERM * (k + len(left)):
+    if len(s) < _DRAWS_PER_TERM * (2 * k + len(left)):
         left = right = np.arange(k)
-    if len(s) < 2 * _DRAWS_PER_TERM * k:
+    if len(s) < 3 * _DRAWS_PER_TERM * k:
         return linear
-    products = linear[:, left] * linear[:, right]
+    products = np.concatenate([linear[:, left] * linear[:, right], linear**3], axis=1)
     products = products - weights @ products
     size = np.sqrt(weights @ products**2)
     return np.concatenate([linear, products[:, size > 0.0] / size[size > 0.0]], axis=1)

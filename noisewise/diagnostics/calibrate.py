@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, number
+from noisewise._arrays import Array, as_key, describe, number, stage_key
 from noisewise._signatures import check_call
 from noisewise.diagnostics.calibration import Calibration
 from noisewise.diagnostics.trials import PosteriorOf, Trials, as_trials
@@ -62,7 +62,7 @@ def calibrate(
     """
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
     _check_quantities(quantities)
-    trial_key, tie_key = jax.random.split(as_key(key))
+    trial_key, tie_key = jax.random.split(stage_key(as_key(key), "calibrate"))
     trials = as_trials(trial_key, posterior_of, model, num_trials, num_draws, executor=executor, progress=progress)
     if shared := set(trials.names) & set(quantities or {}):
         raise InvalidInputError(

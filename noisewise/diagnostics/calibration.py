@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import betaincinv
 
 from noisewise._arrays import number
-from noisewise.diagnostics.uniformity import ecdf_band, p_values
+from noisewise.diagnostics.uniformity import WEIGHTS, combined, ecdf_band, p_values
 from noisewise.errors import InvalidInputError
 
 
@@ -20,13 +20,14 @@ class Calibration:
     r"""Where each true theta lies among the draws of its posterior: uniformly, if the posteriors are right.
 
     `uniforms` (N, m) are randomised ranks, (number of draws below + ties broken at random + u) / (L + 1) with u uniform: under correct
-    posteriors they are independent uniforms in each column, exactly. Each column is tested for its ECDF (simultaneous bands), location and
-    dispersion; `p_value` is 3 m times the smallest p-value (Bonferroni), so a correct posterior fails with probability at most `alpha`.
+    posteriors they are independent uniforms in each column, exactly, whatever the data were. Each column is tested for its ECDF
+    (simultaneous bands), location, dispersion, and dependence on the data (`scores`). `p_value` is the smallest p-value by Bonferroni, m
+    times and divided by the test's share of alpha (`uniformity.WEIGHTS`), so a correct posterior fails with probability at most `alpha`.
 
     With one parameter, L = 100 and alpha = .05 (200 repetitions each), a posterior sd of .9 times the right one was caught in 100% of
     calibrations with N = 2000, 78% with 500 and 40% with 200; a bias of .2 sd in 100%, 98% and 72%; an sd of .8 in 100%, 100% and 97%.
-    Posteriors that are wrong on average over the prior only in ways that cancel are not seen, `posterior = prior` among them: a test
-    quantity that depends on the data, such as the log likelihood, sees those (Modrak et al. 2023).
+    Errors that cancel over the prior, such as a wrong shrinkage or `posterior = prior`, show in the dependence on the data; for those that
+    cancel along the data too, take a test quantity that depends on the data, such as the log likelihood (Modrak et al. 2023).
     """
 
     names: tuple[str, ...]
@@ -37,6 +38,8 @@ class Calibration:
     num_failed: int
     """Trials left out because the simulated observation was NaN."""
     alpha: float
+    scores: np.ndarray | None = dataclasses.field(default=None, repr=False)
+    """Numbers (N, p) that tell of the data of each trial, of which ranks must be independent."""
     quantity: str = "draws"
     """What is ranked: "draws" of a parameter, or a "distance"."""
 
@@ -53,13 +56,13 @@ class Calibration:
     @functools.cached_property
     def p_values(self) -> dict[str, dict[str, float]]:
         """For each column, the p-value of each test of uniformity."""
-        return {name: p_values(column) for name, column in zip(self.names, self.uniforms.T, strict=True)}
+        columns = zip(self.names, self.uniforms.T, strict=True)
+        return {name: p_values(column, self.scores) for name, column in columns}
 
     @property
     def p_value(self) -> float:
         """The p-value of all tests together."""
-        tests = [p for column in self.p_values.values() for p in column.values()]
-        return min(1.0, len(tests) * min(tests))
+        return min(combined(tests, len(self.names)) for tests in self.p_values.values())
 
     @property
     def passed(self) -> bool:
@@ -102,7 +105,7 @@ class Calibration:
             return f"Nothing speaks against these posteriors in {self.num_trials:,} trials (p = {self.p_value:.2g})."
         name, test = min(
             ((name, test) for name, tests in self.p_values.items() for test in tests),
-            key=lambda pair: self.p_values[pair[0]][pair[1]],
+            key=lambda pair: self.p_values[pair[0]][pair[1]] / WEIGHTS[pair[1]],
         )
         wrong = _wrong(test, self.uniforms[:, self.names.index(name)], self.quantity)
         return f"The posteriors are not calibrated (p = {self.p_value:.2g}): {wrong} of {name}."
@@ -132,6 +135,8 @@ class Calibration:
 
 
 def _wrong(test: str, u: np.ndarray, quantity: str) -> str:
+    if test == "dependence":
+        return "ranks depend on the data, which were used too much, too little or wrongly: see the ranks"
     if quantity == "distance":
         place = "too far from" if u.mean() < 0.5 else "too near to"
         return (

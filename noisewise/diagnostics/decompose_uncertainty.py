@@ -13,8 +13,9 @@ from noisewise.diagnostics._regression import predicted
 from noisewise.diagnostics.decomposition import THREE, TWO, Decomposition
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.inference._record_moves import serves
-from noisewise.inference.data_augmentation_mcmc import DataAugmentationMCMC
+from noisewise.inference.data_augmentation_mcmc import Chains, DataAugmentationMCMC
 from noisewise.inference.exact_smc import ExactSMC
+from noisewise.inference.work import Work
 from noisewise.posteriors import AbstractPosterior, Report
 from noisewise.private_model import PrivateModel
 
@@ -24,6 +25,8 @@ _SWEEPS = 10
 _INNER = 64
 _GAP = 16
 _BLOCKS = 20
+_THINNING = (1, 4, 16, 64)
+_INDEPENDENT = 0.05
 _FEWEST = 400
 
 
@@ -46,12 +49,13 @@ def decompose_uncertainty(
     them: wider bounds or another query help. `privacy` is what the noise hides: a larger budget helps. All are taken over x, s | s_dp.
 
     For a model of records (`AbstractRecordModel` with a query that is a sum), x comes from chains of `DataAugmentationMCMC`. Beside each
-    database theta | x is drawn 64 times; the means A and B of the first and last 24 of these are independent given x, so that
-    E[Var(theta | x)] = Var(theta) - Cov(A, B), and E[Var(E[theta | x] | s)] = E[(A - g)(B - g)] with g(s) = E[theta | s]. Other models have
-    two parts, E[Var(theta | s)] and Var(E[theta | s]), from the draws of theta and s of `ExactSMC`, or of an exact `posterior` that has
-    `statistics`, which costs no simulation. g is a polynomial of degree 2 in s, evaluated at draws that it was not fitted to: what such a
-    polynomial misses counts as clamping, never as privacy. Parts are never negative and sum to the total. The error of an approximate
-    posterior is another matter: see `certify`.
+    database theta | x is drawn 64 times, thinned where these draws depend on each other, as those of models without `sample_parameters` do.
+    The means A and B of the first and last 24 are independent given x, so that E[Var(theta | x)] = Var(theta) - Cov(A, B), and
+    E[Var(E[theta | x] | s)] = E[(A - g)(B - g)] with g(s) = E[theta | s]. Other models have two parts, E[Var(theta | s)] and
+    Var(E[theta | s]), from the draws of theta and s of `ExactSMC`, or of an exact `posterior` that has `statistics`, which costs no
+    simulation. g is a polynomial in s (squares, products, cubes), evaluated at draws that it was not fitted to: what such a polynomial
+    misses counts as clamping, never as privacy. Parts are never negative and sum to the total. The error of an approximate posterior is
+    another matter: see `certify`.
 
     `num_draws` databases are used. Standard errors of the shares come from a jackknife over 20 blocks.
 
@@ -86,12 +90,11 @@ def _of_records(key: Array, model: PrivateModel, observed: Any, num_draws: int, 
             for _ in range(max(1, round(sweeps / run.chains.length))):
                 last = run.chains.segment(work)["s"][-1]
             s.append(last)
-            draw_key = jax.random.fold_in(inner_key, j)
-            inner.append(run.chains.moves.parameters(draw_key, run.chains.state, run.chains.walk, _INNER))
+            inner.append(_given_records(jax.random.fold_in(inner_key, j), run.chains, work))
             work.record(databases=len(s) * _CHAINS)
     if not run.trace.settled:
         work.warn(f"The chains have not settled (R-hat {run.trace.r_hat:.3f}): do not rely on these parts.")
-    columns = _columns(model, np.concatenate([np.asarray(part) for part in inner], axis=1))
+    columns = _columns(model, np.concatenate(inner, axis=1))
     half = (_INNER - _GAP) // 2
     draws = _Draws(
         mean=columns.mean(0),
@@ -114,10 +117,42 @@ def _of_posterior(posterior: AbstractPosterior, model: PrivateModel) -> Decompos
         first=columns,
         last=columns,
         s=s,
-        groups=np.unique(s, axis=0, return_inverse=True)[1].ravel(),
+        groups=_same(np.concatenate([posterior.theta, s], axis=1)),
         weights=posterior.weights,
     )
     return _decomposed(posterior.report, model, TWO, draws)
+
+
+def _given_records(key: Array, chains: Chains, work: Work) -> np.ndarray:
+    """64 draws of theta (64, C, d) given the records of each chain, thinned until those 16 apart no longer depend on each other."""
+    for thinning in _THINNING:
+        draws = np.asarray(chains.moves.parameters(key, chains.state, chains.walk, _INNER * thinning))[::thinning]
+        if _dependence(draws) < _INDEPENDENT:
+            return draws
+    work.warn(
+        "Draws of theta given the records depend on each other even 1024 steps apart, which makes the part of sampling too small: write "
+        "sample_parameters for the model."
+    )
+    return draws
+
+
+def _dependence(draws: np.ndarray) -> float:
+    """The largest autocorrelation, over parameters, of draws (n, C, d) that are `_GAP` apart, pooled over chains.
+
+    Deviations are from each chain's own mean, which takes (1 - r) / n off a correlation r, or 1 / n where there is none: that is added.
+    """
+    deviation = draws - draws.mean(axis=0)
+    variance = (deviation**2).mean(axis=(0, 1))
+    product = (deviation[_GAP:] * deviation[:-_GAP]).mean(axis=(0, 1))
+    return float(
+        np.max(np.where(variance > 0.0, product / np.where(variance > 0.0, variance, 1.0), 0.0)) + 1.0 / len(draws)
+    )
+
+
+def _same(rows: np.ndarray) -> np.ndarray:
+    """Numbers that equal rows share, in an order that has nothing to do with the rows."""
+    number = np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+    return np.random.default_rng(0).permutation(number.max() + 1)[number]
 
 
 def _checked(posterior: Any) -> AbstractPosterior:

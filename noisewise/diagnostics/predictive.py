@@ -17,6 +17,7 @@ from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior
 from noisewise.private_model import PrivateModel
 
+_DEFAULT = 1000
 _FEWEST = 100
 
 
@@ -81,7 +82,7 @@ def misspecification(
     key: Array,
     model: PrivateModel,
     observed: Any,
-    num_simulations: int = 1000,
+    num_simulations: int | None = None,
     *,
     alpha: float = 0.01,
     executor: Executor | None = None,
@@ -91,7 +92,7 @@ def misspecification(
     The observation is ranked among `num_simulations` simulated ones in two ways: by the mean squared deviation of all statistics, and by
     how deep it lies between the least and the largest of each. `p_value` is twice the smaller rank, so that an observation from the model
     fails with probability at most `alpha`, whatever the laws. It needs 2 / alpha simulations or more; with 4 / alpha for each statistic,
-    any observation outside the range of simulated ones fails, and with fewer those that are clearly outside.
+    the default (or 1000, if that is more), any observation outside the range of simulated ones fails.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(1.0)
@@ -139,8 +140,10 @@ def _checked(model: Any, num: Any, alpha: Any) -> int:
         raise MissingCapabilityError(
             f"{type(model.mechanism).__name__} cannot be sampled, so that nothing can be predicted."
         )
-    least = max(_FEWEST, int(np.ceil(2.0 / number("alpha", above=0.0, below=1.0)(alpha))))
-    return integer("num_simulations", at_least=least)(num)
+    alpha = number("alpha", above=0.0, below=1.0)(alpha)
+    if num is None:
+        return max(_DEFAULT, int(np.ceil(4.0 * model.private_width / alpha)))
+    return integer("num_simulations", at_least=max(_FEWEST, int(np.ceil(2.0 / alpha))))(num)
 
 
 def _check(

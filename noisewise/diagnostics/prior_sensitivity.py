@@ -68,7 +68,7 @@ def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, powe
         slopes = (mean_high - mean_low) / sd / doublings, np.log(max(sd_high, 1e-300) / max(sd_low, 1e-300)) / doublings
         rows[name] = [*slopes, distance, bool(distance > SENSITIVE)]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd", "distance", "sensitive"])
-    table.attrs["pareto k"] = max(pareto_k(values) for values in log_weights)
+    table.attrs["pareto k"] = max(pareto_k(np.log(base) + values) for values in log_weights)
     return table
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, number
+from noisewise._arrays import Array, as_key, number, stage_key
 from noisewise.diagnostics.calibrate import randomised_ranks
 from noisewise.diagnostics.calibration import Calibration
 from noisewise.diagnostics.trials import PosteriorOf, Trials, as_trials
@@ -35,7 +35,8 @@ def tarp(
 
     The point must depend on the data, else `posterior = prior` passes. Here r_i is a linear regression of theta on the normal scores of
     s_dp, fitted to the trials of the other half, plus a normal draw of the size of its residuals: a point near where theta_i should be,
-    which knows nothing of theta_i but s_dp,i, so that u_i is exactly uniform. Distances are in standard deviations of the prior. The result
+    which knows nothing of theta_i but s_dp,i, so that u_i is exactly uniform (and nearly independent of the others: the halves share
+    trials). Distances are in standard deviations of the prior. The result
     is a `Calibration` with one column; its `gap` is the largest distance between the ECDF of u and the diagonal. Data that are ignored,
     swapped parameters and a wrong spread show; a bias moves draws away from the point as often as towards it: `calibrate` sees that.
 
@@ -58,7 +59,7 @@ def tarp(
     (True, False)
     """
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
-    trial_key, point_key, tie_key = jax.random.split(as_key(key), 3)
+    trial_key, point_key, tie_key = jax.random.split(stage_key(as_key(key), "tarp"), 3)
     trials = as_trials(
         trial_key,
         posterior_of,
@@ -71,7 +72,7 @@ def tarp(
     )
     scale = trials.theta.std(axis=0)
     scale = np.where(scale > 0.0, scale, 1.0)
-    points = _points(point_key, trials.theta / scale, _scores(trials.observed))
+    points = _points(point_key, trials.theta / scale, trials.scores)
     values = np.concatenate([trials.theta[:, None], trials.draws], axis=1) / scale
     distances = np.linalg.norm(values - points[:, None], axis=2)
     return Calibration(
@@ -81,21 +82,13 @@ def tarp(
         num_draws=trials.num_draws,
         num_failed=trials.num_failed,
         alpha=alpha,
+        scores=trials.scores,
     )
 
 
-def _scores(observed: np.ndarray) -> np.ndarray:
-    """Columns between -1 and 1 that no outlier spoils, with squares: (N, 2 k' + 1)."""
-    centre = np.median(observed, axis=0)
-    spread = np.median(np.abs(observed - centre), axis=0)
-    spread = np.where(spread > 0.0, spread, np.maximum(observed.std(axis=0), 1e-300))
-    bounded = np.tanh((observed - centre) / (3.0 * spread))
-    return np.concatenate([np.ones((len(observed), 1)), bounded, bounded**2], axis=1)
-
-
-def _points(key: Array, theta: np.ndarray, features: np.ndarray) -> np.ndarray:
+def _points(key: Array, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Predictions of theta (N, d), those of each half by a regression on the other, spread like its residuals."""
-    rng = generator(key)
+    rng, features = generator(key), np.concatenate([np.ones((len(scores), 1)), scores], axis=1)
     half = rng.permutation(len(theta)) % 2 == 0
     points = np.empty_like(theta)
     for here in (half, ~half):

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, fold_in_rows, integer
+from noisewise._arrays import Array, as_key, describe, fold_in_rows, integer, stage_key
 from noisewise._signatures import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference.base import AbstractMethod
@@ -87,6 +87,15 @@ class Trials:
         failed = f", {self.num_failed:,} left out (NaN)" if self.num_failed else ""
         return f"Trials({self.num:,} trials of {', '.join(self.names)}, {self.num_draws:,} draws each{failed})"
 
+    @functools.cached_property
+    def scores(self) -> np.ndarray:
+        """Each statistic of s_dp between -1 and 1, so that no outlier spoils a regression, and its square: (N, 2 k')."""
+        centre = np.median(self.observed, axis=0)
+        spread = np.median(np.abs(self.observed - centre), axis=0)
+        spread = np.where(spread > 0.0, spread, np.maximum(self.observed.std(axis=0), 1e-300))
+        bounded = np.tanh((self.observed - centre) / (3.0 * spread))
+        return np.concatenate([bounded, bounded**2], axis=1)
+
     @property
     def num(self) -> int:
         """N."""
@@ -118,7 +127,7 @@ def draw_trials(
     num_trials = integer("num_trials", at_least=FEWEST)(num_trials)
     num_draws = integer("num_draws", at_least=MIN_DRAWS)(num_draws)
     _check(posterior_of, model)
-    theta_key, simulate_key, draw_key = jax.random.split(as_key(key), 3)
+    theta_key, simulate_key, draw_key = jax.random.split(stage_key(as_key(key), "trials"), 3)
     theta = model.prior.sample(theta_key, num_trials)
     observed = model.simulate(simulate_key, theta, executor=executor)
     good = np.isfinite(observed).all(axis=1)

@@ -4,6 +4,8 @@
 at .99 of 100. Powers are asserted as found, false alarms to 4 standard errors of the stated rate. Seeds are fixed.
 """
 
+import dataclasses
+
 import jax
 import numpy as np
 import numpyro.distributions as dist
@@ -82,7 +84,7 @@ def above(rate, repeats):
 def test_calibrate_has_the_power_it_claims(num, wrong, power):
     """One parameter, as in the table of `Calibration`; the log likelihood beside it must not cost the power."""
     assert failing(calibrate, num, dim=1, **wrong) >= power
-    assert failing(calibrate, num, dim=1, more=LIKELIHOOD, **wrong) >= power - 0.03
+    assert failing(calibrate, num, dim=1, more=LIKELIHOOD, **wrong) >= power
 
 
 @pytest.mark.parametrize("num", [500, 2000])
@@ -92,9 +94,25 @@ def test_calibrate_alarms_falsely_at_its_rate(num, more):
     assert 0.01 < failing(calibrate, num, 400, more) < above(ALPHA, 400)
 
 
-def test_posteriors_that_ignore_the_data_need_more_than_ranks_of_parameters():
-    assert failing(calibrate, 500, ignores=True) < above(ALPHA, SHARE)
-    assert failing(calibrate, 500, more=LIKELIHOOD, ignores=True) >= 0.99
+def test_posteriors_that_ignore_the_data_fail():
+    """Their ranks are uniform, and depend on the data: without that test they pass."""
+    assert failing(calibrate, 500, ignores=True) >= 0.99
+    found = [calibrate(jax.random.key(k), trials(k, 500, ignores=True)) for k in range(SHARE)]
+    assert np.mean([not dataclasses.replace(each, scores=None).passed for each in found]) < above(ALPHA, SHARE)
+
+
+def test_errors_that_cancel_over_the_data_fail():
+    """Draws half an sd too near to 0 or too far from it, as y has it, with the spread that makes up for it in the ranks."""
+    found = []
+    for k in range(SHARE):
+        given = trials(k, 500, stretch=np.sqrt(1.25), dim=1)
+        moved = given.draws + 0.5 * SD[0] * np.sign(given.observed)[:, None]
+        found.append(calibrate(jax.random.key(k), dataclasses.replace(given, draws=moved)))
+    assert np.mean([not each.passed for each in found]) >= 0.99
+    assert np.mean([not dataclasses.replace(each, scores=None).passed for each in found]) < 0.2
+
+
+def test_tarp_sees_data_that_are_ignored():
     assert failing(tarp, 500, ignores=True) >= 0.99
 
 
@@ -285,8 +303,10 @@ def test_compare_shows_a_shifted_posterior():
     assert (ks > 0.043).all()
     assert (told > 0.525).all()
     assert np.mean(ks_same > 0.043) <= above(0.05, 20)
-    assert (np.abs(told_same - 0.5) < 0.525 - 0.5 + 0.01).all()
-    assert told_same.mean() == pytest.approx(0.5, abs=4 * 0.008 / np.sqrt(20) + 0.002)
+    assert (told_same < 0.525).all()
+    assert told_same.mean() == pytest.approx(
+        0.49, abs=4 * 0.008 / np.sqrt(20) + 0.002
+    )  # the floor that c2st documents for d = 1
     assert told.mean() == pytest.approx(stats.norm.cdf(0.15), abs=0.01)
 
 
