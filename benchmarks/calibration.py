@@ -75,7 +75,7 @@ CASES = {
         I.PrivateLikelihoodEstimation(num_rounds=2, num_simulations=1000, estimator=mdn, target_ess=400), 100, True
     ),
     "RNPE, MechanismError": Case(I.RobustPosteriorEstimation(error=I.MechanismError(), **ROBUST), 100, True),
-    "RNPE, SpikeAndSlab": Case(I.RobustPosteriorEstimation(**ROBUST), 500, False),
+    "RNPE, SpikeAndSlab": Case(I.RobustPosteriorEstimation(**ROBUST), 250, False),
     "NaivePlugIn": Case(I.NaivePlugIn(num_draws=NUM_DRAWS), 500, False),
     "SMCABC, 6 rounds": Case(I.SMCABC(num_particles=200, num_rounds=6), 500, None),
     "RejectionABC, tolerance .2": Case(I.RejectionABC(tolerance=0.2, num_draws=NUM_DRAWS), 500, None),

@@ -75,6 +75,7 @@ def calibrate(
         num_draws=trials.num_draws,
         num_failed=trials.num_failed,
         alpha=alpha,
+        scores=trials.scores,
     )
 
 
