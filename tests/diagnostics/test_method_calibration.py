@@ -1,7 +1,7 @@
 """Calibration of every method on the private normal mean, the mean and its exact log likelihood being ranked.
 
 Cases, settings and the problem are those of `benchmarks/calibration.py`, whose table is `docs/calibration.md`. Eleven methods should pass,
-each at alpha = .001, so that one of them fails by chance for at most 1.1% of keys; the key is fixed and was not chosen. At that alpha a
+each at alpha = .05 / 11, so that one of them fails by chance for at most 5% of keys; the key is fixed and was not chosen. At that alpha a
 bias of .3 sd, and an sd of .8 or 1.25 times the right one, are caught by 500 trials, as is shown here on the exact posterior. Approximate
 Bayesian computation is reported.
 """
@@ -36,7 +36,7 @@ def test_the_page_is_that_of_the_results():
 
 
 def test_the_gates_as_a_family_rarely_fail_by_chance():
-    assert len(SHOULD_PASS) * ALPHA <= 0.0111
+    assert len(SHOULD_PASS) * ALPHA <= 0.05 + 1e-12
 
 
 @pytest.mark.slow
