@@ -86,6 +86,7 @@ def check_kills(tmp_path, name, kills):
             last = max((i for i, line in enumerate(lines) if line == "written"), default=-1)
             assert 0 <= lost <= begun(lines[last + 1 :])
             if code == 0:
+                duration *= 0.8  # the first sitting compiled what later ones find compiled
                 assert lost == 0
                 problems.assert_same(nw.load_posterior(folder), expected)
                 folder, finished = next(folders), finished + 1
