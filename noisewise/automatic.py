@@ -36,6 +36,7 @@ from noisewise.private_model import PrivateModel
 from noisewise.runs import Journal
 
 _PILOT = 2000
+_RECORDS = 40_000
 _LOOK = 4000
 _SPARE = 1.3
 _PERFECT = 0.6
@@ -144,7 +145,7 @@ class _Run:
             yield self._method(6, PrivatePosteriorEstimation(num_noise=1))
             return
         records = DataAugmentationMCMC(num_chains=16, num_warmup=200, target_ess=_PLENTY * self.target)
-        if _serves(records, self.model):
+        if _serves(records, self.model) and self._can_spend(_RECORDS):
             yield self._method(0, records)
             if self._can_spend(_WAVES * _PARTICLES):
                 yield self._method(1, self._particles)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 CERTIFICATE, CORRECTED, REPORT = "certificate.json", "corrected", "report.html"
 _SCHEMA, _VERSION = "noisewise.certificate", 1
 _EXACT, _UNCERTIFIED = "exact", "not certified"
+_COMPARISONS = ("naive", "confidential")
 _INFINITE = {"pareto_k": float("inf"), "log_evidence": float("-inf")}
 
 
@@ -68,12 +69,16 @@ class Outcome:
         if self.posterior.report.exact:
             size = self.posterior.effective_size
             return f"The draws come from the exact posterior and are worth {size:,.0f} independent ones."
+        if self.posterior.report.method in _COMPARISONS:
+            return "This answer is for comparison: it does not know of the noise, or needs the confidential data."
         return "Nothing shows how good this approximation is: the mechanism has no density by which to certify it."
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know besides; a certificate makes up for what the learnt posterior said of itself."""
-        texts = dict.fromkeys((*self.posterior.report.warnings, *self.answer.report.warnings))
+        """What a reader must know besides; what is certified makes up for what the posterior said of itself."""
+        certified = self.certificate is not None and self.certificate.certified
+        own = () if certified else self.posterior.report.warnings
+        texts = dict.fromkeys((*own, *self.answer.report.warnings))
         return tuple(text for text in texts if text not in self.sentence)
 
 
@@ -157,7 +162,8 @@ def _certificate(
     from noisewise.diagnostics import certify
     from noisewise.mechanisms.base import Capability
 
-    if posterior.report.exact or Capability.DENSITY not in target.model.mechanism.capabilities:
+    certifiable = Capability.DENSITY in target.model.mechanism.capabilities
+    if posterior.report.exact or not certifiable or posterior.report.method in _COMPARISONS:
         return None
     key = jax.random.fold_in(jax.random.key(request.seed), 1)
     num = request.certify

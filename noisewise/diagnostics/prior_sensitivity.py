@@ -16,6 +16,8 @@ from noisewise.private_model import PrivateModel
 
 SENSITIVE = 0.1
 """Where doubling the prior moves probabilities by more than this, the prior matters: a normal moves by a quarter of an sd."""
+NARROWER = 0.2
+"""Or where it changes the log sd by more than this: a normal posterior that is its prior changes by .35, whatever does not move."""
 
 
 def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, power: float = 1.25) -> Any:
@@ -23,9 +25,8 @@ def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, powe
 
     A table with one row per parameter and derived quantity: `mean` and `sd` are the slopes of mean / sd and log sd in log2 a, by central
     differences between a = 1 / `power` and `power`; `distance` the Kolmogorov-Smirnov distance between the two, per doubling; `sensitive`
-    whether it passes .1. Quantities that do not vary have 0 everywhere. Flat priors show nothing; a posterior that is the prior changes by
-    the most it can. The attribute `attrs["pareto k"]` is the tail of the weights: above .7 the table is not to be trusted, and a smaller
-    `power` helps.
+    whether it passes .1, or `sd` .2 in size, as where the posterior is the prior. Flat priors show nothing. The attribute
+    `attrs["pareto k"]` is the tail of the weights: above .7 the table is not to be trusted, and a smaller `power` helps.
 
     Reference: Kallioinen, Paananen, Burkner and Vehtari (2023), Detecting and diagnosing prior and likelihood sensitivity with
     power-scaling.
@@ -66,7 +67,7 @@ def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, powe
             rows[name] = [0.0, 0.0, 0.0, False]
             continue
         slopes = (mean_high - mean_low) / sd / doublings, np.log(max(sd_high, 1e-300) / max(sd_low, 1e-300)) / doublings
-        rows[name] = [*slopes, distance, bool(distance > SENSITIVE)]
+        rows[name] = [*slopes, distance, bool(distance > SENSITIVE or abs(slopes[1]) > NARROWER)]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd", "distance", "sensitive"])
     table.attrs["pareto k"] = max(pareto_k(np.log(base) + values) for values in log_weights)
     return table

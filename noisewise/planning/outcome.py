@@ -203,7 +203,7 @@ class Plan:
                 ax.axhline(end, color=PRIOR, linestyle=(0, (4, 2)), linewidth=1.0, zorder=0, label=text)
             ax.set_ylabel(f"{label(name)}, from its mean")
         with matplotlib.rc_context(STYLE):
-            legend_above(grid[0], outside=axes is None)
+            legend_above(grid[0], outside=axes is None, title=f"median and {100 * self.level:g}% interval")
         return grid
 
 

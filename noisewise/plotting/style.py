@@ -135,7 +135,7 @@ def _at_least(size: tuple[float, float], least: float = 2.2) -> tuple[float, flo
 
 
 def legend_above(ax: Axes, *, outside: bool, title: str | None = None) -> None:
-    """One legend, in rows above the figure where the figure is ours, else inside the panel."""
+    """One legend, in rows above the figure where the figure is ours, else inside the panel; an earlier one goes."""
     handles, texts = ax.get_legend_handles_labels()
     figure: Any = ax.get_figure(root=True)
     if not outside:
@@ -143,6 +143,8 @@ def legend_above(ax: Axes, *, outside: bool, title: str | None = None) -> None:
     else:
         inches = 0.55 + 0.075 * max(len(_MARKUP.sub("", text)) for text in texts)
         num_columns = max(1, min(len(texts), int(figure.get_figwidth() / inches)))
+        for old in list(figure.legends):
+            old.remove()
         figure.legend(handles, texts, loc="outside upper center", ncols=num_columns, title=title, title_fontsize=8.0)
 
 

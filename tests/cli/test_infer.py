@@ -98,10 +98,9 @@ def test_a_problem_takes_a_release_of_its_own(loaded):
 
 
 def test_what_a_certificate_speaks_against_exits_with_3(run, loaded):
-    words = ("infer", "linear-regression", "--method", "naive", "--certify", 2000, "--out", "runs/a")
-    result = run(*words)
-    assert result.exit_code == 3
-    assert "Warning: The noise in the observation" in result.stdout
+    settings = ("--set", "num_draws=400", "--set", "tolerance=3", "--certify", 2000)
+    words = ("infer", "gaussian-mean", "--epsilon", 10, "--method", "rejection-abc", *settings, "--out", "runs/a")
+    assert run(*words).exit_code == 3
     first = json.loads(Path("runs/a/certificate.json").read_text())
     assert first["verdict"] != "certified"
     stored = outcomes.stored(Path("runs/a"))
@@ -110,6 +109,17 @@ def test_what_a_certificate_speaks_against_exits_with_3(run, loaded):
     found = loaded(*words, code=3)
     assert found["trustworthy"] is False
     assert found["certificate"]["verdict"] == first["verdict"]
+
+
+def test_answers_for_comparison_are_left_as_they_are(run, loaded):
+    words = ("infer", "gaussian-mean", "--method", "naive", "--out", "runs/a")
+    result = run(*words)
+    assert result.exit_code == 3
+    assert "for comparison" in result.stdout
+    assert "corrected" not in result.stdout
+    found = loaded(*words, code=3)
+    assert found["certificate"] is None
+    assert found["verdict"] == "not certified"
 
 
 def test_a_certified_approximation_is_corrected(loaded):

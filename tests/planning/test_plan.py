@@ -354,7 +354,7 @@ def test_the_command_speaks_json_and_reads_files(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["no_such", "--epsilon", "1"], "there are gaussian_mean"),
+        (["no_such", "--epsilon", "1"], "there are gaussian-mean"),
         (["sir", "gaussian_mean", "--epsilon", "1"], "one problem"),
         (["--epsilon", "1", "2"], "one problem"),
         (["sir", "1", "2"], "follow --epsilon"),
