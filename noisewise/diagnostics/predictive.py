@@ -102,7 +102,7 @@ def misspecification(
     False
     """
     theta_key, simulate_key = jax.random.split(as_key(key))
-    num = _checked(model, num_simulations, alpha)
+    num = _checked(model, num_simulations, alpha, optional=True)
     return _check(simulate_key, model, observed, model.prior.sample(theta_key, num), "prior", alpha, executor)
 
 
@@ -133,7 +133,7 @@ def predictive_check(
     return _check(simulate_key, model, observed, posterior.sample(theta_key, num), "posterior", alpha, executor)
 
 
-def _checked(model: Any, num: Any, alpha: Any) -> int:
+def _checked(model: Any, num: Any, alpha: Any, *, optional: bool = False) -> int:
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(f"A PrivateModel is needed to simulate from, got {describe(model)}.")
     if Capability.SAMPLE not in model.mechanism.capabilities:
@@ -141,7 +141,7 @@ def _checked(model: Any, num: Any, alpha: Any) -> int:
             f"{type(model.mechanism).__name__} cannot be sampled, so that nothing can be predicted."
         )
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
-    if num is None:
+    if optional and num is None:
         return max(_DEFAULT, int(np.ceil(4.0 * model.private_width / alpha)))
     return integer("num_simulations", at_least=max(_FEWEST, int(np.ceil(2.0 / alpha))))(num)
 

@@ -81,12 +81,13 @@ OF_OBSERVATIONS = {
     "predictive_check": lambda seen: predictive_check(KEY, posterior(), MODEL, seen, 200),
     "misspecification": lambda seen: misspecification(KEY, MODEL, seen, 200),
 }
-LATER = {"decompose_uncertainty"}
+ITS_OWN = {"decompose_uncertainty"}
+"""Has a test of its own, in test_decompose_uncertainty.py."""
 
 
 def test_all_diagnostics_are_in_these_tables():
     functions = {name for name in diagnostics.__all__ if name[0].islower()}
-    assert functions - LATER == {*OF_TRIALS, *OF_POSTERIORS, *OF_OBSERVATIONS}
+    assert functions - ITS_OWN == {*OF_TRIALS, *OF_POSTERIORS, *OF_OBSERVATIONS}
 
 
 def cases(table):
@@ -416,8 +417,27 @@ def test_numbers_of_simulations(name, num):
         "predictive_check": lambda: predictive_check(KEY, posterior(), MODEL, OBSERVED, num),
         "misspecification": lambda: misspecification(KEY, MODEL, OBSERVED, num),
     }[name]
+    if name == "misspecification" and num is None:
+        assert len(call().simulated) == 1000  # 4 / .01 for each of two statistics, or 1000
+        return
     with pytest.raises(errors.NoisewiseError, match="num_simulations"):
         call()
+
+
+def test_observations_out_of_range_are_flagged_however_many_statistics_there_are():
+    """Ten statistics: with 1000 simulations 80% of such observations were not."""
+    model = nw.PrivateModel(
+        prior=nw.Prior({"a": dist.Normal(0.0, 1.0)}),
+        simulator=nw.simulators.JaxSimulator(lambda key, theta: theta[0] + jax.random.normal(key, (10,))),
+        query=lambda x: x,
+        mechanism=nw.mechanisms.Gaussian(scale=1.0),
+    )
+    simulated = misspecification(KEY, model, np.zeros(10)).simulated
+    assert len(simulated) == 4000
+    for column in range(10):
+        outside = np.zeros(10)
+        outside[column] = simulated[:, column].max() + 1e-6
+        assert not misspecification(KEY, model, outside).passed
 
 
 def test_certificates_are_printed_without_powers_of_ten():

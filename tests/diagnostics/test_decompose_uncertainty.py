@@ -165,6 +165,9 @@ def test_bad_input_is_refused():
         decompose_uncertainty(
             KEY, problem.model, problem.observed, posterior=Draws(draws, ("mean",), Report("sppe", exact=True))
         )
+    for seen in ([np.nan], [np.inf], [0.1, 0.2], "text", None):
+        with pytest.raises(errors.NoisewiseError):
+            decompose_uncertainty(KEY, problem.model, seen)
     few = Draws(draws[:50], ("mean",), Report("given", exact=True), statistics=draws[:50], statistic_names=("s",))
     with pytest.raises(errors.InvalidInputError, match="target_ess"):
         decompose_uncertainty(KEY, problem.model, problem.observed, posterior=few)
