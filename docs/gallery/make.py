@@ -16,7 +16,6 @@ import jax.numpy as jnp
 import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 import noisewise as nw
@@ -200,17 +199,12 @@ def privacy_utility() -> Any:
 
 
 def uncertainty_bars() -> Any:
-    """What clamping to [-1, 1] and Laplace noise add to the posterior variance of a mean, at the observation of each budget."""
-
-    def variance(epsilon: float, bound: float) -> float:
-        return float(nw.problems.gaussian_mean(epsilon, bounds=(-bound, bound)).reference(KEY, 50_000).var())
-
-    sampling, clamped = variance(1e4, 8.0), variance(1e4, 1.0)
-    tables = {}
+    """What part of the posterior variance of a mean, clamped to [-1, 1], is left by sampling, clamping and Laplace noise."""
+    parts = {}
     for epsilon in (10.0, 3.0, 1.0, 0.3, 0.1):
-        parts = [sampling, max(0.0, clamped - sampling), max(0.0, variance(epsilon, 1.0) - clamped)]
-        tables[epsilon] = pd.DataFrame([parts], index=["mu"], columns=["sampling", "clamping", "privacy"])
-    return nw.plotting.uncertainty_bars(tables)
+        problem = nw.problems.gaussian_mean(epsilon, bounds=(-1.0, 1.0))
+        parts[epsilon] = nw.diagnostics.decompose_uncertainty(KEY, problem.model, problem.observed, progress=False)
+    return nw.plotting.uncertainty_bars(parts)
 
 
 PICTURES = (
