@@ -1,5 +1,6 @@
 """Simulation-based calibration: right posteriors pass, planted faults are caught, blind spots are known."""
 
+import dataclasses
 import json
 
 import jax
@@ -108,9 +109,12 @@ class IgnoresData:
         return 2.0 * generator(key).normal(size=(len(observed), num, 1))
 
 
-def test_only_a_quantity_of_the_data_sees_that_data_were_ignored(model):
+def test_ranks_of_parameters_are_uniform_where_data_were_ignored_but_depend_on_them(model):
     quantities = {"log likelihood": lambda theta, y: stats.norm(theta, spread_of(model)).logpdf(y)[..., 0]}
-    assert calibrate(KEY, IgnoresData(), model, 500).passed
+    found = calibrate(KEY, IgnoresData(), model, 500)
+    assert not found.passed
+    assert "depend on the data" in found.sentence
+    assert dataclasses.replace(found, scores=None).passed
     assert not calibrate(KEY, IgnoresData(), model, 500, quantities=quantities).passed
     assert calibrate(KEY, Exact(model), model, 500, quantities=quantities).passed
 
