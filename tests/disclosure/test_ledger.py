@@ -196,7 +196,7 @@ def test_a_failed_write_leaves_the_old_file(function, path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(_files.os, function, full)
-        with pytest.raises(InvalidInputError, match="No space left"):
+        with pytest.raises(StorageError, match="disk is full"):
             ledger.spend(Pure(0.1))
     assert path.read_bytes() == before
     assert sorted(file.name for file in path.parent.iterdir()) == ["ledger.json", "ledger.json.lock"]
