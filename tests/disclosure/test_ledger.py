@@ -20,6 +20,7 @@ from noisewise.errors import (
     InvalidInputError,
     InvalidTypeError,
     ReleaseError,
+    StorageError,
 )
 from tests.hostile import damaged
 
