@@ -19,7 +19,7 @@ from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.priors import Prior
 from noisewise.queries import AbstractQuery, as_query
-from noisewise.simulators import AbstractRecordModel, AbstractSimulator
+from noisewise.simulators import AbstractRecordModel, AbstractSimulator, Faults
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
@@ -103,7 +103,7 @@ class PrivateModel:
         if known is not None:
             return known
         key = jax.random.key(0)
-        return self.simulator.statistic_width(key, self.prior.sample(key, 1), self.query)
+        return self.simulator.statistic_width(key, self.prior.sample(key, 8), self.query)
 
     @property
     def statistic_names(self) -> tuple[str, ...]:
@@ -123,22 +123,40 @@ class PrivateModel:
         return tuple(f"s_dp[{j}]" for j in range(self.private_width))
 
     def statistics(
-        self, key: Array, theta: Array, *, executor: Executor | None = None, batch_size: int | None = None
+        self,
+        key: Array,
+        theta: Array,
+        *,
+        executor: Executor | None = None,
+        batch_size: int | None = None,
+        faults: Faults | None = None,
     ) -> np.ndarray:
         """The confidential statistics s (N, k) of one simulated database per row of theta (N, d).
 
-        `key` is one key, or an array of N keys, with which row i depends on the i-th key and theta_i only.
+        `key` is one key, or an array of N keys, with which row i depends on the i-th key and theta_i only. A simulation that
+        fails raises, or is a row of NaN where `faults`, such as `new_faults` gives, are there to count it.
         """
         self._check_columns(theta)
-        return self.simulator.statistics(key, theta, self.query, executor=executor, batch_size=batch_size)
+        more: dict[str, Any] = {"executor": executor, "batch_size": batch_size, "faults": faults}
+        return self.simulator.statistics(key, theta, self.query, **more)
 
     def simulate(
-        self, key: Array, theta: Array, *, executor: Executor | None = None, batch_size: int | None = None
+        self,
+        key: Array,
+        theta: Array,
+        *,
+        executor: Executor | None = None,
+        batch_size: int | None = None,
+        faults: Faults | None = None,
     ) -> np.ndarray:
         """Private statistics s_dp (N, k'): simulated databases, their statistics, and fresh noise."""
         simulation, noise = jax.random.split(as_key(key))
-        s = self.statistics(simulation, theta, executor=executor, batch_size=batch_size)
+        s = self.statistics(simulation, theta, executor=executor, batch_size=batch_size, faults=faults)
         return self.mechanism.sample(noise, s)
+
+    def new_faults(self) -> Faults:
+        """What counts the failures of one inference, up to as many as the simulator allows."""
+        return Faults(getattr(self.simulator, "max_failed", 0.0), self.statistic_width)
 
     def observation(self, observed: Release | Array) -> np.ndarray:
         """What inference conditions on, (k',), checked: as many numbers as the model releases, all on its support.

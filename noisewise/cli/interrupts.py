@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from noisewise.cli.exits import INTERRUPTED
@@ -53,16 +53,13 @@ def _leave(farewell: str) -> None:
 
 @contextlib.contextmanager
 def pool(workers: int) -> Iterator[Executor | None]:
-    """A pool of spawned processes, which leave Ctrl-C to us; None for one worker."""
+    """Worker processes, which leave Ctrl-C to us; None for one worker."""
     if workers == 1:
         yield None
         return
-    context = multiprocessing.get_context("spawn")
+    from noisewise.simulators import Workers
+
     # a process that ends hard leaves its semaphores to Python's tracker, which clears them away but would complain on the terminal
     os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker"]))
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupts) as executor:
+    with Workers(workers) as executor:
         yield executor
-
-
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

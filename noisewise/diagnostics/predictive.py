@@ -150,7 +150,7 @@ def _check(
     key: Array, model: PrivateModel, observed: Any, theta: np.ndarray, source: str, alpha: float, executor: Any
 ) -> PredictiveCheck:
     seen = model.observation(observed)
-    simulated = model.simulate(key, theta, executor=executor)
+    simulated = model.simulate(key, theta, executor=executor, faults=model.new_faults())
     good = np.isfinite(simulated).all(axis=1)
     if good.sum() < _FEWEST:
         raise InvalidInputError(f"Of {len(good):,} simulations {good.sum():,} are finite: {_FEWEST} are the least.")

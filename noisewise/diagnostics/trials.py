@@ -129,7 +129,7 @@ def draw_trials(
     _check(posterior_of, model)
     theta_key, simulate_key, draw_key = jax.random.split(stage_key(as_key(key), "trials"), 3)
     theta = model.prior.sample(theta_key, num_trials)
-    observed = model.simulate(simulate_key, theta, executor=executor)
+    observed = model.simulate(simulate_key, theta, executor=executor, faults=model.new_faults())
     good = np.isfinite(observed).all(axis=1)
     if good.sum() < FEWEST:
         raise InvalidInputError(

@@ -20,6 +20,7 @@ from noisewise.posteriors import Draws, Report, WeightedSamples
 from noisewise.private_model import PrivateModel
 from noisewise.runs.journal import Journal, Result
 from noisewise.simulators import PythonSimulator
+from noisewise.simulators._dispatch import num_workers
 
 T = TypeVar("T")
 
@@ -70,6 +71,7 @@ class Work:
         self._deadline = None if max_minutes is None else self._start + 60.0 * max_minutes
         self._max_simulations = max_simulations
         self._speed: float | None = None
+        self._faults = model.new_faults()
         self._bar = ProgressBar(method, planned(settings, max_simulations)) if progress else None
 
     # Simulating ------------------------------------------------------------------------------------------------------
@@ -121,7 +123,7 @@ class Work:
 
     def _simulated(self, keys: Array, theta: np.ndarray) -> np.ndarray:
         started = time.monotonic()
-        s = self.model.statistics(keys, theta, executor=self.executor)
+        s = self.model.statistics(keys, theta, executor=self.executor, faults=self._faults)
         self._speed = len(theta) / max(time.monotonic() - started, 1e-9)
         return s
 
@@ -272,6 +274,11 @@ class Work:
         if self.num_failed:
             said = "simulations failed (NaN) and were rejected."
             self.warn(f"{self.num_failed:,} of {self.num_simulations:,} {said}", instead_of=said)
+        dropped = self._faults.sentence()
+        if dropped:
+            self.warn(dropped, instead_of=" failed twice and w")
+        if self._faults.num_recovered:
+            self.diagnostics["simulations that failed once"] = self._faults.num_recovered
         return Report(
             method=self.method,
             settings=self.settings,
@@ -367,5 +374,5 @@ def _batch(simulator: Any, executor: Executor | None, speed: float | None) -> in
     """How many simulations, of which `speed` are done in a second, make a batch: all workers have some, compiled ones run 256 wide."""
     if not isinstance(simulator, PythonSimulator):
         return _FIRST_CHUNK * max(1, int((speed or 0.0) * _BATCH_SECONDS / _FIRST_CHUNK))
-    least = 1 if executor is None else 4 * getattr(executor, "_max_workers", _WORKERS)
+    least = 1 if executor is None else 4 * (num_workers(executor) or _WORKERS)
     return max(least, _FIRST_BATCH if speed is None else int(speed * _BATCH_SECONDS))

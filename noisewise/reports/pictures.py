@@ -153,7 +153,7 @@ def affordable(model: PrivateModel, posterior: AbstractPosterior) -> int:
     for num in (_PROBE, _CHECKED):  # the first may compile
         theta = posterior.sample(jax.random.key(_KEY), num)
         started = time.monotonic()
-        model.statistics(jax.random.key(num), theta)
+        model.statistics(jax.random.key(num), theta, faults=model.new_faults())
         seconds = time.monotonic() - started
         if seconds > _SECONDS / 2:
             break
@@ -236,7 +236,7 @@ def _simulated_curves(posterior: AbstractPosterior, model: PrivateModel, observe
         return None
     draw_key, simulate_key, choose_key = jax.random.split(jax.random.key(_KEY), 3)
     theta = posterior.sample(draw_key, _CURVES)
-    s = model.statistics(simulate_key, np.repeat(theta, _TRIES, axis=0))
+    s = model.statistics(simulate_key, np.repeat(theta, _TRIES, axis=0), faults=model.new_faults())
     log_eta = model.mechanism.log_prob(observed, s).reshape(_CURVES, _TRIES)
     possible = np.isfinite(log_eta).any(axis=1)
     if not possible.any():

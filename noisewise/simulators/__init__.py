@@ -11,6 +11,7 @@ from noisewise._lazy import attach
 
 if TYPE_CHECKING:
     from noisewise.simulators.base import AbstractSimulator, AdditiveQuery
+    from noisewise.simulators.faults import Faults
     from noisewise.simulators.jax_simulator import JaxSimulator
     from noisewise.simulators.linear_regression import LinearRegression
     from noisewise.simulators.log_linear import LogLinear
@@ -18,17 +19,20 @@ if TYPE_CHECKING:
     from noisewise.simulators.python_simulator import PythonSimulator
     from noisewise.simulators.record_model import AbstractRecordModel
     from noisewise.simulators.sir import SIR
+    from noisewise.simulators.workers import Workers
 
 _NAMES = {
     "AbstractRecordModel": "noisewise.simulators.record_model",
     "AbstractSimulator": "noisewise.simulators.base",
     "AdditiveQuery": "noisewise.simulators.base",
+    "Faults": "noisewise.simulators.faults",
     "JaxSimulator": "noisewise.simulators.jax_simulator",
     "LinearRegression": "noisewise.simulators.linear_regression",
     "LogLinear": "noisewise.simulators.log_linear",
     "NormalRecords": "noisewise.simulators.normal_records",
     "PythonSimulator": "noisewise.simulators.python_simulator",
     "SIR": "noisewise.simulators.sir",
+    "Workers": "noisewise.simulators.workers",
 }
 
 __all__ = [
@@ -36,11 +40,13 @@ __all__ = [
     "AbstractRecordModel",
     "AbstractSimulator",
     "AdditiveQuery",
+    "Faults",
     "JaxSimulator",
     "LinearRegression",
     "LogLinear",
     "NormalRecords",
     "PythonSimulator",
+    "Workers",
 ]
 
 __getattr__, __dir__ = attach(__name__, _NAMES)

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import collections
+import contextlib
+import ctypes
 import dataclasses
+import faulthandler
+import queue
+import signal
+import threading
 import traceback
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TextIO
 
 import cloudpickle
 import numpy as np
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+RAISED, HUNG, LOST = "raised an error", "took too long", "were lost with their worker"
+"""The ways in which a simulation fails."""
 
 _REMEMBERED = 8
 _loaded: collections.OrderedDict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = collections.OrderedDict()
@@ -20,12 +32,17 @@ class Failure:
     """What went wrong in a simulation. `error` is kept where it need not travel."""
 
     reason: str
-    trace: str
+    trace: str = ""
     error: BaseException | None = None
+    kind: str = RAISED
 
 
 class BadStatisticError(Exception):
     """The query did not return one vector of real numbers."""
+
+
+class TimeIsUp(SystemExit):
+    """Raised in a thread whose simulation takes too long; not caught by `except Exception`."""
 
 
 Outcome = Any
@@ -33,22 +50,25 @@ Outcome = Any
 
 
 def run_batch(
-    fn: Callable[..., Any], query: Callable[..., Any] | None, words: np.ndarray, indices: np.ndarray, theta: np.ndarray
+    fn: Callable[..., Any],
+    query: Callable[..., Any] | None,
+    timeout: float | None,
+    words: np.ndarray,
+    indices: np.ndarray,
+    theta: np.ndarray,
 ) -> list[Outcome]:
     """One simulation per row of words (B, w), indices (B,) and theta. Never raises on account of one of them."""
-    return [_run_one(fn, query, *row) for row in zip(words, indices, theta, strict=True)]
+    run = _run_one if timeout is None else _guarded(timeout)
+    return [run(fn, query, *row) for row in zip(words, indices, theta, strict=True)]
 
 
-def run_pickled_batch(
-    payload: bytes, digest: str, words: np.ndarray, indices: np.ndarray, theta: np.ndarray
-) -> list[Outcome]:
+def run_pickled_batch(payload: bytes, digest: str, *arguments: Any) -> list[Outcome]:
     """The same with (fn, query) as cloudpickle wrote them, unpickled once per process."""
     if digest not in _loaded:
         _loaded[digest] = cloudpickle.loads(payload)
         while len(_loaded) > _REMEMBERED:
             _loaded.popitem(last=False)
-    fn, query = _loaded[digest]
-    outcomes = run_batch(fn, query, words, indices, theta)
+    outcomes = run_batch(*_loaded[digest], *arguments)
     return [dataclasses.replace(item, error=None) if isinstance(item, Failure) else item for item in outcomes]
 
 
@@ -82,3 +102,84 @@ def _vector(s: Any) -> np.ndarray:
     if array.ndim > 1 or array.size == 0:
         raise BadStatisticError(f"the query must return a statistic of shape (k,), got {array.shape}")
     return np.atleast_1d(array).astype(np.float64)
+
+
+# Simulations that hang ---------------------------------------------------------------------------------------------------
+
+_watchdog: TextIO | None = None
+
+
+def _end_when_hung(log: TextIO) -> None:
+    """From now on this process ends at once, writing where it was to `log`, when a simulation takes too long.
+
+    The only way out of compiled code; for processes that somebody replaces.
+    """
+    global _watchdog
+    _watchdog = log
+
+
+def _guarded(timeout: float) -> Callable[..., Outcome]:
+    def run(*arguments: Any) -> Outcome:
+        if _watchdog is None:
+            return _in_thread(timeout, *arguments)
+        with _watched(timeout, _watchdog):
+            return _run_one(*arguments)
+
+    return run
+
+
+@contextlib.contextmanager
+def _watched(timeout: float, log: TextIO) -> Iterator[None]:
+    faulthandler.dump_traceback_later(timeout, exit=True, file=log)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _in_thread(timeout: float, *arguments: Any) -> Outcome:
+    """The outcome of a simulation in a thread of its own, which is left to itself when it takes too long."""
+    box: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+    thread = threading.Thread(target=lambda: box.put(_run_one(*arguments)), daemon=True)
+    thread.start()
+    try:
+        return box.get(timeout=timeout)
+    except queue.Empty:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(TimeIsUp))
+        return Failure(too_long(timeout), kind=HUNG)
+
+
+def too_long(timeout: float) -> str:
+    """What is said of a simulation that hangs."""
+    return f"it took more than {timeout:g} s."
+
+
+# Workers of our own -------------------------------------------------------------------------------------------------------
+
+
+def serve(connection: Connection, log: str) -> None:
+    """The life of a worker process. It leaves interrupts to its parent, and ends when that is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with open(log, "w") as file, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        _end_when_hung(file)
+        connection.send_bytes(b"ready")
+        while True:
+            task = connection.recv_bytes()
+            connection.send_bytes(_answer(task))
+
+
+def _answer(task: bytes) -> bytes:
+    try:
+        fn, args, kwargs = cloudpickle.loads(task)
+        return cloudpickle.dumps((True, fn(*args, **kwargs)))
+    except Exception as error:
+        return cloudpickle.dumps((False, _travelling(error)))
+
+
+def _travelling(error: Exception) -> Exception:
+    """The error, or its text where it cannot be sent."""
+    try:
+        cloudpickle.loads(cloudpickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

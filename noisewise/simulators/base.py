@@ -11,6 +11,7 @@ at another theta. What it gets is `stage_key(key, "simulator")`, from which no o
 from __future__ import annotations
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Protocol, final, runtime_checkable
@@ -20,6 +21,7 @@ import numpy as np
 from noisewise._arrays import Array, as_float64, describe, in_float64, integer, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 from noisewise.simulators._keys import RowKeys, row_keys
+from noisewise.simulators.faults import Faults
 
 Query = Callable[[Any], Any]
 """x -> s: one database to one vector."""
@@ -37,12 +39,28 @@ class AdditiveQuery(Protocol):
         """The terms t of each record, shape (n, k)."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Execution:
+    """How simulations in Python are run: where, how many at a time, and what keeps count of those that fail."""
+
+    executor: Executor | None = None
+    batch_size: int | None = None
+    faults: Faults | None = None
+
+
 class AbstractSimulator(abc.ABC):
     """Base of all simulators. A concrete class writes `_statistics` and `_simulate`; a class is abstract or final."""
 
     @final
     def statistics(
-        self, key: Array, theta: Array, query: Query, *, executor: Executor | None = None, batch_size: int | None = None
+        self,
+        key: Array,
+        theta: Array,
+        query: Query,
+        *,
+        executor: Executor | None = None,
+        batch_size: int | None = None,
+        faults: Faults | None = None,
     ) -> np.ndarray:
         """The statistics s (N, k) of one simulated database per row of theta (N, d).
 
@@ -51,12 +69,13 @@ class AbstractSimulator(abc.ABC):
 
         `executor` runs `batch_size` simulations at a time elsewhere; it serves simulators written in Python only. The
         result depends on neither. A statistic that is one number counts as (1,). A simulation whose statistic is NaN
-        gives a row of NaN.
+        gives a row of NaN. So does one in Python that fails, where `faults` are given to count it, as long as they are
+        few; else it raises.
         """
-        keys, theta, executor, batch_size = _checked(key, theta, executor, batch_size)
+        keys, theta, execution = _checked(key, theta, Execution(executor, batch_size, faults))
         if isinstance(query, type) or not callable(query):
             raise InvalidTypeError(f"query must be a function x -> s or a query, got {describe(query)}.")
-        s = _as_columns(self._statistics(keys, theta, query, executor, batch_size))
+        s = _as_columns(self._statistics(keys, theta, query, execution))
         if s.ndim != 2 or s.shape[0] != len(theta) or s.shape[1] == 0:
             kind = type(self).__name__
             raise SimulationError(f"{kind} gave statistics of shape {s.shape} for {len(theta)} simulations.")
@@ -70,39 +89,39 @@ class AbstractSimulator(abc.ABC):
 
         Simulators in JAX give arrays with a leading axis of length N, simulators in Python a list of length N.
         """
-        keys, theta, executor, batch_size = _checked(key, theta, executor, batch_size)
-        return self._simulate(keys, theta, executor, batch_size)
+        keys, theta, execution = _checked(key, theta, Execution(executor, batch_size))
+        return self._simulate(keys, theta, execution)
 
     @final
     def statistic_width(self, key: Array, theta: Array, query: Query) -> int:
-        """The number of entries of s: by tracing where that tells, else by simulating at the first row of theta."""
-        keys, theta, _, _ = _checked(key, theta, None, None)
-        return self._statistic_width(keys[:1], theta[:1], query)
+        """The number of entries of s: by tracing where that tells, else by simulating at the first row of theta where that works."""
+        keys, theta, _ = _checked(key, theta, Execution())
+        return self._statistic_width(keys, theta, query)
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
-        return _as_columns(self._statistics(keys, theta, query, None, None)).shape[1]
+        return _as_columns(self._statistics(keys[:1], theta[:1], query, Execution())).shape[1]
 
     @abc.abstractmethod
-    def _statistics(
-        self, keys: RowKeys, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
-    ) -> np.ndarray: ...
+    def _statistics(self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution) -> np.ndarray: ...
 
     @abc.abstractmethod
-    def _simulate(self, keys: RowKeys, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any: ...
+    def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> Any: ...
 
 
-def _checked(
-    key: Any, theta: Any, executor: Any, batch_size: Any
-) -> tuple[RowKeys, np.ndarray, Executor | None, int | None]:
+def _checked(key: Any, theta: Any, execution: Execution) -> tuple[RowKeys, np.ndarray, Execution]:
     if is_traced(key, theta):
         raise InvalidTypeError(
             "Simulators run outside jit, vmap and grad: pass a key and theta with values, not tracers."
         )
+    executor = execution.executor
     if executor is not None and not isinstance(executor, Executor):
-        raise InvalidTypeError(f"executor must be a concurrent.futures.Executor or None, got {describe(executor)}.")
+        raise InvalidTypeError(
+            f"executor must be a concurrent.futures.Executor or None, got {describe(executor)}. nw.simulators.Workers() is one; "
+            "a dask client gives one by client.get_executor()."
+        )
     theta = _parameters(theta)
-    batch_size = integer("batch_size", at_least=1, optional=True)(batch_size)
-    return row_keys(key, len(theta), "simulator"), theta, executor, batch_size
+    batch_size = integer("batch_size", at_least=1, optional=True)(execution.batch_size)
+    return row_keys(key, len(theta), "simulator"), theta, dataclasses.replace(execution, batch_size=batch_size)
 
 
 def _as_columns(s: np.ndarray) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from noisewise._signatures import check_call
 from noisewise.errors import InvalidTypeError
 from noisewise.simulators import _compiled
 from noisewise.simulators._keys import RowKeys
-from noisewise.simulators.base import AbstractSimulator, Query
+from noisewise.simulators.base import AbstractSimulator, Execution, Query
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,14 +50,12 @@ class JaxSimulator(AbstractSimulator):
             raise InvalidTypeError(f"deterministic must be True or False, got {describe(self.deterministic)}.")
         check_call(self.fn, "fn(key, theta)", "key", "theta")
 
-    def _statistics(
-        self, keys: RowKeys, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
-    ) -> np.ndarray:
+    def _statistics(self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution) -> np.ndarray:
         x = self._shapes(keys, theta)
         _compiled.statistic_shape(query, x)
         return _compiled.run(_statistic, (self.fn, query), keys, theta, _compiled.nbytes(x)).astype(np.float64)
 
-    def _simulate(self, keys: RowKeys, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any:
+    def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> Any:
         return _compiled.run(_database, (self.fn,), keys, theta, _compiled.nbytes(self._shapes(keys, theta)))
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import queue
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
-from noisewise._arrays import describe
+from noisewise._arrays import describe, number
 from noisewise._signatures import check_call
-from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
-from noisewise.simulators import _worker
+from noisewise.errors import InvalidTypeError, SimulationError
+from noisewise.simulators._dispatch import Batches
 from noisewise.simulators._keys import RowKeys
-from noisewise.simulators.base import AbstractSimulator, Query
+from noisewise.simulators._worker import RAISED, Failure
+from noisewise.simulators.base import AbstractSimulator, Execution, Query
+from noisewise.simulators.faults import Faults
 
-MAX_IN_FLIGHT = 512
-"""How many batches are handed to an executor before the first has come back."""
+_LOST_BATCHES = 8
+"""After so many batches were lost with their workers, it is time to see whether their simulations are to blame."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +31,20 @@ class PythonSimulator(AbstractSimulator):
     i only (with keys of their own: on the i-th, and 0 in place of i), not on workers, batch size or order of completion.
     Draw from `rng` alone.
 
-    With an `executor` the simulation and the query run in its workers and only s comes back. Functions travel by
-    cloudpickle, so closures and lambdas will do; a thread pool gets them as they are. `batch_size` simulations make one
-    task, by default a 64-th of them, at most 64. Pools that fork are refused: JAX deadlocks in forked processes.
+    With an `executor` the simulation and the query run in its workers and only s comes back: any `concurrent.futures` one,
+    `nw.simulators.Workers`, or that of a dask client. Functions travel by cloudpickle, so closures and lambdas will do; a
+    thread pool gets them as they are. `batch_size` simulations make one task, by default a 64-th of them, at most 64.
+    Pools that fork are refused: JAX deadlocks in forked processes.
+
+    A simulation that raises, or is lost with its worker, is run once more, alone. If it fails again, an inference drops and
+    reports it, as long as these are at most the fraction `max_failed` of all (more, by chance, of few: see
+    `nw.simulators.Faults`); then, and in any other call, comes a `SimulationError` with its theta and traceback. NaN in s is no such
+    failure: it says that these data cannot have been observed, and is counted apart.
+
+    With a `timeout` in seconds a simulation that takes longer has failed. In `Workers`, and without an executor, which then
+    means one worker, its process is ended. In other executors it is left behind in a thread, which ends when it next comes to
+    Python code; where it holds up a whole worker (compiled code that keeps the GIL) and no batch comes back any more, what is missing is
+    submitted once more, and has failed if that does not help. The first call of compiled code includes its compilation.
 
     >>> import jax, numpy as np
     >>> import noisewise as nw
@@ -46,143 +55,80 @@ class PythonSimulator(AbstractSimulator):
     """
 
     fn: Callable[[np.random.Generator, np.ndarray], Any]
+    timeout: float | None = dataclasses.field(default=None, kw_only=True)
+    max_failed: float = dataclasses.field(default=0.05, kw_only=True)
 
     def __post_init__(self) -> None:
         if not callable(self.fn) or isinstance(self.fn, type):
             raise InvalidTypeError(f"PythonSimulator needs a function fn(rng, theta) -> x, got {describe(self.fn)}.")
         check_call(self.fn, "fn(rng, theta)", "rng", "theta")
+        checks = {
+            "timeout": number("timeout", above=0.0, optional=True),
+            "max_failed": number("max_failed", at_least=0.0, below=1.0),
+        }
+        for name, check in checks.items():
+            object.__setattr__(self, name, check(getattr(self, name)))
 
-    def _statistics(
-        self, keys: RowKeys, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
-    ) -> np.ndarray:
-        s = np.empty((len(theta), 0))
-        for index, row in self._outcomes(keys, theta, query, executor, batch_size):
+    def _statistics(self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution) -> np.ndarray:
+        width = 0 if execution.faults is None else execution.faults.width
+        s, seen = np.full((len(theta), width), np.nan), "others"
+        for index, row in self._outcomes(keys, theta, query, execution):
             if s.shape[1] == 0:
-                s, seen = np.empty((len(theta), len(row))), index
+                s, seen = np.full((len(theta), len(row)), np.nan), f"simulation {index}"
             if len(row) != s.shape[1]:
                 raise SimulationError(
-                    f"The query must always return as many entries: it gave {s.shape[1]} in simulation {seen} and "
+                    f"The query must always return as many entries: it gave {s.shape[1]} in {seen} and "
                     f"{len(row)} in simulation {index} (theta = {theta[index].tolist()})."
                 )
             s[index] = row
         return s
 
-    def _simulate(
-        self, keys: RowKeys, theta: np.ndarray, executor: Executor | None, batch_size: int | None
-    ) -> list[Any]:
+    def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
+        for row in range(len(theta) - 1):
+            with contextlib.suppress(SimulationError):
+                return super()._statistic_width(keys[row:], theta[row:], query)
+        return super()._statistic_width(keys[-1:], theta[-1:], query)
+
+    def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> list[Any]:
         databases: list[Any] = [None] * len(theta)
-        for index, outcome in self._outcomes(keys, theta, None, executor, batch_size):
+        for index, outcome in self._outcomes(keys, theta, None, dataclasses.replace(execution, faults=None)):
             databases[index] = outcome
         return databases
 
     def _outcomes(
-        self, keys: RowKeys, theta: np.ndarray, query: Query | None, executor: Executor | None, batch_size: int | None
+        self, keys: RowKeys, theta: np.ndarray, query: Query | None, execution: Execution
     ) -> Iterator[tuple[int, Any]]:
-        """(i, result of simulation i) in the order of completion; the one place where a failure is met."""
-        batch_size = batch_size or min(64, -(-len(theta) // 64))
-        with contextlib.closing(_run(self.fn, query, keys, theta, executor, batch_size)) as batches:
-            for first, outcomes in batches:
-                for index, outcome in enumerate(outcomes, start=first):
-                    if isinstance(outcome, _worker.Failure):
-                        raise _failed(outcome, index, theta[index])
-                    yield index, outcome
+        """(i, result of simulation i) in the order of completion, without those that are dropped."""
+        faults = execution.faults or Faults()
+        batches = Batches(self.fn, query, self.timeout, keys, theta, execution.executor)
+        batch_size = execution.batch_size or min(64, -(-len(theta) // 64))
+        todo = np.ones(len(theta), dtype=bool)
+        while todo.any():
+            failed: list[int] = []
+            num_raised = num_lost = 0
+            with contextlib.closing(batches.run(np.flatnonzero(todo), batch_size)) as done:
+                for rows, outcomes in done:
+                    todo[rows] = False
+                    faults.num_simulations += len(rows)
+                    kinds = [outcome.kind for outcome in outcomes if isinstance(outcome, Failure)]
+                    num_raised += kinds.count(RAISED)
+                    num_lost += len(kinds) > kinds.count(RAISED)
+                    for index, outcome in zip(rows.tolist(), outcomes, strict=True):
+                        if isinstance(outcome, Failure):
+                            failed.append(index)
+                        else:
+                            yield index, outcome
+                    if faults.total + num_raised > faults.allowed(faults.num_simulations) or num_lost > _LOST_BATCHES:
+                        break
+            yield from _once_more(batches, np.array(failed, dtype=int), faults)
 
 
-def _run(
-    fn: Callable[..., Any],
-    query: Query | None,
-    keys: RowKeys,
-    theta: np.ndarray,
-    executor: Executor | None,
-    batch_size: int,
-) -> Generator[tuple[int, list[Any]], None, None]:
-    """(first index, outcomes) of every batch, as they come."""
-    arrays = (keys.words, keys.indices, theta)
-    starts = range(0, len(theta), batch_size)
-    batches = ((first, [array[first : first + batch_size] for array in arrays]) for first in starts)
-    if executor is None:
-        for first, rows in batches:
-            yield first, _worker.run_batch(fn, query, *rows)
-        return
-    task = _task(fn, query, executor)
-    done: queue.SimpleQueue[Future[list[Any]]] = queue.SimpleQueue()
-    pending: dict[Future[list[Any]], int] = {}
-    try:
-        for first, rows in batches:
-            pending[_submit(executor, done, *task, *rows)] = first
-            if len(pending) >= MAX_IN_FLIGHT:
-                yield _next(done, pending)
-        while pending:
-            yield _next(done, pending)
-    finally:
-        for future in pending:
-            future.cancel()
-
-
-def _task(fn: Callable[..., Any], query: Query | None, executor: Executor) -> tuple[Any, ...]:
-    """The function that a worker calls and its leading arguments."""
-    if isinstance(executor, ThreadPoolExecutor):
-        return (_worker.run_batch, fn, query)
-    if isinstance(executor, ProcessPoolExecutor) and _start_method(executor) == "fork":
-        raise InvalidInputError(
-            "This pool forks, and JAX deadlocks in forked processes. Write "
-            'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")), '
-            'in a script under if __name__ == "__main__":.'
-        )
-    try:
-        payload = cloudpickle.dumps((fn, query))
-    except Exception as error:
-        raise SimulationError(
-            f"The simulator or the query cannot be sent to worker processes ({type(error).__name__}: {error}). Create "
-            "what cannot be pickled (files, locks, clients) inside the function, or take a ThreadPoolExecutor or "
-            "executor=None."
-        ) from error
-    return (_worker.run_pickled_batch, payload, hashlib.sha256(payload).hexdigest())
-
-
-def _start_method(executor: ProcessPoolExecutor) -> str | None:
-    return None if executor._mp_context is None else executor._mp_context.get_start_method()
-
-
-def _submit(executor: Executor, done: queue.SimpleQueue[Future[list[Any]]], *task: Any) -> Future[list[Any]]:
-    try:
-        future = executor.submit(*task)
-    except RuntimeError as error:
-        raise _broken(error) from error
-    future.add_done_callback(done.put)
-    return future
-
-
-def _next(done: queue.SimpleQueue[Future[list[Any]]], pending: dict[Future[list[Any]], int]) -> tuple[int, list[Any]]:
-    future = done.get()
-    first = pending.pop(future)
-    try:
-        return first, future.result()
-    except BrokenExecutor as error:
-        raise _broken(error) from error
-    except Exception as error:
-        raise SimulationError(
-            f"The batch that starts with simulation {first} could not be run or sent back ({type(error).__name__}: "
-            f"{error}). What the simulator imports must be installed where the workers run, and what it returns must "
-            "be picklable."
-        ) from error
-
-
-def _broken(error: Exception) -> SimulationError:
-    return SimulationError(
-        f"The executor has stopped working ({error}). A worker may have run out of memory or crashed, or the pool was "
-        'shut down; in a script, the code that starts the pool must stand under if __name__ == "__main__":.'
-    )
-
-
-class WorkerError(Exception):
-    """The traceback of a failed simulation, as text from its worker."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
-
-
-def _failed(failure: _worker.Failure, index: int, theta: np.ndarray) -> SimulationError:
-    error = SimulationError(f"Simulation {index} failed at theta = {theta.tolist()}: {failure.reason}")
-    error.__cause__ = failure.error or WorkerError(failure.trace)
-    return error
+def _once_more(batches: Batches, rows: np.ndarray, faults: Faults) -> Iterator[tuple[int, Any]]:
+    """The same, each of these simulations alone, so that none suffers from another."""
+    with contextlib.closing(batches.run(rows, 1)) as done:
+        for (index,), (outcome,) in done:
+            if isinstance(outcome, Failure):
+                faults.drop(int(index), batches.theta[index], outcome)
+            else:
+                faults.num_recovered += 1
+                yield int(index), outcome

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, final
 
 import jax
@@ -15,7 +14,7 @@ from noisewise._arrays import Array
 from noisewise.errors import MissingCapabilityError
 from noisewise.simulators import _compiled
 from noisewise.simulators._keys import RowKeys
-from noisewise.simulators.base import AbstractSimulator, AdditiveQuery, Query
+from noisewise.simulators.base import AbstractSimulator, AdditiveQuery, Execution, Query
 
 RECORDS = 2**13
 """Databases with more records than this are never held whole when the query is additive."""
@@ -110,9 +109,7 @@ class AbstractRecordModel(AbstractSimulator):
         noise = jax.vmap(lambda place: self.record_noise(jax.random.fold_in(key, place)))(places)
         return jax.vmap(self.record, (0, None))(noise, theta)
 
-    def _statistics(
-        self, keys: RowKeys, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
-    ) -> np.ndarray:
+    def _statistics(self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution) -> np.ndarray:
         self.check_parameters(theta)
         direct = self.direct_statistic(query)
         if direct is not None:
@@ -131,7 +128,7 @@ class AbstractRecordModel(AbstractSimulator):
         self.check_parameters(theta)
         return _compiled.statistic_shape(query, self._shapes(keys, theta, self.num_records)).shape[0]
 
-    def _simulate(self, keys: RowKeys, theta: np.ndarray, executor: Executor | None, batch_size: int | None) -> Any:
+    def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> Any:
         self.check_parameters(theta)
         nbytes = _compiled.nbytes(self._shapes(keys, theta, self.num_records))
         return _compiled.run(_database, (self,), keys, theta, nbytes)

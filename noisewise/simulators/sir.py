@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import jax
@@ -14,7 +14,7 @@ from noisewise._arrays import Array, as_float64, describe, in_float64, integer, 
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 from noisewise.simulators import _compiled
 from noisewise.simulators._keys import RowKeys
-from noisewise.simulators.base import AbstractSimulator, Query
+from noisewise.simulators.base import AbstractSimulator, Execution, Query
 
 LARGEST_POPULATION = 10**10
 LARGEST_RATE = 1e100
@@ -96,9 +96,7 @@ class SIR(AbstractSimulator):
         names = ("beta", "gamma") if self.variant == "sir" else ("beta",)
         return tuple(f"log_{name}" for name in names) if self.log_parameters else names
 
-    def _simulate(
-        self, keys: RowKeys, theta: np.ndarray, executor: Executor | None, batch_size: int | None
-    ) -> np.ndarray:
+    def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> np.ndarray:
         rates = self._rates(theta)
         if self.backend == "jax":
             from noisewise.simulators import _sir_jax
@@ -126,16 +124,14 @@ class SIR(AbstractSimulator):
         _in_threads(run, len(rates), 2 * self.population if exact else 5_000)
         return infected
 
-    def _statistics(
-        self, keys: RowKeys, theta: np.ndarray, query: Query, executor: Executor | None, batch_size: int | None
-    ) -> np.ndarray:
+    def _statistics(self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution) -> np.ndarray:
         if self._traced_width(query) is None:
-            return _one_by_one(query, self._simulate(keys, theta, executor, batch_size))
-        infected = self._simulate(keys, theta, executor, batch_size)
+            return _one_by_one(query, self._simulate(keys, theta, execution))
+        infected = self._simulate(keys, theta, execution)
         return _compiled.run(_statistic, (query,), keys, infected, infected[0].nbytes).astype(np.float64)
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
-        return self._traced_width(query) or self._statistics(keys, theta, query, None, None).shape[1]
+        return self._traced_width(query) or super()._statistic_width(keys, theta, query)
 
     def _traced_width(self, query: Query) -> int | None:
         """The number of entries of s, or None where JAX cannot trace the query or finds no vector."""

@@ -17,7 +17,7 @@ import pytest
 import noisewise as nw
 from noisewise import errors
 from noisewise._arrays import stage_key
-from noisewise.simulators import PythonSimulator, _worker, python_simulator
+from noisewise.simulators import PythonSimulator, _dispatch, _worker
 
 KEY = jax.random.key(7)
 THETA = np.linspace(-1.0, 1.0, 150)[:, None]
@@ -95,7 +95,7 @@ def test_the_order_of_completion_leaves_no_trace(reference, batch_size):
     assert np.array_equal(
         SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=batch_size), reference
     )
-    starts = [arguments[3][0] for _, _, arguments in executor.waiting]
+    starts = [arguments[4][0] for _, _, arguments in executor.waiting]
     assert starts != sorted(starts)
 
 
@@ -110,7 +110,7 @@ def test_this_process_and_threads_give_the_same(reference, batch_size, x64_flag)
 def test_a_generator_shared_by_a_batch_would_be_caught(reference, monkeypatch):
     """The planted bug: one generator per batch instead of one per simulation."""
 
-    def shared(fn, query, words, indices, theta):
+    def shared(fn, query, timeout, words, indices, theta):
         rng = _worker.generator(words[0], indices[0])
         return [np.asarray(query(fn(rng, row)), dtype=float) for row in theta]
 
@@ -199,7 +199,7 @@ def test_a_statistic_of_one_number_is_one_column(query):
 
 
 def test_few_batches_are_in_flight(reference, monkeypatch):
-    monkeypatch.setattr(python_simulator, "MAX_IN_FLIGHT", 4)
+    monkeypatch.setattr(_dispatch, "MAX_IN_FLIGHT", 4)
     with Recording(2) as executor:
         assert np.array_equal(SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=1), reference)
     assert len(executor.futures) == 150
@@ -242,10 +242,10 @@ def test_an_interrupt_cancels_what_has_not_started(monkeypatch):
     release = threading.Event()
     simulator = PythonSimulator(lambda rng, theta: release.wait(5.0) and theta)
 
-    def interrupt(done, pending):
+    def interrupt(flight):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(python_simulator, "_next", interrupt)
+    monkeypatch.setattr(_dispatch._Flight, "land", interrupt)
     with Recording(1) as executor:
         with pytest.raises(KeyboardInterrupt):
             simulator.statistics(KEY, THETA, lambda x: x, executor=executor, batch_size=1)
