@@ -265,16 +265,14 @@ def test_slow_simulators_are_recorded_every_few_seconds(tmp_path, monkeypatch):
     class Clock:
         monotonic = staticmethod(lambda: clock[0])
 
-    def slow(keys, theta, executor):
+    def slow(self, keys, theta, **options):
         clock[0] += len(theta)
         sizes.append(len(theta))
         return np.ones((len(theta), 1))
 
     monkeypatch.setattr(module, "time", Clock)
     work = Work("test", {}, a_model(), np.zeros(1), journal=Journal(tmp_path, "test"))
-    monkeypatch.setattr(
-        nw.PrivateModel, "statistics", lambda self, keys, theta, executor=None: slow(keys, theta, executor)
-    )
+    monkeypatch.setattr(nw.PrivateModel, "statistics", slow)
     assert original is Work._simulated
     assert work.statistics(KEY, np.zeros((20, 1))).shape == (20, 1)
     assert sizes == [8, 3, 3, 3, 3]
@@ -476,16 +474,16 @@ def test_an_interrupted_run_keeps_all_that_was_simulated(tmp_path, monkeypatch):
 
 
 def test_a_failing_simulator_loses_its_batch_alone(tmp_path, simulated, monkeypatch):
-    """The thirtieth simulation fails; once the simulator is mended, what was simulated before is not simulated again."""
+    """The thirtieth simulation fails, and fails again; once the simulator is mended, what was simulated before is not simulated again."""
     monkeypatch.setattr("noisewise.inference.work._BATCH_SECONDS", 1e-3)
     broken, calls = [True], itertools.count(1)
 
     def simulator(rng, theta):
-        if broken[0] and next(calls) == 30:
+        if broken[0] and next(calls) >= 30:
             raise ZeroDivisionError("no such parameter")
         return theta + 0.2 * rng.normal(size=1)
 
-    model = dataclasses.replace(a_model(), simulator=nw.simulators.PythonSimulator(simulator))
+    model = dataclasses.replace(a_model(), simulator=nw.simulators.PythonSimulator(simulator, max_failed=0.0))
     method = nw.inference.ImportanceSampling(num_stages=0, num_final=1000)
     with pytest.raises(errors.SimulationError, match="no such parameter"):
         infer(model, method, run_dir=tmp_path / "run")

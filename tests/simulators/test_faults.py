@@ -13,7 +13,6 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.inference import work
 from noisewise.simulators import Faults, PythonSimulator, Workers, _dispatch
 
 KEY = jax.random.key(3)
@@ -268,30 +267,6 @@ def test_an_inference_stops_with_an_example_where_too_many_fail():
         errors.SimulationError, match=r"max_failed=0\.001\) allows, the first of them at theta = \[0\.9"
     ):
         nw.inference.ImportanceSampling(num_stages=0, num_final=20_000).infer(KEY, model, [0.4], progress=False)
-
-
-def test_what_was_simulated_before_the_end_is_not_lost(tmp_path, monkeypatch):
-    """A simulator that breaks down after 600 simulations: mended, the run goes on from what is on disk, all but the last batch."""
-    monkeypatch.setattr(work, "_BATCH_SECONDS", 0.05)
-    calls = []
-    fatal = [True]
-
-    def breaks_down(rng, theta):
-        calls.append(theta)
-        time.sleep(0.0005)
-        if fatal[0] and len(calls) > 600:
-            raise RuntimeError("disk unmounted")
-        return theta + 0.1 * rng.normal(size=1)
-
-    method, model = nw.inference.RejectionABC(num_draws=60, tolerance=0.02), a_model(breaks_down)
-    with pytest.raises(errors.SimulationError, match="disk unmounted"):
-        method.infer(KEY, model, [0.4], run_dir=tmp_path / "run", progress=False)
-    broken, fatal[0] = len(calls), False
-    resumed = method.infer(KEY, model, [0.4], run_dir=tmp_path / "run", progress=False)
-    after = len(calls) - broken
-    whole = method.infer(KEY, model, [0.4], progress=False)
-    assert np.array_equal(resumed.sample(KEY, 60), whole.sample(KEY, 60))
-    assert after < whole.report.num_simulations - 600 + 150
 
 
 def test_a_model_whose_first_simulation_fails_still_has_a_width():
