@@ -189,6 +189,7 @@ NESTED = m.Product(
 NESTED_S = [0.5, 0.0, 2.0, 1.0, 1.0, -2.0, 4.0]
 
 
+@pytest.mark.slow
 def test_products_of_products_are_audited_column_by_column():
     audit = sampler_against_density(KEY, NESTED, NESTED_S, num_draws=50_000)
     assert audit.p_value > 1e-4

@@ -46,7 +46,7 @@ def brute_force(model, observed, num=1_000_000):
     return np.array([1 / (RECORDS + 1), clamping, between - clamping])
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+@pytest.mark.parametrize("epsilon", [pytest.param(1.0, marks=pytest.mark.slow), 8.0])
 def test_parts_are_those_of_brute_force(epsilon):
     """Tails are nearly normal here: variances of 4000 databases have a standard error of 2.5%, the reference one of 1% at most."""
     model = clamped_mean(epsilon)

@@ -48,6 +48,7 @@ def test_one_parameter_that_is_not_a_number_is_not_overlooked():
     assert trace.effective_size == 0.0
 
 
+@pytest.mark.slow
 def test_chains_leave_a_start_that_cannot_be():
     """Noise uniform on +-.2 around a mean of 20 records: most starts from the prior have density zero, and must find their way.
 

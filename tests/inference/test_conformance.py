@@ -34,7 +34,7 @@ def test_every_method_has_a_row():
     assert {name.split()[0] for name in METHODS} == {kind.slug for kind in concrete}
 
 
-LONG = {"exact-smc", "rnpe", "pseudo-marginal"}
+LONG = {"exact-smc", "rnpe", "rnpe with the mechanism's density", "pseudo-marginal"}
 """Methods that take above 10 s, most of it to compile."""
 
 
@@ -71,7 +71,7 @@ def test_a_budget_of_ten_simulations_is_kept_and_told(name):
     assert posterior.report.warnings
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in METHODS])
 def test_a_budget_of_time_is_kept_and_told(name):
     """A hundredth of a second, plus what compiling takes: far less than a minute."""
     case = METHODS[name]
@@ -81,7 +81,10 @@ def test_a_budget_of_time_is_kept_and_told(name):
     assert posterior.report.stopped == "the time budget is spent" or not case.simulates
 
 
-@pytest.mark.parametrize("name", [name for name, case in METHODS.items() if case.simulates])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name, case in METHODS.items() if case.simulates],
+)
 def test_an_impossible_observation_ends_with_a_warning(name):
     """Far outside everything the prior predicts: flagged, and never hung on."""
     case = METHODS[name]

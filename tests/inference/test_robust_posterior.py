@@ -198,6 +198,7 @@ def slab_probability(y):
     return wide / (wide + narrow)
 
 
+@pytest.mark.slow
 def test_an_observation_far_away_is_told():
     posterior = LINEAR(error=MechanismError()).infer(KEY, linear_gaussian(), OBSERVED + 20.0, progress=False)
     assert any("extrapolate" in text for text in posterior.report.warnings)

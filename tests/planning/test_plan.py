@@ -95,6 +95,7 @@ def test_thin_weights_still_tell_widths():
     assert rows["sd"].mean() == pytest.approx(exact_sd(0.2), rel=0.06)
 
 
+@pytest.mark.slow
 def test_a_local_law_completes_what_simulations_miss():
     """In six dimensions 2,000 simulations are worth a few draws; all laws being normal, the completion knows sds to 10%.
 
@@ -109,6 +110,7 @@ def test_a_local_law_completes_what_simulations_miss():
     assert "local" in found.warnings[0]
 
 
+@pytest.mark.slow
 def test_counts_on_a_lattice_are_completed():
     """Discrete noise takes whole numbers only: draws of the local law are rounded to them.
 

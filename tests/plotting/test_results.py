@@ -54,7 +54,11 @@ def trials():
     return draw_trials(jax.random.key(2), Exact(), problem().model, 300)
 
 
-@pytest.mark.parametrize("plot", [plotting.rank_ecdf, plotting.coverage_curve], ids=lambda plot: plot.__name__)
+@pytest.mark.parametrize(
+    "plot",
+    [plotting.rank_ecdf, pytest.param(plotting.coverage_curve, marks=pytest.mark.slow)],
+    ids=lambda plot: plot.__name__,
+)
 def test_calibrations_alone_and_side_by_side(plot):
     ranks, distances = calibrate(KEY, trials(), alpha=0.1), tarp(KEY, trials())
     assert texts(plot(ranks)) == ["90% band", "mean"]
@@ -146,6 +150,7 @@ def rounds():
     return list(method.rounds(KEY, problem().model, problem().observed, progress=False))
 
 
+@pytest.mark.slow
 def test_posteriors_of_rounds_are_measured():
     reference = problem().reference(KEY, 400)
     ax = plotting.convergence(rounds(), reference=reference, metric="KS")

@@ -88,7 +88,17 @@ def interrupted(interrupt, call):
 
 # Bit by bit ----------------------------------------------------------------------------------------------------------
 
-LONG = {"exact-smc", "rnpe", "rnpe with the mechanism's density", "pseudo-marginal", "cle", "sppe with atoms"}
+LONG = {
+    "exact-smc",
+    "rnpe",
+    "rnpe with the mechanism's density",
+    "pseudo-marginal",
+    "cle",
+    "sppe with atoms",
+    "sple",
+    "da-mcmc",
+    "gibbs-ss",
+}
 
 
 @pytest.mark.parametrize(

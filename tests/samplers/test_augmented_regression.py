@@ -108,6 +108,7 @@ def z_scores(chains, weighted):
     return np.abs(np.concatenate(scores))
 
 
+@pytest.mark.slow
 def test_two_routes_agree(weighted):
     """15 differences below 4.5 standard errors each. Planted: other variances and other bounds."""
     assert 1.0 / (weighted[2] ** 2).sum() > 3000

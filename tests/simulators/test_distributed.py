@@ -52,7 +52,7 @@ def client():
 
 
 def infer(executor=None, **options):
-    method = nw.inference.SMCABC(num_particles=50, num_rounds=3, max_simulations=1000)
+    method = nw.inference.SMCABC(num_particles=30, num_rounds=2, max_simulations=300)
     return method.infer(KEY, a_model(), [0.4], executor=executor, progress=False, **options)
 
 

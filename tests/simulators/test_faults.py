@@ -103,10 +103,13 @@ def test_a_death_costs_its_simulation_only(workers):
     assert "exit code 7" in faults.sentence()
 
 
-HANGS = [(fn, where) for fn in (sleeps, loops) for where in ("here", "threads", "workers")]
+SLOW = [pytest.param(fn, where, marks=pytest.mark.slow) for fn in (sleeps, loops) for where in ("here", "workers")]
 
 
-@pytest.mark.parametrize(("fn", "where"), [*HANGS, (keeps_the_gil, "here"), (keeps_the_gil, "workers")])
+@pytest.mark.parametrize(
+    ("fn", "where"),
+    [(sleeps, "threads"), (loops, "threads"), (keeps_the_gil, "here"), (keeps_the_gil, "workers"), *SLOW],
+)
 def test_what_hangs_is_ended(fn, where, workers):
     faults = Faults(max_failed=0.05)
     with ThreadPoolExecutor(2) as threads:
@@ -186,6 +189,7 @@ def test_a_broken_simulator_is_found_out_early(where, workers, tmp_path):
     assert len((tmp_path / "log").read_text()) < 16 + 2 * 512
 
 
+@pytest.mark.slow
 def test_each_death_is_not_waited_for(workers):
     started = time.monotonic()
     with pytest.raises(errors.SimulationError, match="exit code 7"):

@@ -97,6 +97,7 @@ MILLION = LogLinear(1_000_000, CLASSES, VALUES)
 MILLION_QUERY = nw.queries.CategoryProportions(CLASSES, VALUES, 1_000_000)
 
 
+@pytest.mark.slow
 def test_counts_of_a_million_records_are_binomial():
     """Every count of 1000 databases is Binomial(n, p_i p_ij), by KS (p > .001/18); planted: half a million records.
 
