@@ -114,8 +114,7 @@ def paragraph(result: dict[str, Any]) -> str:
     below = accuracy.first_below(list(_means(result, "mmd")))
     reached = "never" if below is None else f"after {simulations[below - 1]:,.0f} simulations"
     return (
-        f"{'; '.join(parts)}. SMC-ABC's mean MMD² falls below {accuracy.THRESHOLD} {reached} and ends at "
-        f"{_means(result, 'mmd')[-1]:.4f}, its C2ST "
-        f"at {values[-1]:.3f}. It stopped because: {result['stopped'][0]}. A tolerance widens the posterior, whatever the "
-        "number of particles."
+        f"{'; '.join(parts)}. SMC-ABC's mean MMD² falls below {accuracy.THRESHOLD} {reached} and ends at {_means(result, 'mmd')[-1]:.4f}, "
+        f"its C2ST at {values[-1]:.3f}. It stopped because: {result['stopped'][0]}. A tolerance widens the posterior, whatever the number "
+        "of particles."
     )

@@ -31,8 +31,6 @@ def panel(
         "layers": layers or scale.layers,
         "methods": {slug: of_trials(each) for slug, each in found.items()},
         "exact": {name: exact[name] for name in _VALUES},
-        "sources": sorted({trial.record["source"] for each in found.values() for trial in each}),
-        "hardware": sorted({trial.record["hardware"] for each in found.values() for trial in each}),
     }
 
 

@@ -91,7 +91,20 @@ def paragraph(result: dict[str, Any]) -> str:
             )
             parts.append(f"{NAMES[slug]} on the {PROBLEMS[problem]} ends at C2ST {listed} layers")
     return (
-        f"{'; '.join(parts)}. A single trial wanders by some .02, so that differences of that size are chance. The paper draws "
-        "one panel per "
-        "problem and number of layers; here the three numbers of layers share a panel, so that they can be compared."
+        f"{'; '.join(parts)}. {_chance(result)}The paper draws one panel per problem and number of layers; here the three "
+        "numbers of layers "
+        "share a panel, so that they can be compared."
     )
+
+
+def _chance(result: dict[str, Any]) -> str:
+    """The sd over trials of the last C2ST, averaged over settings."""
+    last = [
+        np.array(shown["methods"][slug]["c2st"])[:, -1]
+        for by_layers in result["panels"].values()
+        for shown in by_layers.values()
+        for slug in METHODS
+    ]
+    if len(last[0]) < 2:
+        return ""
+    return f"The sd over trials is {np.mean([np.std(values, ddof=1) for values in last]):.3f} on average. "

@@ -119,13 +119,24 @@ def silent(text: str) -> None:
 # Running -------------------------------------------------------------------------------------------------------------
 
 
+_USED: list[dict[str, Any]] = []
+
+
+def note(record: dict[str, Any]) -> None:
+    """Tell the runner that a stored or new trial takes part in the item that is being run."""
+    _USED.append(record)
+
+
 def reproduce(slug: str, scale: Scale, progress: Progress = silent) -> dict[str, Any]:
     """Run an item and write ITEM.json, .md, .png and .pdf to `scale.folder`; returns the record in the JSON file."""
     slug = slug.replace("-", "_")
     module, started = load(slug), time.perf_counter()
+    _USED.clear()
     result = module.run(scale, progress)
     seconds = time.perf_counter() - started
-    record: dict[str, Any] = plain({**provenance(slug, scale), "seconds": seconds, "result": result})
+    record: dict[str, Any] = plain(
+        {**provenance(slug, scale), "trials": _origins(), "seconds": seconds, "result": result}
+    )
     write(record, scale.folder)
     return record
 
@@ -143,6 +154,19 @@ def provenance(slug: str, scale: Scale) -> dict[str, Any]:
         "hardware": hardware(),
         "source": source_hash(),
     }
+
+
+def _origins() -> dict[str, Any]:
+    """What made the trials that were used: they may be older than the item, and of other machines."""
+    return {
+        "number": len({_identity(record) for record in _USED}),
+        "sources": sorted({record["source"] for record in _USED}),
+        "hardware": sorted({record["hardware"] for record in _USED}),
+    }
+
+
+def _identity(record: dict[str, Any]) -> str:
+    return json.dumps([record[name] for name in ("problem", "epsilon", "method", "seed", "layers")])
 
 
 def hardware() -> str:
@@ -208,10 +232,12 @@ def made_by(record: Mapping[str, Any]) -> str:
     flag = {"standard": "", "full": " --full"}.get(scale["name"], " --quick")
     trials = f"{scale['trials']} trial{'' if scale['trials'] == 1 else 's'}"
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+    origins = record["trials"]
+    made = f"; {origins['number']} stored trials, by sources {', '.join(origins['sources'])} on {'; '.join(origins['hardware'])}"
     return (
         f"*`noisewise reproduce {record['item'].replace('_', '-')}{flag}`: {trials} of {scale['rounds']} rounds of "
         f"{scale['num_simulations']:,} simulations, flows of {scale['layers']} x {scale['hidden']}, seed {record['seed']}; "
-        f"{packages}; {record['hardware']}; sources {record['source']}.*"
+        f"{packages}; {record['hardware']}; sources {record['source']}{made if origins['number'] else ''}.*"
     )
 
 

@@ -66,7 +66,6 @@ def paragraph(result: dict[str, Any]) -> str:
             f"{NAMES[slug]} by at most {off.max():.2f}, with sds of {ratio.min():.2f} to {ratio.max():.2f} of the exact ones"
         )
     return (
-        f"In units of exact standard deviations the means, averaged over trials, are off in {joined(parts)}. This model has "
-        "exact, independent "
-        "draws, which the paper does not use; the draws that it compares with are wider than those by a tenth to a third."
+        f"In units of exact standard deviations the means, averaged over trials, are off in {joined(parts)}. This model has exact, "
+        "independent draws, against which the paper does not compare."
     )

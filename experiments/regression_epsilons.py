@@ -92,11 +92,9 @@ def paragraph(result: dict[str, Any]) -> str:
     widths = ", ".join(f"{value:.2f}" for value in sds[last])
     inner = ", ".join(f"{value:.2f}" for value in result["confidential sd"])
     return (
-        f"One trial per budget, as in the paper. Over all budgets the means of SPPE are at most {gaps['sppe']:.2f} and those of "
-        f"SPLE {gaps['sple']:.2f} exact standard "
-        f"deviations off. At ε = {first} the exact sds are {sds[first].min():.2f} to {sds[first].max():.2f}, those of the prior "
-        f"1; at ε = {last} they are "
-        f"{widths}, those of the confidential posterior {inner}: what remains there is what clamping and the statistic leave "
-        "out. At ε = 10, 1 and .1 the "
-        "observations are the published ones, at the others the same confidential statistic with noise from a fixed seed."
+        f"One trial per budget, as in the paper. Over all budgets the means of SPPE are at most {gaps['sppe']:.2f} and those of SPLE "
+        f"{gaps['sple']:.2f} exact standard deviations off. At ε = {first} the exact sds are {sds[first].min():.2f} to "
+        f"{sds[first].max():.2f}, those of the prior 1; at ε = {last} they are {widths}, those of the confidential posterior {inner}: the "
+        "rest is what noise and clamping cost. At ε = 10, 1 and .1 the observations are the published ones, at the others the same "
+        "confidential statistic with noise from a fixed seed."
     )

@@ -11,7 +11,7 @@ from experiments.items import Progress, Scale
 from experiments.methods import NAMES
 from experiments.words import joined, markdown, number, spread
 
-TITLE = "Linear regression: the posterior after ten rounds"
+TITLE = "Linear regression: the posterior after the last round"
 PAPER = "Figure 10 (fig:linreg_scatter)"
 QUESTION = "After ten rounds SPPE and SPLE are close to SMC-ABC."
 METHODS = ("exact", "smc-abc", "sppe", "sple")

@@ -35,6 +35,5 @@ def paragraph(result: dict[str, Any]) -> str:
     ]
     return (
         f"{' '.join(parts)} The mean C2ST stays within .02 of its last value from round {' and '.join(rounds)} on. The paper's "
-        "observations at "
-        "these budgets come from other epidemics than the one at ε = 10, so that budgets must not be compared by these figures."
+        "observations at these budgets come from other epidemics than the one at ε = 10: budgets must not be compared by these figures."
     )

@@ -183,13 +183,17 @@ def paragraph(result: dict[str, Any]) -> str:
         f"{NAMES[s]} does not serve this model: {v['refused']}" for s, v in result["methods"].items() if "refused" in v
     ]
     machines = sorted({trial["trained_on"] for v in result["methods"].values() for trial in v.get("trials", [])})
+    mixed = (
+        ""
+        if machines == [result["simulated on"]]
+        else " Minutes of different rows and columns are then not of one machine."
+    )
     return (
-        f"Thousands of simulations until MMD² < {THRESHOLD}: {'; '.join(parts)}. The paper measures the distance to SMC-ABC "
-        "draws, we to the exact "
-        f"posterior.{speed} Both simulators have the same law; minutes of simulation are the number of simulations of each round times the "
-        f"time that {result['parameters timed per round']} of its parameters take on {result['simulated on']}. Training and "
-        "sampling took place on "
-        f"{joined(machines)}; where trials trained side by side each has its share. {' '.join(refused)}"
+        f"Thousands of simulations until MMD² < {THRESHOLD}: {'; '.join(parts)}. The paper measures the distance to SMC-ABC draws, we to "
+        f"the exact posterior.{speed} Both simulators have the same law; minutes of simulation are the number of simulations of each round "
+        f"times the time that {result['parameters timed per round']} of its parameters take on {result['simulated on']}. Training and "
+        f"sampling, compilation included, took place on {joined(machines)}; where trials trained side by side each has its share.{mixed} "
+        f"{' '.join(refused)}"
     )
 
 

@@ -24,7 +24,7 @@ import jax
 import numpy as np
 
 import noisewise as nw
-from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, hardware, silent, source_hash
+from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, hardware, note, silent, source_hash
 from experiments.measures import measured
 from experiments.methods import NAMES, method
 from experiments.plain import compact_json, plain
@@ -110,6 +110,7 @@ def get(
         progress(f"{NAMES[method]} on {problem} at {epsilon:g}, seed {cell.seed}")
         found = run(cell, scale)
         keep(found, cell, scale)
+    note(found.record)
     return found
 
 

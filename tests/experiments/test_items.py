@@ -33,7 +33,7 @@ def test_an_item_is_written_whole_and_can_be_made_anew(scale):
 
 def test_a_record_tells_how_it_came_about(scale):
     record = items.reproduce("toy_item", scale)
-    assert {"item", "scale", "seed", "versions", "hardware", "source", "seconds", "result"} == set(record)
+    assert {"item", "scale", "seed", "versions", "hardware", "source", "trials", "seconds", "result"} == set(record)
     assert record["seed"] == 7
     assert set(record["versions"]) == {"noisewise", "jax", "numpy", "python"}
     assert "CPU core" in record["hardware"]
