@@ -1,0 +1,1 @@
+"""Every table and figure of the paper, one module each; `noisewise reproduce ITEM` runs them."""
