@@ -1,0 +1,1 @@
+"""One module per table and figure of the paper: `noisewise reproduce --list` names them."""
