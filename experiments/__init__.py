@@ -1,1 +1,1 @@
-"""One module per table and figure of the paper: `noisewise reproduce --list` names them."""
+"""Every table and figure of the paper, one module each; `noisewise reproduce ITEM` runs them."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from noisewise import __version__
-from noisewise.cli import compare, infer, lists, plan, release, report, resume
+from noisewise.cli import compare, infer, lists, plan, release, report, reproduce, resume
 from noisewise.cli.exits import Commands
 
 _EPILOG = """
@@ -32,7 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_ANALYST, _CURATOR, _LISTS = "For analysts", "For curators", "What there is"
+_ANALYST, _CURATOR, _REFEREE, _LISTS = "For analysts", "For curators", "For referees", "What there is"
 
 app.command(rich_help_panel=_ANALYST, epilog=infer.EPILOG)(infer.infer)
 app.command(rich_help_panel=_ANALYST, epilog=resume.EPILOG)(resume.resume)
@@ -40,6 +40,7 @@ app.command(rich_help_panel=_ANALYST, epilog=report.EPILOG)(report.report)
 app.command(rich_help_panel=_ANALYST, epilog=compare.EPILOG)(compare.compare)
 app.command(rich_help_panel=_CURATOR, epilog=plan.EPILOG)(plan.plan)
 app.command(rich_help_panel=_CURATOR, epilog=release.EPILOG)(release.release)
+app.command(rich_help_panel=_REFEREE, epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.problems)
 app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.methods)
 app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.mechanisms)

@@ -65,7 +65,17 @@ def test_listing_loads_nothing_heavy():
 
 
 @pytest.mark.parametrize(
-    "words", [(), ("infer",), ("release",), ("resume",), ("report",), ("compare",), *((name,) for name in LISTS)]
+    "words",
+    [
+        (),
+        ("infer",),
+        ("release",),
+        ("resume",),
+        ("report",),
+        ("compare",),
+        ("reproduce",),
+        *((name,) for name in LISTS),
+    ],
 )
 def test_help_at_every_level(run, words):
     result = run(*words, "--help")

@@ -1,0 +1,121 @@
+"""`noisewise reproduce`: the tables and figures of the paper, from a checkout of the repository."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from noisewise.cli import show
+from noisewise.errors import InvalidInputError
+
+EPILOG = """
+Examples:
+
+  noisewise reproduce --list
+
+  noisewise reproduce sir-accuracy
+
+  noisewise reproduce all --quick
+
+Trials are stored in .cache/reproduce one by one: what was interrupted goes on
+where it was. The scale of the committed results is 5 trials of 10 rounds of
+1000 simulations; --full takes the paper's 20 trials.
+"""
+
+_FOLDER = Path("experiments")
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ITEM...", help="Tables or figures (see --list), or all.", show_default=False),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="One small trial each: does everything work?")] = False,
+    full: Annotated[bool, typer.Option("--full", help="20 trials, as in the paper.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Where results go; experiments/results or runs/reproduce-quick.", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The seed of the first trial.", min=0, max=2**31)] = 1,
+    listed: Annotated[bool, typer.Option("--list", help="What can be reproduced.")] = False,
+) -> None:
+    """Reproduce tables and figures of the paper, beside the exact truth.
+
+    Each item writes ITEM.json, a table (ITEM.md) and a figure (ITEM.png, ITEM.pdf).
+    """
+    if quick and full:
+        raise InvalidInputError("--quick and --full exclude each other: choose one.")
+    items = _items()
+    if listed:
+        _list(items)
+        return
+    slugs = _slugs(items, names or [])
+    scale = items.QUICK if quick else items.FULL if full else items.STANDARD
+    scale = dataclasses.replace(scale, seed=seed, folder=out or scale.folder)
+    from noisewise.cli.interrupts import in_thread
+
+    command = " ".join(["noisewise reproduce", *(names or []), *(["--quick"] * quick), *(["--full"] * full)])
+    farewell = f"Interrupted. Finished trials are stored: {command} goes on."
+    in_thread(lambda: _run(items, slugs, scale), farewell)
+
+
+def _items() -> Any:
+    """The registry of the checkout in which the command runs."""
+    if not (_FOLDER / "items.py").is_file():
+        raise InvalidInputError(
+            "reproduce needs a checkout of the repository: run it in the folder that holds experiments/."
+        )
+    import importlib
+
+    sys.path.insert(0, str(Path.cwd()))
+    return importlib.import_module("experiments.items")
+
+
+def _slugs(items: Any, names: list[str]) -> list[str]:
+    from noisewise.cli.exits import did_you_mean
+
+    known = [slug.replace("_", "-") for slug in items.ITEMS]
+    if not names:
+        raise InvalidInputError("reproduce needs an item, as in noisewise reproduce sir-accuracy, or all; see --list.")
+    wanted = [name.replace("_", "-").lower() for name in names]
+    if "all" in wanted:
+        return known
+    for name in wanted:
+        if name not in known:
+            raise InvalidInputError(f"There is no item {name!r}: {did_you_mean(name, known)}")
+    return list(dict.fromkeys(wanted))
+
+
+def _list(items: Any) -> None:
+    modules = {slug.replace("_", "-"): items.load(slug) for slug in items.ITEMS}
+    rows = [[slug, module.PAPER, module.TITLE] for slug, module in modules.items()]
+    show.table(["item", "in the paper", ""], rows, numbers=False)
+
+
+def _run(items: Any, slugs: list[str], scale: Any) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    for number, slug in enumerate(slugs, start=1):
+        with _progress(f"{number}/{len(slugs)} {slug}") as progress:
+            record = items.reproduce(slug, scale, progress)
+        path = scale.folder / f"{record['item']}.md"
+        show.say(f"{slug}: {record['seconds']:.0f} s, {path}")
+
+
+@contextlib.contextmanager
+def _progress(name: str) -> Iterator[Callable[[str], None]]:
+    """A line on terminals that says what is being done; nothing elsewhere."""
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+    with console.status(name) if console.is_terminal else contextlib.nullcontext() as status:
+        yield (lambda text: None) if status is None else lambda text: status.update(f"{name}: {text}")
