@@ -60,7 +60,9 @@ def test_an_error_that_is_not_a_root_is_seen(values, monkeypatch):
 
 def test_repetitions_have_noise_of_their_own(values):
     assert np.unique(values["MC"][0]).size == REPEATS * PAIRS
-    assert not np.allclose(smooth(jax.random.key(0), 8, ScrambledSobol()), smooth(jax.random.key(1), 8, ScrambledSobol()))
+    assert not np.allclose(
+        smooth(jax.random.key(0), 8, ScrambledSobol()), smooth(jax.random.key(1), 8, ScrambledSobol())
+    )
 
 
 def test_table_and_paragraph_hold_the_numbers(result):
