@@ -47,7 +47,8 @@ ITEMS: dict[str, str] = {}
 class Scale:
     """How much work: `trials` trials of `rounds` rounds of `num_simulations`, flows of `layers` x `hidden`.
 
-    `max_epochs` bounds the training of one round; None leaves it to the method. `folder` is where results lie.
+    `max_epochs` bounds the training of one round; None leaves it to the method. `folder` is where results lie, `cache` where
+    finished trials do.
     """
 
     name: str
@@ -60,6 +61,12 @@ class Scale:
     num_draws: int = 2000
     seed: int = 1
     folder: Path = RESULTS
+    cache: Path = Path(".cache") / "reproduce"
+
+    @property
+    def store(self) -> Path:
+        """Where trials lie; those of a full run go on from those of a standard one."""
+        return self.cache / ("standard" if self.name == "full" else self.name)
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -72,8 +79,8 @@ class Scale:
         return self.name not in ("standard", "full")
 
     def settings(self) -> dict[str, Any]:
-        """JSON-ready, without the folder."""
-        return {name: value for name, value in vars(self).items() if name != "folder"}
+        """JSON-ready, without the folders."""
+        return {name: value for name, value in vars(self).items() if name not in ("folder", "cache")}
 
 
 QUICK = Scale("quick", 1, 3, 200, layers=2, hidden=20, max_epochs=15, num_draws=500, folder=QUICK_RESULTS)

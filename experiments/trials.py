@@ -1,0 +1,312 @@
+"""Trials that several items share: one method on one problem, measured after every round, stored as soon as it is done.
+
+    python -m experiments.trials --problem sir --epsilon 10 1 .1 --method sppe --seeds 1 2 3 4 5 --together --backend jax
+    python -m experiments.trials --problem linear_regression --epsilon 10 --method sple --seeds 1 2 3 4 5
+
+fills the store, a folder of files PROBLEM-EPSILON-METHOD-SEED.json and .npz that may be copied from machine to machine. What is
+there is not run again. With --together the trials train side by side, which is how a GPU wants them (SPPE only).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import io
+import itertools
+import json
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import noisewise as nw
+from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, hardware, silent, source_hash
+from experiments.measures import measured
+from experiments.methods import NAMES, method
+from experiments.plain import compact_json, plain
+from experiments.stopwatch import Stopwatch, training_timed
+from noisewise._files import write_atomically
+from noisewise.errors import NoisewiseError
+
+PROBLEMS = ("sir", "linear_regression", "log_linear")
+KEPT_DRAWS = 1000
+ONCE = ("exact", "confidential", "naive")
+"""What has no trials: one seed stands for all."""
+REFERENCE, NUM_EXACT, NUM_REFERENCE = jax.random.key(99), 22_000, 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """`record` is JSON-ready; `draws` (R, 1000, d) are of the posterior after each round, `theta` of simulated parameters."""
+
+    record: dict[str, Any]
+    draws: np.ndarray
+    theta: tuple[np.ndarray, ...]
+
+    @property
+    def rounds(self) -> list[dict[str, Any]]:
+        """One record per round."""
+        found: list[dict[str, Any]] = self.record["rounds"]
+        return found
+
+    @property
+    def refused(self) -> str | None:
+        """Why the method does not serve this problem, where it does not."""
+        found: str | None = self.record["refused"]
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """Which trial."""
+
+    problem: str
+    epsilon: float
+    method: str
+    seed: int
+    layers: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The stem of its files."""
+        layers = "" if self.layers is None else f"-{self.layers}layers"
+        return f"{self.problem}-{self.epsilon:g}-{self.method}{layers}-{self.seed}"
+
+
+@dataclasses.dataclass
+class Round:
+    """One round of one trial, as it comes: a posterior, and what it took since the round before."""
+
+    posterior: Any
+    seconds: dict[str, float]
+    theta: np.ndarray
+
+
+# Reading and running -------------------------------------------------------------------------------------------------
+
+
+def get(
+    problem: str,
+    epsilon: float,
+    method: str,
+    seed: int,
+    scale: Scale,
+    *,
+    layers: int | None = None,
+    progress: Progress = silent,
+) -> Trial:
+    """The trial from the store, or run and stored."""
+    layers = None if layers == scale.layers else layers
+    cell = Cell(problem, float(epsilon), method, scale.seed if method in ONCE else seed, layers)
+    found = stored(cell, scale)
+    if found is None:
+        progress(f"{NAMES[method]} on {problem} at {epsilon:g}, seed {cell.seed}")
+        found = run(cell, scale)
+        keep(found, cell, scale)
+    return found
+
+
+def each(
+    problem: str, epsilon: float, slug: str, scale: Scale, progress: Progress = silent, *, layers: int | None = None
+) -> list[Trial]:
+    """One trial per seed of the scale."""
+    seeds = scale.seeds[:1] if slug in ONCE else scale.seeds
+    return [get(problem, epsilon, slug, seed, scale, layers=layers, progress=progress) for seed in seeds]
+
+
+def made(name: str, epsilon: float, backend: str = "numba") -> Any:
+    """A ready problem; `backend` says what simulates epidemics."""
+    problem = getattr(nw.problems, name)(epsilon=epsilon)
+    if name != "sir" or backend == "numba":
+        return problem
+    simulator = dataclasses.replace(problem.model.simulator, backend=backend)
+    return dataclasses.replace(problem, model=dataclasses.replace(problem.model, simulator=simulator))
+
+
+def run(cell: Cell, scale: Scale, backend: str = "numba") -> Trial:
+    """One trial by itself."""
+    problem = made(cell.problem, cell.epsilon, backend)
+    if cell.method == "exact":
+        return _trial(
+            cell, scale, [_measured_round(problem, exact_draws(problem)[1], scale, {}, np.zeros((0, 0)), cell.seed)]
+        )
+    chosen, rounds = method(cell.method, scale, cell.epsilon, cell.layers), []
+    try:
+        for made_round in _rounds(chosen, jax.random.key(cell.seed), problem):
+            rounds.append(_measured_round(problem, made_round.posterior, scale, *_spent(made_round), cell.seed))
+    except NoisewiseError as error:
+        return _trial(cell, scale, [], refused=str(error))
+    return _trial(cell, scale, rounds)
+
+
+def run_together(cells: Sequence[Cell], scale: Scale, backend: str = "numba") -> list[Trial]:
+    """Several trials of one problem and one architecture, whose networks train side by side; the time of training is shared out."""
+    problems = [made(cell.problem, cell.epsilon, backend) for cell in cells]
+    watches = [Stopwatch() for _ in cells]
+    models = [watch.timed(problem.model) for watch, problem in zip(watches, problems, strict=True)]
+    keys = [jax.random.key(cell.seed) for cell in cells]
+    chosen = method(cells[0].method, scale, cells[0].epsilon, cells[0].layers)
+    rounds: list[list[Any]] = [[] for _ in cells]
+    with training_timed(watches):
+        iterator = chosen.rounds_of_many(keys, models, [problem.observed for problem in problems])
+        for posteriors, seconds in _timed(iterator):
+            others = seconds - sum(watch.simulation + watch.training for watch in watches)
+            for i, watch in enumerate(watches):
+                spent = _split(watch, watch.simulation + watch.training + others / len(cells))
+                rounds[i].append(_measured_round(problems[i], posteriors[i], scale, spent, watch.theta, cells[i].seed))
+                watch.reset()
+    return [_trial(cell, scale, found, together=len(cells)) for cell, found in zip(cells, rounds, strict=True)]
+
+
+def _rounds(chosen: Any, key: Any, problem: Any) -> Iterator[Round]:
+    watch = Stopwatch()
+    model = watch.timed(problem.model)
+    with training_timed([watch]):
+        if hasattr(chosen, "rounds"):
+            posteriors = chosen.rounds(key, model, problem.observed, progress=False)
+        else:
+            posteriors = (chosen.infer(key, model, problem.observed, progress=False) for _ in range(1))
+        for posterior, seconds in _timed(posteriors):
+            yield Round(posterior, _split(watch, seconds), watch.theta)
+            watch.reset()
+
+
+def _timed(iterator: Iterator[Any]) -> Iterator[tuple[Any, float]]:
+    """Each item, and the seconds it took to come; what is done with it between is not counted."""
+    while True:
+        started = time.perf_counter()
+        try:
+            item = next(iterator)
+        except StopIteration:
+            return
+        yield item, time.perf_counter() - started
+
+
+def _split(watch: Stopwatch, seconds: float) -> dict[str, float]:
+    sampling = max(0.0, seconds - watch.simulation - watch.training)
+    return {"simulation": watch.simulation, "training": watch.training, "sampling": sampling}
+
+
+def _spent(made_round: Round) -> tuple[dict[str, float], np.ndarray]:
+    return made_round.seconds, made_round.theta
+
+
+def exact_draws(problem: Any) -> tuple[np.ndarray, nw.posteriors.Draws]:
+    """Draws (2000, d) that others are measured against, and an exact posterior of 20,000 more, to be measured like others."""
+    draws = problem.reference(REFERENCE, NUM_EXACT)
+    draws = draws[np.random.default_rng(0).permutation(NUM_EXACT)]
+    report = nw.posteriors.Report("exact", exact=True)
+    return draws[:NUM_REFERENCE], nw.posteriors.Draws(draws[NUM_REFERENCE:], problem.model.names, report)
+
+
+def _measured_round(
+    problem: Any, posterior: Any, scale: Scale, seconds: dict[str, float], theta: np.ndarray, seed: int
+) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    num = scale.num_draws
+    draws = posterior.sample(jax.random.key(98), num)
+    reference = exact_draws(problem)[0][:num]
+    values = measured(problem, reference, draws, jax.random.key(1000 + seed))
+    record = {
+        "num_simulations": posterior.report.num_simulations,
+        "seconds": seconds,
+        **values,
+        **_summary(posterior, draws),
+    }
+    return record, draws[:KEPT_DRAWS].astype(np.float32), theta
+
+
+def _summary(posterior: Any, draws: np.ndarray) -> dict[str, Any]:
+    """Mean, sd and 95% interval of each column, from all draws that the posterior holds."""
+    table = posterior.summary().iloc[: draws.shape[1]]
+    columns = {"mean": "mean", "sd": "sd", "low": "2.5%", "high": "97.5%"}
+    return {
+        **{name: table[column].to_numpy() for name, column in columns.items()},
+        "effective_size": float(posterior.effective_size),
+        "tolerance": posterior.report.diagnostics.get("tolerance"),
+        "stopped": posterior.report.stopped,
+    }
+
+
+def _trial(cell: Cell, scale: Scale, rounds: list[Any], *, refused: str | None = None, together: int = 1) -> Trial:
+    record = {
+        **dataclasses.asdict(cell),
+        "scale": scale.settings(),
+        "source": source_hash(),
+        "hardware": hardware(),
+        "trained together": together,
+        "refused": refused,
+        "rounds": [each_round for each_round, _, _ in rounds],
+    }
+    draws = np.stack([draws for _, draws, _ in rounds]) if rounds else np.zeros((0, 0, 0), np.float32)
+    return Trial(plain(record), draws, tuple(theta for _, _, theta in rounds))
+
+
+# The store -----------------------------------------------------------------------------------------------------------
+
+_SIZES = ("rounds", "num_simulations", "layers", "hidden", "max_epochs", "num_draws")
+
+
+def stored(cell: Cell, scale: Scale) -> Trial | None:
+    """The trial in the store, unless its sizes differ; where everything is to be tried, also unless the sources do."""
+    path = scale.store / f"{cell.name}.json"
+    with contextlib.suppress(FileNotFoundError):
+        record = json.loads(path.read_text())
+        same = all(record["scale"][name] == scale.settings()[name] for name in _SIZES)
+        if not same or (scale.quick and record["source"] != source_hash()):
+            return None
+        with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
+            theta = tuple(arrays[f"theta{i}"] for i in range(len(record["rounds"])))
+            return Trial(record, arrays["draws"], theta)
+    return None
+
+
+def keep(trial: Trial, cell: Cell, scale: Scale) -> None:
+    """Write the trial; the JSON file comes last and says that it is whole."""
+    scale.store.mkdir(parents=True, exist_ok=True)
+    file = io.BytesIO()
+    np.savez_compressed(
+        file, draws=trial.draws, **{f"theta{i}": rows.astype(np.float32) for i, rows in enumerate(trial.theta)}
+    )
+    path = scale.store / f"{cell.name}.json"
+    write_atomically(path.with_suffix(".npz"), file.getvalue(), overwrite=True)
+    write_atomically(path, compact_json(trial.record), overwrite=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problem", required=True, choices=PROBLEMS)
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[10.0])
+    parser.add_argument("--method", required=True, nargs="+", choices=list(NAMES))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--scale", default="standard", choices=["quick", "standard", "full"])
+    parser.add_argument("--together", action="store_true")
+    parser.add_argument("--backend", default="numba", choices=["numba", "jax"])
+    parser.add_argument("--store", type=Path, help="by default .cache/reproduce")
+    options = parser.parse_args(arguments)
+    scale = {"quick": QUICK, "standard": STANDARD, "full": FULL}[options.scale]
+    scale = scale if options.store is None else dataclasses.replace(scale, cache=options.store)
+    for slug in options.method:
+        layers = None if options.layers == scale.layers else options.layers
+        pairs = itertools.product(options.epsilon, options.seeds[:1] if slug in ONCE else options.seeds)
+        cells = [Cell(options.problem, epsilon, slug, seed, layers) for epsilon, seed in pairs]
+        missing = [cell for cell in cells if stored(cell, scale) is None]
+        _fill(missing, scale, options.backend, together=options.together and slug.startswith("sppe"))
+
+
+def _fill(cells: list[Cell], scale: Scale, backend: str, *, together: bool) -> None:
+    for group in [cells] if together and cells else [[cell] for cell in cells]:
+        started = time.perf_counter()
+        trials = run_together(group, scale, backend) if together else [run(group[0], scale, backend)]
+        for cell, trial in zip(group, trials, strict=True):
+            keep(trial, cell, scale)
+            last = trial.rounds[-1]["c2st"] if trial.rounds else trial.refused
+            print(f"{cell.name}: {last}, {time.perf_counter() - started:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
