@@ -103,7 +103,9 @@ def run(scale: Any, progress: Any) -> dict[str, Any]:
     records = RECORDS[:_QUICK_POINTS] if scale.quick else RECORDS
     progress("records")
     for kind, cost in (("simulation", _simulation_cost), ("noise", _noise_cost)):
-        sweeps.append({"kind": kind, "size": "n", "values": records, **fitted(records, [cost(n) for n in records], records)})
+        sweeps.append(
+            {"kind": kind, "size": "n", "values": records, **fitted(records, [cost(n) for n in records], records)}
+        )
     return {"base": dataclasses.asdict(base), "sweeps": sweeps}
 
 
@@ -219,7 +221,18 @@ def _noise_cost(num_records: int) -> dict[str, Any]:
 
 def table(result: dict[str, Any]) -> str:
     """Exponents by loss and size."""
-    header = ["cost of", "against", "from", "to", "formula", "operations", "seconds", "last step: formula", "operations", "agrees"]
+    header = [
+        "cost of",
+        "against",
+        "from",
+        "to",
+        "formula",
+        "operations",
+        "seconds",
+        "last step: formula",
+        "operations",
+        "agrees",
+    ]
     rows = []
     for sweep in result["sweeps"]:
         texts = [sweep["kind"], WORDS[sweep["size"]], f"{sweep['values'][0]}", f"{sweep['values'][-1]}"]
@@ -262,16 +275,21 @@ def paragraph(result: dict[str, Any]) -> str:
     of = {(sweep["kind"], sweep["size"]): sweep for sweep in result["sweeps"]}
     agree = sum(sweep["close"] for sweep in result["sweeps"])
     units, statistics, swapped = of["PPE", "units"], of["PLE", "dim_s"], of["PPE", "dim_s"]
-    off = [f"{s['kind']} in {WORDS[s['size']]} ({_measured(s):.2f} for {s['formula_exponent']:.2f})" for s in result["sweeps"] if not s["close"]]
+    off = [
+        f"{s['kind']} in {WORDS[s['size']]} ({_measured(s):.2f} for {s['formula_exponent']:.2f})"
+        for s in result["sweeps"]
+        if not s["close"]
+    ]
     return (
-        f"Measured is one gradient of the loss, by the operations that the compiler counts and by the clock; an exponent is the slope of the "
-        f"logarithm of the cost, and the formula's is taken over the same sizes with all constants 1, as its terms mix. {agree} of "
-        f"{len(result['sweeps'])} exponents are within {CLOSE:g} of the formula's. Not: {'; '.join(off) if off else 'none'}. In the units the cost "
-        f"grows with exponent {_measured(units):.2f} ({_number(units['operations_last'])} at the end; formula {units['formula_exponent']:.2f}): "
-        f"quadratic only once the hidden layers outweigh the spline's parameters. In dim(s) it is {_measured(statistics):.2f} for PLE. For PPE it is "
-        f"{_measured(swapped):.2f}: there s only enters the first layer and theta has the spline, so that the formula's K dim(s) n_a n_u must read "
-        f"K dim(theta) n_a n_u. In n, simulations cost {_measured(of['simulation', 'n']):.2f}; training steps cost {_measured(of['noise', 'n']):.2f}, "
-        "not the formula's n dim(X) B M log M: noise is drawn for the stored statistics, never for records, so that n is paid once per simulation."
+        f"Measured is one gradient of the loss, by the operations that the compiler counts and by the clock; an exponent is the slope "
+        f"of the logarithm of the cost, and the formula's is taken over the same sizes with all constants 1, as its terms mix. {agree} "
+        f"of {len(result['sweeps'])} exponents are within {CLOSE:g} of the formula's. Not: {'; '.join(off) if off else 'none'}. In the "
+        f"units the cost grows with exponent {_measured(units):.2f} ({_number(units['operations_last'])} at the end; formula "
+        f"{units['formula_exponent']:.2f}): quadratic only once the hidden layers outweigh the spline's parameters. In dim(s) it is "
+        f"{_measured(statistics):.2f} for PLE. For PPE it is {_measured(swapped):.2f}: there s only enters the first layer and theta "
+        f"has the spline, so that the formula's K dim(s) n_a n_u must read K dim(theta) n_a n_u. In n, simulations cost "
+        f"{_measured(of['simulation', 'n']):.2f}; training steps cost {_measured(of['noise', 'n']):.2f}, not the formula's n dim(X) B "
+        "M log M: noise is drawn for the stored statistics, never for records, so that n is paid once per simulation."
     )
 
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table; bars inside cells are escaped.
+    r"""A Markdown table; bars inside cells are escaped.
 
     >>> print(markdown_table(["n", "loss"], [[1, "|x|"]]))
     | n | loss |
     |---|---|
-    | 1 | \\|x\\| |
+    | 1 | \|x\| |
     """
     lines = [list(header), *([_cell(value) for value in row] for row in rows)]
     text = ["| " + " | ".join(line) + " |" for line in lines]

@@ -96,7 +96,7 @@ def estimates(losses: Callable[[Any, int, Any], np.ndarray], points: Any, sizes:
 
 
 def rmse(values: np.ndarray) -> np.ndarray:
-    """Root mean squared error over repetitions and pairs of estimates (..., repeats, pairs); unbiased ones, so the truth is not needed."""
+    """Root mean squared error over repetitions and pairs of unbiased estimates (..., repeats, pairs): it needs no truth."""
     return np.sqrt(values.var(axis=-2, ddof=1).mean(axis=-1))
 
 
@@ -203,10 +203,11 @@ def paragraph(result: dict[str, Any]) -> str:
     return (
         f"Slopes of log RMSE against log M between {first} and {last}, independent noise and nets: {'; '.join(parts)}. Nets are "
         f"{'better by what was asked' if asked else 'NOT better by what was asked'} (slope {STEEPER:g} steeper, RMSE at most {SMALLER:g} "
-        f"times as large). The paper's slope of {PAPER_VALUES['RQMC']:g} for nets {verdict}: it belongs to smooth integrands of low dimension, "
-        f"in the limit of large M; the noise has {_dimensions(result)} dimensions, Laplace noise is an unbounded function of the uniforms, and "
-        "binomial counts are steps. The bound by which the paper derives the rate asks for bounded variation, which Laplace noise does not have. "
-        "What the published code trained with is one plain draw per simulation: nets were never switched on there."
+        f"times as large). The paper's slope of {PAPER_VALUES['RQMC']:g} for nets {verdict}: it belongs to smooth integrands of low "
+        f"dimension, in the limit of large M; the noise has {_dimensions(result)} dimensions, Laplace noise is an unbounded function "
+        "of the uniforms, and binomial counts are steps. The bound by which the paper derives the rate asks for bounded variation, "
+        "which Laplace noise does not have. What the published code trained with is one plain draw per simulation: nets were never "
+        "switched on there."
     )
 
 

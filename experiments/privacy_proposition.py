@@ -158,8 +158,8 @@ def paragraph(result: dict[str, Any]) -> str:
         f"pairs of neighbours from the binomial formula alone differs from it by a share of {worst:.0e} at most. "
         f"For the paper's SIR setting it is {first['audit']:.4f} where the paper states {first['stated']:g}, for its outbreaks "
         f"{influenza['audit']:.3f} where it states {influenza['stated']:g}; the bound is loose only where m is small "
-        f"({small['audit'] / small['paper']:.2f} of it at m = {small['m']:g}). The population K does not enter. The first of the L times is "
-        f"t = 0, when exactly one person is infected by assumption: without that count the release would cost "
+        f"({small['audit'] / small['paper']:.2f} of it at m = {small['m']:g}). The population K does not enter. The first of the L "
+        f"times is t = 0, when exactly one person is infected by assumption: without that count the release would cost "
         f"{first['without_start']:.3f} and tell as much. The outcome that attains the loss has probability "
         f"10^{first['outcome_log10']:,.0f} at K = {first['K']:,}: pure DP is a worst case here."
     )
