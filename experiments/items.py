@@ -39,7 +39,26 @@ Progress = Callable[[str], None]
 RESULTS = Path("experiments") / "results"
 QUICK_RESULTS = Path("runs") / "reproduce-quick"
 
-ITEMS: dict[str, str] = {}
+ITEMS: dict[str, str] = {
+    slug: f"experiments.{slug}"
+    for slug in (
+        "sir_posteriors_by_round",
+        "sir_accuracy",
+        "ks_heatmaps",
+        "table_cost",
+        "sir_scatter",
+        "abc_accuracy",
+        "sir_marginals",
+        "sir_accuracy_low_epsilon",
+        "regression_accuracy",
+        "regression_scatter",
+        "regression_epsilons",
+        "regression_tables",
+        "log_linear_accuracy",
+        "log_linear_marginals",
+        "flow_layers",
+    )
+}
 """Slugs and modules, in the order in which they are run and shown."""
 
 

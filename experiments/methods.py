@@ -73,18 +73,20 @@ def _smc_abc(scale: Scale, epsilon: float, layers: int) -> Any:
     """The paper's tolerances .5 x .7^t where the noise allows them, else medians of what was accepted."""
     geometric = epsilon >= _ABC_TOLERANCE_AT
     tolerance = nw.inference.GeometricDecay(0.5, 0.7) if geometric else nw.inference.QuantileDecay(0.5)
-    size = {"num_particles": 100, "max_simulations": 3000} if scale.quick else {"max_simulations": 500_000}
+    size: dict[str, Any] = (
+        {"num_particles": 100, "max_simulations": 3000} if scale.quick else {"max_simulations": 500_000}
+    )
     return nw.inference.SMCABC(tolerance=tolerance, **size)
 
 
 def _exact_smc(scale: Scale, epsilon: float, layers: int) -> Any:
-    size = {"num_particles": 400, "target_ess": 300, "max_simulations": 20_000} if scale.quick else {}
+    size: dict[str, Any] = {"num_particles": 400, "target_ess": 300, "max_simulations": 20_000} if scale.quick else {}
     return nw.inference.ExactSMC(**size)
 
 
 def _cle(scale: Scale, epsilon: float, layers: int) -> Any:
     budget = scale.rounds * scale.num_simulations
-    small = {"num_members": 1} if scale.quick else {}
+    small: dict[str, Any] = {"num_members": 1} if scale.quick else {}
     return nw.inference.ConfidentialLikelihoodEstimation(
         num_simulations=budget, training=_training(scale), **small, **_chains(scale)
     )
@@ -102,7 +104,7 @@ def _gibbs_ss(scale: Scale, epsilon: float, layers: int) -> Any:
 
 def _rnpe(scale: Scale, epsilon: float, layers: int) -> Any:
     budget = scale.rounds * scale.num_simulations
-    marginal = {"marginal": _flow(scale, 1)} if scale.quick else {}
+    marginal: dict[str, Any] = {"marginal": _flow(scale, 1)} if scale.quick else {}
     return nw.inference.RobustPosteriorEstimation(
         num_simulations=budget, estimator=_flow(scale, layers), training=_training(scale), **marginal, **_chains(scale)
     )

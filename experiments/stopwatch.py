@@ -71,11 +71,12 @@ def training_timed(watches: list[Stopwatch]) -> Iterator[None]:
         try:
             return original(*args, **settings)
         finally:
+            share = (time.perf_counter() - started) / len(watches)
             for watch in watches:
-                watch.training += (time.perf_counter() - started) / len(watches)
+                watch.training += share
 
-    _learning.train = train  # type: ignore[attr-defined]
+    _learning.train = train
     try:
         yield
     finally:
-        _learning.train = original  # type: ignore[attr-defined]
+        _learning.train = original

@@ -41,10 +41,13 @@ REFERENCE, NUM_EXACT, NUM_REFERENCE = jax.random.key(99), 22_000, 2000
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """`record` is JSON-ready; `draws` (R, 1000, d) are of the posterior after each round, `theta` of simulated parameters."""
+    """`record` is JSON-ready; `draws` (R, 1000, d) are of the posterior after each round, `final` (2000, d) more of the last, `theta`
+    some of the parameters that each round simulated.
+    """
 
     record: dict[str, Any]
     draws: np.ndarray
+    final: np.ndarray
     theta: tuple[np.ndarray, ...]
 
     @property
@@ -216,7 +219,7 @@ def _measured_round(
         **values,
         **_summary(posterior, draws),
     }
-    return record, draws[:KEPT_DRAWS].astype(np.float32), theta
+    return record, draws.astype(np.float32), theta
 
 
 def _summary(posterior: Any, draws: np.ndarray) -> dict[str, Any]:
@@ -241,8 +244,10 @@ def _trial(cell: Cell, scale: Scale, rounds: list[Any], *, refused: str | None =
         "refused": refused,
         "rounds": [each_round for each_round, _, _ in rounds],
     }
-    draws = np.stack([draws for _, draws, _ in rounds]) if rounds else np.zeros((0, 0, 0), np.float32)
-    return Trial(plain(record), draws, tuple(theta for _, _, theta in rounds))
+    nothing = np.zeros((0, 0), np.float32)
+    draws = np.stack([draws[:KEPT_DRAWS] for _, draws, _ in rounds]) if rounds else nothing[None]
+    final = rounds[-1][1] if rounds else nothing
+    return Trial(plain(record), draws, final, tuple(theta for _, _, theta in rounds))
 
 
 # The store -----------------------------------------------------------------------------------------------------------
@@ -260,7 +265,7 @@ def stored(cell: Cell, scale: Scale) -> Trial | None:
             return None
         with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
             theta = tuple(arrays[f"theta{i}"] for i in range(len(record["rounds"])))
-            return Trial(record, arrays["draws"], theta)
+            return Trial(record, arrays["draws"], arrays["final"], theta)
     return None
 
 
@@ -268,9 +273,8 @@ def keep(trial: Trial, cell: Cell, scale: Scale) -> None:
     """Write the trial; the JSON file comes last and says that it is whole."""
     scale.store.mkdir(parents=True, exist_ok=True)
     file = io.BytesIO()
-    np.savez_compressed(
-        file, draws=trial.draws, **{f"theta{i}": rows.astype(np.float32) for i, rows in enumerate(trial.theta)}
-    )
+    theta: dict[str, Any] = {f"theta{i}": rows.astype(np.float32) for i, rows in enumerate(trial.theta)}
+    np.savez_compressed(file, draws=trial.draws, final=trial.final, **theta)
     path = scale.store / f"{cell.name}.json"
     write_atomically(path.with_suffix(".npz"), file.getvalue(), overwrite=True)
     write_atomically(path, compact_json(trial.record), overwrite=True)
