@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import noisewise as nw
-from experiments.markdown import markdown_table
+from experiments.words import markdown
 from noisewise.estimators.training import negative_log_prob
 from noisewise.inference.corrections import atomic_loss
 from noisewise.plotting.style import looks, styled
@@ -238,7 +238,7 @@ def table(result: dict[str, Any]) -> str:
         texts = [sweep["kind"], WORDS[sweep["size"]], f"{sweep['values'][0]}", f"{sweep['values'][-1]}"]
         parts = ("formula_exponent", "operations_exponent", "seconds_exponent", "formula_last", "operations_last")
         rows.append([*texts, *(_number(sweep[part]) for part in parts), "yes" if sweep["close"] else "no"])
-    return markdown_table(header, rows)
+    return markdown(header, rows)
 
 
 def _number(value: float | None) -> str:

@@ -57,6 +57,12 @@ ITEMS: dict[str, str] = {
         "log_linear_accuracy",
         "log_linear_marginals",
         "flow_layers",
+        "outbreaks",
+        "outbreak_coverage",
+        "noise_rmse",
+        "complexity",
+        "privacy_proposition",
+        "claims",
     )
 }
 """Slugs and modules, in the order in which they are run and shown."""

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import noisewise as nw
-from experiments.markdown import markdown_table
+from experiments.words import markdown
 from noisewise.inference._features import features
 from noisewise.mechanisms import IndependentUniforms, ScrambledSobol
 from noisewise.plotting.style import looks, styled
@@ -160,7 +160,7 @@ def table(result: dict[str, Any]) -> str:
         f"at most {SMALLER:g}",
         f"slope {PAPER_VALUES['RQMC']:g} (within {STEEPER:g})",
     ]
-    return markdown_table(header, rows) + "\n\n" + markdown_table(second, asked)
+    return markdown(header, rows) + "\n\n" + markdown(second, asked)
 
 
 def _slope(made: dict[str, Any]) -> str:

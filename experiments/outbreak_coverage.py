@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scipy.stats import binom
 
 import noisewise as nw
-from experiments.markdown import markdown_table
+from experiments.words import markdown
 from noisewise.plotting.style import TRUTH, looks, styled
 from noisewise.problems.sir import basic_reproduction_number
 
@@ -151,7 +151,7 @@ def table(result: dict[str, Any]) -> str:
         for name, made in result["settings"].items()
         for slug, each in made["methods"].items()
     ]
-    return markdown_table(header, rows)
+    return markdown(header, rows)
 
 
 def needed(num: int) -> int:
@@ -196,5 +196,5 @@ def paragraph(result: dict[str, Any]) -> str:
         f"{needed(num)} of {num} in each cell, which calibrated intervals reach with probability {chance:.3f}; "
         f"{len(cells) - len(missed)} of {len(cells)} cells do{'' if not missed else ', not ' + '; '.join(missed)}. nw.infer weighs "
         "simulations by the mechanism's density and is exact; PPE and PLE learn once over the whole prior and serve all outbreaks of a "
-        "setting, the cheapest sound way: sequential methods would only be narrower in what they learn. The paper has no such test."
+        "setting, the cheapest sound way. The paper has no such test."
     )

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments import outbreak_trials
-from experiments.markdown import markdown_table
 from experiments.methods import NAMES as METHOD_NAMES
 from experiments.outbreak_trials import METHODS, QUANTITIES, VARIANTS
+from experiments.words import markdown
 from noisewise.plotting.densities import density_surface
 from noisewise.plotting.style import SHADE, TRUTH, looks, styled
 from noisewise.problems.outbreak import NAMES, UNITS, ode_fit, outbreak_data
@@ -125,7 +125,7 @@ def table(result: dict[str, Any]) -> str:
                 "",
             ]
         )
-    return markdown_table(header, rows)
+    return markdown(header, rows)
 
 
 def _interval(part: dict[str, float]) -> str:
@@ -199,7 +199,8 @@ def _draw_numbers(ax: Axes, outbreaks: dict[str, Any], look: dict[str, Any]) -> 
                     label=named,
                 )
         ax.plot(
-            place + 0.4, found["ode"]["R0"],
+            place + 0.4,
+            found["ode"]["R0"],
             "*",
             color=TRUTH,
             markersize=9.0,
@@ -208,7 +209,9 @@ def _draw_numbers(ax: Axes, outbreaks: dict[str, Any], look: dict[str, Any]) -> 
         )
     ax.set_xticks(range(len(outbreaks)), [SHORT[name] for name in outbreaks])
     ax.set_ylabel("$R_0$, mean and 95% interval")
-    ax.get_figure().legend(loc="outside upper center", ncols=6, title="B: filled released, hollow as published", title_fontsize=8.0)
+    ax.get_figure().legend(
+        loc="outside upper center", ncols=6, title="B: filled released, hollow as published", title_fontsize=8.0
+    )
 
 
 def paragraph(result: dict[str, Any]) -> str:

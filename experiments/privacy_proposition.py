@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import gammaln
 
-from experiments.markdown import markdown_table
+from experiments.words import markdown
 from noisewise.audit import privacy_loss
 from noisewise.mechanisms import PaddedBinomial
 from noisewise.plotting.style import looks, styled
@@ -109,7 +109,7 @@ def table(result: dict[str, Any]) -> str:
     rows = [_cells(row["setting"], row) for row in result["rows"]]
     for name, points in result["sweeps"].items():
         rows += [_cells(f"{name} = {point[name]:g}", point) for point in points]
-    return markdown_table(header, rows)
+    return markdown(header, rows)
 
 
 def _cells(setting: str, row: dict[str, Any]) -> list[str]:
