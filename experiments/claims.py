@@ -20,6 +20,7 @@ from noisewise.plotting.style import OKABE_ITO, PRIOR, styled
 TITLE = "What the paper claims in words"
 PAPER = "Sections 4 and 5 and the appendix"
 QUESTION = "Which of the paper's verbal claims hold, judged by exact posteriors?"
+WORK = "nothing is simulated"
 PAPER_VALUES = {"sppe": 6.0, "sple": 2.0, "stable": 3, "rounds": 5, "abc": 100_000, "slope": -1.0}
 """Times faster than SMC-ABC, rounds until stable, rounds of SPLE, simulations of SMC-ABC, slope of nets."""
 

@@ -24,6 +24,7 @@ from noisewise.plotting.style import looks, styled
 TITLE = "Cost of a training step against every size"
 PAPER = "Appendix C, equations eq:comp_nsf, eq:comp_ple and eq:comp_ppe"
 QUESTION = "The cost is linear in dim(s), dim(theta) and n and quadratic in the units, as the formulas say."
+WORK = "single gradients, nothing is trained"
 PAPER_VALUES = {
     "PLE": "n_l B M [(dim(theta) + dim(s)) n_u + n_h n_u^2 + K dim(s) n_u] + n dim(X) B M log M",
     "PPE": "n_l B M [(dim(theta) + dim(s)) n_u + n_a n_h n_u^2 + K dim(s) n_a n_u] + n dim(X) B M log M",

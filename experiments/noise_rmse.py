@@ -20,6 +20,7 @@ from noisewise.plotting.style import looks, styled
 TITLE = "RMSE of the loss: Monte Carlo and randomised nets"
 PAPER = "Figure 7 (fig:rqmcmc)"
 QUESTION = "The RMSE of the inner integral of the loss falls as M^(-1/2) with independent noise and as M^(-1) with randomised nets."
+WORK = "one flow per problem, learnt in one round from draws of the prior"
 PAPER_VALUES = {"MC": -0.5, "RQMC": -1.0}
 """The slopes of log RMSE against log M that the paper reads off its figure."""
 
@@ -201,6 +202,8 @@ def paragraph(result: dict[str, Any]) -> str:
     reached = [NAMES[name] for name, made in result["problems"].items() if made["paper_slope"]]
     verdict = f"is reproduced for {' and '.join(reached)}" if reached else "is not reproduced"
     return (
+        f"One flow per problem, {_training(result)}; the RMSE is that of the loss of one simulation, pooled over {result['num_pairs']} "
+        f"fresh ones, from {result['repeats']} independent sets of noise each. "
         f"Slopes of log RMSE against log M between {first} and {last}, independent noise and nets: {'; '.join(parts)}. Nets are "
         f"{'better by what was asked' if asked else 'NOT better by what was asked'} (slope {STEEPER:g} steeper, RMSE at most {SMALLER:g} "
         f"times as large). The paper's slope of {PAPER_VALUES['RQMC']:g} for nets {verdict}: it belongs to smooth integrands of low "
@@ -209,6 +212,11 @@ def paragraph(result: dict[str, Any]) -> str:
         "which Laplace noise does not have. What the published code trained with is one plain draw per simulation: nets were never "
         "switched on there."
     )
+
+
+def _training(result: dict[str, Any]) -> str:
+    made = next(iter(result["problems"].values()))
+    return f"learnt from {made['num_simulations']:,} simulations at epsilon {made['epsilon']:g}"
 
 
 def _dimensions(result: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from noisewise.problems.sir import basic_reproduction_number
 TITLE = "Synthetic outbreaks: coverage of the intervals of R0"
 PAPER = "Beside Figure 2 (fig:sir_realdata), which has no known truth"
 QUESTION = "Intervals from private infection curves can be believed: 95% of them hold the true R0."
+WORK = "synthetic outbreaks, one fit per setting"
 
 SETTINGS = {
     "K = 763, epsilon 9.95": ("influenza", None),

@@ -107,7 +107,8 @@ def _trial(
         "refused": None,
         "rounds": [{"num_simulations": num, "seconds": seconds, "quantities": summary(made.model, draws)}],
     }
-    return Trial(plain(record), draws[None, :KEPT_DRAWS].astype(np.float32), (np.zeros((0, 0)),))
+    draws = draws.astype(np.float32)
+    return Trial(plain(record), draws[None, :KEPT_DRAWS], draws, (np.zeros((0, 0)),))
 
 
 def summary(model: Any, draws: np.ndarray) -> dict[str, dict[str, float]]:

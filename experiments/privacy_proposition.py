@@ -18,6 +18,7 @@ from noisewise.plotting.style import looks, styled
 TITLE = "Privacy of a released infection curve"
 PAPER = "Proposition 4 (prop:dp_sir) and its proof"
 QUESTION = "s_i ~ Binomial(n, (I(t_i) + m)/(K + 2m)) at L times is epsilon-DP with epsilon = n L / m."
+WORK = "nothing is simulated"
 PAPER_VALUES = {
     "SIR, epsilon 10": (1000, 1e3, 10, 1_000_000, 10.0),
     "SIR, epsilon 1": (1000, 1e4, 10, 1_000_000, 1.0),
