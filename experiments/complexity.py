@@ -57,7 +57,7 @@ SWEEPS: dict[str, tuple[int, ...]] = {
 }
 RECORDS = (100, 400, 1600, 6400)
 _QUICK_POINTS = 2
-_QUICK_SWEEPS = {("PLE", "dim_s"), ("PPE", "dim_s"), ("PPE", "units")}
+_QUICK_SWEEPS = {(kind, size) for kind in ("PLE", "PPE") for size in ("dim_s", "units")}
 _SECONDS = 0.05
 _TURNS = 5
 CLOSE = 0.25
