@@ -4,6 +4,7 @@ An item is a module of this folder:
 
     TITLE, PAPER, QUESTION          what it shows, where the paper shows it, what is claimed there
     PAPER_VALUES                    the numbers that the paper prints (where it prints any)
+    WORK                            what is done, in words, where that is not trials of rounds
     run(scale, progress) -> dict    the work; JSON-ready, all that the rest needs
     table(result) -> str            Markdown
     figure(result) -> Figure
@@ -57,6 +58,12 @@ ITEMS: dict[str, str] = {
         "log_linear_accuracy",
         "log_linear_marginals",
         "flow_layers",
+        "outbreaks",
+        "outbreak_coverage",
+        "noise_rmse",
+        "complexity",
+        "privacy_proposition",
+        "claims",
     )
 }
 """Slugs and modules, in the order in which they are run and shown."""
@@ -231,12 +238,13 @@ def made_by(record: Mapping[str, Any]) -> str:
     scale, versions = record["scale"], record["versions"]
     flag = {"standard": "", "full": " --full"}.get(scale["name"], " --quick")
     trials = f"{scale['trials']} trial{'' if scale['trials'] == 1 else 's'}"
+    sizes = f"{scale['num_simulations']:,} simulations, flows of {scale['layers']} x {scale['hidden']}"
+    work = getattr(load(record["item"]), "WORK", None) or f"{trials} of {scale['rounds']} rounds of {sizes}"
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
     origins = record["trials"]
     made = f"; {origins['number']} stored trials, by sources {', '.join(origins['sources'])} on {'; '.join(origins['hardware'])}"
     return (
-        f"*`noisewise reproduce {record['item'].replace('_', '-')}{flag}`: {trials} of {scale['rounds']} rounds of "
-        f"{scale['num_simulations']:,} simulations, flows of {scale['layers']} x {scale['hidden']}, seed {record['seed']}; "
+        f"*`noisewise reproduce {record['item'].replace('_', '-')}{flag}`: {work}, seed {record['seed']}; "
         f"{packages}; {record['hardware']}; sources {record['source']}{made if origins['number'] else ''}.*"
     )
 

@@ -1,0 +1,149 @@
+"""Inference from the five outbreaks, released through the mechanism or, as in the paper, not at all; stored one by one.
+
+    python -m experiments.outbreak_trials --method sppe --together --backend jax
+    python -m experiments.outbreak_trials --method smc-abc sple
+
+With --together all trials of SPPE train side by side, which is how a GPU wants them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+import noisewise as nw
+from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, hardware, silent, source_hash
+from experiments.methods import NAMES as METHOD_NAMES
+from experiments.methods import method
+from experiments.plain import plain
+from experiments.trials import KEPT_DRAWS, REFERENCE, Cell, Trial, keep, stored
+from noisewise.problems._epidemic_references import epidemic_references
+from noisewise.problems.outbreak import NAMES, outbreak_data
+
+METHODS = ("exact", "smc-abc", "sppe", "sple")
+VARIANTS = ("released", "published")
+"""A curve that went through the mechanism, and the paper's raw proportions taken for one that did."""
+QUANTITIES = ("R0", "beta_per_day", "gamma_per_day")
+_EPSILON = 10.0
+
+
+def problem(name: str, variant: str, backend: str = "numba") -> Any:
+    """An outbreak; `published` observes the nearest counts out of n to the published proportions, without any noise."""
+    made = nw.problems.outbreak(name)
+    if backend != "numba" and made.model.simulator.method == "leap":
+        simulator = dataclasses.replace(made.model.simulator, backend=backend)
+        made = dataclasses.replace(made, model=dataclasses.replace(made.model, simulator=simulator))
+    if variant == "released":
+        return made
+    observed = np.round(made.model.mechanism.trials * np.asarray(outbreak_data(name).proportions))
+    return dataclasses.replace(
+        made,
+        observed=observed,
+        references=epidemic_references(made.model, observed),
+        settings={**made.settings, "variant": variant},
+    )
+
+
+def seeds(slug: str, variant: str, scale: Scale) -> tuple[int, ...]:
+    """One trial of what is exact and of what is only compared, else those of the scale."""
+    return scale.seeds if variant == "released" and slug != "exact" else scale.seeds[:1]
+
+
+def cell(name: str, variant: str, slug: str, seed: int) -> Cell:
+    """The place of a trial in the store."""
+    return Cell(f"outbreak-{name}-{variant}", _EPSILON, slug, seed)
+
+
+def get(name: str, variant: str, slug: str, seed: int, scale: Scale, progress: Progress = silent) -> Trial:
+    """The trial from the store, or run and stored."""
+    place = cell(name, variant, slug, seed)
+    found = stored(place, scale)
+    if found is None:
+        progress(f"{METHOD_NAMES[slug]} on {name}, {variant}, seed {seed}")
+        found = _run(place, problem(name, variant), scale)
+        keep(found, place, scale)
+    return found
+
+
+def _run(place: Cell, made: Any, scale: Scale) -> Trial:
+    started = time.perf_counter()
+    if place.method == "exact":
+        draws = made.reference(REFERENCE, scale.num_draws)
+        return _trial(place, scale, made, draws, 0, time.perf_counter() - started)
+    chosen = method(place.method, scale, _EPSILON)
+    posterior = chosen.infer(jax.random.key(place.seed), made.model, made.observed, progress=False)
+    seconds = time.perf_counter() - started
+    draws = posterior.sample(jax.random.key(98), scale.num_draws)
+    return _trial(place, scale, made, draws, posterior.report.num_simulations, seconds)
+
+
+def run_together(places: list[Cell], problems: list[Any], scale: Scale) -> list[Trial]:
+    """Trials of SPPE whose networks train side by side; the time is shared out."""
+    started = time.perf_counter()
+    keys = [jax.random.key(place.seed) for place in places]
+    models, observed = [made.model for made in problems], [made.observed for made in problems]
+    *_, posteriors = method("sppe", scale, _EPSILON).rounds_of_many(keys, models, observed)
+    seconds = (time.perf_counter() - started) / len(places)
+    draws = [posterior.sample(jax.random.key(98), scale.num_draws) for posterior in posteriors]
+    num = [posterior.report.num_simulations for posterior in posteriors]
+    each = zip(places, problems, draws, num, strict=True)
+    return [_trial(place, scale, made, theta, n, seconds, len(places)) for place, made, theta, n in each]
+
+
+def _trial(
+    place: Cell, scale: Scale, made: Any, draws: np.ndarray, num: int, seconds: float, together: int = 1
+) -> Trial:
+    record = {
+        **dataclasses.asdict(place),
+        "scale": scale.settings(),
+        "source": source_hash(),
+        "hardware": hardware(),
+        "trained together": together,
+        "refused": None,
+        "rounds": [{"num_simulations": num, "seconds": seconds, "quantities": summary(made.model, draws)}],
+    }
+    draws = draws.astype(np.float32)
+    return Trial(plain(record), draws[None, :KEPT_DRAWS], draws, (np.zeros((0, 0)),))
+
+
+def summary(model: Any, draws: np.ndarray) -> dict[str, dict[str, float]]:
+    """Mean, sd and 95% interval of R0 and of the rates per day, from draws (N, 2) of the log rates."""
+    derived = model.derived_quantities(draws)
+    return {name: _summary(np.asarray(derived[name])) for name in QUANTITIES}
+
+
+def _summary(values: np.ndarray) -> dict[str, float]:
+    low, high = np.quantile(values, [0.025, 0.975])
+    return {"mean": float(values.mean()), "sd": float(values.std(ddof=1)), "low": float(low), "high": float(high)}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--method", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--scale", default="standard", choices=["quick", "standard", "full"])
+    parser.add_argument("--together", action="store_true")
+    parser.add_argument("--backend", default="numba", choices=["numba", "jax"])
+    options = parser.parse_args(arguments)
+    scale = {"quick": QUICK, "standard": STANDARD, "full": FULL}[options.scale]
+    for slug in options.method:
+        wanted = [(name, v, seed) for name in NAMES for v in VARIANTS for seed in seeds(slug, v, scale)]
+        missing = [each for each in wanted if stored(cell(each[0], each[1], slug, each[2]), scale) is None]
+        if options.together and slug == "sppe" and missing:
+            places = [cell(name, variant, slug, seed) for name, variant, seed in missing]
+            problems = [problem(name, variant, options.backend) for name, variant, _ in missing]
+            for place, trial in zip(places, run_together(places, problems, scale), strict=True):
+                keep(trial, place, scale)
+        for name, variant, seed in missing:
+            found = get(name, variant, slug, seed, scale).rounds[-1]
+            print(
+                f"{name} {variant} {slug} {seed}: R0 {found['quantities']['R0']}, {found['seconds']:.0f} s", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()

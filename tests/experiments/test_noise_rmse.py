@@ -1,0 +1,84 @@
+import jax
+import numpy as np
+import pytest
+
+from experiments import noise_rmse as item
+from noisewise.mechanisms import IndependentUniforms, ScrambledSobol
+
+SIZES, REPEATS, PAIRS, DIM = (8, 32, 128), 100, 4, 3
+
+
+def smooth(key, num, points):
+    """An integral with a known RMSE: the mean of a sum of uniforms, whose variance is d / (12 M)."""
+    return points.uniforms(key, PAIRS, num, DIM).sum(axis=-1).mean(axis=-1)
+
+
+def measured(points):
+    return item.estimates(smooth, points, SIZES, REPEATS)
+
+
+@pytest.fixture(scope="module")
+def values():
+    return {"MC": measured(IndependentUniforms()), "RQMC": measured(ScrambledSobol())}
+
+
+@pytest.fixture(scope="module")
+def result(values):
+    made = {"num_simulations": 10, "epsilon": 10.0, "dimensions": 3, **item.summarised(values, SIZES)}
+    return {"sizes": list(SIZES), "num_pairs": 4, "repeats": 100, "problems": {"sir": made, "linear_regression": made}}
+
+
+def test_independent_points_have_the_known_error(values):
+    exact = np.sqrt(DIM / 12 / np.array(SIZES))
+    # a variance from 4 * 99 degrees of freedom has a relative sd of .071, its root .036: 4 of these
+    np.testing.assert_allclose(item.rmse(values["MC"]), exact, rtol=0.145)
+
+
+def test_slopes_of_a_smooth_integrand(values):
+    made = item.summarised(values, SIZES)
+    assert abs(made["MC"]["slope"] + 0.5) < 4 * made["MC"]["slope_se"]
+    # a net of M points is equidistant in each coordinate: a sum of uniforms has error M^-1.5
+    assert abs(made["RQMC"]["slope"] + 1.5) < 4 * made["RQMC"]["slope_se"]
+    assert made["steeper"]
+    assert made["smaller"]
+    assert not made["paper_slope"]
+
+
+def test_nets_that_were_never_switched_on_fail(values):
+    """The bug of the published code, planted: independent points where nets are meant."""
+    made = item.summarised({"MC": values["MC"], "RQMC": measured(IndependentUniforms())}, SIZES)
+    assert not made["steeper"]
+    assert not made["smaller"]
+
+
+def test_an_error_that_is_not_a_root_is_seen(values, monkeypatch):
+    """A planted variance in place of a standard deviation doubles the slope of independent points."""
+    monkeypatch.setattr(item, "rmse", lambda found: found.var(axis=-2, ddof=1).mean(axis=-1))
+    made = item.summarised(values, SIZES)
+    assert abs(made["MC"]["slope"] + 0.5) > 4 * made["MC"]["slope_se"]
+
+
+def test_repetitions_have_noise_of_their_own(values):
+    assert np.unique(values["MC"][0]).size == REPEATS * PAIRS
+    assert not np.allclose(
+        smooth(jax.random.key(0), 8, ScrambledSobol()), smooth(jax.random.key(1), 8, ScrambledSobol())
+    )
+
+
+def test_table_and_paragraph_hold_the_numbers(result):
+    text = item.table(result)
+    assert f"{result['problems']['sir']['MC']['rmse'][0]:.3g}" in text
+    assert text.count("| yes |") >= 2
+    said = item.paragraph(result)
+    assert "Nets are better by what was asked" in said
+    assert "is not reproduced" in said
+    worse = {**result["problems"]["sir"], "steeper": False, "paper_slope": True}
+    said = item.paragraph({**result, "problems": {"sir": worse}})
+    assert "NOT better" in said
+    assert "is reproduced for SIR" in said
+
+
+def test_the_figure_draws_both_kinds(result):
+    figure = item.figure(result)
+    assert [ax.get_title() for ax in figure.axes] == ["SIR", "linear regression"]
+    np.testing.assert_allclose(figure.axes[0].lines[2].get_ydata(), result["problems"]["sir"]["RQMC"]["rmse"])

@@ -1,0 +1,72 @@
+import jax
+import numpy as np
+import pytest
+
+import noisewise as nw
+from experiments import outbreak_coverage as item
+
+
+def setting(num):
+    truth = np.linspace(1.0, 3.0, 20)
+    found = {"mean": truth.tolist(), "low": (truth * 0.5).tolist(), "high": (truth * 2.0).tolist()}
+    found["high"][num:] = (truth * 0.9).tolist()[num:]
+    cells = {slug: {**found, **item.covered(found, truth)} for slug in item.METHODS}
+    return {"outbreak": "influenza", "epsilon": 1.0, "truth": truth.tolist(), "methods": cells}
+
+
+@pytest.fixture
+def result():
+    return {"num_outbreaks": 20, "level": 0.95, "least": 17, "settings": {"good": setting(17), "bad": setting(16)}}
+
+
+def test_intervals_and_coverage():
+    rng = np.random.default_rng(0)
+    made = item.intervals([rng.normal(2.0, 0.1, 100_000), rng.normal(3.0, 0.1, 100_000)])
+    # the standard error of a 2.5% quantile of 1e5 normal draws of sd .1 is .0008
+    np.testing.assert_allclose(made["low"], [1.804, 2.804], atol=0.004)
+    found = item.covered(made, np.array([2.1, 3.3]))
+    assert found["covers"] == [True, False]
+    assert found["num"] == 1
+
+
+def test_synthetic_outbreaks_show_one():
+    model = nw.problems.outbreak("influenza").model
+    theta, observed = item.synthetic(jax.random.key(0), model, 5)
+    assert theta.shape == (5, 2)
+    # padding 100 of 763 + 200: a tenth of the boys makes 100 (76.3 + 100) / 963; nobody 10.4 + 3 * 3.05
+    assert item.shows_outbreak(model) == pytest.approx(100 * 100 / 963 + 3 * np.sqrt(100 * (100 / 963) * (863 / 963)))
+    assert (observed.max(axis=1) >= item.shows_outbreak(model)).all()
+
+
+def test_intervals_that_are_too_narrow_fail():
+    """A planted bug: intervals of a tenth of their width do not cover."""
+    rng = np.random.default_rng(1)
+    truth = rng.normal(3.0, 0.3, 20)
+    centres = truth + rng.normal(0.0, 0.3, 20)
+    good, narrow = (
+        item.covered(item.intervals([rng.normal(c, s, 4000) for c in centres]), truth)["num"] for s in (0.3, 0.03)
+    )
+    assert good >= item.LEAST
+    assert narrow < item.LEAST
+
+
+def test_what_is_asked_of_fewer():
+    assert [item.needed(n) for n in (20, 3, 10)] == [17, 2, 8]
+
+
+def test_table_and_paragraph_hold_the_numbers(result):
+    lines = item.table(result).splitlines()
+    assert "| good | nw.infer, exact | 17 | yes |" in lines[2]
+    assert "| bad | nw.infer, exact | 16 | no |" in lines[5]
+    text = item.paragraph(result)
+    assert "nw.infer, exact 33 of 40" in text
+    assert "3 of 6 cells do, not nw.infer, exact at bad (16)" in text
+    # P(Bin(20, .95) >= 17)
+    assert "probability 0.984" in text
+
+
+def test_the_figure_orders_outbreaks_by_their_truth(result):
+    figure = item.figure(result)
+    assert [ax.get_title() for ax in figure.axes] == ["good", "bad"]
+    (marks,) = figure.axes[0].lines
+    assert np.all(np.diff(marks.get_ydata()) > 0)
