@@ -109,7 +109,7 @@ def test_metrics_may_be_taken_later(scale):
     assert not found.unmeasured
     assert not trials.stored(cell, scale).unmeasured
     assert found.rounds[-1]["mean"] == raw.rounds[-1]["mean"]
-    assert 0.5 < found.rounds[-1]["c2st"] <= 1.0
+    assert 0.3 < found.rounds[-1]["c2st"] <= 1.0
 
 
 def test_what_fails_halfway_is_no_refusal(scale, monkeypatch):
