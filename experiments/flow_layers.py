@@ -22,8 +22,8 @@ LAYERS = (5, 8, 10)
 def run(scale: Scale, progress: Progress) -> dict[str, Any]:
     panels = {
         problem: {
-            str(layers): accuracy.panel(scale, progress, problem, 10.0, METHODS, _of_scale(layers, scale))
-            for layers in LAYERS
+            str(layers): accuracy.panel(scale, progress, problem, 10.0, METHODS, layers)
+            for layers in (_of_scale(usual, scale) for usual in LAYERS)
         }
         for problem in PROBLEMS
     }
@@ -89,7 +89,7 @@ def paragraph(result: dict[str, Any]) -> str:
             listed = joined(
                 [f"{number(value, 3)} with {layers}" for layers, value in zip(by_layers, last, strict=True)]
             )
-            parts.append(f"{NAMES[slug]} on the {PROBLEMS[problem]} ends at C2ST {listed} layers")
+            parts.append(f"{NAMES[slug]} on {PROBLEMS[problem]} ends at C2ST {listed} layers")
     return (
         f"{'; '.join(parts)}. {_chance(result)}The paper draws one panel per problem and number of layers; here the three "
         "numbers of layers "

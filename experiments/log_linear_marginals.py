@@ -39,21 +39,26 @@ def table(result: dict[str, Any]) -> str:
         mean, sd = (np.mean(result[name][slug], axis=0) for name in ("mean", "sd"))
         rows.append([NAMES[slug], *(f"{number(m, 3)} ± {number(s, 3)}" for m, s in zip(mean, sd, strict=True))])
     rows.append(["truth", *(number(value, 3) for value in result["truth"])])
-    return markdown(["mean ± sd", *(name.replace("^", "").replace("_", " ") for name in _columns())], rows)
-
-
-def _columns() -> list[str]:
-    return ["p¹₁₁", "p²₁₁", "p¹₂₁", "p²₂₁", "p₁"]
+    return markdown(["mean ± sd", "p¹₁₁", "p²₁₁", "p¹₂₁", "p²₂₁", "p₁"], rows)
 
 
 def figure(result: dict[str, Any]) -> Any:
+    import matplotlib
+    import matplotlib.pyplot as plt
+
     from noisewise.plotting import marginals
+    from noisewise.plotting.style import STYLE
 
     draws = {NAMES[slug]: np.array(result["draws"][slug]) for slug in METHODS}
-    made = marginals(draws, names=list(NAMES_OF_COLUMNS), truth=result["truth"])
-    for ax, text in zip(made, LABELS, strict=True):
-        ax.set_xlabel(text)
-    return made[0].figure
+    with matplotlib.rc_context(STYLE):
+        made, axes = plt.subplots(1, len(LABELS), figsize=(9.6, 2.4))
+        marginals(draws, names=list(NAMES_OF_COLUMNS), truth=result["truth"], axes=axes)
+        for ax, text in zip(axes, LABELS, strict=True):
+            ax.set(xlabel=text, ylabel="density" if ax is axes[0] else "")
+        handles, texts = axes[0].get_legend_handles_labels()
+        axes[0].get_legend().remove()
+        made.legend(handles, texts, loc="outside upper center", ncols=len(texts))
+    return made
 
 
 def paragraph(result: dict[str, Any]) -> str:

@@ -4,7 +4,8 @@
     python -m experiments.trials --problem linear_regression --epsilon 10 --method sple --seeds 1 2 3 4 5
 
 fills the store, a folder of files PROBLEM-EPSILON-METHOD-SEED.json and .npz that may be copied from machine to machine. What is
-there is not run again. With --together the trials train side by side, which is how a GPU wants them (SPPE only).
+there is not run again. With --together the trials train side by side, which is how a GPU wants them (SPPE only); with --measure-later
+the metrics, which want a CPU, are left to whoever reads the trial first.
 """
 
 from __future__ import annotations
@@ -30,10 +31,9 @@ from experiments.methods import NAMES, method
 from experiments.plain import compact_json, plain
 from experiments.stopwatch import Stopwatch, training_timed
 from noisewise._files import write_atomically
-from noisewise.errors import NoisewiseError
+from noisewise.errors import InvalidInputError, MissingCapabilityError
 
 PROBLEMS = ("sir", "linear_regression", "log_linear")
-KEPT_DRAWS = 1000
 ONCE = ("exact", "confidential", "naive")
 """What has no trials: one seed stands for all."""
 REFERENCE, NUM_EXACT, NUM_REFERENCE = jax.random.key(99), 22_000, 2000
@@ -41,13 +41,12 @@ REFERENCE, NUM_EXACT, NUM_REFERENCE = jax.random.key(99), 22_000, 2000
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """`record` is JSON-ready; `draws` (R, 1000, d) are of the posterior after each round, `final` (2000, d) more of the last, `theta`
-    some of the parameters that each round simulated.
+    """`record` is JSON-ready; `draws` (R, 2000, d) are of the posterior after each round, `theta` some of the parameters that each
+    round simulated.
     """
 
     record: dict[str, Any]
     draws: np.ndarray
-    final: np.ndarray
     theta: tuple[np.ndarray, ...]
 
     @property
@@ -55,6 +54,16 @@ class Trial:
         """One record per round."""
         found: list[dict[str, Any]] = self.record["rounds"]
         return found
+
+    @property
+    def final(self) -> np.ndarray:
+        """The draws after the last round."""
+        return np.asarray(self.draws[-1])
+
+    @property
+    def unmeasured(self) -> bool:
+        """Whether the metrics are still to be taken."""
+        return bool(self.rounds) and "mmd" not in self.rounds[-1]
 
     @property
     def refused(self) -> str | None:
@@ -106,9 +115,9 @@ def get(
     layers = None if layers == scale.layers else layers
     cell = Cell(problem, float(epsilon), method, scale.seed if method in ONCE else seed, layers)
     found = stored(cell, scale)
-    if found is None:
+    if found is None or found.unmeasured:
         progress(f"{NAMES[method]} on {problem} at {epsilon:g}, seed {cell.seed}")
-        found = run(cell, scale)
+        found = with_metrics(run(cell, scale) if found is None else found)
         keep(found, cell, scale)
     note(found.record)
     return found
@@ -135,14 +144,15 @@ def run(cell: Cell, scale: Scale, backend: str = "numba") -> Trial:
     """One trial by itself."""
     problem = made(cell.problem, cell.epsilon, backend)
     if cell.method == "exact":
-        return _trial(
-            cell, scale, [_measured_round(problem, exact_draws(problem)[1], scale, {}, np.zeros((0, 0)), cell.seed)]
-        )
-    chosen, rounds = method(cell.method, scale, cell.epsilon, cell.layers), []
+        return _trial(cell, scale, [_round(exact_draws(problem)[1], scale, {}, np.zeros((0, 0)))])
+    chosen = method(cell.method, scale, cell.epsilon, cell.layers)
+    rounds: list[Any] = []
     try:
         for made_round in _rounds(chosen, jax.random.key(cell.seed), problem):
-            rounds.append(_measured_round(problem, made_round.posterior, scale, *_spent(made_round), cell.seed))
-    except NoisewiseError as error:
+            rounds.append(_round(made_round.posterior, scale, made_round.seconds, made_round.theta))
+    except (InvalidInputError, MissingCapabilityError) as error:
+        if rounds:
+            raise
         return _trial(cell, scale, [], refused=str(error))
     return _trial(cell, scale, rounds)
 
@@ -161,7 +171,7 @@ def run_together(cells: Sequence[Cell], scale: Scale, backend: str = "numba") ->
             others = seconds - sum(watch.simulation + watch.training for watch in watches)
             for i, watch in enumerate(watches):
                 spent = _split(watch, watch.simulation + watch.training + others / len(cells))
-                rounds[i].append(_measured_round(problems[i], posteriors[i], scale, spent, watch.theta, cells[i].seed))
+                rounds[i].append(_round(posteriors[i], scale, spent, watch.theta))
                 watch.reset()
     return [_trial(cell, scale, found, together=len(cells)) for cell, found in zip(cells, rounds, strict=True)]
 
@@ -195,10 +205,6 @@ def _split(watch: Stopwatch, seconds: float) -> dict[str, float]:
     return {"simulation": watch.simulation, "training": watch.training, "sampling": sampling}
 
 
-def _spent(made_round: Round) -> tuple[dict[str, float], np.ndarray]:
-    return made_round.seconds, made_round.theta
-
-
 def exact_draws(problem: Any) -> tuple[np.ndarray, nw.posteriors.Draws]:
     """Draws (2000, d) that others are measured against, and an exact posterior of 20,000 more, to be measured like others."""
     draws = problem.reference(REFERENCE, NUM_EXACT)
@@ -207,20 +213,26 @@ def exact_draws(problem: Any) -> tuple[np.ndarray, nw.posteriors.Draws]:
     return draws[:NUM_REFERENCE], nw.posteriors.Draws(draws[NUM_REFERENCE:], problem.model.names, report)
 
 
-def _measured_round(
-    problem: Any, posterior: Any, scale: Scale, seconds: dict[str, float], theta: np.ndarray, seed: int
+def _round(
+    posterior: Any, scale: Scale, seconds: dict[str, float], theta: np.ndarray
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
-    num = scale.num_draws
-    draws = posterior.sample(jax.random.key(98), num)
-    reference = exact_draws(problem)[0][:num]
-    values = measured(problem, reference, draws, jax.random.key(1000 + seed))
-    record = {
-        "num_simulations": posterior.report.num_simulations,
-        "seconds": seconds,
-        **values,
-        **_summary(posterior, draws),
-    }
+    """One round without its metrics."""
+    draws = posterior.sample(jax.random.key(98), scale.num_draws)
+    record = {"num_simulations": posterior.report.num_simulations, "seconds": seconds, **_summary(posterior, draws)}
     return record, draws.astype(np.float32), theta
+
+
+def with_metrics(trial: Trial) -> Trial:
+    """The trial with the metrics of every round."""
+    if not trial.unmeasured:
+        return trial
+    problem = made(trial.record["problem"], trial.record["epsilon"])
+    reference, key = exact_draws(problem)[0], jax.random.key(1000 + trial.record["seed"])
+    rounds = [
+        {**each, **measured(problem, reference[: len(draws)], draws.astype(float), key)}
+        for each, draws in zip(trial.rounds, trial.draws, strict=True)
+    ]
+    return dataclasses.replace(trial, record=plain({**trial.record, "rounds": rounds}))
 
 
 def _summary(posterior: Any, draws: np.ndarray) -> dict[str, Any]:
@@ -245,10 +257,8 @@ def _trial(cell: Cell, scale: Scale, rounds: list[Any], *, refused: str | None =
         "refused": refused,
         "rounds": [each_round for each_round, _, _ in rounds],
     }
-    nothing = np.zeros((0, 0), np.float32)
-    draws = np.stack([draws[:KEPT_DRAWS] for _, draws, _ in rounds]) if rounds else nothing[None]
-    final = rounds[-1][1] if rounds else nothing
-    return Trial(plain(record), draws, final, tuple(theta for _, _, theta in rounds))
+    draws = np.stack([draws for _, draws, _ in rounds]) if rounds else np.zeros((0, 0, 0), np.float32)
+    return Trial(plain(record), draws, tuple(theta for _, _, theta in rounds))
 
 
 # The store -----------------------------------------------------------------------------------------------------------
@@ -266,7 +276,7 @@ def stored(cell: Cell, scale: Scale) -> Trial | None:
             return None
         with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
             theta = tuple(arrays[f"theta{i}"] for i in range(len(record["rounds"])))
-            return Trial(record, arrays["draws"], arrays["final"], theta)
+            return Trial(record, arrays["draws"], theta)
     return None
 
 
@@ -275,7 +285,7 @@ def keep(trial: Trial, cell: Cell, scale: Scale) -> None:
     scale.store.mkdir(parents=True, exist_ok=True)
     file = io.BytesIO()
     theta: dict[str, Any] = {f"theta{i}": rows.astype(np.float32) for i, rows in enumerate(trial.theta)}
-    np.savez_compressed(file, draws=trial.draws, final=trial.final, **theta)
+    np.savez_compressed(file, draws=trial.draws, **theta)
     path = scale.store / f"{cell.name}.json"
     write_atomically(path.with_suffix(".npz"), file.getvalue(), overwrite=True)
     write_atomically(path, compact_json(trial.record), overwrite=True)
@@ -291,6 +301,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--scale", default="standard", choices=["quick", "standard", "full"])
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--backend", default="numba", choices=["numba", "jax"])
+    parser.add_argument("--measure-later", action="store_true", help="leave the metrics to the first reader")
     parser.add_argument("--store", type=Path, help="by default .cache/reproduce")
     options = parser.parse_args(arguments)
     scale = {"quick": QUICK, "standard": STANDARD, "full": FULL}[options.scale]
@@ -300,16 +311,18 @@ def main(arguments: list[str] | None = None) -> None:
         pairs = itertools.product(options.epsilon, options.seeds[:1] if slug in ONCE else options.seeds)
         cells = [Cell(options.problem, epsilon, slug, seed, layers) for epsilon, seed in pairs]
         missing = [cell for cell in cells if stored(cell, scale) is None]
-        _fill(missing, scale, options.backend, together=options.together and slug.startswith("sppe"))
+        together = options.together and slug.startswith("sppe")
+        _fill(missing, scale, options.backend, together=together, measure=not options.measure_later)
 
 
-def _fill(cells: list[Cell], scale: Scale, backend: str, *, together: bool) -> None:
+def _fill(cells: list[Cell], scale: Scale, backend: str, *, together: bool, measure: bool) -> None:
     for group in [cells] if together and cells else [[cell] for cell in cells]:
         started = time.perf_counter()
         trials = run_together(group, scale, backend) if together else [run(group[0], scale, backend)]
         for cell, trial in zip(group, trials, strict=True):
-            keep(trial, cell, scale)
-            last = trial.rounds[-1]["c2st"] if trial.rounds else trial.refused
+            done = with_metrics(trial) if measure else trial
+            keep(done, cell, scale)
+            last = done.rounds[-1].get("c2st", "not measured yet") if done.rounds else done.refused
             print(f"{cell.name}: {last}, {time.perf_counter() - started:.0f} s", flush=True)
 
 

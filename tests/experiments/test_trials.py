@@ -11,6 +11,7 @@ import noisewise as nw
 from experiments import items, trials
 from experiments.methods import unclamped_records
 from experiments.stopwatch import Stopwatch, training_timed
+from noisewise import errors
 from noisewise.inference import _learning
 
 
@@ -26,7 +27,7 @@ def test_a_trial_is_stored_and_read_back(scale):
     assert said == ["SMC-ABC on log_linear at 10, seed 2"]
     assert again.record == first.record
     np.testing.assert_array_equal(again.draws, first.draws)
-    np.testing.assert_array_equal(again.final, first.final)
+    np.testing.assert_array_equal(again.final, first.draws[-1])
     assert sorted(path.name for path in scale.store.iterdir()) == [
         "log_linear-10-smc-abc-2.json",
         "log_linear-10-smc-abc-2.npz",
@@ -44,7 +45,7 @@ def test_a_trial_is_stored_and_read_back(scale):
 
 def test_small_scales_are_run_anew_when_sources_change_and_others_are_not(scale, monkeypatch):
     cell = trials.Cell("log_linear", 10.0, "naive", 1)
-    kept = trials.Trial({"scale": scale.settings(), "source": "old", "rounds": []}, *np.zeros((2, 1, 1)), ())
+    kept = trials.Trial({"scale": scale.settings(), "source": "old", "rounds": []}, np.zeros((0, 0, 0)), ())
     trials.keep(kept, cell, scale)
     assert trials.stored(cell, scale) is None
     standard = dataclasses.replace(items.STANDARD, cache=scale.cache)
@@ -58,7 +59,7 @@ def test_small_scales_are_run_anew_when_sources_change_and_others_are_not(scale,
 def test_a_file_without_its_arrays_is_no_trial(scale):
     cell = trials.Cell("log_linear", 10.0, "naive", 1)
     record = {"scale": scale.settings(), "source": items.source_hash(), "rounds": []}
-    trials.keep(trials.Trial(record, *np.zeros((2, 1, 1)), ()), cell, scale)
+    trials.keep(trials.Trial(record, np.zeros((0, 0, 0)), ()), cell, scale)
     assert trials.stored(cell, scale) is not None
     (scale.store / f"{cell.name}.npz").unlink()
     assert trials.stored(cell, scale) is None
@@ -99,6 +100,28 @@ def test_time_is_told_apart(monkeypatch):
     assert (watch.simulation, watch.training, len(watch.theta)) == (0.0, 0.0, 0)
 
 
+def test_metrics_may_be_taken_later(scale):
+    cell = trials.Cell("log_linear", 10.0, "naive", 1)
+    raw = trials.run(cell, scale)
+    assert raw.unmeasured
+    trials.keep(raw, cell, scale)
+    found = trials.get("log_linear", 10.0, "naive", 1, scale)
+    assert not found.unmeasured
+    assert not trials.stored(cell, scale).unmeasured
+    assert found.rounds[-1]["mean"] == raw.rounds[-1]["mean"]
+    assert 0.3 < found.rounds[-1]["c2st"] <= 1.0
+
+
+def test_what_fails_halfway_is_no_refusal(scale, monkeypatch):
+    def halfway(*_):
+        yield trials.Round(trials.exact_draws(trials.made("log_linear", 10.0))[1], {}, np.zeros((0, 0)))
+        raise errors.InvalidInputError("Out of paper.")
+
+    monkeypatch.setattr(trials, "_rounds", halfway)
+    with pytest.raises(errors.InvalidInputError, match="Out of paper"):
+        trials.run(trials.Cell("log_linear", 10.0, "sple", 1), scale)
+
+
 def test_records_have_the_sums_of_the_papers_data():
     records = unclamped_records()
     design = np.column_stack([np.ones(100), records[:, :2]])
@@ -117,11 +140,12 @@ def test_the_command_fills_the_store_once(scale, capsys):
         "2",
         "--scale",
         "quick",
+        "--measure-later",
         "--store",
         str(scale.cache),
     ]
     trials.main(words)
-    assert "log_linear-10-naive-1:" in capsys.readouterr().out
+    assert "log_linear-10-naive-1: not measured yet" in capsys.readouterr().out
     assert json.loads((scale.cache / "quick" / "log_linear-10-naive-1.json").read_text())["refused"] is None
     trials.main(words)
     assert capsys.readouterr().out == ""
