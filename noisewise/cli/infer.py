@@ -179,7 +179,7 @@ def run(request: Request, *, as_json: bool, quiet: bool) -> None:
             f"{target.title}: {', '.join(target.model.names)} by {request.method or 'the cheapest route'}, into {request.out}"
         )
 
-    def work() -> tuple[Any, Path | None]:
+    def work() -> tuple[Any, Path]:
         outcome = outcomes.infer(request, target, progress=not (as_json or quiet))
         return outcome, outcomes.write_report(request, target, outcome)
 

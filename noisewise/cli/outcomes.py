@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from noisewise.diagnostics import Certificate
+    from noisewise.diagnostics.certificate import Wording
     from noisewise.posteriors import AbstractPosterior
 
 CERTIFICATE, CORRECTED, REPORT = "certificate.json", "corrected", "report.html"
@@ -39,6 +39,7 @@ _INFINITE = {"pareto_k": float("inf"), "log_evidence": float("-inf")}
 class Outcome:
     """A finished run."""
 
+    out: Path
     posterior: AbstractPosterior
     certificate: Certificate | None
     naive: AbstractPosterior | None = None
@@ -65,7 +66,7 @@ class Outcome:
     def sentence(self) -> str:
         """In a sentence or two."""
         if self.certificate is not None:
-            return self.certificate.sentence
+            return self.certificate.said(_wording(self.out))
         if self.posterior.report.exact:
             size = self.posterior.effective_size
             return f"The draws come from the exact posterior and are worth {size:,.0f} independent ones."
@@ -75,21 +76,36 @@ class Outcome:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know besides; what is certified makes up for what the posterior said of itself."""
-        certified = self.certificate is not None and self.certificate.certified
-        own = () if certified else self.posterior.report.warnings
-        texts = dict.fromkeys((*own, *self.answer.report.warnings))
-        return tuple(text for text in texts if text not in self.sentence)
+        """What a reader must know besides."""
+        if self.certificate is None:
+            return self.posterior.report.warnings
+        return self.certificate.other_warnings(self.posterior)
+
+
+def _wording(out: Path) -> Wording:
+    """What a certificate advises, in options and files."""
+    from noisewise.diagnostics.certificate import Wording
+
+    where = f"they are what is shown, and lie in {out / CORRECTED}"
+    return Wording(
+        use=f"Use these: {where}.",
+        may_use=f"They are exact and may be used: {where}.",
+        refine="Give the method more rounds or simulations (--num-rounds, --num-simulations), or leave out --method.",
+        more="The same command with --certify {num} or more goes on from here.",
+        records="For models of records take --method da-mcmc or exact-smc, which change one record at a time.",
+    )
 
 
 def infer(request: Request, target: Target, *, progress: bool) -> Outcome:
     """Run, or go on with, the inference that is asked for, and judge it; what is finished is read."""
     with pool(request.workers) as executor:
         if (request.out / CERTIFICATE).exists():
-            return stored(request.out, target, seed=request.seed)
+            known = stored(request.out, target, seed=request.seed)
+            if known.certificate is None or known.certificate.num_simulations == request.certify:
+                return known
         posterior = _posterior(request, target, executor, progress)
         certificate = _certificate(request, target, posterior, executor, progress)
-    outcome = Outcome(posterior, certificate, naive(target, request.seed))
+    outcome = Outcome(request.out, posterior, certificate, naive(target, request.seed))
     _store(request.out, outcome)
     return outcome
 
@@ -101,7 +117,7 @@ def stored(out: Path, target: Target | None = None, *, seed: int = 1) -> Outcome
     if not (out / CERTIFICATE).exists():
         raise InvalidInputError(f"The run {out} is not finished: noisewise resume {out} goes on with it.")
     certificate = _read_certificate(out)
-    return Outcome(load_posterior(out), certificate, None if target is None else naive(target, seed))
+    return Outcome(out, load_posterior(out), certificate, None if target is None else naive(target, seed))
 
 
 def naive(target: Target, seed: int) -> AbstractPosterior | None:
@@ -116,13 +132,12 @@ def naive(target: Target, seed: int) -> AbstractPosterior | None:
     return None
 
 
-def write_report(request: Request, target: Target | None, outcome: Outcome) -> Path | None:
-    """Write report.html; None where this installation has no report writer."""
-    writer = report_writer()
-    if writer is None:
-        return None
+def write_report(request: Request, target: Target | None, outcome: Outcome) -> Path:
+    """Write report.html."""
+    from noisewise.reports import write_report as write
+
     known = {} if target is None else {"model": target.model, "observed": target.observed, "truth": target.truth}
-    return writer.write_report(
+    return write(
         request.out / REPORT,
         outcome.answer,
         title=request.target if target is None else target.title,
@@ -132,12 +147,6 @@ def write_report(request: Request, target: Target | None, outcome: Outcome) -> P
         command=request.command,
         **known,
     )
-
-
-def report_writer() -> Any:
-    """The package that writes reports; None where this installation has none."""
-    found = importlib.util.find_spec("noisewise.reports")
-    return None if found is None else importlib.import_module("noisewise.reports")
 
 
 def _posterior(request: Request, target: Target, executor: Executor | None, progress: bool) -> AbstractPosterior:
@@ -171,9 +180,9 @@ def _certificate(
 
 
 def _store(out: Path, outcome: Outcome) -> None:
-    spec: dict[str, Any] = {"verdict": outcome.verdict, "sentence": outcome.sentence}
+    spec: dict[str, Any] = {} if outcome.certificate is None else outcome.certificate.to_spec()
+    spec |= {"verdict": outcome.verdict, "sentence": outcome.sentence}
     if outcome.certificate is not None:
-        spec |= outcome.certificate.to_spec()
         outcome.certificate.corrected.save(out / CORRECTED, overwrite=True)
     record = {"schema": _SCHEMA, "schema_version": _VERSION, **show.plain(spec)}
     write_atomically(out / CERTIFICATE, dump_json(record), overwrite=True)

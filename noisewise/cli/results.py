@@ -11,9 +11,7 @@ from noisewise.cli.requests import Request
 from noisewise.cli.targets import Target
 
 
-def present(
-    request: Request, target: Target, outcome: Outcome, page: Path | None, *, as_json: bool, quiet: bool
-) -> None:
+def present(request: Request, target: Target, outcome: Outcome, page: Path, *, as_json: bool, quiet: bool) -> None:
     """The summary beside the naive answer and the truth, the verdict, warnings, and where everything is."""
     if as_json:
         show.print_json(as_record(request, target, outcome, page))
@@ -21,10 +19,10 @@ def present(
     if not quiet:
         _table(target, outcome)
     _say_verdict(outcome, quiet=quiet)
-    show.console().print(str(page if page is not None else request.out), soft_wrap=True)
+    show.console().print(str(page), soft_wrap=True)
 
 
-def as_record(request: Request, target: Target, outcome: Outcome, page: Path | None) -> dict[str, Any]:
+def as_record(request: Request, target: Target, outcome: Outcome, page: Path) -> dict[str, Any]:
     """The same for machines."""
     report, answer = outcome.posterior.report, outcome.answer
     truth = None if target.truth is None else dict(zip(target.model.names, target.truth.tolist(), strict=True))
@@ -32,7 +30,7 @@ def as_record(request: Request, target: Target, outcome: Outcome, page: Path | N
     return {
         "title": target.title,
         "out": str(request.out),
-        "report": None if page is None else str(page),
+        "report": str(page),
         "method": _route(outcome),
         "seed": request.seed,
         "trustworthy": outcome.trustworthy,

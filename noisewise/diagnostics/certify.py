@@ -108,7 +108,7 @@ def certified_by(key: Array, work: Work, posterior: AbstractPosterior) -> Certif
     work.diagnostics["verdict"] = certificate.verdict
     work.diagnostics["smallest mode that would have been noticed"] = certificate.unseen_share
     if not certificate.certified:
-        work.warn(certificate.sentence)
+        work.warn(certificate.finding)
     elif certificate.unseen_share > _UNSEEN:
         work.warn(certificate.caveat)
     corrected.report = work.report(exact=corrected.report.exact)

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from noisewise.diagnostics import Certificate, PredictiveCheck
-from noisewise.diagnostics.certificate import MISSED, NOT_CERTIFIABLE
+from noisewise.diagnostics.certificate import MISSED, NOT_CERTIFIABLE, Wording
 from noisewise.posteriors import AbstractPosterior
 from noisewise.reports.html import Markup, bullets, element, facts, join, number, paragraphs, section
 
@@ -120,7 +120,7 @@ def _of_comparison(certificate: Certificate) -> tuple[str, str]:
     return (
         CARE,
         f"The draws differ from the corrected ones that are certified: the mean of {name} by {shift:+.2f} sd, its sd by a factor of "
-        f"{ratio:.2f}. Use certificate.corrected.",
+        f"{ratio:.2f}. Use those.",
     )
 
 
@@ -131,6 +131,14 @@ def _of_check(check: PredictiveCheck | None) -> list[tuple[str, str]]:
         return [(TRUST, f"Data simulated from the answer look like the published numbers (p = {check.p_value:.2g}).")]
     return [(DISTRUST, f"Data simulated from the answer do not look like the published numbers: {check.sentence}")]
 
+
+_WORDING = Wording(
+    use="",
+    may_use="They are exact and may be used.",
+    refine="A better approximation, by more rounds or simulations, would be certified.",
+    more="About {num:,} simulations would certify them.",
+    records="For models of records there are methods that change one record at a time, and need no certificate.",
+)
 
 _PLAIN = {
     "route": "How the answer was found",
@@ -183,8 +191,7 @@ def verdict(
 def _certificate(certificate: Certificate | None) -> Markup:
     if certificate is None:
         return Markup("")
-    words = certificate.sentence.replace("certificate.corrected", "the corrected draws")
-    return join(element("h3", f"Certificate: {certificate.verdict}"), paragraphs(words))
+    return join(element("h3", f"Certificate: {certificate.verdict}"), paragraphs(certificate.said(_WORDING)))
 
 
 def _measured(diagnostics: dict[str, Any]) -> list[tuple[str, str]]:

@@ -105,10 +105,53 @@ def test_what_a_certificate_speaks_against_exits_with_3(run, loaded):
     assert first["verdict"] != "certified"
     stored = outcomes.stored(Path("runs/a"))
     assert stored.certificate.verdict == first["verdict"]
-    assert stored.certificate.sentence == first["sentence"]
+    assert stored.sentence == first["sentence"]
     found = loaded(*words, code=3)
     assert found["trustworthy"] is False
     assert found["certificate"]["verdict"] == first["verdict"]
+
+
+PYTHON_WORDS = r"\bq\b|certificate\.corrected|num_simulations|max_simulations=|ImportanceSampling|DataAugmentation|nw\."
+ABC = ("--method", "rejection-abc", "--set", "num_draws=400", "--set")
+
+
+@pytest.mark.parametrize(
+    ("settings", "certify", "word"),
+    [
+        (("tolerance=0.2",), 20_000, "Use these: they are what is shown, and lie in runs/{a}/corrected"),
+        (
+            ("tolerance=1",),
+            4000,
+            "may be used: they are what is shown, and lie in runs/{a}/corrected. Give the method more",
+        ),
+        (
+            ("tolerance=3", "--epsilon", 3),
+            4000,
+            "should be used. Give the method more rounds or simulations (--num-rounds",
+        ),
+        (("tolerance=0.2",), 2000, "The same command with --certify"),
+        (("tolerance=3", "--epsilon", 10), 2000, "--method da-mcmc"),
+    ],
+    ids=["certified", "poor, corrected", "poor", "too few simulations", "hopeless"],
+)
+def test_certificates_speak_of_options_and_files(run, settings, certify, word):
+    """Planted: with `certificate.sentence` in place of `said(_wording)` all fail. A folder may be called {a}."""
+    result = run("infer", "gaussian-mean", *ABC, *settings, "--certify", certify, "--out", "runs/{a}")
+    shown = result.stdout
+    assert "Verdict: " in shown
+    assert word in " ".join(shown.split())
+    assert not re.search(PYTHON_WORDS, shown), shown
+
+
+def test_a_larger_certificate_takes_the_finished_inference(run, loaded):
+    words = ("infer", "gaussian-mean", "--method", "rejection-abc", "--set", "num_draws=400", "--set", "tolerance=0.2")
+    first = run(*words, "--certify", 2000, "--out", "runs/a")
+    assert first.exit_code == 3
+    before = Path("runs/a/posterior").stat().st_mtime_ns
+    found = loaded(*words, "--certify", 20_000, "--out", "runs/a")
+    assert found["verdict"] == "certified"
+    assert Path("runs/a/posterior").stat().st_mtime_ns == before
+    assert loaded("resume", "runs/a")["certificate"] == found["certificate"]
 
 
 def test_answers_for_comparison_are_left_as_they_are(run, loaded):
@@ -211,17 +254,21 @@ def test_runs_are_compared(run, loaded):
     assert set(found["table"]["mean"]) == {"runs/1", "runs/2", "runs/3"}
 
 
-def test_reports_are_written_with_all_that_is_known(run, monkeypatch):
-    written = []
+@pytest.fixture
+def written(monkeypatch):
+    """What reports are asked for, in place of pages."""
+    asked = []
 
-    class Reports:
-        @staticmethod
-        def write_report(path, posterior, **more):
-            path.write_text("page")
-            written.append((posterior, more))
-            return path
+    def write_report(path, posterior, **more):
+        path.write_text("page")
+        asked.append((posterior, more))
+        return path
 
-    monkeypatch.setattr(outcomes, "report_writer", lambda: Reports)
+    monkeypatch.setattr("noisewise.reports.write_report", write_report)
+    return asked
+
+
+def test_reports_are_written_with_all_that_is_known(run, written):
     result = run("infer", "gaussian-mean", *QUICK, "--out", "runs/a")
     assert result.stdout.strip().splitlines()[-1] == "runs/a/report.html"
     posterior, more = written[0]
@@ -238,19 +285,22 @@ def test_reports_are_written_with_all_that_is_known(run, monkeypatch):
     assert unfinished.exit_code == 1
 
 
-def test_a_report_goes_without_a_model_that_changed(run, monkeypatch):
-    written = []
-    monkeypatch.setattr(
-        outcomes,
-        "report_writer",
-        lambda: type(
-            "R", (), {"write_report": staticmethod(lambda path, posterior, **more: written.append(more) or path)}
-        ),
-    )
+def test_a_report_goes_without_a_model_that_changed(run, written):
     assert run("infer", "model.py", "--release", "release.json", *QUICK, "--out", "runs/a").exit_code == 0
     Path("model.py").write_text("1 / 0")
     result = run("report", "runs/a")
     assert result.exit_code == 0
     assert "model.py was changed" in result.stderr
-    assert "model" in written[0]
-    assert "model" not in written[1]
+    assert "model" in written[0][1]
+    assert "model" not in written[1][1]
+
+
+def test_one_problem_written_in_two_ways_is_one_run(run):
+    assert run("infer", "gaussian_mean", *QUICK, "--out", "runs/a").exit_code == 0
+    again = run("infer", "Gaussian-Mean", "--method", "IMPORTANCE", *QUICK[2:], "--out", "runs/a")
+    assert again.exit_code == 0, again.stderr
+    assert run("resume", "runs/a").exit_code == 0
+    path = Path("runs/a/command.json")
+    assert json.loads(path.read_text())["problem"] == "gaussian-mean"
+    path.write_text(path.read_text().replace('"gaussian-mean"', '"gaussian_mean"'))
+    assert run("resume", "runs/a").exit_code == 0

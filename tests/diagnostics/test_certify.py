@@ -200,10 +200,10 @@ def test_a_forgotten_jacobian_is_caught(constrained, monkeypatch):
 def test_a_bad_q_is_poor(epsilon, wrong):
     problem = nw.problems.gaussian_mean(epsilon)
     certificate = run(problem, around(problem, epsilon, **wrong))
-    assert certificate.verdict == "q is poor"
+    assert certificate.verdict == "the approximation is poor"
     assert certificate.perfect_size > 4 * ENOUGH
-    assert "Train q further" in certificate.sentence
-    assert certificate.sentence in certificate.corrected.report.warnings
+    assert "Train further" in certificate.sentence
+    assert certificate.finding in certificate.corrected.report.warnings
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def two_modes():
 
 def test_a_missing_mode_is_found(two_modes):
     certificate = certify(KEY, normal(("a",), [1.0], [[0.15**2]]), *two_modes, NUM)
-    assert certificate.verdict == "q is poor"
+    assert certificate.verdict == "the approximation is poor"
     assert certificate.missed_share == pytest.approx(0.5, abs=0.15)
     assert abs(certificate.corrected.summary().loc["a", "mean"]) < 0.3
 
@@ -362,7 +362,7 @@ def test_exact_draws_are_certified(name, epsilon):
     assert certificate.effective_size > 1000
     assert max(abs(shift) for shift, _ in certificate.comparison.values()) < 4 * np.sqrt(1 / 1000 + 1 / 2000)
     bad = normal_fit(problem.model.names, draws, stretch=0.3)
-    assert run(problem, bad, 50_000).verdict == "q is poor"
+    assert run(problem, bad, 50_000).verdict == "the approximation is poor"
 
 
 @pytest.mark.slow
