@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
 CERTIFICATE, CORRECTED, REPORT = "certificate.json", "corrected", "report.html"
 _SCHEMA, _VERSION = "noisewise.certificate", 1
-_EXACT, _UNCERTIFIED = "exact", "not certified"
+_EXACT, _EXACT_FEW, _UNCERTIFIED = "exact", "exact, but few draws", "not certified"
+FEW = 100.0
+"""Exact draws worth less than this say nothing of intervals."""
 _COMPARISONS = ("naive", "confidential")
 _INFINITE = {"pareto_k": float("inf"), "log_evidence": float("-inf")}
 
@@ -52,15 +55,28 @@ class Outcome:
 
     @property
     def trustworthy(self) -> bool:
-        """Whether something shows that the posterior is good: exact draws, or a certificate."""
-        return self.posterior.report.exact if self.certificate is None else self.certificate.certified
+        """Whether the command exits with 0: the method is exact and its draws are worth 100 or more, or its answer is certified.
+
+        An approximation that its certificate calls poor exits with 3 even where corrected draws are exact and may be used: who goes on by
+        the exit code alone reads the posterior, which is the approximation. The sentence says that they may.
+        """
+        if self.certificate is not None:
+            return self.certificate.certified
+        return self.posterior.report.exact and not self._few
+
+    @property
+    def _few(self) -> bool:
+        size = self.posterior.effective_size
+        return (len(self.posterior.theta) if math.isnan(size) else size) < FEW
 
     @property
     def verdict(self) -> str:
         """In a word or two."""
         if self.certificate is not None:
             return self.certificate.verdict
-        return _EXACT if self.posterior.report.exact else _UNCERTIFIED
+        if not self.posterior.report.exact:
+            return _UNCERTIFIED
+        return _EXACT_FEW if self._few else _EXACT
 
     @property
     def sentence(self) -> str:
@@ -69,10 +85,17 @@ class Outcome:
             return self.certificate.said(_wording(self.out))
         if self.posterior.report.exact:
             size = self.posterior.effective_size
-            return f"The draws come from the exact posterior and are worth {size:,.0f} independent ones."
+            few = ": too few for intervals. Give the method more simulations or time" if self._few else ""
+            return f"The draws come from the exact posterior and are worth {size:,.0f} independent ones{few}."
         if self.posterior.report.method in _COMPARISONS:
             return "This answer is for comparison: it does not know of the noise, or needs the confidential data."
         return "Nothing shows how good this approximation is: the mechanism has no density by which to certify it."
+
+    @property
+    def simulations(self) -> dict[str, int]:
+        """How many served what; those of the certificate come on top of `--max-simulations`."""
+        own = {"inference": self.posterior.report.num_simulations}
+        return own if self.certificate is None else own | {"certificate": self.certificate.num_simulations}
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -142,6 +165,7 @@ def write_report(request: Request, target: Target | None, outcome: Outcome) -> P
         outcome.answer,
         title=request.target if target is None else target.title,
         certificate=outcome.certificate,
+        approximation=None if outcome.certificate is None else outcome.posterior,
         release=None if target is None else target.release,
         naive=outcome.naive,
         command=request.command,
@@ -195,7 +219,7 @@ def _read_certificate(out: Path) -> Certificate | None:
     what = f"The file {out / CERTIFICATE}"
     record = read_json(out / CERTIFICATE, "The file")
     require_schema(record, _SCHEMA, _VERSION, what)
-    if record.get("verdict") in (_EXACT, _UNCERTIFIED):
+    if record.get("verdict") in (_EXACT, _EXACT_FEW, _UNCERTIFIED):
         return None
     with reading(what):
         fields = {f.name: record[f.name] for f in dataclasses.fields(Certificate) if f.name != "corrected"}

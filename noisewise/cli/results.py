@@ -37,8 +37,8 @@ def as_record(request: Request, target: Target, outcome: Outcome, page: Path) ->
         "verdict": outcome.verdict,
         "sentence": outcome.sentence,
         "effective_size": answer.effective_size,
-        "num_simulations": report.num_simulations
-        + (0 if outcome.certificate is None else outcome.certificate.num_simulations),
+        "num_simulations": sum(outcome.simulations.values()),
+        "simulations": outcome.simulations,
         "seconds": report.seconds,
         "summary": summary_record(answer),
         "naive": None if outcome.naive is None else summary_record(outcome.naive),
@@ -87,4 +87,11 @@ def _say_verdict(outcome: Outcome, *, quiet: bool) -> None:
         return
     for text in outcome.warnings:
         show.say(f"Warning: {text}")
-    show.say(f"{report.num_simulations:,} simulations, {report.seconds:.0f} s; {report.stopped}.")
+    show.say(f"{_simulations(outcome.simulations)}, {report.seconds:.0f} s; {report.stopped}.")
+
+
+def _simulations(parts: dict[str, int]) -> str:
+    total = f"{sum(parts.values()):,} simulations"
+    if len(parts) == 1:
+        return total
+    return f"{total} ({' + '.join(f'{num:,} for the {what}' for what, num in parts.items())})"

@@ -39,14 +39,18 @@ class Assessment:
 
 
 def assess(
-    posterior: AbstractPosterior, *, certificate: Certificate | None = None, check: PredictiveCheck | None = None
+    posterior: AbstractPosterior,
+    *,
+    certificate: Certificate | None = None,
+    check: PredictiveCheck | None = None,
+    warnings: tuple[str, ...] | None = None,
 ) -> Assessment:
-    """How far to trust the posterior, from its own report, its certificate, and a posterior predictive check.
+    """How far to trust the posterior, from its own report, its certificate, a posterior predictive check, and warnings: its own if None.
 
     | level | when |
     |---|---|
     | trust | draws are exact or certified, worth 400 or more, predict the observation, and carry no warning |
-    | trust with care | a few hundred draws, a warning, or an approximation that nothing has checked |
+    | trust with care | a few hundred draws, a warning, corrected draws of a poor approximation, or one that nothing has checked |
     | do not trust | the certificate speaks against it, less than 100 draws, or predictions unlike the observation |
 
     >>> import numpy as np, noisewise as nw
@@ -57,7 +61,7 @@ def assess(
     """
     found = [*_of_method(posterior, certificate), *_of_size(posterior), *_of_certificate(posterior, certificate)]
     found += _of_check(check)
-    if posterior.report.warnings:
+    if posterior.report.warnings if warnings is None else warnings:
         found.append((CARE, "There are warnings, listed below."))
     found.sort(key=lambda item: -_RANK[item[0]])
     return Assessment(found[0][0], tuple(text for _, text in found))
@@ -97,6 +101,8 @@ def _of_certificate(posterior: AbstractPosterior, certificate: Certificate | Non
         if shown:
             return [(TRUST, f"Certified by {certificate.num_simulations:,} fresh simulations.")]
         return [_of_comparison(certificate)]
+    if posterior.report.exact and shown:
+        return [(CARE, f"The certificate reads: {certificate.verdict}. Here are its corrected draws, which are exact.")]
     if posterior.report.exact:
         return [(TRUST, f"The certificate reads: {certificate.verdict}. The draws are exact all the same.")]
     suspicious = (
@@ -148,7 +154,7 @@ _PLAIN = {
     "log evidence": "Log evidence of the model",
     "log evidence se": "Standard error of the log evidence",
     "efficiency of q": "Efficiency of the approximation (1 is perfect)",
-    "1 + rv": "Simulations that one exact draw costs",
+    "1 + rv": "Simulations that one exact draw would cost if the approximation were perfect (1 + rv; the simulator alone decides)",
     "missed share": "Share of the posterior that the approximation missed",
     "verdict": "Certificate",
     "smallest mode that would have been noticed": "Smallest hidden region that would have been noticed",
@@ -168,23 +174,23 @@ def badge(level: str) -> Markup:
 
 
 def verdict(
-    posterior: AbstractPosterior, assessment: Assessment, certificate: Certificate | None, pictures: Markup
+    posterior: AbstractPosterior,
+    assessment: Assessment,
+    certificate: Certificate | None,
+    warnings: tuple[str, ...],
+    pictures: Markup,
 ) -> Markup:
     """The section."""
-    report = posterior.report
-    warnings = (
-        join(element("h3", "Warnings"), bullets(report.warnings)) if report.warnings else "There are no warnings."
-    )
     return section(
         "trust",
         "Can it be trusted?",
         element("p", badge(assessment.level), " ", _ABOUT_LEVEL[assessment.level]),
         bullets(assessment.reasons),
         _certificate(certificate),
-        warnings if report.warnings else paragraphs(warnings),
+        join(element("h3", "Warnings"), bullets(warnings)) if warnings else paragraphs("There are no warnings."),
         pictures,
         element("h3", "What was measured"),
-        facts(_measured(report.diagnostics)),
+        facts(_measured(posterior.report.diagnostics)),
     )
 
 

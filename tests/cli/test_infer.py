@@ -154,6 +154,51 @@ def test_a_larger_certificate_takes_the_finished_inference(run, loaded):
     assert loaded("resume", "runs/a")["certificate"] == found["certificate"]
 
 
+def test_a_poor_approximation_exits_with_3_though_its_corrected_draws_may_be_used(run, loaded):
+    """The rule, in the exit code, the sentence, JSON, the page and --help. Planted: with `answer.report.exact` as the rule this fails."""
+    words = ("infer", "gaussian-mean", *ABC, "tolerance=1", "--certify", 4000, "--out", "runs/a")
+    result = run(*words)
+    assert result.exit_code == 3
+    shown = " ".join(result.stdout.split())
+    assert "Verdict: the approximation is poor." in shown
+    assert "They are exact and may be used" in shown
+    found = loaded(*words, code=3)
+    assert found["trustworthy"] is False
+    assert found["effective_size"] >= 100
+    assert "corrected" in found["method"]
+    page = Path("runs/a/report.html").read_text()
+    assert "Trust with care" in page
+    assert "They are exact and may be used" in page
+    told = " ".join(run("infer", "--help").stdout.replace("│", " ").split())
+    assert "where the corrected draws of a poor one may be used, the verdict says so" in told
+
+
+def test_few_exact_draws_exit_with_3(run):
+    words = ("infer", "gaussian-mean", "--method", "rejection-abc", "--set", "num_draws=40", "--out", "runs/a")
+    result = run(*words)
+    assert result.exit_code == 3
+    assert "Verdict: exact, but few draws." in result.stdout
+    assert run("resume", "runs/a").stdout == result.stdout
+
+
+def test_simulations_of_inference_and_certificate_stand_apart(run, loaded):
+    words = ("infer", "gaussian-mean", *ABC, "tolerance=1", "--certify", 4000, "--out", "runs/a")
+    result = run(*words)
+    parts = loaded(*words, code=3)
+    own = parts["simulations"]["inference"]
+    assert parts["simulations"]["certificate"] == 4000
+    assert parts["num_simulations"] == own + 4000
+    said = f"{own + 4000:,} simulations ({own:,} for the inference + 4,000 for the certificate)"
+    assert said in " ".join(result.stdout.split())
+    assert (
+        f"{own:,} for the inference and 4,000 for its certificate, {own + 4000:,} in all"
+        in Path("runs/a/report.html").read_text()
+    )
+    told = " ".join(run("infer", "--help").stdout.replace("│", " ").split())
+    assert "--certify not counted" in told
+    assert "on top" in told
+
+
 def test_answers_for_comparison_are_left_as_they_are(run, loaded):
     words = ("infer", "gaussian-mean", "--method", "naive", "--out", "runs/a")
     result = run(*words)
