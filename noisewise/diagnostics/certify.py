@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.diagnostics._posteriors import instead_of
 from noisewise.diagnostics.certificate import (
     CERTIFIED,
     ENOUGH,
@@ -125,7 +126,7 @@ def start(posterior: Any, model: Any, observed: Any, num_simulations: int, share
     if not isinstance(posterior, AbstractPosterior) or not isinstance(model, PrivateModel):
         raise InvalidTypeError(
             "certify(key, posterior, model, observed) needs a posterior, as infer returns it, and a PrivateModel; got "
-            f"{describe(posterior)} and {describe(model)}."
+            f"{describe(posterior)} and {describe(model)}{instead_of(posterior)}."
         )
     if np.isnan(posterior.theta).any():
         bad = int(np.isnan(posterior.theta).any(axis=1).sum())
