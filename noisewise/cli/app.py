@@ -19,8 +19,8 @@ Start here:
 
   noisewise release --help
 
-Exit codes: 0 good, 1 bad input, 3 finished but not to be trusted,
-130 interrupted.
+Exit codes: 0 good, 1 bad input, 3 finished, but read the verdict before you
+use the answer, 130 interrupted.
 """
 
 app = typer.Typer(

@@ -26,7 +26,8 @@ def compare(
 
     C2ST is how often a classifier tells two of them apart: .5 is not at all, 1
     is always. The Kolmogorov-Smirnov distance (KS) is the largest difference of
-    two distribution functions.
+    two distribution functions. Beside them stands what they reach by chance, given
+    how many draws the runs are worth.
     """
     from noisewise.diagnostics import compare as compared
     from noisewise.errors import InvalidInputError
@@ -55,7 +56,7 @@ def _print(found: Any) -> None:
     rows = []
     for (quantity, run), row in found.table.iterrows():
         rows.append([quantity, run, *(show.digits(value, row["sd"]) for value in row)])
-    show.table(columns, rows)
+    show.table(columns, rows, num_names=2)
     names = list(found.kolmogorov_smirnov.columns)
     pairs = []
     for pair, row in found.kolmogorov_smirnov.iterrows():

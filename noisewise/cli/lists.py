@@ -37,7 +37,7 @@ Examples:
 
   noisewise queries
 
-  noisewise release --data people.csv --query histogram --column age \
+  noisewise release --data people.csv --query histogram --column age \\
       --edges 0,18,65,120 --epsilon 0.5 --out ages.json
 
 Those in lower case can be released by noisewise release; the others are

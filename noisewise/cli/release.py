@@ -35,7 +35,8 @@ Examples:
 
   noisewise release --data people.csv --query regression-moments \
       --outcome income --predictors age,size --bounds-of age=0,100 \
-      --bounds-of size=1,8 --bounds-of income=0,200 --rho 0.1 --out moments.json
+      --bounds-of size=1,8 --bounds-of income=0,200 --rho 0.1 \
+      --out moments.json
 
   noisewise release --data town.csv --query infection-curve --trials 1000 \
       --epsilon 10 --out curve.json

@@ -26,6 +26,8 @@ SATURATED = 0.25
 
 _DEAR = 1_000_000
 _SUSPECT = 0.05
+_FAIR = 0.5
+"""An approximation of this efficiency is cheaper to weigh longer than to better."""
 _BLIND = 0.2
 
 
@@ -155,6 +157,8 @@ class Certificate:
         if self.certified:
             return (("use", None),)
         use: tuple[tuple[str, int | None], ...] = (("may_use", None),) if self.corrected.report.exact else ()
+        if self.verdict == POOR and self.efficiency >= _FAIR and self.missed_share <= MISSED:
+            return (*use, ("more", _rounded(1.2 * ENOUGH * self.num_simulations / self.effective_size)))
         if self.verdict == POOR:
             return (*use, ("refine", None))
         if not self.effective_size:

@@ -13,6 +13,7 @@ TABLE = [
     ("infre sir", "Did you mean 'infer'"),
     ("frobnicate", "noisewise --help"),
     ("problems --jsn", "Did you mean --json"),
+    ("infer sir --bogus", "no option --bogus. See noisewise infer --help"),
     ("infer", "Missing argument 'PROBLEM_OR_FILE'"),
     ("infer sri", "did you mean 'sir'"),
     ("infer outbreak:flu", "did you mean 'outbreak-"),

@@ -108,3 +108,17 @@ def test_json_is_strict():
     from noisewise.cli import show
 
     assert json.dumps(show.plain({"a": float("nan"), "b": (1, 2.5)}), allow_nan=False) == '{"a": null, "b": [1, 2.5]}'
+
+
+def test_long_names_are_folded_and_numbers_never_cut(monkeypatch, capsys):
+    from noisewise.cli import show
+
+    monkeypatch.setenv("COLUMNS", "60")
+    show.table(
+        ["quantity", "run", "mean", "sd"], [["mean", "runs/" + 60 * "x", "0.58812345", "0.11612345"]], num_names=2
+    )
+    shown = capsys.readouterr().out
+    assert "0.58812345" in shown
+    assert "0.11612345" in shown
+    assert shown.count("x") == 60
+    assert max(map(len, shown.splitlines())) <= 60

@@ -256,6 +256,14 @@ def test_a_small_budget_is_told_what_would_do(problem):
     assert run(problem, around(problem)).certified
 
 
+def test_a_fair_approximation_is_weighed_longer_before_it_is_trained_further(problem):
+    certificate = dataclasses.replace(
+        run(problem, around(problem), 4000), verdict="the approximation is poor", effective_size=600.0, efficiency=0.8
+    )
+    assert certificate.advice[-1] == ("more", 6400)  # 1.2 * 800 / 600 of 4000
+    assert dataclasses.replace(certificate, efficiency=0.3).advice[-1] == ("refine", None)
+
+
 # Draws without a density, what is counted, what is refused ----------------------------------------------------------
 
 
