@@ -21,7 +21,7 @@ from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, hardware, 
 from experiments.methods import NAMES as METHOD_NAMES
 from experiments.methods import method
 from experiments.plain import plain
-from experiments.trials import KEPT_DRAWS, REFERENCE, Cell, Trial, keep, stored
+from experiments.trials import REFERENCE, Cell, Trial, keep, stored
 from noisewise.problems._epidemic_references import epidemic_references
 from noisewise.problems.outbreak import NAMES, outbreak_data
 
@@ -108,7 +108,7 @@ def _trial(
         "rounds": [{"num_simulations": num, "seconds": seconds, "quantities": summary(made.model, draws)}],
     }
     draws = draws.astype(np.float32)
-    return Trial(plain(record), draws[None, :KEPT_DRAWS], draws, (np.zeros((0, 0)),))
+    return Trial(plain(record), draws[None], (np.zeros((0, 0)),))
 
 
 def summary(model: Any, draws: np.ndarray) -> dict[str, dict[str, float]]:

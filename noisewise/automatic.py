@@ -351,7 +351,7 @@ class _Run:
         if worth < self.target:
             known = f"worth {worth:,.0f} exact ones" if report.exact else "an approximation that nothing certifies"
             per_draw = self.used / max(worth, 1.0)
-            enough = f" About max_simulations={_SPARE * self.target * per_draw:,.0f} would reach it."
+            enough = f" About {_SPARE * self.target * per_draw:,.0f} simulations would reach it."
             more = enough if worth >= _TELLING else ""
             text = f"The target of {self.target:,} effective draws was not reached: the draws are {known}.{more}"
             warnings += (text,)

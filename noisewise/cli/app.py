@@ -19,8 +19,8 @@ Start here:
 
   noisewise release --help
 
-Exit codes: 0 good, 1 bad input, 3 finished but not to be trusted,
-130 interrupted.
+Exit codes: 0 good, 1 bad input, 3 finished, but read the verdict before you
+use the answer, 130 interrupted.
 """
 
 app = typer.Typer(
@@ -39,12 +39,12 @@ app.command(rich_help_panel=_ANALYST, epilog=resume.EPILOG)(resume.resume)
 app.command(rich_help_panel=_ANALYST, epilog=report.EPILOG)(report.report)
 app.command(rich_help_panel=_ANALYST, epilog=compare.EPILOG)(compare.compare)
 app.command(rich_help_panel=_CURATOR, epilog=plan.EPILOG)(plan.plan)
-app.command(rich_help_panel=_CURATOR, epilog=release.EPILOG)(release.release)
+app.command(rich_help_panel=_CURATOR, epilog=release.EPILOG, cls=release.ReleaseCommand)(release.release)
 app.command(rich_help_panel=_REFEREE, epilog=reproduce.EPILOG)(reproduce.reproduce)
-app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.problems)
-app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.methods)
-app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.mechanisms)
-app.command(rich_help_panel=_LISTS, epilog=lists.EPILOG)(lists.queries)
+app.command(rich_help_panel=_LISTS, epilog=lists.EPILOGS["problems"])(lists.problems)
+app.command(rich_help_panel=_LISTS, epilog=lists.EPILOGS["methods"])(lists.methods)
+app.command(rich_help_panel=_LISTS, epilog=lists.EPILOGS["mechanisms"])(lists.mechanisms)
+app.command(rich_help_panel=_LISTS, epilog=lists.EPILOGS["queries"])(lists.queries)
 
 
 @app.callback()

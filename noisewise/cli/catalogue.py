@@ -74,12 +74,21 @@ def queries() -> tuple[Item, ...]:
 
 def find(kind: str, given: str, items: tuple[Item, ...]) -> Item:
     """The item that is called so; `_` and `:` stand for `-`."""
-    slug = given.strip().lower().replace("_", "-").replace(":", "-")
+    slug = slug_of(given)
     for item in items:
         if item.slug == slug:
             return item
     known = [item.slug for item in items]
     raise InvalidInputError(f"There is no {kind} {given!r}: {did_you_mean(slug, known)}")
+
+
+def slug_of(given: str) -> str:
+    """The one way to write a name that may be written in several.
+
+    >>> slug_of("Gaussian_Mean"), slug_of("outbreak:influenza")
+    ('gaussian-mean', 'outbreak-influenza')
+    """
+    return given.strip().lower().replace("_", "-").replace(":", "-")
 
 
 # Reading sources -----------------------------------------------------------------------------------------------------

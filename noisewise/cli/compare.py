@@ -26,7 +26,8 @@ def compare(
 
     C2ST is how often a classifier tells two of them apart: .5 is not at all, 1
     is always. The Kolmogorov-Smirnov distance (KS) is the largest difference of
-    two distribution functions.
+    two distribution functions. Beside them stands what they reach by chance, given
+    how many draws the runs are worth.
     """
     from noisewise.diagnostics import compare as compared
     from noisewise.errors import InvalidInputError
@@ -55,17 +56,16 @@ def _print(found: Any) -> None:
     rows = []
     for (quantity, run), row in found.table.iterrows():
         rows.append([quantity, run, *(show.digits(value, row["sd"]) for value in row)])
-    show.table(columns, rows)
+    show.table(columns, rows, num_names=2)
     names = list(found.kolmogorov_smirnov.columns)
-    pairs = [
-        [f"{first}, {second}", f"{found.c2st.loc[first, second]:.3f}", *(f"{value:.3f}" for value in row)]
-        for (first, second), row in zip(
-            found.kolmogorov_smirnov.index, found.kolmogorov_smirnov.to_numpy(), strict=True
-        )
-    ]
-    show.table(["pair", "C2ST", *(f"KS {name}" for name in names)], pairs)
+    pairs = []
+    for pair, row in found.kolmogorov_smirnov.iterrows():
+        limit = found.chance.loc[pair]
+        told = [found.c2st.loc[pair], limit["C2ST"], *row, limit["Kolmogorov-Smirnov"]]
+        pairs.append([", ".join(pair), *(f"{value:.3f}" for value in told)])
+    show.table(["pair", "C2ST", "by chance", *(f"KS {name}" for name in names), "by chance"], pairs)
     show.say(
-        "C2ST .5 and small KS distances: the runs agree. Two exact posteriors reach C2ST .53 and KS .04 by chance."
+        "By chance: exact posteriors that are worth as many draws as these stay below in 95% of cases. What is above differs."
     )
 
 
@@ -74,7 +74,16 @@ def _record(found: Any) -> dict[str, Any]:
     for (quantity, run), row in found.table.iterrows():
         table.setdefault(quantity, {})[run] = row.to_dict()
     pairs = [
-        {"runs": [first, second], "c2st": found.c2st.loc[first, second], "kolmogorov_smirnov": row.to_dict()}
-        for (first, second), row in found.kolmogorov_smirnov.iterrows()
+        {
+            "runs": list(pair),
+            "c2st": found.c2st.loc[pair],
+            "kolmogorov_smirnov": row.to_dict(),
+            "by_chance": {
+                "c2st": found.chance.loc[pair, "C2ST"],
+                "kolmogorov_smirnov": found.chance.loc[pair, "Kolmogorov-Smirnov"],
+                "num_draws_c2st": int(found.chance.loc[pair, "draws"]),
+            },
+        }
+        for pair, row in found.kolmogorov_smirnov.iterrows()
     ]
     return {"table": table, "pairs": pairs}

@@ -78,8 +78,9 @@ def _usage(error: Any) -> str:
     name = getattr(error, "option_name", None)
     if name is not None and getattr(error, "possibilities", None) is not None:
         known = [flag for parameter in context.command.params for flag in parameter.opts] if context else []
-        near = get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]}?" if near else ""
+        bare = {flag.lstrip("-"): flag for flag in known}  # dashes, which all have, are no likeness
+        near = get_close_matches(name.lstrip("-"), list(bare), n=1, cutoff=0.6)
+        hint = f" Did you mean {bare[near[0]]}?" if near else ""
         return f"There is no option {name}.{hint}{where}"
     message = error.format_message()
     return f"{message}{'' if message.endswith(('.', '?')) else '.'}{where}"

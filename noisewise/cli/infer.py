@@ -24,8 +24,10 @@ Examples:
 A model file defines a function of the release that returns a
 nw.PrivateModel: def model(release).
 
-Exit codes: 0 the draws are exact or certified, 1 bad input, 3 finished, but
-nothing shows that the answer is good, 130 Ctrl-C.
+Exit codes: 0 the method is exact, or its answer certified; 1 bad input; 3
+finished, but the approximation is poor or unchecked, or exact draws are few
+(where the corrected draws of a poor one may be used, the verdict says so);
+130 Ctrl-C.
 """
 
 _HOW, _BUDGET, _OUTPUT = "How", "How much work", "Output"
@@ -100,13 +102,16 @@ def infer(
         typer.Option(help="How many independent draws to be worth.", rich_help_panel=_BUDGET, show_default=False),
     ] = None,
     max_simulations: Annotated[
-        int | None, typer.Option(help="Stop after so many simulations.", rich_help_panel=_BUDGET, show_default=False)
+        int | None,
+        typer.Option(
+            help="Stop after so many simulations, --certify not counted.", rich_help_panel=_BUDGET, show_default=False
+        ),
     ] = None,
     max_minutes: Annotated[
         float | None, typer.Option(help="Stop after so long.", rich_help_panel=_BUDGET, show_default=False)
     ] = None,
     certify: Annotated[
-        int, typer.Option(help="Simulations that judge what is not exact.", rich_help_panel=_BUDGET, min=1000)
+        int, typer.Option(help="Simulations on top that judge what is not exact.", rich_help_panel=_BUDGET, min=1000)
     ] = 50_000,
     workers: Annotated[
         int, typer.Option(help="Processes for simulators in plain Python.", rich_help_panel=_BUDGET, min=1)
@@ -179,7 +184,7 @@ def run(request: Request, *, as_json: bool, quiet: bool) -> None:
             f"{target.title}: {', '.join(target.model.names)} by {request.method or 'the cheapest route'}, into {request.out}"
         )
 
-    def work() -> tuple[Any, Path | None]:
+    def work() -> tuple[Any, Path]:
         outcome = outcomes.infer(request, target, progress=not (as_json or quiet))
         return outcome, outcomes.write_report(request, target, outcome)
 

@@ -6,13 +6,44 @@ from typing import Any
 
 from noisewise.cli import catalogue, show
 
-EPILOG = """
+EPILOGS = {
+    "problems": """
+Examples:
+
+  noisewise problems
+
+  noisewise infer outbreak-influenza --epsilon 1
+""",
+    "methods": """
 Examples:
 
   noisewise methods
 
   noisewise methods --json | jq '.[].slug'
-"""
+
+  noisewise infer sir --method exact-smc
+""",
+    "mechanisms": """
+Examples:
+
+  noisewise mechanisms
+
+  noisewise mechanisms --json | jq '.[].line'
+
+In Python: nw.mechanisms.Laplace(scale=2.0, sensitivity=1.0).
+""",
+    "queries": """
+Examples:
+
+  noisewise queries
+
+  noisewise release --data people.csv --query histogram --column age \\
+      --edges 0,18,65,120 --epsilon 0.5 --out ages.json
+
+Those in lower case can be released by noisewise release; the others are
+classes of nw.queries.
+""",
+}
 
 
 def problems(as_json: show.Json = False) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import importlib.util
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from noisewise.diagnostics import Certificate
+    from noisewise.diagnostics.certificate import Wording
     from noisewise.posteriors import AbstractPosterior
 
 CERTIFICATE, CORRECTED, REPORT = "certificate.json", "corrected", "report.html"
 _SCHEMA, _VERSION = "noisewise.certificate", 1
-_EXACT, _UNCERTIFIED = "exact", "not certified"
+_EXACT, _EXACT_FEW, _UNCERTIFIED = "exact", "exact, but few draws", "not certified"
+FEW = 100.0
+"""Exact draws worth less than this say nothing of intervals."""
 _COMPARISONS = ("naive", "confidential")
 _INFINITE = {"pareto_k": float("inf"), "log_evidence": float("-inf")}
 
@@ -39,6 +42,7 @@ _INFINITE = {"pareto_k": float("inf"), "log_evidence": float("-inf")}
 class Outcome:
     """A finished run."""
 
+    out: Path
     posterior: AbstractPosterior
     certificate: Certificate | None
     naive: AbstractPosterior | None = None
@@ -51,45 +55,80 @@ class Outcome:
 
     @property
     def trustworthy(self) -> bool:
-        """Whether something shows that the posterior is good: exact draws, or a certificate."""
-        return self.posterior.report.exact if self.certificate is None else self.certificate.certified
+        """Whether the command exits with 0: the method is exact and its draws are worth 100 or more, or its answer is certified.
+
+        An approximation that its certificate calls poor exits with 3 even where corrected draws are exact and may be used: who goes on by
+        the exit code alone reads the posterior, which is the approximation. The sentence says that they may.
+        """
+        if self.certificate is not None:
+            return self.certificate.certified
+        return self.posterior.report.exact and not self._few
+
+    @property
+    def _few(self) -> bool:
+        size = self.posterior.effective_size
+        return (len(self.posterior.theta) if math.isnan(size) else size) < FEW
 
     @property
     def verdict(self) -> str:
         """In a word or two."""
         if self.certificate is not None:
             return self.certificate.verdict
-        return _EXACT if self.posterior.report.exact else _UNCERTIFIED
+        if not self.posterior.report.exact:
+            return _UNCERTIFIED
+        return _EXACT_FEW if self._few else _EXACT
 
     @property
     def sentence(self) -> str:
         """In a sentence or two."""
         if self.certificate is not None:
-            return self.certificate.sentence
+            return self.certificate.said(_wording(self.out))
         if self.posterior.report.exact:
             size = self.posterior.effective_size
-            return f"The draws come from the exact posterior and are worth {size:,.0f} independent ones."
+            few = ": too few for intervals. Give the method more simulations or time" if self._few else ""
+            return f"The draws come from the exact posterior and are worth {size:,.0f} independent ones{few}."
         if self.posterior.report.method in _COMPARISONS:
             return "This answer is for comparison: it does not know of the noise, or needs the confidential data."
         return "Nothing shows how good this approximation is: the mechanism has no density by which to certify it."
 
     @property
+    def simulations(self) -> dict[str, int]:
+        """How many served what; those of the certificate come on top of `--max-simulations`."""
+        own = {"inference": self.posterior.report.num_simulations}
+        return own if self.certificate is None else own | {"certificate": self.certificate.num_simulations}
+
+    @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know besides; what is certified makes up for what the posterior said of itself."""
-        certified = self.certificate is not None and self.certificate.certified
-        own = () if certified else self.posterior.report.warnings
-        texts = dict.fromkeys((*own, *self.answer.report.warnings))
-        return tuple(text for text in texts if text not in self.sentence)
+        """What a reader must know besides."""
+        if self.certificate is None:
+            return self.posterior.report.warnings
+        return self.certificate.other_warnings(self.posterior)
+
+
+def _wording(out: Path) -> Wording:
+    """What a certificate advises, in options and files."""
+    from noisewise.diagnostics.certificate import Wording
+
+    where = f"they are what is shown, and lie in {out / CORRECTED}"
+    return Wording(
+        use=f"Use these: {where}.",
+        may_use=f"They are exact and may be used: {where}.",
+        refine="Give the method more rounds or simulations (--num-rounds, --num-simulations), or leave out --method.",
+        more="The same command with --certify {num} or more goes on from here.",
+        records="For models of records take --method da-mcmc or exact-smc, which change one record at a time.",
+    )
 
 
 def infer(request: Request, target: Target, *, progress: bool) -> Outcome:
     """Run, or go on with, the inference that is asked for, and judge it; what is finished is read."""
     with pool(request.workers) as executor:
         if (request.out / CERTIFICATE).exists():
-            return stored(request.out, target, seed=request.seed)
+            known = stored(request.out, target, seed=request.seed)
+            if known.certificate is None or known.certificate.num_simulations == request.certify:
+                return known
         posterior = _posterior(request, target, executor, progress)
         certificate = _certificate(request, target, posterior, executor, progress)
-    outcome = Outcome(posterior, certificate, naive(target, request.seed))
+    outcome = Outcome(request.out, posterior, certificate, naive(target, request.seed))
     _store(request.out, outcome)
     return outcome
 
@@ -101,7 +140,7 @@ def stored(out: Path, target: Target | None = None, *, seed: int = 1) -> Outcome
     if not (out / CERTIFICATE).exists():
         raise InvalidInputError(f"The run {out} is not finished: noisewise resume {out} goes on with it.")
     certificate = _read_certificate(out)
-    return Outcome(load_posterior(out), certificate, None if target is None else naive(target, seed))
+    return Outcome(out, load_posterior(out), certificate, None if target is None else naive(target, seed))
 
 
 def naive(target: Target, seed: int) -> AbstractPosterior | None:
@@ -116,28 +155,22 @@ def naive(target: Target, seed: int) -> AbstractPosterior | None:
     return None
 
 
-def write_report(request: Request, target: Target | None, outcome: Outcome) -> Path | None:
-    """Write report.html; None where this installation has no report writer."""
-    writer = report_writer()
-    if writer is None:
-        return None
+def write_report(request: Request, target: Target | None, outcome: Outcome) -> Path:
+    """Write report.html."""
+    from noisewise.reports import write_report as write
+
     known = {} if target is None else {"model": target.model, "observed": target.observed, "truth": target.truth}
-    return writer.write_report(
+    return write(
         request.out / REPORT,
         outcome.answer,
         title=request.target if target is None else target.title,
         certificate=outcome.certificate,
+        approximation=None if outcome.certificate is None else outcome.posterior,
         release=None if target is None else target.release,
         naive=outcome.naive,
         command=request.command,
         **known,
     )
-
-
-def report_writer() -> Any:
-    """The package that writes reports; None where this installation has none."""
-    found = importlib.util.find_spec("noisewise.reports")
-    return None if found is None else importlib.import_module("noisewise.reports")
 
 
 def _posterior(request: Request, target: Target, executor: Executor | None, progress: bool) -> AbstractPosterior:
@@ -171,9 +204,9 @@ def _certificate(
 
 
 def _store(out: Path, outcome: Outcome) -> None:
-    spec: dict[str, Any] = {"verdict": outcome.verdict, "sentence": outcome.sentence}
+    spec: dict[str, Any] = {} if outcome.certificate is None else outcome.certificate.to_spec()
+    spec |= {"verdict": outcome.verdict, "sentence": outcome.sentence}
     if outcome.certificate is not None:
-        spec |= outcome.certificate.to_spec()
         outcome.certificate.corrected.save(out / CORRECTED, overwrite=True)
     record = {"schema": _SCHEMA, "schema_version": _VERSION, **show.plain(spec)}
     write_atomically(out / CERTIFICATE, dump_json(record), overwrite=True)
@@ -186,7 +219,7 @@ def _read_certificate(out: Path) -> Certificate | None:
     what = f"The file {out / CERTIFICATE}"
     record = read_json(out / CERTIFICATE, "The file")
     require_schema(record, _SCHEMA, _VERSION, what)
-    if record.get("verdict") in (_EXACT, _UNCERTIFIED):
+    if record.get("verdict") in (_EXACT, _EXACT_FEW, _UNCERTIFIED):
         return None
     with reading(what):
         fields = {f.name: record[f.name] for f in dataclasses.fields(Certificate) if f.name != "corrected"}

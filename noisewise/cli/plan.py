@@ -116,18 +116,19 @@ def _print(found: Plan) -> None:
     from rich.table import Table
 
     shown = Table(box=SIMPLE_HEAD, pad_edge=False)
-    columns = ["epsilon", "quantity", "posterior sd", "of prior", f"{100 * found.level:g}% width", "coverage"]
+    columns = ["epsilon", "quantity", "mean sd", "of prior", f"median {100 * found.level:g}% width", "coverage"]
     for index, column in enumerate(columns):
         shown.add_column(column, justify="left" if index == 1 else "right", no_wrap=True)
     for (label, name), row in found.table.iterrows():
-        cells = [f"{row['sd']:.3g} ± {row['sd error']:.1g}", f"{100 * row['share of prior']:.0f}%"]
-        cells += [f"{row['width']:.3g} ± {row['width error']:.1g}", f"{100 * row['coverage']:.0f}%"]
+        cells = [f"{row['mean sd']:.3g} ± {row['mean sd error']:.1g}", f"{100 * row['share of prior']:.0f}%"]
+        cells += [f"{row['median width']:.3g} ± {row['median width error']:.1g}", f"{100 * row['coverage']:.0f}%"]
         first = label if name == found.names[0] else ""
         shown.add_row(
             f"{first:g}" if isinstance(first, float) else first, name, *cells, end_section=name == found.names[-1]
         )
     console = Console(highlight=False, markup=False, emoji=False)
     console.print(shown)
+    console.print(f"Means and medians are over {found.num_releases:,} simulated releases, ± their standard errors.")
     for label in found.budgets:
         console.print(found.sentence(label))
     for text in found.warnings:

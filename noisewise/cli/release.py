@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from noisewise._files import require_new
 from noisewise.cli import show
@@ -33,7 +35,8 @@ Examples:
 
   noisewise release --data people.csv --query regression-moments \
       --outcome income --predictors age,size --bounds-of age=0,100 \
-      --bounds-of size=1,8 --bounds-of income=0,200 --rho 0.1 --out moments.json
+      --bounds-of size=1,8 --bounds-of income=0,200 --rho 0.1 \
+      --out moments.json
 
   noisewise release --data town.csv --query infection-curve --trials 1000 \
       --epsilon 10 --out curve.json
@@ -43,7 +46,31 @@ Bounds, edges and levels are public: choose them without looking at the data.
 Neighbours differ in one line of the data; the number of lines is public.
 """
 
+_BOUNDS = "--bounds"
 _WHAT, _QUERY, _PRIVACY, _LEDGER = "What", "The query", "The guarantee", "The ledger"
+
+
+class ReleaseCommand(TyperCommand):
+    """The command, which reads `--bounds 0,100` and `--bounds=0,100` as `--bounds 0 100`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return TyperCommand.parse_args(self, ctx, list(_bounds_apart(args)))
+
+
+def _bounds_apart(words: list[str]) -> Iterator[str]:
+    """The words of a command line, with bounds that are joined by a comma taken apart.
+
+    >>> list(_bounds_apart(["--bounds", "0,100", "--edges", "1,2"])), list(_bounds_apart(["--bounds=-5,5"]))
+    (['--bounds', '0', '100', '--edges', '1,2'], ['--bounds', '-5', '5'])
+    """
+    after = False
+    for word in words:
+        flag, equals, ends = word.partition("=")
+        joined = equals == "=" and flag == _BOUNDS
+        if joined:
+            yield flag
+        yield from (ends if joined else word).split(",", 1) if joined or after else [word]
+        after = word == _BOUNDS
 
 
 def _complete_query(incomplete: str) -> list[str]:

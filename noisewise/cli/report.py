@@ -16,7 +16,7 @@ def report(run: RunArgument, as_json: show.Json = False) -> None:
     """Write report.html of a finished run again, from its files."""
     from noisewise.cli import outcomes, targets
     from noisewise.cli.requests import remembered
-    from noisewise.errors import MissingDependencyError, NoisewiseError
+    from noisewise.errors import NoisewiseError
 
     request = remembered(run, changed_file_is_an_error=False)
     try:
@@ -26,8 +26,6 @@ def report(run: RunArgument, as_json: show.Json = False) -> None:
         exits.tell(f"The report goes without what needs the model. {error}")
     outcome = outcomes.stored(run, target, seed=request.seed)
     page = outcomes.write_report(request, target, outcome)
-    if page is None:
-        raise MissingDependencyError("This installation of noisewise has no report writer: install it again.")
     if as_json:
         show.print_json(
             {"run": str(run), "report": str(page), "verdict": outcome.verdict, "trustworthy": outcome.trustworthy}

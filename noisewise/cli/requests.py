@@ -25,8 +25,8 @@ from noisewise.errors import FileFormatError, InvalidInputError
 COMMAND = "command.json"
 _INPUTS = "inputs"
 _SCHEMA, _VERSION = "noisewise.command", 1
-_FREE = ("argv", "noisewise", "workers")
-"""What may differ between a run and its resumption."""
+_FREE = ("argv", "noisewise", "workers", "certify")
+"""What may differ between a run and its resumption; with another `certify` the posterior is certified anew."""
 _MAX_BYTES = 16 * 2**20
 
 
@@ -44,11 +44,21 @@ class Request:
     certify: int = 50_000
     workers: int = 1
 
+    def __post_init__(self) -> None:
+        if not self._is_path:
+            object.__setattr__(self, "target", catalogue.slug_of(self.target))
+        if self.method is not None:
+            object.__setattr__(self, "method", catalogue.slug_of(self.method))
+
     @property
     def file(self) -> tuple[Path, str] | None:
         """The model file and the name in it, where the target is one: 'model.py:model', or 'model.py' for short."""
         found = re.fullmatch(r"(.+\.py)(?::(\w+))?", self.target)
         return None if found is None else (Path(found[1]), found[2] or "model")
+
+    @property
+    def _is_path(self) -> bool:
+        return "." in self.target or "/" in self.target
 
     @property
     def argv(self) -> list[str]:
@@ -101,7 +111,7 @@ class Request:
             raise InvalidInputError("The same release is given twice: it counts once.")
 
     def _check_problem(self) -> None:
-        if "." in self.target or "/" in self.target:
+        if self._is_path:
             raise InvalidInputError(
                 f"{self.target!r} is neither a ready problem nor a Python file: write model.py:model, or see noisewise problems."
             )
@@ -111,7 +121,10 @@ class Request:
         """Write the request into its run directory, or refuse one that holds something else."""
         record, path = self._record(), self.out / COMMAND
         if path.exists():
-            _require_same(_read(self.out), record, self.out)
+            stored = _read(self.out)
+            _require_same(stored, record, self.out)
+            if stored["certify"] != self.certify:
+                write_atomically(path, dump_json(record), overwrite=True)
             return
         if self.out.is_dir() and any(self.out.iterdir()):
             raise InvalidInputError(
@@ -192,9 +205,10 @@ def _read(out: Path) -> dict[str, Any]:
     what = f"The file {out / COMMAND}"
     record = read_json(out / COMMAND, "The file")
     require_schema(record, _SCHEMA, _VERSION, what)
-    keys = ("problem", "file", "releases", "method", "epsilon", "seed", "settings", "certify")
+    keys = ("problem", "file", "releases", "method", "epsilon", "seed", "settings")
     require_keys(record, ("schema", "schema_version", *_FREE, *keys), what)
-    return record
+    named = {name: record[name] for name in ("problem", "method") if isinstance(record[name], str)}
+    return record | {name: catalogue.slug_of(given) for name, given in named.items()}
 
 
 def _check(record: dict[str, Any]) -> None:

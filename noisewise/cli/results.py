@@ -11,9 +11,7 @@ from noisewise.cli.requests import Request
 from noisewise.cli.targets import Target
 
 
-def present(
-    request: Request, target: Target, outcome: Outcome, page: Path | None, *, as_json: bool, quiet: bool
-) -> None:
+def present(request: Request, target: Target, outcome: Outcome, page: Path, *, as_json: bool, quiet: bool) -> None:
     """The summary beside the naive answer and the truth, the verdict, warnings, and where everything is."""
     if as_json:
         show.print_json(as_record(request, target, outcome, page))
@@ -21,10 +19,10 @@ def present(
     if not quiet:
         _table(target, outcome)
     _say_verdict(outcome, quiet=quiet)
-    show.console().print(str(page if page is not None else request.out), soft_wrap=True)
+    show.console().print(str(page), soft_wrap=True)
 
 
-def as_record(request: Request, target: Target, outcome: Outcome, page: Path | None) -> dict[str, Any]:
+def as_record(request: Request, target: Target, outcome: Outcome, page: Path) -> dict[str, Any]:
     """The same for machines."""
     report, answer = outcome.posterior.report, outcome.answer
     truth = None if target.truth is None else dict(zip(target.model.names, target.truth.tolist(), strict=True))
@@ -32,15 +30,15 @@ def as_record(request: Request, target: Target, outcome: Outcome, page: Path | N
     return {
         "title": target.title,
         "out": str(request.out),
-        "report": None if page is None else str(page),
+        "report": str(page),
         "method": _route(outcome),
         "seed": request.seed,
         "trustworthy": outcome.trustworthy,
         "verdict": outcome.verdict,
         "sentence": outcome.sentence,
         "effective_size": answer.effective_size,
-        "num_simulations": report.num_simulations
-        + (0 if outcome.certificate is None else outcome.certificate.num_simulations),
+        "num_simulations": sum(outcome.simulations.values()),
+        "simulations": outcome.simulations,
         "seconds": report.seconds,
         "summary": summary_record(answer),
         "naive": None if outcome.naive is None else summary_record(outcome.naive),
@@ -89,4 +87,11 @@ def _say_verdict(outcome: Outcome, *, quiet: bool) -> None:
         return
     for text in outcome.warnings:
         show.say(f"Warning: {text}")
-    show.say(f"{report.num_simulations:,} simulations, {report.seconds:.0f} s; {report.stopped}.")
+    show.say(f"{_simulations(outcome.simulations)}, {report.seconds:.0f} s; {report.stopped}.")
+
+
+def _simulations(parts: dict[str, int]) -> str:
+    total = f"{sum(parts.values()):,} simulations"
+    if len(parts) == 1:
+        return total
+    return f"{total} ({' + '.join(f'{num:,} for the {what}' for what, num in parts.items())})"

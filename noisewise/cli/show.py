@@ -42,18 +42,22 @@ def plain(value: Any) -> Any:
 
 
 def table(
-    columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None, numbers: bool = True
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    numbers: bool = True,
+    num_names: int = 1,
 ) -> None:
-    """A table on stdout: the first column is a name, the others are numbers, or texts that may be folded."""
+    """A table on stdout: `num_names` columns of names, then numbers, which are never cut while names can be folded, or else texts."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     shown = Table(box=SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
     for index, column in enumerate(columns):
-        if index == 0 or numbers:
-            shown.add_column(column, justify="right" if index else "left", no_wrap=True)
-        else:
-            shown.add_column(column, overflow="fold")
+        name = index < num_names
+        justify: Any = "right" if numbers and not name else "left"
+        shown.add_column(column, justify=justify, overflow="fold", no_wrap=name != numbers)
     for row in rows:
         shown.add_row(*row)
     console().print(shown)

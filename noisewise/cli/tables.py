@@ -1,18 +1,25 @@
-"""Confidential tables: CSV files whose content no message ever shows, not even the names of columns."""
+"""Confidential tables: CSV files whose content no message ever shows; of the names of columns only one that was nearly typed."""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from noisewise.errors import InvalidInputError
 
+_NEARLY = 0.75
+"""How alike a name must be to what was typed to be shown: of 4 letters one may be missing, changed in 8 two."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """The cells of a CSV file by column. A first line of data, mistaken for names, must not leak either: so no name is shown."""
+    """The cells of a CSV file by column.
+
+    A first line of data, mistaken for names, must not leak either: a name is shown only where the user has nearly typed it.
+    """
 
     path: Path
     cells: dict[str, list[str]] = dataclasses.field(repr=False)
@@ -30,9 +37,11 @@ class Table:
     def column(self, name: str) -> list[str]:
         """The cells of one column."""
         if name not in self.cells:
-            raise InvalidInputError(
-                f"{self.path.name} has no column {name!r}: its first line must name the columns, separated by commas."
+            near = get_close_matches(name, self.names, n=1, cutoff=_NEARLY)
+            hint = (
+                f"did you mean {near[0]!r}?" if near else "its first line must name the columns, separated by commas."
             )
+            raise InvalidInputError(f"{self.path.name} has no column {name!r}: {hint}")
         return self.cells[name]
 
     def numbers(self, names: Sequence[str]) -> list[list[float]]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._arrays import describe
+from noisewise.diagnostics.certificate import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.inference._fits import AbstractFit
 from noisewise.metrics._samples import MIN_DRAWS
@@ -21,7 +22,9 @@ def check_posterior(posterior: Any, what: str, model: PrivateModel | None = None
             f"{what} must be the posterior of one observation, got a {type(posterior).__name__}: write fit.{posterior.usage[0]}."
         )
     if not isinstance(posterior, AbstractPosterior):
-        raise InvalidTypeError(f"{what} must be a posterior, as infer returns it, got {describe(posterior)}.")
+        raise InvalidTypeError(
+            f"{what} must be a posterior, as infer returns it, got {describe(posterior)}{instead_of(posterior)}."
+        )
     if model is not None and posterior.names != model.names:
         raise InvalidInputError(
             f"{what} must be of {', '.join(model.names)}, as the model is; got one of {', '.join(posterior.names)}."
@@ -35,3 +38,12 @@ def check_posterior(posterior: Any, what: str, model: PrivateModel | None = None
             raise InvalidInputError(
                 f"{what} must be finite, but {bad} of {len(values)} draws of {name} are NaN or infinite: leave them out."
             )
+
+
+def instead_of(given: Any) -> str:
+    """What to pass in place of something that holds draws without being a posterior."""
+    if isinstance(given, Certificate):
+        return ": pass certificate.corrected"
+    if isinstance(given, (np.ndarray, list, tuple)) or hasattr(given, "__array__"):
+        return ': pass nw.posteriors.Draws(draws, names, nw.posteriors.Report("my method")) for draws (N, d)'
+    return ""

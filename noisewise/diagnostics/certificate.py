@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.posteriors import WeightedSamples
+from noisewise.posteriors import AbstractPosterior, WeightedSamples
 
 CERTIFIED = "certified"
-POOR = "q is poor"
+POOR = "the approximation is poor"
 NOT_CERTIFIABLE = "not certifiable by simulation"
 
 ENOUGH = 800.0
@@ -26,7 +26,35 @@ SATURATED = 0.25
 
 _DEAR = 1_000_000
 _SUSPECT = 0.05
+_FAIR = 0.5
+"""An approximation of this efficiency is cheaper to weigh longer than to better."""
 _BLIND = 0.2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wording:
+    """How a front end puts each advice of a certificate into words; `{num}` stands for a number of simulations."""
+
+    use: str
+    """The corrected draws are certified."""
+    may_use: str
+    """They are not, but exact."""
+    refine: str
+    """Another approximation would be certified."""
+    more: str
+    """More simulations would certify."""
+    records: str
+    """Only methods that change one record at a time will do."""
+    check: str = "Check the observation and the model."
+
+
+PYTHON = Wording(
+    use="Use certificate.corrected.",
+    may_use="They are exact and may be used: certificate.corrected.",
+    refine="Train further (more rounds or simulations), or let ImportanceSampling(proposal=certificate.corrected) find a better one.",
+    more="Pass num_simulations={num} or more.",
+    records="For models of records use DataAugmentationMCMC or ExactSMC, which change one record at a time.",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,7 +70,7 @@ class Certificate:
     | verdict | what it means | when |
     |---|---|---|
     | certified | `corrected` stands for the posterior | ESS >= 800, Pareto k <= .7, `missed_share` <= .1 |
-    | q is poor | another q would be certified by as many simulations | otherwise, if N / (1 + rv) >= 800 |
+    | the approximation is poor | another q would be certified by as many simulations | otherwise, if N / (1 + rv) >= 800 |
     | not certifiable by simulation | no q would be | otherwise |
 
     With 800 effective draws averages are known to 3.5% of a posterior standard deviation and tails of 2.5% to .6%, no draw has more than
@@ -109,47 +137,75 @@ class Certificate:
 
     @property
     def sentence(self) -> str:
-        """What an analyst needs to know, and what to do next."""
+        """What an analyst needs to know, and what to do next in Python."""
+        return self.said(PYTHON)
+
+    def said(self, wording: Wording) -> str:
+        """`finding`, and `advice` in the words of a front end."""
+        said = ((getattr(wording, name), num) for name, num in self.advice)
+        words = (text if num is None else text.format(num=num) for text, num in said)
+        return " ".join([self.finding, *filter(None, words)])
+
+    @property
+    def finding(self) -> str:
+        """What an analyst needs to know, in words that hold in Python and on the command line alike."""
         return {CERTIFIED: self._certified, POOR: self._poor, NOT_CERTIFIABLE: self._not_certifiable}[self.verdict]()
+
+    @property
+    def advice(self) -> tuple[tuple[str, int | None], ...]:
+        """What to do next: fields of `Wording`, with a number of simulations where one is due."""
+        if self.certified:
+            return (("use", None),)
+        use: tuple[tuple[str, int | None], ...] = (("may_use", None),) if self.corrected.report.exact else ()
+        if self.verdict == POOR and self.efficiency >= _FAIR and self.missed_share <= MISSED:
+            return (*use, ("more", _rounded(1.2 * ENOUGH * self.num_simulations / self.effective_size)))
+        if self.verdict == POOR:
+            return (*use, ("refine", None))
+        if not self.effective_size:
+            return (("check", None),)
+        needed = ENOUGH * self.relative_variance / max(self.efficiency, 0.1) * self.num_simulations / self.num_draws
+        dear = self.saturated or needed > _DEAR
+        return (*use, ("records", None) if dear else ("more", _rounded(needed)))
 
     def _certified(self) -> str:
         return (
             f"The corrected draws are worth {self.effective_size:,.0f} exact ones: averages have a Monte Carlo error of "
-            f"{100 / math.sqrt(self.effective_size):.1f}% of a posterior sd. Use certificate.corrected; {_short(self.cost)} more "
-            f"simulations buy one more.{f' {self.caveat}' if self.unseen_share > _BLIND else ''}"
+            f"{100 / math.sqrt(self.effective_size):.1f}% of a posterior sd, and {_short(self.cost)} more simulations buy one more."
+            f"{f' {self.caveat}' if self.unseen_share > _BLIND else ''}"
         )
 
     def _poor(self) -> str:
-        missed = f", as q misses {percent(self.missed_share)} of the posterior" if self.missed_share > MISSED else ""
-        use = " They may be used." if self.corrected.report.exact else ""
+        share = percent(self.missed_share)
+        missed = f", as the approximation misses {share} of the posterior" if self.missed_share > MISSED else ""
+        unusable = "" if self.corrected.report.exact else " Neither they nor the approximation should be used."
         return (
-            f"The corrected draws are worth {self.effective_size:,.0f} exact ones{missed}; as many simulations from a perfect q "
-            f"would be worth {self.perfect_size:,.0f}.{use} Train q further (more rounds or simulations), or let "
-            "ImportanceSampling(proposal=certificate.corrected) find a better one."
+            f"The corrected draws are worth {self.effective_size:,.0f} exact ones{missed}; as many simulations from a perfect one "
+            f"would be worth {self.perfect_size:,.0f}.{unusable}"
         )
 
     def _not_certifiable(self) -> str:
         if not self.effective_size:
             return (
-                f"None of {self.num_draws:,} simulated statistics can have led to this observation: nothing can be said about q. "
-                "Check the observation and the model."
+                f"None of {self.num_draws:,} simulated statistics can have led to this observation: nothing can be said about the "
+                "approximation."
             )
-        needed = ENOUGH * self.relative_variance / max(self.efficiency, 0.1) * self.num_simulations / self.num_draws
-        if self.saturated or needed > _DEAR:
-            do = "For models of records use DataAugmentationMCMC or ExactSMC, which change one record at a time."
-        else:
-            do = f"Pass num_simulations={_rounded(needed)} or more."
         return (
-            f"The corrected draws are worth {self.effective_size:,.0f} exact ones, and even with a perfect q they would not be worth "
-            f"{ENOUGH:.0f}: databases simulated at one theta differ so much that each exact draw takes "
-            f"{'at least' if self.saturated else 'about'} {self.relative_variance:,.0f} simulations. {self._about_q} {do}"
+            f"The corrected draws are worth {self.effective_size:,.0f} exact ones, and even with a perfect approximation they would not "
+            f"be worth {ENOUGH:.0f}: databases simulated at one theta differ so much that each exact draw takes "
+            f"{'at least' if self.saturated else 'about'} {self.relative_variance:,.0f} simulations. {self._about_q}"
         )
 
     @property
     def _about_q(self) -> str:
         if self.missed_share > MISSED or self.efficiency < _SUSPECT:
-            return f"What there is speaks against q, too: its efficiency is about {percent(self.efficiency)}."
-        return "This says nothing against q."
+            return f"What there is speaks against the approximation, too: its efficiency is about {percent(self.efficiency)}."
+        return "This says nothing against the approximation."
+
+    def other_warnings(self, approximation: AbstractPosterior) -> tuple[str, ...]:
+        """What the reports of q and of the corrected draws warn of besides; a certified q need not explain itself."""
+        own = () if self.certified else approximation.report.warnings
+        texts = dict.fromkeys((*own, *self.corrected.report.warnings))
+        return tuple(text for text in texts if text not in self.finding)
 
     @property
     def saturated(self) -> bool:
@@ -197,8 +253,14 @@ class Certificate:
     def caveat(self) -> str:
         """What a certificate cannot see."""
         if self.unseen_share >= 1.0:
-            return "But the draws from the prior are too few to notice a mode that q misses altogether: this holds for the modes q knows."
-        return f"A mode that q misses altogether would have been noticed if it held {percent(self.unseen_share)} of the posterior."
+            return (
+                "But the draws from the prior are too few to notice a mode that the approximation misses altogether: this holds for "
+                "the modes that it knows."
+            )
+        return (
+            "A mode that the approximation misses altogether would have been noticed if it held "
+            f"{percent(self.unseen_share)} of the posterior."
+        )
 
     def to_spec(self) -> dict[str, Any]:
         """JSON-ready, without the corrected draws."""

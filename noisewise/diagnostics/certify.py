@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.diagnostics._posteriors import instead_of
 from noisewise.diagnostics.certificate import (
     CERTIFIED,
     ENOUGH,
@@ -108,7 +109,7 @@ def certified_by(key: Array, work: Work, posterior: AbstractPosterior) -> Certif
     work.diagnostics["verdict"] = certificate.verdict
     work.diagnostics["smallest mode that would have been noticed"] = certificate.unseen_share
     if not certificate.certified:
-        work.warn(certificate.sentence)
+        work.warn(certificate.finding)
     elif certificate.unseen_share > _UNSEEN:
         work.warn(certificate.caveat)
     corrected.report = work.report(exact=corrected.report.exact)
@@ -125,7 +126,7 @@ def start(posterior: Any, model: Any, observed: Any, num_simulations: int, share
     if not isinstance(posterior, AbstractPosterior) or not isinstance(model, PrivateModel):
         raise InvalidTypeError(
             "certify(key, posterior, model, observed) needs a posterior, as infer returns it, and a PrivateModel; got "
-            f"{describe(posterior)} and {describe(model)}."
+            f"{describe(posterior)} and {describe(model)}{instead_of(posterior)}."
         )
     if np.isnan(posterior.theta).any():
         bad = int(np.isnan(posterior.theta).any(axis=1).sum())

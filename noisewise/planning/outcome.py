@@ -18,17 +18,17 @@ from noisewise.planning.budgets import Label
 from noisewise.planning.weighing import Learnt
 
 COLUMNS = (
-    "sd",
-    "sd error",
+    "mean sd",
+    "mean sd error",
     "share of prior",
-    "width",
-    "width error",
+    "median width",
+    "median width error",
     "coverage",
     "coverage error",
     "effective size",
     "completed",
 )
-_SCHEMA, _SCHEMA_VERSION = "noisewise.plan", 1
+_SCHEMA, _SCHEMA_VERSION = "noisewise.plan", 2
 _MANY_COMPLETED = 0.05
 _FAR = 4.0
 _ROUGH = 0.02
@@ -40,9 +40,9 @@ class Plan:
 
     | column of `table` | meaning, for each budget and quantity |
     |---|---|
-    | sd | the expected posterior standard deviation |
+    | mean sd | the posterior standard deviation, its mean over releases |
     | share of prior | the same over the prior's: 1 means that nothing is learnt |
-    | width | the median width of the central interval |
+    | median width | the width of the central interval, its median over releases |
     | coverage | how often that interval holds the truth |
     | ... error | the Monte Carlo standard error over releases |
     | effective size | the median worth of the weights, in draws |
@@ -124,8 +124,8 @@ class Plan:
         row = self.table.loc[(label, name)]
         what = f"epsilon {label:g}" if isinstance(label, float) else label
         return (
-            f"At {what} an analyst learns {name} to +- {row['sd']:.2g} (one posterior sd), {100 * row['share of prior']:.0f}% of the "
-            f"prior's {self.prior_sd[name]:.2g}."
+            f"At {what} an analyst learns {name} to +- {row['mean sd']:.2g} (one posterior sd, the mean over releases), "
+            f"{100 * row['share of prior']:.0f}% of the prior's {self.prior_sd[name]:.2g}."
         )
 
     @property
@@ -203,7 +203,9 @@ class Plan:
                 ax.axhline(end, color=PRIOR, linestyle=(0, (4, 2)), linewidth=1.0, zorder=0, label=text)
             ax.set_ylabel(f"{label(name)}, from its mean")
         with matplotlib.rc_context(STYLE):
-            legend_above(grid[0], outside=axes is None, title=f"median and {100 * self.level:g}% interval")
+            legend_above(
+                grid[0], outside=axes is None, title=f"median and {100 * self.level:g}% interval over all releases"
+            )
         return grid
 
 

@@ -33,6 +33,12 @@ class Draws(AbstractPosterior):
         self.num_chains = integer("num_chains", at_least=1)(num_chains)
         if len(self.theta) % self.num_chains:
             raise InvalidInputError(f"{len(self.theta)} draws do not divide into {self.num_chains} chains.")
+        bad = np.isnan(self.theta).any(axis=1)
+        if bad.any():
+            raise InvalidInputError(
+                f"Draws must be numbers, but {bad.sum():,} of {len(self.theta):,} draws hold NaN, the first in row {int(np.argmax(bad))}: "
+                "leave such rows out, or give them weight 0 in WeightedSamples."
+            )
 
     @property
     def weights(self) -> np.ndarray:

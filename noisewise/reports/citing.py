@@ -8,6 +8,7 @@ import platform
 from typing import Any
 
 from noisewise import __version__, inference
+from noisewise.diagnostics import Certificate
 from noisewise.inference import AbstractMethod
 from noisewise.posteriors import AbstractPosterior, Report
 from noisewise.reports.html import Markup, element, facts, join, paragraphs, section
@@ -42,9 +43,14 @@ def citing() -> Markup:
     )
 
 
-def reproducing(posterior: AbstractPosterior, command: str | None) -> Markup:
+def reproducing(
+    posterior: AbstractPosterior,
+    command: str | None,
+    certificate: Certificate | None,
+    approximation: AbstractPosterior | None,
+) -> Markup:
     """The section on finding the same again: the command, or Python with the settings of the report."""
-    report = posterior.report
+    report = posterior.report if approximation is None else approximation.report
     if command:
         how = join(
             paragraphs("This command, with the versions below, gives the same numbers:"),
@@ -53,15 +59,28 @@ def reproducing(posterior: AbstractPosterior, command: str | None) -> Markup:
     else:
         words = "In Python, with the model, the release and the key of this run:"
         how = join(paragraphs(words), element("pre", element("code", snippet(report))))
-    failed = f", of which {report.num_failed:,} failed" if report.num_failed else ""
     rows = [
         ("Method", f"{report.method}; {report.stopped}"),
-        ("Simulations", f"{report.num_simulations:,}{failed}"),
+        ("Simulations", _simulations(report, certificate if approximation is not None else None)),
         ("Time", _duration(report.seconds)),
         ("Draws kept", f"{len(posterior.theta):,}"),
         ("Versions", ", ".join(f"{name} {version}" for name, version in versions().items())),
     ]
     return section("reproduce", "How to reproduce", how, facts(rows))
+
+
+def _simulations(report: Report, certificate: Certificate | None) -> str:
+    """Those of the inference, and apart from them those of the certificate, with their sum."""
+    own = _counted(report.num_simulations, report.num_failed)
+    if certificate is None:
+        return own
+    total = report.num_simulations + certificate.num_simulations
+    of_certificate = _counted(certificate.num_simulations, certificate.num_failed)
+    return f"{own} for the inference and {of_certificate} for its certificate, {total:,} in all"
+
+
+def _counted(num: int, num_failed: int) -> str:
+    return f"{num:,} ({num_failed:,} failed)" if num_failed else f"{num:,}"
 
 
 def snippet(report: Report) -> str:

@@ -39,6 +39,7 @@ def write_report(
     observed: Any = None,
     truth: Any = None,
     certificate: Certificate | None = None,
+    approximation: AbstractPosterior | None = None,
     release: Release | None = None,
     naive: AbstractPosterior | None = None,
     decomposition: Any = None,
@@ -49,8 +50,9 @@ def write_report(
     It says what was released (`release`, or `model` and `observed`) under which guarantee, the answer in a sentence and a table (beside
     the `naive` one and the `truth`, an array or a dictionary, where there are any), draws it, decomposes its uncertainty (`decomposition`
     has a `table` with a row per parameter and a column of variances per part), says how far to trust it and why (`certificate` and, where
-    simulations are fast, a predictive check), how to cite and how to reproduce it (`command`, or Python with the settings). Images are
-    inside, there are no scripts, nothing is loaded from elsewhere. An existing page is replaced.
+    simulations are fast, a predictive check), how to cite and how to reproduce it (`command`, or Python with the settings). Where
+    `posterior` is what the certificate corrected, `approximation` is what it was made for, and adds its warnings and simulations. Images
+    are inside, there are no scripts, nothing is loaded from elsewhere. An existing page is replaced.
 
     >>> import jax, pathlib, tempfile, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -63,12 +65,15 @@ def write_report(
     (True, False)
     """
     path, title = as_path(path), require_text(title, "title")
-    _check(posterior, model, certificate)
+    _check(posterior, model, certificate, approximation)
+    if certificate is not None and approximation is None and posterior is not certificate.corrected:
+        approximation = posterior
     observed, release = _observed(model, observed, release)
     known = _truth(posterior, model, truth)
     simulations = 0 if model is None or observed is None else pictures.affordable(model, posterior)
     check = pictures.look(posterior, model, observed, simulations=simulations)
-    assessment = assess(posterior, certificate=certificate, check=check)
+    warnings = _warnings(posterior, certificate, approximation)
+    assessment = assess(posterior, certificate=certificate, check=check, warnings=warnings)
     prior = pictures.prior_draws(model)
     with np.errstate(invalid="ignore"):  # derived quantities may be infinite
         summary, before = posterior.summary(), None if prior is None else prior.summary()
@@ -89,9 +94,9 @@ def write_report(
         pictures.posterior_pictures(shown),
         pictures.fan_picture(posterior, model, observed, certificate, simulations=simulations),
         "" if decomposition is None else pictures.decomposition_picture(decomposition),
-        verdict(posterior, assessment, certificate, pictures.check_picture(check)),
+        verdict(posterior, assessment, certificate, warnings, pictures.check_picture(check)),
         citing(),
-        reproducing(posterior, command),
+        reproducing(posterior, command, certificate, approximation),
         element(
             "footer",
             f"Written by noisewise {__version__} on {datetime.datetime.now(datetime.UTC):%d %B %Y, %H:%M} UTC.",
@@ -124,7 +129,16 @@ def _privacy(mechanism: Any, release: Release | None) -> Markup:
 # What was given -------------------------------------------------------------------------------------------------------
 
 
-def _check(posterior: Any, model: Any, certificate: Any) -> None:
+def _warnings(
+    posterior: AbstractPosterior, certificate: Certificate | None, approximation: AbstractPosterior | None
+) -> tuple[str, ...]:
+    """Those of the posterior or, where a certificate has a part of its own, what else is to be known."""
+    if certificate is None:
+        return posterior.report.warnings
+    return certificate.other_warnings(posterior if approximation is None else approximation)
+
+
+def _check(posterior: Any, model: Any, certificate: Any, approximation: Any) -> None:
     if not isinstance(posterior, AbstractPosterior):
         raise InvalidTypeError(
             f"write_report(path, posterior, ...) needs a posterior second, got {describe(posterior)}."
@@ -137,6 +151,10 @@ def _check(posterior: Any, model: Any, certificate: Any) -> None:
         )
     if certificate is not None and not isinstance(certificate, Certificate):
         raise InvalidTypeError(f"certificate must come from nw.diagnostics.certify, got {describe(certificate)}.")
+    if approximation is not None and (certificate is None or not isinstance(approximation, AbstractPosterior)):
+        raise InvalidTypeError(
+            f"approximation must be the posterior that the certificate was made for, beside it, got {describe(approximation)}."
+        )
 
 
 def _observed(model: PrivateModel | None, observed: Any, release: Any) -> tuple[np.ndarray | None, Any]:

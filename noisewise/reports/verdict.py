@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from noisewise.diagnostics import Certificate, PredictiveCheck
-from noisewise.diagnostics.certificate import MISSED, NOT_CERTIFIABLE
+from noisewise.diagnostics.certificate import MISSED, NOT_CERTIFIABLE, Wording
 from noisewise.posteriors import AbstractPosterior
 from noisewise.reports.html import Markup, bullets, element, facts, join, number, paragraphs, section
 
@@ -39,14 +39,18 @@ class Assessment:
 
 
 def assess(
-    posterior: AbstractPosterior, *, certificate: Certificate | None = None, check: PredictiveCheck | None = None
+    posterior: AbstractPosterior,
+    *,
+    certificate: Certificate | None = None,
+    check: PredictiveCheck | None = None,
+    warnings: tuple[str, ...] | None = None,
 ) -> Assessment:
-    """How far to trust the posterior, from its own report, its certificate, and a posterior predictive check.
+    """How far to trust the posterior, from its own report, its certificate, a posterior predictive check, and warnings: its own if None.
 
     | level | when |
     |---|---|
     | trust | draws are exact or certified, worth 400 or more, predict the observation, and carry no warning |
-    | trust with care | a few hundred draws, a warning, or an approximation that nothing has checked |
+    | trust with care | a few hundred draws, a warning, corrected draws of a poor approximation, or one that nothing has checked |
     | do not trust | the certificate speaks against it, less than 100 draws, or predictions unlike the observation |
 
     >>> import numpy as np, noisewise as nw
@@ -57,7 +61,7 @@ def assess(
     """
     found = [*_of_method(posterior, certificate), *_of_size(posterior), *_of_certificate(posterior, certificate)]
     found += _of_check(check)
-    if posterior.report.warnings:
+    if posterior.report.warnings if warnings is None else warnings:
         found.append((CARE, "There are warnings, listed below."))
     found.sort(key=lambda item: -_RANK[item[0]])
     return Assessment(found[0][0], tuple(text for _, text in found))
@@ -97,6 +101,8 @@ def _of_certificate(posterior: AbstractPosterior, certificate: Certificate | Non
         if shown:
             return [(TRUST, f"Certified by {certificate.num_simulations:,} fresh simulations.")]
         return [_of_comparison(certificate)]
+    if posterior.report.exact and shown:
+        return [(CARE, f"The certificate reads: {certificate.verdict}. Here are its corrected draws, which are exact.")]
     if posterior.report.exact:
         return [(TRUST, f"The certificate reads: {certificate.verdict}. The draws are exact all the same.")]
     suspicious = (
@@ -120,7 +126,7 @@ def _of_comparison(certificate: Certificate) -> tuple[str, str]:
     return (
         CARE,
         f"The draws differ from the corrected ones that are certified: the mean of {name} by {shift:+.2f} sd, its sd by a factor of "
-        f"{ratio:.2f}. Use certificate.corrected.",
+        f"{ratio:.2f}. Use those.",
     )
 
 
@@ -132,6 +138,14 @@ def _of_check(check: PredictiveCheck | None) -> list[tuple[str, str]]:
     return [(DISTRUST, f"Data simulated from the answer do not look like the published numbers: {check.sentence}")]
 
 
+_WORDING = Wording(
+    use="",
+    may_use="They are exact and may be used.",
+    refine="A better approximation, by more rounds or simulations, would be certified.",
+    more="About {num:,} simulations would certify them.",
+    records="For models of records there are methods that change one record at a time, and need no certificate.",
+)
+
 _PLAIN = {
     "route": "How the answer was found",
     "effective size": "Independent draws that it is worth",
@@ -140,7 +154,7 @@ _PLAIN = {
     "log evidence": "Log evidence of the model",
     "log evidence se": "Standard error of the log evidence",
     "efficiency of q": "Efficiency of the approximation (1 is perfect)",
-    "1 + rv": "Simulations that one exact draw costs",
+    "1 + rv": "Simulations that one exact draw would cost if the approximation were perfect (1 + rv; the simulator alone decides)",
     "missed share": "Share of the posterior that the approximation missed",
     "verdict": "Certificate",
     "smallest mode that would have been noticed": "Smallest hidden region that would have been noticed",
@@ -160,31 +174,30 @@ def badge(level: str) -> Markup:
 
 
 def verdict(
-    posterior: AbstractPosterior, assessment: Assessment, certificate: Certificate | None, pictures: Markup
+    posterior: AbstractPosterior,
+    assessment: Assessment,
+    certificate: Certificate | None,
+    warnings: tuple[str, ...],
+    pictures: Markup,
 ) -> Markup:
     """The section."""
-    report = posterior.report
-    warnings = (
-        join(element("h3", "Warnings"), bullets(report.warnings)) if report.warnings else "There are no warnings."
-    )
     return section(
         "trust",
         "Can it be trusted?",
         element("p", badge(assessment.level), " ", _ABOUT_LEVEL[assessment.level]),
         bullets(assessment.reasons),
         _certificate(certificate),
-        warnings if report.warnings else paragraphs(warnings),
+        join(element("h3", "Warnings"), bullets(warnings)) if warnings else paragraphs("There are no warnings."),
         pictures,
         element("h3", "What was measured"),
-        facts(_measured(report.diagnostics)),
+        facts(_measured(posterior.report.diagnostics)),
     )
 
 
 def _certificate(certificate: Certificate | None) -> Markup:
     if certificate is None:
         return Markup("")
-    words = certificate.sentence.replace("certificate.corrected", "the corrected draws")
-    return join(element("h3", f"Certificate: {certificate.verdict}"), paragraphs(words))
+    return join(element("h3", f"Certificate: {certificate.verdict}"), paragraphs(certificate.said(_WORDING)))
 
 
 def _measured(diagnostics: dict[str, Any]) -> list[tuple[str, str]]:

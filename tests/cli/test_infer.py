@@ -105,10 +105,98 @@ def test_what_a_certificate_speaks_against_exits_with_3(run, loaded):
     assert first["verdict"] != "certified"
     stored = outcomes.stored(Path("runs/a"))
     assert stored.certificate.verdict == first["verdict"]
-    assert stored.certificate.sentence == first["sentence"]
+    assert stored.sentence == first["sentence"]
     found = loaded(*words, code=3)
     assert found["trustworthy"] is False
     assert found["certificate"]["verdict"] == first["verdict"]
+
+
+PYTHON_WORDS = r"\bq\b|certificate\.corrected|num_simulations|max_simulations=|ImportanceSampling|DataAugmentation|nw\."
+ABC = ("--method", "rejection-abc", "--set", "num_draws=400", "--set")
+
+
+@pytest.mark.parametrize(
+    ("settings", "certify", "word"),
+    [
+        (("tolerance=0.2",), 20_000, "Use these: they are what is shown, and lie in runs/{a}/corrected"),
+        (
+            ("tolerance=1",),
+            4000,
+            "may be used: they are what is shown, and lie in runs/{a}/corrected. Give the method more",
+        ),
+        (
+            ("tolerance=3", "--epsilon", 3),
+            4000,
+            "should be used. Give the method more rounds or simulations (--num-rounds",
+        ),
+        (("tolerance=0.2",), 2000, "The same command with --certify"),
+        (("tolerance=3", "--epsilon", 10), 2000, "--method da-mcmc"),
+    ],
+    ids=["certified", "poor, corrected", "poor", "too few simulations", "hopeless"],
+)
+def test_certificates_speak_of_options_and_files(run, settings, certify, word):
+    """Planted: with `certificate.sentence` in place of `said(_wording)` all fail. A folder may be called {a}."""
+    result = run("infer", "gaussian-mean", *ABC, *settings, "--certify", certify, "--out", "runs/{a}")
+    shown = result.stdout
+    assert "Verdict: " in shown
+    assert word in " ".join(shown.split())
+    assert not re.search(PYTHON_WORDS, shown), shown
+
+
+def test_a_larger_certificate_takes_the_finished_inference(run, loaded):
+    words = ("infer", "gaussian-mean", "--method", "rejection-abc", "--set", "num_draws=400", "--set", "tolerance=0.2")
+    first = run(*words, "--certify", 2000, "--out", "runs/a")
+    assert first.exit_code == 3
+    before = Path("runs/a/posterior").stat().st_mtime_ns
+    found = loaded(*words, "--certify", 20_000, "--out", "runs/a")
+    assert found["verdict"] == "certified"
+    assert Path("runs/a/posterior").stat().st_mtime_ns == before
+    assert loaded("resume", "runs/a")["certificate"] == found["certificate"]
+
+
+def test_a_poor_approximation_exits_with_3_though_its_corrected_draws_may_be_used(run, loaded):
+    """The rule, in the exit code, the sentence, JSON, the page and --help. Planted: with `answer.report.exact` as the rule this fails."""
+    words = ("infer", "gaussian-mean", *ABC, "tolerance=1", "--certify", 4000, "--out", "runs/a")
+    result = run(*words)
+    assert result.exit_code == 3
+    shown = " ".join(result.stdout.split())
+    assert "Verdict: the approximation is poor." in shown
+    assert "They are exact and may be used" in shown
+    found = loaded(*words, code=3)
+    assert found["trustworthy"] is False
+    assert found["effective_size"] >= 100
+    assert "corrected" in found["method"]
+    page = Path("runs/a/report.html").read_text()
+    assert "Trust with care" in page
+    assert "They are exact and may be used" in page
+    told = " ".join(run("infer", "--help").stdout.replace("│", " ").split())
+    assert "where the corrected draws of a poor one may be used, the verdict says so" in told
+
+
+def test_few_exact_draws_exit_with_3(run):
+    words = ("infer", "gaussian-mean", "--method", "rejection-abc", "--set", "num_draws=40", "--out", "runs/a")
+    result = run(*words)
+    assert result.exit_code == 3
+    assert "Verdict: exact, but few draws." in result.stdout
+    assert run("resume", "runs/a").stdout == result.stdout
+
+
+def test_simulations_of_inference_and_certificate_stand_apart(run, loaded):
+    words = ("infer", "gaussian-mean", *ABC, "tolerance=1", "--certify", 4000, "--out", "runs/a")
+    result = run(*words)
+    parts = loaded(*words, code=3)
+    own = parts["simulations"]["inference"]
+    assert parts["simulations"]["certificate"] == 4000
+    assert parts["num_simulations"] == own + 4000
+    said = f"{own + 4000:,} simulations ({own:,} for the inference + 4,000 for the certificate)"
+    assert said in " ".join(result.stdout.split())
+    assert (
+        f"{own:,} for the inference and 4,000 for its certificate, {own + 4000:,} in all"
+        in Path("runs/a/report.html").read_text()
+    )
+    told = " ".join(run("infer", "--help").stdout.replace("│", " ").split())
+    assert "--certify not counted" in told
+    assert "on top" in told
 
 
 def test_answers_for_comparison_are_left_as_they_are(run, loaded):
@@ -207,21 +295,28 @@ def test_runs_are_compared(run, loaded):
     assert max(map(len, result.stdout.splitlines())) <= 80
     found = loaded("compare", "runs/1", "runs/2", "runs/3")
     told = {tuple(pair["runs"]): pair["c2st"] for pair in found["pairs"]}
-    assert told["runs/1", "runs/2"] < 0.56 < told["runs/1", "runs/3"]
+    limits = {tuple(pair["runs"]): pair["by_chance"]["c2st"] for pair in found["pairs"]}
+    assert told["runs/1", "runs/2"] < limits["runs/1", "runs/2"]
+    assert told["runs/1", "runs/3"] > limits["runs/1", "runs/3"]
+    assert f"{limits['runs/1', 'runs/2']:.3f}" in result.stdout
     assert set(found["table"]["mean"]) == {"runs/1", "runs/2", "runs/3"}
 
 
-def test_reports_are_written_with_all_that_is_known(run, monkeypatch):
-    written = []
+@pytest.fixture
+def written(monkeypatch):
+    """What reports are asked for, in place of pages."""
+    asked = []
 
-    class Reports:
-        @staticmethod
-        def write_report(path, posterior, **more):
-            path.write_text("page")
-            written.append((posterior, more))
-            return path
+    def write_report(path, posterior, **more):
+        path.write_text("page")
+        asked.append((posterior, more))
+        return path
 
-    monkeypatch.setattr(outcomes, "report_writer", lambda: Reports)
+    monkeypatch.setattr("noisewise.reports.write_report", write_report)
+    return asked
+
+
+def test_reports_are_written_with_all_that_is_known(run, written):
     result = run("infer", "gaussian-mean", *QUICK, "--out", "runs/a")
     assert result.stdout.strip().splitlines()[-1] == "runs/a/report.html"
     posterior, more = written[0]
@@ -238,19 +333,22 @@ def test_reports_are_written_with_all_that_is_known(run, monkeypatch):
     assert unfinished.exit_code == 1
 
 
-def test_a_report_goes_without_a_model_that_changed(run, monkeypatch):
-    written = []
-    monkeypatch.setattr(
-        outcomes,
-        "report_writer",
-        lambda: type(
-            "R", (), {"write_report": staticmethod(lambda path, posterior, **more: written.append(more) or path)}
-        ),
-    )
+def test_a_report_goes_without_a_model_that_changed(run, written):
     assert run("infer", "model.py", "--release", "release.json", *QUICK, "--out", "runs/a").exit_code == 0
     Path("model.py").write_text("1 / 0")
     result = run("report", "runs/a")
     assert result.exit_code == 0
     assert "model.py was changed" in result.stderr
-    assert "model" in written[0]
-    assert "model" not in written[1]
+    assert "model" in written[0][1]
+    assert "model" not in written[1][1]
+
+
+def test_one_problem_written_in_two_ways_is_one_run(run):
+    assert run("infer", "gaussian_mean", *QUICK, "--out", "runs/a").exit_code == 0
+    again = run("infer", "Gaussian-Mean", "--method", "IMPORTANCE", *QUICK[2:], "--out", "runs/a")
+    assert again.exit_code == 0, again.stderr
+    assert run("resume", "runs/a").exit_code == 0
+    path = Path("runs/a/command.json")
+    assert json.loads(path.read_text())["problem"] == "gaussian-mean"
+    path.write_text(path.read_text().replace('"gaussian-mean"', '"gaussian_mean"'))
+    assert run("resume", "runs/a").exit_code == 0

@@ -66,16 +66,7 @@ def test_listing_loads_nothing_heavy():
 
 @pytest.mark.parametrize(
     "words",
-    [
-        (),
-        ("infer",),
-        ("release",),
-        ("resume",),
-        ("report",),
-        ("compare",),
-        ("reproduce",),
-        *((name,) for name in LISTS),
-    ],
+    [(), *((name,) for name in ("infer", "release", "resume", "report", "compare", "plan", "reproduce", *LISTS))],
 )
 def test_help_at_every_level(run, words):
     result = run(*words, "--help")
@@ -85,7 +76,7 @@ def test_help_at_every_level(run, words):
     assert max(map(len, result.stdout.splitlines())) <= 80
     if words:
         assert "Example" in result.stdout
-        assert f"noisewise {words[0]}" in result.stdout.split("Example")[1] or words[0] in LISTS
+        assert f"noisewise {words[0]}" in result.stdout.split("Example")[1]
 
 
 def test_no_arguments_show_help_and_the_version_is_told(run):
@@ -117,3 +108,17 @@ def test_json_is_strict():
     from noisewise.cli import show
 
     assert json.dumps(show.plain({"a": float("nan"), "b": (1, 2.5)}), allow_nan=False) == '{"a": null, "b": [1, 2.5]}'
+
+
+def test_long_names_are_folded_and_numbers_never_cut(monkeypatch, capsys):
+    from noisewise.cli import show
+
+    monkeypatch.setenv("COLUMNS", "60")
+    show.table(
+        ["quantity", "run", "mean", "sd"], [["mean", "runs/" + 60 * "x", "0.58812345", "0.11612345"]], num_names=2
+    )
+    shown = capsys.readouterr().out
+    assert "0.58812345" in shown
+    assert "0.11612345" in shown
+    assert shown.count("x") == 60
+    assert max(map(len, shown.splitlines())) <= 60

@@ -55,6 +55,16 @@ def test_every_query_makes_a_file_that_loads(run, name):
     assert "--ledger" in result.stdout
 
 
+@pytest.mark.parametrize(
+    "bounds", [["--bounds", "-5,100"], ["--bounds=-5,100"], ["--bounds", "-5", "100"]], ids=" ".join
+)
+def test_bounds_may_be_joined_by_a_comma(run, bounds):
+    words = shlex.split("--data people.csv --query mean --column age --epsilon 1 --out out.json")
+    result = run("release", *bounds, *words)
+    assert result.exit_code == 0, result.stderr
+    assert nw.Release.load("out.json").query["bounds"] == [[-5.0, 100.0]]
+
+
 def test_the_query_and_the_data_are_those_of_the_options(run, monkeypatch):
     """With the noise taken out the published numbers are the statistics themselves, in the stated order."""
     seen = {}

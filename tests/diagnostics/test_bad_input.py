@@ -46,6 +46,10 @@ def posterior(theta=GOOD, names=("a", "b"), **more):
     return Draws(np.asarray(theta), names, Report("given"), **more)
 
 
+def weighted(theta):
+    return WeightedSamples(np.asarray(theta), ("a", "b"), Report("given"), log_weights=np.zeros(len(theta)))
+
+
 def changed(value):
     theta = GOOD.copy()
     theta[7, 1] = value
@@ -281,7 +285,7 @@ POSTERIORS = {
     "an array": (GOOD, errors.InvalidTypeError, "posterior"),
     "a method": (nw.inference.ImportanceSampling(), errors.InvalidTypeError, "posterior"),
     "nine draws": (posterior(GOOD[:9]), errors.InvalidInputError, "at least .* draws.*got 9"),
-    "nan": (posterior(changed(np.nan)), errors.InvalidInputError, "1 of 200 draws.*NaN"),
+    "nan": (weighted(changed(np.nan)), errors.InvalidInputError, "1 of 200 draws.*NaN"),
     "another width": (posterior(GOOD[:, :1], ("a",)), errors.InvalidInputError, "same parameters|must be of a, b"),
     "other names": (posterior(GOOD, ("b", "a")), errors.InvalidInputError, "same parameters|must be of a, b"),
 }
@@ -292,6 +296,20 @@ POSTERIORS = {
 def test_posteriors(name, bad, kind, message):
     with pytest.raises(kind, match=message):
         OF_POSTERIORS[name](bad)
+
+
+@pytest.mark.parametrize("name", OF_POSTERIORS)
+@pytest.mark.parametrize("bad", [GOOD, GOOD.tolist()], ids=["array", "list"])
+def test_arrays_are_told_what_to_be(name, bad):
+    with pytest.raises(errors.InvalidTypeError, match=r"pass nw\.posteriors\.Draws\(draws, names"):
+        OF_POSTERIORS[name](bad)
+
+
+@pytest.mark.parametrize("name", OF_POSTERIORS)
+def test_certificates_are_told_apart_from_what_they_correct(name):
+    certificate = certify(KEY, posterior(), MODEL, OBSERVED, 1000)
+    with pytest.raises(errors.InvalidTypeError, match=r"pass certificate\.corrected"):
+        OF_POSTERIORS[name](certificate)
 
 
 @pytest.mark.parametrize("name", sorted(set(OF_POSTERIORS) - {"certify"}))

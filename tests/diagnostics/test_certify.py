@@ -200,10 +200,10 @@ def test_a_forgotten_jacobian_is_caught(constrained, monkeypatch):
 def test_a_bad_q_is_poor(epsilon, wrong):
     problem = nw.problems.gaussian_mean(epsilon)
     certificate = run(problem, around(problem, epsilon, **wrong))
-    assert certificate.verdict == "q is poor"
+    assert certificate.verdict == "the approximation is poor"
     assert certificate.perfect_size > 4 * ENOUGH
-    assert "Train q further" in certificate.sentence
-    assert certificate.sentence in certificate.corrected.report.warnings
+    assert "Train further" in certificate.sentence
+    assert certificate.finding in certificate.corrected.report.warnings
 
 
 @pytest.fixture
@@ -220,7 +220,7 @@ def two_modes():
 
 def test_a_missing_mode_is_found(two_modes):
     certificate = certify(KEY, normal(("a",), [1.0], [[0.15**2]]), *two_modes, NUM)
-    assert certificate.verdict == "q is poor"
+    assert certificate.verdict == "the approximation is poor"
     assert certificate.missed_share == pytest.approx(0.5, abs=0.15)
     assert abs(certificate.corrected.summary().loc["a", "mean"]) < 0.3
 
@@ -254,6 +254,14 @@ def test_a_small_budget_is_told_what_would_do(problem):
     assert not certificate.saturated
     assert 2000 < int(certificate.sentence.split("num_simulations=")[1].split()[0]) < 20_000
     assert run(problem, around(problem)).certified
+
+
+def test_a_fair_approximation_is_weighed_longer_before_it_is_trained_further(problem):
+    certificate = dataclasses.replace(
+        run(problem, around(problem), 4000), verdict="the approximation is poor", effective_size=600.0, efficiency=0.8
+    )
+    assert certificate.advice[-1] == ("more", 6400)  # 1.2 * 800 / 600 of 4000
+    assert dataclasses.replace(certificate, efficiency=0.3).advice[-1] == ("refine", None)
 
 
 # Draws without a density, what is counted, what is refused ----------------------------------------------------------
@@ -362,7 +370,7 @@ def test_exact_draws_are_certified(name, epsilon):
     assert certificate.effective_size > 1000
     assert max(abs(shift) for shift, _ in certificate.comparison.values()) < 4 * np.sqrt(1 / 1000 + 1 / 2000)
     bad = normal_fit(problem.model.names, draws, stretch=0.3)
-    assert run(problem, bad, 50_000).verdict == "q is poor"
+    assert run(problem, bad, 50_000).verdict == "the approximation is poor"
 
 
 @pytest.mark.slow

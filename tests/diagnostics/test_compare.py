@@ -35,6 +35,45 @@ def test_compare_gives_tables_and_the_values_of_theory():
     assert "C2ST" in str(found)
 
 
+def thin(worth, seed, dim=2):
+    """20 draws or so for each that they are worth, by weights that have nothing to do with them."""
+    rng = np.random.default_rng(seed)
+    weights = rng.gamma(0.05, size=21 * worth)
+    theta = rng.normal(size=(len(weights), dim))
+    return WeightedSamples(theta, tuple("ab"[:dim]), Report("given"), log_weights=np.log(weights + 1e-300))
+
+
+def test_distances_by_chance_are_those_of_what_draws_are_worth(monkeypatch):
+    """Ten weighted sets worth 60 to 140 draws of one law against exact draws, in two columns: the limit holds in 95% of columns.
+
+    Of 20 columns one may exceed: 5 or more do so with probability .3%. Planted: with v = 1 / num_draws all 20 exceed.
+    """
+    monkeypatch.setitem(compare.__globals__, "_told_apart", lambda first, second: 0.5)
+    exact = draws(np.random.default_rng(99).normal(size=(20_000, 2)))
+    found = [compare({"thin": thin(100, seed), "exact": exact}) for seed in range(10)]
+    limits = np.array([each.chance["Kolmogorov-Smirnov"].item() for each in found])
+    assert ((limits > 0.11) & (limits < 0.19)).all()
+    distances = np.concatenate([each.kolmogorov_smirnov.to_numpy() for each in found])
+    assert (distances > limits[:, None]).sum() < 5
+
+
+def test_classifiers_see_no_more_draws_than_posteriors_are_worth():
+    """Planted: with 2000 resampled draws of each the classifier knows the repeats: C2ST .72."""
+    found = compare({"thin": thin(100, 0), "other": thin(100, 1)})
+    assert 22 <= found.chance["draws"].item() <= 64
+    # n = 45: one sd of 90 fair coins is .053, the limit .63
+    assert found.c2st.loc["thin", "other"] < found.chance["C2ST"].item() < 0.69
+    assert "By chance up to" in str(found)
+
+
+def test_many_draws_differ_by_little_by_chance():
+    """Worth 20,000, as are the weights of equal draws: 1.36 sqrt(2 / 2000) = .043, .5 + 2.5 / sqrt(16000) = .52."""
+    x, y = np.random.default_rng(0).normal(size=(2, 20_000, 1))
+    found = compare({"x": draws(x), "y": draws(y)})
+    assert found.chance.iloc[0].tolist() == pytest.approx([2000, 0.5198, 0.0430], rel=0.01)
+    assert found.kolmogorov_smirnov.to_numpy().max() < 0.06  # passed with probability .1%
+
+
 def test_compare_refuses_what_is_not_comparable():
     x = draws(np.random.default_rng(0).normal(size=(100, 2)))
     with pytest.raises(errors.InvalidTypeError, match="mapping"):

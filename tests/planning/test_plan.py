@@ -1,5 +1,6 @@
 """Plans against posteriors that are known, and against running every release."""
 
+import dataclasses
 import json
 import math
 
@@ -62,9 +63,9 @@ def test_widths_and_coverage_are_right():
             row = rows.loc[name]
             assert row["effective size"] > 900
             assert row["completed"] <= 0.02
-            assert row["sd"] == pytest.approx(factor * exact_sd(scale), rel=0.06)
+            assert row["mean sd"] == pytest.approx(factor * exact_sd(scale), rel=0.06)
             assert row["share of prior"] == pytest.approx(exact_sd(scale), rel=0.06)
-            assert row["width"] == pytest.approx(factor * 2 * 1.96 * exact_sd(scale), rel=0.1)
+            assert row["median width"] == pytest.approx(factor * 2 * 1.96 * exact_sd(scale), rel=0.1)
             assert abs(row["coverage"] - 0.95) <= 4.0 * math.sqrt(0.95 * 0.05 / 50)
     assert found.warnings == ()
 
@@ -92,7 +93,7 @@ def test_thin_weights_still_tell_widths():
     found = make(normal_model(dim=2), mechanisms=gaussians(0.2), num_simulations=1200, num_releases=100)
     rows = found.table.loc["scale 0.2"]
     assert 20 < rows["effective size"].iloc[0] < 100
-    assert rows["sd"].mean() == pytest.approx(exact_sd(0.2), rel=0.06)
+    assert rows["mean sd"].mean() == pytest.approx(exact_sd(0.2), rel=0.06)
 
 
 @pytest.mark.slow
@@ -105,7 +106,7 @@ def test_a_local_law_completes_what_simulations_miss():
     rows = found.table.loc["scale 0.02"]
     assert rows["effective size"].iloc[0] < 20
     assert rows["completed"].iloc[0] > 0.9
-    assert rows["sd"].mean() == pytest.approx(exact_sd(0.02), rel=0.1)
+    assert rows["mean sd"].mean() == pytest.approx(exact_sd(0.02), rel=0.1)
     assert rows["coverage"].mean() > 0.9
     assert "local" in found.warnings[0]
 
@@ -126,7 +127,7 @@ def test_counts_on_a_lattice_are_completed():
     assert found.table["completed"].iloc[0] > 0.5
     # with hardly any noise the relative error of a rate is that of a Poisson count, rate^-1/2
     expected = np.sqrt(found.truths).mean(axis=0)
-    assert np.allclose(found.table["sd"], expected, rtol=0.5), (found.table["sd"].tolist(), expected)
+    assert np.allclose(found.table["mean sd"], expected, rtol=0.5), (found.table["mean sd"].tolist(), expected)
     assert "by factors" in found.warnings[0]
 
 
@@ -147,7 +148,7 @@ def test_one_set_of_simulations_serves_all_budgets():
     )
     found = make(counted, [0.1, 1.0, 10.0], num_simulations=2000)
     assert sum(calls) == 2000 == found.num_simulations
-    sd = found.table["sd"].to_numpy()
+    sd = found.table["mean sd"].to_numpy()
     assert (np.diff(sd) < 0.0).all()
 
 
@@ -302,9 +303,21 @@ def test_a_plan_is_written_as_json(found, tmp_path):
     assert content == found.to_spec()
     assert content["schema"] == "noisewise.plan"
     assert len(content["table"]) == 6
-    assert content["table"][0]["sd"] == found.table["sd"].iloc[0]
+    assert content["table"][0]["mean sd"] == found.table["mean sd"].iloc[0]
     with pytest.raises(InvalidInputError, match="exists"):
         found.save(path)
+
+
+def test_means_and_medians_are_called_so(found):
+    """Planted: with the labels of means and medians swapped this fails, as the widths are skewed by hand."""
+    skewed = dataclasses.replace(found.learnt[1.0], high=found.learnt[1.0].high.copy(), sd=found.learnt[1.0].sd.copy())
+    skewed.high[0] += 1000.0
+    skewed.sd[0] += 1000.0
+    table = dataclasses.replace(found, learnt={**found.learnt, 1.0: skewed}).table
+    before, after = found.table.loc[(1.0, "a[0]")], table.loc[(1.0, "a[0]")]
+    assert after["mean sd"] == pytest.approx(before["mean sd"] + 1000.0 / found.num_releases)
+    assert after["median width"] < 1.2 * before["median width"]
+    assert found.plot()[0].get_figure().legends[0].get_title().get_text() == "median and 95% interval over all releases"
 
 
 def test_a_plan_is_drawn(found):
@@ -337,7 +350,9 @@ def test_the_command_takes_many_budgets(tmp_path):
     result = run("gaussian_mean", *files, "--simulations", "2000", "--releases", "20", "--epsilon", "10", "0.1", "1")
     assert result.exit_code == 0, result.output
     assert result.output.count("an analyst learns") == 3
-    assert "coverage" in result.output
+    assert all(
+        word in result.output for word in ("coverage", "mean sd", "median 95% width", "over 20 simulated releases")
+    )
     content = json.loads((tmp_path / "plan.json").read_text())
     assert [row["budget"] for row in content["table"]] == [0.1, 1.0, 10.0]
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
@@ -395,5 +410,5 @@ def test_the_plan_agrees_with_running_each_budget():
         planned = found.learnt[epsilon].sd[:10].mean(axis=0)
         assert np.abs(planned / ran - 1.0).max() < 0.1, (epsilon, planned, ran)
         # the table, over 100 releases, differs by those releases alone: 4 standard errors, and the 10% of above
-        error = found.table.loc[epsilon]["sd error"].to_numpy() * math.sqrt(100 / 10)
-        assert (np.abs(found.table.loc[epsilon]["sd"].to_numpy() - ran) < 0.1 * ran + 4.0 * error).all()
+        error = found.table.loc[epsilon]["mean sd error"].to_numpy() * math.sqrt(100 / 10)
+        assert (np.abs(found.table.loc[epsilon]["mean sd"].to_numpy() - ran) < 0.1 * ran + 4.0 * error).all()

@@ -9,7 +9,7 @@ import pytest
 import noisewise as nw
 from noisewise import plotting
 from noisewise.errors import NoisewiseError
-from noisewise.posteriors import Draws, Report
+from noisewise.posteriors import Draws, Report, WeightedSamples
 
 RNG = np.random.default_rng(0)
 GOOD = RNG.random((50, 2))
@@ -45,7 +45,7 @@ THINGS = {
     "an empty dictionary": {},
     "an empty table": pd.DataFrame(),
     "a posterior of nine draws": Draws(GOOD[:9], ("a", "b"), Report("few")),
-    "a posterior with nan": Draws(changed(np.nan), ("a", "b"), Report("given")),
+    "a posterior with nan": WeightedSamples(changed(np.nan), ("a", "b"), Report("given"), log_weights=np.zeros(50)),
 }
 
 CALLS = {

@@ -199,3 +199,14 @@ def test_reports_with_infinite_numbers_can_be_saved(tmp_path):
     assert again.diagnostics["R-hat"] == np.inf
     assert np.isnan(again.diagnostics["k"])
     assert again.rounds[0]["x"] == -np.inf
+
+
+@pytest.mark.parametrize("rows", [[3], [5, 7]])
+def test_draws_are_numbers(rows):
+    theta = np.ones((10, 2))
+    theta[rows, 1] = np.nan
+    with pytest.raises(
+        errors.InvalidInputError,
+        match=f"{len(rows)} of 10 draws hold NaN, the first in row {rows[0]}: leave such rows out",
+    ):
+        Draws(theta, ("a", "b"), Report("test"))

@@ -263,6 +263,47 @@ def test_certificates_decide():
     assert assess(found["good"].corrected, certificate=found["good"]).level == "trust"
 
 
+def rough(stretch, warning="Training ended early."):
+    """A problem, and its posterior stretched, which warns of itself."""
+    problem = nw.problems.gaussian_mean(1.0)
+    good = problem.reference(KEY, 2000)
+    report = Report("learnt", num_simulations=777, num_failed=7, warnings=(warning,))
+    return problem, Draws(good.mean() + stretch * (good - good.mean()), problem.model.names, report)
+
+
+def page_of(tmp_path, posterior, **more):
+    return Page(nw.reports.write_report(tmp_path / "report.html", posterior, title="A mean", **more).read_text()).text
+
+
+def test_the_page_has_the_warnings_and_the_simulations_of_both_parts(tmp_path):
+    """Planted: with the warnings and simulations of the posterior shown alone, both halves fail."""
+    problem, approximation = rough(8.0)
+    certificate = nw.diagnostics.certify(KEY, approximation, problem.model, problem.observed, 4000)
+    assert certificate.verdict == "the approximation is poor"
+    assert certificate.corrected.report.exact
+    text = page_of(tmp_path, certificate.corrected, certificate=certificate, approximation=approximation)
+    assert "Training ended early." in text
+    assert "777 (7 failed) for the inference and 4,000 for its certificate, 4,777 in all" in text
+    assert text.count(certificate.finding) == 1  # by the certificate, not once more among the warnings
+    assert "They are exact and may be used." in text
+    assert "certificate.corrected" not in text
+    assert "Trust with care" in text
+    assert "one exact draw would cost if the approximation were perfect" in text
+    itself = page_of(tmp_path, approximation, certificate=certificate)
+    assert "Training ended early." in itself
+    assert "4,777 in all" in itself
+    assert "Do not trust" in itself
+
+
+def test_what_is_certified_makes_up_for_warnings_of_the_approximation(tmp_path):
+    problem, approximation = rough(1.0)
+    certificate = nw.diagnostics.certify(KEY, approximation, problem.model, problem.observed, 8000)
+    assert certificate.certified
+    text = page_of(tmp_path, certificate.corrected, certificate=certificate, approximation=approximation)
+    assert "Training ended early." not in text
+    assert "8,777 in all" in text
+
+
 def test_predictions_unlike_the_release_are_not_trusted():
     problem = nw.problems.gaussian_mean(1.0)
     exact = Draws(problem.reference(KEY, 1000), problem.model.names, Report("exact", exact=True))
@@ -291,6 +332,7 @@ def test_a_posterior_alone_is_enough(tmp_path):
         ({"model": nw.problems.sir().model}, InvalidInputError, "the model of log_beta"),
         ({"truth": [1.0, 2.0]}, InvalidInputError, "truth"),
         ({"certificate": 1}, InvalidTypeError, "certify"),
+        ({"approximation": draws()}, InvalidTypeError, "the posterior that the certificate was made for"),
         ({"naive": 1}, InvalidTypeError, "NaivePlugIn"),
         ({"release": 1}, InvalidTypeError, "Release"),
         ({"path": 1}, InvalidTypeError, "path"),
