@@ -287,6 +287,9 @@ def test_prior_sensitivity_flags_an_informative_prior():
         assert np.mean(found) == (1.0 if sensitive else 0.0)
 
 
+NUM = 6000  # of which compare takes 2000 for its classifier: at most half of what they are worth
+
+
 def test_compare_shows_a_shifted_posterior():
     """A shift of .3 sd: the distance is 2 Phi(.15) - 1 = .12 and C2ST Phi(.15) = .56, the floors of 2000 draws .043 (95%) and .5 +- .008.
 
@@ -295,7 +298,11 @@ def test_compare_shows_a_shifted_posterior():
     apart, same = [], []
     for k in range(20):
         found = compare(
-            {"exact": drawn(0, 1, 3 * k), "same": drawn(0, 1, 3 * k + 1), "moved": drawn(0.3, 1, 3 * k + 2)}
+            {
+                "exact": drawn(0, 1, 3 * k, NUM),
+                "same": drawn(0, 1, 3 * k + 1, NUM),
+                "moved": drawn(0.3, 1, 3 * k + 2, NUM),
+            }
         )
         apart.append((found.kolmogorov_smirnov.loc[("exact", "moved"), "a"], found.c2st.loc["exact", "moved"]))
         same.append((found.kolmogorov_smirnov.loc[("exact", "same"), "a"], found.c2st.loc["exact", "same"]))
