@@ -28,12 +28,13 @@ from noisewise.inference import (
 from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior, pooled_draws
 from noisewise.inference._recorded import identity_of, recorded
 from noisewise.inference.base import prior_only
-from noisewise.inference.work import OutOfBudget, Work
+from noisewise.inference.work import DROPPED, FAILED, OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior, WeightedSamples
 from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.private_model import PrivateModel
 from noisewise.runs import Journal
+from noisewise.simulators import Faults
 
 _PILOT = 2000
 _RECORDS = 40_000
@@ -94,7 +95,7 @@ def infer(
         integer("target_ess", at_least=1)(target_ess),
         integer("max_simulations", at_least=1)(max_simulations),
         number("max_minutes", above=0.0, optional=True)(max_minutes),
-        {"executor": executor, "progress": progress},
+        {"executor": executor, "progress": progress, "faults": model.new_faults()},
     )
     if run_dir is None:
         return run.posterior()
@@ -345,9 +346,13 @@ class _Run:
     def _reported(self, posterior: AbstractPosterior) -> AbstractPosterior:
         """The posterior with a report of the whole run."""
         report, worth = posterior.report, _worth(posterior)
-        warnings = tuple(text for text in report.warnings if "simulations failed" not in text)
-        if self.failed:
-            warnings += (f"{self.failed:,} of {self.used:,} simulations failed (NaN): they count as impossible.",)
+        faults: Faults = self.options["faults"]
+        warnings = tuple(text for text in report.warnings if FAILED not in text and DROPPED not in text)
+        dropped, num_nan = faults.sentence(), self.failed - faults.total
+        if num_nan > 0:
+            warnings += (f"{num_nan:,} of {self.used:,} simulations failed (NaN): they count as impossible.",)
+        if dropped:
+            warnings += (dropped,)
         if worth < self.target:
             known = f"worth {worth:,.0f} exact ones" if report.exact else "an approximation that nothing certifies"
             per_draw = self.used / max(worth, 1.0)

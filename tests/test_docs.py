@@ -20,13 +20,9 @@ def simulate(rng, theta):
     return rng.normal(theta[0], 1.0, size=(50, 1))
 
 
-query = nw.queries.ClampedMean(bounds=(-5.0, 5.0), num_records=50)
-release = nw.Release([0.4], nw.mechanisms.Laplace(scale=0.2, sensitivity=0.2), query=query)
-model = nw.PrivateModel.from_release(
-    release,
-    prior=nw.Prior({"mean": dist.Normal(0.0, 1.0)}),
-    simulator=nw.simulators.PythonSimulator(simulate),
-)
+def model(release):
+    prior = nw.Prior({"mean": dist.Normal(0.0, 1.0)})
+    return nw.PrivateModel.from_release(release, prior=prior, simulator=nw.simulators.PythonSimulator(simulate))
 """
 
 
@@ -37,6 +33,9 @@ def first_block(page):
 def test_the_first_script_on_many_machines(tmp_path):
     """Planted: without the line `if __name__ == "__main__":` it ends with 1, as workers import the script anew."""
     (tmp_path / "model.py").write_text(MODEL)
+    query = nw.queries.ClampedMean(bounds=(-5.0, 5.0), num_records=50)
+    release = nw.Release([0.4], nw.mechanisms.Laplace(scale=0.2, sensitivity=0.2), query=query)
+    release.save(tmp_path / "release.json")
     (tmp_path / "script.py").write_text(first_block("many_machines.md"))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     ended = subprocess.run(

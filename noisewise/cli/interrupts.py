@@ -45,7 +45,9 @@ def in_thread(work: Callable[[], Result], farewell: str) -> Result:
 def _leave(farewell: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for child in multiprocessing.active_children():
-        child.terminate()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid or -1, signal.SIGKILL)  # a worker leads a group of its own, with what it has started
+        child.kill()
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
     os.write(2, f"{cursor}\n{farewell}\n".encode())
     os._exit(INTERRUPTED)

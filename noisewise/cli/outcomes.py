@@ -86,7 +86,9 @@ class Outcome:
         if self.posterior.report.exact:
             size = self.posterior.effective_size
             few = ": too few for intervals. Give the method more simulations or time" if self._few else ""
-            return f"The draws come from the exact posterior and are worth {size:,.0f} independent ones{few}."
+            dropped = self.posterior.report.diagnostics.get("simulations dropped")
+            given = f", given that the simulator does not fail ({dropped:,} times it did)," if dropped else ""
+            return f"The draws come from the exact posterior{given} and are worth {size:,.0f} independent ones{few}."
         if self.posterior.report.method in _COMPARISONS:
             return "This answer is for comparison: it does not know of the noise, or needs the confidential data."
         return "Nothing shows how good this approximation is: the mechanism has no density by which to certify it."

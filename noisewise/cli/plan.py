@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisewise.cli import catalogue
-from noisewise.cli.targets import model_from, ready_problem
+from noisewise.cli.targets import model_from, ready_problem, released
 from noisewise.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ Examples:
 
   noisewise plan linear_regression --epsilon 0.1 0.3 1 3 10
 
-  noisewise plan model.py:model --epsilon 1 10 --picture plan.png
+  noisewise plan model.py:model --release trial.json --epsilon 1 10 --picture plan.png
 """
 
 _BUDGETS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -39,6 +39,15 @@ def plan(
         list[str] | None,
         typer.Option(metavar="NUMBER...", help="Budgets, one or more; 0.1 0.3 1 3 10 by default.", show_default=False),
     ] = None,
+    release: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--release",
+            "-r",
+            help="For def model(release): an earlier or a trial release, whose query and kind of noise the plan takes.",
+            show_default=False,
+        ),
+    ] = None,
     simulations: Annotated[int, typer.Option(help="Simulations, one set for all budgets.")] = 50_000,
     releases: Annotated[int, typer.Option(help="Simulated releases over which is averaged.")] = 100,
     delta: Annotated[float, typer.Option(help="The delta of Gaussian noise.")] = 1e-6,
@@ -52,7 +61,7 @@ def plan(
     Expected posterior widths and coverage before any data are released, from ONE set of simulations: noise is free.
     """
     target, budgets = _sorted_out(words, epsilon or [])
-    found = _found(target, budgets, simulations, releases, delta, seed)
+    found = _found(target, tuple(release or ()), budgets, simulations, releases, delta, seed)
     if out is not None:
         found.save(out)
     if picture is not None:
@@ -80,7 +89,15 @@ def _sorted_out(words: list[str], epsilon: list[str]) -> tuple[str, tuple[float,
     return targets[0], tuple(sorted(set(budgets))) or _BUDGETS
 
 
-def _found(target: str, budgets: tuple[float, ...], simulations: int, releases: int, delta: float, seed: int) -> Plan:
+def _found(
+    target: str,
+    files: tuple[Path, ...],
+    budgets: tuple[float, ...],
+    simulations: int,
+    releases: int,
+    delta: float,
+    seed: int,
+) -> Plan:
     import jax
 
     from noisewise.planning import plan as make_plan
@@ -91,7 +108,9 @@ def _found(target: str, budgets: tuple[float, ...], simulations: int, releases: 
         path, _, name = target.partition(":")
         if not Path(path).is_file():
             raise InvalidInputError(f"There is no Python file {path}.")
-        return make_plan(key, model_from(Path(path), name or "model", None), budgets, **options)
+        return make_plan(key, model_from(Path(path), name or "model", released(files)), budgets, **options)
+    if files:
+        raise InvalidInputError("--release is for models of your own: a ready problem has its query and its noise.")
     item = catalogue.find("problem", target, catalogue.problems())
     models = {epsilon: ready_problem(item, epsilon).model for epsilon in budgets}
     mechanisms = {epsilon: model.mechanism for epsilon, model in models.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import sys
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from noisewise.cli import catalogue
 from noisewise.cli.exits import did_you_mean
 from noisewise.cli.requests import Request
-from noisewise.errors import InvalidInputError, NoisewiseError
+from noisewise.errors import InvalidInputError, NoisewiseError, SimulationError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from noisewise.disclosure import Release
     from noisewise.private_model import PrivateModel
     from noisewise.problems import Problem
+
+_TRIES = 3
+"""A model must be able to simulate at one of so many draws from its prior."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Target:
 
 def load(request: Request) -> Target:
     """The model and the observation that a request names."""
-    release = _release(request.releases)
+    release = released(request.releases)
     if request.file is None:
         return _problem(request, release)
     path, name = request.file
@@ -97,7 +101,12 @@ def _tried(model: PrivateModel, release: Any) -> PrivateModel:
 
     model.observation(release)
     key = jax.random.key(0)
-    model.statistics(key, model.prior.sample(key, 1))
+    *others, last = model.prior.sample(key, _TRIES)
+    for theta in others:
+        with contextlib.suppress(SimulationError):
+            model.statistics(key, theta[None])
+            return model
+    model.statistics(key, last[None])
     return model
 
 
@@ -106,7 +115,8 @@ def _title(slug: str, problem: Problem) -> str:
     return slug if epsilon is None else f"{slug} at epsilon {epsilon:g}"
 
 
-def _release(paths: tuple[Path, ...]) -> Release | None:
+def released(paths: tuple[Path, ...]) -> Release | None:
+    """The release in a file, or several of them combined; None without any."""
     from noisewise.disclosure import Release
 
     releases = [Release.load(path) for path in paths]
@@ -125,7 +135,12 @@ def _call(function: Any, what: str, release: Release | None) -> Any:
     try:
         return function(*[release][: len(required)])
     except NoisewiseError as error:
-        raise InvalidInputError(f"{what} failed: {error}") from error
+        without = (
+            " It was called without a release, of which it may want the query: give one by --release."
+            if release is None
+            else ""
+        )
+        raise InvalidInputError(f"{what} failed: {error}{without if required else ''}") from error
     except Exception as error:
         raise _broken(what, error) from error
 

@@ -19,7 +19,7 @@ from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import Draws, Report, WeightedSamples
 from noisewise.private_model import PrivateModel
 from noisewise.runs.journal import Journal, Result
-from noisewise.simulators import PythonSimulator
+from noisewise.simulators import Faults, PythonSimulator
 from noisewise.simulators._dispatch import num_workers
 
 T = TypeVar("T")
@@ -31,6 +31,8 @@ _BATCH_SECONDS = 3.0
 _WORKERS = 16
 _LOOK = 400
 _SURPRISE = 0.005
+FAILED, DROPPED = "simulations failed (NaN) and were rejected.", " failed twice and w"
+"""By which the sentences about failures are known."""
 _LOOKED = "prior predictive p-value"
 
 
@@ -42,7 +44,7 @@ class Work:
     """What a method works with. It simulates through `statistics`, which counts every call and keeps both budgets.
 
     With a `journal`, which `seconds` of earlier sittings are spent on, what was done before is not done again. Expensive steps other than
-    simulations go through `remember`, or through `advance` where chains have a state.
+    simulations go through `remember`, or through `advance` where chains have a state. `faults` may be those of several works.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Work:
         progress: bool = False,
         journal: Journal | None = None,
         seconds: float = 0.0,
+        faults: Faults | None = None,
     ) -> None:
         self.method, self.settings = method, settings
         self.model, self.observed = model, observed
@@ -71,7 +74,8 @@ class Work:
         self._deadline = None if max_minutes is None else self._start + 60.0 * max_minutes
         self._max_simulations = max_simulations
         self._speed: float | None = None
-        self._faults = model.new_faults()
+        self._faults = model.new_faults() if faults is None else faults
+        self._dropped_before = self._faults.total
         self._bar = ProgressBar(method, planned(settings, max_simulations)) if progress else None
 
     # Simulating ------------------------------------------------------------------------------------------------------
@@ -112,13 +116,15 @@ class Work:
         if self.journal is None:
             return self._simulated(keys[done : done + size], theta[done : done + size])
         words = key_words(keys)[0]
-        s = self.journal.recall_rows(words, theta)
-        if s is not None:
+        found = self.journal.recall_rows(words, theta)
+        if found is not None:
+            s, faults = found
+            self._faults.restore(len(s), faults)
             self._compare(keys[done : done + len(s)], theta[done : done + len(s)], s)
             return s
         size = min(size, self.journal.unknown_rows() or size)
         s = self._simulated(keys[done : done + size], theta[done : done + size])
-        self.journal.keep_rows(words, theta, s)
+        self.journal.keep_rows(words, theta, s, self._faults.to_spec())
         return s
 
     def _simulated(self, keys: Array, theta: np.ndarray) -> np.ndarray:
@@ -135,7 +141,10 @@ class Work:
             raise FileFormatError(f"The journal in {self.journal.folder} holds statistics of another width: delete it.")
         if self.journal.checked:
             return
-        row = int(np.argmax(np.isfinite(recorded).all(axis=1)))
+        finite = np.isfinite(recorded).all(axis=1)
+        if not finite.any():
+            return
+        row = int(np.argmax(finite))
         again = self.model.statistics(keys[row : row + 1], theta[row : row + 1], executor=self.executor)
         if not np.array_equal(again, recorded[row : row + 1], equal_nan=True):
             raise ResumeError(
@@ -269,14 +278,19 @@ class Work:
             if size and target:
                 self._bar.expect(int(self.num_simulations * max(1.0, target / size)))
 
+    @property
+    def dropped(self) -> str | None:
+        """What is to be said of simulations that failed for good, if any did."""
+        return self._faults.sentence()
+
     def report(self, *, exact: bool) -> Report:
         """The report as of now."""
-        if self.num_failed:
-            said = "simulations failed (NaN) and were rejected."
-            self.warn(f"{self.num_failed:,} of {self.num_simulations:,} {said}", instead_of=said)
-        dropped = self._faults.sentence()
-        if dropped:
-            self.warn(dropped, instead_of=" failed twice and w")
+        num_nan = self.num_failed - (self._faults.total - self._dropped_before)
+        if num_nan > 0:
+            self.warn(f"{num_nan:,} of {self.num_simulations:,} {FAILED}", instead_of=FAILED)
+        if self.dropped:
+            self.warn(self.dropped, instead_of=DROPPED)
+            self.diagnostics["simulations dropped"] = self._faults.total
         if self._faults.num_recovered:
             self.diagnostics["simulations that failed once"] = self._faults.num_recovered
         return Report(

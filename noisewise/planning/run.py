@@ -88,6 +88,8 @@ def plan(
         level=level,
         num_simulations=work.num_simulations,
         num_failed=work.num_failed,
+        given_truth=truth is not None,
+        dropped=work.dropped,
     )
 
 

@@ -80,7 +80,7 @@ def posterior_pictures(shown: Shown) -> Markup:
     if not shown.columns:
         return section("pictures", "The answer in pictures", element("p", "No quantity is finite in all draws."))
     known = "" if not shown.truth else " The black line is the truth."
-    grey = "" if shown.prior is None else " Dashed grey: what was believed before the release (the prior)."
+    grey = "" if shown.prior is None else " Grey: what was believed before the release (the prior)."
     panels = [
         picture(_marginal(shown, name), f"Density of {_plain(name)}{_range(shown, name)}.", small=True)
         for name in shown.columns[:_MOST_PANELS]

@@ -29,7 +29,7 @@ from noisewise.runs.tensors import read_tensors, write_tensors
 SCHEMA, VERSION = "noisewise.journal", 1
 _KEYS = ("schema", "schema_version", "run", "seconds", "num_simulations", "steps")
 _STEPS = {
-    "rows": ("kind", "call", "row", "rows", "inputs"),
+    "rows": ("kind", "call", "row", "rows", "inputs", "faults"),
     "result": ("kind", "call", "name", "arrays", "stopped", "moves"),
     "time": ("kind", "call", "row"),
 }
@@ -213,8 +213,10 @@ class Journal:
         """Count simulations of which no rows are kept, in earlier sittings too."""
         self.num_simulations += num
 
-    def recall_rows(self, words: np.ndarray, theta: np.ndarray) -> np.ndarray | None:
-        """Recorded statistics of the rows from `row` on of the present call, which has keys (n, 2) and parameters (n, d)."""
+    def recall_rows(self, words: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, Any] | None:
+        """Recorded statistics of the rows from `row` on of the present call, which has keys (n, 2) and parameters (n, d), and what is
+        recorded of failures.
+        """
         found = self._rows.get(self.call, {}).get(self.row)
         if found is None:
             return None
@@ -227,18 +229,19 @@ class Journal:
             )
         self.row = rows.stop
         self.num_simulations += step["rows"]
-        return self._contents(path).arrays["s"][first : first + step["rows"]]
+        return self._contents(path).arrays["s"][first : first + step["rows"]], step["faults"]
 
     def unknown_rows(self) -> int | None:
         """How many rows from `row` on of the present call are not recorded; None if none of the later ones is."""
         later = [row for row in self._rows.get(self.call, {}) if row > self.row]
         return min(later) - self.row if later else None
 
-    def keep_rows(self, words: np.ndarray, theta: np.ndarray, s: np.ndarray) -> None:
-        """Record statistics s (m, k) of the rows from `row` on, given all keys and parameters of the call."""
+    def keep_rows(self, words: np.ndarray, theta: np.ndarray, s: np.ndarray, faults: Any = None) -> None:
+        """Record statistics s (m, k) of the rows from `row` on, given all keys and parameters of the call, and all failures so far."""
         rows = slice(self.row, self.row + len(s))
         inputs = _inputs(words[rows], theta[rows])
-        self._steps.append({"kind": "rows", "call": self.call, "row": self.row, "rows": len(s), "inputs": inputs})
+        step = {"kind": "rows", "call": self.call, "row": self.row, "rows": len(s), "inputs": inputs, "faults": faults}
+        self._steps.append(step)
         self._statistics.append(s)
         self.row = rows.stop
         self.num_simulations += len(s)

@@ -6,6 +6,7 @@ import atexit
 import dataclasses
 import functools
 import hashlib
+import itertools
 import queue
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -24,11 +25,14 @@ from noisewise.simulators.workers import WorkerLostError, Workers
 MAX_IN_FLIGHT = 512
 """How many batches are handed to an executor before the first has come back."""
 
-GRACE = 60.0
-"""Seconds beyond the time-outs of a batch before an executor that has given results counts as stuck."""
+GRACE, START_UP = 60.0, 600.0
+"""Seconds beyond the time-outs of a batch before an executor counts as stuck: after its first result, and before."""
+
+_TASKS_EACH, _UNKNOWN_WORKERS = 4, 16
+_serial = itertools.count()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Batches:
     """Simulations by `fn` and `query`, one per row of keys and theta (N, d)."""
 
@@ -38,6 +42,14 @@ class Batches:
     keys: RowKeys
     theta: np.ndarray
     executor: Executor | None
+    awake: bool = False
+    """Whether the executor has given a result."""
+
+    @property
+    def size(self) -> int:
+        """How many simulations make a task by default."""
+        workers = 1 if self.executor is None else num_workers(self.executor) or _UNKNOWN_WORKERS
+        return max(1, min(64, len(self.theta) // (_TASKS_EACH * max(1, workers))))
 
     def run(self, rows: np.ndarray, batch_size: int) -> Generator[tuple[np.ndarray, list[Outcome]], None, None]:
         """(rows of a batch, their outcomes) for all these rows, as they come. Closing it cancels what has not started."""
@@ -48,12 +60,11 @@ class Batches:
                 yield batch, _worker.run_batch(self.fn, self.query, None, *self._inputs(batch))
             return
         task = self._task(executor)
-        limit = None if self.timeout is None or isinstance(executor, Workers) else self.timeout * batch_size + GRACE
-        flight = _Flight(limit, self.timeout)
+        flight = _Flight(self, executor, batch_size)
         try:
             for first in range(0, len(rows), batch_size):
                 batch = rows[first : first + batch_size]
-                flight.launch(executor, batch, *task, self.timeout, *self._inputs(batch))
+                flight.launch(batch, *task, self.timeout, *self._inputs(batch))
                 if len(flight.pending) >= MAX_IN_FLIGHT:
                     yield from flight.land()
             while flight.pending:
@@ -62,7 +73,7 @@ class Batches:
             for future in flight.pending:
                 future.cancel()
 
-    def _inputs(self, batch: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _inputs(self, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return self.keys.words[batch], self.keys.indices[batch], self.theta[batch]
 
     def _task(self, executor: Executor) -> tuple[Any, ...]:
@@ -87,17 +98,19 @@ class Batches:
 
 
 class _Flight:
-    """The batches that are under way in an executor; where it gives none back for `limit` seconds, it is stuck."""
+    """The batches that are under way in an executor; somebody else's that gives none back for long is stuck."""
 
-    def __init__(self, limit: float | None, timeout: float | None) -> None:
+    def __init__(self, batches: Batches, executor: Executor, batch_size: int) -> None:
         self.pending: dict[Future[list[Outcome]], np.ndarray] = {}
         self._done: queue.SimpleQueue[Future[list[Outcome]]] = queue.SimpleQueue()
-        self._limit, self._timeout = limit, timeout
-        self._some_came = False
+        self._batches, self._executor = batches, executor
+        self._limited = batches.timeout is not None and not isinstance(executor, Workers)
+        self._seconds = (batches.timeout or 0.0) * batch_size + GRACE
 
-    def launch(self, executor: Executor, batch: np.ndarray, *task: Any) -> None:
+    def launch(self, batch: np.ndarray, fn: Callable[..., list[Outcome]], *task: Any) -> None:
+        """Submit a task. Its number makes it another than all before: some executors run equal tasks once only."""
         try:
-            future = executor.submit(*task)
+            future = self._executor.submit(fn, *task, next(_serial))
         except RuntimeError as error:
             raise _broken(error) from error
         self.pending[future] = batch
@@ -105,14 +118,23 @@ class _Flight:
 
     def land(self) -> Iterator[tuple[np.ndarray, list[Outcome]]]:
         """The batch that comes back next, or all, as failures, where the executor is stuck."""
-        try:
-            future = self._done.get(timeout=self._limit if self._some_came else None)
-        except queue.Empty:
+        future = self._next()
+        if future is None:
             yield from self._abandoned()
         else:
-            self._some_came = True
+            self._batches.awake = True
             batch = self.pending.pop(future)
             yield batch, self._outcomes(future, len(batch))
+
+    def _next(self) -> Future[list[Outcome]] | None:
+        """None where nothing came for too long, though there were workers."""
+        while True:
+            limit = self._seconds + (0.0 if self._batches.awake else START_UP) if self._limited else None
+            try:
+                return self._done.get(timeout=limit)
+            except queue.Empty:
+                if num_workers(self._executor) != 0:
+                    return None
 
     def _abandoned(self) -> Iterator[tuple[np.ndarray, list[Outcome]]]:
         stuck, self.pending = self.pending, {}
@@ -143,7 +165,7 @@ class _Flight:
 
     @property
     def _too_long(self) -> str:
-        return _worker.too_long(self._timeout or 0.0)
+        return _worker.too_long(self._batches.timeout or 0.0)
 
 
 def _start_method(executor: ProcessPoolExecutor) -> str | None:

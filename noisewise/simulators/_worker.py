@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import dataclasses
 import faulthandler
+import os
 import queue
 import signal
 import threading
@@ -24,6 +25,7 @@ RAISED, HUNG, LOST = "raised an error", "took too long", "were lost with their w
 """The ways in which a simulation fails."""
 
 _REMEMBERED = 8
+_loading = threading.Lock()
 _loaded: collections.OrderedDict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = collections.OrderedDict()
 
 
@@ -56,19 +58,25 @@ def run_batch(
     words: np.ndarray,
     indices: np.ndarray,
     theta: np.ndarray,
+    serial: int = 0,
 ) -> list[Outcome]:
-    """One simulation per row of words (B, w), indices (B,) and theta. Never raises on account of one of them."""
+    """One simulation per row of words (B, w), indices (B,) and theta. Never raises on account of one of them.
+
+    `serial` only tells equal batches apart.
+    """
     run = _run_one if timeout is None else _guarded(timeout)
     return [run(fn, query, *row) for row in zip(words, indices, theta, strict=True)]
 
 
 def run_pickled_batch(payload: bytes, digest: str, *arguments: Any) -> list[Outcome]:
     """The same with (fn, query) as cloudpickle wrote them, unpickled once per process."""
-    if digest not in _loaded:
-        _loaded[digest] = cloudpickle.loads(payload)
-        while len(_loaded) > _REMEMBERED:
-            _loaded.popitem(last=False)
-    outcomes = run_batch(*_loaded[digest], *arguments)
+    with _loading:
+        if digest not in _loaded:
+            _loaded[digest] = cloudpickle.loads(payload)
+            while len(_loaded) > _REMEMBERED:
+                _loaded.popitem(last=False)
+        task = _loaded[digest]
+    outcomes = run_batch(*task, *arguments)
     return [dataclasses.replace(item, error=None) if isinstance(item, Failure) else item for item in outcomes]
 
 
@@ -86,9 +94,14 @@ def _run_one(
 ) -> Outcome:
     try:
         x = fn(generator(words, index), theta.copy())
-        return x if query is None else _vector(query(x))
+        return x if query is None or is_nan(x) else _vector(query(x))
     except (Exception, SystemExit) as error:
         return Failure(f"{type(error).__name__}: {error}", traceback.format_exc(), error)
+
+
+def is_nan(x: Any) -> bool:
+    """Whether NaN stands in place of data."""
+    return isinstance(x, float) and x != x
 
 
 def _vector(s: Any) -> np.ndarray:
@@ -160,6 +173,7 @@ def too_long(timeout: float) -> str:
 def serve(connection: Connection, log: str) -> None:
     """The life of a worker process. It leaves interrupts to its parent, and ends when that is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.setsid()  # so that what it starts can be ended with it
     with open(log, "w") as file, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         _end_when_hung(file)
         connection.send_bytes(b"ready")

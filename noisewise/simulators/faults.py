@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 
-from noisewise.errors import SimulationError
+from noisewise.errors import FileFormatError, SimulationError
 from noisewise.simulators._worker import HUNG, LOST, RAISED, Failure
+
+ALWAYS = 8
+"""A simulator that fails the first so many times always fails."""
 
 _BY_CHANCE = 5
 """So many failures say nothing yet of how often a simulator fails."""
@@ -26,7 +30,8 @@ class Faults:
     """The simulations of one inference that failed twice, once among others and once alone, and that are dropped.
 
     `max_failed` is the fraction that may. The rule allows for chance: f failures among n simulations are too many when
-    f > p n + 5 + 3 sqrt(p n), with p = max_failed; none is allowed where p = 0. `width` is that of s, 0 where it is not known.
+    f > p n + 5 + 3 sqrt(p n), with p = max_failed; none is allowed where p = 0. It counts simulations when they are begun, so
+    that it does not matter which of them end first. `width` is that of s, 0 where it is not known.
 
     >>> faults = Faults(max_failed=0.05)
     >>> [faults.allowed(n) for n in (10, 1_000, 100_000)]
@@ -39,35 +44,44 @@ class Faults:
     num_recovered: int = 0
     num_failed: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys((RAISED, HUNG, LOST), 0))
     example: str | None = None
+    _example_at: tuple[int, int] | None = None
+    _calls: int = 0
 
     @property
     def total(self) -> int:
         """How many simulations were dropped."""
         return sum(self.num_failed.values())
 
-    def allowed(self, num: int) -> int:
-        """How many of `num` simulations may fail."""
-        expected = self.max_failed * num
+    def allowed(self, num: int | None = None) -> int:
+        """How many of `num` simulations, by default of all that were begun, may fail."""
+        expected = self.max_failed * (self.num_simulations if num is None else num)
         return int(expected + _BY_CHANCE + 3.0 * math.sqrt(expected)) if expected > 0.0 else 0
+
+    def begin(self, num: int) -> None:
+        """Count simulations that are about to be run together."""
+        self.num_simulations += num
+        self._calls += 1
 
     def drop(self, index: int, theta: np.ndarray, failure: Failure) -> None:
         """Count a simulation that failed for good; raises `SimulationError` where that makes too many."""
         self.num_failed[failure.kind] += 1
         where = f"theta = {theta.tolist()}"
-        self.example = self.example or f"{where}: {failure.reason.rstrip('.')}."
-        if self.total <= self.allowed(self.num_simulations):
+        place = (self._calls, index)
+        if self._example_at is None or (self._example_at[0] == place[0] and place < self._example_at):
+            self.example, self._example_at = f"{where}: {failure.reason.rstrip('.')}.", place
+        if self.total <= self.allowed():
             return
         if self.max_failed == 0.0:
-            text = f"Simulation {index} failed at {where}: {failure.reason}"
-        else:
-            text = (
-                f"{self.total} of {self.num_simulations} simulations failed, more than PythonSimulator(max_failed="
-                f"{self.max_failed:g}) allows, the first of them at {self.example} Mend the simulator there, or let it return NaN "
-                "for data that cannot have been observed."
-            )
-        error = SimulationError(text)
-        error.__cause__ = failure.error or WorkerError(failure.trace)
-        raise error
+            raise _caused(f"Simulation {index} failed at {where}: {failure.reason}", failure)
+        self.refuse(f"{self.total:,} of {self.num_simulations:,} simulations failed", failure)
+
+    def refuse(self, found: str, failure: Failure) -> None:
+        """Raise, with an example."""
+        text = (
+            f"{found}, more than PythonSimulator(max_failed={self.max_failed:g}) allows, the first of them at {self.example} Mend the "
+            "simulator there, or let it return np.nan in place of data that cannot have been observed."
+        )
+        raise _caused(text, failure)
 
     def sentence(self) -> str | None:
         """What a reader of the result must know; None where nothing was dropped."""
@@ -79,3 +93,37 @@ class Faults:
             f"{self.total:,} simulation{s} failed twice and {were} dropped ({kinds}), the first at {self.example} "
             "If failures depend on the parameters, the posterior is biased."
         )
+
+    # On disk ---------------------------------------------------------------------------------------------------------
+
+    def to_spec(self) -> dict[str, Any] | None:
+        """JSON-ready; None where nothing ever failed."""
+        if not self.total and not self.num_recovered:
+            return None
+        failed = list(self.num_failed.values())
+        return {"failed": failed, "recovered": self.num_recovered, "example": self.example}
+
+    def restore(self, num: int, spec: Any) -> None:
+        """Count `num` simulations of an earlier sitting, after which this was `to_spec()`."""
+        self.begin(num)
+        if spec is None:
+            return
+        try:
+            counts = [*spec["failed"], spec["recovered"]]
+            if (
+                not all(type(count) is int and count >= 0 for count in counts)
+                or len(counts) != len(self.num_failed) + 1
+            ):
+                raise ValueError
+            example = spec["example"] if spec["example"] is None else str(spec["example"])
+        except (KeyError, TypeError, ValueError):
+            raise FileFormatError("The journal does not tell which simulations failed: delete the run.") from None
+        self.num_failed, self.num_recovered = dict(zip(self.num_failed, counts, strict=False)), counts[-1]
+        if example is not None:
+            self.example, self._example_at = example, (0, 0)
+
+
+def _caused(text: str, failure: Failure) -> SimulationError:
+    error = SimulationError(text)
+    error.__cause__ = failure.error or (WorkerError(failure.trace) if failure.trace else None)
+    return error

@@ -14,9 +14,9 @@ from noisewise._signatures import check_call
 from noisewise.errors import InvalidTypeError, SimulationError
 from noisewise.simulators._dispatch import Batches
 from noisewise.simulators._keys import RowKeys
-from noisewise.simulators._worker import RAISED, Failure
+from noisewise.simulators._worker import RAISED, Failure, is_nan
 from noisewise.simulators.base import AbstractSimulator, Execution, Query
-from noisewise.simulators.faults import Faults
+from noisewise.simulators.faults import ALWAYS, Faults
 
 _LOST_BATCHES = 8
 """After so many batches were lost with their workers, it is time to see whether their simulations are to blame."""
@@ -33,13 +33,13 @@ class PythonSimulator(AbstractSimulator):
 
     With an `executor` the simulation and the query run in its workers and only s comes back: any `concurrent.futures` one,
     `nw.simulators.Workers`, or that of a dask client. Functions travel by cloudpickle, so closures and lambdas will do; a
-    thread pool gets them as they are. `batch_size` simulations make one task, by default a 64-th of them, at most 64.
+    thread pool gets them as they are. `batch_size` simulations make one task, by default so many that each worker gets four, at most 64.
     Pools that fork are refused: JAX deadlocks in forked processes.
 
     A simulation that raises, or is lost with its worker, is run once more, alone. If it fails again, an inference drops and
     reports it, as long as these are at most the fraction `max_failed` of all (more, by chance, of few: see
-    `nw.simulators.Faults`); then, and in any other call, comes a `SimulationError` with its theta and traceback. NaN in s is no such
-    failure: it says that these data cannot have been observed, and is counted apart.
+    `nw.simulators.Faults`); then, and in any other call, comes a `SimulationError` with its theta and traceback. NaN in s, or `np.nan` in
+    place of x, is no such failure: it says that these data cannot have been observed, and is counted apart.
 
     With a `timeout` in seconds a simulation that takes longer has failed. In `Workers`, and without an executor, which then
     means one worker, its process is ended. In other executors it is left behind in a thread, which ends when it next comes to
@@ -73,6 +73,8 @@ class PythonSimulator(AbstractSimulator):
         width = 0 if execution.faults is None else execution.faults.width
         s, seen = np.full((len(theta), width), np.nan), "others"
         for index, row in self._outcomes(keys, theta, query, execution):
+            if is_nan(row):
+                continue
             if s.shape[1] == 0:
                 s, seen = np.full((len(theta), len(row)), np.nan), f"simulation {index}"
             if len(row) != s.shape[1]:
@@ -84,10 +86,14 @@ class PythonSimulator(AbstractSimulator):
         return s
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
-        for row in range(len(theta) - 1):
-            with contextlib.suppress(SimulationError):
-                return super()._statistic_width(keys[row:], theta[row:], query)
-        return super()._statistic_width(keys[-1:], theta[-1:], query)
+        for row in range(len(theta)):
+            with contextlib.nullcontext() if row == len(theta) - 1 else contextlib.suppress(SimulationError):
+                width = super()._statistic_width(keys[row:], theta[row:], query)
+                if width:
+                    return width
+        raise SimulationError(
+            f"All of {len(theta)} simulations returned NaN in place of data: how many statistics there are is unknown."
+        )
 
     def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> list[Any]:
         databases: list[Any] = [None] * len(theta)
@@ -100,16 +106,18 @@ class PythonSimulator(AbstractSimulator):
     ) -> Iterator[tuple[int, Any]]:
         """(i, result of simulation i) in the order of completion, without those that are dropped."""
         faults = execution.faults or Faults()
+        faults.begin(len(theta))
         batches = Batches(self.fn, query, self.timeout, keys, theta, execution.executor)
-        batch_size = execution.batch_size or min(64, -(-len(theta) // 64))
+        batch_size = execution.batch_size or batches.size
         todo = np.ones(len(theta), dtype=bool)
+        first = set(range(ALWAYS)) if len(theta) >= ALWAYS else None
+        dropped: dict[int, Failure] = {}
         while todo.any():
             failed: list[int] = []
             num_raised = num_lost = 0
             with contextlib.closing(batches.run(np.flatnonzero(todo), batch_size)) as done:
                 for rows, outcomes in done:
                     todo[rows] = False
-                    faults.num_simulations += len(rows)
                     kinds = [outcome.kind for outcome in outcomes if isinstance(outcome, Failure)]
                     num_raised += kinds.count(RAISED)
                     num_lost += len(kinds) > kinds.count(RAISED)
@@ -118,17 +126,22 @@ class PythonSimulator(AbstractSimulator):
                             failed.append(index)
                         else:
                             yield index, outcome
-                    if faults.total + num_raised > faults.allowed(faults.num_simulations) or num_lost > _LOST_BATCHES:
+                    always = first is not None and first <= {*failed, *dropped}
+                    if faults.total + num_raised > faults.allowed() or always or num_lost > _LOST_BATCHES:
                         break
-            yield from _once_more(batches, np.array(failed, dtype=int), faults)
+            for index, outcome in _once_more(batches, np.array(sorted(failed), dtype=int)):
+                if isinstance(outcome, Failure):
+                    dropped[index] = outcome
+                    faults.drop(index, theta[index], outcome)
+                    if first is not None and first <= set(dropped):
+                        faults.refuse(f"Each of the first {ALWAYS} simulations failed", outcome)
+                else:
+                    faults.num_recovered += 1
+                    yield index, outcome
 
 
-def _once_more(batches: Batches, rows: np.ndarray, faults: Faults) -> Iterator[tuple[int, Any]]:
-    """The same, each of these simulations alone, so that none suffers from another."""
+def _once_more(batches: Batches, rows: np.ndarray) -> Iterator[tuple[int, Any]]:
+    """The outcome of each of these simulations alone, so that none suffers from another."""
     with contextlib.closing(batches.run(rows, 1)) as done:
         for (index,), (outcome,) in done:
-            if isinstance(outcome, Failure):
-                faults.drop(int(index), batches.theta[index], outcome)
-            else:
-                faults.num_recovered += 1
-                yield int(index), outcome
+            yield int(index), outcome

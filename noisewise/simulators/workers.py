@@ -6,8 +6,10 @@ import contextlib
 import multiprocessing
 import os
 import queue
+import signal
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
 from multiprocessing.connection import Connection
@@ -19,6 +21,8 @@ import cloudpickle
 from noisewise._arrays import integer
 from noisewise.errors import InvalidInputError
 from noisewise.simulators import _worker
+
+_CHANCES, _PAUSE = 3, 0.5
 
 
 class WorkerLostError(Exception):
@@ -91,7 +95,9 @@ class Workers(Executor):
 
     def kill(self) -> None:
         """End the processes at once, whatever they are at."""
-        for seat in self._seats:
+        with self._lock:
+            seats = list(self._seats)
+        for seat in seats:
             seat.leave()
         self.shutdown(cancel_futures=True)
 
@@ -116,13 +122,16 @@ class _Seat:
         self._process: Any = None
         self._connection: Connection | None = None
         self._left = False
+        self._lock = threading.Lock()
         self.thread = threading.Thread(target=self._work, name="noisewise-worker", daemon=True)
         self.thread.start()
 
     def leave(self) -> None:
-        self._left = True
-        if self._process is not None:
-            self._process.kill()
+        """End the process, and start no other."""
+        with self._lock:
+            self._left = True
+            if self._process is not None:
+                end_group(self._process.pid)
 
     def _work(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -146,23 +155,33 @@ class _Seat:
             task.future.set_result(value) if good else task.future.set_exception(value)
 
     def _start(self) -> None:
-        """Start a process where there is none."""
-        if self._left:
-            raise BrokenExecutor("the workers were killed")
-        if self._process is not None:
-            return
+        """Start a process where there is none; a machine that is short of something gets a few chances."""
+        for chance in reversed(range(_CHANCES)):
+            if self._process is not None:
+                return
+            try:
+                self._try_to_start()
+            except BrokenExecutor:
+                if not chance or self._left:
+                    raise
+                time.sleep(_PAUSE)
+
+    def _try_to_start(self) -> None:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_worker.serve, args=(theirs, str(self._log)), daemon=True)
+        with self._lock:
+            if self._left:
+                raise BrokenExecutor("the workers were killed")
+            try:
+                process.start()
+            except (RuntimeError, OSError) as error:
+                raise BrokenExecutor(f"a worker could not be started: {error}") from error
+            finally:
+                theirs.close()
+            self._connection, self._process = ours, process
         try:
-            process.start()
-        except (RuntimeError, OSError) as error:
-            raise BrokenExecutor(f"a worker could not be started: {error}") from error
-        finally:
-            theirs.close()
-        self._connection, self._process = ours, process
-        try:
-            self._connection.recv_bytes()
+            ours.recv_bytes()
         except (EOFError, OSError):
             exitcode = self._end()
             raise BrokenExecutor(f"a worker could not be started, exit code {exitcode}") from None
@@ -173,13 +192,23 @@ class _Seat:
         return WorkerLostError(exitcode, trace)
 
     def _end(self) -> int | None:
-        """The exit code of the process, which ends when its connection closes."""
-        if self._process is None:
+        """The exit code of the process, which ends when its connection closes; what it has started ends with it."""
+        with self._lock:
+            process, connection = self._process, self._connection
+            self._process = self._connection = None
+        if process is None or connection is None:
             return None
-        assert self._connection is not None
-        self._connection.close()
-        self._process.join()
-        exitcode = self._process.exitcode
-        self._process.close()
-        self._process = self._connection = None
+        connection.close()
+        process.join()
+        end_group(process.pid)
+        exitcode: int | None = process.exitcode
+        process.close()
         return exitcode
+
+
+def end_group(pid: int) -> None:
+    """End a worker and all that it has started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

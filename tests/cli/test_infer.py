@@ -352,3 +352,15 @@ def test_one_problem_written_in_two_ways_is_one_run(run):
     assert json.loads(path.read_text())["problem"] == "gaussian-mean"
     path.write_text(path.read_text().replace('"gaussian-mean"', '"gaussian_mean"'))
     assert run("resume", "runs/a").exit_code == 0
+
+
+def test_a_plan_takes_the_query_of_a_release(run):
+    """A model that is a function of the release can be planned for with a trial release; without one it says so."""
+    quick = ("--simulations", "1000", "--releases", "20", "--epsilon", "1")
+    without = run("plan", "model.py", *quick)
+    assert without.exit_code == 1
+    assert "give one by --release" in without.stderr
+    found = run("plan", "model.py", "--release", "release.json", *quick, "--json")
+    assert found.exit_code == 0
+    assert json.loads(found.stdout)["num_simulations"] == 1000
+    assert run("plan", "sir", "--release", "release.json", *quick).exit_code == 1

@@ -1,10 +1,13 @@
 """Simulators that raise, hang, kill their worker or fail now and then: what is lost, what is said, when it is too much."""
 
+import contextlib
 import ctypes
+import itertools
 import multiprocessing
 import os
+import subprocess
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -123,6 +126,30 @@ def test_what_hangs_is_ended(fn, where, workers):
     assert seconds < 20.0  # twice the time-out, and two new processes
 
 
+def test_programs_that_a_simulation_started_end_with_it(workers, tmp_path):
+    """Planted, and caught: workers without a group of their own."""
+
+    def calls_a_program(rng, theta, folder=tmp_path):
+        program = subprocess.Popen(["sleep", "1000"])
+        (folder / str(program.pid)).touch()
+        program.wait()
+
+    with pytest.raises(errors.SimulationError, match=r"more than 0\.5 s"):
+        PythonSimulator(calls_a_program, timeout=TIMEOUT).statistics(KEY, THETA[:1], here, executor=workers)
+    started = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(started) == 2
+    time.sleep(0.2)
+    assert not any(is_running(pid) for pid in started)
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def test_the_trace_says_where_it_hung(workers):
     with pytest.raises(errors.SimulationError) as caught:
         PythonSimulator(sleeps, timeout=TIMEOUT).statistics(KEY, THETA[[HALF]], here, executor=workers)
@@ -150,25 +177,66 @@ class Stuck(ThreadPoolExecutor):
     """An executor of somebody else's that loses some tasks: they never come back."""
 
     def __init__(self, lost):
-        super().__init__(1)
+        super().__init__(2)
         self.lost, self.submitted = lost, 0
 
     def submit(self, fn, /, *args, **kwargs):
         self.submitted += 1
-        if self.submitted in self.lost:
-            return super().submit(time.sleep, 3.0)
-        return super().submit(fn, *args, **kwargs)
+        return Future() if self.submitted in self.lost else super().submit(fn, *args, **kwargs)
 
 
-def test_batches_that_never_come_back_are_submitted_again(monkeypatch):
-    monkeypatch.setattr(_dispatch, "GRACE", 0.2)
+def run_in(executor, monkeypatch, batch_size=10):
+    monkeypatch.setattr(_dispatch, "GRACE", 0.3)
+    monkeypatch.setattr(_dispatch, "START_UP", 0.3)
     faults = Faults(max_failed=0.05)
-    with Stuck({11}) as executor:
-        simulator = PythonSimulator(plain, timeout=0.05)
-        s = simulator.statistics(KEY, THETA, here, executor=executor, batch_size=10, faults=faults)
-    assert np.array_equal(s[:-1], REFERENCE[:-1])
-    assert executor.submitted > 11
-    assert faults.total in (0, 1)
+    simulator = PythonSimulator(plain, timeout=0.02)
+    return simulator.statistics(KEY, THETA, here, executor=executor, batch_size=batch_size, faults=faults), faults
+
+
+@pytest.mark.parametrize("lost", [{11}, {1}, {1, 2, 5}], ids=str)
+def test_batches_that_never_come_back_are_submitted_again(lost, monkeypatch):
+    """Planted, and caught: an endless wait for the first result; one for what is submitted again."""
+    with Stuck(lost) as executor:
+        s, faults = run_in(executor, monkeypatch)
+    assert np.array_equal(s, REFERENCE)
+    assert faults.num_recovered > 0
+    assert faults.total == 0
+
+
+def test_what_never_comes_back_is_dropped(monkeypatch):
+    with Stuck({7, 102}) as executor:  # the seventh, and the same once more
+        s, faults = run_in(executor, monkeypatch, batch_size=1)
+    assert np.flatnonzero(np.isnan(s[:, 0])).tolist() == [6]
+    assert "no worker came back with it" in faults.sentence()
+
+
+class Thrifty(ThreadPoolExecutor):
+    """Runs equal tasks once, as the executors of dask do by default."""
+
+    def __init__(self):
+        super().__init__(2)
+        self.known = {}
+
+    def submit(self, fn, /, *args, **kwargs):
+        name = repr([fn, *(a.tolist() if isinstance(a, np.ndarray) else a for a in args)])
+        if name not in self.known:
+            self.known[name] = super().submit(fn, *args, **kwargs)
+        return self.known[name]
+
+
+def test_executors_that_run_equal_tasks_once_run_them_again(tmp_path):
+    def once(rng, theta, folder=tmp_path):
+        seen = folder / str(theta[0])
+        if theta[0] < 0.3 and not seen.exists():
+            seen.touch()
+            raise OSError("busy")
+        return plain(rng, theta)
+
+    faults = Faults(max_failed=0.5)
+    with Thrifty() as executor:
+        s = PythonSimulator(once).statistics(KEY, THETA, here, executor=executor, batch_size=1, faults=faults)
+    assert np.array_equal(s, REFERENCE)
+    assert faults.total == 0 < faults.num_recovered
 
 
 # Too many ------------------------------------------------------------------------------------------------------------
@@ -182,7 +250,9 @@ def test_a_broken_simulator_is_found_out_early(where, workers, tmp_path):
         raise NameError("betta")
 
     executor = {"here": None, "workers": workers}[where]
-    with pytest.raises(errors.SimulationError, match=r"8 of 8 simulations failed.* theta = \[.*NameError: betta\."):
+    with pytest.raises(
+        errors.SimulationError, match=r"Each of the first 8 simulations failed.* theta = \[.*NameError: betta\."
+    ):
         PythonSimulator(broken).statistics(
             KEY, np.zeros((10_000, 1)), here, executor=executor, batch_size=1, faults=Faults(max_failed=0.05)
         )
@@ -199,25 +269,41 @@ def test_each_death_is_not_waited_for(workers):
 
 @pytest.mark.parametrize(("rate", "raised"), [(0.02, False), (0.04, False), (0.10, True)])
 def test_the_budget_is_the_stated_fraction(rate, raised):
-    """2000 simulations, 5% allowed: 4% never look like more (allowed 5% + 5 + 3 sd, at every moment), 10% do long before the end."""
+    """2000 simulations, of which 5% + 5 + 3 sd = 135 may fail: 4% are 80 +- 9, 10% reach that after some 1350 +- 110."""
+    calls = []
 
     def sometimes(rng, theta):
+        calls.append(theta)
         if rng.uniform() < rate:
             raise ValueError("no")
         return theta
 
-    def run(seed):
+    for seed in range(8):
         faults = Faults(max_failed=0.05)
-        try:
+        calls.clear()
+        with pytest.raises(errors.SimulationError, match="136 of 2,000") if raised else contextlib.nullcontext():
             PythonSimulator(sometimes).statistics(jax.random.key(seed), np.zeros((2000, 1)), here, faults=faults)
-        except errors.SimulationError:
-            return faults.num_simulations
-        assert faults.total == pytest.approx(2000 * rate, abs=4 * np.sqrt(2000 * rate))
-        return None
+        assert len(calls) < 2000 if raised else len(calls) == 2000 + faults.total
+        assert raised or faults.total == pytest.approx(2000 * rate, abs=4 * np.sqrt(2000 * rate))
 
-    stops = [run(seed) for seed in range(8)]
-    assert all((stop is not None) == raised for stop in stops), stops
-    assert not raised or max(stops) < 1500
+
+def test_it_does_not_matter_which_end_first():
+    """Eight of 64 fail at once, the others take longer: with many workers the failures come first."""
+
+    def late(rng, theta):
+        if round(theta[0]) % 8 == 1:
+            raise ValueError("quick")
+        time.sleep(0.05)
+        return theta
+
+    theta, found = np.arange(64.0)[:, None], []
+    for workers in (1, 64):
+        faults = Faults(max_failed=0.05)
+        with ThreadPoolExecutor(workers) as executor:
+            s = PythonSimulator(late).statistics(KEY, theta, here, executor=executor, batch_size=1, faults=faults)
+        found.append((s.tolist(), faults.total, faults.sentence()))
+    assert repr(found[0]) == repr(found[1])
+    assert "theta = [1.0]" in found[0][2]
 
 
 def test_without_a_count_the_first_failure_raises():
@@ -265,6 +351,55 @@ def test_an_inference_drops_counts_and_reports():
     assert "biased" in warnings
 
 
+def test_the_automatic_choice_tells_crashes_from_impossible_data(tmp_path):
+    """Also when it goes on in another sitting, which knows of the failures of the first."""
+    model, options = a_model(fails_above), {"target_ess": 200, "max_simulations": 3000, "progress": False}
+    whole = nw.infer(KEY, model, [0.9], **options)
+    texts = whole.report.warnings
+    assert sum("failed twice and were dropped" in text for text in texts) == 1
+    assert sum("(NaN): they count as impossible" in text for text in texts) == 1
+    dropped = whole.report.diagnostics["simulations dropped"]
+    assert 0 < dropped < whole.report.num_failed
+    with pytest.raises(KeyboardInterrupt):
+        nw.infer(KEY, a_model(interrupting(fails_above, 1200)), [0.9], run_dir=tmp_path / "run", **options)
+    resumed = nw.infer(KEY, a_model(fails_above), [0.9], run_dir=tmp_path / "run", **options)
+    assert resumed.report.warnings == texts
+    assert resumed.report.diagnostics["simulations dropped"] == dropped
+
+
+def interrupting(fn, after):
+    calls = itertools.count()
+
+    def simulate(rng, theta):
+        if next(calls) == after:
+            raise KeyboardInterrupt
+        return fn(rng, theta)
+
+    return simulate
+
+
+def test_a_budget_of_failures_is_one_for_all_sittings(tmp_path, monkeypatch):
+    """12% fail where 5% may: sittings that are too short to see it do not start to count anew."""
+    monkeypatch.setattr("noisewise.inference.work._BATCH_SECONDS", 1e-3)
+
+    def often(rng, theta):
+        if theta[0] > 0.88:
+            raise ValueError("large")
+        return theta + 0.1 * rng.normal(size=1)
+
+    method = nw.inference.ImportanceSampling(num_stages=0, num_final=2000)
+    ends = []
+    for _ in range(40):
+        try:
+            method.infer(KEY, a_model(interrupting(often, 60)), [0.4], run_dir=tmp_path / "run", progress=False)
+        except (KeyboardInterrupt, errors.SimulationError) as error:
+            ends.append(type(error))
+        if ends[-1] is errors.SimulationError:
+            break
+    assert KeyboardInterrupt in ends
+    assert ends[-1] is errors.SimulationError
+
+
 def test_an_inference_stops_with_an_example_where_too_many_fail():
     model = a_model(fails_above, max_failed=0.001)
     with pytest.raises(
@@ -285,6 +420,22 @@ def test_a_model_whose_first_simulation_fails_still_has_a_width():
     )  # fmt: skip
     first = float(model.prior.sample(jax.random.key(0), 8)[0, 0])
     assert model.statistic_width == 1
+
+
+def test_nan_in_place_of_data_is_impossible_data_for_any_query():
+    def sometimes(rng, theta):
+        return np.nan if theta[0] < 0.3 else rng.normal(theta[0], 1.0, size=(20, 1))
+
+    query = nw.queries.ClampedMean(bounds=(-3.0, 3.0), num_records=20)
+    s = PythonSimulator(sometimes).statistics(KEY, THETA, query)
+    assert np.flatnonzero(np.isnan(s[:, 0])).tolist() == list(range(30))
+    model = nw.PrivateModel(
+        prior=nw.Prior({"mean": dist.Uniform(0.0, 1.0)}), simulator=PythonSimulator(sometimes), query=query,
+        mechanism=nw.mechanisms.Laplace(scale=0.3, sensitivity=0.3),
+    )  # fmt: skip
+    posterior = nw.inference.ImportanceSampling(num_stages=0, num_final=500).infer(KEY, model, [0.4], progress=False)
+    assert posterior.sample(KEY, 100).min() >= 0.3
+    assert not any("twice" in text for text in posterior.report.warnings)
 
 
 @pytest.mark.parametrize(

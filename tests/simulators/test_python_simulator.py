@@ -110,7 +110,7 @@ def test_this_process_and_threads_give_the_same(reference, batch_size, x64_flag)
 def test_a_generator_shared_by_a_batch_would_be_caught(reference, monkeypatch):
     """The planted bug: one generator per batch instead of one per simulation."""
 
-    def shared(fn, query, timeout, words, indices, theta):
+    def shared(fn, query, timeout, words, indices, theta, serial):
         rng = _worker.generator(words[0], indices[0])
         return [np.asarray(query(fn(rng, row)), dtype=float) for row in theta]
 

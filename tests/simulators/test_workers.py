@@ -98,6 +98,14 @@ def test_an_error_in_the_body_ends_the_processes_at_once():
     assert not [child for child in multiprocessing.active_children() if child.name.startswith("noisewise")]
 
 
+def test_a_process_that_is_just_being_started_is_ended_too():
+    started = time.monotonic()
+    executor = Workers(1)
+    executor.submit(time.sleep, 100.0)
+    executor.kill()
+    assert time.monotonic() - started < 30.0
+
+
 def test_processes_end_with_their_parent(tmp_path):
     """Killed parents leave no processes behind."""
     script = tmp_path / "script.py"
