@@ -46,10 +46,14 @@ class Batches:
     """Whether the executor has given a result."""
 
     @property
+    def num_workers(self) -> int:
+        """How many simulate at once, as far as is known."""
+        return 1 if self.executor is None else num_workers(self.executor) or _UNKNOWN_WORKERS
+
+    @property
     def size(self) -> int:
         """How many simulations make a task by default."""
-        workers = 1 if self.executor is None else num_workers(self.executor) or _UNKNOWN_WORKERS
-        return max(1, min(64, len(self.theta) // (_TASKS_EACH * max(1, workers))))
+        return max(1, min(64, len(self.theta) // (_TASKS_EACH * self.num_workers)))
 
     def run(self, rows: np.ndarray, batch_size: int) -> Generator[tuple[np.ndarray, list[Outcome]], None, None]:
         """(rows of a batch, their outcomes) for all these rows, as they come. Closing it cancels what has not started."""

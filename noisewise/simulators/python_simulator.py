@@ -110,8 +110,9 @@ class PythonSimulator(AbstractSimulator):
         batches = Batches(self.fn, query, self.timeout, keys, theta, execution.executor)
         batch_size = execution.batch_size or batches.size
         todo = np.ones(len(theta), dtype=bool)
-        first = set(range(ALWAYS)) if len(theta) >= ALWAYS else None
-        dropped: dict[int, Failure] = {}
+        first, many = set(range(ALWAYS)), max(4 * ALWAYS, 2 * batches.num_workers)
+        dropped: set[int] = set()
+        succeeded = False
         while todo.any():
             failed: list[int] = []
             num_raised = num_lost = 0
@@ -125,17 +126,20 @@ class PythonSimulator(AbstractSimulator):
                         if isinstance(outcome, Failure):
                             failed.append(index)
                         else:
+                            succeeded = True
                             yield index, outcome
-                    always = first is not None and first <= {*failed, *dropped}
+                    never = not succeeded and len(failed) + len(dropped) >= many
+                    always = never or first <= {*failed, *dropped}
                     if faults.total + num_raised > faults.allowed() or always or num_lost > _LOST_BATCHES:
                         break
             for index, outcome in _once_more(batches, np.array(sorted(failed), dtype=int)):
                 if isinstance(outcome, Failure):
-                    dropped[index] = outcome
+                    dropped.add(index)
                     faults.drop(index, theta[index], outcome)
-                    if first is not None and first <= set(dropped):
-                        faults.refuse(f"Each of the first {ALWAYS} simulations failed", outcome)
+                    if first <= dropped or (not succeeded and len(dropped) >= many):
+                        faults.refuse(f"Each of the first {len(dropped)} simulations failed", outcome)
                 else:
+                    succeeded = True
                     faults.num_recovered += 1
                     yield index, outcome
 

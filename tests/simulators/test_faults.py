@@ -251,12 +251,12 @@ def test_a_broken_simulator_is_found_out_early(where, workers, tmp_path):
 
     executor = {"here": None, "workers": workers}[where]
     with pytest.raises(
-        errors.SimulationError, match=r"Each of the first 8 simulations failed.* theta = \[.*NameError: betta\."
+        errors.SimulationError, match=r"Each of the first \d+ simulations failed.* theta = \[.*NameError: betta\."
     ):
         PythonSimulator(broken).statistics(
             KEY, np.zeros((10_000, 1)), here, executor=executor, batch_size=1, faults=Faults(max_failed=0.05)
         )
-    assert len((tmp_path / "log").read_text()) < 16 + 2 * 512
+    assert len((tmp_path / "log").read_text()) <= {"here": 16, "workers": 64 + 512}[where]
 
 
 @pytest.mark.slow
