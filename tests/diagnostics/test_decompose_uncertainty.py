@@ -227,5 +227,4 @@ def test_privacy_falls_with_epsilon_and_clamping_with_the_bounds():
     assert clamping.max() < 0.05, clamping
     narrow = mean_shares(10.0, 3.0)
     assert (narrow[:, 1] > 10.0 * wide[10.0][:, 1]).all(), narrow
-    without_noise = narrow[:, 1] / narrow[:, :2].sum(axis=1)  # clamping's part of what would be left without privacy noise
-    assert without_noise.min() > 0.1, narrow
+    assert (narrow[:, 1] / narrow[:, :2].sum(axis=1)).min() > 0.1, narrow  # its part of what is left without noise
