@@ -108,7 +108,8 @@ def infer(
         ),
     ] = None,
     max_minutes: Annotated[
-        float | None, typer.Option(help="Stop after so long.", rich_help_panel=_BUDGET, show_default=False)
+        float | None,
+        typer.Option(help="Stop after so long, --certify not counted.", rich_help_panel=_BUDGET, show_default=False),
     ] = None,
     certify: Annotated[
         int, typer.Option(help="Simulations on top that judge what is not exact.", rich_help_panel=_BUDGET, min=1000)
