@@ -100,6 +100,7 @@ def test_time_is_told_apart(monkeypatch):
     assert (watch.simulation, watch.training, len(watch.theta)) == (0.0, 0.0, 0)
 
 
+@pytest.mark.slow
 def test_metrics_may_be_taken_later(scale):
     cell = trials.Cell("log_linear", 10.0, "naive", 1)
     raw = trials.run(cell, scale)

@@ -111,7 +111,10 @@ def test_an_observation_off_the_lattice_is_refused(name):
         case.method.infer(KEY, problem.model, problem.observed + 0.5, progress=False)
 
 
-@pytest.mark.parametrize("name", [n for n, c in METHODS.items() if isinstance(c.method, AbstractSequentialMethod)])
+SEQUENTIAL = [name for name, case in METHODS.items() if isinstance(case.method, AbstractSequentialMethod)]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in SEQUENTIAL])
 def test_the_last_round_is_what_infer_returns(name):
     case = METHODS[name]
     problem = case.make_problem()

@@ -172,6 +172,7 @@ def test_tables_of_a_metric():
     assert plotting.convergence({"SPPE": table}).lines[0].get_ydata() == pytest.approx([0.85, 0.55])
 
 
+@pytest.mark.slow
 def test_losses_of_posteriors_fits_and_reports():
     posterior = rounds()[-1]
     values = [record["validation_loss"] for record in posterior.report.rounds]

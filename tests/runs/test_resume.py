@@ -439,6 +439,7 @@ def test_a_record_tells_what_a_run_has_done(tmp_path, interrupt):
             nw.runs.read_run(tmp_path / path)
 
 
+@pytest.mark.slow
 def test_what_a_saved_posterior_lacks_is_made_anew_from_the_journal(tmp_path, simulated):
     """A finished SPLE has a likelihood, which archives of draws do not hold."""
     problem = nw.problems.gaussian_mean(1.0)

@@ -117,6 +117,7 @@ def test_two_routes_agree(weighted):
         assert z_scores(other(**change).near_independent(jax.random.key(6), 20_000), weighted).max() > 6.0
 
 
+@pytest.mark.slow
 def test_plain_augmentation_agrees_too(weighted):
     chains = other().chains(jax.random.key(7), num_draws=20_000, num_moves=0)
     assert z_scores(chains, weighted).max() < 4.5
