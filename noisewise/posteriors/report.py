@@ -54,6 +54,9 @@ class Report:
             value = getattr(report, field.name)
             if not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
                 raise FileFormatError(f"The field {field.name!r} of a report must be a {type(default).__name__}.")
+        for kind, name in ((dict, "rounds"), (str, "warnings")):
+            if not all(isinstance(item, kind) for item in getattr(report, name)):
+                raise FileFormatError(f"The field {name!r} of a report must be a list of {kind.__name__}.")
         return report
 
 

@@ -210,3 +210,9 @@ def test_draws_are_numbers(rows):
         match=f"{len(rows)} of 10 draws hold NaN, the first in row {rows[0]}: leave such rows out",
     ):
         Draws(theta, ("a", "b"), Report("test"))
+
+
+@pytest.mark.parametrize("wrong", [{"rounds": ["n"]}, {"warnings": [1]}, {"rounds": [None]}], ids=str)
+def test_reports_with_items_of_another_kind_are_refused(wrong):
+    with pytest.raises(errors.FileFormatError, match="must be a list of"):
+        Report.from_spec({**REPORT.to_spec(), **wrong})
