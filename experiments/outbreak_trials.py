@@ -1,9 +1,10 @@
 """Inference from the five outbreaks, released through the mechanism or, as in the paper, not at all; stored one by one.
 
-    python -m experiments.outbreak_trials --method sppe --together --backend jax
+    python -m experiments.outbreak_trials --method sppe --outbreak ebola-guinea covid-clark --together --backend jax
     python -m experiments.outbreak_trials --method smc-abc sple
 
-With --together all trials of SPPE train side by side, which is how a GPU wants them.
+With --together all trials of SPPE train side by side, which is how a GPU wants them. Influenza is simulated event by event,
+which wants a CPU.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 import noisewise as nw
-from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, hardware, silent, source_hash
+from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, hardware, note, silent, source_hash
 from experiments.methods import NAMES as METHOD_NAMES
 from experiments.methods import method
 from experiments.plain import plain
@@ -59,14 +61,24 @@ def cell(name: str, variant: str, slug: str, seed: int) -> Cell:
     return Cell(f"outbreak-{name}-{variant}", _EPSILON, slug, seed)
 
 
-def get(name: str, variant: str, slug: str, seed: int, scale: Scale, progress: Progress = silent) -> Trial:
+def get(
+    name: str,
+    variant: str,
+    slug: str,
+    seed: int,
+    scale: Scale,
+    progress: Progress = silent,
+    *,
+    backend: str = "numba",
+) -> Trial:
     """The trial from the store, or run and stored."""
     place = cell(name, variant, slug, seed)
     found = stored(place, scale)
     if found is None:
         progress(f"{METHOD_NAMES[slug]} on {name}, {variant}, seed {seed}")
-        found = _run(place, problem(name, variant), scale)
+        found = _run(place, problem(name, variant, backend), scale)
         keep(found, place, scale)
+    note(found.record)
     return found
 
 
@@ -125,13 +137,16 @@ def _summary(values: np.ndarray) -> dict[str, float]:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--method", nargs="+", default=list(METHODS), choices=METHODS)
+    parser.add_argument("--outbreak", nargs="+", default=list(NAMES), choices=NAMES)
     parser.add_argument("--scale", default="standard", choices=["quick", "standard", "full"])
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--backend", default="numba", choices=["numba", "jax"])
+    parser.add_argument("--store", type=Path, help="by default .cache/reproduce")
     options = parser.parse_args(arguments)
     scale = {"quick": QUICK, "standard": STANDARD, "full": FULL}[options.scale]
+    scale = scale if options.store is None else dataclasses.replace(scale, cache=options.store)
     for slug in options.method:
-        wanted = [(name, v, seed) for name in NAMES for v in VARIANTS for seed in seeds(slug, v, scale)]
+        wanted = [(name, v, seed) for name in options.outbreak for v in VARIANTS for seed in seeds(slug, v, scale)]
         missing = [each for each in wanted if stored(cell(each[0], each[1], slug, each[2]), scale) is None]
         if options.together and slug == "sppe" and missing:
             places = [cell(name, variant, slug, seed) for name, variant, seed in missing]
@@ -139,7 +154,7 @@ def main(arguments: list[str] | None = None) -> None:
             for place, trial in zip(places, run_together(places, problems, scale), strict=True):
                 keep(trial, place, scale)
         for name, variant, seed in missing:
-            found = get(name, variant, slug, seed, scale).rounds[-1]
+            found = get(name, variant, slug, seed, scale, backend=options.backend).rounds[-1]
             print(
                 f"{name} {variant} {slug} {seed}: R0 {found['quantities']['R0']}, {found['seconds']:.0f} s", flush=True
             )
