@@ -37,6 +37,7 @@ PROBLEMS = ("sir", "linear_regression", "log_linear")
 ONCE = ("exact", "confidential", "naive")
 """What has no trials: one seed stands for all."""
 REFERENCE, NUM_EXACT, NUM_REFERENCE = jax.random.key(99), 22_000, 2000
+ROW, NUM_ROW, NUM_BATCHES = jax.random.key(97), 100_000, 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +145,8 @@ def run(cell: Cell, scale: Scale, backend: str = "numba") -> Trial:
     """One trial by itself."""
     problem = made(cell.problem, cell.epsilon, backend)
     if cell.method == "exact":
-        return _trial(cell, scale, [_round(exact_draws(problem)[1], scale, {}, np.zeros((0, 0)))])
+        record, draws, theta = _round(exact_posterior(problem, scale), scale, {}, np.zeros((0, 0)))
+        return _trial(cell, scale, [({**record, "error": exact_error(problem, scale)}, draws, theta)])
     chosen = method(cell.method, scale, cell.epsilon, cell.layers)
     rounds: list[Any] = []
     try:
@@ -205,12 +207,30 @@ def _split(watch: Stopwatch, seconds: float) -> dict[str, float]:
     return {"simulation": watch.simulation, "training": watch.training, "sampling": sampling}
 
 
-def exact_draws(problem: Any) -> tuple[np.ndarray, nw.posteriors.Draws]:
-    """Draws (2000, d) that others are measured against, and an exact posterior of 20,000 more, to be measured like others."""
+def exact_reference(problem: Any) -> np.ndarray:
+    """Draws (2000, d) of the exact posterior that others are measured against."""
     draws = problem.reference(REFERENCE, NUM_EXACT)
-    draws = draws[np.random.default_rng(0).permutation(NUM_EXACT)]
-    report = nw.posteriors.Report("exact", exact=True)
-    return draws[:NUM_REFERENCE], nw.posteriors.Draws(draws[NUM_REFERENCE:], problem.model.names, report)
+    return np.asarray(draws[np.random.default_rng(0).permutation(NUM_EXACT)][:NUM_REFERENCE])
+
+
+def _row_draws(problem: Any, scale: Scale) -> np.ndarray:
+    return np.asarray(problem.reference(ROW, NUM_ROW // 10 if scale.quick else NUM_ROW))
+
+
+def exact_posterior(problem: Any, scale: Scale) -> nw.posteriors.Draws:
+    """Other draws of the exact posterior, to be measured like those of a method."""
+    return nw.posteriors.Draws(
+        _row_draws(problem, scale), problem.model.names, nw.posteriors.Report("exact", exact=True)
+    )
+
+
+def exact_error(problem: Any, scale: Scale) -> dict[str, np.ndarray]:
+    """Monte Carlo standard errors of the exact mean and interval ends, from batches of the draws."""
+    batches = np.split(_row_draws(problem, scale), NUM_BATCHES)
+    found = {"mean": [batch.mean(axis=0) for batch in batches]}
+    for name, level in (("low", 0.025), ("high", 0.975)):
+        found[name] = [np.quantile(batch, level, axis=0) for batch in batches]
+    return {name: np.std(values, axis=0, ddof=1) / np.sqrt(NUM_BATCHES) for name, values in found.items()}
 
 
 def _round(
@@ -227,7 +247,7 @@ def with_metrics(trial: Trial) -> Trial:
     if not trial.unmeasured:
         return trial
     problem = made(trial.record["problem"], trial.record["epsilon"])
-    reference, key = exact_draws(problem)[0], jax.random.key(1000 + trial.record["seed"])
+    reference, key = exact_reference(problem), jax.random.key(1000 + trial.record["seed"])
     rounds = [
         {**each, **measured(problem, reference[: len(draws)], draws.astype(float), key)}
         for each, draws in zip(trial.rounds, trial.draws, strict=True)

@@ -115,7 +115,7 @@ def test_metrics_may_be_taken_later(scale):
 
 def test_what_fails_halfway_is_no_refusal(scale, monkeypatch):
     def halfway(*_):
-        yield trials.Round(trials.exact_draws(trials.made("log_linear", 10.0))[1], {}, np.zeros((0, 0)))
+        yield trials.Round(trials.exact_posterior(trials.made("log_linear", 10.0), scale), {}, np.zeros((0, 0)))
         raise errors.InvalidInputError("Out of paper.")
 
     monkeypatch.setattr(trials, "_rounds", halfway)
