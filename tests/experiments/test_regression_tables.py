@@ -25,9 +25,9 @@ def row(rng, num, trials=1, shift=0.0):
 
 
 def test_exact_rows_lie_within_their_monte_carlo_error_and_shifted_ones_do_not():
-    """The largest of 9 distances of a t with 49 degrees of freedom is below 3.9 with probability .997; .04 sd are 11 errors of the mean.
+    """The largest of 9 distances of a t with 49 degrees of freedom is below 3.9 with probability .997; .04 sd are 9 errors of the mean.
 
-    Without the square root, or without the row's own error, exact rows of 4,000 draws would be some ten errors off.
+    Without the row's own error exact rows of 4,000 draws would be some ten errors off.
     """
     rng = np.random.default_rng(0)
     rows = {
