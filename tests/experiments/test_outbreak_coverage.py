@@ -9,6 +9,7 @@ from experiments import outbreak_coverage as item
 def setting(num):
     truth = np.linspace(1.0, 3.0, 20)
     found = {"mean": truth.tolist(), "low": (truth * 0.5).tolist(), "high": (truth * 2.0).tolist()}
+    found["exact"] = 19
     found["high"][num:] = (truth * 0.9).tolist()[num:]
     cells = {slug: {**found, **item.covered(found, truth)} for slug in item.METHODS}
     return {"outbreak": "influenza", "epsilon": 1.0, "truth": truth.tolist(), "methods": cells}
@@ -38,6 +39,14 @@ def test_synthetic_outbreaks_show_one():
     assert (observed.max(axis=1) >= item.shows_outbreak(model)).all()
 
 
+def test_too_few_outbreaks_are_an_error(monkeypatch):
+    monkeypatch.setattr(item, "shows_outbreak", lambda _: np.inf)
+    with pytest.raises(
+        nw.errors.SimulationError, match="Of 2,000 simulated releases only 0 show an outbreak, of 2 wanted"
+    ):
+        item.synthetic(jax.random.key(0), nw.problems.outbreak("influenza").model, 2)
+
+
 def test_intervals_that_are_too_narrow_fail():
     """A planted bug: intervals of a tenth of their width do not cover."""
     rng = np.random.default_rng(1)
@@ -56,11 +65,12 @@ def test_what_is_asked_of_fewer():
 
 def test_table_and_paragraph_hold_the_numbers(result):
     lines = item.table(result).splitlines()
-    assert "| good | nw.infer, exact | 17 | yes |" in lines[2]
-    assert "| bad | nw.infer, exact | 16 | no |" in lines[5]
+    assert "| good | nw.infer | 17 | yes |" in lines[2]
+    assert "| bad | nw.infer | 16 | no |" in lines[5]
     text = item.paragraph(result)
-    assert "nw.infer, exact 33 of 40" in text
-    assert "3 of 6 cells do, not nw.infer, exact at bad (16)" in text
+    assert "nw.infer 33 of 40" in text
+    assert "3 of 6 cells do, not nw.infer at bad (16)" in text
+    assert "38 of its 40 posteriors are exact" in text
     # P(Bin(20, .95) >= 17)
     assert "probability 0.984" in text
 
