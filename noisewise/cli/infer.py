@@ -187,6 +187,7 @@ def run(request: Request, *, as_json: bool, quiet: bool) -> None:
 
     def work() -> tuple[Any, Path]:
         outcome = outcomes.infer(request, target, progress=not (as_json or quiet))
+        outcome = outcomes.looked_at(outcome, target)
         return outcome, outcomes.write_report(request, target, outcome)
 
     farewell = f"Interrupted. To go on: {request.resume_command}"

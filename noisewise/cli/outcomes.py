@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from noisewise.diagnostics import Certificate
     from noisewise.diagnostics.certificate import Wording
     from noisewise.posteriors import AbstractPosterior
+    from noisewise.reports.pictures import Look
 
 CERTIFICATE, CORRECTED, REPORT = "certificate.json", "corrected", "report.html"
 _SCHEMA, _VERSION = "noisewise.certificate", 1
@@ -46,6 +47,7 @@ class Outcome:
     posterior: AbstractPosterior
     certificate: Certificate | None
     naive: AbstractPosterior | None = None
+    look: Look | None = None
 
     @property
     def answer(self) -> AbstractPosterior:
@@ -102,9 +104,11 @@ class Outcome:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader must know besides."""
+        check = None if self.look is None else self.look.check
+        misfit = () if check is None or check.passed else (check.sentence,)
         if self.certificate is None:
-            return self.posterior.report.warnings
-        return self.certificate.other_warnings(self.posterior)
+            return self.posterior.report.warnings + misfit
+        return self.certificate.other_warnings(self.posterior) + misfit
 
 
 def _wording(out: Path) -> Wording:
@@ -157,6 +161,14 @@ def naive(target: Target, seed: int) -> AbstractPosterior | None:
     return None
 
 
+def looked_at(outcome: Outcome, target: Target) -> Outcome:
+    """The outcome with a look at whether its answer predicts the release."""
+    from noisewise.reports.pictures import Look
+
+    look = Look.at(outcome.answer, target.model, target.model.observation(target.observed))
+    return dataclasses.replace(outcome, look=look)
+
+
 def write_report(request: Request, target: Target | None, outcome: Outcome) -> Path:
     """Write report.html."""
     from noisewise.reports import write_report as write
@@ -170,6 +182,7 @@ def write_report(request: Request, target: Target | None, outcome: Outcome) -> P
         approximation=None if outcome.certificate is None else outcome.posterior,
         release=None if target is None else target.release,
         naive=outcome.naive,
+        look=outcome.look,
         command=request.command,
         **known,
     )

@@ -25,7 +25,6 @@ def present(request: Request, target: Target, outcome: Outcome, page: Path, *, a
 def as_record(request: Request, target: Target, outcome: Outcome, page: Path) -> dict[str, Any]:
     """The same for machines."""
     report, answer = outcome.posterior.report, outcome.answer
-    truth = None if target.truth is None else dict(zip(target.model.names, target.truth.tolist(), strict=True))
     certificate = None if outcome.certificate is None else outcome.certificate.to_spec()
     return {
         "title": target.title,
@@ -42,7 +41,7 @@ def as_record(request: Request, target: Target, outcome: Outcome, page: Path) ->
         "seconds": report.seconds,
         "summary": summary_record(answer),
         "naive": None if outcome.naive is None else summary_record(outcome.naive),
-        "truth": truth,
+        "truth": target.truths or None,
         "certificate": certificate,
         "warnings": list(outcome.warnings),
     }
@@ -56,7 +55,7 @@ def summary_record(posterior: Any) -> dict[str, Any]:
 def _table(target: Target, outcome: Outcome) -> None:
     summary = outcome.answer.summary()
     naive = None if outcome.naive is None else outcome.naive.summary()
-    truth = {} if target.truth is None else dict(zip(target.model.names, target.truth.tolist(), strict=True))
+    truth = target.truths
     columns = ["", "mean", "sd", "95% interval"]
     columns += ["truth"] if truth else []
     columns += ["ignoring the noise"] if naive is not None else []

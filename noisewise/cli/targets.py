@@ -38,6 +38,13 @@ class Target:
     truth: np.ndarray | None = None
     release: Release | None = None
 
+    @property
+    def truths(self) -> dict[str, float]:
+        """The truth by name, derived quantities included; empty where it is not known."""
+        from noisewise.plotting import named_truth
+
+        return {} if self.truth is None else named_truth(self.model, self.truth)
+
 
 def load(request: Request) -> Target:
     """The model and the observation that a request names."""

@@ -11,6 +11,8 @@ from noisewise.posteriors import AbstractPosterior
 from noisewise.reports.html import Markup, number, paragraphs, section, table
 
 LOW, HIGH = "2.5%", "97.5%"
+FEW = 100.0
+"""Draws worth less than this say nothing of intervals."""
 
 
 def headline(summary: pd.DataFrame, prior: pd.DataFrame | None, derived: tuple[str, ...]) -> str:
@@ -24,10 +26,12 @@ def headline(summary: pd.DataFrame, prior: pd.DataFrame | None, derived: tuple[s
     return str(summary.index[int(np.argmin(shares.fillna(np.inf).to_numpy()))])
 
 
-def sentence(name: str, row: Any, *, exactly: bool = True) -> str:
-    """What is known of one quantity."""
-    sd = row["sd"]
-    given = "given the release" if exactly else "given the release, as far as the approximation goes"
+def sentence(posterior: AbstractPosterior, name: str, row: Any) -> str:
+    """What is known of one quantity, whose row of the summary this is."""
+    sd, size = row["sd"], posterior.effective_size
+    if size < FEW:
+        return f"Nothing can be said of {name} yet: the draws are worth {size:,.0f} independent ones, and intervals need {FEW:.0f}."
+    given = "given the release" if posterior.report.exact else "given the release, as far as the approximation goes"
     return (
         f"{name} is about {number(row['mean'], sd)}, and with 95% probability between {number(row[LOW], sd)} and "
         f"{number(row[HIGH], sd)}, {given}."
@@ -54,7 +58,7 @@ def answer(
     return section(
         "answer",
         "The answer",
-        paragraphs(sentence(chosen, summary.loc[chosen], exactly=posterior.report.exact)),
+        paragraphs(sentence(posterior, chosen, summary.loc[chosen])),
         paragraphs(_about_truth(chosen, summary, truth), _about_naive(chosen, summary, naive)),
         table(caption, columns, rows),
         paragraphs(

@@ -23,6 +23,7 @@ from noisewise.reports.answer import answer, headline, sentence
 from noisewise.reports.citing import citing, reproducing
 from noisewise.reports.html import Markup, element, escape, join
 from noisewise.reports.look import CSS
+from noisewise.reports.pictures import Look
 from noisewise.reports.released import guarantee_in_words, guarantee_of, released
 from noisewise.reports.verdict import assess, badge, verdict
 
@@ -43,6 +44,7 @@ def write_report(
     release: Release | None = None,
     naive: AbstractPosterior | None = None,
     decomposition: Any = None,
+    look: Look | None = None,
     command: str | None = None,
 ) -> Path:
     """Write one self-contained page about a posterior, for readers who run nothing; returns its path.
@@ -50,9 +52,9 @@ def write_report(
     It says what was released (`release`, or `model` and `observed`) under which guarantee, the answer in a sentence and a table (beside
     the `naive` one and the `truth`, an array or a dictionary, where there are any), draws it, decomposes its uncertainty (`decomposition`
     has a `table` with a row per parameter and a column of variances per part), says how far to trust it and why (`certificate` and, where
-    simulations are fast, a predictive check), how to cite and how to reproduce it (`command`, or Python with the settings). Where
-    `posterior` is what the certificate corrected, `approximation` is what it was made for, and adds its warnings and simulations. Images
-    are inside, there are no scripts, nothing is loaded from elsewhere. An existing page is replaced.
+    simulations are fast, a predictive check, which `look` holds if it was made before), how to cite and how to reproduce it (`command`,
+    or Python with the settings). Where `posterior` is what the certificate corrected, `approximation` is what it was made for, and adds
+    its warnings and simulations. Images are inside, there are no scripts, nothing is loaded from elsewhere. An existing page is replaced.
 
     >>> import jax, pathlib, tempfile, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -70,10 +72,9 @@ def write_report(
         approximation = posterior
     observed, release = _observed(model, observed, release)
     known = _truth(posterior, model, truth)
-    simulations = 0 if model is None or observed is None else pictures.affordable(model, posterior)
-    check = pictures.look(posterior, model, observed, simulations=simulations)
+    look = look or Look.at(posterior, model, observed)
     warnings = _warnings(posterior, certificate, approximation)
-    assessment = assess(posterior, certificate=certificate, check=check, warnings=warnings)
+    assessment = assess(posterior, certificate=certificate, check=look.check, warnings=warnings)
     prior = pictures.prior_draws(model)
     with np.errstate(invalid="ignore"):  # derived quantities may be infinite
         summary, before = posterior.summary(), None if prior is None else prior.summary()
@@ -84,7 +85,7 @@ def write_report(
         element("h1", title),
         element(
             "div",
-            element("p", sentence(chosen, summary.loc[chosen], exactly=posterior.report.exact), class_="sentence"),
+            element("p", sentence(posterior, chosen, summary.loc[chosen]), class_="sentence"),
             element("p", badge(assessment.level), " ", assessment.sentence),
             _privacy(mechanism, release),
             class_="lead",
@@ -92,9 +93,9 @@ def write_report(
         released(model, observed, release),
         answer(posterior, summary, chosen, prior=before, naive=_naive(naive), truth=known),
         pictures.posterior_pictures(shown),
-        pictures.fan_picture(posterior, model, observed, certificate, simulations=simulations),
+        pictures.fan_picture(posterior, model, observed, certificate, simulations=look.simulations),
         "" if decomposition is None else pictures.decomposition_picture(decomposition),
-        verdict(posterior, assessment, certificate, warnings, pictures.check_picture(check)),
+        verdict(posterior, assessment, certificate, warnings, pictures.check_picture(look.check)),
         citing(),
         reproducing(posterior, command, certificate, approximation),
         element(

@@ -147,7 +147,23 @@ def decomposition_picture(decomposition: Any) -> Markup:
 # Simulations ---------------------------------------------------------------------------------------------------------
 
 
-def affordable(model: PrivateModel, posterior: AbstractPosterior) -> int:
+@dataclasses.dataclass(frozen=True)
+class Look:
+    """How many simulations take half a minute, and the posterior predictive check where that is enough for one."""
+
+    simulations: int = 0
+    check: PredictiveCheck | None = None
+
+    @classmethod
+    def at(cls, posterior: AbstractPosterior, model: PrivateModel | None, observed: np.ndarray | None) -> Look:
+        """Simulate from the posterior, where there are a model and an observation (k',)."""
+        if model is None or observed is None:
+            return cls()
+        simulations = _affordable(model, posterior)
+        return cls(simulations, _predicted(posterior, model, observed) if simulations >= _CHECKED else None)
+
+
+def _affordable(model: PrivateModel, posterior: AbstractPosterior) -> int:
     """How many simulations take half a minute, as far as 20 of them show, or 400 where these are quick."""
     seconds, num = 0.0, _PROBE
     for num in (_PROBE, _CHECKED):  # the first may compile
@@ -160,12 +176,8 @@ def affordable(model: PrivateModel, posterior: AbstractPosterior) -> int:
     return int(num * _SECONDS / max(seconds, 1e-6))
 
 
-def look(
-    posterior: AbstractPosterior, model: PrivateModel | None, observed: np.ndarray | None, *, simulations: int
-) -> PredictiveCheck | None:
-    """The posterior predictive check from 400 simulations; None where these are too many, or the model cannot make them."""
-    if model is None or observed is None or simulations < _CHECKED:
-        return None
+def _predicted(posterior: AbstractPosterior, model: PrivateModel, observed: np.ndarray) -> PredictiveCheck | None:
+    """The check from 400 simulations; None where the model cannot make them."""
     if Capability.SAMPLE not in model.mechanism.capabilities:
         return None
     try:

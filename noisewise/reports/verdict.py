@@ -9,13 +9,14 @@ from typing import Any
 from noisewise.diagnostics import Certificate, PredictiveCheck
 from noisewise.diagnostics.certificate import MISSED, NOT_CERTIFIABLE, Wording
 from noisewise.posteriors import AbstractPosterior
+from noisewise.reports.answer import FEW
 from noisewise.reports.html import Markup, bullets, element, facts, join, number, paragraphs, section
 
 TRUST, CARE, DISTRUST = "trust", "trust with care", "do not trust"
 _CLASSES = {TRUST: "trust", CARE: "care", DISTRUST: "distrust"}
 _RANK = {TRUST: 0, CARE: 1, DISTRUST: 2}
 
-_MANY, _FEW = 400.0, 100.0
+_MANY = 400.0
 _OFF, _STRETCHED = 0.25, 1.25
 _SUSPECT = 0.05
 _ABOUT_LEVEL = {
@@ -88,7 +89,7 @@ def _of_size(posterior: AbstractPosterior) -> list[tuple[str, str]]:
         return []
     worth = f"The draws are worth {size:,.0f} independent ones"
     error = f"so that averages carry an error of {100 / math.sqrt(max(size, 1.0)):.0f}% of a posterior sd"
-    if size < _FEW:
+    if size < FEW:
         return [(DISTRUST, f"{worth}, too few to say anything of intervals.")]
     return [(TRUST if size >= _MANY else CARE, f"{worth}, {error}.")]
 

@@ -28,6 +28,11 @@ def model(release):
     return nw.PrivateModel.from_release(release, prior=prior, simulator=simulator)
 
 
+def wrong(release):
+    near_44 = nw.Prior({"mean": dist.Normal(44.0, 0.01)})
+    return nw.PrivateModel.from_release(release, prior=near_44, simulator=simulator)
+
+
 def three():
     return 3
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.cli import outcomes
+from noisewise.cli import outcomes, targets
 from noisewise.cli.requests import remembered
 
 QUICK = ("--method", "importance", "--set", "num_final=4000", "--set", "num_stages=0")
@@ -66,6 +66,26 @@ def test_without_a_method_the_target_is_reached(loaded):
     assert abs(posterior["sd"] - 1.0) < 0.2
     assert found["truth"] is None
     assert found["naive"] is None
+
+
+def test_a_release_that_does_not_fit_is_told(run):
+    """Draws are exact and plenty, but no record of a model with mean 44 and sampling error .71 makes a mean of 51."""
+    fits, wrong = (
+        run("infer", f"model.py:{name}", "--release", "release.json", *QUICK, "--out", f"runs/{name}")
+        for name in ("model", "wrong")
+    )
+    assert (fits.exit_code, wrong.exit_code) == (0, 0)
+    told = "Warning: The observation lies outside what the posterior predicts"
+    assert told in " ".join(wrong.stdout.split())
+    assert told not in " ".join(fits.stdout.split())
+    assert "Do not trust" in Path("runs/wrong/report.html").read_text()
+
+
+def test_truths_of_derived_quantities_are_known():
+    problem = nw.problems.sir()
+    truths = targets.Target("sir", problem.model, problem.observed, problem.truth).truths
+    assert truths["R0"] == pytest.approx(np.exp(2.5))
+    assert targets.Target("sir", problem.model, problem.observed).truths == {}
 
 
 def test_releases_of_one_dataset_combine(loaded):
