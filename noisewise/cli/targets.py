@@ -6,14 +6,16 @@ import contextlib
 import dataclasses
 import inspect
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from noisewise.cli import catalogue
-from noisewise.cli.exits import did_you_mean
+from noisewise.cli.exits import did_you_mean, tell
 from noisewise.cli.requests import Request
 from noisewise.errors import InvalidInputError, NoisewiseError, SimulationError
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from noisewise.private_model import PrivateModel
     from noisewise.problems import Problem
 
+PATIENCE = 10.0
+"""Seconds of silence."""
 _TRIES = 3
 """A model must be able to simulate at one of so many draws from its prior."""
 
@@ -109,12 +113,25 @@ def _tried(model: PrivateModel, release: Any) -> PrivateModel:
     model.observation(release)
     key = jax.random.key(0)
     *others, last = model.prior.sample(key, _TRIES)
-    for theta in others:
-        with contextlib.suppress(SimulationError):
-            model.statistics(key, theta[None])
-            return model
-    model.statistics(key, last[None])
+    with _patience():
+        for theta in others:
+            with contextlib.suppress(SimulationError):
+                model.statistics(key, theta[None])
+                return model
+        model.statistics(key, last[None])
     return model
+
+
+@contextlib.contextmanager
+def _patience() -> Iterator[None]:
+    """Say that the first simulation takes long, as nothing else has been said by then."""
+    text = f"The first simulation has taken {PATIENCE:g} s so far. For one that may hang there is PythonSimulator(..., timeout=)."
+    timer = threading.Timer(PATIENCE, tell, [text])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _title(slug: str, problem: Problem) -> str:

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 MODEL = """
 import jax
+import numpy as np
 import numpyro.distributions as dist
 import noisewise as nw
 
@@ -31,6 +32,17 @@ def model(release):
 def wrong(release):
     near_44 = nw.Prior({"mean": dist.Normal(44.0, 0.01)})
     return nw.PrivateModel.from_release(release, prior=near_44, simulator=simulator)
+
+
+def slow(release):
+    import time
+
+    def simulate(seed, theta):
+        time.sleep(0.5)
+        return np.random.default_rng(seed).normal(theta, 10.0, size=(200, 1))
+
+    waits = nw.simulators.PythonSimulator(simulate)
+    return nw.PrivateModel.from_release(release, prior=prior, simulator=waits)
 
 
 def three():

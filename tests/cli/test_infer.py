@@ -81,6 +81,17 @@ def test_a_release_that_does_not_fit_is_told(run):
     assert "Do not trust" in Path("runs/wrong/report.html").read_text()
 
 
+def test_a_first_simulation_that_takes_long_is_told(folder, monkeypatch, capsys):
+    release = nw.Release.load("release.json")
+    slow, quick = (targets.model_from(Path("model.py"), name, release) for name in ("slow", "model"))
+    monkeypatch.setattr(targets, "PATIENCE", 0.1)
+    targets._tried(slow, release)
+    assert "The first simulation has taken 0.1 s so far" in capsys.readouterr().err
+    monkeypatch.setattr(targets, "PATIENCE", 60.0)
+    targets._tried(quick, release)
+    assert capsys.readouterr().err == ""
+
+
 def test_truths_of_derived_quantities_are_known():
     problem = nw.problems.sir()
     truths = targets.Target("sir", problem.model, problem.observed, problem.truth).truths
