@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,3 +28,23 @@ def measured(problem: Any, reference: np.ndarray, draws: np.ndarray, key: Any) -
         "lmd": log_median_distance(problem.observed / unit, simulated / unit),
         "ks": kolmogorov_smirnov(exact, found),
     }
+
+
+def spaced(draws: np.ndarray, num: int) -> np.ndarray:
+    """`num` of the draws (N, d), with as few repeats as there can be: copies stand together and every (N / num)-th row is taken.
+
+    Weighted particles and short chains are stored with copies, which a classifier would recognise: 1000 exact draws, each
+    taken twice, have C2ST .52.
+
+    >>> sorted(spaced(np.array([[1.0], [2.0], [3.0], [2.0], [1.0], [3.0]]), 3).ravel().tolist())
+    [1.0, 2.0, 3.0]
+    """
+    _, group = np.unique(draws, axis=0, return_inverse=True)
+    places = np.random.default_rng(0).permutation(int(group.max()) + 1)[group.ravel()]
+    order = np.argsort(places, kind="stable")
+    return np.asarray(draws[order[np.arange(num) * len(draws) // num]])
+
+
+def measures_hash() -> str:
+    """The version of this file: metrics taken by another one are taken again."""
+    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]

@@ -16,6 +16,7 @@ import dataclasses
 import io
 import itertools
 import json
+import re
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ import numpy as np
 
 import noisewise as nw
 from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, hardware, note, silent, source_hash
-from experiments.measures import measured
+from experiments.measures import measured, measures_hash, spaced
 from experiments.methods import NAMES, method
 from experiments.plain import compact_json, plain
 from experiments.stopwatch import Stopwatch, training_timed
@@ -63,8 +64,8 @@ class Trial:
 
     @property
     def unmeasured(self) -> bool:
-        """Whether the metrics are still to be taken."""
-        return bool(self.rounds) and "mmd" not in self.rounds[-1]
+        """Whether the metrics are still to be taken, or were taken in another way."""
+        return bool(self.rounds) and self.record.get("measures") != measures_hash()
 
     @property
     def refused(self) -> str | None:
@@ -156,7 +157,7 @@ def run(cell: Cell, scale: Scale, backend: str = "numba") -> Trial:
         if rounds:
             raise
         return _trial(cell, scale, [], refused=str(error))
-    return _trial(cell, scale, rounds)
+    return _trial(cell, scale, rounds, backend=backend)
 
 
 def run_together(cells: Sequence[Cell], scale: Scale, backend: str = "numba") -> list[Trial]:
@@ -175,7 +176,10 @@ def run_together(cells: Sequence[Cell], scale: Scale, backend: str = "numba") ->
                 spent = _split(watch, watch.simulation + watch.training + others / len(cells))
                 rounds[i].append(_round(posteriors[i], scale, spent, watch.theta))
                 watch.reset()
-    return [_trial(cell, scale, found, together=len(cells)) for cell, found in zip(cells, rounds, strict=True)]
+    return [
+        _trial(cell, scale, found, together=len(cells), backend=backend)
+        for cell, found in zip(cells, rounds, strict=True)
+    ]
 
 
 def _rounds(chosen: Any, key: Any, problem: Any) -> Iterator[Round]:
@@ -248,11 +252,12 @@ def with_metrics(trial: Trial) -> Trial:
         return trial
     problem = made(trial.record["problem"], trial.record["epsilon"])
     reference, key = exact_reference(problem), jax.random.key(1000 + trial.record["seed"])
+    num = trial.record["scale"]["num_draws"] // 2
     rounds = [
-        {**each, **measured(problem, reference[: len(draws)], draws.astype(float), key)}
+        {**each, **measured(problem, reference[:num], spaced(draws.astype(float), num), key)}
         for each, draws in zip(trial.rounds, trial.draws, strict=True)
     ]
-    return dataclasses.replace(trial, record=plain({**trial.record, "rounds": rounds}))
+    return dataclasses.replace(trial, record=plain({**trial.record, "rounds": rounds, "measures": measures_hash()}))
 
 
 def _summary(posterior: Any, draws: np.ndarray) -> dict[str, Any]:
@@ -267,12 +272,22 @@ def _summary(posterior: Any, draws: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _trial(cell: Cell, scale: Scale, rounds: list[Any], *, refused: str | None = None, together: int = 1) -> Trial:
+def _trial(
+    cell: Cell,
+    scale: Scale,
+    rounds: list[Any],
+    *,
+    refused: str | None = None,
+    together: int = 1,
+    backend: str = "numba",
+) -> Trial:
     record = {
         **dataclasses.asdict(cell),
         "scale": scale.settings(),
+        "settings": settings(cell, scale),
         "source": source_hash(),
         "hardware": hardware(),
+        "backend": backend,
         "trained together": together,
         "refused": refused,
         "rounds": [each_round for each_round, _, _ in rounds],
@@ -286,12 +301,20 @@ def _trial(cell: Cell, scale: Scale, rounds: list[Any], *, refused: str | None =
 _SIZES = ("rounds", "num_simulations", "layers", "hidden", "max_epochs", "num_draws")
 
 
+def settings(cell: Cell, scale: Scale) -> str:
+    """The method with all its settings, in words of Python; of the exact posterior how many draws it has."""
+    if cell.method == "exact":
+        return f"{NUM_ROW:,} draws"
+    return re.sub(r"<function (\w+) at \w+>", r"\1", repr(method(cell.method, scale, cell.epsilon, cell.layers)))
+
+
 def stored(cell: Cell, scale: Scale) -> Trial | None:
-    """The trial in the store, unless its sizes differ; where everything is to be tried, also unless the sources do."""
+    """The trial in the store, unless its sizes or settings differ; where everything is to be tried, also unless the sources do."""
     path = scale.store / f"{cell.name}.json"
     with contextlib.suppress(FileNotFoundError):
         record = json.loads(path.read_text())
         same = all(record["scale"][name] == scale.settings()[name] for name in _SIZES)
+        same = same and record.get("settings") in (None, settings(cell, scale))
         if not same or (scale.quick and record["source"] != source_hash()):
             return None
         with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:
