@@ -139,7 +139,9 @@ class _Run:
                 best = posterior
             if _worth(best) >= self.target or (self.spent and best.report.exact):
                 break
-        return self._reported(self._prior_only() if best is None else best)
+        if best is None:
+            best = prior_only(self.key, Work("infer", {}, self.model, self.observed))
+        return self._reported(best)
 
     def _routes(self) -> Iterator[AbstractPosterior]:
         if Capability.DENSITY not in self.model.mechanism.capabilities:
@@ -213,9 +215,7 @@ class _Run:
             raise SimulationError(
                 f"All of {work.num_simulations:,} simulations failed (NaN statistics), for instance at {at}: mend the simulator."
             )
-        self.used += work.num_simulations
-        self.failed += work.num_failed
-        self.stages.append({"stage": "importance", "num_simulations": self.used, "effective_size": 0.0})
+        self._add("importance", work.num_simulations, work.num_failed, effective_size=0.0)
 
     def _learnt_and_corrected(self) -> Iterator[AbstractPosterior]:
         """Rounds of learning, while the certificate says that they pay.
@@ -279,16 +279,9 @@ class _Run:
 
     def _count_round(self, posterior: AbstractPosterior) -> None:
         """Add what one more round has simulated to the totals."""
-        report = posterior.report
-        before = self.rounds_seen
+        report, before = posterior.report, self.rounds_seen
         self.rounds_seen = (report.num_simulations, report.num_failed)
-        self.used += report.num_simulations - before[0]
-        self.failed += report.num_failed - before[1]
-        self.stages.append({"stage": "sppe", "num_simulations": self.used})
-
-    def _prior_only(self) -> AbstractPosterior:
-        work = Work("infer", {}, self.model, self.observed)
-        return prior_only(self.key, work)
+        self._add("sppe", report.num_simulations - before[0], report.num_failed - before[1])
 
     @property
     def _particles(self) -> ExactSMC:
@@ -308,19 +301,19 @@ class _Run:
         return posterior
 
     def _certified(self, key: Array, posterior: AbstractPosterior, num: int) -> Certificate:
-        certificate = certified_by(
-            key, start(posterior, self.model, self.observed, num, 0.1, **self.options), posterior
-        )
-        self._count(
-            "certify", certificate.corrected, num, verdict=certificate.verdict, efficiency=certificate.efficiency
-        )
+        work = start(posterior, self.model, self.observed, num, 0.1, **self.options)
+        certificate = certified_by(key, work, posterior)
+        found = {"verdict": certificate.verdict, "efficiency": certificate.efficiency}
+        self._count("certify", certificate.corrected, num, **found)
         return certificate
 
     def _count(self, stage: str, posterior: AbstractPosterior, num: int, **more: Any) -> None:
+        self._add(stage, num, posterior.report.num_failed, effective_size=float(posterior.effective_size), **more)
+
+    def _add(self, stage: str, num: int, num_failed: int, **more: Any) -> None:
         self.used += num
-        self.failed += posterior.report.num_failed
-        size = float(posterior.effective_size)
-        self.stages.append({"stage": stage, "num_simulations": self.used, "effective_size": size, **more})
+        self.failed += num_failed
+        self.stages.append({"stage": stage, "num_simulations": self.used, **more})
 
     @property
     def remaining(self) -> int:
@@ -361,6 +354,7 @@ class _Run:
             text = f"The target of {self.target:,} effective draws was not reached: the draws are {known}.{more}"
             warnings += (text,)
         ended = "a budget is spent" if self.spent else "short of the target"
+        route = "sppe, corrected" if report.method == "certify" else report.method
         posterior.report = dataclasses.replace(
             report,
             settings=self.settings,
@@ -369,13 +363,10 @@ class _Run:
             seconds=60.0 * self.minutes,
             stopped="finished" if worth >= self.target else ended,
             rounds=tuple(self.stages),
-            diagnostics={"route": self._route(report.method), **report.diagnostics},
+            diagnostics={"route": route, **report.diagnostics},
             warnings=warnings,
         )
         return posterior
-
-    def _route(self, method: str) -> str:
-        return "sppe, corrected" if method == "certify" else method
 
 
 def _serves(method: AbstractMethod, model: PrivateModel) -> bool:

@@ -1,12 +1,9 @@
 """Priors: laws over a table of supports, edges and points off the support, unconstrained coordinates, fingerprints."""
 
-import dataclasses
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,69 +15,12 @@ import scipy.stats as st
 import noisewise as nw
 from noisewise import errors
 from noisewise import priors as priors_module
+from tests.catalogue_priors import ALL, ONE
 
 KEY = jax.random.key(11)
 RNG = np.random.default_rng(3)
 Z = RNG.normal(0.0, 1.5, size=(2001, 60))
 """Unconstrained points, cut to the width a test needs (drawing from a law compiles slowly)."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """A distribution, its scipy twin, a point off its support, and which entries of theta are free coordinates."""
-
-    make: Callable[[], dist.Distribution]
-    twin: Any = None
-    off: Any = None
-    free: tuple[int, ...] | None = None
-
-
-def affine_of_normal():
-    return dist.TransformedDistribution(dist.Normal(0, 1), dist.transforms.AffineTransform(1.0, 2.0))
-
-
-COVARIANCE = np.array([[0.5, 0.1], [0.1, 0.2]])
-ONE = {
-    "normal": Case(lambda: dist.Normal(1, 2), st.norm(1, 2), np.inf),
-    "student": Case(lambda: dist.StudentT(3.0, 1.0, 2.0), st.t(3, 1, 2), -np.inf),
-    "log-normal": Case(lambda: dist.LogNormal(0, 0.5), st.lognorm(0.5), 0.0),
-    "gamma": Case(lambda: dist.Gamma(2.0, 3.0), st.gamma(2, scale=1 / 3), -1.0),
-    "beta": Case(lambda: dist.Beta(2, 3), st.beta(2, 3), 1.5),
-    "uniform": Case(lambda: dist.Uniform(-1, 2), st.uniform(-1, 3), 2.1),
-    "log-uniform": Case(lambda: dist.LogUniform(0.1, 10.0), st.loguniform(0.1, 10), 0.09),
-    "truncated": Case(lambda: dist.TruncatedNormal(0, 1, low=-1, high=0.3), st.truncnorm(-1, 0.3), 0.31),
-    "left-truncated": Case(lambda: dist.TruncatedNormal(0, 1, low=0.1), st.truncnorm(0.1, np.inf), 0.0),
-    "transformed": Case(affine_of_normal, st.norm(1, 2), np.inf),
-}
-MANY = {
-    "normals": Case(lambda: dist.Normal(np.arange(3.0), 2).to_event(1), None, [0.0, np.nan, 0.0]),
-    "multivariate": Case(
-        lambda: dist.MultivariateNormal(np.ones(2), COVARIANCE), st.multivariate_normal(np.ones(2), COVARIANCE)
-    ),
-    "simplex": Case(
-        lambda: dist.Dirichlet(np.array([2.0, 1.0, 3.5])), st.dirichlet([2, 1, 3.5]), [0.2, 0.3, 0.6], (0, 1)
-    ),
-    "simplex-50": Case(
-        lambda: dist.Dirichlet(np.linspace(0.5, 3.0, 50)),
-        st.dirichlet(np.linspace(0.5, 3, 50)),
-        np.full(50, 0.03),
-        tuple(range(49)),
-    ),
-    "simplexes": Case(
-        lambda: dist.Dirichlet(np.full((3, 4), 1.5)), None, np.full(12, 0.3), (0, 1, 2, 4, 5, 6, 8, 9, 10)
-    ),
-    "intervals": Case(lambda: dist.Uniform(np.zeros(2), np.array([1.0, 5.0])), None, [2.0, 2.0]),
-    "cholesky": Case(lambda: dist.LKJCholesky(3, 1.5), None, np.full(9, 0.5), (3, 6, 7)),
-    "ordered": Case(
-        lambda: dist.TransformedDistribution(
-            dist.Normal(0, 1).expand([3]).to_event(1), dist.transforms.OrderedTransform()
-        ),
-        None,
-        [0.0, -1.0, 2.0],
-    ),
-    "zero-sum": Case(lambda: dist.ZeroSumNormal(1.0, event_shape=(3,)), None, [1.0, 1.0, 1.0]),
-}
-ALL = {**ONE, **MANY}
 
 
 @pytest.fixture(scope="module", params=ALL, ids=str)
@@ -165,84 +105,6 @@ def test_density_of_z_on_the_simplex_integrates_to_one(concentration):
     assert np.exp(prior.log_prob_unconstrained(z)).sum() * cell == pytest.approx(1.0, abs=1e-6)
     forgotten = np.exp(prior.log_prob(prior.constrain(z))).sum() * cell
     assert abs(forgotten - 1.0) > 0.05
-
-
-# Draws ---------------------------------------------------------------------------------------------------------------
-
-SPARSE = np.full(20, 0.01)
-DRAWN = {
-    "tiny": dist.Gamma(0.01),
-    "beta": dist.Beta(2, 3),
-    "truncated": dist.TruncatedNormal(0, 1, low=-1, high=0.3),
-    "log-uniform": dist.LogUniform(0.1, 10.0),
-    "p": dist.Dirichlet(SPARSE),
-    "n": dist.Normal(0, 1).expand([2]),
-}
-
-
-@pytest.fixture(scope="module")
-def drawn():
-    """(prior, 10,000 draws, the same by name)."""
-    prior = nw.Prior(DRAWN)
-    theta = prior.sample(jax.random.key(5), 10_000)
-    return prior, theta, prior.as_dict(theta)
-
-
-def test_draws_lie_inside_with_finite_density(drawn):
-    """LogUniform's draws in particular, whose bounds numpyro keeps in single precision."""
-    prior, theta, _ = drawn
-    assert theta.shape == (10_000, prior.dim)
-    assert prior.support_contains(theta).all()
-    assert np.isfinite(prior.log_prob(theta)).all()
-    assert np.isfinite(prior.log_prob_unconstrained(prior.unconstrain(theta))).all()
-
-
-@pytest.mark.parametrize("name", ["beta", "truncated", "log-uniform"], ids=str)
-def test_draws_follow_the_law(drawn, name):
-    """Kolmogorov-Smirnov with 10,000 draws: p > 1e-4, and below 1e-4 for draws stretched by 20%."""
-    draws = drawn[2][name]
-    assert st.kstest(draws, ONE[name].twin.cdf).pvalue > 1e-4
-    assert st.kstest(1.2 * draws, ONE[name].twin.cdf).pvalue < 1e-4
-
-
-def test_draws_of_different_parameters_are_independent(drawn):
-    """Correlations of 10,000 draws have standard error .01; one key for all would give 1."""
-    columns = np.stack([drawn[2]["n"][:, 0], drawn[2]["n"][:, 1], drawn[2]["beta"], drawn[2]["truncated"]])
-    correlations = np.corrcoef(columns)[np.triu_indices(4, 1)]
-    assert np.abs(correlations).max() < 0.04
-    assert np.abs(np.corrcoef(columns[0], columns[0])[0, 1]) > 0.04
-
-
-def test_draws_do_not_depend_on_how_many_are_made_and_share_a_program(drawn):
-    prior, theta, _ = drawn
-    before = priors_module._sample._cache_size()
-    for num in (1, 7, 1024, 1025, 3000):
-        assert np.array_equal(prior.sample(jax.random.key(5), num), theta[:num])
-    assert priors_module._sample._cache_size() == before
-    assert len(np.unique(theta[:, 1])) == len(theta)  # no block repeats another
-
-
-@pytest.mark.parametrize(("dim", "rows"), [(1, 1024), (1024, 1024), (1025, 512), (2**20, 1), (2**21, 1)])
-def test_blocks_of_draws_are_bounded_by_memory(dim, rows):
-    assert priors_module._rows(dim) == rows
-
-
-def test_tiny_draws_of_gamma_stay_positive(drawn):
-    """P(Gamma(.01) < 2.2e-308) = 8.3e-4: of 10,000 draws about 8 are moved up to the smallest normal number."""
-    draws, tiny = drawn[2]["tiny"], np.finfo(np.float64).tiny
-    assert 1 <= (draws == tiny).sum() <= 25
-    assert (draws >= tiny).all()
-
-
-def test_sparse_simplexes_keep_their_smallest_entries(drawn):
-    """Relative accuracy for entries down to 1e-300, where numpyro's own stick-breaking loses them."""
-    prior, theta, values = drawn
-    assert (values["p"] < 1e-100).mean() > 0.05
-    np.testing.assert_allclose(prior.as_dict(prior.constrain(prior.unconstrain(theta)))["p"], values["p"], rtol=1e-10)
-    with jax.enable_x64(True):
-        theirs = dist.biject_to(dist.constraints.simplex)
-        back = np.asarray(theirs(theirs.inv(jnp.asarray(values["p"]))))
-    assert np.abs(back / values["p"] - 1.0).max() > 1.0
 
 
 # Edges ---------------------------------------------------------------------------------------------------------------

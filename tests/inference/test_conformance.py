@@ -12,12 +12,9 @@ from noisewise import errors
 from noisewise.inference import AbstractMethod, AbstractSequentialMethod
 from tests.inference.methods import METHODS
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 KEY = jax.random.key(3)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("NOISEWISE_CACHE_DIR", str(tmp_path))
 
 
 def infer(case, method=None, observed=None, **more):

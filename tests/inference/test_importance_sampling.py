@@ -10,12 +10,9 @@ from noisewise.inference import ImportanceSampling
 from noisewise.inference.importance_sampling import relative_variance_at
 from noisewise.metrics import kolmogorov_smirnov
 
+pytestmark = pytest.mark.usefixtures("own_cache")
+
 KEY = jax.random.key(2)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("NOISEWISE_CACHE_DIR", str(tmp_path))
 
 
 def infer(method, problem, observed=None):

@@ -9,8 +9,10 @@ from scipy.special import gamma as gamma_function
 from scipy.stats import beta as beta_law
 from scipy.stats import chi2, gamma
 
+from noisewise.mechanisms import IndependentUniforms, ScrambledSobol
 from noisewise.mechanisms.supports import Blocks, Finite, Interval, Lattice
 
+POINTS = {"independent": IndependentUniforms(), "Sobol": ScrambledSobol()}
 ALPHA = 1e-6
 NUM_BINS = 20
 NUM_SETS, NUM_POINTS = 64, 4096

@@ -9,11 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-import typer
-from typer.testing import CliRunner
 
 import noisewise as nw
-from noisewise.cli.plan import plan as plan_command
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError, SimulationError
 from noisewise.planning.budgets import recalibrated
 from noisewise.planning.weighing import _moments
@@ -334,55 +331,6 @@ def test_a_plan_is_drawn(found):
     words = make(normal_model(), mechanisms=gaussians(1.0, 0.1), num_simulations=1000).plot()
     assert [text.get_text() for text in words.get_legend().get_texts()] == ["scale 1", "scale 0.1"]
     plt.close("all")
-
-
-# The command ---------------------------------------------------------------------------------------------------------
-
-
-def run(*arguments):
-    app = typer.Typer()
-    app.command()(plan_command)
-    return CliRunner().invoke(app, list(arguments))
-
-
-def test_the_command_takes_many_budgets(tmp_path):
-    files = ["--out", str(tmp_path / "plan.json"), "--picture", str(tmp_path / "plan.png")]
-    result = run("gaussian_mean", *files, "--simulations", "2000", "--releases", "20", "--epsilon", "10", "0.1", "1")
-    assert result.exit_code == 0, result.output
-    assert result.output.count("an analyst learns") == 3
-    assert all(
-        word in result.output for word in ("coverage", "mean sd", "median 95% width", "over 20 simulated releases")
-    )
-    content = json.loads((tmp_path / "plan.json").read_text())
-    assert [row["budget"] for row in content["table"]] == [0.1, 1.0, 10.0]
-    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_command_speaks_json_and_reads_files(tmp_path):
-    file = tmp_path / "model.py"
-    file.write_text(
-        "import noisewise as nw\nmodel = nw.problems.gaussian_mean(1.0).model\n",
-    )
-    result = run("--epsilon", "0.5,5", f"{file}:model", "--simulations", "1000", "--releases", "10", "--json")
-    assert result.exit_code == 0, result.output
-    assert [row["budget"] for row in json.loads(result.output)["table"]] == [0.5, 5.0]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["no_such", "--epsilon", "1"], "there are gaussian-mean"),
-        (["sir", "gaussian_mean", "--epsilon", "1"], "one problem"),
-        (["--epsilon", "1", "2"], "one problem"),
-        (["sir", "1", "2"], "follow --epsilon"),
-        (["nowhere.py:model", "--epsilon", "1"], "no Python file"),
-        (["gaussian_mean", "--epsilon", "-1"], "epsilon must be"),
-    ],
-)
-def test_bad_commands_say_what_is_wrong(arguments, words):
-    result = run(*arguments)
-    assert isinstance(result.exception, nw.errors.NoisewiseError)
-    assert words in str(result.exception)
 
 
 # Line 6 --------------------------------------------------------------------------------------------------------------
