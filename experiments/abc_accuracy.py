@@ -22,20 +22,26 @@ def run(scale: Scale, progress: Progress) -> dict[str, Any]:
     found = trials.each("sir", 10.0, "smc-abc", scale, progress)
     learnt = {slug: trials.each("sir", 10.0, slug, scale, progress) for slug in LEARNERS}
     exact = trials.get("sir", 10.0, "exact", scale.seed, scale, progress=progress).rounds[-1]
-    names = ("num_simulations", "tolerance", *METRICS)
+    names = ("num_simulations", *METRICS)
     return {
-        "trials": [{name: [each[name] for each in trial.rounds] for name in names} for trial in found],
+        "trials": [
+            {name: [each[name] for each in passed(trial.rounds)] for name in ("tolerance", *names)} for trial in found
+        ],
         "stopped": [trial.rounds[-1]["stopped"] for trial in found],
-        "learnt": {
-            slug: {
-                name: float(np.mean([trial.rounds[-1][name] for trial in each]))
-                for name in names
-                if name != "tolerance"
-            }
-            for slug, each in learnt.items()
-        },
+        "simulations": [trial.rounds[-1]["num_simulations"] for trial in found],
+        "learnt": {slug: {name: [t.rounds[-1][name] for t in each] for name in names} for slug, each in learnt.items()},
         "exact": {name: exact[name] for name in METRICS},
+        "measured draws": scale.num_draws // 2,
     }
+
+
+def passed(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rounds of SMC-ABC that came to a smaller tolerance: one that was given up repeats the round before."""
+    return [
+        each
+        for i, each in enumerate(rounds)
+        if i == 0 or each["tolerance"] is None or each["tolerance"] < rounds[i - 1]["tolerance"]
+    ]
 
 
 def _rounds(result: dict[str, Any]) -> int:
@@ -50,15 +56,23 @@ def _means(result: dict[str, Any], name: str) -> np.ndarray:
 def table(result: dict[str, Any]) -> str:
     names = ("tolerance", "num_simulations", *METRICS)
     columns = {name: _means(result, name) for name in names}
-    decimals = {"tolerance": 4, "num_simulations": 0, "mmd": 4, "c2st": 3, "nlog": 3, "lmd": 3}
+    decimals = {"tolerance": 4, "num_simulations": 0, **accuracy.DECIMALS}
     rows = [
-        [str(r + 1), *(f"{columns[name][r]:,.{decimals[name]}f}" for name in names)] for r in range(_rounds(result))
+        [str(r + 1), *(f"{columns[name][r]:,.{decimals[name]}f}" for name in names[:2]), *_quartiles(result, r)]
+        for r in range(_rounds(result))
     ]
     for slug, values in result["learnt"].items():
-        rows.append([NAMES[slug], "-", *(f"{values[name]:,.{decimals[name]}f}" for name in names[1:])])
+        cells = [accuracy.quartiles(values[name], decimals[name]) for name in METRICS]
+        rows.append([NAMES[slug], "-", f"{np.mean(values['num_simulations']):,.0f}", *cells])
     rows.append(["exact draws", "-", "-", *(number(result["exact"][name], decimals[name]) for name in METRICS)])
     heads = ["tolerance", "simulations", *(name.replace("$^2$", "²") for name in METRICS.values())]
-    return markdown(["round", *heads], rows)
+    return markdown(["round, mean [quartiles]", *heads], rows)
+
+
+def _quartiles(result: dict[str, Any], r: int) -> list[str]:
+    return [
+        accuracy.quartiles([trial[name][r] for trial in result["trials"]], accuracy.DECIMALS[name]) for name in METRICS
+    ]
 
 
 def figure(result: dict[str, Any]) -> Any:
@@ -70,7 +84,7 @@ def figure(result: dict[str, Any]) -> Any:
     with matplotlib.rc_context(STYLE):
         made, grid = plt.subplots(1, 4, figsize=(9.6, 2.7))
         for ax, (metric, name) in zip(grid, METRICS.items(), strict=True):
-            clip = (lambda values: np.maximum(values, 3e-4)) if metric == "mmd" else np.asarray
+            clip = (lambda values: np.maximum(values, accuracy.floor(result))) if metric == "mmd" else np.asarray
             for i, trial in enumerate(result["trials"]):
                 ax.plot(
                     trial["num_simulations"],
@@ -83,7 +97,7 @@ def figure(result: dict[str, Any]) -> Any:
                     label="SMC-ABC, each trial" if i == 0 else None,
                 )
             for colour, marker, (slug, values) in zip(OKABE_ITO, "os", result["learnt"].items(), strict=False):
-                place = (values["num_simulations"], clip(values[metric]))
+                place = (np.mean(values["num_simulations"]), clip(np.mean(values[metric])))
                 ax.plot(*place, color=colour, marker=marker, markersize=7.0, linestyle="", label=f"{NAMES[slug]}, mean")
             if metric == "mmd":
                 ax.set_yscale("log")
@@ -98,23 +112,53 @@ def figure(result: dict[str, Any]) -> Any:
     return made
 
 
+def bracket(result: dict[str, Any], slug: str) -> tuple[float | None, float | None]:
+    """Simulations after which SMC-ABC's C2ST is still above that of a learnt posterior, and the first after which it is not above.
+
+    Means over trials; None where there is no such round.
+    """
+    simulations, values = _means(result, "num_simulations"), _means(result, "c2st")
+    enough = np.flatnonzero(values <= np.mean(result["learnt"][slug]["c2st"]))
+    first = int(enough[0]) if len(enough) else len(values)
+    return (
+        float(simulations[first - 1]) if first > 0 else None,
+        float(simulations[first]) if first < len(values) else None,
+    )
+
+
+def comes_there(result: dict[str, Any], slug: str) -> str:
+    """When SMC-ABC comes to the C2ST of a learnt posterior, in words."""
+    low, high = bracket(result, slug)
+    learnt = result["learnt"][slug]
+    if high is None:
+        when = f"SMC-ABC does not come to within {low:,.0f}"
+    elif low is None:
+        when = f"SMC-ABC has within its first {high:,.0f}"
+    else:
+        when = f"SMC-ABC comes to between {low:,.0f} and {high:,.0f}"
+    return f"{NAMES[slug]} has C2ST {np.mean(learnt['c2st']):.3f} after {np.mean(learnt['num_simulations']):,.0f} simulations, which {when}"
+
+
 def paragraph(result: dict[str, Any]) -> str:
     simulations, values = _means(result, "num_simulations"), _means(result, "c2st")
-    parts = []
-    for slug, learnt in result["learnt"].items():
-        better = np.flatnonzero(values <= learnt["c2st"])
-        when = (
-            f"{simulations[better[0]]:,.0f} simulations"
-            if len(better)
-            else f"not within {simulations[-1]:,.0f} simulations"
-        )
-        parts.append(
-            f"{NAMES[slug]}'s C2ST of {learnt['c2st']:.3f} ({learnt['num_simulations']:,.0f} simulations) is matched by SMC-ABC: {when}"
-        )
     below = accuracy.first_below(list(_means(result, "mmd")))
     reached = "never" if below is None else f"after {simulations[below - 1]:,.0f} simulations"
     return (
-        f"{'; '.join(parts)}. SMC-ABC's mean MMD² falls below {accuracy.THRESHOLD} {reached} and ends at {_means(result, 'mmd')[-1]:.4f}, "
-        f"its C2ST at {values[-1]:.3f}. It stopped because: {result['stopped'][0]}. A tolerance widens the posterior, whatever the number "
-        "of particles."
+        f"{'; '.join(comes_there(result, slug) for slug in result['learnt'])}. SMC-ABC's mean MMD² falls below {accuracy.THRESHOLD} "
+        f"{reached} and ends at {_means(result, 'mmd')[-1]:.4f}, its C2ST at {values[-1]:.3f} after {simulations[-1]:,.0f} simulations, at "
+        f"the tolerance {_means(result, 'tolerance')[-1]:.4f}. {_ends(result)} At a tolerance above 0 it targets another law than the "
+        "posterior, whatever the number of particles."
     )
+
+
+def _ends(result: dict[str, Any]) -> str:
+    """Why trials stopped, and what rounds took that were given up."""
+    counts = {reason: result["stopped"].count(reason) for reason in dict.fromkeys(result["stopped"])}
+    reasons = "; ".join(f"{reason} ({count} of {len(result['stopped'])} trials)" for reason, count in counts.items())
+    wasted = np.subtract(result["simulations"], [trial["num_simulations"][-1] for trial in result["trials"]])
+    lost = (
+        f", after {wasted.min():,.0f} to {wasted.max():,.0f} more simulations for a round that was given up and is not shown"
+        if wasted.any()
+        else ""
+    )
+    return f"Trials ended because: {reasons}{lost}."

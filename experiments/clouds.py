@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments import trials
+from experiments.abc_accuracy import passed
 from experiments.items import Progress, Scale
 from experiments.methods import NAMES
 from experiments.words import markdown, number
@@ -27,7 +28,7 @@ def collected(scale: Scale, progress: Progress, rounds: tuple[int, ...]) -> dict
         "truth": trials.made("sir", 10.0).truth,
         "rounds": shown,
         "exact": {**_moments(exact.rounds[-1]), "draws": exact.final[: 2 * _POINTS]},
-        "smc-abc": {**_moments(abc.rounds[-1]), "draws": abc.final[:_POINTS]},
+        "smc-abc": {**_moments(passed(abc.rounds)[-1]), "draws": abc.final[:_POINTS]},
         "methods": {
             slug: {
                 "draws": {str(r): each[0].draws[r - 1][:_POINTS] for r in shown},

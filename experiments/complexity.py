@@ -22,7 +22,7 @@ from noisewise.inference.corrections import atomic_loss
 from noisewise.plotting.style import looks, styled
 
 TITLE = "Cost of a training step against every size"
-PAPER = "Appendix C, equations eq:comp_nsf, eq:comp_ple and eq:comp_ppe"
+PAPER = "Appendix D, equations eq:comp_nsf, eq:comp_ple and eq:comp_ppe"
 QUESTION = "The cost is linear in dim(s), dim(theta) and n and quadratic in the units, as the formulas say."
 WORK = "single gradients, nothing is trained"
 PAPER_VALUES = {

@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments import accuracy
 from experiments.items import Progress, Scale
+from experiments.measures import METRICS
 from experiments.methods import NAMES
 from experiments.words import joined, markdown, number
 
@@ -16,84 +17,88 @@ PAPER = "Figure 15 (fig:nsf_layers)"
 QUESTION = "Five layers are slightly slower for SPLE on SIR; ten are no better than eight."
 METHODS = ("sppe", "sple")
 PROBLEMS = {"sir": "SIR", "linear_regression": "regression"}
-LAYERS = (5, 8, 10)
+ROLES = {"fewer": 5, "usual": 8, "more": 10}
+"""What the numbers of layers stand for; small scales have others, in the panels."""
+PANELS = (("sir", "fewer"), ("sir", "more"), ("linear_regression", "fewer"), ("linear_regression", "more"))
+"""A, B, C and D of the paper."""
 
 
 def run(scale: Scale, progress: Progress) -> dict[str, Any]:
     panels = {
         problem: {
-            str(layers): accuracy.panel(scale, progress, problem, 10.0, METHODS, layers)
-            for layers in (_of_scale(usual, scale) for usual in LAYERS)
+            role: accuracy.panel(scale, progress, problem, 10.0, METHODS, of_scale(layers, scale))
+            for role, layers in ROLES.items()
         }
         for problem in PROBLEMS
     }
     return {"panels": panels}
 
 
-def _of_scale(layers: int, scale: Scale) -> int:
+def of_scale(layers: int, scale: Scale) -> int:
     """Eight stands for what the scale calls usual, so that small scales differ by the same numbers of layers."""
-    return max(1, scale.layers + layers - 8)
+    return max(1, scale.layers + layers - ROLES["usual"])
 
 
 def table(result: dict[str, Any]) -> str:
     rows = []
-    for problem, by_layers in result["panels"].items():
+    for problem, by_role in result["panels"].items():
         for slug in METHODS:
-            for layers, shown in by_layers.items():
-                means = np.mean(shown["methods"][slug]["c2st"], axis=0)
-                first = [accuracy.first_below(trial) for trial in shown["methods"][slug]["mmd"]]
-                reached = [r for r in first if r is not None]
-                when = number(float(np.mean(reached)), 1) if len(reached) == len(first) else "-"
-                cells = [number(means[i], 3) for i in _places(means)]
-                rows.append([f"{NAMES[slug]}, {PROBLEMS[problem]}", layers, when, *cells])
+            for shown in by_role.values():
+                rows.append([f"{NAMES[slug]}, {PROBLEMS[problem]}", str(shown["layers"]), *_cells(shown, slug)])
     heads = [f"C2ST, {name}" for name in ("first round", "middle", "last")]
-    return markdown(["method", "layers", "rounds to MMD² < .1", *heads], rows)
+    others = [f"{name.replace('$^2$', '²')}, last" for metric, name in METRICS.items() if metric != "c2st"]
+    return markdown(["mean [quartiles]", "layers", "rounds to MMD² < .1", *heads, *others], rows)
 
 
-def _places(means: np.ndarray) -> tuple[int, int, int]:
-    return 0, (len(means) - 1) // 2, len(means) - 1
+def _cells(shown: dict[str, Any], slug: str) -> list[str]:
+    values = {metric: np.array(shown["methods"][slug][metric]) for metric in METRICS}
+    first = [accuracy.first_below(trial) for trial in shown["methods"][slug]["mmd"]]
+    reached = [r for r in first if r is not None]
+    when = (
+        number(float(np.mean(reached)), 1) if len(reached) == len(first) else f"{len(reached)} of {len(first)} trials"
+    )
+    last = values["c2st"].shape[1] - 1
+    c2st = [accuracy.quartiles(values["c2st"][:, i], accuracy.DECIMALS["c2st"]) for i in (0, last // 2, last)]
+    others = [m for m in METRICS if m != "c2st"]
+    return [when, *c2st, *(accuracy.quartiles(values[m][:, -1], accuracy.DECIMALS[m]) for m in others)]
 
 
 def figure(result: dict[str, Any]) -> Any:
-    import matplotlib
-    import matplotlib.pyplot as plt
+    """The paper's panels, A to D, each with the four metrics; thin lines are those of eight layers."""
+    from noisewise.plotting.style import looks
 
-    from noisewise.plotting import convergence
-    from noisewise.plotting.style import STYLE
-
-    panels = [(p, m) for p in PROBLEMS for m in METHODS]
-    with matplotlib.rc_context(STYLE):
-        made, grid = plt.subplots(2, 4, figsize=(9.6, 4.6))
-        for column, (letter, (problem, slug)) in enumerate(zip("ABCD", panels, strict=True)):
-            for ax, metric in zip(grid[:, column], ("mmd", "c2st"), strict=True):
-                by_layers = result["panels"][problem]
-                values = {f"{k} layers": np.asarray(v["methods"][slug][metric]) for k, v in by_layers.items()}
-                if metric == "mmd":
-                    values = {name: np.maximum(each, 3e-4) for name, each in values.items()}
-                convergence(values, metric=accuracy.METRICS[metric], ax=ax)
-                ax.get_legend().remove()
-                if metric == "mmd":
-                    ax.axhline(accuracy.THRESHOLD, color="black", linewidth=0.7, linestyle=":")
-                    ax.set_yscale("log")
-                    ax.set_title(f"{letter}. {NAMES[slug]}, {PROBLEMS[problem]}", loc="left", fontweight="bold")
-        handles, texts = grid[0, 0].get_legend_handles_labels()
-        made.legend(handles, texts, loc="outside upper center", ncols=3)
+    shown = {(problem, role): result["panels"][problem][role] for problem, role in PANELS}
+    titles = {
+        place: f"{letter}. {panel['layers']} layers, {PROBLEMS[place[0]]}"
+        for letter, (place, panel) in zip("ABCD", shown.items(), strict=True)
+    }
+    made = accuracy.figure({titles[place]: panel for place, panel in shown.items()})
+    colours = looks([NAMES[slug] for slug in METHODS])
+    axes = np.array(made.axes).reshape(len(PANELS), len(METRICS))
+    for row, (problem, _) in zip(axes, PANELS, strict=True):
+        usual = result["panels"][problem]["usual"]
+        for ax, metric in zip(row, METRICS, strict=True):
+            for slug in METHODS:
+                mean = np.mean(usual["methods"][slug][metric], axis=0)
+                mean = np.maximum(mean, accuracy.floor(usual)) if metric == "mmd" else mean
+                ax.plot(
+                    range(1, len(mean) + 1), mean, color=colours[NAMES[slug]]["color"], linewidth=0.7, linestyle="--"
+                )
     return made
 
 
 def paragraph(result: dict[str, Any]) -> str:
     parts = []
-    for problem, by_layers in result["panels"].items():
+    for problem, by_role in result["panels"].items():
         for slug in METHODS:
-            last = [np.mean(shown["methods"][slug]["c2st"], axis=0)[-1] for shown in by_layers.values()]
-            listed = joined(
-                [f"{number(value, 3)} with {layers}" for layers, value in zip(by_layers, last, strict=True)]
-            )
+            last = [np.mean(shown["methods"][slug]["c2st"], axis=0)[-1] for shown in by_role.values()]
+            numbers = [shown["layers"] for shown in by_role.values()]
+            listed = joined([f"{number(value, 3)} with {n}" for n, value in zip(numbers, last, strict=True)])
             parts.append(f"{NAMES[slug]} on {PROBLEMS[problem]} ends at C2ST {listed} layers")
+    usual = result["panels"]["sir"]["usual"]["layers"]
     return (
-        f"{'; '.join(parts)}. {_chance(result)}The paper draws one panel per problem and number of layers; here the three "
-        "numbers of layers "
-        "share a panel, so that they can be compared."
+        f"{'; '.join(parts)}. {_chance(result)}Panels are those of the paper; dashed lines without marks are the means with {usual} "
+        "layers, which the paper shows elsewhere."
     )
 
 
@@ -101,8 +106,8 @@ def _chance(result: dict[str, Any]) -> str:
     """The sd over trials of the last C2ST, averaged over settings."""
     last = [
         np.array(shown["methods"][slug]["c2st"])[:, -1]
-        for by_layers in result["panels"].values()
-        for shown in by_layers.values()
+        for by_role in result["panels"].values()
+        for shown in by_role.values()
         for slug in METHODS
     ]
     if len(last[0]) < 2:

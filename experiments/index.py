@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments import items
-from experiments.words import markdown
+from experiments.methods import NAMES, method
+from experiments.words import joined, markdown
 from noisewise._files import write_atomically
 
 README = Path("experiments") / "README.md"
@@ -48,6 +49,26 @@ follows the scale of the draws. MMD² is the squared maximum mean discrepancy, w
 
 """
 
+PAPER_TRAINING = {"learning_rate": 5e-4, "weight_decay": 1e-4, "batch_size": 100, "patience": 20}
+PAPER_VALIDATION = 0.05
+_LEARNERS = ("sppe", "sppe-atomic", "sple")
+
+
+def settings() -> str:
+    """How the learning methods of the committed results differ from the paper's, read off their settings."""
+    found = {slug: method(slug, items.STANDARD, 10.0) for slug in _LEARNERS}
+    noise = "; ".join(f"{NAMES[slug]}: {each.num_noise}" for slug, each in found.items())
+    training = found["sppe"].training
+    pairs = {name.replace("_", " "): (getattr(training, name), paper) for name, paper in PAPER_TRAINING.items()}
+    pairs["share of simulations kept for validation"] = (found["sppe"].validation_share, PAPER_VALIDATION)
+    same = [f"{name} {ours:g}" for name, (ours, paper) in pairs.items() if ours == paper]
+    other = [f"{name} {ours:g} (paper: {paper:g})" for name, (ours, paper) in pairs.items() if ours != paper]
+    extra = f"weights averaged over steps ({training.averaging:g}), and a learning rate multiplied by {training.decay:g} on plateaus"
+    return (
+        f"Noisy versions of a simulation per training step (M) of {noise}. Training as in the paper: {joined(same)}. Not as in the paper: "
+        f"{joined([*other, extra])}.\n\n"
+    )
+
 
 def readme(records: dict[str, dict[str, Any]]) -> str:
     """The table of items: where in the paper, the command, the time, the outcome."""
@@ -67,7 +88,7 @@ def page(records: dict[str, dict[str, Any]]) -> str:
     for slug, record in records.items():
         picture = f"![{slug}](../experiments/results/{slug}.png)"
         parts.append(f"## {items.load(slug).TITLE}\n\n{items.body(record)}\n{picture}\n")
-    return _PAGE + "\n".join(parts)
+    return _PAGE + settings() + "\n".join(parts)
 
 
 def main() -> None:

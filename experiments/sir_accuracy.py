@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments import accuracy
 from experiments.items import Progress, Scale
+from experiments.verdicts import HOLDS, NOT, UNTOLD
 
 TITLE = "SIR: accuracy against rounds"
 PAPER = "Figure 1-B (fig:sir)"
@@ -31,11 +32,21 @@ def paragraph(result: dict[str, Any]) -> str:
     shown = result["panel"]
     return (
         "The paper shows curves without numbers, against SMC-ABC draws; here everything is measured against the exact posterior. "
-        f"{accuracy.sentence(shown)}. The mean C2ST stays within .02 of its last value from round {accuracy.settled(shown, 'sppe')} on for "
-        f"SPPE and from round {accuracy.settled(shown, 'sple')} on for SPLE. NLOG is of a whitened kernel estimate. That of the paper has "
-        f"a kernel several times wider than this posterior: exact draws have {shown['exact']['nlog_paper']:.3f} by it, and SPPE "
-        f"{_paper_nlog(shown, 0):.3f} after the first round and {_paper_nlog(shown, -1):.3f} after the last."
+        f"{accuracy.sentence(shown)}. {accuracy.stays(shown)}. {_similar(shown)} NLOG is of a whitened kernel estimate. That of the "
+        f"paper has a kernel several times wider than this posterior: exact draws have {shown['exact']['nlog_paper']:.3f} by it, and "
+        f"SPPE {_paper_nlog(shown, 0):.3f} after the first round and {_paper_nlog(shown, -1):.3f} after the last."
     )
+
+
+def _similar(shown: dict[str, Any]) -> str:
+    """The paper's `similar accuracy after round 5`, answered."""
+    verdict, text = accuracy.similar(shown)
+    answer = {
+        HOLDS: "so that accuracies are similar, as the paper says",
+        NOT: "so that accuracies are not similar, as the paper says they are",
+        UNTOLD: f"and whether that is less than {accuracy.MARGIN:g} these trials do not tell",
+    }
+    return f"{text}, {answer[verdict]}."
 
 
 def _paper_nlog(shown: dict[str, Any], number: int) -> float:

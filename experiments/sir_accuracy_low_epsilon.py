@@ -28,12 +28,10 @@ def figure(result: dict[str, Any]) -> Any:
 
 
 def paragraph(result: dict[str, Any]) -> str:
-    parts = [f"At ε = {e} {accuracy.sentence(shown)}." for e, shown in result["panels"].items()]
-    rounds = [
-        f"{accuracy.settled(shown, 'sppe')} (SPPE) and {accuracy.settled(shown, 'sple')} (SPLE) at ε = {e}"
-        for e, shown in result["panels"].items()
+    parts = [
+        f"At ε = {e} {accuracy.sentence(shown)}. {accuracy.stays(shown)}." for e, shown in result["panels"].items()
     ]
     return (
-        f"{' '.join(parts)} The mean C2ST stays within .02 of its last value from round {' and '.join(rounds)} on. The paper's "
-        "observations at these budgets come from other epidemics than the one at ε = 10: budgets must not be compared by these figures."
+        f"{' '.join(parts)} The paper's observations at these budgets come from other epidemics than the one at ε = 10: budgets must "
+        "not be compared by these figures."
     )

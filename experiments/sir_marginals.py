@@ -68,5 +68,5 @@ def paragraph(result: dict[str, Any]) -> str:
     parts = [f"{NAMES[slug]} {ratio[0]:.2f}, {ratio[1]:.2f} and {ratio[2]:.2f}" for slug, ratio in ratios.items()]
     return (
         f"Standard deviations of β, γ and β/γ divided by the exact ones, mean over trials: {'; '.join(parts)}. The paper has no exact "
-        "posterior and reads a narrower SPPE as over-concentrated; a ratio near 1 is what is right."
+        "posterior; it finds SPPE slightly more concentrated than SMC-ABC and SPLE. A ratio near 1 is what is right."
     )

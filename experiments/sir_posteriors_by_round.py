@@ -34,7 +34,7 @@ def paragraph(result: dict[str, Any]) -> str:
     ]
     exact, abc = result["exact"]["sd"], result["smc-abc"]["sd"]
     return (
-        f"On average over trials {' and '.join(parts)}. The paper takes SMC-ABC for the truth. Ours, at the tolerance that "
-        f"{result['smc-abc']['num_simulations']:,} simulations reach, has standard deviations ({abc[0]:.3f}, {abc[1]:.3f}); the exact ones "
-        f"are ({exact[0]:.3f}, {exact[1]:.3f})."
+        f"On average over trials {' and '.join(parts)}. The paper takes SMC-ABC for the truth. Ours, at the last tolerance that it came "
+        f"to, after {result['smc-abc']['num_simulations']:,} simulations, has standard deviations ({abc[0]:.3f}, {abc[1]:.3f}); the exact "
+        f"ones are ({exact[0]:.3f}, {exact[1]:.3f})."
     )

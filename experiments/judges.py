@@ -1,0 +1,339 @@
+"""How each of the paper's claims is judged: functions from the result of an item to a verdict and its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments import abc_accuracy, accuracy, complexity, flow_layers, ks_heatmaps, outbreaks, regression_tables
+from experiments.methods import NAMES
+from experiments.verdicts import (
+    ERRORS,
+    HOLDS,
+    NOT,
+    PARTLY,
+    UNJUDGED,
+    UNTOLD,
+    Gap,
+    Judged,
+    above,
+    all_of,
+    any_of,
+    average,
+    below,
+    by_measures,
+    by_settings,
+    difference,
+    graded,
+    large,
+    opposite,
+)
+from experiments.words import joined
+
+Judge = Callable[[dict[str, Any]], Judged]
+PAPER_VALUES = {"sppe": 6.0, "sple": 2.0, "stable": 3, "rounds": 5, "abc": 100_000, "slope": -1.0}
+"""Times faster than SMC-ABC, rounds until stable, rounds of SPLE, simulations of SMC-ABC, slope of nets."""
+BIASED = 0.25
+"""Exact sds by which a mean must be off to be called biased."""
+ABOUT = 1
+"""Rounds by which `about` may be off."""
+
+# Cost and speed ------------------------------------------------------------------------------------------------------
+
+
+def faster(slug: str) -> Judge:
+    """Minutes of SMC-ABC over those of a method until the threshold, simulating every event, where they are of one machine."""
+
+    def judge(result: dict[str, Any]) -> Judged:
+        mine, abc = (result["methods"][name].get("trials", []) for name in (slug, "smc-abc"))
+        reached = sum(trial["reached"] for trial in mine)
+        if not mine or reached < len(mine):
+            return NOT, f"{NAMES[slug]} reaches MMD² < {accuracy.THRESHOLD} in {reached} of {len(mine)} trials"
+        bound = "" if all(trial["reached"] for trial in abc) else "at least (SMC-ABC does not always reach it) "
+        counts = f"{bound}{_times(abc, mine, lambda trial: trial['simulations'])[1]} times fewer simulations"
+        counts += (
+            f", {np.mean([t['simulations'] for t in mine]):,.0f} for {np.mean([t['simulations'] for t in abc]):,.0f}"
+        )
+        if not _one_machine(mine + abc):
+            return UNJUDGED, f"minutes are of different machines, or of trials that trained side by side; {counts}"
+        ratio, text = _times(abc, mine, _minutes)
+        verdict = _at_least(ratio, PAPER_VALUES[slug])
+        return (
+            verdict,
+            f"{bound}{text} times faster, with Gillespie, against the paper's {PAPER_VALUES[slug]:g}; {counts}",
+        )
+
+    return judge
+
+
+def _one_machine(found: list[dict[str, Any]]) -> bool:
+    alone = all(trial["trained_together"] == 1 for trial in found)
+    return alone and len({trial["trained_on"] for trial in found}) == 1
+
+
+def _minutes(trial: dict[str, Any]) -> float:
+    return float(trial["simulation_minutes"]["gillespie"] + trial["training_minutes"])
+
+
+def _times(first: list[dict[str, Any]], second: list[dict[str, Any]], cost: Callable[..., float]) -> tuple[Gap, str]:
+    """The logarithm of first over second by seed, and the ratio in words with two standard errors to either side."""
+    found = difference(*(np.log([cost(trial) for trial in each]) for each in (first, second)))
+    spread = "" if np.isnan(found.se) else f" ({np.exp(found.low):.1f} to {np.exp(found.high):.1f})"
+    return found, f"{np.exp(found.mean):.1f}{spread}"
+
+
+def _at_least(ratio: Gap, wanted: float) -> str:
+    """Whether something is so many times faster, or at least faster, by the logarithm of the ratio."""
+    enough, at_all = above(ratio, float(np.log(wanted))), above(ratio)
+    return enough if enough != NOT else PARTLY if at_all == HOLDS else at_all
+
+
+def converges_first(slug: str, other: str) -> Judge:
+    """Rounds until the threshold, and the C2ST averaged over rounds, of two methods."""
+
+    def judge(result: dict[str, Any]) -> Judged:
+        return _compared([(NAMES[each], result["panel"]["methods"][each]) for each in (slug, other)])
+
+    return judge
+
+
+def _compared(pairs: list[tuple[str, dict[str, Any]]]) -> Judged:
+    """Whether the first is the faster of two, by two measures; where one of them tells nothing apart the other decides."""
+    rounds = [[accuracy.first_below(trial) or len(trial) + 1 for trial in values["mmd"]] for _, values in pairs]
+    area = [np.mean(values["c2st"], axis=1) for _, values in pairs]
+    (first, _), (second, _) = pairs
+    later, worse = (difference(measure[1], measure[0]) for measure in (rounds, area))
+    text = (
+        f"rounds to MMD² < {accuracy.THRESHOLD}: {first} {np.mean(rounds[0]):.1f}, {second} {np.mean(rounds[1]):.1f}, "
+        f"{later.text(1)} more; C2ST averaged over rounds: {area[0].mean():.3f} and {area[1].mean():.3f}, {worse.text()} more"
+    )
+    return by_measures([above(later), above(worse)]), text
+
+
+def similar_later(result: dict[str, Any]) -> Judged:
+    """SPPE and SPLE after round 5."""
+    verdict, text = accuracy.similar(result["panel"])
+    return verdict, f"{text}; similar means within {accuracy.MARGIN:g}"
+
+
+def stable(result: dict[str, Any]) -> Judged:
+    """Rounds until the C2ST stays where it ends, of both methods."""
+    found = {slug: accuracy.settled(result["panel"], slug) for slug in ("sppe", "sple")}
+    told = joined([f"{NAMES[slug]} {accuracy.settles(r)}" for slug, r in found.items()])
+    return graded(
+        [r is not None and r <= PAPER_VALUES["stable"] for r in found.values()]
+    ), f"C2ST as in the end: {told}"
+
+
+def five_rounds(result: dict[str, Any]) -> Judged:
+    """Rounds until the C2ST of SPLE stays where it ends, at each budget."""
+    found = {epsilon: accuracy.settled(shown, "sple") for epsilon, shown in result["panels"].items()}
+    told = joined([f"{accuracy.settles(r)} at ε = {epsilon}" for epsilon, r in found.items()])
+    near = [r is not None and abs(r - PAPER_VALUES["rounds"]) <= ABOUT for r in found.values()]
+    return graded(near), f"SPLE's C2ST is as in the end {told}"
+
+
+def ten_thousand(result: dict[str, Any]) -> Judged:
+    """The C2ST of learnt posteriors against that of SMC-ABC in the round nearest to so many simulations: as low, or lower."""
+    verdicts, told = [], []
+    counts = np.mean([t["num_simulations"][: _shortest(result)] for t in result["trials"]], axis=0)
+    at = int(np.argmin(np.abs(np.log(counts / PAPER_VALUES["abc"]))))
+    for slug, learnt in result["learnt"].items():
+        gaps = [difference(learnt["c2st"], [t["c2st"][r] for t in result["trials"]]) for r in range(at + 1)]
+        verdicts.append(_matched(gaps))
+        told.append(f"{abc_accuracy.comes_there(result, slug)} (difference after {counts[at]:,.0f}: {gaps[at].text()})")
+    return by_settings(verdicts), "; ".join(told)
+
+
+def _matched(gaps: list[Gap]) -> str:
+    """Lower than SMC-ABC in its last round here; or not told apart from it, where the round before is told to be worse."""
+    verdict = below(gaps[-1])
+    return HOLDS if verdict == UNTOLD and len(gaps) > 1 and below(gaps[-2]) == HOLDS else verdict
+
+
+def _shortest(result: dict[str, Any]) -> int:
+    return min(len(trial["c2st"]) for trial in result["trials"])
+
+
+def fewer_layers(result: dict[str, Any]) -> Judged:
+    """SPLE on SIR with the usual number of layers against fewer."""
+    panels = [result["panels"]["sir"][role] for role in ("usual", "fewer")]
+    return _compared([(f"{shown['layers']} layers", shown["methods"]["sple"]) for shown in panels])
+
+
+def more_layers(result: dict[str, Any]) -> Judged:
+    """The last C2ST with more layers against the usual number: lower by less than the margin."""
+    verdicts, told = [], []
+    for problem, by_role in result["panels"].items():
+        for slug in flow_layers.METHODS:
+            usual, more = (np.array(by_role[role]["methods"][slug]["c2st"])[:, -1] for role in ("usual", "more"))
+            gain = difference(usual, more)
+            verdicts.append(below(gain, accuracy.MARGIN))
+            told.append(f"{NAMES[slug]} on {flow_layers.PROBLEMS[problem]} {gain.text()}")
+    text = f"C2ST lower by: {'; '.join(told)}; better means by more than {accuracy.MARGIN:g}"
+    return by_settings(verdicts), text
+
+
+# Bias ----------------------------------------------------------------------------------------------------------------
+
+
+def closest(result: dict[str, Any]) -> Judged:
+    """KS distances to DA-MCMC at ε = 10, where the paper says so, by trial: SPLE's is smaller than the others'."""
+    epsilon = "10"
+    mine = ks_heatmaps.by_trial(result, epsilon, "sple", "da-mcmc")
+    gaps = {s: difference(ks_heatmaps.by_trial(result, epsilon, s, "da-mcmc"), mine) for s in ("smc-abc", "sppe")}
+    told = joined([f"{NAMES[slug]} is farther by {gap.text()}" for slug, gap in gaps.items()])
+    others = [f"{NAMES[ks_heatmaps.nearest(result, e)]} at {e}" for e in result["distances"] if e != epsilon]
+    also = f"; smallest means at other ε: {joined(others)}" if others else ""
+    return all_of(
+        [above(gap) for gap in gaps.values()]
+    ), f"at ε = 10 SPLE's KS distance is {mine.mean():.3f}; {told}{also}"
+
+
+def biased(slug: str, epsilon: str) -> Judge:
+    """Whether a mean of any coefficient is off, by size and by its Monte Carlo error."""
+
+    def judge(result: dict[str, Any]) -> Judged:
+        gaps = _off(result, epsilon, slug)
+        if gaps is None:
+            return UNJUDGED, f"{NAMES[slug]} refused at ε = {epsilon}"
+        return any_of(
+            [large(gap, BIASED) for gap in gaps]
+        ), f"means at ε = {epsilon} off by {_sizes(gaps)}, in exact sds"
+
+    return judge
+
+
+def aligned(slugs: tuple[str, ...], epsilons: tuple[str, ...]) -> Judge:
+    """Whether no mean of any method is off, at each budget."""
+
+    def judge(result: dict[str, Any]) -> Judged:
+        verdicts, told = [], []
+        for epsilon in epsilons:
+            found = {slug: _off(result, epsilon, slug) for slug in slugs}
+            gaps = {slug: max(each, key=lambda gap: abs(gap.mean)) for slug, each in found.items() if each is not None}
+            parts = [large(gap, BIASED) for each in found.values() if each is not None for gap in each]
+            verdicts.append(all_of([opposite(part) for part in parts] + [NOT] * (len(found) - len(gaps))))
+            told.append(f"ε = {epsilon}: {joined([f'{NAMES[s]} {_size(gap)}' for s, gap in gaps.items()])}")
+        return by_settings(verdicts), f"largest distance of a mean, in exact sds, at {'; '.join(told)}"
+
+    return judge
+
+
+def _off(result: dict[str, Any], epsilon: str, slug: str) -> list[Gap] | None:
+    """Distances of the three means from the exact ones, in exact sds, with errors by trials and of the exact means; None if refused."""
+    rows = result["rows"][epsilon]
+    if regression_tables.ours(result, epsilon, slug) is None:
+        return None
+    exact, sd = (np.mean(rows["exact"][name], axis=0) for name in ("mean", "sd"))
+    found = [average(each) for each in ((np.array(rows[slug]["mean"]) - exact) / sd).T]
+    errors = np.array(rows["exact"]["error"]["mean"]) / sd
+    return [Gap(gap.mean, float(np.hypot(gap.se, error))) for gap, error in zip(found, errors, strict=True)]
+
+
+def _size(gap: Gap) -> str:
+    significance = "" if np.isnan(gap.se) else f" ({abs(gap.mean) / gap.se:.1f} errors)"
+    return f"{abs(gap.mean):.2f}{significance}"
+
+
+def _sizes(gaps: list[Gap]) -> str:
+    return joined([f"β{place} {_size(gap)}" for place, gap in zip("₀₁₂", gaps, strict=True)])
+
+
+def farthest(slug: str, epsilons: tuple[str, ...]) -> Judge:
+    """Whether a method has a larger KS distance to the exact posterior than each of the paper's others, by trial."""
+
+    def judge(result: dict[str, Any]) -> Judged:
+        verdicts, told = [], []
+        for epsilon in epsilons:
+            mine = ks_heatmaps.by_trial(result, epsilon, slug, "exact")
+            gaps = {
+                other: difference(mine, ks_heatmaps.by_trial(result, epsilon, other, "exact"))
+                for other in ("da-mcmc", "smc-abc", "sppe", "sple", "gibbs-ss")
+            }
+            verdicts.append(all_of([above(gap) for gap in gaps.values()]))
+            near = min(gaps, key=lambda other: gaps[other].mean)
+            told.append(f"{mine.mean():.2f} at ε = {epsilon}, {gaps[near].text(2)} more than {NAMES[near]}, the next")
+        return by_settings(verdicts), f"KS distance of {NAMES[slug]} to exact draws: {'; '.join(told)}"
+
+    return judge
+
+
+# Formulas and data ---------------------------------------------------------------------------------------------------
+
+
+def grows(exponents: dict[tuple[str, str], float]) -> Judge:
+    """The cost over the last step of each sweep, against an exponent."""
+
+    def judge(result: dict[str, Any]) -> Judged:
+        found = {(sweep["kind"], sweep["size"]): sweep for sweep in result["sweeps"]}
+        last = {place: _last(found[place]) for place in exponents}
+        near = [abs(last[place] - wanted) <= complexity.CLOSE for place, wanted in exponents.items()]
+        told = [f"{kind} {value:.2f}" for (kind, _), value in last.items()]
+        claimed = next(iter(exponents.values()))
+        return graded(near), f"exponent at the largest sizes: {joined(told)}; claimed {claimed:g}"
+
+    return judge
+
+
+def linear_in_records(result: dict[str, Any]) -> Judged:
+    """The cost of simulations; noise is drawn for statistics, so that a training step cannot depend on n."""
+    verdict, text = grows({("simulation", "n"): 1.0})(result)
+    (noise,) = [sweep for sweep in result["sweeps"] if (sweep["kind"], sweep["size"]) == ("noise", "n")]
+    return (
+        verdict,
+        f"{text}; judged by simulations alone: training steps have statistics, not records ({_last(noise):.2f})",
+    )
+
+
+def _last(sweep: dict[str, Any]) -> float:
+    return float(sweep["seconds_last"] if sweep["operations_last"] is None else sweep["operations_last"])
+
+
+def literature(result: dict[str, Any]) -> Judged:
+    """The exact mean of R0 within the range, or at least an interval that meets it, by outbreak."""
+    verdicts, told = [], []
+    for name, made in result["outbreaks"].items():
+        exact, (low, high) = made["variants"]["released"]["exact"], made["literature"]
+        inside, meets = outbreaks.inside(exact, made["literature"]), outbreaks.overlaps(exact, made["literature"])
+        verdict = HOLDS if inside else PARTLY if meets else NOT
+        if name != "influenza":
+            verdicts.append(verdict)
+        part = exact["R0"]
+        words = {HOLDS: "mean within", PARTLY: "interval meets", NOT: "outside"}[verdict]
+        told.append(
+            f"{outbreaks.SHORT[name]} {part['mean']:.2f} ({part['low']:.2f}, {part['high']:.2f}) for {low:g} to {high:g}, {words}"
+        )
+    return by_settings(verdicts), f"exact R0 and 95% interval: {'; '.join(told)}; influenza is excepted by the paper"
+
+
+def nets(result: dict[str, Any]) -> Judged:
+    """The slope of nets; steeper than that of independent points is something."""
+    found = result["problems"]
+    told = [f"{name} {made['RQMC']['slope']:.2f} (MC {made['MC']['slope']:.2f})" for name, made in found.items()]
+    good = [made["paper_slope"] for made in found.values()]
+    steeper = all(made["steeper"] and made["smaller"] for made in found.values())
+    verdict = graded(good) if any(good) or not steeper else PARTLY
+    return verdict, f"slopes: {joined(told)}; steeper than MC by what was asked: {'yes' if steeper else 'no'}"
+
+
+def proposition(result: dict[str, Any]) -> Judged:
+    """The exact loss against the bound."""
+    points = result["rows"] + [point for sweep in result["sweeps"].values() for point in sweep]
+    held = [point["holds"] for point in points]
+    ratio = [point["audit"] / point["paper"] for point in points]
+    text = f"exact epsilon at most n L / m in {sum(held)} of {len(held)} settings, {min(ratio):.2f} to {max(ratio):.4f} of it"
+    return graded(held), text
+
+
+RULES = (
+    f"A difference is taken by seed; below {ERRORS:g} standard errors it is `{UNTOLD}` (with five trials chance alone exceeds that in "
+    f"12% of cases), one trial tells nothing apart. A method is called biased where the mean of a coefficient is more than {BIASED:g} "
+    f"exact sds off and told apart from the exact one, unbiased where {BIASED:g} is beyond its interval; C2STs within "
+    f"{accuracy.MARGIN:g} are similar, and `about {PAPER_VALUES['rounds']} rounds` allows one more or less. Where one of two measures "
+    f"tells nothing apart the other decides; `{PARTLY}` means that a claim holds in some of its settings, by one of two measures, or in "
+    f"a weaker form; `{UNJUDGED}`, that what it is about was not measured alike."
+)
+"""By which rules verdicts are given."""

@@ -1,0 +1,144 @@
+"""Verdicts on claims, and differences of trials with their standard errors, by which they are given."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+HOLDS, PARTLY, NOT = "holds", "partly", "does not hold"
+UNTOLD, UNJUDGED, MISSING = "not told apart", "cannot be judged", "not yet run"
+ERRORS = 2.0
+"""Differences smaller than so many standard errors are not told apart."""
+
+Judged = tuple[str, str]
+"""A verdict and its evidence."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gap:
+    """A mean over trials and its standard error, which one trial does not have."""
+
+    mean: float
+    se: float
+
+    @property
+    def low(self) -> float:
+        """Two standard errors below."""
+        return self.mean - ERRORS * self.se
+
+    @property
+    def high(self) -> float:
+        """Two standard errors above."""
+        return self.mean + ERRORS * self.se
+
+    def text(self, decimals: int = 3) -> str:
+        """With its standard error, where it has one."""
+        error = "" if np.isnan(self.se) else f" ± {self.se:.{decimals}f}"
+        return f"{self.mean:.{decimals}f}{error}"
+
+
+def average(values: Any) -> Gap:
+    """The mean of values (T,) and sd / sqrt(T).
+
+    >>> average([1.0, 2.0, 3.0]).text(2), average([1.0]).text(1)
+    ('2.00 ± 0.58', '1.0')
+    """
+    found = np.asarray(values, dtype=float)
+    error = np.std(found, ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.nan
+    return Gap(float(np.mean(found)), float(error))
+
+
+def difference(first: Any, second: Any) -> Gap:
+    """first - second of trials (T,) of the same seeds.
+
+    >>> difference([1.0, 2.0], [0.0, 1.0])
+    Gap(mean=1.0, se=0.0)
+    """
+    return average(np.subtract(first, second))
+
+
+def above(found: Gap, bound: float = 0.0) -> str:
+    """Whether a mean is above a bound, by more than its error can explain; one trial tells nothing.
+
+    >>> [above(Gap(mean, 0.5), 1.0) for mean in (2.1, 1.9, -0.1)], above(Gap(9.0, float("nan")))
+    (['holds', 'not told apart', 'does not hold'], 'not told apart')
+    """
+    return HOLDS if found.low > bound else NOT if found.high < bound else UNTOLD
+
+
+def below(found: Gap, bound: float = 0.0) -> str:
+    """Whether it is below."""
+    return opposite(above(found, bound))
+
+
+def opposite(verdict: str) -> str:
+    """Of the contrary claim."""
+    return {HOLDS: NOT, NOT: HOLDS}.get(verdict, verdict)
+
+
+def large(found: Gap, bound: float) -> str:
+    """Whether a mean is large, with whichever sign: beyond the bound and told apart from 0; not, where its interval is within the bound.
+
+    >>> [large(Gap(*each), 0.25) for each in ((-0.5, 0.1), (0.3, 0.2), (0.2, 0.1), (0.1, 0.02))]
+    ['holds', 'not told apart', 'not told apart', 'does not hold']
+    """
+    size = abs(found.mean)
+    if size > bound and size > ERRORS * found.se:
+        return HOLDS
+    return NOT if size + ERRORS * found.se <= bound else UNTOLD
+
+
+# Several parts of one claim ------------------------------------------------------------------------------------------
+
+
+def by_measures(parts: Sequence[str]) -> str:
+    """Of one claim by several measures: those by which nothing is told apart leave it to the others.
+
+    >>> by_measures([HOLDS, UNTOLD]), by_measures([HOLDS, NOT]), by_measures([UNTOLD, UNTOLD])
+    ('holds', 'partly', 'not told apart')
+    """
+    told = [part for part in parts if part != UNTOLD]
+    return by_settings(told) if told else UNTOLD
+
+
+def by_settings(parts: Sequence[str]) -> str:
+    """Of a claim about several settings: it holds partly where it does in some.
+
+    >>> by_settings([HOLDS, UNTOLD]), by_settings([NOT, UNTOLD]), by_settings([UNTOLD]), by_settings([PARTLY, NOT])
+    ('partly', 'does not hold', 'not told apart', 'partly')
+    """
+    if all(part == HOLDS for part in parts):
+        return HOLDS
+    if any(part in (HOLDS, PARTLY) for part in parts):
+        return PARTLY
+    return NOT if NOT in parts else UNTOLD
+
+
+def all_of(parts: Sequence[str]) -> str:
+    """Of a claim that is one only together: it fails with any part.
+
+    >>> all_of([HOLDS, NOT, UNTOLD]), all_of([HOLDS, UNTOLD]), all_of([HOLDS, HOLDS])
+    ('does not hold', 'not told apart', 'holds')
+    """
+    return NOT if NOT in parts else HOLDS if all(part == HOLDS for part in parts) else UNTOLD
+
+
+def any_of(parts: Sequence[str]) -> str:
+    """Of a claim that one part is enough for.
+
+    >>> any_of([HOLDS, NOT, UNTOLD]), any_of([NOT, UNTOLD]), any_of([NOT, NOT])
+    ('holds', 'not told apart', 'does not hold')
+    """
+    return opposite(all_of([opposite(part) for part in parts]))
+
+
+def graded(parts: Sequence[bool]) -> str:
+    """All, some or none of what has no error.
+
+    >>> graded([True, False]), graded([True]), graded([False])
+    ('partly', 'holds', 'does not hold')
+    """
+    return by_settings([HOLDS if part else NOT for part in parts])
