@@ -76,7 +76,7 @@ def get(
     found = kept(place, scale)
     if found is None:
         progress(f"{METHOD_NAMES[slug]} on {name}, {variant}, seed {seed}")
-        found = _run(place, problem(name, variant, backend), scale)
+        found = run(place, problem(name, variant, backend), scale)
         keep(found, place, scale)
     note(found.record)
     return found
@@ -91,7 +91,8 @@ def _settings(place: Cell, scale: Scale) -> str:
     return f"{scale.num_draws:,} draws" if place.method == "exact" else in_words(chosen(place.method, scale))
 
 
-def _run(place: Cell, made: Any, scale: Scale) -> Trial:
+def run(place: Cell, made: Any, scale: Scale) -> Trial:
+    """One trial by itself; `made` has a model and an observation."""
     started = time.perf_counter()
     if place.method == "exact":
         draws = made.reference(REFERENCE, scale.num_draws)
