@@ -23,7 +23,7 @@ from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, hardware, 
 from experiments.methods import NAMES as METHOD_NAMES
 from experiments.methods import method
 from experiments.plain import plain
-from experiments.trials import REFERENCE, Cell, Trial, keep, stored
+from experiments.trials import REFERENCE, Cell, Trial, in_words, keep, stored
 from noisewise.problems._epidemic_references import epidemic_references
 from noisewise.problems.outbreak import NAMES, outbreak_data
 
@@ -73,25 +73,41 @@ def get(
 ) -> Trial:
     """The trial from the store, or run and stored."""
     place = cell(name, variant, slug, seed)
-    found = stored(place, scale)
+    found = kept(place, scale)
     if found is None:
         progress(f"{METHOD_NAMES[slug]} on {name}, {variant}, seed {seed}")
-        found = _run(place, problem(name, variant, backend), scale)
+        found = run(place, problem(name, variant, backend), scale)
         keep(found, place, scale)
     note(found.record)
     return found
 
 
-def _run(place: Cell, made: Any, scale: Scale) -> Trial:
+def kept(place: Cell, scale: Scale) -> Trial | None:
+    """The trial in the store, if it has these settings."""
+    return stored(place, scale, _settings(place, scale))
+
+
+def _settings(place: Cell, scale: Scale) -> str:
+    return f"{scale.num_draws:,} draws" if place.method == "exact" else in_words(chosen(place.method, scale))
+
+
+def run(place: Cell, made: Any, scale: Scale) -> Trial:
+    """One trial by itself; `made` has a model and an observation."""
     started = time.perf_counter()
     if place.method == "exact":
         draws = made.reference(REFERENCE, scale.num_draws)
-        return _trial(place, scale, made, draws, 0, time.perf_counter() - started)
-    chosen = method(place.method, scale, _EPSILON)
-    posterior = chosen.infer(jax.random.key(place.seed), made.model, made.observed, progress=False)
-    seconds = time.perf_counter() - started
-    draws = posterior.sample(jax.random.key(98), scale.num_draws)
-    return _trial(place, scale, made, draws, posterior.report.num_simulations, seconds)
+        posterior: Any = nw.posteriors.Draws(draws, made.model.names, nw.posteriors.Report("exact", exact=True))
+    else:
+        posterior = chosen(place.method, scale).infer(
+            jax.random.key(place.seed), made.model, made.observed, progress=False
+        )
+    return _trial(place, scale, made, posterior, time.perf_counter() - started)
+
+
+def chosen(slug: str, scale: Scale) -> Any:
+    """The method; tolerances of SMC-ABC are medians, as the paper's steps end far from some of these curves."""
+    found = method(slug, scale, _EPSILON)
+    return dataclasses.replace(found, tolerance=nw.inference.QuantileDecay(0.5)) if slug == "smc-abc" else found
 
 
 def run_together(places: list[Cell], problems: list[Any], scale: Scale) -> list[Trial]:
@@ -99,28 +115,34 @@ def run_together(places: list[Cell], problems: list[Any], scale: Scale) -> list[
     started = time.perf_counter()
     keys = [jax.random.key(place.seed) for place in places]
     models, observed = [made.model for made in problems], [made.observed for made in problems]
-    *_, posteriors = method("sppe", scale, _EPSILON).rounds_of_many(keys, models, observed)
+    *_, posteriors = chosen("sppe", scale).rounds_of_many(keys, models, observed)
     seconds = (time.perf_counter() - started) / len(places)
-    draws = [posterior.sample(jax.random.key(98), scale.num_draws) for posterior in posteriors]
-    num = [posterior.report.num_simulations for posterior in posteriors]
-    each = zip(places, problems, draws, num, strict=True)
-    return [_trial(place, scale, made, theta, n, seconds, len(places)) for place, made, theta, n in each]
+    each = zip(places, problems, posteriors, strict=True)
+    return [_trial(place, scale, made, posterior, seconds, len(places)) for place, made, posterior in each]
 
 
-def _trial(
-    place: Cell, scale: Scale, made: Any, draws: np.ndarray, num: int, seconds: float, together: int = 1
-) -> Trial:
+def _trial(place: Cell, scale: Scale, made: Any, posterior: Any, seconds: float, together: int = 1) -> Trial:
+    draws = posterior.sample(jax.random.key(98), scale.num_draws)
+    result = {
+        "num_simulations": posterior.report.num_simulations,
+        "seconds": seconds,
+        "effective_size": float(posterior.effective_size),
+        "tolerance": posterior.report.diagnostics.get("tolerance"),
+        "stopped": posterior.report.stopped,
+        "quantities": summary(made.model, draws),
+    }
     record = {
         **dataclasses.asdict(place),
         "scale": scale.settings(),
+        "settings": _settings(place, scale),
         "source": source_hash(),
         "hardware": hardware(),
+        "backend": made.model.simulator.backend,
         "trained together": together,
         "refused": None,
-        "rounds": [{"num_simulations": num, "seconds": seconds, "quantities": summary(made.model, draws)}],
+        "rounds": [result],
     }
-    draws = draws.astype(np.float32)
-    return Trial(plain(record), draws[None], (np.zeros((0, 0)),))
+    return Trial(plain(record), draws.astype(np.float32)[None], (np.zeros((0, 0)),))
 
 
 def summary(model: Any, draws: np.ndarray) -> dict[str, dict[str, float]]:
@@ -147,7 +169,7 @@ def main(arguments: list[str] | None = None) -> None:
     scale = scale if options.store is None else dataclasses.replace(scale, cache=options.store)
     for slug in options.method:
         wanted = [(name, v, seed) for name in options.outbreak for v in VARIANTS for seed in seeds(slug, v, scale)]
-        missing = [each for each in wanted if stored(cell(each[0], each[1], slug, each[2]), scale) is None]
+        missing = [each for each in wanted if kept(cell(each[0], each[1], slug, each[2]), scale) is None]
         if options.together and slug == "sppe" and missing:
             places = [cell(name, variant, slug, seed) for name, variant, seed in missing]
             problems = [problem(name, variant, options.backend) for name, variant, _ in missing]

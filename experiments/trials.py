@@ -303,18 +303,25 @@ _SIZES = ("rounds", "num_simulations", "layers", "hidden", "max_epochs", "num_dr
 
 def settings(cell: Cell, scale: Scale) -> str:
     """The method with all its settings, in words of Python; of the exact posterior how many draws it has."""
-    if cell.method == "exact":
-        return f"{NUM_ROW:,} draws"
-    return re.sub(r"<function (\w+) at \w+>", r"\1", repr(method(cell.method, scale, cell.epsilon, cell.layers)))
+    return (
+        f"{NUM_ROW:,} draws"
+        if cell.method == "exact"
+        else in_words(method(cell.method, scale, cell.epsilon, cell.layers))
+    )
 
 
-def stored(cell: Cell, scale: Scale) -> Trial | None:
-    """The trial in the store, unless its sizes or settings differ; where everything is to be tried, also unless the sources do."""
+def in_words(chosen: Any) -> str:
+    """The `repr` of a method, with names of functions in place of where they lie in memory."""
+    return re.sub(r"<function (\w+) at \w+>", r"\1", repr(chosen))
+
+
+def stored(cell: Cell, scale: Scale, wanted: str | None = None) -> Trial | None:
+    """The trial in the store, unless its sizes or its settings (`wanted`, or those of the scale) differ; of quick ones, or the sources."""
     path = scale.store / f"{cell.name}.json"
     with contextlib.suppress(FileNotFoundError):
         record = json.loads(path.read_text())
         same = all(record["scale"][name] == scale.settings()[name] for name in _SIZES)
-        same = same and record.get("settings") in (None, settings(cell, scale))
+        same = same and record.get("settings") in (None, wanted or settings(cell, scale))
         if not same or (scale.quick and record["source"] != source_hash()):
             return None
         with np.load(path.with_suffix(".npz"), allow_pickle=False) as arrays:

@@ -9,7 +9,7 @@ from noisewise.disclosure.path import on_grid
 from noisewise.mechanisms.base import AbstractMechanism
 from tests.disclosure.releases import EPSILON, PATHS
 
-pytest.importorskip("opendp")
+pytest.importorskip("opendp.prelude")  # whole, as its first import draws random numbers
 m, q = nw.mechanisms, nw.queries
 
 

@@ -1,9 +1,13 @@
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
 import noisewise as nw
 from experiments import outbreak_coverage as item
+from experiments import synthetic_trials
+from experiments.items import QUICK
 
 
 def setting(num):
@@ -11,7 +15,7 @@ def setting(num):
     found = {"mean": truth.tolist(), "low": (truth * 0.5).tolist(), "high": (truth * 2.0).tolist()}
     found["exact"] = 19
     found["high"][num:] = (truth * 0.9).tolist()[num:]
-    cells = {slug: {**found, **item.covered(found, truth)} for slug in item.METHODS}
+    cells = {slug: {**found, **item.covered(found, truth)} for slug in ("infer", "ppe", "ple")}
     return {"outbreak": "influenza", "epsilon": 1.0, "truth": truth.tolist(), "methods": cells}
 
 
@@ -45,6 +49,20 @@ def test_too_few_outbreaks_are_an_error(monkeypatch):
         nw.errors.SimulationError, match="Of 2,000 simulated releases only 0 show an outbreak, of 2 wanted"
     ):
         item.synthetic(jax.random.key(0), nw.problems.outbreak("influenza").model, 2)
+
+
+def test_releases_are_drawn_once_and_every_trial_has_its_seed(tmp_path):
+    scale = dataclasses.replace(QUICK, cache=tmp_path, num_draws=100)
+    model, theta, observed = item.outbreaks(2, scale)
+    again = item.outbreaks(2, scale)
+    np.testing.assert_array_equal(observed, again[2])
+    assert (theta.shape, observed.shape) == ((3, 2), (3, 10))
+    other = item.outbreaks(2, dataclasses.replace(scale, seed=2))
+    assert not np.array_equal(observed, other[2])
+    assert len({synthetic_trials.cell(2, i, "sppe", scale).seed for i in range(20)}) == 20
+    found = synthetic_trials.get(2, 0, "smc-abc", model, observed[0], scale)
+    same = synthetic_trials.get(2, 0, "smc-abc", model, observed[0], scale)
+    np.testing.assert_array_equal(found.draws, same.draws)
 
 
 def test_intervals_that_are_too_narrow_fail():

@@ -20,7 +20,7 @@ def cell(mean, half, num=1):
     }
 
 
-def outbreak(exact, literature):
+def outbreak(exact, literature, p=0.5):
     cells = {
         "exact": cell(exact, 0.5),
         "smc-abc": cell(exact, 1.0, 2),
@@ -32,6 +32,7 @@ def outbreak(exact, literature):
         "epsilon": 9.95,
         "per_day": 1.0,
         "ode": {"R0": exact + 0.2, "beta_per_day": 0.13, "gamma_per_day": 0.05},
+        "predictive_p": {"released": p, "published": p},
         "variants": {"released": cells, "published": copy.deepcopy(cells)},
     }
 
@@ -90,13 +91,44 @@ def test_the_table_has_every_method_and_the_baseline(result):
 
 def test_the_paragraph_follows_the_numbers(result):
     text = item.paragraph(result)
-    assert "range for Ebola (Guinea) and miss it for influenza" in text
-    assert "in 1 of 2 outbreaks, the ODE fit in the exact interval in 2" in text
+    assert "range for Ebola (Guinea), the exact 95% interval meets it for Ebola (Guinea)" in text
+    assert "lies in the exact interval in 2 of 2 outbreaks" in text
     # .1 off at an exact sd of .25
-    assert "SMC-ABC 0.00; SPPE 0.40; SPLE 0.00" in text
-    wide = copy.deepcopy(result)
-    wide["outbreaks"]["influenza"]["variants"]["released"]["exact"]["R0"]["low"] = 2.0
-    assert "miss it for none" in item.paragraph(wide)
+    assert (
+        "where the model predicts the release (influenza, Ebola (Guinea)): SMC-ABC 0.00; SPPE 0.40; SPLE 0.00." in text
+    )
+    assert "common estimates` holds." in text
+    assert "extrapolate" not in text
+
+
+@pytest.mark.parametrize(("mean", "verdict"), [(2.0, "holds"), (2.6, "holds in part"), (9.0, "does not hold")])
+def test_agreement_needs_the_mean_inside_and_influenza_is_excepted(result, mean, verdict):
+    """Range 1.51 to 2.53, interval half a unit to each side."""
+    result["outbreaks"]["ebola-guinea"] = outbreak(mean, [1.51, 2.53])
+    assert f"`consistent with common estimates` {verdict}. R0 rests" in item.paragraph(result)
+
+
+def test_distances_are_told_apart_where_the_model_cannot_make_the_release(result):
+    wrong = outbreak(3.0, [1.5, 3.5], p=0.002)
+    wrong["variants"]["released"]["sppe"] = cell(3.5, 0.5, 2)
+    result["outbreaks"]["covid-clark"] = wrong
+    text = item.paragraph(result)
+    assert (
+        "where the model predicts the release (influenza, Ebola (Guinea)): SMC-ABC 0.00; SPPE 0.40; SPLE 0.00, and"
+        in text
+    )
+    assert "where it does not (COVID-19 (Clark County)): SMC-ABC 0.00; SPPE 2.00; SPLE 0.00." in text
+    assert "extrapolate" in text
+
+
+def test_settings_that_changed_are_run_again(tmp_path, monkeypatch):
+    """Planted: with any settings taken, the trial of the old tolerances is read."""
+    scale = dataclasses.replace(items.QUICK, cache=tmp_path, num_draws=100)
+    outbreak_trials.get("covid-clark", "released", "smc-abc", 1, scale)
+    place = outbreak_trials.cell("covid-clark", "released", "smc-abc", 1)
+    assert outbreak_trials.kept(place, scale) is not None
+    monkeypatch.setattr(outbreak_trials, "chosen", lambda slug, scale: outbreak_trials.method(slug, scale, 10.0))
+    assert outbreak_trials.kept(place, scale) is None
 
 
 def test_the_figure_has_a_panel_for_each_outbreak_and_one_for_all(result):

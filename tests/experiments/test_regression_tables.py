@@ -40,3 +40,19 @@ def test_exact_rows_lie_within_their_monte_carlo_error_and_shifted_ones_do_not()
     assert regression_tables.monte_carlo(result, "10", "same") < 3.9
     assert 0.3 < regression_tables.monte_carlo(result, "10", "few") < 3.9
     assert regression_tables.monte_carlo(result, "10", "shifted") > 7.0
+
+
+def test_the_largest_distance_is_of_all_cells():
+    """Ends .3 away while means agree: the mean alone would not tell."""
+    exact = {"mean": [[0.0] * 3], "low": [[-2.0] * 3], "high": [[2.0] * 3], "sd": [[1.0] * 3]}
+    wide = {**exact, "low": [[-2.0, -2.3, -2.0]]}
+    result = {"rows": {"10": {"exact": exact, "sppe": exact}, "1": {"exact": exact, "sppe": wide}}}
+    assert np.isclose(regression_tables.largest(result, "sppe"), 0.3)
+
+
+def test_trials_that_differ_by_more_than_they_say_count_as_they_differ():
+    rng = np.random.default_rng(1)
+    rows = {"exact": row(rng, 100_000), "loose": row(rng, 20_000, 5)}
+    rows["loose"]["mean"] = rows["loose"]["mean"] + np.array([-0.2, -0.1, 0.0, 0.1, 0.3])[:, None]
+    # .02 off on average, that is 4.5 errors of the draws, but trials differ by .19
+    assert regression_tables.monte_carlo({"rows": {"10": rows}}, "10", "loose") < 3.9
