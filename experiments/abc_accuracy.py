@@ -44,22 +44,23 @@ def passed(rounds: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _rounds(result: dict[str, Any]) -> int:
+def num_rounds(result: dict[str, Any]) -> int:
     """Rounds that all trials have."""
-    return min(len(trial["mmd"]) for trial in result["trials"])
+    return min(len(trial["num_simulations"]) for trial in result["trials"])
 
 
-def _means(result: dict[str, Any], name: str) -> np.ndarray:
-    return np.mean([trial[name][: _rounds(result)] for trial in result["trials"]], axis=0)
+def means(result: dict[str, Any], name: str) -> np.ndarray:
+    """Of a metric or a count after each round, over trials."""
+    return np.asarray(np.mean([trial[name][: num_rounds(result)] for trial in result["trials"]], axis=0))
 
 
 def table(result: dict[str, Any]) -> str:
     names = ("tolerance", "num_simulations", *METRICS)
-    columns = {name: _means(result, name) for name in names}
+    columns = {name: means(result, name) for name in names}
     decimals = {"tolerance": 4, "num_simulations": 0, **accuracy.DECIMALS}
     rows = [
         [str(r + 1), *(f"{columns[name][r]:,.{decimals[name]}f}" for name in names[:2]), *_quartiles(result, r)]
-        for r in range(_rounds(result))
+        for r in range(num_rounds(result))
     ]
     for slug, values in result["learnt"].items():
         cells = [accuracy.quartiles(values[name], decimals[name]) for name in METRICS]
@@ -117,7 +118,7 @@ def bracket(result: dict[str, Any], slug: str) -> tuple[float | None, float | No
 
     Means over trials; None where there is no such round.
     """
-    simulations, values = _means(result, "num_simulations"), _means(result, "c2st")
+    simulations, values = means(result, "num_simulations"), means(result, "c2st")
     enough = np.flatnonzero(values <= np.mean(result["learnt"][slug]["c2st"]))
     first = int(enough[0]) if len(enough) else len(values)
     return (
@@ -140,13 +141,13 @@ def comes_there(result: dict[str, Any], slug: str) -> str:
 
 
 def paragraph(result: dict[str, Any]) -> str:
-    simulations, values = _means(result, "num_simulations"), _means(result, "c2st")
-    below = accuracy.first_below(list(_means(result, "mmd")))
+    simulations, values = means(result, "num_simulations"), means(result, "c2st")
+    below = accuracy.first_below(list(means(result, "mmd")))
     reached = "never" if below is None else f"after {simulations[below - 1]:,.0f} simulations"
     return (
         f"{'; '.join(comes_there(result, slug) for slug in result['learnt'])}. SMC-ABC's mean MMD² falls below {accuracy.THRESHOLD} "
-        f"{reached} and ends at {_means(result, 'mmd')[-1]:.4f}, its C2ST at {values[-1]:.3f} after {simulations[-1]:,.0f} simulations, at "
-        f"the tolerance {_means(result, 'tolerance')[-1]:.4f}. {_ends(result)} At a tolerance above 0 it targets another law than the "
+        f"{reached} and ends at {means(result, 'mmd')[-1]:.4f}, its C2ST at {values[-1]:.3f} after {simulations[-1]:,.0f} simulations, at "
+        f"the tolerance {means(result, 'tolerance')[-1]:.4f}. {_ends(result)} At a tolerance above 0 it targets another law than the "
         "posterior, whatever the number of particles."
     )
 

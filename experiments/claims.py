@@ -111,12 +111,12 @@ def figure(result: dict[str, Any]) -> Figure:
         **dict.fromkeys((UNTOLD, UNJUDGED, MISSING), PRIOR),
     }
     claims = result["claims"]
-    made, ax = plt.subplots(figsize=(7.6, 0.6 + 0.24 * len(claims)))
+    made, ax = plt.subplots(figsize=(9.6, 0.9 + 0.24 * len(claims)))
     for place, each in enumerate(claims):
         column = list(verdicts).index(each["verdict"])
         ax.plot(column, place, "o", color=verdicts[each["verdict"]], markersize=8.0)
     ax.set_yticks(range(len(claims)), [each["claim"] for each in claims])
-    ax.set_xticks(range(len(verdicts)), list(verdicts))
+    ax.set_xticks(range(len(verdicts)), [verdict.replace(" ", "\n") for verdict in verdicts])
     ax.xaxis.tick_top()
     ax.set(xlim=(-0.5, len(verdicts) - 0.5), ylim=(len(claims) - 0.5, -0.5))
     ax.grid(axis="y", linewidth=0.4, color=PRIOR, alpha=0.4)

@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from experiments import abc_accuracy, accuracy, complexity, flow_layers, ks_heatmaps, outbreaks, regression_tables
+from experiments import (
+    abc_accuracy,
+    accuracy,
+    complexity,
+    flow_layers,
+    ks_heatmaps,
+    outbreaks,
+    regression_tables,
+    table_cost,
+)
 from experiments.methods import NAMES
 from experiments.verdicts import (
     ERRORS,
@@ -56,7 +65,7 @@ def faster(slug: str) -> Judge:
         counts += (
             f", {np.mean([t['simulations'] for t in mine]):,.0f} for {np.mean([t['simulations'] for t in abc]):,.0f}"
         )
-        if not _one_machine(mine + abc):
+        if not table_cost.one_machine(result, slug, "smc-abc"):
             return UNJUDGED, f"minutes are of different machines, or of trials that trained side by side; {counts}"
         ratio, text = _times(abc, mine, _minutes)
         verdict = _at_least(ratio, PAPER_VALUES[slug])
@@ -66,11 +75,6 @@ def faster(slug: str) -> Judge:
         )
 
     return judge
-
-
-def _one_machine(found: list[dict[str, Any]]) -> bool:
-    alone = all(trial["trained_together"] == 1 for trial in found)
-    return alone and len({trial["trained_on"] for trial in found}) == 1
 
 
 def _minutes(trial: dict[str, Any]) -> float:
@@ -107,7 +111,7 @@ def _compared(pairs: list[tuple[str, dict[str, Any]]]) -> Judged:
     later, worse = (difference(measure[1], measure[0]) for measure in (rounds, area))
     text = (
         f"rounds to MMD² < {accuracy.THRESHOLD}: {first} {np.mean(rounds[0]):.1f}, {second} {np.mean(rounds[1]):.1f}, "
-        f"{later.text(1)} more; C2ST averaged over rounds: {area[0].mean():.3f} and {area[1].mean():.3f}, {worse.text()} more"
+        f"difference {later.text(1)}; C2ST averaged over rounds: {area[0].mean():.3f} and {area[1].mean():.3f}, difference {worse.text()}"
     )
     return by_measures([above(later), above(worse)]), text
 
@@ -138,7 +142,7 @@ def five_rounds(result: dict[str, Any]) -> Judged:
 def ten_thousand(result: dict[str, Any]) -> Judged:
     """The C2ST of learnt posteriors against that of SMC-ABC in the round nearest to so many simulations: as low, or lower."""
     verdicts, told = [], []
-    counts = np.mean([t["num_simulations"][: _shortest(result)] for t in result["trials"]], axis=0)
+    counts = abc_accuracy.means(result, "num_simulations")
     at = int(np.argmin(np.abs(np.log(counts / PAPER_VALUES["abc"]))))
     for slug, learnt in result["learnt"].items():
         gaps = [difference(learnt["c2st"], [t["c2st"][r] for t in result["trials"]]) for r in range(at + 1)]
@@ -151,10 +155,6 @@ def _matched(gaps: list[Gap]) -> str:
     """Lower than SMC-ABC in its last round here; or not told apart from it, where the round before is told to be worse."""
     verdict = below(gaps[-1])
     return HOLDS if verdict == UNTOLD and len(gaps) > 1 and below(gaps[-2]) == HOLDS else verdict
-
-
-def _shortest(result: dict[str, Any]) -> int:
-    return min(len(trial["c2st"]) for trial in result["trials"])
 
 
 def fewer_layers(result: dict[str, Any]) -> Judged:
@@ -184,7 +184,7 @@ def closest(result: dict[str, Any]) -> Judged:
     epsilon = "10"
     mine = ks_heatmaps.by_trial(result, epsilon, "sple", "da-mcmc")
     gaps = {s: difference(ks_heatmaps.by_trial(result, epsilon, s, "da-mcmc"), mine) for s in ("smc-abc", "sppe")}
-    told = joined([f"{NAMES[slug]} is farther by {gap.text()}" for slug, gap in gaps.items()])
+    told = joined([f"that of {NAMES[slug]} minus it {gap.text()}" for slug, gap in gaps.items()])
     others = [f"{NAMES[ks_heatmaps.nearest(result, e)]} at {e}" for e in result["distances"] if e != epsilon]
     also = f"; smallest means at other ε: {joined(others)}" if others else ""
     return all_of(
@@ -255,7 +255,9 @@ def farthest(slug: str, epsilons: tuple[str, ...]) -> Judge:
             }
             verdicts.append(all_of([above(gap) for gap in gaps.values()]))
             near = min(gaps, key=lambda other: gaps[other].mean)
-            told.append(f"{mine.mean():.2f} at ε = {epsilon}, {gaps[near].text(2)} more than {NAMES[near]}, the next")
+            told.append(
+                f"{mine.mean():.2f} at ε = {epsilon}, minus that of {NAMES[near]}, the next, {gaps[near].text(2)}"
+            )
         return by_settings(verdicts), f"KS distance of {NAMES[slug]} to exact draws: {'; '.join(told)}"
 
     return judge
@@ -329,6 +331,7 @@ def proposition(result: dict[str, Any]) -> Judged:
 
 
 RULES = (
+    "SPPE is judged by ours, with truncated proposals. "
     f"A difference is taken by seed; below {ERRORS:g} standard errors it is `{UNTOLD}` (with five trials chance alone exceeds that in "
     f"12% of cases), one trial tells nothing apart. A method is called biased where the mean of a coefficient is more than {BIASED:g} "
     f"exact sds off and told apart from the exact one, unbiased where {BIASED:g} is beyond its interval; C2STs within "

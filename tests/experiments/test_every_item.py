@@ -41,7 +41,11 @@ def results(request, tmp_path_factory):
     found = {}
     with pytest.MonkeyPatch.context() as patch:
         fakes.replace(patch)
-        patch.setattr(complexity, "step_cost", lambda kind, sizes: {"operations": complexity.formula(kind, sizes), "seconds": 1e-3})
+        patch.setattr(
+            complexity,
+            "step_cost",
+            lambda kind, sizes: {"operations": complexity.formula(kind, sizes), "seconds": 1e-3},
+        )
         patch.setattr(complexity, "least_seconds", lambda call: 1e-3)
         for slug in items.ITEMS:
             if slug not in UNFAKED:
@@ -66,7 +70,9 @@ def test_tables_and_paragraphs_are_made(results, slug):
     assert len({line.count("|") for line in texts[0].splitlines() if line.startswith("|")}) <= 2
 
 
-@pytest.mark.parametrize("slug", ["flow_layers", "sir_accuracy", "ks_heatmaps", "abc_accuracy", "sir_scatter", "claims"])
+@pytest.mark.parametrize(
+    "slug", ["flow_layers", "sir_accuracy", "ks_heatmaps", "abc_accuracy", "sir_scatter", "claims"]
+)
 def test_figures_are_made(results, slug):
     figure = items.load(slug).figure(results[slug])
     figure.canvas.draw()
