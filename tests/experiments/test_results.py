@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from experiments import index, items
+from experiments import completeness, index, items
 from noisewise._files import MAX_BYTES, read_json
 from tests.cli.conftest import ROOT
 
@@ -36,6 +36,11 @@ def test_a_result_is_complete(slug):
     assert (record["trials"]["number"] > 0) == bool(record["trials"]["sources"]) == bool(record["trials"]["hardware"])
     assert 0.0 < record["seconds"] < math.inf
     assert (RESULTS / f"{slug}.json").stat().st_size < MAX_BYTES // 8
+
+
+@pytest.mark.parametrize("slug", STORED)
+def test_nothing_is_missing_in_a_result(slug):
+    assert completeness.missing(record_of(slug)) == []
 
 
 @pytest.mark.parametrize("slug", STORED)
