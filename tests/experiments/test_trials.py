@@ -72,10 +72,12 @@ def test_what_a_method_refuses_is_told(scale):
 
 
 def test_exact_draws_are_measured_like_others(scale):
-    """C2ST of 200 against 200 draws of one law has an sd of .035 or so: .5 +- .15 is beyond four of them; KS below 1.95 sqrt(2/200)."""
+    """100 against 100 draws of one law: C2ST has an sd of .05 or so, MMD^2 one of .5 / 100, four of which are .02; KS is below
+    1.95 sqrt(2 / 100) = .276 in 99.9% of cases.
+    """
     found = trials.get("log_linear", 10.0, "exact", 7, scale).rounds[-1]
-    assert abs(found["c2st"] - 0.5) < 0.15
-    assert max(found["ks"]) < 0.195
+    assert abs(found["c2st"] - 0.5) < 0.2
+    assert max(found["ks"]) < 0.276
     assert abs(found["mmd"]) < 0.02
     assert (scale.store / "log_linear-10-exact-1.json").exists()
 
@@ -110,7 +112,7 @@ def test_metrics_may_be_taken_later(scale):
     assert not found.unmeasured
     assert not trials.stored(cell, scale).unmeasured
     assert found.rounds[-1]["mean"] == raw.rounds[-1]["mean"]
-    assert 0.3 < found.rounds[-1]["c2st"] <= 1.0
+    assert found.rounds == trials.with_metrics(raw).rounds
 
 
 def test_what_fails_halfway_is_no_refusal(scale, monkeypatch):
