@@ -19,7 +19,6 @@ _ENOUGH = 400
 _R_HAT = 1.01
 _R_HAT_OF_MANY = 1.02
 _FEW = 100
-_TAIL = 1e-3
 
 
 class Trace:
@@ -66,7 +65,6 @@ class Trace:
         """Whether effective size and R-hat are as wanted; looks again each time there are a fifth more draws."""
         if self.length >= self._next_look:
             self._next_look = int(1.2 * self.length) + 1
-            self._forget_arrivals()
             self.look()
         return self.effective_size >= self.target_ess and self.settled
 
@@ -74,18 +72,6 @@ class Trace:
     def settled(self) -> bool:
         """Whether R-hat is at most 1.01, or 1.02 with 50 effective draws per chain, which chance explains: E[R-hat^2] = 1 + 2 C / ESS."""
         return self.r_hat <= _R_HAT or (self.r_hat <= _R_HAT_OF_MANY and self.effective_size >= 50 * self.num_chains)
-
-    def _forget_arrivals(self) -> None:
-        """Drop the sweeps before every chain has been where the later half of all draws lies.
-
-        Ranks, on which effective size and R-hat rest, do not tell how far away a late chain was: a few of its draws double a variance.
-        """
-        theta = np.concatenate(self._parts["theta"])
-        low, high = np.quantile(theta[len(theta) // 2 :], [_TAIL, 1.0 - _TAIL], axis=(0, 1))
-        arrived = np.all((theta >= low) & (theta <= high), axis=2)
-        late = int(np.max(np.where(arrived.any(axis=0), arrived.argmax(axis=0), 0)))
-        if late:
-            self._parts = {name: [np.concatenate(parts)[late:]] for name, parts in self._parts.items()}
 
     def look(self) -> None:
         """Find effective size and R-hat at the worst parameter; below 4 sweeps there is neither."""

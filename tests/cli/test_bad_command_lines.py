@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import MODEL
+
+PRIOS = MODEL[: MODEL.index("prios")].count("\n") + 1
 RELEASE = "release --data people.csv --out new.json"
 MEAN = f"{RELEASE} --query mean --column age --bounds 0 100"
 
@@ -52,7 +55,7 @@ TABLE = [
     ("infer model.py:modle --release release.json", "did you mean 'model'"),
     ("infer model.py:three --release release.json", "nw.PrivateModel"),
     ("infer model.py:pair --release release.json", r"def model\(release\)"),
-    ("infer model.py:undefined --release release.json", r"line 23\).*'prios' is not defined"),
+    ("infer model.py:undefined --release release.json", rf"line {PRIOS}\).*'prios' is not defined"),
     ("infer model.py:narrow --release release.json", "200 record"),
     ("infer people.csv --release release.json", "model.py:model"),
     ("infer model.py --release release.json --release release.json", "twice"),

@@ -106,20 +106,3 @@ def test_a_folder_that_holds_a_posterior_is_kept(tmp_path):
     method.infer(KEY, problem.model, problem.observed, progress=False).save(tmp_path / "run")
     with pytest.raises(errors.InvalidInputError, match="holds an archive and is kept"):
         method.infer(KEY, problem.model, problem.observed, run_dir=tmp_path / "run", progress=False)
-
-
-def test_draws_before_the_last_chain_has_arrived_are_dropped():
-    """A chain that is 40 sd away for 20 of 4000 sweeps would make the variance of 32 chains 1.25; its error is .004.
-
-    R-hat does not see it. Chains that are all at home lose the few sweeps that one of them spends outside .998 of the draws.
-    """
-    rng = np.random.default_rng(0)
-    theta = rng.normal(size=(4000, 32, 1))
-    theta[:20, 0] += 40.0
-    trace = Trace(1000)
-    trace.add(theta=theta[:3000], s=theta[:3000])
-    trace.add(theta=theta[3000:], s=theta[3000:])
-    assert trace.complete()
-    assert 3970 <= trace.length <= 3980
-    assert abs(trace.pooled("theta").var() - 1.0) < 0.02
-    assert trace.pooled("s").shape == trace.pooled("theta").shape
