@@ -9,21 +9,19 @@ which wants a CPU.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import time
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
 import noisewise as nw
-from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, hardware, note, silent, source_hash
+from experiments.items import Progress, Scale, hardware, note, silent, source_hash
 from experiments.methods import NAMES as METHOD_NAMES
 from experiments.methods import method
 from experiments.plain import plain
-from experiments.trials import REFERENCE, Cell, Trial, in_words, keep, stored
+from experiments.trials import REFERENCE, Cell, Trial, in_words, keep, parser_of, scale_of, stored
 from noisewise.problems._epidemic_references import epidemic_references
 from noisewise.problems.outbreak import NAMES, outbreak_data
 
@@ -157,16 +155,11 @@ def _summary(values: np.ndarray) -> dict[str, float]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--method", nargs="+", default=list(METHODS), choices=METHODS)
     parser.add_argument("--outbreak", nargs="+", default=list(NAMES), choices=NAMES)
-    parser.add_argument("--scale", default="standard", choices=["quick", "standard", "full"])
-    parser.add_argument("--together", action="store_true")
-    parser.add_argument("--backend", default="numba", choices=["numba", "jax"])
-    parser.add_argument("--store", type=Path, help="by default .cache/reproduce")
     options = parser.parse_args(arguments)
-    scale = {"quick": QUICK, "standard": STANDARD, "full": FULL}[options.scale]
-    scale = scale if options.store is None else dataclasses.replace(scale, cache=options.store)
+    scale = scale_of(options)
     for slug in options.method:
         wanted = [(name, v, seed) for name in options.outbreak for v in VARIANTS for seed in seeds(slug, v, scale)]
         missing = [each for each in wanted if kept(cell(each[0], each[1], slug, each[2]), scale) is None]

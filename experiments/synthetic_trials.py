@@ -8,19 +8,17 @@ all methods and machines see the same.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import io
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from experiments import outbreak_trials
-from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, note, silent
+from experiments.items import Progress, Scale, note, silent
 from experiments.methods import NAMES
-from experiments.trials import Cell, Trial, keep
+from experiments.trials import Cell, Trial, keep, parser_of, scale_of
 from noisewise._files import write_atomically
 
 METHODS = ("smc-abc", "sppe")
@@ -62,15 +60,10 @@ def get(
 def main(arguments: list[str] | None = None) -> None:
     from experiments import outbreak_coverage
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--method", nargs="+", default=list(METHODS), choices=METHODS)
-    parser.add_argument("--scale", default="standard", choices=["quick", "standard", "full"])
-    parser.add_argument("--together", action="store_true")
-    parser.add_argument("--backend", default="numba", choices=["numba", "jax"])
-    parser.add_argument("--store", type=Path, help="by default .cache/reproduce")
     options = parser.parse_args(arguments)
-    scale = {"quick": QUICK, "standard": STANDARD, "full": FULL}[options.scale]
-    scale = scale if options.store is None else dataclasses.replace(scale, cache=options.store)
+    scale = scale_of(options)
     number = list(outbreak_coverage.SETTINGS).index(outbreak_coverage.SEQUENTIAL)
     model, _, observed = outbreak_coverage.outbreaks(number, scale)
     model = dataclasses.replace(model, simulator=dataclasses.replace(model.simulator, backend=options.backend))

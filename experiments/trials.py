@@ -341,21 +341,32 @@ def keep(trial: Trial, cell: Cell, scale: Scale) -> None:
     write_atomically(path, compact_json(trial.record), overwrite=True)
 
 
+def parser_of(text: str | None) -> argparse.ArgumentParser:
+    """The options that all commands which fill the store share."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", default="standard", choices=["quick", "standard", "full"])
+    parser.add_argument("--together", action="store_true")
+    parser.add_argument("--backend", default="numba", choices=["numba", "jax"])
+    parser.add_argument("--store", type=Path, help="by default .cache/reproduce")
+    return parser
+
+
+def scale_of(options: argparse.Namespace) -> Scale:
+    """The scale that these options name, with their store."""
+    scale = {"quick": QUICK, "standard": STANDARD, "full": FULL}[options.scale]
+    return scale if options.store is None else dataclasses.replace(scale, cache=options.store)
+
+
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--problem", required=True, choices=PROBLEMS)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[10.0])
     parser.add_argument("--method", required=True, nargs="+", choices=list(NAMES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--layers", type=int)
-    parser.add_argument("--scale", default="standard", choices=["quick", "standard", "full"])
-    parser.add_argument("--together", action="store_true")
-    parser.add_argument("--backend", default="numba", choices=["numba", "jax"])
     parser.add_argument("--measure-later", action="store_true", help="leave the metrics to the first reader")
-    parser.add_argument("--store", type=Path, help="by default .cache/reproduce")
     options = parser.parse_args(arguments)
-    scale = {"quick": QUICK, "standard": STANDARD, "full": FULL}[options.scale]
-    scale = scale if options.store is None else dataclasses.replace(scale, cache=options.store)
+    scale = scale_of(options)
     for slug in options.method:
         layers = None if options.layers == scale.layers else options.layers
         pairs = itertools.product(options.epsilon, options.seeds[:1] if slug in ONCE else options.seeds)
