@@ -189,8 +189,8 @@ def paragraph(result: dict[str, Any]) -> str:
             for s in ("da-mcmc", "smc-abc", "sppe", "sple", "gibbs-ss", "rnpe")
         ]
         parts.append(f"at ε = {epsilon} {joined(means)}")
-    confidential = _largest_gap(result, "confidential")
-    naive = _largest_gap(result, "naive")
+    confidential = largest_gap(result, "confidential")
+    naive = largest_gap(result, "naive")
     cells = [
         f"{NAMES[s]} {largest(result, s):.2f} ({'yes' if largest(result, s) <= CLOSE else 'no'})"
         for s in ("sppe", "sppe-atomic", "sple")
@@ -219,7 +219,8 @@ def paragraph(result: dict[str, Any]) -> str:
     )
 
 
-def _largest_gap(result: dict[str, Any], slug: str) -> float:
+def largest_gap(result: dict[str, Any], slug: str) -> float:
+    """The largest distance of a cell from the paper's at any budget."""
     gaps = []
     for epsilon, rows in PAPER_VALUES.items():
         found = ours(result, epsilon, slug)
