@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,9 @@ from scipy.stats import binom
 
 import noisewise as nw
 from experiments import synthetic_trials
+from experiments.plain import plain
 from experiments.words import markdown
+from noisewise._files import read_json, write_atomically
 from noisewise.errors import SimulationError
 from noisewise.plotting.style import TRUTH, looks, styled
 from noisewise.problems.sir import basic_reproduction_number
@@ -54,12 +57,10 @@ def run(scale: Any, progress: Any) -> dict[str, Any]:
         model, theta, observed = outbreaks(number, scale)
         found = {}
         for slug, draw in _samplers(scale).items():
+            key = jax.random.fold_in(jax.random.key(100 + scale.seed), number)
             progress(f"{METHODS[slug]}, {name}")
-            made = list(draw(jax.random.fold_in(jax.random.key(100 + scale.seed), number), model, observed))
-            found[slug] = {
-                **intervals([basic_reproduction_number(draws) for draws, _ in made]),
-                "exact": sum(exact for _, exact in made),
-            }
+            make = functools.partial(_intervals, draw, key, model, observed)
+            found[slug] = _kept(number, slug, scale, make)
         if name == SEQUENTIAL:
             for slug in synthetic_trials.METHODS:
                 draws = [
@@ -77,6 +78,23 @@ def run(scale: Any, progress: Any) -> dict[str, Any]:
             },
         }
     return {"num_outbreaks": len(observed), "level": LEVEL, "least": LEAST, "settings": settings}
+
+
+def _intervals(draw: Callable[..., Any], key: Any, model: Any, observed: np.ndarray) -> dict[str, Any]:
+    """The intervals of R0, one per outbreak, and how many are of exact draws."""
+    draws, exact = zip(*draw(key, model, observed), strict=True)
+    return {**intervals([basic_reproduction_number(each) for each in draws]), "exact": sum(exact)}
+
+
+def _kept(number: int, slug: str, scale: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What a method found in a setting from the store, or as `make()` finds it, and then stored."""
+    path = scale.store / f"coverage-{number}-{slug}-seed{scale.seed}.json"
+    settings = {**scale.settings(), "training": _TRAINING, "target": _TARGET}
+    if path.exists() and (stored := read_json(path, "intervals"))["settings"] == plain(settings):
+        return dict(stored["found"])
+    found = plain(make())
+    write_atomically(path, json.dumps({"settings": plain(settings), "found": found}), overwrite=True)
+    return dict(found)
 
 
 def outbreaks(number: int, scale: Any) -> tuple[Any, np.ndarray, np.ndarray]:

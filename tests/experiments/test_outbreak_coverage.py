@@ -51,6 +51,21 @@ def test_too_few_outbreaks_are_an_error(monkeypatch):
         item.synthetic(jax.random.key(0), nw.problems.outbreak("influenza").model, 2)
 
 
+def test_what_a_method_found_is_kept_for_the_same_settings_alone(tmp_path):
+    scale, calls = dataclasses.replace(QUICK, cache=tmp_path), []
+
+    def make():
+        calls.append(1)
+        return {"mean": np.array([1.0 / 3.0]), "exact": np.int64(1)}
+
+    scale.store.mkdir(parents=True)
+    first = item._kept(0, "infer", scale, make)
+    assert first == item._kept(0, "infer", scale, make) == {"mean": [0.333333], "exact": 1}
+    item._kept(0, "infer", dataclasses.replace(scale, num_draws=7), make)
+    item._kept(1, "infer", scale, make)
+    assert len(calls) == 3
+
+
 def test_releases_are_drawn_once_and_every_trial_has_its_seed(tmp_path):
     scale = dataclasses.replace(QUICK, cache=tmp_path, num_draws=100)
     model, theta, observed = item.outbreaks(2, scale)

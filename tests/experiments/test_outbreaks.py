@@ -16,6 +16,7 @@ def cell(mean, half, num=1):
         "trials": [mean] * num,
         "num_simulations": 1000.0,
         "seconds": 1.0,
+        "astray": [0.25] * num,
         "draws": (np.array([-2.0, -3.0]) + 0.1 * rng.normal(size=(100, 2))).tolist(),
     }
 
@@ -70,6 +71,14 @@ def test_a_trial_is_stored_and_read(tmp_path):
     R0 = np.exp(first.draws[-1][:, 0].astype(float) - first.draws[-1][:, 1])
     assert found["mean"] == pytest.approx(R0.mean(), rel=1e-4)
     assert found["low"] < found["mean"] < found["high"]
+
+
+def test_draws_far_from_the_exact_posterior_are_counted_in_its_own_metric():
+    """Two of eight draws lie 7 sds out, one along the narrow axis, where that is .07; 5 sds are not far."""
+    exact = np.random.default_rng(0).normal(size=(100_000, 2)) * [1.0, 0.01] + [3.0, -2.0]
+    away = np.array([[7.0, 0.0], [0.0, 0.07], [5.0, 0.0], [0.0, 0.05], [0.0, 0.0], [1.0, 0.01], [0.0, 0.0], [2.0, 0.0]])
+    assert item.astray(away + np.array([3.0, -2.0]), exact) == 0.25
+    assert item.astray(exact, exact) < 1e-4  # exp(-18) of a Gaussian
 
 
 def test_trials_are_averaged():
