@@ -131,7 +131,10 @@ def similar(shown: dict[str, Any]) -> Judged:
     found = [later(shown, slug) for slug in ("sppe", "sple")]
     gap = difference(*found)
     verdict = all_of([below(gap, MARGIN), above(gap, -MARGIN)])
-    text = f"C2ST after round {AFTER}: SPPE {found[0].mean():.3f}, SPLE {found[1].mean():.3f}, difference by seed {gap.text()}"
+    text = (
+        f"C2ST averaged over the rounds after round {AFTER}: SPPE {found[0].mean():.3f}, SPLE {found[1].mean():.3f}, difference by seed "
+        f"{gap.text()}"
+    )
     return verdict, text
 
 
@@ -173,6 +176,7 @@ def logarithmic(ax: Any, least: float) -> None:
     ax.axhline(THRESHOLD, color="black", linewidth=0.7, linestyle=":")
     ax.set_yscale("log")
     ax.set_ylim(bottom=least / 1.5)
+    ax.set_ylabel(f"{ax.get_ylabel()}, drawn from {least:g} up")
 
 
 def figure(panels: dict[str, dict[str, Any]]) -> Any:

@@ -14,6 +14,7 @@ from experiments.judges import PAPER_VALUES as PAPER_VALUES
 from experiments.verdicts import HOLDS, MISSING, NOT, PARTLY, UNJUDGED, UNTOLD
 from experiments.words import markdown
 from noisewise._files import read_json
+from noisewise.errors import InvalidInputError
 from noisewise.plotting.style import OKABE_ITO, PRIOR, styled
 
 TITLE = "What the paper claims in words"
@@ -74,7 +75,18 @@ CLAIMS = (
 
 def run(scale: Any, progress: Any) -> dict[str, Any]:
     """Judge every claim by the results in the folder of the scale; nothing is simulated."""
-    return {"claims": judged(scale.folder)}
+    found = judged(scale.folder)
+    if all(each["verdict"] == MISSING for each in found):
+        raise InvalidInputError(
+            f"There is nothing to judge claims by in {scale.folder}: run other items first, or all (noisewise reproduce --list)."
+        )
+    return {"claims": found}
+
+
+def of_item(slug: str, result: dict[str, Any]) -> list[dict[str, str]]:
+    """The claims that are judged by one item."""
+    found = [(claim, *claim.judge(result)) for claim in CLAIMS if claim.item == slug]
+    return [{"claim": claim.text, "item": slug, "verdict": v, "evidence": evidence} for claim, v, evidence in found]
 
 
 def judged(folder: Path) -> list[dict[str, str]]:

@@ -1,6 +1,6 @@
-"""The pages that list all items, made from the committed results alone.
+"""All that is shown of the committed results, made from their JSON files alone.
 
-python -m experiments.index           write experiments/README.md and docs/reproduction.md
+python -m experiments.index           write pages and figures of results, experiments/README.md and docs/reproduction.md
 """
 
 from __future__ import annotations
@@ -18,19 +18,23 @@ PAGE = Path("docs") / "reproduction.md"
 
 _README = """# Every table and figure of the paper
 
-Each item is a module of this folder and runs by itself, from a checkout of the repository:
+Each item is a module of this folder and runs by itself, from a checkout of the repository, in the environment that `make install` makes:
 
+    make install && . .venv/bin/activate
     noisewise reproduce --list
     noisewise reproduce sir-accuracy            5 trials of 10 rounds of 1000 simulations: what is committed
     noisewise reproduce sir-accuracy --full     20 trials, as in the paper
     noisewise reproduce all --quick             one small trial each, to runs/reproduce-quick: does everything work?
 
 It writes `results/ITEM.json` (all numbers, with seed, versions and machine), `ITEM.md`, `ITEM.png` and `ITEM.pdf` (which is not
-committed). Tables, figures and paragraphs are functions of the JSON; `python -m experiments.index` makes this page and
-`docs/reproduction.md` from the JSON files, and the test suite checks that all agree.
+committed), in place of what is committed, so that `git diff` compares, or elsewhere with `--out`. Trials of one seed are the same on
+one machine and one version of JAX; elsewhere their last digits differ and grow in training, so that trials agree as other seeds do.
+Tables, figures and paragraphs are functions of the JSON; `python -m experiments.index` makes them all anew, this page and
+`docs/reproduction.md` too, and the test suite checks that all agree.
 
-Items share trials, which lie in `.cache/reproduce` and are never run twice. They can be made elsewhere, on a GPU for instance, and
-copied:
+Items share trials, which lie in `.cache/reproduce` and are never run twice; the times below are what an item took, and what the trials
+that it found there had taken (a trial that trained beside others on a GPU counts with its share). They can be made elsewhere, on a GPU
+for instance, and copied:
 
     python -m experiments.trials --problem sir --epsilon 10 1 .1 --method sppe --seeds 1 2 3 4 5 --together --backend jax
 
@@ -44,8 +48,29 @@ the exact answer is. Posteriors are measured against draws of the exact posterio
 as in the paper. All numbers on this page are formatted from the JSON files in `experiments/results/`;
 `experiments/README.md` says how to make them.
 
-*SPPE* learns with truncated proposals, the default here; *SPPE, atomic* with the paper's loss. NLOG is of a kernel estimate that
-follows the scale of the draws. MMD² is the squared maximum mean discrepancy, which the paper calls MMD.
+Tables have means over trials, with ± standard deviations or [quartiles] (of five trials the second and the fourth value, which need not
+enclose the mean) or, in brackets, 95% intervals; in sentences ± is a standard error. Figures of draws show the first trial. *Sources* in
+the line below each item is a hash of the package that ran it, and of those that ran its stored trials: one per method, problem, ε and
+seed.
+
+| method | |
+|---|---|
+| SPPE | sequential private posterior estimation, with truncated proposals, the default here |
+| SPPE, atomic | the same with the paper's atomic loss |
+| SPLE | sequential private likelihood estimation |
+| SMC-ABC | sequential Monte Carlo approximate Bayesian computation |
+| DA-MCMC | data augmentation Markov chain Monte Carlo over all confidential records |
+| Gibbs-SS | Gibbs sampling with sufficient statistics, by normal approximations |
+| RNPE | robust neural posterior estimation, which does not know the mechanism |
+| ExactSMC, CLE | tempered sequential Monte Carlo on the mechanism's density; confidential likelihood estimation: ours |
+
+| measure | | best |
+|---|---|---|
+| C2ST | accuracy of a classifier that tells draws from exact ones | 0.5 |
+| MMD² | squared maximum mean discrepancy to exact draws, unbiased; the paper calls it MMD | 0, within ±0.0005 |
+| KS | largest distance of marginal distribution functions | that of exact draws |
+| NLOG | minus the log density of draws at the true parameters, by a kernel estimate that follows their scale | that of exact draws |
+| LMD | log of the median distance of data simulated at draws from the observation | that of exact draws |
 
 """
 
@@ -65,8 +90,8 @@ def settings() -> str:
     other = [f"{name} {ours:g} (paper: {paper:g})" for name, (ours, paper) in pairs.items() if ours != paper]
     extra = f"weights averaged over steps ({training.averaging:g}), and a learning rate multiplied by {training.decay:g} on plateaus"
     return (
-        f"Noisy versions of a simulation per training step (M) of {noise}. Training as in the paper: {joined(same)}. Not as in the paper: "
-        f"{joined([*other, extra])}.\n\n"
+        f"M, the number of noisy versions of a simulation in a training step: {noise}. Training as in the paper: "
+        f"{joined(same)}. Not as in the paper: {joined([*other, extra])}.\n\n"
     )
 
 
@@ -77,22 +102,35 @@ def readme(records: dict[str, dict[str, Any]]) -> str:
         module, record = items.load(slug), records.get(slug)
         name = slug.replace("_", "-")
         outcome = "not run yet" if record is None else f"[{slug}.md](results/{slug}.md)"
-        seconds = "" if record is None else f"{record['seconds']:,.0f} s"
+        seconds = "" if record is None else _times(record)
         rows.append([module.TITLE, module.PAPER, f"`noisewise reproduce {name}`", seconds, outcome])
     return _README + markdown(["item", "in the paper", "command", "time", "outcome"], rows) + "\n"
+
+
+def _times(record: dict[str, Any]) -> str:
+    """Of the item, and of the trials that it found in the store."""
+    trials = record["trials"].get("seconds", 0.0)
+    own = f"{record['seconds']:,.0f} s"
+    return f"{own}, trials {trials / 3600.0:.1f} h" if trials else own
 
 
 def page(records: dict[str, dict[str, Any]]) -> str:
     """The documentation: one section per item that has a result."""
     parts = []
     for slug, record in records.items():
-        picture = f"![{slug}](../experiments/results/{slug}.png)"
+        picture = f"![{items.load(slug).TITLE}](../experiments/results/{slug}.png)"
         parts.append(f"## {items.load(slug).TITLE}\n\n{items.body(record)}\n{picture}\n")
     return _PAGE + settings() + "\n".join(parts)
 
 
 def main() -> None:
+    """Every page and figure, from the JSON files."""
+    import matplotlib
+
+    matplotlib.use("Agg")
     records = items.records()
+    for record in records.values():
+        items.write(record, items.RESULTS)
     write_atomically(README, readme(records), overwrite=True)
     write_atomically(PAGE, page(records), overwrite=True)
     print(f"{len(records)} of {len(items.ITEMS)} items: {README}, {PAGE}")

@@ -169,7 +169,14 @@ def _origins() -> dict[str, Any]:
         "number": len({_identity(record) for record in _USED}),
         "sources": sorted({record["source"] for record in _USED}),
         "hardware": sorted({record["hardware"] for record in _USED}),
+        "seconds": sum({_identity(record): _seconds(record) for record in _USED}.values()),
     }
+
+
+def _seconds(record: dict[str, Any]) -> float:
+    """How long a trial took, all rounds."""
+    each = [part.get("seconds", 0.0) for part in record["rounds"]]
+    return float(sum(sum(part.values()) if isinstance(part, Mapping) else part for part in each))
 
 
 def _identity(record: dict[str, Any]) -> str:
@@ -223,28 +230,45 @@ def pictures(figure: Any) -> dict[str, bytes]:
 def page(record: Mapping[str, Any]) -> str:
     """What ITEM.md holds, a function of what ITEM.json holds."""
     slug = record["item"]
-    return f"# {load(slug).TITLE}\n\n{body(record)}\n![{slug}]({slug}.png)\n"
+    return f"# {load(slug).TITLE}\n\n{body(record)}\n![{load(slug).TITLE}]({slug}.png)\n"
 
 
 def body(record: Mapping[str, Any]) -> str:
-    """The question, the table and the answer of one item."""
+    """What is in question, the table, what comes of it, and the verdicts on the paper's claims about it."""
     module, result = load(record["item"]), record["result"]
-    parts = [f"{module.PAPER}. {module.QUESTION}", module.table(result).strip(), module.paragraph(result).strip()]
-    return "\n\n".join([*parts, made_by(record)]) + "\n"
+    parts = [
+        f"{module.PAPER}. *In question:* {module.QUESTION}",
+        module.table(result).strip(),
+        module.paragraph(result).strip(),
+        verdicts(record),
+        made_by(record),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def verdicts(record: Mapping[str, Any]) -> str:
+    """What the item says of the paper's claims; nothing of small trials."""
+    from experiments.claims import of_item
+
+    judged = [] if record["scale"]["name"] == QUICK.name else of_item(record["item"], record["result"])
+    told = [f"{each['claim']}: **{each['verdict']}**" for each in judged]
+    return f"*Claimed, and what comes of it here:* {'; '.join(told)}." if told else ""
 
 
 def made_by(record: Mapping[str, Any]) -> str:
     """One line: the command, its scale, the versions, the machine."""
     scale, versions = record["scale"], record["versions"]
     flag = {"standard": "", "full": " --full"}.get(scale["name"], " --quick")
+    seed = "" if record["seed"] == STANDARD.seed else f" --seed {record['seed']}"
     trials = f"{scale['trials']} trial{'' if scale['trials'] == 1 else 's'}"
-    sizes = f"{scale['num_simulations']:,} simulations, flows of {scale['layers']} x {scale['hidden']}"
+    sizes = f"{scale['num_simulations']:,} simulations, flows of {scale['layers']} layers of {scale['hidden']} units"
     work = getattr(load(record["item"]), "WORK", None) or f"{trials} of {scale['rounds']} rounds of {sizes}"
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
     origins = record["trials"]
-    made = f"; {origins['number']} stored trials, by sources {', '.join(origins['sources'])} on {'; '.join(origins['hardware'])}"
+    hours = f" of {origins['seconds'] / 3600.0:.1f} hours in all" if origins.get("seconds") else ""
+    made = f"; {origins['number']} stored trials{hours}, by sources {', '.join(origins['sources'])} on {'; '.join(origins['hardware'])}"
     return (
-        f"*`noisewise reproduce {record['item'].replace('_', '-')}{flag}`: {work}, seed {record['seed']}; "
+        f"*`noisewise reproduce {record['item'].replace('_', '-')}{flag}{seed}`: {work}, seed {record['seed']}; "
         f"{packages}; {record['hardware']}; sources {record['source']}{made if origins['number'] else ''}.*"
     )
 

@@ -61,31 +61,21 @@ def faster(slug: str) -> Judge:
         if not mine or reached < len(mine):
             return NOT, f"{NAMES[slug]} reaches MMD² < {accuracy.THRESHOLD} in {reached} of {len(mine)} trials"
         bound = "" if all(trial["reached"] for trial in abc) else "at least (SMC-ABC does not always reach it) "
-        counts = f"{bound}{_times(abc, mine, lambda trial: trial['simulations'])[1]} times fewer simulations"
+        fewer = difference(*(np.log([trial["simulations"] for trial in each]) for each in (abc, mine)))
+        counts = f"{bound}{table_cost.times(fewer)} times fewer simulations"
         counts += (
             f", {np.mean([t['simulations'] for t in mine]):,.0f} for {np.mean([t['simulations'] for t in abc]):,.0f}"
         )
         if not table_cost.one_machine(result, slug, "smc-abc"):
             return UNJUDGED, f"minutes are of different machines, or of trials that trained side by side; {counts}"
-        ratio, text = _times(abc, mine, _minutes)
+        ratio = table_cost.speed(result, slug, "gillespie")
         verdict = _at_least(ratio, PAPER_VALUES[slug])
         return (
             verdict,
-            f"{bound}{text} times faster, with Gillespie, against the paper's {PAPER_VALUES[slug]:g}; {counts}",
+            f"{bound}{table_cost.times(ratio)} times faster, with Gillespie, against the paper's {PAPER_VALUES[slug]:g}; {counts}",
         )
 
     return judge
-
-
-def _minutes(trial: dict[str, Any]) -> float:
-    return float(trial["simulation_minutes"]["gillespie"] + trial["training_minutes"])
-
-
-def _times(first: list[dict[str, Any]], second: list[dict[str, Any]], cost: Callable[..., float]) -> tuple[Gap, str]:
-    """The logarithm of first over second by seed, and the ratio in words with two standard errors to either side."""
-    found = difference(*(np.log([cost(trial) for trial in each]) for each in (first, second)))
-    spread = "" if np.isnan(found.se) else f" ({np.exp(found.low):.1f} to {np.exp(found.high):.1f})"
-    return found, f"{np.exp(found.mean):.1f}{spread}"
 
 
 def _at_least(ratio: Gap, wanted: float) -> str:
@@ -201,7 +191,7 @@ def biased(slug: str, epsilon: str) -> Judge:
             return UNJUDGED, f"{NAMES[slug]} refused at ε = {epsilon}"
         return any_of(
             [large(gap, BIASED) for gap in gaps]
-        ), f"means at ε = {epsilon} off by {_sizes(gaps)}, in exact sds"
+        ), f"means at ε = {epsilon} off by {_sizes(gaps)}, in exact sds; called biased beyond {BIASED:g}"
 
     return judge
 
@@ -234,7 +224,7 @@ def _off(result: dict[str, Any], epsilon: str, slug: str) -> list[Gap] | None:
 
 
 def _size(gap: Gap) -> str:
-    significance = "" if np.isnan(gap.se) else f" ({abs(gap.mean) / gap.se:.1f} errors)"
+    significance = "" if np.isnan(gap.se) else f" ({abs(gap.mean) / gap.se:.1f} se)"
     return f"{abs(gap.mean):.2f}{significance}"
 
 
@@ -312,13 +302,12 @@ def literature(result: dict[str, Any]) -> Judged:
 
 
 def nets(result: dict[str, Any]) -> Judged:
-    """The slope of nets; steeper than that of independent points is something."""
+    """The slope of nets, and whether it is steeper than that of independent points."""
     found = result["problems"]
     told = [f"{name} {made['RQMC']['slope']:.2f} (MC {made['MC']['slope']:.2f})" for name, made in found.items()]
     good = [made["paper_slope"] for made in found.values()]
-    steeper = all(made["steeper"] and made["smaller"] for made in found.values())
-    verdict = graded(good) if any(good) or not steeper else PARTLY
-    return verdict, f"slopes: {joined(told)}; steeper than MC by what was asked: {'yes' if steeper else 'no'}"
+    gain = joined([f"{made['gain']:.2f}" for made in found.values()])
+    return graded(good), f"slopes: {joined(told)}; steeper than MC by {gain}"
 
 
 def proposition(result: dict[str, Any]) -> Judged:
@@ -332,11 +321,12 @@ def proposition(result: dict[str, Any]) -> Judged:
 
 RULES = (
     "SPPE is judged by ours, with truncated proposals. "
+    "Standard errors (se) are by trials. "
     f"A difference is taken by seed; below {ERRORS:g} standard errors it is `{UNTOLD}` (with five trials chance alone exceeds that in "
-    f"12% of cases), one trial tells nothing apart. A method is called biased where the mean of a coefficient is more than {BIASED:g} "
+    f"12% of cases), one trial decides nothing. A method is called biased where the mean of a coefficient is more than {BIASED:g} "
     f"exact sds off and told apart from the exact one, unbiased where {BIASED:g} is beyond its interval; C2STs within "
     f"{accuracy.MARGIN:g} are similar, and `about {PAPER_VALUES['rounds']} rounds` allows one more or less. Where one of two measures "
-    f"tells nothing apart the other decides; `{PARTLY}` means that a claim holds in some of its settings, by one of two measures, or in "
+    f"decides nothing the other does; `{PARTLY}` means that a claim holds in some of its settings, by one of two measures, or in "
     f"a weaker form; `{UNJUDGED}`, that what it is about was not measured alike."
 )
 """By which rules verdicts are given."""

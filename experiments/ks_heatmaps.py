@@ -131,12 +131,14 @@ def _heatmap(ax: Any, distances: np.ndarray) -> Any:
 def paragraph(result: dict[str, Any]) -> str:
     parts = []
     for epsilon in result["distances"]:
-        far = [f"{NAMES[slug]} {to(result, epsilon, slug, 'exact'):.2f}" for slug in METHODS[1:]]
+        far = [f"{NAMES[slug]} {to(result, epsilon, slug, 'exact'):.3f}" for slug in METHODS[1:]]
         closest, exact = NAMES[nearest(result, epsilon)], result["floor"][epsilon]
+        beyond = [NAMES[slug] for slug in METHODS[1:] if to(result, epsilon, slug, "exact") > exact["high"]]
         parts.append(
             f"At ε = {epsilon} the distances to the exact posterior are {joined(far)}, where exact draws would have {exact['mean']:.3f} "
-            f"(less than {exact['high']:.3f} in 95% of cases); of SMC-ABC, SPPE and SPLE {closest} has the smallest mean distance to "
-            "DA-MCMC."
+            f"(less than {exact['high']:.3f} in 95% of cases, which {joined(beyond) if beyond else 'none'} "
+            f"{'exceeds' if len(beyond) == 1 else 'exceed'}); of SMC-ABC, SPPE and SPLE, the mean distance of {closest} to DA-MCMC is the "
+            "smallest."
         )
     gibbs = to(result, "10", "gibbs-ss", "exact")
     return (

@@ -44,7 +44,7 @@ def _similar(shown: dict[str, Any]) -> str:
     answer = {
         HOLDS: "so that accuracies are similar, as the paper says",
         NOT: "so that accuracies are not similar, as the paper says they are",
-        UNTOLD: f"and whether that is less than {accuracy.MARGIN:g} these trials do not tell",
+        UNTOLD: f"which does not decide whether they differ by less than {accuracy.MARGIN:g}",
     }
     return f"{text}, {answer[verdict]}."
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 HOLDS, PARTLY, NOT = "holds", "partly", "does not hold"
-UNTOLD, UNJUDGED, MISSING = "not told apart", "cannot be judged", "not yet run"
+UNTOLD, UNJUDGED, MISSING = "undecided", "cannot be judged", "not yet run"
 ERRORS = 2.0
-"""Differences smaller than so many standard errors are not told apart."""
+"""Differences smaller than so many standard errors decide nothing."""
 
 Judged = tuple[str, str]
 """A verdict and its evidence."""
@@ -64,7 +64,7 @@ def above(found: Gap, bound: float = 0.0) -> str:
     """Whether a mean is above a bound, by more than its error can explain; one trial tells nothing.
 
     >>> [above(Gap(mean, 0.5), 1.0) for mean in (2.1, 1.9, -0.1)], above(Gap(9.0, float("nan")))
-    (['holds', 'not told apart', 'does not hold'], 'not told apart')
+    (['holds', 'undecided', 'does not hold'], 'undecided')
     """
     return HOLDS if found.low > bound else NOT if found.high < bound else UNTOLD
 
@@ -83,7 +83,7 @@ def large(found: Gap, bound: float) -> str:
     """Whether a mean is large, with whichever sign: beyond the bound and told apart from 0; not, where its interval is within the bound.
 
     >>> [large(Gap(*each), 0.25) for each in ((-0.5, 0.1), (0.3, 0.2), (0.2, 0.1), (0.1, 0.02))]
-    ['holds', 'not told apart', 'not told apart', 'does not hold']
+    ['holds', 'undecided', 'undecided', 'does not hold']
     """
     size = abs(found.mean)
     if size > bound and size > ERRORS * found.se:
@@ -98,7 +98,7 @@ def by_measures(parts: Sequence[str]) -> str:
     """Of one claim by several measures: those by which nothing is told apart leave it to the others.
 
     >>> by_measures([HOLDS, UNTOLD]), by_measures([HOLDS, NOT]), by_measures([UNTOLD, UNTOLD])
-    ('holds', 'partly', 'not told apart')
+    ('holds', 'partly', 'undecided')
     """
     told = [part for part in parts if part != UNTOLD]
     return by_settings(told) if told else UNTOLD
@@ -108,7 +108,7 @@ def by_settings(parts: Sequence[str]) -> str:
     """Of a claim about several settings: it holds partly where it does in some.
 
     >>> by_settings([HOLDS, UNTOLD]), by_settings([NOT, UNTOLD]), by_settings([UNTOLD]), by_settings([PARTLY, NOT])
-    ('partly', 'does not hold', 'not told apart', 'partly')
+    ('partly', 'does not hold', 'undecided', 'partly')
     """
     if all(part == HOLDS for part in parts):
         return HOLDS
@@ -121,7 +121,7 @@ def all_of(parts: Sequence[str]) -> str:
     """Of a claim that is one only together: it fails with any part.
 
     >>> all_of([HOLDS, NOT, UNTOLD]), all_of([HOLDS, UNTOLD]), all_of([HOLDS, HOLDS])
-    ('does not hold', 'not told apart', 'holds')
+    ('does not hold', 'undecided', 'holds')
     """
     return NOT if NOT in parts else HOLDS if all(part == HOLDS for part in parts) else UNTOLD
 
@@ -130,7 +130,7 @@ def any_of(parts: Sequence[str]) -> str:
     """Of a claim that one part is enough for.
 
     >>> any_of([HOLDS, NOT, UNTOLD]), any_of([NOT, UNTOLD]), any_of([NOT, NOT])
-    ('holds', 'not told apart', 'does not hold')
+    ('holds', 'undecided', 'does not hold')
     """
     return opposite(all_of([opposite(part) for part in parts]))
 

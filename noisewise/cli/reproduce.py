@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,8 +24,10 @@ Examples:
 
   noisewise reproduce all --quick
 
-Trials are stored in .cache/reproduce one by one: what was interrupted goes on
-where it was. The scale of the committed results is 5 trials of 10 rounds of
+Results replace those in experiments/results, which git diff then compares;
+--out writes them elsewhere. Trials are stored in .cache/reproduce one by one:
+what was interrupted goes on where it was. claims judges what other items have
+found: run these first, or all. The scale of the committed results is 5 trials of 10 rounds of
 1000 simulations; --full takes the paper's 20 trials.
 """
 
@@ -62,9 +65,22 @@ def reproduce(
     scale = dataclasses.replace(scale, seed=seed, folder=out or scale.folder)
     from noisewise.cli.interrupts import in_thread
 
-    command = " ".join(["noisewise reproduce", *(names or []), *(["--quick"] * quick), *(["--full"] * full)])
+    words = ["noisewise reproduce", *(names or []), *(["--quick"] * quick), *(["--full"] * full)]
+    words += ([] if seed == 1 else [f"--seed {seed}"]) + ([] if out is None else [f"--out {shlex.quote(str(out))}"])
+    command = " ".join(words)
     farewell = f"Interrupted. Finished trials are stored: {command} goes on."
+    _check_folder(scale.folder)
     in_thread(lambda: _run(items, slugs, scale), farewell)
+
+
+def _check_folder(folder: Path) -> None:
+    """Before the work, not after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"Results cannot be written to {folder}: {error.strerror}. Name another folder with --out."
+        ) from None
 
 
 def _items() -> Any:
@@ -113,9 +129,10 @@ def _run(items: Any, slugs: list[str], scale: Any) -> None:
 
 @contextlib.contextmanager
 def _progress(name: str) -> Iterator[Callable[[str], None]]:
-    """A line on terminals that says what is being done; nothing elsewhere."""
+    """What is being done: a changing line on terminals, one line each in logs."""
     from rich.console import Console
 
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     with console.status(name) if console.is_terminal else contextlib.nullcontext() as status:
-        yield (lambda text: None) if status is None else lambda text: status.update(f"{name}: {text}")
+        tell = console.print if status is None else status.update
+        yield lambda text: tell(f"{name}: {text}")

@@ -74,7 +74,7 @@ def test_what_comes_after_round_five():
     [
         (0.0, HOLDS, "so that accuracies are similar, as the paper says."),
         (0.1, NOT, "not similar"),
-        (0.02, UNTOLD, "these trials do not tell"),
+        (0.02, UNTOLD, "does not decide whether they differ by less"),
     ],
 )
 def test_the_paper_is_answered_about_round_five(away, verdict, words):

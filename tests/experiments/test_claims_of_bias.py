@@ -77,7 +77,7 @@ def test_what_is_biased(name, shift, wobble, verdict):
     )
     assert found == verdict
     assert f"β₁ {abs(shift):.2f}" in evidence
-    assert "errors" in evidence
+    assert " se)" in evidence
 
 
 def test_a_method_that_refuses_has_no_bias():
@@ -154,7 +154,7 @@ def test_the_literature_excepts_influenza(guinea, clark, verdict):
     assert judge("R0 of Ebola and COVID-19 agrees with the literature", {"outbreaks": found})[0] == verdict
 
 
-NETS = {"RQMC": {"slope": -0.8}, "MC": {"slope": -0.5}, "paper_slope": False, "steeper": True, "smaller": True}
+NETS = {"RQMC": {"slope": -0.8}, "MC": {"slope": -0.5}, "paper_slope": False, "gain": 0.3}
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,7 @@ NETS = {"RQMC": {"slope": -0.8}, "MC": {"slope": -0.5}, "paper_slope": False, "s
     [
         ({"paper_slope": True}, {"paper_slope": True}, HOLDS),
         ({"paper_slope": True}, {}, PARTLY),
-        ({}, {}, PARTLY),
-        ({"steeper": False}, {}, NOT),
+        ({}, {}, NOT),
     ],
 )
 def test_nets(sir, other, verdict):

@@ -7,7 +7,7 @@ from experiments import index, methods
 
 def test_settings_that_differ_from_the_paper_are_told():
     text = index.settings()
-    assert "(M) of SPPE: 8; SPPE, atomic: 1; SPLE: 1." in text
+    assert "in a training step: SPPE: 8; SPPE, atomic: 1; SPLE: 1." in text
     assert "learning rate 0.001 (paper: 0.0005)" in text
     assert "Training as in the paper: weight decay 0.0001, batch size 100, patience 20" in text
     assert text in index.page({})

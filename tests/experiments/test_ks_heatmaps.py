@@ -35,8 +35,8 @@ def test_the_table_shows_means_over_trials_of_the_largest():
     assert item.to(made, "10", "exact", "da-mcmc") == pytest.approx(0.4)
     assert "| DA-MCMC | 0.40 | 0.00 |" in item.table(made)
     text = item.paragraph(made)
-    assert "DA-MCMC 0.40," in text
-    assert "exact draws would have 0.050 (less than 0.062 in 95% of cases)" in text
+    assert "DA-MCMC 0.400," in text
+    assert "exact draws would have 0.050 (less than 0.062 in 95% of cases, which DA-MCMC exceeds)" in text
     assert "two sets of 800 draws" in text
 
 

@@ -82,22 +82,22 @@ def test_table_and_paragraph_hold_the_numbers(result):
     assert f"{result['problems']['sir']['MC']['rmse'][0]:.3g}" in text
     assert text.count("| yes |") >= 2
     said = item.paragraph(result)
-    assert "Nets are better by what was asked" in said
+    assert "they have both" in said
     assert "is not reproduced" in said
     worse = {**result["problems"]["sir"], "steeper": False, "paper_slope": True}
     said = item.paragraph({**result, "problems": {"sir": worse}})
-    assert "NOT better" in said
+    assert "NOT both" in said
     assert "is reproduced for SIR." in said
-    assert "it belongs to smooth integrands" not in said
+    assert "that rate belongs to smooth integrands" not in said
 
 
 def test_only_what_is_not_reproduced_is_explained(result):
     found = {**result["problems"], "sir": {**result["problems"]["sir"], "paper_slope": True}}
     said = item.paragraph({**result, "problems": found})
-    assert "is reproduced for SIR but not for linear regression: it belongs to smooth integrands" in said
-    assert "the noise has 3 dimensions, Laplace noise is an unbounded function" in said
+    assert "is reproduced for SIR but not for linear regression: the noise has 3 dimensions" in said
+    assert "Laplace noise is an unbounded function" in said
     assert "binomial counts" not in said
-    assert "is not reproduced: it belongs" in item.paragraph(result)
+    assert "is not reproduced: the noise has" in item.paragraph(result)
 
 
 def test_the_first_seed_has_the_keys_of_the_committed_result_and_others_have_others():
@@ -132,3 +132,13 @@ def test_the_figure_draws_both_kinds(result):
     figure = item.figure(result)
     assert [ax.get_title() for ax in figure.axes] == ["SIR", "linear regression"]
     np.testing.assert_allclose(figure.axes[0].lines[2].get_ydata(), result["problems"]["sir"]["RQMC"]["rmse"])
+
+
+def test_curves_that_flatten_are_told(result):
+    """Slope -1 for the first half of six sizes and -.5 for the second, whose first point is the last of the other."""
+    sizes = [8, 16, 32, 64, 128, 256]
+    errors = [1.0, 0.5, 0.25, *(0.25 * 2.0 ** (-0.5 * k) for k in (1, 2, 3))]
+    bent = {**result["problems"]["sir"], "RQMC": {**result["problems"]["sir"]["RQMC"], "rmse": errors}}
+    said = item.paragraph({**result, "sizes": sizes, "problems": {"sir": bent}})
+    assert "SIR -1.00 up to M = 32 and -0.50 from there on" in said
+    assert "from there on" not in item.paragraph(result)

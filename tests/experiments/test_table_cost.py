@@ -77,14 +77,15 @@ def test_verdicts_compare_with_the_papers_counts(result):
 
 def test_minutes_of_different_machines_are_not_compared(result):
     """SMC-ABC takes 7 + 1 minutes with Gillespie and 1 with the leap, SPPE 1 + 1 and 1."""
-    assert "SPPE 4 with Gillespie, SPPE 1 with the leap" in item.paragraph(result)
+    assert "with Gillespie's simulator SPPE 4.0" in item.paragraph(result)
+    assert "with the leap SPPE 1.0" in item.paragraph(result)
     assert "cannot be compared" not in item.paragraph(result)
     for change in ({"machine": GPU}, {"together": 15}):
         result["methods"]["sppe"]["trials"][0] = trial([0.05], **change)
         assert not item.one_machine(result, "sppe", "smc-abc")
         text = item.paragraph(result)
-        assert "SPPE 4" not in text
-        assert "SPLE 4 with Gillespie" in text
+        assert "SPPE 4.0" not in text
+        assert "SPLE 4.0" in text
     result["methods"]["sppe"]["trials"][0] = trial([0.05], machine=GPU)
     assert "cannot be compared" in item.paragraph(result)
 
@@ -112,3 +113,13 @@ def test_the_cost_of_a_trial_ends_at_the_threshold():
         made, record={**record, "rounds": rounds[:1]}, draws=made.draws[:1], theta=made.theta[:1]
     )
     assert item._cost(never, lambda name, theta: 1.0, abc)["reached"] is False
+
+
+def test_a_method_that_is_slower_is_called_so(result):
+    """SPPE takes 8 minutes of training, SMC-ABC 8 in all with Gillespie and 1 with the leap."""
+    for each in result["methods"]["sppe"]["trials"]:
+        each["training_minutes"] = 8.0 - each["simulation_minutes"]["leap"]
+    text = item.paragraph(result)
+    assert "with the leap SPLE 1.0" not in text.split("SLOWER")[0].split("the leap")[0]
+    assert "SPPE 8.0" in text
+    assert "times SLOWER" in text
