@@ -84,6 +84,9 @@ def figure(result: dict[str, Any]) -> Any:
                 ax.plot(
                     range(1, len(mean) + 1), mean, color=colours[NAMES[slug]]["color"], linewidth=0.7, linestyle="--"
                 )
+    usual = result["panels"]["sir"]["usual"]["layers"]
+    (line,) = axes[0, 1].plot([], [], color="black", linewidth=0.7, linestyle="--")
+    axes[0, 1].legend([line], [f"{usual} layers, mean"], loc="upper right", frameon=False, fontsize=8.0)
     return made
 
 

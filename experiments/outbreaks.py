@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
 
 import noisewise as nw
 from experiments import outbreak_trials
@@ -34,6 +35,8 @@ SHORT = {
 }
 _SHOWN = 300
 _ASTRAY = 6.0
+_REACH = 7.0
+"""Exact sds to either side that a panel of rates shows."""
 MISFIT = 0.01
 """Below this p-value the exact posterior does not predict the release."""
 
@@ -178,22 +181,44 @@ def figure(result: dict[str, Any]) -> Figure:
 def _draw_rates(ax: Axes, found: dict[str, Any], look: dict[str, Any]) -> None:
     for slug in METHODS:
         draws = np.asarray(found["variants"]["released"][slug]["draws"])
-        beta, gamma = found["per_day"] * np.exp(draws.T)
-        surface = density_surface(beta, gamma, (0.5, 0.95))
+        surface = density_surface(*draws.T, (0.5, 0.95))
         color = look[METHOD_NAMES[slug]]["color"]
         if surface is not None:
             x, y, heights, levels = surface
             ax.contour(
-                x,
-                y,
+                found["per_day"] * np.exp(x),
+                found["per_day"] * np.exp(y),
                 heights,
                 levels=levels,
                 colors=[color],
                 linewidths=1.0,
                 linestyles=[look[METHOD_NAMES[slug]]["linestyle"]],
             )
+    ax.set(xscale="log", yscale="log")
     ax.plot(found["ode"]["beta_per_day"], found["ode"]["gamma_per_day"], "*", color=TRUTH, markersize=8.0)
-    ax.locator_params(nbins=4)
+    exact = np.array(found["variants"]["released"]["exact"]["draws"])
+    middle, reach = exact.mean(axis=0), _REACH * exact.std(axis=0)
+    for axis, set_limits, low, high in zip(
+        (ax.xaxis, ax.yaxis), (ax.set_xlim, ax.set_ylim), middle - reach, middle + reach, strict=True
+    ):
+        axis.set_major_locator(FixedLocator(_ticks(*found["per_day"] * np.exp([low, high]))))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_locator(NullLocator())
+        set_limits(*found["per_day"] * np.exp([low, high]))
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two, at least two of them.
+
+    >>> _ticks(0.6, 3.0), _ticks(0.11, 0.18)
+    ([0.7, 1.0, 1.5, 2.0, 3.0], [0.12, 0.14, 0.16, 0.18])
+    """
+    for steps in ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 1.2, 1.4, 1.6, 1.8, *range(2, 10)), np.arange(1.0, 10.0, 0.1)):
+        found = [round(m * 10.0**k, 6) for k in range(-6, 3) for m in steps]
+        inside = [tick for tick in found if low <= tick <= high]
+        if len(inside) > 1:
+            break
+    return inside
 
 
 def _draw_numbers(ax: Axes, outbreaks: dict[str, Any], look: dict[str, Any]) -> None:
@@ -234,6 +259,10 @@ def _draw_numbers(ax: Axes, outbreaks: dict[str, Any], look: dict[str, Any]) -> 
             zorder=4,
         )
     ax.set_xticks(range(len(outbreaks)), [SHORT[name] for name in outbreaks])
+    ax.set_yscale("log")
+    ax.set_yticks([0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0])
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_locator(NullLocator())
     ax.set_ylabel("$R_0$, mean and 95% interval")
     ax.get_figure().legend(
         loc="outside upper center", ncols=6, title="B: filled released, hollow as published", title_fontsize=8.0

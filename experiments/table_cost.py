@@ -211,7 +211,16 @@ def figure(result: dict[str, Any]) -> Any:
             right.barh(place, gillespie, color=OKABE_ITO[4], height=0.5, label="simulation (Gillespie)")
             same = "smc-abc" not in shown or one_machine(result, slug, "smc-abc")
             look = {"label": "training and sampling"} if same else {"hatch": "////", "label": "the same, other machine"}
-            right.barh(place, training, left=gillespie, color=OKABE_ITO[5], edgecolor="white", height=0.5, **look)
+            right.barh(
+                place,
+                training,
+                left=gillespie,
+                color=OKABE_ITO[5],
+                edgecolor="white",
+                linewidth=0.0,
+                height=0.5,
+                **look,
+            )
         left.set_yticks(range(len(shown)), [NAMES[slug] for slug in shown])
         left.invert_yaxis()
         left.set_xscale("log")
