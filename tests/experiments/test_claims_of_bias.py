@@ -66,11 +66,18 @@ def rows(shift, wobble=1.0, **others):
 
 @pytest.mark.parametrize(
     ("shift", "wobble", "verdict"),
-    [(0.3, 1.0, HOLDS), (-0.3, 1.0, HOLDS), (0.2, 1.0, NOT), (0.24, 1.0, UNTOLD), (0.3, 40.0, UNTOLD)],
+    [
+        (0.3, 1.0, HOLDS),
+        (-0.3, 1.0, HOLDS),
+        (0.2, 1.0, PARTLY),
+        (0.05, 1.0, NOT),
+        (0.2, 4.0, UNTOLD),
+        (0.3, 40.0, UNTOLD),
+    ],
 )
 @pytest.mark.parametrize("name", ["Gibbs-SS", "RNPE"])
 def test_what_is_biased(name, shift, wobble, verdict):
-    """.24 with an error of .0071 may be more than .25; .3 with one of .28 may be nothing."""
+    """An error is .0071 wobbles: .2 is 28 of them, sure but small; .05 is 7; .2 with .028 may be more than .25; .3 with .28 may be nothing."""
     other = rows(0.0 if verdict == HOLDS else 0.5)
     found, evidence = judge(
         f"{name} is biased at ε = 10", {"rows": {"10": rows(shift, wobble), "1": other, "0.1": other}}
