@@ -19,16 +19,16 @@ _REACH = 7.0
 
 
 def collected(scale: Scale, progress: Progress, rounds: tuple[int, ...]) -> dict[str, Any]:
-    """Draws of the first trial after some rounds, of SMC-ABC in the end, and exact ones; sizes of all rounds and trials."""
+    """Draws of the first trial after some rounds, of SMC-ABC in the end, and exact ones; moments of all trials."""
     exact = trials.get("sir", 10.0, "exact", scale.seed, scale, progress=progress)
-    abc = trials.get("sir", 10.0, "smc-abc", scale.seed, scale, progress=progress)
+    abc = trials.each("sir", 10.0, "smc-abc", scale, progress)
     found = {slug: trials.each("sir", 10.0, slug, scale, progress) for slug in LEARNERS}
     shown = sorted({min(r, scale.rounds) for r in rounds})
     return {
         "truth": trials.made("sir", 10.0).truth,
         "rounds": shown,
         "exact": {**_moments(exact.rounds[-1]), "draws": exact.final[: 2 * _POINTS]},
-        "smc-abc": {**_moments(passed(abc.rounds)[-1]), "draws": abc.final[:_POINTS]},
+        "smc-abc": {**_averages([passed(trial.rounds)[-1] for trial in abc]), "draws": abc[0].final[:_POINTS]},
         "methods": {
             slug: {
                 "draws": {str(r): each[0].draws[r - 1][:_POINTS] for r in shown},
@@ -42,6 +42,12 @@ def collected(scale: Scale, progress: Progress, rounds: tuple[int, ...]) -> dict
 
 def _moments(record: dict[str, Any]) -> dict[str, Any]:
     return {name: record[name] for name in ("mean", "sd", "num_simulations")}
+
+
+def _averages(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Moments averaged over trials."""
+    each = [_moments(record) for record in records]
+    return {name: np.mean([moments[name] for moments in each], axis=0) for name in each[0]}
 
 
 def _outside(draws: np.ndarray, exact: dict[str, Any]) -> float:

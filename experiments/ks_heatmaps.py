@@ -27,6 +27,7 @@ def run(scale: Scale, progress: Progress) -> dict[str, Any]:
     return {
         "distances": {epsilon: distances(draws) for epsilon, draws in found.items()},
         "floor": {epsilon: floor(np.corrcoef(draws[0][0].T), num, scale.trials) for epsilon, draws in found.items()},
+        "weighted": {f"{e:g}": _weighted(e, found[f"{e:g}"][0][0], num, scale, progress) for e in EPSILONS},
         "draws": num,
     }
 
@@ -35,6 +36,13 @@ def _draws(epsilon: float, num: int, scale: Scale, progress: Progress) -> list[l
     """By method and trial, (num, 3), as few repeated as there can be."""
     found = [trials.each("linear_regression", epsilon, slug, scale, progress) for slug in METHODS]
     return [[spaced(trial.final.astype(float), num) for trial in each] for each in found]
+
+
+def _weighted(epsilon: float, exact: np.ndarray, num: int, scale: Scale, progress: Progress) -> dict[str, float]:
+    """How many draws SMC-ABC's weighted particles are worth, and what exact draws of that number would have."""
+    found = trials.each("linear_regression", epsilon, "smc-abc", scale, progress)
+    worth = min(num, round(float(np.mean([trial.rounds[-1]["effective_size"] for trial in found]))))
+    return {"worth": worth, **floor(np.corrcoef(exact.T), num, scale.trials, worth)}
 
 
 def distances(found: list[list[np.ndarray]]) -> list[list[list[np.ndarray]]]:
@@ -51,21 +59,24 @@ def distances(found: list[list[np.ndarray]]) -> list[list[list[np.ndarray]]]:
     ]
 
 
-def floor(correlation: np.ndarray, num: int, num_trials: int) -> dict[str, float]:
+def floor(correlation: np.ndarray, num: int, num_trials: int, worth: int | None = None) -> dict[str, float]:
     """What tables show of exact methods: the mean over trials of the largest of three distances to one set of `num` exact draws.
+
+    Trials have `num` draws too, or `worth`.
 
     Its mean and 95% quantile, simulated. Distances do not depend on the laws of the coefficients, so normal draws with the
     correlations of the exact posterior stand for its draws.
     """
     rng = np.random.default_rng(0)
     factor = np.linalg.cholesky(correlation)
-    shown = [_largest(rng.normal(size=(1 + num_trials, num, len(factor))) @ factor.T) for _ in range(_FLOORS)]
+    draw = lambda *size: rng.normal(size=(*size, len(factor))) @ factor.T  # noqa: E731
+    shown = [_largest(draw(num), draw(num_trials, worth or num)) for _ in range(_FLOORS)]
     return {"mean": float(np.mean(shown)), "high": float(np.quantile(shown, 0.95))}
 
 
-def _largest(sets: np.ndarray) -> float:
-    """The mean over trials of the largest distance from the first of `sets` (1 + trials, N, 3)."""
-    return float(np.mean([kolmogorov_smirnov(sets[0], each).max() for each in sets[1:]]))
+def _largest(exact: np.ndarray, sets: np.ndarray) -> float:
+    """The mean over trials of the largest distance of `sets` (trials, K, 3) from exact draws (N, 3)."""
+    return float(np.mean([kolmogorov_smirnov(exact, each).max() for each in sets]))
 
 
 def between(result: dict[str, Any], epsilon: str, slug: str, other: str) -> np.ndarray:
@@ -133,11 +144,14 @@ def paragraph(result: dict[str, Any]) -> str:
     for epsilon in result["distances"]:
         far = [f"{NAMES[slug]} {to(result, epsilon, slug, 'exact'):.3f}" for slug in METHODS[1:]]
         closest, exact = NAMES[nearest(result, epsilon)], result["floor"][epsilon]
-        beyond = [NAMES[slug] for slug in METHODS[1:] if to(result, epsilon, slug, "exact") > exact["high"]]
+        weighted = result["weighted"][epsilon]
+        highs = {slug: weighted["high"] if slug == "smc-abc" else exact["high"] for slug in METHODS[1:]}
+        beyond = [NAMES[slug] for slug, high in highs.items() if to(result, epsilon, slug, "exact") > high]
         parts.append(
             f"At ε = {epsilon} the distances to the exact posterior are {joined(far)}, where exact draws would have {exact['mean']:.3f} "
-            f"(less than {exact['high']:.3f} in 95% of cases, which {joined(beyond) if beyond else 'none'} "
-            f"{'exceeds' if len(beyond) == 1 else 'exceed'}); of SMC-ABC, SPPE and SPLE, the mean distance of {closest} to DA-MCMC is the "
+            f"(less than {exact['high']:.3f} in 95% of cases; {weighted['worth']} of them, as many as SMC-ABC's weighted particles are "
+            f"worth, less than {weighted['high']:.3f}), which {joined(beyond) if beyond else 'none'} "
+            f"{'exceeds' if len(beyond) == 1 else 'exceed'}; of SMC-ABC, SPPE and SPLE, the mean distance of {closest} to DA-MCMC is the "
             "smallest."
         )
     gibbs = to(result, "10", "gibbs-ss", "exact")

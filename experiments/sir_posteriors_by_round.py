@@ -34,7 +34,9 @@ def paragraph(result: dict[str, Any]) -> str:
     ]
     exact, abc = result["exact"]["sd"], result["smc-abc"]["sd"]
     return (
-        f"On average over trials {' and '.join(parts)}. The paper takes SMC-ABC for the truth. Ours, at the last tolerance that it came "
-        f"to, after {result['smc-abc']['num_simulations']:,} simulations, has standard deviations ({abc[0]:.3f}, {abc[1]:.3f}); the exact "
+        f"On average over trials {' and '.join(parts)}. The paper takes SMC-ABC for the truth. Ours, averaged over trials at the last "
+        f"tolerance each came "
+        f"to, after {result['smc-abc']['num_simulations']:,.0f} simulations, has standard deviations ({abc[0]:.3f}, {abc[1]:.3f}); the "
+        f"exact "
         f"ones are ({exact[0]:.3f}, {exact[1]:.3f})."
     )

@@ -105,14 +105,14 @@ def by_measures(parts: Sequence[str]) -> str:
 
 
 def by_settings(parts: Sequence[str]) -> str:
-    """Of a claim about several settings: it holds partly where it does in some.
+    """Of a claim about several settings: it holds partly where it does in some and not in others.
 
-    >>> by_settings([HOLDS, UNTOLD]), by_settings([NOT, UNTOLD]), by_settings([UNTOLD]), by_settings([PARTLY, NOT])
-    ('partly', 'does not hold', 'undecided', 'partly')
+    >>> by_settings([HOLDS, UNTOLD]), by_settings([NOT, UNTOLD]), by_settings([HOLDS, NOT]), by_settings([PARTLY, UNTOLD])
+    ('undecided', 'does not hold', 'partly', 'partly')
     """
     if all(part == HOLDS for part in parts):
         return HOLDS
-    if any(part in (HOLDS, PARTLY) for part in parts):
+    if PARTLY in parts or {HOLDS, NOT} <= set(parts):
         return PARTLY
     return NOT if NOT in parts else UNTOLD
 

@@ -31,12 +31,18 @@ def test_the_table_shows_means_over_trials_of_the_largest():
     """Largest .3 and .5: .4; the largest of the means over trials would be .35."""
     distances = [[[[0.0] * 3] * 2 for _ in range(a)] for a in range(len(item.METHODS))]
     distances[1][0] = [[0.3, 0.1, 0.2], [0.1, 0.5, 0.5]]
-    made = {"distances": {"10": distances}, "floor": {"10": {"mean": 0.05, "high": 0.0625}}, "draws": 800}
+    distances[2][0] = [[0.08, 0.0, 0.0]] * 2
+    floors = {
+        "floor": {"10": {"mean": 0.05, "high": 0.0625}},
+        "weighted": {"10": {"worth": 200, "mean": 0.07, "high": 0.09}},
+    }
+    made = {"distances": {"10": distances}, **floors, "draws": 800}
     assert item.to(made, "10", "exact", "da-mcmc") == pytest.approx(0.4)
     assert "| DA-MCMC | 0.40 | 0.00 |" in item.table(made)
     text = item.paragraph(made)
     assert "DA-MCMC 0.400," in text
-    assert "exact draws would have 0.050 (less than 0.062 in 95% of cases, which DA-MCMC exceeds)" in text
+    assert "exact draws would have 0.050 (less than 0.062 in 95% of cases; 200 of them," in text
+    assert "less than 0.090), which DA-MCMC exceeds;" in text  # and SMC-ABC, at .080, does not
     assert "two sets of 800 draws" in text
 
 
@@ -72,3 +78,12 @@ def test_exact_draws_lie_at_the_floor(result):
     shift = np.array([1.0, 0.0, 0.0])
     sets = [[rng.normal(size=(200, 3))], [shift + rng.normal(size=(200, 3)) for _ in range(3)]]
     assert np.mean(np.max(item.distances(sets)[1][0], axis=1)) > 2 * floor["high"]
+
+
+def test_fewer_draws_have_a_larger_floor():
+    """K of 500 draws: sqrt(1 / 500 + 1 / 100) = .1095 times .8687 for the mean of one, with an error of .26 .1095 / sqrt(200) = .002."""
+    found = item.floor(np.eye(1), 500, 1, 100)
+    assert (
+        abs(found["mean"] - 0.0952) < 0.012
+    )  # D is a multiple of 1 / 500 and smaller than its limit by about half of 1 / 100
+    assert found["high"] > item.floor(np.eye(1), 500, 1)["high"]
