@@ -48,6 +48,8 @@ _SHARE = 0.1
 """A release shows an outbreak where its largest count is that of a tenth of the population or more."""
 _TRAINING = 10_000
 _TARGET = 400
+_MINUTES = 2.0
+"""For the chains of a learnt likelihood; those that have several modes would not settle in hours."""
 
 
 def run(scale: Any, progress: Any) -> dict[str, Any]:
@@ -89,7 +91,7 @@ def _intervals(draw: Callable[..., Any], key: Any, model: Any, observed: np.ndar
 def _kept(number: int, slug: str, scale: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """What a method found in a setting from the store, or as `make()` finds it, and then stored."""
     path = scale.store / f"coverage-{number}-{slug}-seed{scale.seed}.json"
-    settings = {**scale.settings(), "training": _TRAINING, "target": _TARGET}
+    settings = {**scale.settings(), "training": _TRAINING, "target": _TARGET, "minutes": _MINUTES}
     if path.exists() and (stored := read_json(path, "intervals"))["settings"] == plain(settings):
         return dict(stored["found"])
     found = plain(make())
@@ -159,7 +161,8 @@ def _samplers(scale: Any) -> dict[str, Callable[..., Any]]:
     def by_likelihood(key: Any, model: Any, observed: np.ndarray) -> Any:
         fit = ple.fit(key, model, progress=False)
         for i, each in enumerate(observed):
-            yield fit.posterior(jax.random.fold_in(key, i), each).sample(jax.random.key(i), num_draws), False
+            posterior = fit.posterior(jax.random.fold_in(key, i), each, max_minutes=_MINUTES)
+            yield posterior.sample(jax.random.key(i), num_draws), False
 
     return {"infer": by_inference, "ppe": by_posterior, "ple": by_likelihood}
 

@@ -338,10 +338,10 @@ def _strays(outbreaks: dict[str, Any]) -> str:
     return (
         f" Astray are draws more than {_ASTRAY:g} exact standard deviations from the exact mean, at worst {', '.join(parts)}. SMC-ABC is "
         "stopped by its budget, at tolerances that a curve without any outbreak nearly meets where few of 100 are ever infected. SPLE "
-        "learns a density of ten counts, and its draws lie where that density is wrong. Why it is we have not found out: not for want of "
-        "fit "
-        "alone, as it also happens where the model predicts the release, nor by the machine, as CPU and GPU do the same. SPPE learns the "
-        "two rates themselves."
+        "learns a density of ten counts, and its draws lie where that density is wrong: not for want of fit alone, as it also happens "
+        "where the model predicts the release, nor of simulations, of which every round makes some there, nor by the machine, as CPU and "
+        "GPU "
+        "do the same. Its chains then mix badly, of which the report warns. SPPE learns the two rates themselves."
     )
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from noisewise._arrays import Array, as_float64, as_key, in_float64
+from noisewise._arrays import Array, as_float64, as_key, in_float64, number
 from noisewise._files import require_keys
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
@@ -41,6 +41,7 @@ _CELL = 8
 _STARTS = 16
 _STEPS = 400
 _ENOUGH = 400
+_SEGMENT = 20
 _EDGE = 1e-6
 _CHAINS = ("num_chains", "num_warmup", "length", "target_ess")
 
@@ -105,12 +106,18 @@ class LearnedLikelihood(AbstractFit):
             places, log_weights = self.space(jnp.asarray(observed), jnp.asarray(_cell_points(self.space)))
             return LogLikelihood(self.density, places, log_weights)
 
-    def posterior(self, key: Array, observed: Any) -> LikelihoodDraws:
-        """The posterior given an observation, by Hamiltonian chains: nothing is simulated or trained."""
-        work = Work("sple", dict(self._settings), self.model, self._observation(observed, self.model))
+    def posterior(self, key: Array, observed: Any, *, max_minutes: float | None = None) -> LikelihoodDraws:
+        """The posterior given an observation, by Hamiltonian chains: nothing is simulated or trained.
+
+        Chains go on until they have settled, in at most 40 segments or `max_minutes`; where they have not, the report says so.
+        """
+        observation = self._observation(observed, self.model)
+        max_minutes = number("max_minutes", above=0.0, optional=True)(max_minutes)
+        work = Work("sple", dict(self._settings), self.model, observation, max_minutes=max_minutes)
         for text in self.report.warnings:
             work.warn(text)
-        chains = LikelihoodChains(self.model.prior, **self._settings)
+        length = min(self._settings["length"], _SEGMENT)
+        chains = LikelihoodChains(self.model.prior, **{**self._settings, "length": length})
         move_key, end_key = jax.random.split(as_key(key))
         chains.move(move_key, self.at(observed), work)
         chains.finish(end_key, work)

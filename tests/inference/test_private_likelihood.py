@@ -128,6 +128,16 @@ def test_a_posterior_says_where_nothing_was_simulated(rate_fit):
         assert any("where nothing was simulated" in text for text in posterior.report.warnings) == (posterior is far)
 
 
+def test_chains_that_do_not_settle_end_with_the_time(rate_fit, monkeypatch):
+    """Without the look at the clock 40 segments would be made."""
+    monkeypatch.setattr("noisewise.inference._chains.Trace.complete", lambda self: False)
+    posterior = rate_fit.posterior(KEY, [0.5], max_minutes=1e-4)
+    assert posterior.report.stopped == "the time budget is spent"
+    assert len(posterior.theta) <= 100 * 20
+    with pytest.raises(nw.errors.InvalidInputError, match="max_minutes must be a finite number > 0, got -1"):
+        rate_fit.posterior(KEY, [0.5], max_minutes=-1)
+
+
 def test_a_maximum_at_the_edge_of_what_was_simulated_is_told(rate_fit):
     assert 0.6 < rate_fit.maximum_likelihood([1.2])[0] < 1.8
     with pytest.warns(UserWarning, match="edge of the simulated parameters"):
