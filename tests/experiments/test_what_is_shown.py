@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import noise_rmse, outbreak_coverage, regression_tables, table_cost
-from tests.experiments.test_results import STORED, record_of
+from tests.experiments.test_results import record_of
 
 BUDGETS = ("10", "1", "0.1")
 _LARGEST_OF_NINE = 3.9
@@ -70,8 +70,6 @@ def test_learned_methods_need_no_more_simulations_than_the_papers_and_one_less_t
 
 
 def test_intervals_of_r0_cover_at_least_17_of_20_truths_in_every_setting():
-    if "outbreak_coverage" not in STORED:
-        pytest.skip("coverage has been run at --quick only")
     result = record_of("outbreak_coverage")["result"]
     assert result["num_outbreaks"] == 20
     assert set(result["settings"]) == set(outbreak_coverage.SETTINGS)
