@@ -92,6 +92,11 @@ def test_minutes_of_different_machines_are_not_compared(result):
     assert "cannot be compared" in item.paragraph(result)
 
 
+def test_simulations_timed_elsewhere_are_not_compared_either(result):
+    assert item.one_machine(result, "sppe", "smc-abc")
+    assert not item.one_machine({**result, "simulated on": GPU}, "sppe", "smc-abc")
+
+
 def test_the_cost_of_a_trial_ends_at_the_threshold():
     """Half of the draws of 100 particles, each stored twice, are these particles once: no distance to their own law but chance."""
     rng = np.random.default_rng(0)
