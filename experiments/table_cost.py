@@ -40,8 +40,7 @@ PAPER_VALUES: dict[str, Any] = {
 METHODS = ("smc-abc", "sppe", "sppe-atomic", "sple", "exact-smc", "cle")
 COMPARED = {"sppe": "sppe", "sppe-atomic": "sppe", "sple": "sple"}
 """Ours, and the row of the paper that it is compared with: the paper's SPPE has the atomic loss, our default truncated proposals."""
-SIMULATORS = ("leap", "gillespie")
-_SIMULATORS = {"leap": "the leap", "gillespie": "Gillespie's simulator"}
+SIMULATORS = {"leap": "the leap", "gillespie": "Gillespie's simulator"}
 STRICT = 0.01
 """The same threshold for those who read MMD < .1 as the distance, not its square."""
 _PER_ROUND = 32
@@ -309,7 +308,7 @@ def _speed(result: dict[str, Any]) -> str:
     told = []
     for name in reversed(SIMULATORS) if compared else ():
         each = [f"{NAMES[slug]} {in_words(speed(result, slug, name))}" for slug in compared]
-        told.append(f"with {_SIMULATORS[name]} {joined(each)}")
+        told.append(f"with {SIMULATORS[name]} {joined(each)}")
     return (
         f"Against SMC-ABC, total minutes on like machines: {'; '.join(told)} (paper: SPPE 6, SPLE 2)." if told else ""
     )
