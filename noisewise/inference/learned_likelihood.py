@@ -190,9 +190,10 @@ def posterior_of(work: Work, likelihood: LearnedLikelihood, chains: LikelihoodCh
     size, r_hat = trace.effective_size, trace.r_hat
     work.diagnostics |= {"effective size": size, "R-hat": r_hat, "divergent": chains.run.num_divergent}
     if last and not (size >= _ENOUGH and trace.settled):
+        modes = "The learnt likelihood may have several modes: take more rounds, or more simulations in each."
         work.warn(
             f"The chains have not settled: effective size {size:.0f} (at least {_ENOUGH} wanted), R-hat {r_hat:.3f} (at most 1.01 wanted). "
-            "The learnt likelihood may have several modes: take more rounds, or more simulations in each."
+            f"{modes if work.stopped == 'finished' else 'Allow more time, or more simulations.'}"
         )
     z = trace.by_chain("theta", trace.stride())
     work.diagnostics[MASS_OUTSIDE] = outside = share_outside(z, likelihood.bounds)

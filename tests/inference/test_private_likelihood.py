@@ -134,6 +134,7 @@ def test_chains_that_do_not_settle_end_with_the_time(rate_fit, monkeypatch):
     posterior = rate_fit.posterior(KEY, [0.5], max_minutes=1e-4)
     assert posterior.report.stopped == "the time budget is spent"
     assert len(posterior.theta) <= 100 * 20
+    assert not any("several modes" in text for text in posterior.report.warnings)
     with pytest.raises(nw.errors.InvalidInputError, match="max_minutes must be a finite number > 0, got -1"):
         rate_fit.posterior(KEY, [0.5], max_minutes=-1)
 
