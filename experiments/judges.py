@@ -274,17 +274,23 @@ def farthest(slug: str, epsilons: tuple[str, ...]) -> Judge:
 
 
 def grows(exponents: dict[tuple[str, str], float]) -> Judge:
-    """The cost over the last step of each sweep, against an exponent."""
+    """The cost over the last step of each sweep, against an exponent; `partly` where it is the formula's own there, whose terms mix."""
 
     def judge(result: dict[str, Any]) -> Judged:
         found = {(sweep["kind"], sweep["size"]): sweep for sweep in result["sweeps"]}
-        last = {place: _last(found[place]) for place in exponents}
-        near = [abs(last[place] - wanted) <= complexity.CLOSE for place, wanted in exponents.items()]
-        told = [f"{kind} {value:.2f}" for (kind, _), value in last.items()]
+        verdicts, told = [], []
+        for (kind, size), wanted in exponents.items():
+            last, formula = _last(found[kind, size]), found[kind, size]["formula_last"]
+            verdicts.append(HOLDS if _close(last, wanted) else PARTLY if _close(last, formula) else NOT)
+            told.append(f"{kind} {last:.2f} (formula {formula:.2f})")
         claimed = next(iter(exponents.values()))
-        return graded(near), f"exponent at the largest sizes: {joined(told)}; claimed {claimed:g}"
+        return by_settings(verdicts), f"exponent at the largest sizes: {joined(told)}; claimed {claimed:g}"
 
     return judge
+
+
+def _close(measured: float, wanted: float) -> bool:
+    return abs(measured - wanted) <= complexity.CLOSE
 
 
 def linear_in_records(result: dict[str, Any]) -> Judged:

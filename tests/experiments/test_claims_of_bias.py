@@ -122,19 +122,21 @@ def test_who_agrees():
 
 
 def test_exponents():
-    sweep = {"operations_last": 1.9, "seconds_last": 0.3}
+    sweep = {"operations_last": 1.9, "seconds_last": 0.3, "formula_last": 1.8}
     sweeps = [{"kind": kind, "size": "units", **sweep} for kind in ("PLE", "PPE")]
     assert judge("the cost is quadratic in the units", {"sweeps": sweeps})[0] == HOLDS
     one = [{**sweeps[0], "operations_last": 1.0}, sweeps[1]]
     assert judge("the cost is quadratic in the units", {"sweeps": one})[0] == PARTLY
-    none = [{**each, "size": "dim_s"} for each in sweeps]
+    mixed = [{**each, "operations_last": 1.6} for each in sweeps]
+    assert judge("the cost is quadratic in the units", {"sweeps": mixed})[0] == PARTLY
+    none = [{**each, "size": "dim_s", "formula_last": 1.0} for each in sweeps]
     assert judge("the cost is linear in dim(s)", {"sweeps": none})[0] == NOT
 
 
 @pytest.mark.parametrize(("exponent", "verdict"), [(1.1, HOLDS), (0.2, NOT)])
 def test_the_number_of_records_is_judged_by_simulations(exponent, verdict):
     found = [
-        {"kind": kind, "size": "n", "operations_last": None, "seconds_last": value}
+        {"kind": kind, "size": "n", "operations_last": None, "seconds_last": value, "formula_last": 1.0}
         for kind, value in (("simulation", exponent), ("noise", 0.01))
     ]
     said, evidence = judge("the cost is linear in n", {"sweeps": found})
