@@ -23,6 +23,7 @@ from noisewise.errors import InvalidInputError
 from noisewise.simulators import _worker
 
 _CHANCES, _PAUSE = 3, 0.5
+_PATIENCE, _MOMENT = 2.0, 0.002
 
 
 class WorkerLostError(Exception):
@@ -140,19 +141,23 @@ class _Seat:
         self._end()
 
     def _run(self, task: _Task) -> None:
+        """Whatever happens, the future hears of it: who waits for it would wait for ever."""
+        try:
+            good, value = self._answer(task.payload)
+        except Exception as error:
+            good, value = False, error
+        task.future.set_result(value) if good else task.future.set_exception(value)
+
+    def _answer(self, payload: bytes) -> tuple[bool, Any]:
+        """Whether the task succeeded, and what it returned or raised."""
         try:
             self._start()
             assert self._connection is not None
-            self._connection.send_bytes(task.payload)
-            good, value = cloudpickle.loads(self._connection.recv_bytes())
-        except BrokenExecutor as error:
-            task.future.set_exception(error)
+            self._connection.send_bytes(payload)
+            answer: tuple[bool, Any] = cloudpickle.loads(self._connection.recv_bytes())
         except (EOFError, OSError):
-            task.future.set_exception(self._lost())
-        except Exception as error:
-            task.future.set_exception(error)
-        else:
-            task.future.set_result(value) if good else task.future.set_exception(value)
+            raise self._lost() from None
+        return answer
 
     def _start(self) -> None:
         """Start a process where there is none; a machine that is short of something gets a few chances."""
@@ -199,11 +204,25 @@ class _Seat:
         if process is None or connection is None:
             return None
         connection.close()
-        process.join()
+        exitcode = _exit_code(process)
         end_group(process.pid)
-        exitcode: int | None = process.exitcode
-        process.close()
+        with contextlib.suppress(ValueError):
+            process.close()
         return exitcode
+
+
+def _exit_code(process: Any) -> int | None:
+    """Wait until a process has ended.
+
+    Another thread that starts a process collects those that have ended, this one too, and says so a moment after `join` has returned;
+    for one that foreign code collects the exit code is never known.
+    """
+    process.join()
+    patience = time.monotonic() + _PATIENCE
+    while process.exitcode is None and time.monotonic() < patience:
+        time.sleep(_MOMENT)
+    exitcode: int | None = process.exitcode
+    return exitcode
 
 
 def end_group(pid: int) -> None:

@@ -65,6 +65,38 @@ def test_a_death_fails_one_task_and_is_made_good(workers):
         futures[5].result()
 
 
+def collected_elsewhere(process, times):
+    """As where another thread, which starts a process, collects this one: for some looks its exit code is not known."""
+    popen, looks = process._popen, iter(range(times))
+    known = popen.poll
+
+    def poll(*flags):
+        known(*flags)
+        return None if next(looks, None) is not None else popen.returncode
+
+    popen.poll = poll
+
+
+@pytest.mark.parametrize(("times", "exitcode"), [(3, 7), (10**9, None)])
+def test_a_death_that_another_thread_collects_is_told(times, exitcode, monkeypatch):
+    """Planted: closing the process while its code is unknown raises in the thread that waits, and the future is never done."""
+    monkeypatch.setattr("noisewise.simulators.workers._PATIENCE", 0.2)
+    with Workers(1) as workers:
+        workers.submit(os.getpid).result(timeout=60)
+        collected_elsewhere(workers._seats[0]._process, times)
+        error = workers.submit(os._exit, 7).exception(timeout=30)
+        assert isinstance(error, WorkerLostError)
+        assert f"exit code {exitcode}" in str(error)
+        assert workers.submit(abs, -3).result(timeout=60) == 3
+
+
+def test_no_death_is_missed_while_other_processes_start():
+    """Two workers that die again and again: while one is replaced the other's end is collected by whoever looks first."""
+    with Workers(2) as workers:
+        futures = [workers.submit(os._exit, 7) for _ in range(12)]
+        assert {str(future.exception(timeout=120)) for future in futures} == {"its worker ended with exit code 7"}
+
+
 def test_what_is_shut_down_takes_nothing_more():
     executor = Workers(1)
     first = executor.submit(lambda: 1)
