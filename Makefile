@@ -8,15 +8,16 @@ export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0
 export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES ?= -1
 
-.PHONY: help install demo test verify lint format bench rivals lock clean
+.PHONY: help install demo test verify lint format bench bench-quick rivals lock clean
 
 help:
 	@echo "make demo      set up everything and infer an epidemic from ten private counts"
 	@echo "make test      set up everything and pass the fast suite"
 	@echo "make verify    the slow statistical gates"
 	@echo "make lint      ruff and mypy"
-	@echo "make bench     measured ratios, written to benchmarks/results/"
-	@echo "make rivals    the same against PyTorch and sbi, in an environment of their own (about 25 minutes)"
+	@echo "make bench     side by side with sbi, pyABC and PyTorch, written to benchmarks/results/ and docs/ (45 minutes)"
+	@echo "make bench-quick  noisewise alone, printed (5 minutes)"
+	@echo "make rivals    create .cache/rivals, the environment of make bench"
 	@echo "make install   create .venv from requirements.lock"
 	@echo "make lock      resolve requirements.lock anew from pyproject.toml"
 
@@ -50,22 +51,24 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: install
-	$(BIN)/python -m benchmarks
-
 RIVALS := .cache/rivals
+bench: $(RIVALS)/.installed
+	$(RIVALS)/bin/python -m benchmarks
+
+bench-quick: install
+	$(BIN)/python -m benchmarks --quick
+
 rivals: $(RIVALS)/.installed
-	$(RIVALS)/bin/python -m benchmarks.neural_speed
 
 $(RIVALS)/.installed: requirements.lock pyproject.toml
 	@test -x $(RIVALS)/bin/python || $(PYTHON) -m venv $(RIVALS)
 	@$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	@$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check sbi==0.27.0 -r requirements.lock
+	@$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check sbi==0.27.0 pyabc==0.13.0 -r requirements.lock
 	@$(RIVALS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
 lock: install
-	$(BIN)/pip-compile --quiet --upgrade --all-extras --strip-extras --no-header --no-annotate --no-emit-options \
+	$(BIN)/pip-compile --quiet --upgrade --extra=release --extra=distributed --extra=dev --strip-extras --no-header --no-annotate --no-emit-options \
 		-o requirements.lock pyproject.toml
 
 clean:

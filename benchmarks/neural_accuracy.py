@@ -9,7 +9,6 @@ again. With --together the trials of a problem, over all epsilons and seeds, tra
 
 import argparse
 import dataclasses
-import hashlib
 import json
 import platform
 import time
@@ -22,6 +21,7 @@ import numpy as np
 
 import noisewise as nw
 from benchmarks.cells import append, read
+from benchmarks.history import sources
 from noisewise.metrics import c2st
 
 RESULT = Path(__file__).parent / "results" / "neural_accuracy.json"
@@ -105,19 +105,11 @@ def _record(
         "simulations": posterior.report.num_simulations,
         "seconds": round(seconds, 1),
         "settings": posterior.report.settings,
-        "noisewise": _revision(),
+        "noisewise": sources(),
         "device": jax.devices()[0].device_kind,
         "jax": jax.__version__,
         "python": platform.python_version(),
     }
-
-
-def _revision() -> str:
-    """The version of the code: a hash of its sources, which are not always in a repository where this runs."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(nw.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 def run(names: list[str], seeds: range, out: Path, *, at_once: bool, backend: str, only: list[str]) -> None:

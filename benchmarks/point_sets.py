@@ -1,33 +1,38 @@
 """1000 independent randomisations of a 32 x 10 net, and how fast their errors fall."""
 
+from typing import Any
+
 import jax
 import numpy as np
 from scipy.stats import qmc
 
-from benchmarks.timing import median_seconds
+from benchmarks.timing import in_turns, ratios, summary
 from noisewise.mechanisms import IndependentUniforms, ScrambledSobol
 
 SIZES = 2 ** np.arange(3, 13)
 DIM, REPETITIONS = 10, 200
 
 
-def run() -> list[dict[str, object]]:
+def run(quick: bool = False) -> dict[str, Any]:
     key = jax.random.key(1)
-    ours = median_seconds(lambda: ScrambledSobol().uniforms(key, 1000, 32, DIM), 21)
-    scipy = median_seconds(lambda: [qmc.Sobol(DIM).random_base2(5) for _ in range(1000)], 3)
-    rows: list[dict[str, object]] = [
+    seconds = in_turns(
         {
-            "noisewise seconds": round(ours, 6),
-            "scipy seconds": round(scipy, 4),
-            "times faster": round(scipy / ours, 1),
-            "target": 50,
-        }
+            "noisewise": lambda: ScrambledSobol().uniforms(key, 1000, 32, DIM),
+            "scipy": lambda: [qmc.Sobol(DIM).random_base2(5) for _ in range(1000)],
+        },
+        3 if quick else 11,
+    )
+    throughput = {
+        **{f"{name} ms": summary([1e3 * value for value in values]) for name, values in seconds.items()},
+        "times faster": ratios(seconds["scipy"], seconds["noisewise"]),
+        "target": 50,
+    }
+    slopes = [
+        {"points": type(points).__name__, "integrand": integrand, "RMSE slope": round(slope, 3)}
+        for points in (() if quick else (ScrambledSobol(), IndependentUniforms()))
+        for integrand, slope in rmse_slopes(points).items()
     ]
-    for points in (ScrambledSobol(), IndependentUniforms()):
-        slopes = rmse_slopes(points)
-        for integrand, slope in slopes.items():
-            rows.append({"points": type(points).__name__, "integrand": integrand, "RMSE slope": round(slope, 3)})
-    return rows
+    return {"throughput": throughput, "slopes": slopes}
 
 
 def rmse_slopes(points: ScrambledSobol | IndependentUniforms) -> dict[str, float]:

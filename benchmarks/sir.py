@@ -2,31 +2,32 @@
 
 import ctypes
 import shutil
-import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
 import noisewise as nw
+from benchmarks.timing import in_turns, ratios, summary
 from noisewise.simulators import _epidemic, _xoshiro
 
 POPULATION = 1_000_000
 TIMES = tuple(17.0 * j for j in range(10))
 TRUTH = (-0.5, -3.0)
 KEY = jax.random.key(2)
-ROUNDS = 7
 
 
-def run() -> list[dict[str, object]]:
-    return [leaps_against_events(), events_against_c()]
+def run(quick: bool = False) -> dict[str, Any]:
+    if quick:
+        return {"leaps": leaps_against_events(4, 1000, 3), "events": events_against_c(2, 3)}
+    return {"leaps": leaps_against_events(), "events": events_against_c()}
 
 
-def leaps_against_events(num_exact: int = 16, num_leap: int = 4000) -> dict[str, object]:
+def leaps_against_events(num_exact: int = 16, num_leap: int = 4000, repetitions: int = 7) -> dict[str, Any]:
     """Per epidemic, on all cores."""
 
     def simulate(method: str, num: int) -> Callable[[], object]:
@@ -34,17 +35,20 @@ def leaps_against_events(num_exact: int = 16, num_leap: int = 4000) -> dict[str,
         theta = np.tile(TRUTH, (num, 1))
         return lambda: simulator.simulate(KEY, theta)
 
-    exact, leap = in_turns(simulate("gillespie", num_exact), simulate("leap", num_leap))
-    ratios = [a / num_exact / (b / num_leap) for a, b in zip(exact, leap, strict=True)]
+    seconds = in_turns({"gillespie": simulate("gillespie", num_exact), "leap": simulate("leap", num_leap)}, repetitions)
+    each = {
+        "gillespie": [value / num_exact for value in seconds["gillespie"]],
+        "leap": [value / num_leap for value in seconds["leap"]],
+    }
     return {
-        "gillespie ms": round(statistics.median(exact) / num_exact * 1e3, 2),
-        "leap ms": round(statistics.median(leap) / num_leap * 1e3, 4),
-        "times faster": round(statistics.median(ratios), 1),
+        **{f"{name} ms": summary([1e3 * value for value in values]) for name, values in each.items()},
+        "leaps per second": summary([1.0 / value for value in each["leap"]]),
+        "times faster": ratios(each["gillespie"], each["leap"]),
         "target": 100,
     }
 
 
-def events_against_c(num: int = 8) -> dict[str, object]:
+def events_against_c(num: int = 8, repetitions: int = 7) -> dict[str, Any]:
     """Per event, on one core, in turns."""
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
@@ -65,11 +69,10 @@ def events_against_c(num: int = 8) -> dict[str, object]:
             return compiled(key, len(key), num, *people, times, len(times), theirs)
 
         events = by_c()
-        numba_seconds, c_seconds = in_turns(by_numba, by_c)
+        seconds = in_turns({"numba": by_numba, "C -O3": by_c}, repetitions)
     return {
-        "numba ns per event": round(statistics.median(numba_seconds) / events * 1e9, 2),
-        "C -O3 ns per event": round(statistics.median(c_seconds) / events * 1e9, 2),
-        "ratio": round(statistics.median(a / b for a, b in zip(numba_seconds, c_seconds, strict=True)), 3),
+        **{f"{name} ns": summary([1e9 * value / events for value in values]) for name, values in seconds.items()},
+        "ratio": ratios(seconds["numba"], seconds["C -O3"]),
         "target": "<= 1.5",
         "same curves": bool(np.array_equal(ours, theirs)),
     }
@@ -84,15 +87,3 @@ def compiled_loop(compiler: str, folder: Path) -> Callable[..., int]:
     function.argtypes = [words, number, number, real, real, real, real, floats, number, floats]
     function.restype = number
     return function
-
-
-def in_turns(first: Callable[[], object], second: Callable[[], object]) -> tuple[list[float], list[float]]:
-    """Seconds of `ROUNDS` calls of each, one after the other, so that both meet the same load."""
-    first(), second()
-    seconds: tuple[list[float], list[float]] = ([], [])
-    for _ in range(ROUNDS):
-        for call, kept in zip((first, second), seconds, strict=True):
-            start = time.perf_counter()
-            call()
-            kept.append(time.perf_counter() - start)
-    return seconds

@@ -1,0 +1,120 @@
+"""Memory over 20 rounds of posterior estimation and a million simulations: whether anything grows but what is kept, and the peak."""
+
+import functools
+import gc
+import json
+import multiprocessing
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import noisewise as nw
+from noisewise.inference._posterior_learner import PosteriorLearner
+
+ROUNDS, NUM, FEW = 20, 50_000, 500
+EARLY = 5
+MOST_GROWTH, MOST_PEAK = 0.05, 3.0
+_FIELDS = ("z", "s", "validation", "round")
+
+
+def run(quick: bool = False) -> dict[str, Any]:
+    """All rounds in a process of its own, and what they show against the targets."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        found = pool.submit(measured, FEW if quick else NUM).result()
+    return judged(found)
+
+
+def judged(found: dict[str, Any]) -> dict[str, Any]:
+    """Growth from round 5 to 20, of all memory and of what is not a kept array, and the peak in units of the arrays.
+
+    The peak holds what compilation takes for a moment, which a million simulations outweigh and a few do not.
+    """
+    early, late = found["rounds"][EARLY - 1], found["rounds"][-1]
+    growth = late["rss MB"] - early["rss MB"]
+    beyond = growth - (late["kept MB"] - early["kept MB"])
+    peak = found["peak MB"] - found["baseline MB"]
+    literal, own = growth / early["rss MB"], beyond / early["rss MB"]
+    padded = late["kept MB"] + found["padded MB"]
+    return found | {
+        "growth of all memory": round(literal, 4),
+        "growth beyond the kept arrays": round(own, 4),
+        "peak over baseline, in kept arrays": round(peak / late["kept MB"], 2),
+        "peak over baseline, in kept and padded arrays": round(peak / padded, 2),
+        "targets": f"growth <= {MOST_GROWTH:g}, peak <= {MOST_PEAK:g} times the arrays",
+        "all memory holds": literal <= MOST_GROWTH,
+        "beyond the kept arrays holds": own <= MOST_GROWTH,
+        "peak holds": peak <= MOST_PEAK * late["kept MB"],
+    }
+
+
+def measured(num: int) -> dict[str, Any]:
+    """Memory after every round of `num` simulations, over that after a tiny inference."""
+    made = nw.problems.linear_regression(epsilon=1.0)
+    for _ in _method(2, 50).rounds(jax.random.key(0), made.model, made.observed, progress=False):
+        pass
+    baseline, started, rounds = _resident(), time.perf_counter(), []
+    for posterior in _method(ROUNDS, num).rounds(jax.random.key(1), made.model, made.observed, progress=False):
+        kept = _kept()
+        rounds.append(
+            {
+                "simulations": posterior.report.num_simulations,
+                "seconds": round(time.perf_counter() - started, 1),
+                "rss MB": round(_resident(), 1),
+                "peak so far MB": round(_peak(), 1),
+                "kept MB": round(kept["bytes"] / 1e6, 1),
+            }
+        )
+        print(rounds[-1], file=sys.stderr, flush=True)
+    return {
+        "baseline MB": round(baseline, 1),
+        "peak MB": round(_peak(), 1),
+        "padded MB": round(kept["padded"] / 1e6, 1),
+        "rounds": rounds,
+    }
+
+
+def _method(rounds: int, num: int) -> Any:
+    """Hardly any training: one epoch of a small flow, one noisy version of each simulation."""
+    return nw.inference.PrivatePosteriorEstimation(
+        num_rounds=rounds,
+        num_simulations=num,
+        num_noise=1,
+        noise_bank=1,
+        estimator=functools.partial(nw.estimators.neural_spline_flow, num_layers=2, num_units=16, num_hidden=1),
+        training=nw.estimators.Training(max_epochs=1, batch_size=min(num, 1000)),
+    )
+
+
+def _kept() -> dict[str, int]:
+    """Bytes of all simulations and their noisy versions, and of the two padded copies of them that training takes."""
+    learner = max((one for one in gc.get_objects() if isinstance(one, PosteriorLearner)), key=_size)
+    simulations, bank = learner.simulations, learner.bank
+    kept = bank.nbytes + sum(getattr(simulations, name).nbytes for name in _FIELDS)
+    row = (simulations.z.nbytes + bank.nbytes) // simulations.num + 8
+    return {"bytes": kept, "padded": 2 * row * learner.method.num_rounds * learner.method.num_simulations}
+
+
+def _size(learner: PosteriorLearner) -> int:
+    return learner.simulations.num
+
+
+def _resident() -> float:
+    """MB of memory in use, once garbage is collected."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _peak() -> float:
+    """MB of memory at most since this process began."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024 / 1e6
+
+
+if __name__ == "__main__":
+    print(json.dumps(run("--quick" in sys.argv), indent=1))

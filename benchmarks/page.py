@@ -1,0 +1,563 @@
+"""The page of the benchmarks, `docs/benchmarks.md` and its pictures, from the JSON files under benchmarks/results/: no number is typed.
+
+python -m benchmarks.page
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from benchmarks.contenders import CONTENDERS
+from benchmarks.contest import LARGE, LIMIT, PROBLEMS, STORE, stored
+from benchmarks.standings import BUDGETS, LEVELS, Spread, Standings, verdicts
+from experiments.words import markdown
+from noisewise.plotting.style import looks, styled
+
+RESULTS = Path(__file__).parent / "results"
+DOCS = Path(__file__).parent.parent / "docs"
+PICTURES = "benchmarks"
+NAMES = {"linear_regression": "linear regression", "sir": "SIR"}
+
+
+def main() -> None:
+    """Write the page and its pictures."""
+    folder = DOCS / PICTURES
+    folder.mkdir(exist_ok=True)
+    for name, figure in figures():
+        figure.savefig(folder / f"{name}.png", dpi=150)
+        plt.close(figure)
+    (DOCS / "benchmarks.md").write_text(page())
+    print(f"{DOCS / 'benchmarks.md'}")
+
+
+def page() -> str:
+    """The whole text."""
+    sections = (targets, contest, lost, circumstances, speed, start, memory, scaling, gpu)
+    return "\n\n".join(["# Benchmarks", INTRODUCTION, *(text for section in sections if (text := section()))]) + "\n"
+
+
+def figures() -> Iterator[tuple[str, Figure]]:
+    """Every picture that there are numbers for."""
+    if STORE.exists():
+        yield "head_to_head", head_to_head(Standings(stored()))
+    if (found := result("scaling")) is not None:
+        yield "scaling", scaling_figure(found)
+    if (gpu_found := _json("gpu")) is not None and "throughput" in gpu_found:
+        yield "gpu", gpu_figure(gpu_found["throughput"])
+
+
+def result(name: str) -> Any:
+    """What a part measured; None where it has not been run."""
+    found = _json(name)
+    return None if found is None else found["result"]
+
+
+def _json(name: str) -> Any:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+INTRODUCTION = """How accurate and how fast noisewise is beside the tools one would use instead, on the same machine, with the same simulators. Accuracy is
+C2ST against draws of the *exact* posterior (1000 against 1000: .5 is perfect, exact draws give .50 with sd .011). Every number on
+this page comes from `benchmarks/results/`; `make bench` measures, `python -m benchmarks.page` writes the page, and
+`python -m benchmarks.history` compares the last two runs. Other measurements: `estimators.md` (accuracy of every method at the paper's
+budget, nested noise), `calibration.md`, `reproduction.md`."""
+
+
+# Head to head ----------------------------------------------------------------------------------------------------------
+
+
+def targets() -> str:
+    """The targets, with what was measured."""
+    rows = [
+        [row["target"], {True: "met", False: "**missed**", None: "**not shown**"}[row["met"]], row["text"]]
+        for row in [*verdicts(Standings(stored())), *own_targets()]
+    ]
+    return "## In short\n\n" + markdown(["target", "", "measured (range over pairs of seeds)"], rows)
+
+
+def own_targets() -> Iterator[dict[str, Any]]:
+    """Import time and memory."""
+    if (found := result("start_up")) is not None:
+        (ours,) = [row for row in found["imports"] if row["process"] == "import noisewise"]
+        heavy = [name for name in ("matplotlib", "arviz", "numba") if name in ours["loaded"]]
+        text = f"{1e3 * ours['beyond an empty process']:.0f} ms; of matplotlib, arviz, numba loaded: {', '.join(heavy) or 'none'}"
+        met = ours["seconds"] < 2.0 and not heavy
+        yield {"target": "`import noisewise` under 2 s, no heavier than needed", "met": met, "text": text}
+    if (found := result("memory")) is not None:
+        text = (
+            f"{found['growth beyond the kept arrays']:.1%} beyond the arrays kept ({found['growth of all memory']:.0%} with them: "
+            "a million simulations are being collected)"
+        )
+        target = "memory grows by at most 5% from round 5 to 20 of a million simulations"
+        yield {"target": target, "met": found["beyond the kept arrays holds"], "text": text}
+        text = f"{found['peak over the kept arrays']:.2g} times"
+        yield {"target": "and its peak is at most 3 times the arrays", "met": found["peak holds"], "text": text}
+
+
+def contest() -> str:
+    """Time and simulations to an accuracy, and accuracy at a budget."""
+    standings = Standings(stored())
+    parts = [
+        "## Head to head, epsilon 10",
+        f"![C2ST against seconds and against simulations]({PICTURES}/head_to_head.png)",
+        "Wall time and simulations until C2ST against the exact posterior is at most .60 and .55: median over seeds (range). *No* means that "
+        "it was not reached within 15 minutes, or within 10,000 simulations by a method that learns.",
+    ]
+    for problem in PROBLEMS:
+        parts.append(f"### {NAMES[problem]}\n\n{reach_table(standings, problem)}")
+        parts.append(
+            f"C2ST with a given number of simulations (empty: stopped before, or not run):\n\n{budget_table(standings, problem)}"
+        )
+    return "\n\n".join(parts)
+
+
+def reach_table(standings: Standings, problem: str) -> str:
+    header = ["contender", "seeds", "threads"]
+    header += [f"{what} to {level:.2f}" for level in LEVELS for what in ("seconds", "simulations")]
+    header += ["C2ST at the end", "minutes", "peak MiB"]
+    rows = []
+    for name in standings.contenders(problem):
+        cells = standings.cells(name, problem)
+        row = [CONTENDERS[name].says, f"{len(cells)}", f"{cells[0]['threads']}"]
+        for level in LEVELS:
+            row += [
+                _spread(standings.seconds(name, problem, level)),
+                _spread(standings.simulations(name, problem, level)),
+            ]
+        ends = [cell["stages"][-1]["c2st"] for cell in cells if cell["stages"]]
+        minutes = float(np.median([cell["seconds"] for cell in cells])) / 60.0
+        row += [
+            f"{np.median(ends):.3f}" if ends else "",
+            f"> {LIMIT / 60:.0f}" if standings.ended(name, problem) == {"limit"} else f"{minutes:.1f}",
+            f"{np.median([cell['peak MiB'] for cell in cells]):.0f}",
+        ]
+        rows.append(row)
+    return markdown(header, rows)
+
+
+def budget_table(standings: Standings, problem: str) -> str:
+    rows = []
+    for name in standings.contenders(problem):
+        found = [standings.accuracy(name, problem, budget) for budget in BUDGETS]
+        rows.append([CONTENDERS[name].says, *(_score(spread) for spread in found)])
+    return markdown(["contender", *(f"{budget:,}" for budget in BUDGETS)], rows)
+
+
+def _spread(spread: Spread | None) -> str:
+    """The median and its range; *no* where most seeds did not get there."""
+    if spread is None:
+        return ""
+    if math.isinf(spread.median):
+        return "no"
+    if spread.num == 1:
+        return f"{spread.median:,.0f}"
+    high = "no" if math.isinf(spread.high) else f"{spread.high:,.0f}"
+    return f"{spread.median:,.0f} ({spread.low:,.0f} to {high})"
+
+
+def _score(spread: Spread | None) -> str:
+    if spread is None:
+        return ""
+    return f"{spread.median:.3f}" if spread.num == 1 else f"{spread.median:.3f} ({spread.low:.3f} to {spread.high:.3f})"
+
+
+def lost() -> str:
+    """Where a rival is ahead of the best of noisewise's methods."""
+    standings, lines = Standings(stored()), []
+    for problem in PROBLEMS:
+        names = standings.contenders(problem)
+        ours = [name for name in names if CONTENDERS[name].ours]
+        for rival in (name for name in names if not CONTENDERS[name].ours):
+            lines += [line for mine in ours for line in _ahead(standings, problem, rival, mine)]
+    text = (
+        "\n".join(lines)
+        if lines
+        else "Of the contenders measured here none is ahead of the method of ours that it competes with."
+    )
+    return f"## Where a rival wins\n\n{text}"
+
+
+PEERS = {
+    "sbi-npe": "sppe",
+    "sbi-npe-paper": "sppe",
+    "sbi-nle": "sple",
+    "sbi-nle-paper": "sple",
+    "sbi-smc-abc": "smc-abc",
+    "pyabc": "smc-abc",
+    "pyabc-exact": "exact-smc",
+    "torch-sppe": "sppe-atomic",
+}
+"""Which of ours a rival is the like of."""
+
+
+def _ahead(standings: Standings, problem: str, rival: str, mine: str) -> Iterator[str]:
+    """Sentences on measures by which the rival is better than the method of ours that is like it."""
+    if PEERS[rival] != mine:
+        return
+    theirs, ours = CONTENDERS[rival].says, CONTENDERS[mine].says
+    measures: tuple[tuple[str, Callable[[str, str, float], Spread | None]], ...] = (
+        ("seconds", standings.seconds),
+        ("simulations", standings.simulations),
+    )
+    for level in LEVELS:
+        for what, measure in measures:
+            a, b = measure(rival, problem, level), measure(mine, problem, level)
+            if a is not None and b is not None and a.median < b.median:
+                yield f"- {NAMES[problem]}, {what} to C2ST {level:.2f}: {theirs} {_spread(a)}, {ours} {_spread(b)}."
+    for budget in BUDGETS:
+        a, b = standings.accuracy(rival, problem, budget), standings.accuracy(mine, problem, budget)
+        if a is not None and b is not None and a.median < b.median:
+            yield f"- {NAMES[problem]}, C2ST with {budget:,} simulations: {theirs} {_score(a)}, {ours} {_score(b)}."
+
+
+def circumstances() -> str:
+    """How the contest was held, from the records of its cells."""
+    cells = stored()
+    if not cells:
+        return ""
+    versions = sorted({f"{name} {version}" for cell in cells for name, version in cell["versions"].items()})
+    processors = sorted({cell["processor"].split(",")[0] for cell in cells})
+    dates = sorted({cell["date"] for cell in cells})
+    yardsticks = [cell["yardstick ms"] for cell in cells]
+    sources = sorted({cell["noisewise"] for cell in cells if CONTENDERS[cell["contender"]].ours})
+    return f"""## How
+
+- A contender is run as its documentation shows, with its defaults (*paper's flow*: 8 spline layers of 2 x 50 units, 10 bins; batches of
+  100, patience 20, 10 atoms). Methods that learn do so in rounds of 1000 simulations up to 10,000; the column of {LARGE:,} has rounds of 10,000.
+  Our SPPE adds one noise at a time (`num_noise=1`), as `nw.infer` does where simulations are cheap; populations have 1000 particles.
+- Each cell is a process of its own, bound to one core, or to two where it has two threads; two cells of one thread run side by side. The
+  clock starts once everything is imported and nothing is compiled, and stands still while draws are scored. At 15 minutes it ends the cell.
+- All use the same simulators; pyABC, which simulates one data set at a time, calls their compiled kernels directly. A stage is a round
+  or a population; the first one with C2ST at most .60 counts, for all alike.
+- {len(cells)} cells, {dates[0]} to {dates[-1]}, on {", ".join(processors)} with 2 cores; sorting a million numbers took {min(yardsticks):g} to
+  {max(yardsticks):g} ms beside the cells. {", ".join(versions)}; noisewise sources {", ".join(sources)}."""
+
+
+@styled
+def head_to_head(standings: Standings) -> Figure:
+    """C2ST against seconds and simulations, one line per contender: the seed whose time to the end is the median."""
+    figure, axes = plt.subplots(len(PROBLEMS), 2, figsize=(9.5, 3.3 * len(PROBLEMS)), sharey=True)
+    names = [name for name in CONTENDERS if any(name in standings.contenders(problem) for problem in PROBLEMS)]
+    look = looks(names)
+    for row, problem in zip(axes, PROBLEMS, strict=True):
+        for name in standings.contenders(problem):
+            stages = _typical(standings.cells(name, problem))
+            style = {**look[name], "linewidth": 2.0 if CONTENDERS[name].ours else 1.1}
+            for ax, what in zip(row, ("seconds", "simulations"), strict=True):
+                ax.plot([s[what] for s in stages], [s["c2st"] for s in stages], **style, label=CONTENDERS[name].says)
+        _dress(row, problem)
+    handles = {text: handle for ax in axes.flat for handle, text in zip(*ax.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(5, len(handles)))
+    return figure
+
+
+def _typical(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The stages of the cell with the median score at its end."""
+    told = sorted((cell for cell in cells if cell["stages"]), key=lambda cell: cell["stages"][-1]["c2st"])
+    return list(told[len(told) // 2]["stages"]) if told else []
+
+
+def _dress(row: Any, problem: str) -> None:
+    for ax, what in zip(row, ("seconds", "simulations"), strict=True):
+        for level in LEVELS:
+            ax.axhline(level, color="0.6", linewidth=0.7, zorder=0)
+        ax.set(xscale="log", xlabel=what, ylim=(0.47, 1.01))
+    row[0].axvline(LIMIT, color="0.6", linewidth=0.7, linestyle=":", zorder=0)
+    row[0].set_ylabel(f"{NAMES[problem]}: C2ST")
+
+
+# Parts -----------------------------------------------------------------------------------------------------------------
+
+
+def speed() -> str:
+    """Optimiser steps, simulators, point sets, quantiles, exact methods."""
+    parts = ["## Parts"]
+    if (found := result("neural_speed")) is not None:
+        rows = []
+        for name, made in found.items():
+            for who, ms in made["ms"].items():
+                times = made["times slower"].get(who)
+                rows.append(
+                    [
+                        f"{name} ({made['targets']} targets, {made['conditions']} conditions)",
+                        who,
+                        _median(ms),
+                        _median(times),
+                    ]
+                )
+        parts.append(
+            "An optimiser step of the paper's flow, batch 100, in turns; ours includes validation after every epoch (target: 10 times).\n\n"
+            + markdown(["data", "who", "ms", "times slower than noisewise"], rows)
+        )
+    rows = [
+        *_pair("point_sets", "1000 nets of 32 x 10, ms"),
+        *_pair("mechanisms", "320,000 binomial quantiles, ms"),
+        *_epidemics(),
+    ]
+    if rows:
+        parts.append(markdown(["what", "noisewise", "other", "times", "target"], rows))
+    if (found := result("inference")) is not None:
+        rows = [
+            [made["method"], *(_median(made[name]) for name in ("simulations", "seconds", "c2st", "mmd^2"))]
+            for made in found["epidemics"]
+        ]
+        parts.append(
+            "SIR at epsilon 10, in one process:\n\n"
+            + markdown(["method", "simulations", "seconds", "C2ST", "MMD^2"], rows)
+        )
+        made = found["interweaving"]
+        parts.append(
+            f"DA-MCMC on the regression at epsilon .1: {_median(made['effective draws per second'])} effective draws per second, "
+            f"{_median(made['without interweaving'])} without interweaving: {_median(made['times better'])} times."
+        )
+    return "\n\n".join(parts) if len(parts) > 1 else ""
+
+
+def _pair(name: str, says: str) -> Iterator[list[str]]:
+    found = result(name)
+    if found is not None:
+        found = found.get("throughput", found)
+        other = f"scipy {_median(found['scipy ms'])}"
+        yield [
+            says,
+            _median(found["noisewise ms"]),
+            other,
+            _median(found["times faster"]),
+            f"{found.get('target', '')}",
+        ]
+
+
+def _epidemics() -> Iterator[list[str]]:
+    found = result("sir")
+    if found is None:
+        return
+    leaps, events = found["leaps"], found["events"]
+    other = f"Gillespie {_median(leaps['gillespie ms'])}"
+    yield [
+        "an epidemic by leaps, ms",
+        _median(leaps["leap ms"]),
+        other,
+        _median(leaps["times faster"]),
+        f"{leaps['target']}",
+    ]
+    if "ratio" in events:
+        other = f"C -O3 {_median(events['C -O3 ns'])}"
+        yield [
+            "an event by Gillespie, ns",
+            _median(events["numba ns"]),
+            other,
+            f"{_median(events['ratio'])} of C",
+            "1.5",
+        ]
+
+
+def _median(value: Any) -> str:
+    """A median with its range."""
+    if value is None:
+        return ""
+    return f"{_digits(value['median'])} ({_digits(value['low'])} to {_digits(value['high'])})"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def start() -> str:
+    """Imports and first posteriors."""
+    found = result("start_up")
+    if found is None:
+        return ""
+    rows = [
+        [
+            f"`{row['process']}`" if row["process"] != "pass" else "nothing",
+            f"{row['seconds']:.2f} ({row['least']:.2f} to {row['most']:.2f})",
+            f"{row['peak MB']}",
+            ", ".join(row["loaded"]),
+        ]
+        for row in found["imports"]
+    ]
+    first = [
+        [
+            row["use"],
+            f"{row['seconds']:.1f} ({row['least']:.1f} to {row['most']:.1f})",
+            f"{row['imports']:.1f}",
+            f"{row['peak MB']}",
+        ]
+        for row in found["first posterior"]
+    ]
+    return (
+        "## From nothing\n\n"
+        + markdown(["process", "seconds", "peak MB", "loaded"], rows)
+        + "\n\nFrom the start of a process to the printed summary of its first posterior, nothing compiled before:\n\n"
+        + markdown(["use", "seconds", "of these imports", "peak MB"], first)
+    )
+
+
+def memory() -> str:
+    """Twenty rounds, a million simulations."""
+    found = result("memory")
+    if found is None:
+        return ""
+    chosen = [found["rounds"][i] for i in (0, 4, 9, 14, 19)]
+    rows = [[f"{row['simulations']:,}", f"{row['rss MB']:.0f}", f"{row['kept MB']:.0f}"] for row in chosen]
+    return (
+        "## Memory\n\nSPPE in 20 rounds of 50,000 simulations, hardly any training. "
+        f"A tiny inference leaves {found['baseline MB']:.0f} MB; the peak is {found['peak MB']:.0f} MB.\n\n"
+        + markdown(["simulations", "MB in use", "MB of simulations kept"], rows)
+        + f"\n\nFrom round 5 to 20 memory grows by {found['growth of all memory']:.1%}, of which all but "
+        f"{found['growth beyond the kept arrays']:.1%} are the simulations themselves, four times as many. The peak above that of a tiny "
+        f"inference is {found['peak over the kept arrays']:.2g} times the simulations, "
+        f"{found['peak over kept and padded arrays']:.2g} times these and the two padded copies that training takes."
+    )
+
+
+def scaling() -> str:
+    """Exponents of the cost."""
+    found = result("scaling")
+    if found is None:
+        return ""
+    columns = found["columns of s"]
+    rows = [
+        [
+            "a simulation",
+            "records n",
+            _range(found["records"]["rows"], "n"),
+            f"{found['records']['exponent at the end']:.2f} at the end",
+        ],
+        [
+            "SPPE, 400 simulations, hardly any training",
+            "records n",
+            _range(found["whole inference against records"]["rows"], "n"),
+            f"{found['whole inference against records']['exponent']:.2f}",
+        ],
+        *(
+            [
+                {"step": "an optimiser step", "inference": "SPPE, 500 simulations, hardly any training"}.get(
+                    name, name
+                ),
+                "columns of s",
+            ]
+            + [_range(made["rows"], "k"), f"{made['exponent']:.2f}"]
+            for name, made in columns.items()
+        ),
+        [
+            "a round of 200 simulations, 20 epochs over all so far",
+            "rounds",
+            _range(found["rounds"]["rows"][1:], "round"),
+            f"{found['rounds']['exponent, from round 2']:.2f}",
+        ],
+    ]
+    return (
+        f"## Cost against size\n\n![Seconds against records, columns and rounds]({PICTURES}/scaling.png)\n\n"
+        + markdown(["cost of", "against", "seconds, from smallest to largest", "exponent"], rows)
+    )
+
+
+def _range(rows: list[dict[str, Any]], size: str) -> str:
+    first, last = rows[0], rows[-1]
+    return f"{first['seconds']:.2g} at {first[size]:,} to {last['seconds']:.2g} at {last[size]:,}"
+
+
+@styled
+def scaling_figure(found: dict[str, Any]) -> Figure:
+    """Three panels on logarithmic axes."""
+    figure, axes = plt.subplots(1, 3, figsize=(9.5, 3.0))
+    panels: tuple[tuple[Axes, str, str, dict[str, Any]], ...] = (
+        (
+            axes[0],
+            "n",
+            "records n",
+            {"a simulation": found["records"], "SPPE, 400 simulations": found["whole inference against records"]},
+        ),
+        (axes[1], "k", "columns of s", found["columns of s"]),
+        (axes[2], "round", "round", {"a round of 200": found["rounds"]}),
+    )
+    for ax, size, says, curves in panels:
+        look = looks(curves)
+        for name, made in curves.items():
+            ax.plot(
+                [row[size] for row in made["rows"]], [row["seconds"] for row in made["rows"]], **look[name], label=name
+            )
+        ax.set(xscale="log", yscale="log", xlabel=says)
+        ax.legend()
+    axes[2].set(xscale="linear", yscale="linear", ylim=(0.0, None))
+    axes[0].set_ylabel("seconds")
+    return figure
+
+
+# The GPU ---------------------------------------------------------------------------------------------------------------
+
+
+def gpu() -> str:
+    """One page measured on a GPU by the same script that runs on a CPU."""
+    found = _json("gpu")
+    if found is None:
+        return ""
+    parts = ["## On a GPU", f"`python -m benchmarks.gpu` on one {next(iter(found.values()))['device']}."]
+    if "throughput" in found:
+        rows = [
+            [
+                f"{row['batch']:,}",
+                f"{row['ms']:.2f} ({row['least']:.2f} to {row['most']:.2f})",
+                f"{row['pairs per second']:,}",
+            ]
+            for row in found["throughput"]["rows"]
+        ]
+        parts.append(
+            f"Training the 8-layer flow (2 targets, 10 conditions):\n\n{markdown(['batch', 'ms per step', 'pairs per second'], rows)}"
+        )
+        parts.append(f"![Pairs per second against the batch]({PICTURES}/gpu.png)")
+    scores = found.get("score", {})
+    if "trials" in found:
+        parts.append(_trials(found["trials"], scores.get("trials")))
+    if "exact_smc" in found:
+        parts.append(_particles(found["exact_smc"], scores.get("exact_smc")))
+    return "\n\n".join(parts)
+
+
+def _trials(made: dict[str, Any], score: Any) -> str:
+    done, asked = len(made["rounds"]), made["rounds asked for"]
+    seconds, simulations = made["rounds"][-1]["seconds"], made["simulations per round"]
+    text = (
+        f"{made['trials']} trials of SPPE at once on SIR at epsilon 10 (atomic loss, 10 atoms, M = 32, 8 layers, {simulations:,} simulations a "
+        f"round): {done} of {asked} rounds in {seconds:.0f} s, compilation included, {seconds / made['trials']:.0f} s a trial"
+    )
+    if score:
+        text += f"; C2ST {score['median']:.3f} (median; {min(score['c2st']):.3f} to {max(score['c2st']):.3f})"
+    return text + "."
+
+
+def _particles(made: dict[str, Any], score: Any) -> str:
+    last = made["stages"][-1]
+    ended = (
+        "to the end"
+        if made["exact"]
+        else f"not ended, at power {last.get('temperature', 0.0):.2g} of the mechanism's density"
+    )
+    text = f"ExactSMC with {made['particles']:,} particles on SIR at epsilon 10: {last['simulations']:,} simulations in {last['seconds']:.0f} s, {ended}"
+    if score:
+        text += f"; C2ST {score['median']:.3f}"
+    return text + "."
+
+
+@styled
+def gpu_figure(found: dict[str, Any]) -> Figure:
+    figure, ax = plt.subplots(figsize=(4.5, 3.0))
+    rows = found["rows"]
+    ax.plot([row["batch"] for row in rows], [row["pairs per second"] for row in rows], **looks(["pairs"])["pairs"])
+    ax.set(xscale="log", yscale="log", xlabel="batch", ylabel="training pairs per second")
+    return figure
+
+
+if __name__ == "__main__":
+    main()

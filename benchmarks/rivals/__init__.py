@@ -1,0 +1,1 @@
+"""Contenders from other packages, each as its documentation has it."""
