@@ -57,11 +57,14 @@ SWEEPS: dict[str, tuple[int, ...]] = {
 }
 RECORDS = (100, 400, 1600, 6400)
 _QUICK_POINTS = 2
-_QUICK_SWEEPS = {(kind, size) for kind in ("PLE", "PPE") for size in ("dim_s", "units")}
+_QUICK_SWEEPS = {(kind, size) for kind in ("PLE", "PPE") for size in ("dim_s", "dim_theta", "units")}
 _SECONDS = 0.05
 _TURNS = 5
 CLOSE = 0.25
 """How near a measured exponent must be to that of the formula, over the same sizes."""
+FITS = 0.05
+"""How near to the operations, relative to them, a polynomial must come at every size."""
+_DEGREES = (0, 1, 2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +83,10 @@ class Sizes:
 
 
 def formula(kind: str, sizes: Sizes) -> float:
-    """The paper's formula for the flow, all constants 1."""
+    """The paper's formula for the flow, all constants 1; for K the 3 K - 1 numbers that, as it says, make a spline."""
     each = (sizes.dim_theta + sizes.dim_s) * sizes.units
     atoms = sizes.atoms if kind == "PPE" else 1
-    each += atoms * (sizes.hidden * sizes.units**2 + sizes.knots * sizes.dim_s * sizes.units)
+    each += atoms * (sizes.hidden * sizes.units**2 + (3 * sizes.knots - 1) * sizes.dim_s * sizes.units)
     return float(sizes.layers * sizes.batch * sizes.M * each)
 
 
@@ -133,6 +136,37 @@ def exponent(values: Any, costs: Any) -> float:
     2.0
     """
     return float(np.polyfit(np.log(np.asarray(values, float)), np.log(np.asarray(costs, float)), 1)[0])
+
+
+def polynomial(sweep: dict[str, Any], degree: int) -> tuple[float, float]:
+    """The largest relative error of a polynomial fitted to the operations, by least squares of relative errors; its leading coefficient.
+
+    >>> error, leading = polynomial({"values": [1, 2, 4], "operations": [5, 8, 14]}, 1)
+    >>> round(error, 9), round(leading, 9)
+    (0.0, 3.0)
+    """
+    costs = np.asarray(sweep["operations"], float)
+    powers = np.vander(np.asarray(sweep["values"], float), degree + 1) / costs[:, None]
+    found = np.linalg.lstsq(powers, np.ones(len(costs)))[0]
+    return float(np.max(np.abs(powers @ found - 1.0))), float(found[0])
+
+
+def least_degree(sweep: dict[str, Any]) -> int | None:
+    """The least degree, up to 2, of a polynomial that fits the operations within 5% at all sizes, which must be two more than it.
+
+    >>> least_degree({"values": [1, 2, 4, 8], "operations": [1, 4, 16, 64]})
+    2
+    """
+    degrees = [degree for degree in _DEGREES if len(sweep["values"]) > degree + 1]
+    return next((degree for degree in degrees if polynomial(sweep, degree)[0] <= FITS), None)
+
+
+def swapped(result: dict[str, Any]) -> str:
+    """What one more statistic and one more parameter cost PPE, and what that says of the formula."""
+    of = {(sweep["kind"], sweep["size"]): sweep for sweep in result["sweeps"]}
+    statistic, parameter = (polynomial(of["PPE", size], 1)[1] for size in ("dim_s", "dim_theta"))
+    text = f"in PPE one more statistic adds {statistic:,.0f} operations and one more parameter {parameter:,.0f}"
+    return f"{text}: the paper's K dim(s) n_a n_u must read K dim(theta) n_a n_u" if parameter > statistic else text
 
 
 # Measuring -----------------------------------------------------------------------------------------------------------
@@ -233,13 +267,22 @@ def table(result: dict[str, Any]) -> str:
         "last step: formula",
         "operations",
         "agrees",
+        "least degree (error)",
     ]
     rows = []
     for sweep in result["sweeps"]:
         texts = [sweep["kind"], WORDS[sweep["size"]], f"{sweep['values'][0]}", f"{sweep['values'][-1]}"]
         parts = ("formula_exponent", "operations_exponent", "seconds_exponent", "formula_last", "operations_last")
-        rows.append([*texts, *(_number(sweep[part]) for part in parts), "yes" if sweep["close"] else "no"])
+        rows.append(
+            [*texts, *(_number(sweep[part]) for part in parts), "yes" if sweep["close"] else "no", _degree(sweep)]
+        )
     return markdown(header, rows)
+
+
+def _degree(sweep: dict[str, Any]) -> str:
+    """The least degree that fits, with its error."""
+    degree = None if sweep["operations_exponent"] is None else least_degree(sweep)
+    return "" if degree is None else f"{degree} ({polynomial(sweep, degree)[0]:.1%})"
 
 
 def _number(value: float | None) -> str:
@@ -275,20 +318,22 @@ def paragraph(result: dict[str, Any]) -> str:
     """The honest paragraph."""
     of = {(sweep["kind"], sweep["size"]): sweep for sweep in result["sweeps"]}
     agree = sum(sweep["close"] for sweep in result["sweeps"])
-    units, statistics, swapped = of["PPE", "units"], of["PLE", "dim_s"], of["PPE", "dim_s"]
+    units, statistics, condition = of["PPE", "units"], of["PLE", "dim_s"], of["PPE", "dim_s"]
     off = [
         f"{s['kind']} in {WORDS[s['size']]} ({_measured(s):.2f} for {s['formula_exponent']:.2f})"
         for s in result["sweeps"]
         if not s["close"]
     ]
     return (
-        f"Measured is one gradient of the loss, by the operations that the compiler counts and by the clock; an exponent is the slope "
-        f"of the logarithm of the cost, and the formula's is taken over the same sizes with all constants 1, as its terms mix. {agree} "
-        f"of {len(result['sweeps'])} exponents are within {CLOSE:g} of the formula's. Not: {'; '.join(off) if off else 'none'}. In the "
-        f"units the cost grows with exponent {_measured(units):.2f} ({_number(units['operations_last'])} at the end; formula "
-        f"{units['formula_exponent']:.2f}): quadratic only once the hidden layers outweigh the spline's parameters. In dim(s) it is "
-        f"{_measured(statistics):.2f} for PLE. For PPE it is {_measured(swapped):.2f}: there s only enters the first layer and theta "
-        f"has the spline, so that the formula's K dim(s) n_a n_u must read K dim(theta) n_a n_u. In n, simulations cost "
+        "Measured is one gradient of the loss, by the operations that the compiler counts and by the clock; an exponent is the slope of "
+        "the logarithm of the cost, and the formula's is taken over the same sizes with all constants 1, as its terms mix, and with the "
+        f"paper's 3 K - 1 numbers of a spline for K. {agree} of {len(result['sweeps'])} exponents are within {CLOSE:g} of the formula's. "
+        f"Not: {'; '.join(off) if off else 'none'}. In the units the cost grows with exponent {_measured(units):.2f} "
+        f"({_number(units['operations_last'])} at the end; formula {units['formula_exponent']:.2f}): its quadratic term leads only once "
+        f"the hidden layers outweigh the spline's parameters. In dim(s) it is {_measured(statistics):.2f} for PLE and "
+        f"{_measured(condition):.2f} for PPE, where s only enters the first layer and theta has the spline: {swapped(result)}. Sums of "
+        "terms have no one exponent, so that orders of growth are judged by the least degree, in the last column, of a polynomial that is "
+        f"within {FITS:.0%} of the operations at all sizes; 0 means that over these sizes the cost hardly grows. In n, simulations cost "
         f"{_measured(of['simulation', 'n']):.2f}; training steps cost {_measured(of['noise', 'n']):.2f}, not the formula's n dim(X) B "
         "M log M: noise is drawn for the stored statistics, never for records, so that n is paid once per simulation."
     )

@@ -277,9 +277,9 @@ def speed(result: dict[str, Any], slug: str, simulator: str) -> Gap:
 
 
 def times(ratio: Gap) -> str:
-    """A ratio from its logarithm, with two standard errors to either side.
+    """A ratio from its logarithm, with its 95% interval.
 
-    >>> times(Gap(np.log(10.0), np.log(2.0) / 2.0)), times(Gap(np.log(10.0), np.nan))
+    >>> times(Gap(np.log(10.0), np.log(2.0) / 2.776, 5)), times(Gap(np.log(10.0), np.nan, 1))
     ('10.0 (5.0 to 20.0)', '10.0')
     """
     spread = "" if np.isnan(ratio.se) else f" ({np.exp(ratio.low):.1f} to {np.exp(ratio.high):.1f})"
@@ -289,10 +289,12 @@ def times(ratio: Gap) -> str:
 def in_words(ratio: Gap) -> str:
     """How much faster, or slower.
 
-    >>> in_words(Gap(np.log(2.0), np.nan)), in_words(Gap(-np.log(2.0), np.nan))
+    >>> in_words(Gap(np.log(2.0), np.nan, 1)), in_words(Gap(-np.log(2.0), np.nan, 1))
     ('2.0 times faster', '2.0 times slower')
     """
-    return f"{times(ratio)} times faster" if ratio.mean > 0.0 else f"{times(Gap(-ratio.mean, ratio.se))} times slower"
+    if ratio.mean > 0.0:
+        return f"{times(ratio)} times faster"
+    return f"{times(dataclasses.replace(ratio, mean=-ratio.mean))} times slower"
 
 
 def _always(result: dict[str, Any], slug: str) -> bool:

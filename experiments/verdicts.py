@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 HOLDS, PARTLY, NOT = "holds", "partly", "does not hold"
 UNTOLD, UNJUDGED, MISSING = "undecided", "cannot be judged", "not yet run"
-ERRORS = 2.0
-"""Differences smaller than so many standard errors decide nothing."""
+LEVEL = 0.95
+"""Of the intervals by which differences are told from none."""
 
 Judged = tuple[str, str]
 """A verdict and its evidence."""
@@ -19,20 +20,30 @@ Judged = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class Gap:
-    """A mean over trials and its standard error, which one trial does not have."""
+    """A mean over `num` trials and its standard error, which one trial does not have."""
 
     mean: float
     se: float
+    num: int
+
+    @property
+    def reach(self) -> float:
+        """Half the width of the 95% interval: standard errors times the quantile of t with `num` - 1 degrees of freedom.
+
+        >>> round(Gap(0.0, 1.0, 5).reach, 3)
+        2.776
+        """
+        return float(student.ppf(0.5 + LEVEL / 2.0, self.num - 1) * self.se)
 
     @property
     def low(self) -> float:
-        """Two standard errors below."""
-        return self.mean - ERRORS * self.se
+        """The lower end of the interval."""
+        return self.mean - self.reach
 
     @property
     def high(self) -> float:
-        """Two standard errors above."""
-        return self.mean + ERRORS * self.se
+        """The upper end."""
+        return self.mean + self.reach
 
     def text(self, decimals: int = 3) -> str:
         """With its standard error, where it has one."""
@@ -48,14 +59,14 @@ def average(values: Any) -> Gap:
     """
     found = np.asarray(values, dtype=float)
     error = np.std(found, ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.nan
-    return Gap(float(np.mean(found)), float(error))
+    return Gap(float(np.mean(found)), float(error), len(found))
 
 
 def difference(first: Any, second: Any) -> Gap:
     """first - second of trials (T,) of the same seeds.
 
     >>> difference([1.0, 2.0], [0.0, 1.0])
-    Gap(mean=1.0, se=0.0)
+    Gap(mean=1.0, se=0.0, num=2)
     """
     return average(np.subtract(first, second))
 
@@ -63,7 +74,7 @@ def difference(first: Any, second: Any) -> Gap:
 def above(found: Gap, bound: float = 0.0) -> str:
     """Whether a mean is above a bound, by more than its error can explain; one trial tells nothing.
 
-    >>> [above(Gap(mean, 0.5), 1.0) for mean in (2.1, 1.9, -0.1)], above(Gap(9.0, float("nan")))
+    >>> [above(Gap(mean, 0.5, 5), 1.0) for mean in (2.5, 2.3, -0.5)], above(Gap(9.0, float("nan"), 1))
     (['holds', 'undecided', 'does not hold'], 'undecided')
     """
     return HOLDS if found.low > bound else NOT if found.high < bound else UNTOLD
@@ -80,15 +91,12 @@ def opposite(verdict: str) -> str:
 
 
 def large(found: Gap, bound: float) -> str:
-    """Whether a mean is large, with whichever sign: beyond the bound and told apart from 0; not, where its interval is within the bound.
+    """Whether a mean is large, with whichever sign: its interval lies beyond the bound; not, where it lies within.
 
-    >>> [large(Gap(*each), 0.25) for each in ((-0.5, 0.1), (0.3, 0.2), (0.2, 0.1), (0.1, 0.02))]
+    >>> [large(Gap(*each, 5), 0.25) for each in ((-0.5, 0.08), (0.4, 0.1), (0.2, 0.1), (0.1, 0.02))]
     ['holds', 'undecided', 'undecided', 'does not hold']
     """
-    size = abs(found.mean)
-    if size > bound and size > ERRORS * found.se:
-        return HOLDS
-    return NOT if size + ERRORS * found.se <= bound else UNTOLD
+    return above(Gap(abs(found.mean), found.se, found.num), bound)
 
 
 # Several parts of one claim ------------------------------------------------------------------------------------------

@@ -36,11 +36,22 @@ def test_the_round_from_which_on_it_stays(curve, first):
 
 
 def test_a_last_round_that_is_off_by_chance_does_not_unsettle():
-    """One last value .03 off: the mean of the last three is .01 off, and earlier rounds stay within .02 of it."""
-    curve = [0.9, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.53]
-    noisy = np.array([curve] * 5) + np.array([-0.05, -0.02, 0.0, 0.02, 0.05])[:, None] * (np.arange(8) == 7)
-    # the last round differs from the end by .02 with a standard error of .011: two of them are more than .02
-    assert accuracy.settled(panel(sppe=noisy), "sppe") == 2
+    """One last value .027 off: the mean of the last three is .009 off, and all rounds stay within .02 of it."""
+    curve = [0.9, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.527]
+    assert accuracy.settled(panel(sppe=[curve] * 5), "sppe") == 2
+
+
+def test_trials_that_vary_do_not_settle_sooner():
+    """Round 3 is .05 off, with a standard error of .07: within two of them, and not within the margin."""
+    curve = np.array([0.9, 0.6, 0.55, 0.5, 0.5, 0.5, 0.5])
+    noisy = curve + np.array([-0.2, -0.1, 0.0, 0.1, 0.2])[:, None] * (np.arange(7) == 2)
+    assert accuracy.settled(panel(sppe=noisy), "sppe") == 4
+
+
+def test_the_end_is_that_of_three_rounds():
+    np.testing.assert_allclose(
+        accuracy.end(panel(sppe=[[0.9, 0.6, 0.5, 0.4], [0.9, 0.7, 0.7, 0.7]]), "sppe"), [0.5, 0.7]
+    )
 
 
 def test_flat_curves_are_settled_by_round_three():

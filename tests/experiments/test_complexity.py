@@ -18,6 +18,7 @@ def result():
     sweeps = [
         sweep("PLE", "dim_s", [1, 2, 4], [1, 2, 4]),
         sweep("PPE", "dim_s", [1, 1, 1], [1, 2, 4]),
+        sweep("PPE", "dim_theta", [1, 2, 4], [1, 2, 4]),
         sweep("PPE", "units", [1, 4, 16], [1, 4, 16]),
         sweep("simulation", "n", [None] * 3, [1, 2, 4]),
         sweep("noise", "n", [None] * 3, [1, 2, 4]),
@@ -27,7 +28,8 @@ def result():
 
 def test_the_formulas_of_the_paper():
     sizes = item.Sizes(batch=2, M=3, atoms=5, layers=7, hidden=11, units=13, knots=17, dim_s=19, dim_theta=23)
-    linear, square, knots = (23 + 19) * 13, 11 * 13**2, 17 * 19 * 13
+    # the paper's layers put out 3 K - 1 numbers for each dimension
+    linear, square, knots = (23 + 19) * 13, 11 * 13**2, (3 * 17 - 1) * 19 * 13
     assert item.formula("PLE", sizes) == 7 * 2 * 3 * (linear + square + knots)
     assert item.formula("PPE", sizes) == 7 * 2 * 3 * (linear + 5 * square + 5 * knots)
 
@@ -41,6 +43,30 @@ def test_exponents_are_fitted():
     assert not item.fitted([1, 2, 4], [{"operations": v, "seconds": 1.0} for v in (3, 6, 12)], [1, 4, 16])["close"]
 
 
+@pytest.mark.parametrize(
+    ("operations", "degree"),
+    [
+        # all within 5% of 102.6
+        ([100, 101, 103, 107], 0),
+        ([100, 110, 130, 170], 1),
+        # a large constant hides the square from any exponent, and not from a fit
+        ([1000 + 30 * v**2 for v in (1, 2, 4, 8)], 2),
+        ([v**4 for v in (1, 2, 4, 8)], None),
+    ],
+)
+def test_the_least_degree_that_fits(operations, degree):
+    assert item.least_degree({"values": [1, 2, 4, 8], "operations": operations}) == degree
+
+
+def test_as_many_sizes_as_terms_fit_nothing():
+    assert item.least_degree({"values": [1, 2], "operations": [1, 2]}) is None
+
+
+def test_the_formula_is_not_corrected_where_it_is_right(result):
+    result["sweeps"][1] = sweep("PPE", "dim_s", [1, 9, 25], [1, 2, 4])
+    assert "must read" not in item.swapped(result)
+
+
 def test_operations_double_with_the_atoms():
     sizes = item.Sizes(batch=8, M=2, atoms=2, layers=1, hidden=1, units=4, knots=3, dim_s=3, dim_theta=2)
     found = [item.step_cost("PPE", each) for each in (sizes, dataclasses.replace(sizes, atoms=4))]
@@ -51,10 +77,12 @@ def test_operations_double_with_the_atoms():
 
 def test_table_and_paragraph_hold_the_numbers(result):
     lines = item.table(result).splitlines()
-    assert "| PLE | dim(s) | 1 | 4 | 1.00 | 1.00 | 1.00 | 1.00 | 1.00 | yes |" in lines
-    assert "| PPE | dim(s) | 1 | 4 | 1.00 | 0.00 | 1.00 | 1.00 | 0.00 | no |" in lines
+    assert "| PLE | dim(s) | 1 | 4 | 1.00 | 1.00 | 1.00 | 1.00 | 1.00 | yes | 1 (0.0%) |" in lines
+    assert "| PPE | dim(s) | 1 | 4 | 1.00 | 0.00 | 1.00 | 1.00 | 0.00 | no | 0 (0.0%) |" in lines
+    assert "| simulation | records n | 1 | 4 | 1.00 |  | 1.00 | 1.00 |  | yes |  |" in lines
     text = item.paragraph(result)
-    assert "4 of 5 exponents" in text
+    assert "5 of 6 exponents" in text
+    assert "one more statistic adds 0 operations and one more parameter 1: the paper's K dim(s)" in text
     assert "Not: PPE in dim(s) (0.00 for 1.00)" in text
 
 

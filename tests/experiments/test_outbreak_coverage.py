@@ -1,12 +1,14 @@
 import dataclasses
+import hashlib
+import json
 
 import jax
 import numpy as np
 import pytest
 
 import noisewise as nw
+from experiments import items, synthetic_trials
 from experiments import outbreak_coverage as item
-from experiments import synthetic_trials
 from experiments.items import QUICK
 
 
@@ -59,11 +61,38 @@ def test_what_a_method_found_is_kept_for_the_same_settings_alone(tmp_path):
         return {"mean": np.array([1.0 / 3.0]), "exact": np.int64(1)}
 
     scale.store.mkdir(parents=True)
-    first = item._kept(0, "infer", scale, make)
-    assert first == item._kept(0, "infer", scale, make) == {"mean": [0.333333], "exact": 1}
-    item._kept(0, "infer", dataclasses.replace(scale, num_draws=7), make)
-    item._kept(1, "infer", scale, make)
+    seen = np.arange(6.0).reshape(2, 3)
+    first = item._kept(0, "infer", scale, seen, make)
+    assert first == item._kept(0, "infer", scale, seen.astype(int), make)
+    origin = first.pop("origin")
+    assert first == {"mean": [0.333333], "exact": 1}
+    assert (origin["source"], origin["hardware"]) == (items.source_hash(), items.hardware())
+    assert origin["seconds"] >= 0.0
+    item._kept(0, "infer", dataclasses.replace(scale, num_draws=7), seen, make)
+    item._kept(1, "infer", scale, seen, make)
     assert len(calls) == 3
+
+
+def test_what_was_found_from_other_releases_is_not_taken(tmp_path):
+    """Stored before releases had digests it is: nothing says that they were others."""
+    scale, seen = dataclasses.replace(QUICK, cache=tmp_path), np.arange(6.0).reshape(2, 3)
+    scale.store.mkdir(parents=True)
+    item._kept(0, "infer", scale, seen, lambda: {"mean": [1.0]})
+    assert item._kept(0, "infer", scale, seen + 1.0, lambda: {"mean": [2.0]})["mean"] == [2.0]
+    (path,) = scale.store.glob("coverage-*")
+    stored = json.loads(path.read_text())
+    assert stored["found"]["origin"]["observed"] == hashlib.sha256((seen + 1.0).tobytes()).hexdigest()
+    del stored["found"]["origin"]
+    path.write_text(json.dumps(stored))
+    assert item._kept(0, "infer", scale, seen, lambda: {"mean": [3.0]}) == {"mean": [2.0]}
+
+
+def test_why_the_work_ended_is_kept():
+    model, observed = nw.problems.outbreak("influenza").model, np.full((2, 14), 50.0)
+    reports = [nw.posteriors.Report("sple", stopped=why, exact=True) for why in ("finished", "out of time")]
+    draws = np.random.default_rng(0).normal(size=(100, 2))
+    found = item._intervals(lambda *_: ((draws, report) for report in reports), None, model, observed)
+    assert (found["stopped"], found["exact"]) == (["finished", "out of time"], 2)
 
 
 def test_releases_are_drawn_once_and_every_trial_has_its_seed(tmp_path):
@@ -98,14 +127,43 @@ def test_what_is_asked_of_fewer():
 
 def test_table_and_paragraph_hold_the_numbers(result):
     lines = item.table(result).splitlines()
-    assert "| good | nw.infer | 17 | yes |" in lines[2]
-    assert "| bad | nw.infer | 16 | no |" in lines[5]
+    # Clopper and Pearson of 33 of 40: quantiles .025 of Beta(33, 8) and .975 of Beta(34, 7)
+    assert lines[2] == "| nw.infer | 33 of 40 | 0.82 (0.67, 0.93) | 7 | 0 |"
+    assert "| good | nw.infer | 17 | yes | 3 | 0 |" in lines[8]
+    assert "| bad | nw.infer | 16 | no | 4 | 0 |" in lines[11]
     text = item.paragraph(result)
-    assert "nw.infer 33 of 40" in text
+    assert "nw.infer 33 of 40, 0.82 (0.67, 0.93)" in text
     assert "3 of 6 cells do, not nw.infer at bad (16)" in text
     assert "38 of its 40 posteriors are exact" in text
-    # P(Bin(20, .95) >= 17)
-    assert "probability 0.984" in text
+    # P(Bin(20, p) >= 17)
+    assert "coverage of 0.95 reach with probability 0.984, but those with 0.85 with 0.648 too" in text
+    assert "not independent tests" in text
+    assert "SPLE was not tried" in text
+
+
+def test_misses_on_one_side_are_told(result):
+    """All intervals that miss end below the truth; 7 of 7 have probability 2 / 2^7."""
+    assert "misses 7, 7 with the truth above and 0 with it below the interval: all on one side" in item.paragraph(
+        result
+    )
+    assert "probability 0.016" in item.paragraph(result)
+    assert "(PPE 7 and PLE 7)" in item.paragraph(result)
+    cell = result["settings"]["bad"]["methods"]["infer"]
+    cell["low"][-1], cell["high"][-1] = 4.0, 5.0
+    assert item.pooled(result)["infer"] == {"tried": 40, "num": 33, "above": 6, "below": 1}
+    assert "all on one side" not in item.paragraph(result)
+
+
+def test_what_stored_intervals_do_not_say_is_told(result):
+    text = item.paragraph(result)
+    assert "intervals of nw.infer, PPE and PLE carry no hash of the sources" in text
+    assert "Chains of PLE are cut at 2 minutes; how many were is not known" in text
+    for setting in result["settings"].values():
+        for cell in setting["methods"].values():
+            cell.update(origin={}, stopped=["finished"] * 19 + ["out of time"])
+    text = item.paragraph(result)
+    assert "carry no hash" not in text
+    assert "Chains of PLE are cut at 2 minutes; 2 of 40 were" in text
 
 
 def test_the_figure_orders_outbreaks_by_their_truth(result):
