@@ -148,6 +148,7 @@ def train(
     losses: list[tuple[np.ndarray, np.ndarray]] = []
     epochs = 4
     with jax.enable_x64(True):
+        resample, validation = _placed((resample, validation))
         while True:
             started = time.monotonic()
             state, train_loss, validation_loss, ran = _run(
@@ -173,6 +174,13 @@ def train(
             epochs = int(np.clip(epochs * _SECONDS_PER_CALL / seconds, 1, min(2 * epochs, _MAX_EPOCHS_PER_CALL)))
     train_losses, validation_losses = (np.concatenate(part) for part in zip(*losses, strict=True))
     return Trained(eqx.combine(state.best_weights, frozen), train_losses, validation_losses, len(train_losses))
+
+
+def _placed(tree: Any) -> Any:
+    """The tree with its arrays where programs find them, each once, so that no call takes them there again."""
+    known: dict[int, Array] = {}
+    place = lambda leaf: known.setdefault(id(leaf), jnp.asarray(leaf)) if isinstance(leaf, np.ndarray) else leaf  # noqa: E731
+    return jax.tree.map(place, tree)
 
 
 def _padded(train_rows: np.ndarray, validation_rows: np.ndarray, capacity: int) -> _Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -72,6 +73,7 @@ class PosteriorLearner:
         self.condition: Any = None if observed is None else self.features(observed[None])[0]
         self.bank: np.ndarray | None = None
         self.regions: list[Region] = []
+        self._within, self._num_asked = np.empty(0, dtype=bool), 0
         self.density: Any = None
         self.members: Any = None
         self.scale: Affine
@@ -92,6 +94,18 @@ class PosteriorLearner:
         for region in reversed(self.regions):
             if result.any():
                 result[result] = region.contains(z[result])
+        return result
+
+    def within(self) -> np.ndarray:
+        """Which simulations lie in all regions so far: new ones are asked about all, those known from before about new regions."""
+        z, num = self.simulations.z, len(self._within)
+        known = np.flatnonzero(self._within)
+        for region in self.regions[self._num_asked :]:
+            known = known[region.contains(z[known])]
+        result = np.zeros(len(z), dtype=bool)
+        result[known] = True
+        result[num:] = self.inside(z[num:])
+        self._within, self._num_asked = result, len(self.regions)
         return result
 
     def outside(self, z: np.ndarray) -> float:
@@ -138,10 +152,12 @@ class PosteriorLearner:
         self.members = check_members("estimator", made, *dims)
 
     def pairs(self, capacity: int, num_atoms: int, num_noise: int) -> NoisyPairs:
-        """All simulations so far, filled up to `capacity` rows."""
-        z, bank = padded(self.simulations.z, capacity), padded(self.bank, capacity)  # type: ignore[arg-type]
+        """All simulations so far, filled up to `capacity` rows, where the program finds them."""
+        z = padded(self.simulations.z, capacity)
         log_prior = self.work.model.prior.log_prob_unconstrained(z)
-        return NoisyPairs(z, log_prior, bank, self.scale, self.whitening, num_noise, num_atoms)
+        with jax.enable_x64(True):
+            arrays = (jnp.asarray(z), jnp.asarray(log_prior), jnp.asarray(padded(self.bank, capacity)))  # type: ignore[arg-type]
+        return NoisyPairs(*arrays, self.scale, self.whitening, num_noise, num_atoms)
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows to train on and to validate on; one of the first where chance left none for the second."""
@@ -197,11 +213,10 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
     keys = [learner._key(index, 2) for learner in learners]
     data = [learner.pairs(capacity, atoms, method.num_noise) for learner in learners]
     steady = max(method.num_noise, min(_VALIDATION_NOISE, method.noise_bank)) if not atoms else method.num_noise
-    checks = [learner.pairs(capacity, atoms, steady) for learner in learners]
     train_rows, validation_rows = zip(*(learner.rows() for learner in learners), strict=True)
     lone = len(learners) == 1
-    each = list(zip(keys, [learner.members for learner in learners], data, checks, strict=True))
-    key, members, resample, validation = each[0] if lone else stacked(each)
+    each = list(zip(keys, [learner.members for learner in learners], data, strict=True))
+    key, members, resample = each[0] if lone else stacked(each)
     trained = learnt(
         learners[0].work,
         key,
@@ -212,7 +227,7 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
         capacity=capacity,
         settings=method.training,
         loss=atomic_loss if atoms else negative_log_prob,
-        validation=validation,
+        validation=dataclasses.replace(resample, num_noise=steady),
     )
     members = [trained.members] if lone else unstacked(trained.members, len(learners))
     losses = trained.validation_losses[:, None] if lone else trained.validation_losses

@@ -85,7 +85,7 @@ class TruncatedProposals(AbstractCorrection):
         return prior.unconstrain(prior.sample(key, num))
 
     def usable(self, trial: Any) -> np.ndarray:
-        return trial.inside(trial.simulations.z)
+        return trial.within()
 
 
 @dataclasses.dataclass(frozen=True)
