@@ -1,11 +1,11 @@
 """What a GPU buys: training pairs per second against the batch, a million particles, and twenty inferences side by side.
 
     python -m benchmarks.gpu --out gpu.json                                   # on a GPU
-    python -m benchmarks.gpu --part trials --minutes 8 --out gpu.json
+    python -m benchmarks.gpu --part throughput trials --minutes 8 --out gpu.json
     JAX_PLATFORMS=cpu python -m benchmarks.gpu --quick --out /tmp/gpu.json    # the same at tiny sizes, to try it
 
-The file is written after every batch size, stage and round, so that a run that is stopped leaves what it had. Draws are kept beside it and
-scored, on the CPU, once the work is done; `--part score` scores those of a run that was stopped before.
+The file is written after every batch size, stage and round, so that a run that is stopped leaves what it had. Draws are kept beside it;
+`--part score`, the last part, scores them on a CPU, of this machine or another.
 """
 
 import argparse
@@ -116,7 +116,6 @@ def exact_smc(log: Log, options: argparse.Namespace) -> None:
         told = {"particles": num, "backend": options.backend, "exact": report.exact, "stopped": report.stopped}
         log.write("exact_smc", told | {"stages": stages, "diagnostics": _plain(report.diagnostics)})
     log.keep(exact_smc=posterior.sample(jax.random.key(1), NUM_DRAWS))
-    score(log, options)
 
 
 def trials(log: Log, options: argparse.Namespace) -> None:
@@ -143,7 +142,6 @@ def trials(log: Log, options: argparse.Namespace) -> None:
         log.keep(trials=np.stack([posterior.sample(jax.random.key(99), NUM_DRAWS) for posterior in posteriors]))
         if seconds + _longest(done) > 60.0 * options.minutes:
             break
-    score(log, options)
 
 
 def _longest(done: list[dict[str, Any]]) -> float:
@@ -186,13 +184,13 @@ PARTS: dict[str, Callable[[Log, argparse.Namespace], None]] = {
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=list(PARTS), help="all that compute, where left out")
+    parser.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS), help="all, where left out")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=8.0, help="when no further round of trials is begun")
     parser.add_argument("--backend", default="jax", choices=["numba", "jax"], help="what simulates epidemics")
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
     options = parser.parse_args(arguments)
-    for part in [options.part] if options.part else [name for name in PARTS if name != "score"]:
+    for part in options.part:
         PARTS[part](Log(options.out), options)
 
 

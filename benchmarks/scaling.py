@@ -21,21 +21,26 @@ from noisewise.estimators.members import ensemble
 from noisewise.estimators.training import Training, train
 
 RECORDS, FEW_RECORDS = (100, 1000, 10_000, 100_000, 1_000_000), (100, 1000)
-WHOLE, FEW_WHOLE = (100, 10_000, 1_000_000), (100,)
-WIDTHS, FEW_WIDTHS = (10, 30, 100, 300, 1000), (10, 100)
+WHOLE, FEW_WHOLE = (100, 10_000, 100_000, 1_000_000), (100,)
+WIDTHS, FEW_WIDTHS = (10, 30, 100, 300, 1000), (10,)
+LAYERS, FEW_LAYERS = 8, 2
 ROUNDS, FEW_ROUNDS = 10, 3
 TURNS = 3
 BATCH, ROWS, EPOCHS = 100, 1000, 10
+LIMIT = 60.0
+"""Seconds of simulation above which a whole inference is not run."""
 _RECORDS_AT_ONCE = 8_000_000
 _SMALL = functools.partial(nw.estimators.neural_spline_flow, num_layers=2, num_units=16, num_hidden=1)
 
 
 def run(quick: bool = False) -> dict[str, Any]:
     """Every sweep; medians of three after one call that compiles, with exponents of the cost in the size."""
+    simulated = records(FEW_RECORDS if quick else RECORDS)
+    costs = {row["n"]: row["seconds"] for row in simulated["rows"]}
     return {
-        "records": records(FEW_RECORDS if quick else RECORDS),
-        "whole inference against records": whole_inferences(FEW_WHOLE if quick else WHOLE),
-        "columns of s": columns(FEW_WIDTHS if quick else WIDTHS),
+        "records": simulated,
+        "whole inference against records": whole_inferences(FEW_WHOLE if quick else WHOLE, costs),
+        "columns of s": columns(FEW_WIDTHS if quick else WIDTHS, FEW_LAYERS if quick else LAYERS),
         "rounds": rounds(FEW_ROUNDS if quick else ROUNDS),
     }
 
@@ -54,17 +59,19 @@ def records(sizes: tuple[int, ...]) -> dict[str, Any]:
     return {"rows": rows, "exponent": _exponent("n", rows), "exponent at the end": _exponent("n", rows[-2:])}
 
 
-def whole_inferences(sizes: tuple[int, ...]) -> dict[str, Any]:
-    """SPPE in 2 rounds of 200 simulations with hardly any training."""
+def whole_inferences(sizes: tuple[int, ...], costs: dict[int, float]) -> dict[str, Any]:
+    """SPPE in 2 rounds of 200 simulations with hardly any training, where the simulations, whose costs are known, do not take too long."""
     rows = []
-    for size in sizes:
+    left_out = {str(size): round(400 * costs[size]) for size in sizes if 400 * costs[size] > LIMIT}
+    for size in [size for size in sizes if str(size) not in left_out]:
         model = _regression(size)
         observed = model.simulate(jax.random.key(0), np.full((1, model.prior.dim), 0.5))[0]
-        method = _method(2, 200, Training(max_epochs=10, patience=10))
+        method = _method(2, 200, 10, max_simulations=400)
         infer = functools.partial(method.infer, model=model, observed=observed, progress=False)
         spent = _timed(lambda infer=infer: infer(jax.random.key(1)))
         rows.append({"n": size, "first": spent["first"], **_spread(spent["seconds"])})
-    return {"simulations": 400, "rows": rows, "exponent": _exponent("n", rows) if len(rows) > 1 else None}
+    told = {"simulations": 400, "left out, with the seconds that simulations would take": left_out}
+    return told | {"rows": rows, "exponent": _exponent("n", rows)}
 
 
 def _regression(num_records: int) -> Any:
@@ -88,23 +95,24 @@ class _Pairs(eqx.Module):
         return self.target[rows], self.condition[rows]
 
 
-def columns(widths: tuple[int, ...]) -> dict[str, Any]:
-    """A histogram of k bins of 1000 normal records under Laplace noise: simulation, a step of the 8-layer flow, an inference, draws."""
+def columns(widths: tuple[int, ...], layers: int) -> dict[str, Any]:
+    """A histogram of k bins of 1000 normal records under Laplace noise: simulation, a step of a flow of `layers`, an inference, draws."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in ("simulation", "step", "inference", "1000 draws")}
     for width in widths:
         model = _histogram(width)
         theta = model.prior.sample(jax.random.key(0), 512)
         simulated = _timed(functools.partial(model.statistics, jax.random.key(1), theta))
         found["simulation"].append({"k": width, **_spread([value / 512 for value in simulated["seconds"]])})
-        found["step"].append({"k": width, **_step(width)})
+        found["step"].append({"k": width, **_step(width, layers)})
         observed = model.simulate(jax.random.key(2), np.zeros((1, 2)))[0]
-        method = _method(1, 500, Training(max_epochs=5, patience=5))
+        method = _method(1, 500, 5, max_simulations=500)
         infer = functools.partial(method.infer, model=model, observed=observed, progress=False)
         spent = _timed(lambda infer=infer: infer(jax.random.key(3)))
         found["inference"].append({"k": width, "first": spent["first"], **_spread(spent["seconds"])})
         drawn = _timed(functools.partial(infer(jax.random.key(3)).sample, jax.random.key(4), 1000))
         found["1000 draws"].append({"k": width, **_spread(drawn["seconds"])})
-    return {name: {"rows": rows, "exponent": _exponent("k", rows)} for name, rows in found.items()}
+    swept = {name: {"rows": rows, "exponent": _exponent("k", rows)} for name, rows in found.items()}
+    return {"layers of the step": layers} | swept
 
 
 def _histogram(width: int) -> Any:
@@ -123,11 +131,12 @@ def _normals(key: Any, theta: Any) -> Any:
     return theta[0] + jnp.exp(theta[1]) * jax.random.normal(key, (1000, 1))
 
 
-def _step(width: int) -> dict[str, Any]:
+def _step(width: int, layers: int) -> dict[str, Any]:
     """Seconds of one optimiser step, batch 100, two targets."""
     rng = np.random.default_rng(0)
     data = _Pairs(*(rng.normal(size=(ROWS, size)).astype(np.float32) for size in (2, width)))
-    members = ensemble(jax.random.key(0), nw.estimators.neural_spline_flow, 1, 2, width)
+    flow = functools.partial(nw.estimators.neural_spline_flow, num_layers=layers)
+    members = ensemble(jax.random.key(0), flow, 1, 2, width)
     settings = Training(max_epochs=EPOCHS, patience=EPOCHS, batch_size=BATCH)
     rows = {"train_rows": np.arange(BATCH, ROWS), "validation_rows": np.arange(BATCH), "capacity": ROWS}
     spent = _timed(lambda: train(jax.random.key(1), members, data, settings=settings, **rows))
@@ -139,9 +148,12 @@ def _step(width: int) -> dict[str, Any]:
 
 
 def rounds(num: int) -> dict[str, Any]:
-    """Seconds of each round of 200 simulations, with 20 epochs over all data so far, once compiled and the first time."""
+    """Seconds of each round of 200 simulations, with 20 epochs over all data so far, once compiled and the first time.
+
+    The first round simulates 400 more, to look at the observation.
+    """
     made = nw.problems.linear_regression(epsilon=1.0)
-    method = _method(num, 200, Training(max_epochs=20, patience=20))
+    method = _method(num, 200, 20)
 
     def once() -> list[float]:
         marks = [time.perf_counter()]
@@ -167,16 +179,16 @@ def rounds(num: int) -> dict[str, Any]:
 # Shared --------------------------------------------------------------------------------------------------------------
 
 
-def _method(num_rounds: int, num: int, training: Training) -> Any:
-    """A small flow, one noise at a time; the budget keeps it from simulating more than its rounds."""
+def _method(num_rounds: int, num: int, epochs: int, max_simulations: int | None = None) -> Any:
+    """A small flow, one noise at a time; a small budget keeps it from simulating 400 more to look at the observation."""
     return nw.inference.PrivatePosteriorEstimation(
         num_rounds=num_rounds,
         num_simulations=num,
-        max_simulations=num_rounds * num,
+        max_simulations=max_simulations,
         num_noise=1,
         noise_bank=8,
         estimator=_SMALL,
-        training=training,
+        training=Training(max_epochs=epochs, patience=epochs),
     )
 
 
@@ -195,8 +207,10 @@ def _spread(seconds: Any) -> dict[str, float]:
     return {name: float(f"{value:.4g}") for name, value in values.items()}
 
 
-def _exponent(size: str, rows: list[dict[str, Any]]) -> float:
-    """The slope of the logarithm of seconds in that of the size."""
+def _exponent(size: str, rows: list[dict[str, Any]]) -> float | None:
+    """The slope of the logarithm of seconds in that of the size; None for a single size."""
+    if len(rows) < 2:
+        return None
     logs = np.log([[row[size], row["seconds"]] for row in rows])
     return round(float(np.polyfit(logs[:, 0], logs[:, 1], 1)[0]), 3)
 

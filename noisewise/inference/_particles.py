@@ -178,8 +178,8 @@ class SimulatedParticles(Particles):
 
     def _run(self, key: Array, work: Work, state: tuple[np.ndarray, ...], num: int) -> tuple[np.ndarray, ...]:
         states, accepted = [], []
-        for step_key in jax.random.split(key, num):
-            state, taken = self._step(step_key, work, *state)
+        for number in range(num):
+            state, taken = self._step(jax.random.fold_in(key, number), work, *state)
             states.append(state)
             accepted.append(taken.mean())
         self.acceptance = float(np.mean(accepted))

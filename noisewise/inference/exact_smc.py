@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise._arrays import Array, in_float64, integer, number
+from noisewise._arrays import Array, integer, number
 from noisewise.inference._chains import Trace, finished_draws
 from noisewise.inference._importance import ImportanceDraws
 from noisewise.inference._particles import Particles, RecordParticles, SimulatedParticles
@@ -21,8 +20,10 @@ from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior
+from noisewise.samplers._seeds import generator
 
 _FINAL_CHAINS = 32
+_CLOSE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,7 +144,7 @@ class ExactSMC(AbstractSequentialMethod):
     def _raise(self, key: Array, work: Work, particles: Particles, temperature: float, evidence: _Evidence) -> float:
         """Reweight to the next temperature, resample, move; returns it."""
         resample_key, move_key = jax.random.split(key)
-        increment = float(next_increment(particles.log_eta, self.ess_share, 1.0 - temperature))
+        increment = next_increment(particles.log_eta, self.ess_share, 1.0 - temperature)
         log_weights = increment * particles.log_eta
         weights = np.exp(log_weights - logsumexp(log_weights))
         reached = 1.0 if increment >= 1.0 - temperature else temperature + increment
@@ -155,22 +156,32 @@ class ExactSMC(AbstractSequentialMethod):
         return reached
 
 
-@in_float64
-def next_increment(log_eta: np.ndarray, share: float, limit: float) -> Array:
-    """The largest increment of the power, up to `limit`, that leaves `share` of the particles with positive density effective."""
-    from blackjax.smc.ess import ess_solver
-    from blackjax.smc.solver import dichotomy
+def next_increment(log_eta: np.ndarray, share: float, limit: float) -> float:
+    """The largest increment of the power, up to `limit`, that leaves `share` of the particles with positive density effective.
 
-    possible = jnp.asarray(log_eta[np.isfinite(log_eta)])
-    return ess_solver(lambda values: values, possible - possible.max(), share, limit, dichotomy)
+    By bisection; in NumPy, as the number of particles differs from one temperature to the next, and programs would be compiled anew.
+    """
+    possible = log_eta[np.isfinite(log_eta)]
+    possible = possible - possible.max()
+
+    def enough(increment: float) -> bool:
+        weights = np.exp(increment * possible)
+        return bool(weights.sum() ** 2 >= share * len(possible) * (weights**2).sum())
+
+    if enough(limit):
+        return limit
+    low, high = 0.0, limit
+    while high - low > _CLOSE * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low if low > 0.0 else high
 
 
-@in_float64
-def resample(key: Array, weights: np.ndarray, num: int) -> Array:
-    """`num` indices in proportion to the weights, systematically."""
-    from blackjax.smc.resampling import systematic
-
-    return systematic(key, jnp.asarray(weights), num)
+def resample(key: Array, weights: np.ndarray, num: int) -> np.ndarray:
+    """`num` indices in proportion to the weights, systematically: one random place in each of `num` equal parts."""
+    places = (np.arange(num) + generator(key).random()) / num
+    cumulative = np.cumsum(weights)
+    return np.minimum(np.searchsorted(cumulative / cumulative[-1], places, side="right"), len(weights) - 1)
 
 
 class _Evidence:

@@ -118,3 +118,35 @@ def test_truncated_proposals_follow_the_prior_inside_the_region(sd):
     if sd == 0.3:
         narrow = np.exp(4.0 * prior.log_prob(uniform))
         assert (np.abs(narrow @ uniform / narrow.sum() - centre) > 4.5 * spread / np.sqrt(2000)).any()
+
+
+def test_simulations_are_asked_about_each_region_once(monkeypatch):
+    """Planted: a region that is not asked about old simulations leaves rows in that the whole test puts out."""
+    from noisewise.inference import _posterior_learner, corrections
+
+    asked, found = [], []
+    contains, within = corrections.Region.contains, _posterior_learner.PosteriorLearner.within
+
+    def counted(region, z):
+        asked.append(len(z))
+        return contains(region, z)
+
+    def compared(learner):
+        result = within(learner)
+        found.append((np.array_equal(result, learner.inside(learner.simulations.z)), int(result.sum()), len(result)))
+        return result
+
+    monkeypatch.setattr(corrections.Region, "contains", counted)
+    monkeypatch.setattr(_posterior_learner.PosteriorLearner, "within", compared)
+    problem = nw.problems.gaussian_mean(epsilon=1.0)
+    method = nw.inference.PrivatePosteriorEstimation(
+        num_rounds=4,
+        num_simulations=200,
+        num_noise=1,
+        noise_bank=4,
+        correction=TruncatedProposals(outside=0.2),
+        training=nw.estimators.Training(max_epochs=3),
+    )
+    method.infer(KEY, problem.model, problem.observed, progress=False)
+    assert [same for same, *_ in found] == [True] * 4
+    assert found[-1][1] < found[-1][2]
