@@ -17,15 +17,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import noisewise as nw
 from benchmarks.neural_accuracy import problem
-from noisewise.estimators.members import ensemble
-from noisewise.estimators.training import Training, train
+from benchmarks.timing import elapsed
+from benchmarks.training import pairs, training
+from noisewise.estimators.training import Training
 from noisewise.metrics import c2st
 
 BATCHES, FEW_BATCHES = (100, 320, 1000, 3200, 10_000, 32_000), (100, 320)
@@ -53,16 +52,6 @@ class Log:
         np.savez(self.draws, **(found | draws))
 
 
-class Rows(eqx.Module):
-    """Fixed pairs."""
-
-    target: Any
-    condition: Any
-
-    def __call__(self, key: Any, rows: Any) -> tuple[Any, Any]:
-        return self.target[rows], self.condition[rows]
-
-
 def throughput(log: Log, options: argparse.Namespace) -> None:
     """Milliseconds per step and pairs per second of the 8-layer flow on data like those of the SIR: 2 targets, 10 conditions."""
     rows: list[dict[str, Any]] = []
@@ -73,16 +62,8 @@ def throughput(log: Log, options: argparse.Namespace) -> None:
 
 
 def _steps(batch: int, epochs: int, turns: int) -> dict[str, Any]:
-    rng, num = np.random.default_rng(0), STEPS * batch + _CHECKS
-    data = Rows(*(jnp.asarray(rng.normal(size=(num, size)), jnp.float32) for size in (2, 10)))
-    members = ensemble(jax.random.key(0), nw.estimators.neural_spline_flow, 1, 2, 10)
-    settings = Training(max_epochs=epochs, patience=epochs, batch_size=batch)
-    rows = {"train_rows": np.arange(_CHECKS, num), "validation_rows": np.arange(_CHECKS), "capacity": num}
-    seconds = []
-    for _ in range(1 + turns):
-        started = time.perf_counter()
-        train(jax.random.key(1), members, data, settings=settings, **rows)
-        seconds.append((time.perf_counter() - started) / (epochs * STEPS))
+    steps, num, _ = training(*pairs(STEPS * batch + _CHECKS, 2, 10), batch=batch, epochs=epochs, checks=_CHECKS)
+    seconds = [elapsed(steps) / num for _ in range(1 + turns)]
     usual = seconds[1:]
     middle = statistics.median(usual)
     spread = {"ms": middle, "least": min(usual), "most": max(usual)}
@@ -91,7 +72,7 @@ def _steps(batch: int, epochs: int, turns: int) -> dict[str, Any]:
         **{name: round(1e3 * value, 4) for name, value in spread.items()},
         "turns": turns,
         "pairs per second": round(batch / middle),
-        "first call, seconds": round(seconds[0] * epochs * STEPS, 1),
+        "first call, seconds": round(seconds[0] * num, 1),
     }
 
 

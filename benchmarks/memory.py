@@ -105,12 +105,12 @@ def _method(rounds: int, num: int) -> Any:
 
 
 def _kept() -> dict[str, int]:
-    """Bytes of all simulations and their noisy versions, and of the two padded copies of them that training takes."""
+    """Bytes of all simulations and their noisy versions, and of the padded copy of them that training takes."""
     learner = max((one for one in gc.get_objects() if isinstance(one, PosteriorLearner)), key=_size)
     simulations, bank = learner.simulations, learner.bank
     kept = bank.nbytes + sum(getattr(simulations, name).nbytes for name in _FIELDS)
     row = (simulations.z.nbytes + bank.nbytes) // simulations.num + 8
-    return {"bytes": kept, "padded": 2 * row * learner.method.num_rounds * learner.method.num_simulations}
+    return {"bytes": kept, "padded": row * learner.method.num_rounds * learner.method.num_simulations}
 
 
 def _size(learner: PosteriorLearner) -> int:

@@ -4,30 +4,13 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-import noisewise as nw
 from benchmarks.timing import in_turns, ratios, summary
-from noisewise.estimators.members import ensemble
-from noisewise.estimators.training import Training, train
+from benchmarks.training import pairs, training
 
 BATCH, ROWS, EPOCHS, TURNS = 100, 1000, 40, 5
 STEPS = 100
 SIZES = {"like SIR": (2, 10), "like the regression": (4, 5)}
 """Targets and conditions."""
-
-
-class Rows(eqx.Module):
-    """Fixed pairs."""
-
-    target: Any
-    condition: Any
-
-    def __call__(self, key: Any, rows: Any) -> tuple[Any, Any]:
-        return self.target[rows], self.condition[rows]
 
 
 def run(quick: bool = False) -> dict[str, Any]:
@@ -37,9 +20,8 @@ def run(quick: bool = False) -> dict[str, Any]:
 
 
 def steps(dim: int, width: int, *, turns: int, rivals: bool) -> dict[str, Any]:
-    rng = np.random.default_rng(0)
-    target, condition = (rng.normal(size=(ROWS, size)).astype(np.float32) for size in (dim, width))
-    ours, num, weights = our_steps(target, condition, BATCH)
+    target, condition = pairs(ROWS, dim, width)
+    ours, num, weights = training(target, condition, batch=BATCH, epochs=EPOCHS, checks=BATCH)
     calls: dict[str, Callable[[], object]] = {"noisewise": ours}
     counts, sizes = {"noisewise": num}, {"noisewise": weights}
     if rivals:
@@ -63,19 +45,3 @@ def steps(dim: int, width: int, *, turns: int, rivals: bool) -> dict[str, Any]:
             name: ratios(values, each["noisewise"]) for name, values in each.items() if name != "noisewise"
         },
     }
-
-
-def our_steps(target: np.ndarray, condition: np.ndarray, batch: int) -> tuple[Callable[[], None], int, int]:
-    """A whole short training, validation after every epoch included; the number of its steps, and of weights."""
-    num = len(target)
-    members = ensemble(jax.random.key(0), nw.estimators.neural_spline_flow, 1, target.shape[1], condition.shape[1])
-    weights = sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(members, eqx.is_inexact_array)))
-    split = np.arange(num) < num - batch
-    settings = Training(max_epochs=EPOCHS, patience=EPOCHS, batch_size=batch)
-    rows: dict[str, Any] = {"train_rows": np.flatnonzero(split), "validation_rows": np.flatnonzero(~split)}
-    data = Rows(jnp.asarray(target), jnp.asarray(condition))
-
-    def ours() -> None:
-        train(jax.random.key(1), members, data, settings=settings, capacity=num, **rows)  # type: ignore[arg-type]
-
-    return ours, EPOCHS * (int(split.sum()) // batch), weights

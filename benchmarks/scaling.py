@@ -10,15 +10,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
 import noisewise as nw
-from noisewise.estimators.members import ensemble
-from noisewise.estimators.training import Training, train
+from benchmarks.training import pairs, training
+from noisewise.estimators.training import Training
 
 RECORDS, FEW_RECORDS = (100, 1000, 10_000, 100_000, 1_000_000), (100, 1000)
 WHOLE, FEW_WHOLE = (100, 10_000, 100_000, 1_000_000), (100,)
@@ -85,16 +84,6 @@ def _regression(num_records: int) -> Any:
 # Columns of s --------------------------------------------------------------------------------------------------------
 
 
-class _Pairs(eqx.Module):
-    """Fixed pairs."""
-
-    target: Any
-    condition: Any
-
-    def __call__(self, key: Any, rows: Any) -> tuple[Any, Any]:
-        return self.target[rows], self.condition[rows]
-
-
 def columns(widths: tuple[int, ...], layers: int) -> dict[str, Any]:
     """A histogram of k bins of 1000 normal records under Laplace noise: simulation, a step of a flow of `layers`, an inference, draws."""
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in ("simulation", "step", "inference", "1000 draws")}
@@ -133,14 +122,8 @@ def _normals(key: Any, theta: Any) -> Any:
 
 def _step(width: int, layers: int) -> dict[str, Any]:
     """Seconds of one optimiser step, batch 100, two targets."""
-    rng = np.random.default_rng(0)
-    data = _Pairs(*(rng.normal(size=(ROWS, size)).astype(np.float32) for size in (2, width)))
-    flow = functools.partial(nw.estimators.neural_spline_flow, num_layers=layers)
-    members = ensemble(jax.random.key(0), flow, 1, 2, width)
-    settings = Training(max_epochs=EPOCHS, patience=EPOCHS, batch_size=BATCH)
-    rows = {"train_rows": np.arange(BATCH, ROWS), "validation_rows": np.arange(BATCH), "capacity": ROWS}
-    spent = _timed(lambda: train(jax.random.key(1), members, data, settings=settings, **rows))
-    num = EPOCHS * ((ROWS - BATCH) // BATCH)
+    steps, num, _ = training(*pairs(ROWS, 2, width), batch=BATCH, epochs=EPOCHS, checks=BATCH, num_layers=layers)
+    spent = _timed(steps)
     return {"first": spent["first"], **_spread([value / num for value in spent["seconds"]])}
 
 

@@ -67,9 +67,11 @@ def epidemics(
 ) -> np.ndarray:
     """The infected (N, L) of one epidemic per row of rates (N, 2).
 
-    Batches are of one width, so that a new N neither recompiles nor changes a result.
+    Batches are of one width, so that a new N neither recompiles nor changes a result; on a GPU, of a larger one where N is larger, in
+    which numbers may be rounded differently.
     """
-    num, width = len(rates), 256 if jax.default_backend() == "cpu" else 65_536
+    num = len(rates)
+    width = 256 if jax.default_backend() == "cpu" else 65_536 if num <= 65_536 else 262_144
     seeds = hash_rows(keys.words.astype(np.uint64))
     words = np.stack([seeds >> np.uint64(32), seeds & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
     padded = [np.pad(rows, ((0, -num % width), *((0, 0),) * (rows.ndim - 1))) for rows in (words, keys.indices, rates)]

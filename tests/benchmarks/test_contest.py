@@ -1,0 +1,112 @@
+"""The contest: its clock, its store, and its cells in processes of their own."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from benchmarks import contenders, contest
+from benchmarks.contest import Cell, Clock, chosen, identity, run_cell, stored
+from tests.cli.conftest import ROOT
+
+
+def fast(made, seed, *, threads, num):
+    """Exact draws at the second stage, the prior at the first."""
+    import jax
+
+    yield num, made.model.prior.sample(jax.random.key(seed), 1000)
+    time.sleep(0.2)
+    yield 2 * num, made.reference(jax.random.key(seed), 1000)
+    yield 3 * num, np.full((1000, 1), np.nan)
+
+
+def endless(made, seed, *, threads, num):
+    yield num, made.model.prior.sample(__import__("jax").random.key(seed), 1000)
+    while True:
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def entered(monkeypatch):
+    for name, neural in (("fast", False), ("learning", True)):
+        path = f"tests.benchmarks.test_contest:{'fast'}"
+        made = contenders.Contender(path, name, neural, ("jax",), ("gaussian_mean",))
+        monkeypatch.setitem(contenders.CONTENDERS, name, made)
+
+
+def test_a_cell_is_timed_and_scored(entered):
+    record = run_cell(Cell("fast", "gaussian_mean", 1))
+    first, second, third = record["stages"]
+    assert [stage["simulations"] for stage in record["stages"]] == [1000, 2000, 3000]
+    # exact draws score .5 +- .011, the prior far from it, and draws that are not numbers are as wrong as can be
+    assert first["c2st"] > 0.6
+    assert abs(second["c2st"] - 0.5) < 0.045
+    assert third["c2st"] == 1.0
+    assert second["seconds"] - first["seconds"] >= 0.2
+    assert (record["ended"], record["large"], record["peak MiB"] > 100) == ("finished", False, True)
+    assert {"yardstick ms", "versions", "noisewise", "processor"} <= set(record)
+    json.dumps(record)
+
+
+def test_who_learns_ends_with_the_budget(entered, monkeypatch):
+    monkeypatch.setattr(contest, "MOST", 2000)
+    record = run_cell(Cell("learning", "gaussian_mean", 1))
+    assert (record["ended"], len(record["stages"])) == ("budget", 2)
+
+
+def test_scoring_is_off_the_clock():
+    clock = Clock(60.0, None)
+    clock.timed(lambda: time.sleep(0.05))
+    time.sleep(0.2)
+    clock.timed(lambda: time.sleep(0.05))
+    assert 0.1 <= clock.seconds < 0.2
+
+
+def test_the_limit_ends_the_process_and_keeps_what_it_had():
+    """Planted: without the watchdog the child sleeps for ever."""
+    script = (
+        "import tests.benchmarks.test_contest as t\n"
+        "from benchmarks import contenders, contest\n"
+        "contenders.CONTENDERS['endless'] = contenders.Contender('tests.benchmarks.test_contest:endless', '', False, ('jax',))\n"
+        "contest.run_cell(contest.Cell('endless', 'gaussian_mean', 1), limit=2.0)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    record = json.loads(ended.stdout.splitlines()[-1])
+    assert (record["ended"], record["seconds"], len(record["stages"])) == ("limit", 2.0, 1)
+
+
+def test_the_latest_of_a_cell_counts(tmp_path):
+    path = tmp_path / "cells.jsonl"
+    cell = dataclasses.asdict(Cell("sppe", "sir", 1))
+    path.write_text("\n".join(json.dumps({**cell, "seconds": seconds}) for seconds in (1.0, 2.0)) + "\n")
+    (found,) = stored(path)
+    assert found["seconds"] == 2.0
+    assert identity(found) == identity(Cell("sppe", "sir", 1))
+
+
+def test_cells_come_seed_by_seed_and_none_that_a_contender_refuses():
+    cells = chosen()
+    assert [cell.seed for cell in cells] == sorted(cell.seed for cell in cells)
+    assert ("cle", "sir") not in {(cell.contender, cell.problem) for cell in cells}
+    assert len(cells) == 3 * (2 * 5 - 1)
+
+
+def test_nothing_is_begun_that_could_end_too_late(tmp_path, monkeypatch):
+    monkeypatch.setattr(contest, "_begun", lambda *_: pytest.fail("begun"))
+    contest.run_cells([Cell("sppe", "sir", 1)], path=tmp_path / "none", until=time.monotonic() + 60.0)
+    assert not (tmp_path / "none").exists()
+
+
+def test_every_contender_is_there():
+    """Ours can be imported; of the others the file and the function are there."""
+    import ast
+
+    for contender in contenders.CONTENDERS.values():
+        module, function = contender.path.split(":")
+        tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
+        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

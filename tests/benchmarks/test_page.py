@@ -1,0 +1,53 @@
+"""What is committed: complete cells, and a page that says what the files say."""
+
+import json
+
+import pytest
+
+from benchmarks import history, page
+from benchmarks.contenders import CONTENDERS
+from benchmarks.contest import stored
+from benchmarks.timing import in_turns, ratios, summary
+
+CELLS = stored()
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell['contender']}-{cell['problem']}-{cell['seed']}")
+def test_a_cell_is_complete(cell):
+    assert cell["contender"] in CONTENDERS
+    assert cell["problem"] in CONTENDERS[cell["contender"]].problems
+    assert cell["ended"] in {"limit", "budget", "finished"}
+    assert set(cell["versions"]) == set(CONTENDERS[cell["contender"]].packages)
+    seconds = [stage["seconds"] for stage in cell["stages"]]
+    assert seconds == sorted(seconds)
+    assert all(0.0 <= stage["c2st"] <= 1.0 for stage in cell["stages"])
+    assert cell["ended"] == "limit" or cell["stages"]
+
+
+def test_the_page_says_what_the_files_say():
+    """No number is typed by hand; `python -m benchmarks.page` writes it."""
+    assert (page.DOCS / "benchmarks.md").read_text() == page.page()
+
+
+def test_its_pictures_are_there():
+    for name, _ in page.figures():
+        assert (page.DOCS / page.PICTURES / f"{name}.png").stat().st_size > 5000
+
+
+def test_a_result_is_kept_with_its_circumstances_and_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(history, "yardstick", lambda: 50.0)
+    for value in (1.0, 1.05, 2.0):
+        history.keep("part", {"a": summary([value] * 3), "b": [{"c": 1}]}, tmp_path)
+    record = json.loads((tmp_path / "part.json").read_text())
+    assert record["result"]["a"]["median"] == 2.0
+    assert {"date", "processor", "versions", "noisewise"} <= set(record)
+    told = list(history.compared(tmp_path / "history.jsonl"))
+    assert [line for line in told if "a:" in line] == ["  a: 1.05 to 2, 1.90 times"]
+
+
+def test_timings_are_in_turns():
+    order = []
+    seconds = in_turns({name: lambda name=name: order.append(name) for name in "ab"}, 3)
+    assert order == ["a", "b"] * 4
+    assert [len(values) for values in seconds.values()] == [3, 3]
+    assert ratios([2.0, 4.0, 9.0], [1.0, 1.0, 3.0]) == {"median": 3.0, "low": 2.0, "high": 4.0, "repetitions": 3}
