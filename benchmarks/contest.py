@@ -20,9 +20,10 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,8 @@ def run_cell(cell: Cell, *, limit: float = LIMIT, most: int | None = None) -> di
 
 def tell(record: dict[str, Any]) -> None:
     """Print a record on a line of its own: what a rival printed before may have no end of line."""
-    print(f"\n{json.dumps(record)}", flush=True)
+    sys.stdout.flush()
+    os.write(sys.stdout.fileno(), f"\n{json.dumps(record)}\n".encode())
 
 
 def _ended(record: dict[str, Any], why: str, seconds: float) -> dict[str, Any]:
@@ -135,8 +137,9 @@ def identity(record: dict[str, Any] | Cell) -> tuple[Any, ...]:
 
 
 def stored(path: Path = STORE) -> list[dict[str, Any]]:
-    """The cells measured so far, the latest of each."""
-    return list({identity(record): record for record in read(path)}.values())
+    """The cells measured so far, the latest of each; those that failed are to be run again."""
+    latest = {identity(record): record for record in read(path)}
+    return [record for record in latest.values() if record["ended"] != "failed"]
 
 
 def chosen(
@@ -160,7 +163,8 @@ def chosen(
 def run_cells(cells: Sequence[Cell], *, path: Path = STORE, until: float = float("inf")) -> None:
     """Each in a process of its own, bound to its own cores; none is begun that could end after `until` (time.monotonic)."""
     cores = sorted(os.sched_getaffinity(0))
-    free, running, waiting = list(cores), [], list(cells)
+    free, waiting = list(cores), list(cells)
+    running: list[Turn] = []
     try:
         while waiting or running:
             while waiting and len(free) >= min(waiting[0].threads, len(cores)):
@@ -168,37 +172,45 @@ def run_cells(cells: Sequence[Cell], *, path: Path = STORE, until: float = float
                 if time.monotonic() + LIMIT > until:
                     continue
                 own = [free.pop() for _ in range(min(cell.threads, len(cores)))]
-                running.append((cell, own, _begun(cell, own)))
-            for turn in [turn for turn in running if turn[2].poll() is not None]:
-                cell, own, process = turn
-                append(path, _received(cell, process))
+                running.append(_begun(cell, own))
+            for turn in [turn for turn in running if turn.process.poll() is not None]:
+                append(path, [turn.record()])
                 running.remove(turn)
-                free += own
+                free += turn.cores
             time.sleep(0.5)
     finally:
-        for *_, process in running:
-            process.kill()
+        for turn in running:
+            turn.process.kill()
 
 
-def _begun(cell: Cell, cores: list[int]) -> subprocess.Popen[str]:
+def _begun(cell: Cell, cores: list[int]) -> Turn:
     environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     environment |= {"JAX_ENABLE_COMPILATION_CACHE": "false", "OMP_NUM_THREADS": str(cell.threads)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.contest", "--cell", json.dumps(dataclasses.asdict(cell))],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment,
-        preexec_fn=lambda: os.sched_setaffinity(0, cores),
-    )
+    command = [sys.executable, "-m", "benchmarks.contest", "--cell", json.dumps(dataclasses.asdict(cell))]
+    output = tempfile.TemporaryFile("w+")  # noqa: SIM115, a pipe that nobody empties would stop who prints much
+    bind = lambda: os.sched_setaffinity(0, cores)  # noqa: E731
+    return Turn(cell, cores, subprocess.Popen(command, stdout=output, env=environment, preexec_fn=bind), output)
 
 
-def _received(cell: Cell, process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
-    assert process.stdout is not None
-    lines = [line for line in process.stdout.read().splitlines() if line.startswith("{")]
-    if process.returncode or not lines:
-        print(f"{cell} ended with exit code {process.returncode}: not stored.", file=sys.stderr, flush=True)
-        return
-    yield json.loads(lines[-1])
+@dataclasses.dataclass
+class Turn:
+    """A cell under way."""
+
+    cell: Cell
+    cores: list[int]
+    process: subprocess.Popen[bytes]
+    output: Any
+
+    def record(self) -> dict[str, Any]:
+        """What it told; where it crashed, that it failed."""
+        self.output.seek(0)
+        lines = [line for line in self.output.read().splitlines() if line.startswith("{")]
+        self.output.close()
+        if self.process.returncode or not lines:
+            failed = {**dataclasses.asdict(self.cell), "epsilon": EPSILON, "stages": [], "seconds": 0.0, "peak MiB": 0}
+            return failed | circumstances(CONTENDERS[self.cell.contender].packages) | {"ended": "failed"}
+        found: dict[str, Any] = json.loads(lines[-1])
+        return found
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,32 +1,23 @@
-"""pyABC: exact likelihood-free inference by a stochastic acceptor, and SMC-ABC with an adaptive distance. Needs pyabc.
-
-pyABC simulates one data set at a time, so the simulators are called here as directly as can be, in NumPy and Numba: JAX takes
-longer over a single call than the simulation itself, and must not run in processes that pyABC forks. They draw from NumPy's
-global generator, as pyABC does, which seeds it anew in each process.
-"""
+"""pyABC: exact likelihood-free inference by a stochastic acceptor, and SMC-ABC with an adaptive distance. Needs pyabc."""
 
 import functools
 import itertools
 import logging
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pyabc
-from scipy.special import gammaln
 
+from benchmarks.rivals.one_at_a_time import Simulate, log_mass, noise, statistics, systematic
 from noisewise.mechanisms import Laplace
 from noisewise.problems.base import Problem
-from noisewise.simulators import LinearRegression
-from noisewise.simulators._epidemic import epidemics
 
 logging.getLogger("ABC").setLevel(logging.WARNING)
 
 NUM_DRAWS = 1000
 LOWEST_ACCEPTANCE = 1e-3
 
-Simulate = Callable[[np.ndarray], np.ndarray]
 Stages = Iterator[tuple[int, np.ndarray]]
 
 
@@ -79,7 +70,7 @@ def stages(
     for t in itertools.count(start):
         rate = smc.run_generation(t)["acceptance_rate"]
         particles, weights = history.get_distribution(m=0, t=t)
-        rows = rng.choice(len(weights), NUM_DRAWS, p=weights / weights.sum())
+        rows = systematic(rng, np.asarray(weights), NUM_DRAWS)
         yield int(history.total_nr_simulations), particles[names].to_numpy()[rows]
         if smc.check_terminate(t, rate):
             return
@@ -100,73 +91,10 @@ def prior(made: Problem) -> tuple[pyabc.Distribution, np.ndarray]:
     return pyabc.Distribution(**{name: pyabc.RV("norm", loc, scale) for name, loc, scale in columns}), mean
 
 
-# The model, one data set at a time -----------------------------------------------------------------------------------
-
-
-def statistics(made: Problem) -> Simulate:
-    """theta (d,) -> confidential statistics (k,), of the law of `made.model.statistics`."""
-    return regression(made) if isinstance(made.model.simulator, LinearRegression) else epidemic(made)
-
-
-def regression(made: Problem) -> Simulate:
-    """Means of products of clamped and rescaled columns: records stand in columns here, which is quicker."""
-    simulator: Any = made.model.simulator
-    query: Any = made.model.query
-    records, p = simulator.num_records, simulator.num_predictors
-    mean, root = np.array(simulator.predictor_mean)[:, None], np.linalg.cholesky(simulator.predictor_covariance)
-    noise_sd = math.sqrt(simulator.noise_variance)
-    low, high = np.array(query.domain.low)[:, None], np.array(query.domain.high)[:, None]
-    centre, half = (low + high) / 2, (high - low) / 2
-    pairs = [(j, p + 1) for j in range(p + 2)] + list(itertools.combinations_with_replacement(range(p + 1), 2))[1:]
-    places = np.array([row * (p + 2) + column for row, column in pairs])
-
-    def simulate(theta: np.ndarray) -> np.ndarray:
-        z = np.random.standard_normal((p + 1, records))
-        columns = np.ones((p + 2, records))
-        columns[1:-1] = mean + root @ z[:-1]
-        columns[-1] = theta @ columns[:-1] + noise_sd * z[-1]
-        columns[1:] = np.minimum(np.maximum((columns[1:] - centre) / half, -1.0), 1.0)
-        return (columns @ columns.T).ravel()[places] / records
-
-    return simulate
-
-
-def epidemic(made: Problem) -> Simulate:
-    """One call of the compiled kernel, seeded by two random words."""
-    simulator: Any = made.model.simulator
-    people = (float(simulator.population), float(simulator.initial_infected))
-    times, switch, leap = np.array(simulator.times), float(simulator.switch), simulator.leap
-    index = np.zeros(1, dtype=np.uint32)
-
-    def simulate(theta: np.ndarray) -> np.ndarray:
-        infected = np.empty((1, len(times)))
-        words = np.random.randint(0, 2**32, (1, 2), dtype=np.uint64)
-        epidemics(words, index, np.exp(theta)[None], *people, times, switch, leap, infected)
-        return infected[0]
-
-    return simulate
-
-
-def noise(made: Problem) -> Simulate:
-    """Confidential statistics (k,) -> private statistics (k,)."""
-    mechanism: Any = made.model.mechanism
-    if isinstance(mechanism, Laplace):
-        return lambda s: s + np.random.laplace(0.0, mechanism.scale, s.shape)
-    total = mechanism.population + 2.0 * mechanism.padding
-    return lambda s: np.random.binomial(mechanism.trials, (s + mechanism.padding) / total).astype(float)
-
-
 def kernel(made: Problem) -> pyabc.StochasticKernel:
     """The mechanism's density of the observation given confidential statistics."""
     mechanism: Any = made.model.mechanism
     if isinstance(mechanism, Laplace):
         return pyabc.IndependentLaplaceKernel(scale=mechanism.scale)
-    observed, n = np.asarray(made.observed), mechanism.trials
-    total = mechanism.population + 2.0 * mechanism.padding
-    constant = float((gammaln(n + 1) - gammaln(observed + 1) - gammaln(n - observed + 1)).sum())
-
-    def log_mass(x: dict[str, np.ndarray], **_: Any) -> float:
-        p = (x["s"] + mechanism.padding) / total
-        return constant + float(observed @ np.log(p) + (n - observed) @ np.log1p(-p))
-
-    return pyabc.FunctionKernel(log_mass, ret_scale=pyabc.distance.SCALE_LOG)
+    log_probability = log_mass(made)
+    return pyabc.FunctionKernel(lambda x, **_: log_probability(x["s"]), ret_scale=pyabc.distance.SCALE_LOG)

@@ -83,7 +83,7 @@ def test_the_limit_ends_the_process_and_keeps_what_it_had():
 def test_the_latest_of_a_cell_counts(tmp_path):
     path = tmp_path / "cells.jsonl"
     cell = dataclasses.asdict(Cell("sppe", "sir", 1))
-    path.write_text("\n".join(json.dumps({**cell, "seconds": seconds}) for seconds in (1.0, 2.0)) + "\n")
+    path.write_text("\n".join(json.dumps({**cell, "ended": "budget", "seconds": s}) for s in (1.0, 2.0)) + "\n")
     (found,) = stored(path)
     assert found["seconds"] == 2.0
     assert identity(found) == identity(Cell("sppe", "sir", 1))
@@ -110,3 +110,13 @@ def test_every_contender_is_there():
         module, function = contender.path.split(":")
         tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
         assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def test_a_cell_that_crashes_is_told_and_run_again(tmp_path, monkeypatch):
+    """A contender that is not installed here: its process ends with 1."""
+    absent = contenders.Contender("benchmarks.rivals.absent:none", "", True, ("jax",), ("gaussian_mean",))
+    monkeypatch.setitem(contenders.CONTENDERS, "sbi-nle", absent)
+    path = tmp_path / "cells.jsonl"
+    contest.run_cells([Cell("sbi-nle", "nothing", 1)], path=path)
+    assert json.loads(path.read_text())["ended"] == "failed"
+    assert stored(path) == []

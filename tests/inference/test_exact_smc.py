@@ -47,9 +47,7 @@ def test_systematic_resampling_keeps_proportions():
 def test_resampling_is_unbiased():
     """Counts of one particle are 0 or 1, with sd at most .5: a mean over 1000 keys is off by at most 4.5 of its standard errors."""
     weights = np.repeat([0.5, 0.3, 0.2], 20) / 20
-    counts = np.mean(
-        [np.bincount(resample(jax.random.key(i), weights, 10), minlength=60) for i in range(1000)], axis=0
-    )
+    counts = np.mean([np.bincount(resample(jax.random.key(i), weights, 10), minlength=60) for i in range(1000)], axis=0)
     assert np.abs(counts - 10 * weights).max() < 4.5 * 0.5 / np.sqrt(1000)
 
 
