@@ -188,8 +188,9 @@ def _begun(cell: Cell, cores: list[int]) -> Turn:
     environment |= {"JAX_ENABLE_COMPILATION_CACHE": "false", "OMP_NUM_THREADS": str(cell.threads)}
     command = [sys.executable, "-m", "benchmarks.contest", "--cell", json.dumps(dataclasses.asdict(cell))]
     output = tempfile.TemporaryFile("w+")  # noqa: SIM115, a pipe that nobody empties would stop who prints much
-    bind = lambda: os.sched_setaffinity(0, cores)  # noqa: E731
-    return Turn(cell, cores, subprocess.Popen(command, stdout=output, env=environment, preexec_fn=bind), output)
+    process = subprocess.Popen(command, stdout=output, env=environment)
+    os.sched_setaffinity(process.pid, cores)
+    return Turn(cell, cores, process, output)
 
 
 @dataclasses.dataclass

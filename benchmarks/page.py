@@ -18,7 +18,18 @@ from matplotlib.figure import Figure
 
 from benchmarks.contenders import CONTENDERS
 from benchmarks.contest import LARGE, LIMIT, PROBLEMS, STORE, stored
-from benchmarks.standings import BUDGETS, LEVELS, MEASURES, NAMES, Spread, Standings, for_good, reached, verdicts
+from benchmarks.standings import (
+    BUDGETS,
+    LEVELS,
+    MEASURES,
+    NAMES,
+    Spread,
+    Standings,
+    begins,
+    for_good,
+    reached,
+    verdicts,
+)
 from experiments.words import markdown
 from noisewise.plotting.style import looks, styled
 
@@ -217,16 +228,19 @@ PEERS = {
 def _ahead(standings: Standings, problem: str, rival: str, mine: str) -> Iterator[str]:
     """Sentences on measures by which the rival is better."""
     theirs, ours = CONTENDERS[rival].says, CONTENDERS[mine].says
+    a, b = (Spread.of(begins(cell) for cell in standings.best(name, problem)) for name in (rival, mine))
+    if a.median < b.median:
+        yield f"- On {NAMES[problem]}, seconds to a first answer, however good: {theirs} {_spread(a)}, {ours} {_spread(b)}."
     for level in LEVELS:
         for what in MEASURES:
-            a, b = standings.reach(rival, problem, what, level), standings.reach(mine, problem, what, level)
-            if a is not None and math.isfinite(a.median) and (b is None or a.median < b.median):
-                yield f"- On {NAMES[problem]}, {what} to C2ST {level:.2f}: {theirs} {_spread(a)}, {ours} {_spread(b) or 'none'}."
+            c, d = standings.reach(rival, problem, what, level), standings.reach(mine, problem, what, level)
+            if c is not None and math.isfinite(c.median) and (d is None or c.median < d.median):
+                yield f"- On {NAMES[problem]}, {what} to C2ST {level:.2f}: {theirs} {_spread(c)}, {ours} {_spread(d) or 'none'}."
     for budget in BUDGETS:
-        a, b = standings.accuracy(rival, problem, budget), standings.accuracy(mine, problem, budget)
-        if a is not None and (b is None or a.median < b.median):
-            text = _score(b) or "has not begun or was not run"
-            yield f"- On {NAMES[problem]}, C2ST with {budget:,} simulations: {theirs} {_score(a)}, {ours} {text}."
+        e, f = standings.accuracy(rival, problem, budget), standings.accuracy(mine, problem, budget)
+        if e is not None and (f is None or e.median < f.median):
+            text = _score(f) or "has not begun or was not run"
+            yield f"- On {NAMES[problem]}, C2ST with {budget:,} simulations: {theirs} {_score(e)}, {ours} {text}."
 
 
 def circumstances() -> str:

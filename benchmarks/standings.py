@@ -144,6 +144,11 @@ def needed(cell: dict[str, Any], level: float, what: Measure = "seconds") -> flo
     return float(cell["stages"][-1]["simulations"]) if cell["stages"] else 0.0
 
 
+def begins(cell: dict[str, Any]) -> float:
+    """Seconds to the first draws, however good."""
+    return float(cell["stages"][0]["seconds"]) if cell["stages"] else NEVER
+
+
 def for_good(cell: dict[str, Any], level: float) -> float:
     """Seconds of the first stage from which on C2ST stays at or below the level."""
     later = [stage["c2st"] <= level for stage in cell["stages"]]
