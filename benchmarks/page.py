@@ -83,9 +83,10 @@ stopped), `make bench-quick` measures noisewise alone (5 minutes), and `python -
 `estimators.md` (accuracy of every method at the paper's budget, nested noise), `calibration.md`, `reproduction.md`."""
 
 
-WHY = """Why targets are missed: of the seconds of SPPE and CLE to .60, two thirds and more are the compilation of their programs, which a
-second inference in the same process, or one with JAX's compilation cache, does not pay; `From nothing` has the first posteriors. CLE needs
-a density of the statistics given theta, and SIR's have an atom where the epidemic dies out: SPLE is what serves there."""
+WHY = """Why targets are missed or not shown. Of the seconds of SPPE and CLE to .60, two thirds and more are the compilation of their
+programs, which a second inference in the same process, or one with JAX's compilation cache, does not pay. CLE needs a density of the
+statistics given theta, and SIR's have an atom where the epidemic dies out: SPLE is what serves there. What memory holds beside the
+simulations and the padded copy that training takes has not been traced. Cells that are missing are to be run."""
 
 
 # Head to head ----------------------------------------------------------------------------------------------------------
@@ -469,7 +470,7 @@ def scaling() -> str:
     found = result("scaling")
     if found is None:
         return ""
-    columns = found["columns of s"]
+    columns = _swept(found["columns of s"])
     rows = [
         [
             "a simulation",
@@ -500,6 +501,11 @@ def scaling() -> str:
     )
 
 
+def _swept(parts: dict[str, Any]) -> dict[str, Any]:
+    """Those parts that are sweeps."""
+    return {name: part for name, part in parts.items() if isinstance(part, dict)}
+
+
 def _range(rows: list[dict[str, Any]], size: str) -> str:
     first, last = rows[0], rows[-1]
     return f"{first['seconds']:.2g} at {first[size]:,} to {last['seconds']:.2g} at {last[size]:,}"
@@ -516,7 +522,7 @@ def scaling_figure(found: dict[str, Any]) -> Figure:
             "records n",
             {"a simulation": found["records"], "SPPE, 400 simulations": found["whole inference against records"]},
         ),
-        (axes[1], "k", "columns of s", found["columns of s"]),
+        (axes[1], "k", "columns of s", _swept(found["columns of s"])),
         (axes[2], "round", "round", {"a round of 200": found["rounds"]}),
     )
     for ax, size, says, curves in panels:
