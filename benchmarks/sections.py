@@ -1,0 +1,331 @@
+"""Sections of the page that concern noisewise's own parts: speed, start-up, memory, cost against size, and the GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.words import markdown
+from noisewise.plotting.style import looks, styled
+
+RESULTS = Path(__file__).parent / "results"
+PICTURES = "benchmarks"
+
+
+def result(name: str) -> Any:
+    """What a part measured; None where it has not been run."""
+    found = stored_json(name)
+    return None if found is None else found["result"]
+
+
+def stored_json(name: str) -> Any:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+# Parts -----------------------------------------------------------------------------------------------------------------
+
+
+def speed() -> str:
+    """Optimiser steps, simulators, point sets, quantiles, exact methods."""
+    parts = ["## Parts"]
+    if (found := result("neural_speed")) is not None:
+        rows = []
+        for name, made in found.items():
+            for who, ms in made["ms"].items():
+                times = made["times slower"].get(who)
+                rows.append(
+                    [
+                        f"{name} ({made['targets']} targets, {made['conditions']} conditions)",
+                        who,
+                        _median(ms),
+                        _median(times),
+                    ]
+                )
+        parts.append(
+            "An optimiser step of the paper's flow, batch 100, in turns; ours includes validation after every epoch (target: 10 times).\n\n"
+            + markdown(["data", "who", "ms", "times slower than noisewise"], rows)
+        )
+    rows = [
+        *_pair("point_sets", "1000 nets of 32 x 10, ms"),
+        *_pair("mechanisms", "320,000 binomial quantiles, ms"),
+        *_epidemics(),
+    ]
+    if rows:
+        parts.append(markdown(["what", "noisewise", "other", "times", "target"], rows))
+    if (found := result("inference")) is not None:
+        rows = [
+            [made["method"], *(_median(made[name]) for name in ("simulations", "seconds", "c2st", "mmd^2"))]
+            for made in found["epidemics"]
+        ]
+        parts.append(
+            "SIR at epsilon 10, in one process:\n\n"
+            + markdown(["method", "simulations", "seconds", "C2ST", "MMD^2"], rows)
+        )
+        made = found["interweaving"]
+        parts.append(
+            f"DA-MCMC on the regression at epsilon .1: {_median(made['effective draws per second'])} effective draws per second, "
+            f"{_median(made['without interweaving'])} without interweaving: {_median(made['times better'])} times."
+        )
+    return "\n\n".join(parts) if len(parts) > 1 else ""
+
+
+def _pair(name: str, says: str) -> Iterator[list[str]]:
+    found = result(name)
+    if found is not None:
+        found = found.get("throughput", found)
+        other = f"scipy {_median(found['scipy ms'])}"
+        yield [
+            says,
+            _median(found["noisewise ms"]),
+            other,
+            _median(found["times faster"]),
+            f"{found.get('target', '')}",
+        ]
+
+
+def _epidemics() -> Iterator[list[str]]:
+    found = result("sir")
+    if found is None:
+        return
+    leaps, events = found["leaps"], found["events"]
+    other = f"Gillespie {_median(leaps['gillespie ms'])}"
+    yield [
+        "an epidemic by leaps, ms",
+        _median(leaps["leap ms"]),
+        other,
+        _median(leaps["times faster"]),
+        f"{leaps['target']}",
+    ]
+    if "ratio" in events:
+        other = f"C -O3 {_median(events['C -O3 ns'])}"
+        yield [
+            "an event by Gillespie, ns",
+            _median(events["numba ns"]),
+            other,
+            f"{_median(events['ratio'])} of C",
+            "1.5",
+        ]
+
+
+def _median(value: Any) -> str:
+    """A median with its range."""
+    if value is None:
+        return ""
+    return f"{_digits(value['median'])} ({_digits(value['low'])} to {_digits(value['high'])})"
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def start() -> str:
+    """Imports and first posteriors."""
+    found = result("start_up")
+    if found is None:
+        return ""
+    rows = [
+        [
+            f"`{row['process']}`" if row["process"] != "pass" else "nothing",
+            f"{row['seconds']:.2f} ({row['least']:.2f} to {row['most']:.2f})",
+            f"{row['peak MB']}",
+            ", ".join(row["loaded"]),
+        ]
+        for row in found["imports"]
+    ]
+    first = [
+        [
+            row["use"],
+            f"{row['seconds']:.1f} ({row['least']:.1f} to {row['most']:.1f})",
+            f"{row['imports']:.1f}",
+            f"{row['peak MB']}",
+        ]
+        for row in found["first posterior"]
+    ]
+    return (
+        "## From nothing\n\n"
+        + markdown(["process", "seconds", "peak MB", "loaded"], rows)
+        + "\n\nFrom the start of a process to the printed summary of its first posterior, nothing compiled before:\n\n"
+        + markdown(["use", "seconds", "of these imports", "peak MB"], first)
+    )
+
+
+def memory() -> str:
+    """Twenty rounds, a million simulations."""
+    found = result("memory")
+    if found is None:
+        return ""
+    chosen = [found["rounds"][i] for i in (0, 4, 9, 14, 19)]
+    rows = [
+        [
+            f"{row['simulations']:,}",
+            f"{row['in use MB']:.0f}",
+            f"{row['kept MB']:.0f}",
+            f"{row['in use MB'] - row['kept MB']:.0f}",
+        ]
+        for row in chosen
+    ]
+    over, padded = found["over baseline, in kept arrays"], found["over baseline, in kept and padded arrays"]
+    return (
+        "## Memory\n\nSPPE in 20 rounds of 50,000 simulations, hardly any training. A tiny inference leaves "
+        f"{found['baseline MB']:.0f} MB. In use is what is resident once the allocator has given back what is free.\n\n"
+        + markdown(["simulations", "MB in use", "MB of simulations kept", "MB beyond them"], rows)
+        + f"\n\nFrom round 5 to 20 resident memory changes by {found['growth of all memory']:+.1%}, though four times as many simulations "
+        f"are kept; beyond them the trend is {found['trend beyond the kept arrays']:+.1%}, with a spread of "
+        f"{found['spread beyond the kept arrays']:.1%} between rounds. The peak above a tiny inference is "
+        f"{over['peak once compiled MB']:.2g} times the simulations ({over['peak MB']:.2g} while the first rounds compile), "
+        f"{padded['peak once compiled MB']:.2g} times these and the padded copy that training takes."
+    )
+
+
+_STATISTICS = {"step": "an optimiser step", "inference": "SPPE, 500 simulations, hardly any training"}
+
+
+def scaling() -> str:
+    """Exponents of the cost."""
+    found = result("scaling")
+    if found is None:
+        return ""
+    columns = _swept(found["columns of s"])
+    rows = [
+        [
+            "a simulation",
+            "records n",
+            _range(found["records"]["rows"], "n"),
+            f"{found['records']['exponent at the end']:.2f} at the end",
+        ],
+        [
+            "SPPE, 400 simulations, hardly any training",
+            "records n",
+            _range(found["whole inference against records"]["rows"], "n"),
+            f"{found['whole inference against records']['exponent'] or 0.0:.2f}",
+        ],
+        *(
+            [_STATISTICS.get(name, name), "columns of s", _range(made["rows"], "k"), f"{made['exponent']:.2f}"]
+            for name, made in columns.items()
+        ),
+        [
+            "a round of 200 simulations, 20 epochs over all so far",
+            "rounds",
+            _range(found["rounds"]["rows"][1:], "round"),
+            f"{found['rounds']['exponent, from round 2']:.2f}",
+        ],
+    ]
+    return (
+        f"## Cost against size\n\n![Seconds against records, columns and rounds]({PICTURES}/scaling.png)\n\n"
+        + markdown(["cost of", "against", "seconds, from smallest to largest", "exponent"], rows)
+    )
+
+
+def _swept(parts: dict[str, Any]) -> dict[str, Any]:
+    """Those parts that are sweeps."""
+    return {name: part for name, part in parts.items() if isinstance(part, dict)}
+
+
+def _range(rows: list[dict[str, Any]], size: str) -> str:
+    first, last = rows[0], rows[-1]
+    return f"{first['seconds']:.2g} at {first[size]:,} to {last['seconds']:.2g} at {last[size]:,}"
+
+
+@styled
+def scaling_figure(found: dict[str, Any]) -> Figure:
+    """Three panels on logarithmic axes."""
+    figure, axes = plt.subplots(1, 3, figsize=(9.5, 3.0))
+    panels: tuple[tuple[Axes, str, str, dict[str, Any]], ...] = (
+        (
+            axes[0],
+            "n",
+            "records n",
+            {"a simulation": found["records"], "SPPE, 400 simulations": found["whole inference against records"]},
+        ),
+        (axes[1], "k", "columns of s", _swept(found["columns of s"])),
+        (axes[2], "round", "round", {"a round of 200": found["rounds"]}),
+    )
+    for ax, size, says, curves in panels:
+        look = looks(curves)
+        for name, made in curves.items():
+            ax.plot(
+                [row[size] for row in made["rows"]], [row["seconds"] for row in made["rows"]], **look[name], label=name
+            )
+        ax.set(xscale="log", yscale="log", xlabel=says)
+        ax.legend()
+    axes[2].set(xscale="linear", yscale="linear", ylim=(0.0, None))
+    axes[0].set_ylabel("seconds")
+    return figure
+
+
+# The GPU ---------------------------------------------------------------------------------------------------------------
+
+
+def gpu() -> str:
+    """One page measured on a GPU by the same script that runs on a CPU."""
+    found = stored_json("gpu")
+    if found is None:
+        return ""
+    parts = ["## On a GPU", f"`python -m benchmarks.gpu` on one {next(iter(found.values()))['device']}."]
+    if "throughput" in found:
+        rows = [
+            [
+                f"{row['batch']:,}",
+                f"{row['ms']:.2f} ({row['least']:.2f} to {row['most']:.2f})",
+                f"{row['pairs per second']:,}",
+            ]
+            for row in found["throughput"]["rows"]
+        ]
+        parts.append(
+            f"Training the 8-layer flow (2 targets, 10 conditions):\n\n{markdown(['batch', 'ms per step', 'pairs per second'], rows)}"
+        )
+        parts.append(f"![Pairs per second against the batch]({PICTURES}/gpu.png)")
+    scores = found.get("score", {})
+    if "trials" in found:
+        parts.append(_trials(found["trials"], scores.get("trials")))
+    if "exact_smc" in found:
+        parts.append(_particles(found["exact_smc"], scores.get("exact_smc")))
+    return "\n\n".join(parts)
+
+
+def _trials(made: dict[str, Any], score: Any) -> str:
+    done, asked = len(made["rounds"]), made["rounds asked for"]
+    seconds, simulations = made["rounds"][-1]["seconds"], made["simulations per round"]
+    text = (
+        f"{made['trials']} trials of SPPE at once on SIR at epsilon 10 (atomic loss, 10 atoms, M = 32, 8 layers, {simulations:,} "
+        f"simulations a round): {done} of {asked} rounds in {seconds:.0f} s, compilation included, {seconds / made['trials']:.0f} s a trial"
+    )
+    if score:
+        text += f"; C2ST {score['median']:.3f} (median; {min(score['c2st']):.3f} to {max(score['c2st']):.3f})"
+    return text + "."
+
+
+def _particles(made: dict[str, Any], score: Any) -> str:
+    last = made["stages"][-1]
+    ended = (
+        "to the end"
+        if made["exact"]
+        else f"not ended, at power {last.get('temperature', 0.0):.2g} of the mechanism's density"
+    )
+    text = (
+        f"ExactSMC with {made['particles']:,} particles on SIR at epsilon 10: {last['simulations']:,} simulations in "
+        f"{last['seconds']:.0f} s, {ended}"
+    )
+    if score:
+        text += f"; C2ST {score['median']:.3f}"
+    return text + "."
+
+
+@styled
+def gpu_figure(found: dict[str, Any]) -> Figure:
+    figure, ax = plt.subplots(figsize=(4.5, 3.0))
+    rows = found["rows"]
+    ax.plot([row["batch"] for row in rows], [row["pairs per second"] for row in rows], **looks(["pairs"])["pairs"])
+    ax.set(xscale="log", yscale="log", xlabel="batch", ylabel="training pairs per second")
+    return figure
+
+
+ALL = (speed, start, memory, scaling, gpu)
+"""In the order of the page."""
