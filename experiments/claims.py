@@ -9,7 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from experiments import judges
+from experiments import formula_judges, judges
 from experiments.judges import PAPER_VALUES as PAPER_VALUES
 from experiments.methods import NAMES
 from experiments.verdicts import HOLDS, MISSING, NOT, PARTLY, UNJUDGED, UNTOLD
@@ -72,13 +72,13 @@ CLAIMS = (
     ),
     Claim("5 layers are slower than 8 for SPLE on SIR", "flow_layers", judges.fewer_layers),
     Claim("10 layers are no better than 8", "flow_layers", judges.more_layers),
-    Claim("the cost is linear in n", "complexity", judges.linear_in_records),
-    Claim("the cost is linear in dim(s)", "complexity", judges.grows("dim_s", 1)),
-    Claim("the cost is linear in dim(theta)", "complexity", judges.grows("dim_theta", 1)),
-    Claim("the cost is quadratic in the units", "complexity", judges.grows("units", 2)),
-    Claim("R0 of Ebola and COVID-19 agrees with the literature", "outbreaks", judges.literature),
-    Claim("the RMSE of nets falls approximately as 1/M", "noise_rmse", judges.nets),
-    Claim("a released curve is n L / m differentially private", "privacy_proposition", judges.proposition),
+    Claim("the cost is linear in n", "complexity", formula_judges.linear_in_records),
+    Claim("the cost is linear in dim(s)", "complexity", formula_judges.grows("dim_s", 1)),
+    Claim("the cost is linear in dim(theta)", "complexity", formula_judges.grows("dim_theta", 1)),
+    Claim("the cost is quadratic in the units", "complexity", formula_judges.grows("units", 2)),
+    Claim("R0 of Ebola and COVID-19 agrees with the literature", "outbreaks", formula_judges.literature),
+    Claim("the RMSE of nets falls approximately as 1/M", "noise_rmse", formula_judges.nets),
+    Claim("a released curve is n L / m differentially private", "privacy_proposition", formula_judges.proposition),
 )
 
 
@@ -161,5 +161,5 @@ def paragraph(result: dict[str, Any]) -> str:
     failed = f" Not confirmed: {'; '.join(counts[NOT])}." if counts[NOT] else ""
     return (
         f"Of {len(result['claims'])} claims {', '.join(parts)}.{failed} Verdicts are computed from the JSON files of the items named, by "
-        f"rules that stand in `experiments/judges.py`. {judges.RULES}"
+        f"rules that stand in `experiments/judges.py` and `experiments/formula_judges.py`. {judges.RULES}"
     )
