@@ -22,7 +22,6 @@ ROUNDS, NUM, FEW = 20, 50_000, 500
 COMPILED, EARLY = 2, 5
 """After which round nothing is compiled any more, and from which on memory may not grow."""
 MOST_GROWTH, MOST_PEAK = 0.05, 3.0
-_FIELDS = ("z", "s", "validation", "round")
 
 
 def run(quick: bool = False) -> dict[str, Any]:
@@ -105,12 +104,10 @@ def _method(rounds: int, num: int) -> Any:
 
 
 def _kept() -> dict[str, int]:
-    """Bytes of all simulations and their noisy versions, and of the padded copy of them that training takes."""
+    """Bytes of all simulations and their noisy versions, and of the copy of them that training takes."""
     learner = max((one for one in gc.get_objects() if isinstance(one, PosteriorLearner)), key=_size)
-    simulations, bank = learner.simulations, learner.bank
-    kept = bank.nbytes + sum(getattr(simulations, name).nbytes for name in _FIELDS)
-    row = (simulations.z.nbytes + bank.nbytes) // simulations.num + 8
-    return {"bytes": kept, "padded": row * learner.method.num_rounds * learner.method.num_simulations}
+    in_training = learner.simulations.whole()[0].nbytes + learner._bank.whole.nbytes
+    return {"bytes": learner.simulations.nbytes + learner._bank.whole.nbytes, "padded": in_training}
 
 
 def _size(learner: PosteriorLearner) -> int:

@@ -11,6 +11,7 @@ from noisewise.errors import InvalidInputError
 
 _CONSTANT = 1e-9
 _RIDGE = 1e-6
+_ROWS = 65_536
 
 
 class Affine(eqx.Module):
@@ -23,7 +24,7 @@ class Affine(eqx.Module):
     def fit(values: np.ndarray) -> Affine:
         """From values (N, k)."""
         values = _checked(values, "values")
-        mean, sd = values.mean(axis=0), values.std(axis=0)
+        mean, sd = values.mean(axis=0), np.sqrt(_variance(values))
         varies = sd > _CONSTANT * np.maximum(np.abs(mean), 1e-300)
         return Affine(mean, np.where(varies, 1.0 / np.where(varies, sd, 1.0), 0.0))
 
@@ -55,25 +56,37 @@ class Whitening(eqx.Module):
 
     @staticmethod
     def fit(target: np.ndarray, condition: np.ndarray, *, degree: int = 1) -> Whitening:
-        """From targets (N, d) and standardised conditions (N, k). The degree falls where there are not 4 rows per coefficient."""
+        """From targets (N, d) and standardised conditions (N, k). The degree falls where there are not 4 rows per coefficient.
+
+        Rows are taken in blocks, so that a fit to a million of them needs no memory of its own.
+        """
         target, condition = _checked(target, "target"), _checked(condition, "condition")
-        features = _features(condition, degree)
+        num = num_features(condition.shape[1], degree)
         used = next(
             (
-                num
+                fewer
                 for lower in range(degree, 0, -1)
-                if 4 * (num := num_features(condition.shape[1], lower)) <= len(target)
+                if 4 * (fewer := num_features(condition.shape[1], lower)) <= len(target)
             ),
             1,
         )
-        active = features[:, :used]
-        gram = active.T @ active + _RIDGE * len(target) * np.diag(np.r_[0.0, np.ones(used - 1)])
-        coefficients = np.zeros((features.shape[1], target.shape[1]))
-        coefficients[:used] = np.linalg.lstsq(gram, active.T @ target, rcond=None)[0]
-        rest = target - features @ coefficients
-        covariance = np.atleast_2d(np.cov(rest.T, bias=True))
+        blocks = _blocks(len(target))
+        gram, cross = np.zeros((used, used)), np.zeros((used, target.shape[1]))
+        for block in blocks:
+            active = _features(condition[block], degree)[:, :used]
+            gram += active.T @ active
+            cross += active.T @ target[block]
+        gram += _RIDGE * len(target) * np.diag(np.r_[0.0, np.ones(used - 1)])
+        coefficients = np.zeros((num, target.shape[1]))
+        coefficients[:used] = np.linalg.lstsq(gram, cross, rcond=None)[0]
+        mean, square = np.zeros(target.shape[1]), np.zeros((target.shape[1], target.shape[1]))
+        for block in blocks:
+            rest = target[block] - _features(condition[block], degree) @ coefficients
+            mean += rest.sum(axis=0) / len(target)
+            square += rest.T @ rest / len(target)
+        covariance = square - np.outer(mean, mean)
         scale = np.diag(covariance)
-        floor = np.maximum(1e-8 * scale, 1e-12 * np.maximum(target.var(axis=0), 1e-200))
+        floor = np.maximum(1e-8 * scale, 1e-12 * np.maximum(_variance(target), 1e-200))
         root = np.linalg.cholesky(covariance + np.diag(floor))
         return Whitening(coefficients, root, np.linalg.inv(root), degree)
 
@@ -109,6 +122,17 @@ def _features(condition: Array, degree: int) -> Array:
         first, second = np.triu_indices(condition.shape[-1])
         parts.append(condition[..., first] * condition[..., second])
     return xp.concatenate(parts, axis=-1)
+
+
+def _blocks(num: int) -> list[slice]:
+    """All rows, at most 65,536 at a time."""
+    return [slice(start, start + _ROWS) for start in range(0, num, _ROWS)]
+
+
+def _variance(values: np.ndarray) -> np.ndarray:
+    """The variance of each column of values (N, k)."""
+    mean = values.mean(axis=0)
+    return sum(np.square(values[block] - mean).sum(axis=0) for block in _blocks(len(values))) / len(values)
 
 
 def _checked(values: np.ndarray, name: str) -> np.ndarray:

@@ -25,7 +25,7 @@ from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.priors import Prior
 from noisewise.samplers._densities import as_pytree, log_densities
 from noisewise.samplers._seeds import generator
-from noisewise.samplers.hamiltonian import HamiltonianDraws, resample_start
+from noisewise.samplers.hamiltonian import HamiltonianDraws, rehearse, resample_start
 
 _CANDIDATES = 4096
 _LENGTH = 25
@@ -163,6 +163,12 @@ class JointChains:
         self.num_divergent = 0
         self.run: HamiltonianDraws
 
+    def rehearse(self) -> None:
+        """Compile what all else runs."""
+        dim = self.target.prior.unconstrained_dim + self.target.space.dim
+        rehearse(self.target, self.num_chains, dim, _LENGTH)
+        self._statistics(jax.random.key(0), np.zeros((_LENGTH * self.num_chains, dim)))
+
     def start(self, key: Array, work: Work) -> bool:
         """Resample, warm up, and draw a first segment; False where no candidate can have led to the observation."""
         candidate_key, start_key, run_key = jax.random.split(key, 3)
@@ -201,11 +207,12 @@ class JointChains:
         settings = {"num_warmup": num_warmup, "num_draws": _LENGTH, "thin": _THIN, "tuning": tuning}
         self.run = chain_run(work, run_key, self.target, start, **settings)
         self.num_divergent += self.run.num_divergent
+        s = self._statistics(statistic_key, self.run.draws.reshape(-1, self.run.draws.shape[-1]))
+        self.trace.add(theta=self.run.draws, s=s.reshape(*self.run.draws.shape[:2], -1))
+
+    def _statistics(self, key: Array, y: np.ndarray) -> np.ndarray:
         with jax.enable_x64(True):
-            s = _statistics(
-                statistic_key, self.target, jnp.asarray(self.run.draws.reshape(-1, self.run.draws.shape[-1]))
-            )
-        self.trace.add(theta=self.run.draws, s=np.asarray(s).reshape(*self.run.draws.shape[:2], -1))
+            return np.asarray(_statistics(key, self.target, jnp.asarray(y)))
 
 
 @jax.jit

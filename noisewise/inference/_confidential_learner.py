@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array
+from noisewise._meanwhile import meanwhile
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._learning import architecture_spec, check_members, fit_report, learnt, rescaled
-from noisewise.inference._simulations import Simulations, padded
+from noisewise.inference._simulations import Simulations
 from noisewise.inference._statistic_space import StatisticSpace, check_spread
 from noisewise.inference.learned_confidential_likelihood import LearnedConfidentialLikelihood
 from noisewise.inference.work import Work
@@ -32,7 +33,8 @@ class StatisticPairs(eqx.Module):
 
     def __call__(self, key: Array, rows: Array) -> tuple[Array, Array]:
         condition = self.scale(self.z[rows])
-        t = self.space.targets(self.s[rows], jax.random.uniform(key, (len(rows), self.space.dim)))
+        u = jax.random.uniform(key, (len(rows), self.space.dim)) if self.space.lattices else 0.5
+        t = self.space.targets(self.s[rows], u)
         return self.whitening.forward(t, condition).astype(jnp.float32), condition.astype(jnp.float32)
 
 
@@ -42,7 +44,7 @@ class ConfidentialLearner:
     def __init__(self, method: Any, work: Work) -> None:
         self.method, self.work = method, work
         self.capacity: int = method.num_rounds * method.num_simulations
-        self.simulations = Simulations.none(work.model)
+        self.simulations = Simulations(work.model, self.capacity)
         self.space: StatisticSpace
         self.scale: Affine
         self.whitening: Whitening
@@ -52,25 +54,31 @@ class ConfidentialLearner:
         """The simulations of one round, at z (n, p) or as many of its rows as the budgets allow: their statistics s."""
         return self.simulations.add(key, self.work, z, share=self.method.validation_share, number=number)
 
-    def learn(self, key: Array, number: int) -> LearnedConfidentialLikelihood:
-        """Fit the density to all simulations so far."""
+    def learn(self, key: Array, number: int, *, ahead: Any = None) -> LearnedConfidentialLikelihood:
+        """Fit the density to all simulations so far. Meanwhile `ahead`, in another thread, gets the likelihood as it is untrained."""
         prepare_key, build_key, train_key = jax.random.split(key, 3)
         self._prepare(prepare_key, build_key)
         method, validation = self.method, self.simulations.validation
-        trained = learnt(
-            self.work,
-            train_key,
-            self.members,
-            self._pairs(),
-            train_rows=np.flatnonzero(~validation),
-            validation_rows=np.flatnonzero(validation),
-            capacity=self.capacity,
-            settings=method.training,
-        )
+        untrained = self._likelihood()
+        with meanwhile(ahead and (lambda: ahead(untrained))):
+            trained = learnt(
+                self.work,
+                train_key,
+                self.members,
+                self._pairs(),
+                train_rows=np.flatnonzero(~validation),
+                validation_rows=np.flatnonzero(validation),
+                capacity=self.capacity,
+                settings=method.training,
+            )
         self.members = trained.members
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
         self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
-        density = ConditionalDensity(trained.members, self.scale, self.whitening)
+        return self._likelihood()
+
+    def _likelihood(self) -> LearnedConfidentialLikelihood:
+        """The law of s by the members as they are."""
+        method, density = self.method, ConditionalDensity(self.members, self.scale, self.whitening)
         return LearnedConfidentialLikelihood(
             self.work.model,
             density,
@@ -102,5 +110,4 @@ class ConfidentialLearner:
         )
 
     def _pairs(self) -> StatisticPairs:
-        z, s = (padded(values, self.capacity) for values in (self.simulations.z, self.simulations.s))
-        return StatisticPairs(z, s, self.space, self.scale, self.whitening)
+        return StatisticPairs(*self.simulations.whole(), self.space, self.scale, self.whitening)

@@ -16,7 +16,7 @@ from noisewise.inference._chains import Trace, chain_run
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.priors import Prior
 from noisewise.samplers._densities import log_densities
-from noisewise.samplers.hamiltonian import HamiltonianDraws, resample_start
+from noisewise.samplers.hamiltonian import HamiltonianDraws, rehearse, resample_start
 
 _CANDIDATES = 4096
 _THIN = 2
@@ -64,6 +64,11 @@ class LikelihoodChains:
     def draws(self) -> np.ndarray:
         """The last segment of all chains, (length * num_chains, p)."""
         return self.run.draws.reshape(-1, self.run.draws.shape[-1])
+
+    def rehearse(self, likelihood: LogLikelihood) -> None:
+        """Compile what chains on a likelihood of this kind run."""
+        target = LogPosterior(likelihood, self.prior)
+        rehearse(target, self.num_chains, self.prior.unconstrained_dim, self.length)
 
     def move(self, key: Array, likelihood: LogLikelihood, work: Work) -> None:
         """Go over to another likelihood: resample, warm up, and draw one segment."""

@@ -10,12 +10,13 @@ import jax
 import numpy as np
 
 from noisewise._arrays import Array
+from noisewise._meanwhile import meanwhile
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._learning import architecture_spec, check_members, failures_bias, fit_report, learnt, rescaled
-from noisewise.inference._simulations import Simulations, noisy_statistics, one_net, padded
+from noisewise.inference._simulations import Rows, Simulations, noisy_statistics, one_net
 from noisewise.inference._target_space import TargetSpace
 from noisewise.inference.learned_likelihood import LearnedLikelihood
 from noisewise.inference.work import Work
@@ -45,8 +46,8 @@ class LikelihoodLearner:
     def __init__(self, method: Any, work: Work) -> None:
         self.method, self.work = method, work
         self.capacity: int = method.num_rounds * method.num_simulations
-        self.simulations = Simulations.none(work.model)
-        self.private: np.ndarray | None = None
+        self.simulations = Simulations(work.model, self.capacity)
+        self._private: Rows
         self.space: TargetSpace
         self.scale: Affine
         self.whitening: Whitening
@@ -57,39 +58,46 @@ class LikelihoodLearner:
         method, (simulate_key, noise_key) = self.method, jax.random.split(key)
         s = self.simulations.add(simulate_key, self.work, z, share=method.validation_share, number=number)
         new = noisy_statistics(noise_key, self.work.model, s, method.noise_bank, method.points)
-        self.private = new if self.private is None else np.concatenate([self.private, new])
+        if number == 0:
+            self._private = Rows(self.capacity, *new.shape[1:])
+        self._private.add(new)
         return s
 
-    def learn(self, key: Array, number: int) -> LearnedLikelihood:
-        """Fit the density to all simulations so far."""
+    def learn(self, key: Array, number: int, *, ahead: Any = None) -> LearnedLikelihood:
+        """Fit the density to all simulations so far. Meanwhile `ahead`, in another thread, gets the likelihood as it is untrained."""
         spread_key, build_key, train_key = jax.random.split(key, 3)
         targets = self._prepare(spread_key, build_key)
         method, validation = self.method, self.simulations.validation
         steady = max(method.num_noise, min(_VALIDATION_NOISE, method.noise_bank))
-        trained = learnt(
-            self.work,
-            train_key,
-            self.members,
-            targets,
-            train_rows=np.flatnonzero(~validation),
-            validation_rows=np.flatnonzero(validation),
-            capacity=self.capacity,
-            settings=method.training,
-            validation=dataclasses.replace(targets, num_noise=steady),
-        )
+        untrained = self._likelihood()
+        with meanwhile(ahead and (lambda: ahead(untrained))):
+            trained = learnt(
+                self.work,
+                train_key,
+                self.members,
+                targets,
+                train_rows=np.flatnonzero(~validation),
+                validation_rows=np.flatnonzero(validation),
+                capacity=self.capacity,
+                settings=method.training,
+                validation=dataclasses.replace(targets, num_noise=steady),
+            )
         self.members = trained.members
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
         if self.work.num_failed:
             self.work.warn(failures_bias("PrivatePosteriorEstimation"))
         self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
-        density = ConditionalDensity(trained.members, self.scale, self.whitening)
-        z, s = self.simulations.z, self.simulations.s
+        return self._likelihood()
+
+    def _likelihood(self) -> LearnedLikelihood:
+        """The likelihood by the members as they are."""
+        method, density = self.method, ConditionalDensity(self.members, self.scale, self.whitening)
         return LearnedLikelihood(
             self.work.model,
             density,
             self.space,
-            z=z,
-            s=s,
+            z=self.simulations.z,
+            s=self.simulations.s,
             chains=method.chain_settings,
             report=fit_report(self.work, *self._notes()),
             estimator=architecture_spec(method.estimator, density, method.num_members),
@@ -103,8 +111,8 @@ class LikelihoodLearner:
 
     def _prepare(self, key: Array, build_key: Array) -> NoisyTargets:
         """Targets to learn, standardised; where their scale has changed by more than half, anew, and for new weights."""
-        z, s_dp = self.simulations.z, self.private
-        few = s_dp[:, :_SCALE_NOISE]  # type: ignore[index]
+        z, s_dp = self.simulations.z, self._private.values
+        few = s_dp[:, :_SCALE_NOISE]
         space = TargetSpace.of(self.work.model.mechanism.support, few, self._kept(few))
         scale = Affine.fit(z)
         t = space.spread(key, few)
@@ -115,9 +123,14 @@ class LikelihoodLearner:
             made = ensemble(build_key, method.estimator, method.num_members, *dims)
             self.members = check_members("estimator", made, *dims)
         condition = self.scale(z)
-        bank = self.whitening.forward(self.space.spread(key, s_dp), condition[:, None])  # type: ignore[arg-type]
-        bank, condition = (padded(np.asarray(values, dtype=np.float32), self.capacity) for values in (bank, condition))
-        return NoisyTargets(bank, condition, self.method.num_noise)
+        bank = self.whitening.forward(self.space.spread(key, s_dp), condition[:, None])
+        return NoisyTargets(self._filled(bank), self._filled(condition), self.method.num_noise)
+
+    def _filled(self, values: np.ndarray) -> np.ndarray:
+        """Values (N, ...) as float32 with zeros behind, an array of one size for all rounds."""
+        rows = Rows(self.capacity, *values.shape[1:], dtype=np.float32)
+        rows.add(values)
+        return rows.whole
 
     def _outgrown(self, scale: Affine, whitening: Whitening) -> bool:
         return rescaled(

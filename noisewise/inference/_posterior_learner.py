@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array
+from noisewise._meanwhile import meanwhile
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble, stacked, unstacked
@@ -18,7 +19,7 @@ from noisewise.estimators.training import negative_log_prob
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._features import features
 from noisewise.inference._learning import architecture_spec, check_members, failures_bias, learnt, rescaled
-from noisewise.inference._simulations import Simulations, noisy_statistics, one_net, padded
+from noisewise.inference._simulations import Rows, Simulations, noisy_statistics, one_net
 from noisewise.inference.corrections import Region, atomic_loss
 from noisewise.inference.work import Work
 from noisewise.samplers._seeds import generator
@@ -69,9 +70,10 @@ class PosteriorLearner:
 
     def __init__(self, method: PrivatePosteriorEstimation, key: Array, work: Work, observed: np.ndarray | None) -> None:
         self.method, self.key, self.work = method, key, work
-        self.simulations = Simulations.none(work.model)
+        self.capacity = method.num_rounds * method.num_simulations
+        self.simulations = Simulations(work.model, self.capacity)
         self.condition: Any = None if observed is None else self.features(observed[None])[0]
-        self.bank: np.ndarray | None = None
+        self._bank: Rows
         self.regions: list[Region] = []
         self._within, self._num_asked = np.empty(0, dtype=bool), 0
         self.density: Any = None
@@ -83,6 +85,11 @@ class PosteriorLearner:
     def features(self, s_dp: np.ndarray) -> np.ndarray:
         """What the network sees of private statistics (..., k'): (..., w)."""
         return features(self.work.model.mechanism.support, s_dp)
+
+    @property
+    def bank(self) -> np.ndarray:
+        """Noisy features of each simulation (N, B, w)."""
+        return self._bank.values
 
     def log_q(self, z: np.ndarray) -> np.ndarray:
         """The log of the current density at z (N, p)."""
@@ -133,15 +140,19 @@ class PosteriorLearner:
             self.work.look_at_observation(look_key, s if method.proposal is None else None)
         noisy = noisy_statistics(noise_key, self.work.model, s, method.noise_bank, method.points)
         new = self.features(noisy)
-        self.bank = new if self.bank is None else np.concatenate([self.bank, new])
+        if index == 0:
+            self._bank = Rows(self.capacity, *new.shape[1:])
+        self._bank.add(new)
 
     def prepare(self, index: int) -> None:
         """Standardise; where the scale has changed by more than half, do so anew and start from new weights."""
         self.usable = self.method.correction.usable(self)
-        z, noisy = self.simulations.z[self.usable], self.bank[self.usable, 0]  # type: ignore[index]
+        z, noisy = self.simulations.z[self.usable], self.bank[self.usable, 0]
         self._check_features(noisy)
         scale = Affine.fit(noisy)
-        whitening = Whitening.fit(z, scale(noisy))
+        noisy -= scale.mean  # as scale(noisy), without another copy of all of them
+        noisy *= scale.inverse_sd
+        whitening = Whitening.fit(z, noisy)
         if self.members is not None:
             scales = self.scale.inverse_sd, scale.inverse_sd
             if not rescaled(scales, (np.diag(self.whitening.root), np.diag(whitening.root))):
@@ -151,13 +162,20 @@ class PosteriorLearner:
         made = ensemble(self._key(index, 1), self.method.estimator, self.method.num_members, *dims)
         self.members = check_members("estimator", made, *dims)
 
-    def pairs(self, capacity: int, num_atoms: int, num_noise: int) -> NoisyPairs:
-        """All simulations so far, filled up to `capacity` rows, where the program finds them."""
-        z = padded(self.simulations.z, capacity)
-        log_prior = self.work.model.prior.log_prob_unconstrained(z)
+    def pairs(self, num_atoms: int, num_noise: int) -> NoisyPairs:
+        """All simulations so far, in arrays of one size for all rounds, where the program finds them; log priors only for atoms."""
+        z, _ = self.simulations.whole()
+        log_prior = self.work.model.prior.log_prob_unconstrained(z) if num_atoms else np.zeros(0)
         with jax.enable_x64(True):
-            arrays = (jnp.asarray(z), jnp.asarray(log_prior), jnp.asarray(padded(self.bank, capacity)))  # type: ignore[arg-type]
+            arrays = jnp.array(z), jnp.array(log_prior), jnp.array(self._bank.whole)
         return NoisyPairs(*arrays, self.scale, self.whitening, num_noise, num_atoms)
+
+    def rehearse(self) -> None:
+        """Compile what will be asked of the density, with its members as they are before they are trained."""
+        density, z = ConditionalDensity(self.members, self.scale, self.whitening), self.simulations.z[:1]
+        condition = self.bank[0, 0] if self.condition is None else self.condition
+        density.log_prob(z, condition)
+        density.sample(self.key, condition, 1)
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows to train on and to validate on; one of the first where chance left none for the second."""
@@ -207,28 +225,28 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
     method = learners[0].method
     for learner in learners:
         learner.prepare(index)
-    capacity = method.num_rounds * method.num_simulations
     from_prior = index == 0 and method.proposal is None
     atoms = 0 if from_prior else method.correction.num_atoms
     keys = [learner._key(index, 2) for learner in learners]
-    data = [learner.pairs(capacity, atoms, method.num_noise) for learner in learners]
+    data = [learner.pairs(atoms, method.num_noise) for learner in learners]
     steady = max(method.num_noise, min(_VALIDATION_NOISE, method.noise_bank)) if not atoms else method.num_noise
     train_rows, validation_rows = zip(*(learner.rows() for learner in learners), strict=True)
     lone = len(learners) == 1
     each = list(zip(keys, [learner.members for learner in learners], data, strict=True))
     key, members, resample = each[0] if lone else stacked(each)
-    trained = learnt(
-        learners[0].work,
-        key,
-        members,
-        resample,
-        train_rows=train_rows[0] if lone else train_rows,
-        validation_rows=validation_rows[0] if lone else validation_rows,
-        capacity=capacity,
-        settings=method.training,
-        loss=atomic_loss if atoms else negative_log_prob,
-        validation=dataclasses.replace(resample, num_noise=steady),
-    )
+    with meanwhile(learners[0].rehearse if index == 0 else None):
+        trained = learnt(
+            learners[0].work,
+            key,
+            members,
+            resample,
+            train_rows=train_rows[0] if lone else train_rows,
+            validation_rows=validation_rows[0] if lone else validation_rows,
+            capacity=learners[0].capacity,
+            settings=method.training,
+            loss=atomic_loss if atoms else negative_log_prob,
+            validation=dataclasses.replace(resample, num_noise=steady),
+        )
     members = [trained.members] if lone else unstacked(trained.members, len(learners))
     losses = trained.validation_losses[:, None] if lone else trained.validation_losses
     for i, learner in enumerate(learners):

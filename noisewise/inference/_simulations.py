@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -44,34 +44,67 @@ def one_net(key: Array, bank: Array, rows: Array, num: int) -> Array:
     return bank[rows[:, None], first + jnp.arange(num)]
 
 
-def padded(values: np.ndarray, capacity: int) -> np.ndarray:
-    """Values (N, ...) with zeros behind, `capacity` rows in all."""
-    return np.pad(values, ((0, capacity - len(values)),) + ((0, 0),) * (values.ndim - 1))
+class Rows:
+    """Rows of an array that is made once, for `capacity` of them: new ones are written behind the old, none is ever copied.
+
+    All of its memory is taken when it is made, so that a run for which there is not enough fails in its first round, not in its last.
+    """
+
+    def __init__(self, capacity: int, *shape: int, dtype: Any = float) -> None:
+        self.whole, self.num = np.full((capacity, *shape), 0, dtype), 0
+        """All rows (capacity, ...), zeros where there are none yet, and how many there are."""
+
+    @property
+    def values(self) -> np.ndarray:
+        """The rows so far (N, ...)."""
+        return self.whole[: self.num]
+
+    def add(self, rows: np.ndarray) -> None:
+        """Write rows (n, ...) behind the others."""
+        self.whole[self.num : self.num + len(rows)] = rows
+        self.num += len(rows)
 
 
-@dataclasses.dataclass
 class Simulations:
     """Simulated pairs of all rounds so far, without those that failed. A pair is for validation, or not, from the moment it is made."""
 
-    z: np.ndarray
-    s: np.ndarray
-    validation: np.ndarray
-    round: np.ndarray
-
-    @staticmethod
-    def none(model: PrivateModel) -> Simulations:
-        """The start."""
-        return Simulations(
-            np.empty((0, model.prior.unconstrained_dim)),
-            np.empty((0, model.statistic_width)),
-            np.empty(0, dtype=bool),
-            np.empty(0, dtype=int),
-        )
+    def __init__(self, model: PrivateModel, capacity: int) -> None:
+        self._z, self._s = Rows(capacity, model.prior.unconstrained_dim), Rows(capacity, model.statistic_width)
+        self._validation, self._round = Rows(capacity, dtype=bool), Rows(capacity, dtype=np.int32)
 
     @property
     def num(self) -> int:
         """How many there are."""
-        return len(self.z)
+        return self._z.num
+
+    @property
+    def z(self) -> np.ndarray:
+        """Parameters (N, p), unconstrained."""
+        return self._z.values
+
+    @property
+    def s(self) -> np.ndarray:
+        """Confidential statistics (N, k)."""
+        return self._s.values
+
+    @property
+    def validation(self) -> np.ndarray:
+        """Which are for validation (N,)."""
+        return self._validation.values
+
+    @property
+    def round(self) -> np.ndarray:
+        """In which round each was made (N,)."""
+        return self._round.values
+
+    def whole(self) -> tuple[np.ndarray, np.ndarray]:
+        """z (capacity, p) and s (capacity, k), zeros where there are none yet."""
+        return self._z.whole, self._s.whole
+
+    @property
+    def nbytes(self) -> int:
+        """The memory they take."""
+        return sum(rows.whole.nbytes for rows in (self._z, self._s, self._validation, self._round))
 
     def add(self, key: Array, work: Work, z: np.ndarray, *, share: float, number: int) -> np.ndarray:
         """Simulate at z (n, p), or at as many rows as the budgets allow: the new s (m, k), failed rows left out.
@@ -94,9 +127,13 @@ class Simulations:
         roles = np.zeros(len(s), dtype=bool)
         chosen = generator(role_key).permutation(len(s))[: max(1, round(share * len(s)))]
         roles[chosen] = True
-        self.z, self.s = np.concatenate([self.z, z]), np.concatenate([self.s, s])
-        self.validation = np.concatenate([self.validation, roles])
-        self.round = np.concatenate([self.round, np.full(len(s), number)])
+        for rows, new in (
+            (self._z, z),
+            (self._s, s),
+            (self._validation, roles),
+            (self._round, np.full(len(s), number)),
+        ):
+            rows.add(new)
         if self.num < _FEWEST:
             work.stop_if_spent()
             if work.stopped != "finished":

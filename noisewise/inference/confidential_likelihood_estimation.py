@@ -116,7 +116,8 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
                 break
             if number_ == 0:
                 work.look_at_observation(look_key, s)
-            likelihood = learner.learn(learn_key, number_)
+            ahead = (lambda untrained: untrained.rehearse(work)) if number_ == 0 else None
+            likelihood = learner.learn(learn_key, number_, ahead=ahead)
             if number_ + 1 == self.num_rounds or work.stopped != "finished":
                 break
             posterior = likelihood.draws(chain_key, work, last=False)

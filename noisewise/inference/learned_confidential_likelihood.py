@@ -108,10 +108,7 @@ class LearnedConfidentialLikelihood(AbstractFit):
     def draws(self, key: Array, work: Work, *, last: bool = True) -> Draws:
         """The posterior for the model and the observation of `work`; only of the `last` one does it warn."""
         start_key, end_key = jax.random.split(key)
-        model = work.model
-        bounds = np.stack([self._s.min(axis=0), self._s.max(axis=0)])
-        target = JointTarget.at(model.prior, self.density, self.space, model.mechanism, work.observed, bounds)
-        chains = JointChains(target, **self._settings)
+        model, chains = work.model, self._chains(work)
         if not chains.start(start_key, work):
             work.warn(
                 "No statistic that the model predicts can have led to this observation: these are draws from the prior. Check the "
@@ -122,6 +119,15 @@ class LearnedConfidentialLikelihood(AbstractFit):
         _tell(work, chains, last)
         z, s = chains.draws()
         return work.draws(model.prior.constrain(z), s, num_chains=chains.num_chains, exact=False)
+
+    def rehearse(self, work: Work) -> None:
+        """Compile what `draws` runs."""
+        self._chains(work).rehearse()
+
+    def _chains(self, work: Work) -> JointChains:
+        model, bounds = work.model, np.stack([self._s.min(axis=0), self._s.max(axis=0)])
+        target = JointTarget.at(model.prior, self.density, self.space, model.mechanism, work.observed, bounds)
+        return JointChains(target, **self._settings)
 
     def _released_by(self, observed: Any, mechanism: Any) -> PrivateModel:
         from noisewise.disclosure import Release

@@ -115,7 +115,8 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
                 break
             if number_ == 0:
                 work.look_at_observation(look_key, s if self.proposal is None else None)
-            likelihood = learner.learn(learn_key, number_)
+            ahead = (lambda untrained: chains.rehearse(untrained.at(work.observed))) if number_ == 0 else None
+            likelihood = learner.learn(learn_key, number_, ahead=ahead)
             chains.move(chain_key, likelihood.at(work.observed), work)
             z = chains.draws[-self.num_simulations :]
             if number_ + 1 == self.num_rounds or work.stopped != "finished":

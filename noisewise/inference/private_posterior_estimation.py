@@ -115,7 +115,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
             except OutOfBudget as end:
                 raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
             train_together([learner], 0)
-        z, conditions = learner.simulations.z, learner.bank[:, 0]  # type: ignore[index]
+        z, conditions = learner.simulations.z, learner.bank[:, 0].copy()
         more = {"conditions": conditions, "bounds": np.stack([z.min(axis=0), z.max(axis=0)])}
         return AmortisedPosterior(
             model, learner.density, work.report(exact=False), **more, estimator=learner.estimator_spec()

@@ -94,7 +94,7 @@ class RobustPosteriorEstimation(AbstractMethod):
     def _infer(self, key: Array, work: Work) -> Draws:
         prior_key, simulate_key, look_key, spread_key, key = jax.random.split(key, 5)
         marginal_key, posterior_key, chain_key, draw_key = jax.random.split(key, 4)
-        model, simulations = work.model, Simulations.none(work.model)
+        model, simulations = work.model, Simulations(work.model, self.num_simulations)
         z = model.prior.unconstrain(model.prior.sample(prior_key, self.num_simulations))
         s = simulations.add(simulate_key, work, z, share=self.validation_share, number=0)
         work.look_at_observation(look_key, s)

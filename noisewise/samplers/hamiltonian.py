@@ -118,6 +118,19 @@ def hamiltonian(
     return HamiltonianDraws(draws, values, float(acceptance), int(divergent), tuning)
 
 
+def rehearse(log_density: LogDensity, num_chains: int, dim: int, num_draws: int) -> None:
+    """Compile what `hamiltonian` and `resample_start` run for densities of this kind, and load what judges the draws.
+
+    The numbers in `log_density` do not matter, their shapes do: a density that is still to be learnt can be rehearsed untrained.
+    """
+    with jax.enable_x64(True):
+        target, start = as_pytree(log_density), np.zeros((num_chains, dim))
+        log_densities(target, start)
+        tuning = Tuning(jnp.asarray(np.float64(0.5)), _covariance(jnp.asarray(start)))
+        _run(jax.random.key(0), target, jnp.asarray(start), tuning, jnp.asarray([0, 0]), num_draws)
+    import arviz  # noqa: F401
+
+
 def resample_start(
     key: Array, log_density: LogDensity, candidates: Any, log_proposal: Any = None, num: int = 100
 ) -> np.ndarray:

@@ -1,0 +1,41 @@
+"""Work ahead of time, in another thread, while this one is busy in compiled programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def meanwhile(call: Callable[[], Any] | None) -> Iterator[None]:
+    """Make a call in another thread during the block, and wait for it at the end; on a machine with one core, leave it out.
+
+    It is for programs that are needed later: compiling one takes seconds of one core. What the call raises is of no concern here, as
+    it will be raised again where its result is needed.
+
+    >>> found = []
+    >>> with meanwhile(lambda: found.append(1)):
+    ...     pass
+    >>> len(found) == (num_cores() > 1)
+    True
+    """
+    if call is None or num_cores() == 1:
+        yield
+        return
+
+    def quietly() -> None:
+        with contextlib.suppress(Exception):
+            call()
+
+    thread = threading.Thread(target=quietly, name="noisewise-ahead")
+    thread.start()
+    yield
+    thread.join()
+
+
+def num_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
