@@ -132,7 +132,7 @@ def _trained(
     learner.prepare(0)
     train_rows, validation_rows = learner.rows()
     noisy = noisy_statistics(jax.random.key(321 + seed), problem.model, learner.simulations.s, 16, POINTS["rqmc"])
-    pairs = learner.pairs(NUM_SIMULATIONS, 0, m)
+    pairs = learner.pairs(0, m)
     fit = functools.partial(
         train,
         jax.random.key(500 + seed),

@@ -163,24 +163,19 @@ def memory() -> str:
         return ""
     chosen = [found["rounds"][i] for i in (0, 4, 9, 14, 19)]
     rows = [
-        [
-            f"{row['simulations']:,}",
-            f"{row['in use MB']:.0f}",
-            f"{row['kept MB']:.0f}",
-            f"{row['in use MB'] - row['kept MB']:.0f}",
-        ]
+        [f"{row['simulations']:,}", f"{row['resident MB']:.0f}", f"{row['in use MB']:.0f}", f"{row['seconds']:.0f}"]
         for row in chosen
     ]
-    over, padded = found["over baseline, in kept arrays"], found["over baseline, in kept and padded arrays"]
+    growth, peaks = found["growth"], found["peaks, in arrays"]
     return (
         "## Memory\n\nSPPE in 20 rounds of 50,000 simulations, hardly any training. A tiny inference leaves "
-        f"{found['baseline MB']:.0f} MB. In use is what is resident once the allocator has given back what is free.\n\n"
-        + markdown(["simulations", "MB in use", "MB of simulations kept", "MB beyond them"], rows)
-        + f"\n\nFrom round 5 to 20 resident memory changes by {found['growth of all memory']:+.1%}, though four times as many simulations "
-        f"are kept; beyond them the trend is {found['trend beyond the kept arrays']:+.1%}, with a spread of "
-        f"{found['spread beyond the kept arrays']:.1%} between rounds. The peak above a tiny inference is "
-        f"{over['peak once compiled MB']:.2g} times the simulations ({over['peak MB']:.2g} while the first rounds compile), "
-        f"{padded['peak once compiled MB']:.2g} times these and the padded copy that training takes."
+        f"{found['baseline MB']:.0f} MB; the arrays for all simulations, {found['arrays MB']:.0f} MB, are made at the start. In use is "
+        "what is resident once the allocator has given back what is free.\n\n"
+        + markdown(["simulations", "MB resident", "MB in use", "seconds so far"], rows)
+        + f"\n\nFrom round 5 to 20 resident memory changes by {growth['resident']:+.1%}, memory in use by {growth['in use']:+.1%} "
+        f"({growth['in use, by a line through all rounds']:+.1%} by a line through all rounds between). The peak above a tiny inference is "
+        f"{peaks['peak once compiled']:.3g} times the arrays, of which {found['copied for training MB'] / found['arrays MB']:.2g} times "
+        f"are the copy that training takes, and {peaks['peak']:.3g} times while the first rounds compile."
     )
 
 

@@ -168,6 +168,10 @@ def at_budget(cell: dict[str, Any], budget: int) -> float | None:
     return None if stopped_early else float(within[-1]["c2st"])
 
 
+NPE: tuple[tuple[Measure, float], ...] = (("seconds", 10.0), ("simulations", 1.0))
+"""How many times more of what sbi's NPE-C is to need."""
+
+
 # The targets -----------------------------------------------------------------------------------------------------------
 
 
@@ -178,12 +182,12 @@ def verdicts(standings: Standings) -> list[dict[str, Any]]:
         for problem in PROBLEMS:
             if problem not in CONTENDERS[ours].problems:
                 target = f"{CONTENDERS[ours].says} on {NAMES[problem]}: as fast, with as few simulations"
-                rows.append(
-                    {"target": target, "met": False, "text": "it refuses statistics without a density given theta"}
-                )
+                text = "it refuses statistics without a density given theta"
+                rows.append({"target": target, "met": False, "text": text})
+                in_place = [_compared(standings, "sple", "sbi-npe", problem, *more) for more in NPE]
+                rows += [row | {"target": f"in its place: {row['target']}"} for row in in_place]
                 continue
-            rows.append(_compared(standings, ours, "sbi-npe", problem, "seconds", 10.0))
-            rows.append(_compared(standings, ours, "sbi-npe", problem, "simulations", 1.0))
+            rows += [_compared(standings, ours, "sbi-npe", problem, *more) for more in NPE]
             rows.append(_compared(standings, ours, "pyabc-exact", problem, "simulations", 1.0))
     for problem in PROBLEMS:
         rows += [_compared(standings, "exact-smc", "pyabc-exact", problem, "seconds", 5.0, level) for level in LEVELS]
