@@ -1,8 +1,9 @@
 """Head to head: every contender on the same problems with the same simulators, scored against draws of the exact posterior.
 
-    python -m benchmarks.contest                                        # the cells behind the claims that are still missing
-    python -m benchmarks.contest --contender sppe sbi-npe --seed 1 2 3
-    python -m benchmarks.contest --contender sppe sbi-npe --large       # rounds of 10,000, up to 100,000
+    RIVALS=.cache/rivals/bin/python                                      # made by make rivals
+    $RIVALS -m benchmarks.contest                                       # the cells behind the claims that are still missing
+    $RIVALS -m benchmarks.contest --contender sppe sbi-npe --seed 1 2 3
+    $RIVALS -m benchmarks.contest --contender sppe sbi-npe --large      # rounds of 10,000, up to 100,000
 
 A cell is a contender, a problem, a seed and a number of threads. It runs in a process of its own, bound to as many cores as it has threads,
 with nothing compiled before. The clock runs while the contender works, from its first step to the draws of each stage, and stands still
@@ -106,10 +107,10 @@ def run_cell(cell: Cell, *, limit: float = LIMIT, most: int | None = None) -> di
     )
     while (stage := clock.timed(lambda: next(stages, None))) is not None:
         simulations, draws = stage
-        score = float(c2st(reference, np.asarray(draws, dtype=float)[:, free])) if np.isfinite(draws).all() else 1.0
-        record["stages"].append(
-            {"simulations": int(simulations), "seconds": round(clock.seconds, 2), "c2st": round(score, 4)}
-        )
+        draws = np.asarray(draws, dtype=float)[:, free]
+        score = float(c2st(reference[: len(draws)], draws)) if np.isfinite(draws).all() else 1.0
+        told = {"simulations": int(simulations), "seconds": round(clock.seconds, 2), "c2st": round(score, 4)}
+        record["stages"].append(told | ({} if len(draws) == NUM_DRAWS else {"draws": len(draws)}))
         print(f"{cell} {record['stages'][-1]}", file=sys.stderr, flush=True)
         if simulations >= (most or cell.most):
             return _ended(record, "budget", clock.seconds)

@@ -92,3 +92,13 @@ def systematic(rng: np.random.Generator, weights: np.ndarray, num: int) -> np.nd
     cumulative = np.cumsum(weights / weights.sum())
     places = np.searchsorted(cumulative, (np.arange(num) + rng.random()) / num, side="right")
     return np.minimum(places, len(weights) - 1)
+
+
+def worth(weights: np.ndarray, num: int) -> int:
+    """How many draws weighted particles are worth, (sum w)^2 / sum w^2, 200 at least and `num` at most: more of them would be copies, by
+    which a classifier knows any population from exact draws.
+
+    >>> worth(np.ones(1000), 1000), worth(np.r_[np.ones(400), np.zeros(600)], 1000), worth(np.eye(1000)[0], 1000)
+    (1000, 400, 200)
+    """
+    return int(np.clip(round(weights.sum() ** 2 / np.square(weights).sum()), 200, num))

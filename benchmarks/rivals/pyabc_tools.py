@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyabc
 
-from benchmarks.rivals.one_at_a_time import Simulate, log_mass, noise, statistics, systematic
+from benchmarks.rivals.one_at_a_time import Simulate, log_mass, noise, statistics, systematic, worth
 from noisewise.mechanisms import Laplace
 from noisewise.problems.base import Problem
 
@@ -70,7 +70,8 @@ def stages(
     for t in itertools.count(start):
         rate = smc.run_generation(t)["acceptance_rate"]
         particles, weights = history.get_distribution(m=0, t=t)
-        rows = systematic(rng, np.asarray(weights), NUM_DRAWS)
+        weights = np.asarray(weights)
+        rows = systematic(rng, weights, worth(weights, NUM_DRAWS))
         yield int(history.total_nr_simulations), particles[names].to_numpy()[rows]
         if smc.check_terminate(t, rate):
             return

@@ -16,7 +16,7 @@ from sbi.neural_nets.net_builders.flow import build_nsf
 from sbi.utils import standardizing_net, standardizing_transform
 from torch import nn
 
-from benchmarks.rivals.one_at_a_time import systematic
+from benchmarks.rivals.one_at_a_time import systematic, worth
 
 LAYERS, UNITS, BINS, BOUND = 8, 50, 10, 5.0
 NUM_DRAWS = 1000
@@ -162,7 +162,8 @@ def _proposed(sample: Sampler, draws: torch.Tensor, num: int) -> torch.Tensor:
 
 
 def _resampled(particles: torch.Tensor, log_weights: torch.Tensor) -> np.ndarray:
-    rows = systematic(np.random.default_rng(0), log_weights.exp().numpy(), NUM_DRAWS)
+    weights = log_weights.exp().numpy()
+    rows = systematic(np.random.default_rng(0), weights, worth(weights, NUM_DRAWS))
     return particles.numpy().astype(np.float64)[rows]
 
 
