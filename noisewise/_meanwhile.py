@@ -32,8 +32,10 @@ def meanwhile(call: Callable[[], Any] | None) -> Iterator[None]:
 
     thread = threading.Thread(target=quietly, name="noisewise-ahead")
     thread.start()
-    yield
-    thread.join()
+    try:
+        yield
+    finally:
+        thread.join()
 
 
 def num_cores() -> int:

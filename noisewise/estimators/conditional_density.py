@@ -72,7 +72,7 @@ class ConditionalDensity(eqx.Module):
             condition = np.broadcast_to(condition, (int(num or 1), len(condition)))
         with jax.enable_x64(True):
             parts = [
-                np.asarray(_sample(self, jax.random.fold_in(key, number), *block))
+                np.asarray(_sample_given(self, jax.random.fold_in(key, number), *block))
                 for number, block in enumerate(_blocks(condition))
             ]
         return np.concatenate(parts)[: len(condition)]
@@ -99,7 +99,7 @@ def _log_density(density: ConditionalDensity, target: Array, condition: Array) -
 
 
 @eqx.filter_jit
-def _sample(density: ConditionalDensity, key: Array, condition: Array) -> Array:
+def _sample_given(density: ConditionalDensity, key: Array, condition: Array) -> Array:
     standard_condition = density.condition_scale(condition)
     member_key, draw_key = jax.random.split(key)
     with jax.enable_x64(False):

@@ -79,12 +79,9 @@ class Whitening(eqx.Module):
         gram += _RIDGE * len(target) * np.diag(np.r_[0.0, np.ones(used - 1)])
         coefficients = np.zeros((num, target.shape[1]))
         coefficients[:used] = np.linalg.lstsq(gram, cross, rcond=None)[0]
-        mean, square = np.zeros(target.shape[1]), np.zeros((target.shape[1], target.shape[1]))
-        for block in blocks:
-            rest = target[block] - _features(condition[block], degree) @ coefficients
-            mean += rest.sum(axis=0) / len(target)
-            square += rest.T @ rest / len(target)
-        covariance = square - np.outer(mean, mean)
+        rest = lambda block: target[block] - _features(condition[block], degree) @ coefficients  # noqa: E731
+        mean = sum(rest(block).sum(axis=0) for block in blocks) / len(target)
+        covariance = sum((away := rest(block) - mean).T @ away for block in blocks) / len(target)
         scale = np.diag(covariance)
         floor = np.maximum(1e-8 * scale, 1e-12 * np.maximum(_variance(target), 1e-200))
         root = np.linalg.cholesky(covariance + np.diag(floor))

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array
-from noisewise._meanwhile import meanwhile
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
 from noisewise.estimators.whitening import Affine, Whitening
@@ -60,17 +59,17 @@ class ConfidentialLearner:
         self._prepare(prepare_key, build_key)
         method, validation = self.method, self.simulations.validation
         untrained = self._likelihood()
-        with meanwhile(ahead and (lambda: ahead(untrained))):
-            trained = learnt(
-                self.work,
-                train_key,
-                self.members,
-                self._pairs(),
-                train_rows=np.flatnonzero(~validation),
-                validation_rows=np.flatnonzero(validation),
-                capacity=self.capacity,
-                settings=method.training,
-            )
+        trained = learnt(
+            self.work,
+            train_key,
+            self.members,
+            self._pairs(),
+            train_rows=np.flatnonzero(~validation),
+            validation_rows=np.flatnonzero(validation),
+            capacity=self.capacity,
+            settings=method.training,
+            ahead=ahead and (lambda: ahead(untrained)),
+        )
         self.members = trained.members
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
         self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
@@ -83,7 +82,7 @@ class ConfidentialLearner:
             self.work.model,
             density,
             self.space,
-            s=self.simulations.s,
+            s=self.simulations.s.copy(),
             chains=method.chain_settings,
             report=fit_report(self.work),
             estimator=architecture_spec(method.architecture(self.space.dim), density, method.num_members),

@@ -13,6 +13,7 @@ import numpy as np
 
 from noisewise._arrays import Array, describe, integer, number
 from noisewise._files import reading
+from noisewise._meanwhile import meanwhile
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.files import to_spec
@@ -110,13 +111,14 @@ def failures_bias(instead: str) -> str:
     )
 
 
-def learnt(work: Work, key: Array, members: Any, resample: Any, **settings: Any) -> Trained:
-    """`train`, until the time of `work` is up; not done again where an earlier sitting did it."""
+def learnt(work: Work, key: Array, members: Any, resample: Any, *, ahead: Any = None, **settings: Any) -> Trained:
+    """`train`, until the time of `work` is up, and `ahead()` meanwhile; not done again where an earlier sitting did it."""
     leaves, structure = jax.tree.flatten(members)
     places = [i for i, leaf in enumerate(leaves) if eqx.is_array(leaf)]
 
     def compute() -> dict[str, np.ndarray]:
-        trained = train(key, members, resample, watch=work.late, **settings)
+        with meanwhile(ahead):
+            trained = train(key, members, resample, watch=work.late, **settings)
         found = jax.tree.leaves(trained.members)
         losses = {"train losses": trained.train_losses, "validation losses": trained.validation_losses}
         return {**{str(i): np.asarray(found[i]) for i in places}, **losses}

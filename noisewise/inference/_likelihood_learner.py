@@ -10,7 +10,6 @@ import jax
 import numpy as np
 
 from noisewise._arrays import Array
-from noisewise._meanwhile import meanwhile
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
@@ -70,18 +69,18 @@ class LikelihoodLearner:
         method, validation = self.method, self.simulations.validation
         steady = max(method.num_noise, min(_VALIDATION_NOISE, method.noise_bank))
         untrained = self._likelihood()
-        with meanwhile(ahead and (lambda: ahead(untrained))):
-            trained = learnt(
-                self.work,
-                train_key,
-                self.members,
-                targets,
-                train_rows=np.flatnonzero(~validation),
-                validation_rows=np.flatnonzero(validation),
-                capacity=self.capacity,
-                settings=method.training,
-                validation=dataclasses.replace(targets, num_noise=steady),
-            )
+        trained = learnt(
+            self.work,
+            train_key,
+            self.members,
+            targets,
+            train_rows=np.flatnonzero(~validation),
+            validation_rows=np.flatnonzero(validation),
+            capacity=self.capacity,
+            settings=method.training,
+            ahead=ahead and (lambda: ahead(untrained)),
+            validation=dataclasses.replace(targets, num_noise=steady),
+        )
         self.members = trained.members
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
         if self.work.num_failed:
@@ -96,8 +95,8 @@ class LikelihoodLearner:
             self.work.model,
             density,
             self.space,
-            z=self.simulations.z,
-            s=self.simulations.s,
+            z=self.simulations.z.copy(),
+            s=self.simulations.s[:1].copy(),
             chains=method.chain_settings,
             report=fit_report(self.work, *self._notes()),
             estimator=architecture_spec(method.estimator, density, method.num_members),

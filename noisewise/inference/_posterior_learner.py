@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array
-from noisewise._meanwhile import meanwhile
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble, stacked, unstacked
@@ -172,10 +171,9 @@ class PosteriorLearner:
 
     def rehearse(self) -> None:
         """Compile what will be asked of the density, with its members as they are before they are trained."""
-        density, z = ConditionalDensity(self.members, self.scale, self.whitening), self.simulations.z[:1]
-        condition = self.bank[0, 0] if self.condition is None else self.condition
-        density.log_prob(z, condition)
-        density.sample(self.key, condition, 1)
+        density = ConditionalDensity(self.members, self.scale, self.whitening)
+        density.log_prob(self.simulations.z[:1], self.condition)
+        density.sample(self.key, self.condition, 1)
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
         """The rows to train on and to validate on; one of the first where chance left none for the second."""
@@ -234,19 +232,19 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
     lone = len(learners) == 1
     each = list(zip(keys, [learner.members for learner in learners], data, strict=True))
     key, members, resample = each[0] if lone else stacked(each)
-    with meanwhile(learners[0].rehearse if index == 0 else None):
-        trained = learnt(
-            learners[0].work,
-            key,
-            members,
-            resample,
-            train_rows=train_rows[0] if lone else train_rows,
-            validation_rows=validation_rows[0] if lone else validation_rows,
-            capacity=learners[0].capacity,
-            settings=method.training,
-            loss=atomic_loss if atoms else negative_log_prob,
-            validation=dataclasses.replace(resample, num_noise=steady),
-        )
+    trained = learnt(
+        learners[0].work,
+        key,
+        members,
+        resample,
+        train_rows=train_rows[0] if lone else train_rows,
+        validation_rows=validation_rows[0] if lone else validation_rows,
+        capacity=learners[0].capacity,
+        settings=method.training,
+        ahead=learners[0].rehearse if index == 0 and learners[0].condition is not None else None,
+        loss=atomic_loss if atoms else negative_log_prob,
+        validation=dataclasses.replace(resample, num_noise=steady),
+    )
     members = [trained.members] if lone else unstacked(trained.members, len(learners))
     losses = trained.validation_losses[:, None] if lone else trained.validation_losses
     for i, learner in enumerate(learners):

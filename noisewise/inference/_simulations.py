@@ -61,6 +61,8 @@ class Rows:
 
     def add(self, rows: np.ndarray) -> None:
         """Write rows (n, ...) behind the others."""
+        if self.num + len(rows) > len(self.whole) or rows.shape[1:] != self.whole.shape[1:]:
+            raise ValueError(f"no room for {rows.shape} behind {self.num} rows of {self.whole.shape}")
         self.whole[self.num : self.num + len(rows)] = rows
         self.num += len(rows)
 

@@ -119,7 +119,7 @@ def hamiltonian(
 
 
 def rehearse(log_density: LogDensity, num_chains: int, dim: int, num_draws: int) -> None:
-    """Compile what `hamiltonian` and `resample_start` run for densities of this kind, and load what judges the draws.
+    """Compile what `hamiltonian` and `resample_start` run for densities of this kind.
 
     The numbers in `log_density` do not matter, their shapes do: a density that is still to be learnt can be rehearsed untrained.
     """
@@ -128,7 +128,6 @@ def rehearse(log_density: LogDensity, num_chains: int, dim: int, num_draws: int)
         log_densities(target, start)
         tuning = Tuning(jnp.asarray(np.float64(0.5)), _covariance(jnp.asarray(start)))
         _run(jax.random.key(0), target, jnp.asarray(start), tuning, jnp.asarray([0, 0]), num_draws)
-    import arviz  # noqa: F401
 
 
 def resample_start(
