@@ -1,4 +1,4 @@
-"""Where the seconds of a first inference go: compiling, or working; and what a second one in the same process takes, which compiles nothing."""
+"""Where the seconds of a first inference go, compiling or working, and what a second one in the same process takes."""
 
 import itertools
 import multiprocessing

@@ -115,6 +115,23 @@ def compared(path: Path = HISTORY) -> Iterator[str]:
                 yield f"  {name}: {old:g} to {value:g}, {value / old:.2f} times"
 
 
+def cells_compared(path: Path) -> Iterator[str]:
+    """Cells of the contest that were run more than once: seconds in all and the last C2ST, before and after."""
+    runs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for cell in read(path):
+        if cell["ended"] != "failed":
+            place = tuple(cell[name] for name in ("contender", "problem", "seed", "threads", "large"))
+            runs.setdefault(place, []).append(cell)
+    for (contender, problem, seed, threads, large), cells in runs.items():
+        if len(cells) > 1:
+            before, after = cells[-2], cells[-1]
+            scores = [cell["stages"][-1]["c2st"] if cell["stages"] else 1.0 for cell in (before, after)]
+            yield (
+                f"{contender}, {problem}, seed {seed}, {threads} threads{', large rounds' if large else ''}: {before['noisewise']} to "
+                f"{after['noisewise']}, {before['seconds']:.0f} to {after['seconds']:.0f} s, C2ST {scores[0]:.3f} to {scores[1]:.3f}"
+            )
+
+
 def show(result: Any, indent: str = "  ") -> None:
     """Print a result, one line per number or text."""
     for name, value in result.items() if isinstance(result, Mapping) else enumerate(result):
@@ -128,4 +145,5 @@ def show(result: Any, indent: str = "  ") -> None:
 
 
 if __name__ == "__main__":
-    print("\n".join(compared()) or "There are no two runs to compare.")
+    lines = [*compared(), *cells_compared(RESULTS / "head_to_head.jsonl")]
+    print("\n".join(lines) or "There are no two runs to compare.")

@@ -9,7 +9,7 @@ from benchmarks.training import pairs, training
 
 BATCH, ROWS, EPOCHS, TURNS = 100, 1000, 40, 5
 STEPS = 100
-SIZES = {"like SIR": (2, 10), "like the regression": (4, 5)}
+SIZES = {"like SIR": (2, 10), "like the regression": (3, 9)}
 """Targets and conditions."""
 
 

@@ -195,21 +195,22 @@ def memory() -> str:
     found = result("memory")
     if found is None:
         return ""
-    chosen = [found["rounds"][i] for i in (0, 4, 9, 14, 19)]
+    resident, in_use = found["resident"], found["in use"]
     rows = [
-        [f"{row['simulations']:,}", f"{row['resident MB']:.0f}", f"{row['in use MB']:.0f}", f"{row['seconds']:.0f}"]
-        for row in chosen
+        [f"{resident['rounds'][i]['simulations']:,}", *(f"{one['rounds'][i]['MB']:.0f}" for one in (resident, in_use))]
+        for i in (0, 4, 9, 14, 19)
     ]
-    growth, peaks = found["growth"], found["peaks, in arrays"]
+    growth, peaks, arrays = found["growth"], found["peaks, in arrays"], resident["arrays MB"]
     return (
         "## Memory\n\nSPPE in 20 rounds of 50,000 simulations, hardly any training. A tiny inference leaves "
-        f"{found['baseline MB']:.0f} MB; the arrays for all simulations, {found['arrays MB']:.0f} MB, are made at the start. In use is "
-        "what is resident once the allocator has given back what is free.\n\n"
-        + markdown(["simulations", "MB resident", "MB in use", "seconds so far"], rows)
-        + f"\n\nFrom round 5 to 20 resident memory changes by {growth['resident']:+.1%}, memory in use by {growth['in use']:+.1%} "
-        f"({growth['in use, by a line through all rounds']:+.1%} by a line through all rounds between). The peak above a tiny inference is "
-        f"{peaks['peak once compiled']:.3g} times the arrays, of which {found['copied for training MB'] / found['arrays MB']:.2g} times "
-        f"are the copy that training takes, and {peaks['peak']:.3g} times while the first rounds compile."
+        f"{resident['baseline MB']:.0f} MB; the arrays for all simulations, {arrays:.0f} MB, are made at the start. In use is what is "
+        "resident, in a second run, when the allocator has given back what is free after every round.\n\n"
+        + markdown(["simulations", "MB resident", "MB in use"], rows)
+        + f"\n\nFrom round 5 to 20 resident memory changes by {growth['resident']:+.1%} ({growth['resident, by a line']:+.1%} by a line "
+        f"through all rounds between), memory in use by {growth['in use']:+.1%} ({growth['in use, by a line']:+.1%}). The peak above a "
+        f"tiny inference is {peaks['peak without compilers']:.3g} times the arrays, of which "
+        f"{resident['copied for training MB'] / arrays:.2g} times are the copy that training takes; with what compilers "
+        f"took and have not given back, {peaks['peak']:.3g} times."
     )
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import history, page
+from benchmarks import history, memory, page
 from benchmarks.contenders import CONTENDERS
 from benchmarks.contest import stored
 from benchmarks.timing import in_turns, ratios, summary
@@ -43,6 +43,37 @@ def test_a_result_is_kept_with_its_circumstances_and_compared(tmp_path, monkeypa
     assert {"date", "processor", "versions", "noisewise"} <= set(record)
     told = list(history.compared(tmp_path / "history.jsonl"))
     assert [line for line in told if "a:" in line] == ["  a: 1.05 to 2, 1.90 times"]
+
+
+def test_cells_that_were_run_again_are_compared(tmp_path):
+    path = tmp_path / "cells.jsonl"
+    place = {"contender": "sppe", "problem": "sir", "seed": 1, "threads": 2, "large": False, "ended": "budget"}
+    runs = [
+        place | {"noisewise": "old", "seconds": 40.0, "stages": [{"c2st": 0.52}]},
+        place | {"noisewise": "new", "seconds": 30.0, "stages": [{"c2st": 0.51}]},
+        place | {"seed": 2, "noisewise": "new", "seconds": 30.0, "stages": []},
+    ]
+    path.write_text("\n".join(map(json.dumps, runs)) + "\n")
+    (line,) = history.cells_compared(path)
+    assert line == "sppe, sir, seed 1, 2 threads: old to new, 40 to 30 s, C2ST 0.520 to 0.510"
+
+
+def a_run(values, peak=900.0):
+    rows = [{"simulations": 1, "seconds": 1.0, "MB": value} for value in values]
+    about = {"baseline MB": 500.0, "peak MB": 1200.0, "peak once compiled MB": peak, "arrays MB": 200.0}
+    return about | {"copied for training MB": 100.0, "rounds": rows}
+
+
+def test_memory_is_judged_by_both_runs():
+    flat, growing = [700.0] * 20, [700.0 + 5.0 * i for i in range(20)]
+    wobbling = [700.0 + 60.0 * (i % 2) for i in range(20)]  # 8.6% from round 5 to 20, nothing by a line
+    found = memory.judged({"resident": a_run(flat), "in use": a_run(flat)})
+    assert found["holds"] == {"growth": True, "peak": False, "peak without compilers": True}
+    assert found["peaks, in arrays"] == {"peak": 3.5, "peak without compilers": 2.0}
+    assert not memory.judged({"resident": a_run(flat), "in use": a_run(growing)})["holds"]["growth"]
+    assert not memory.judged({"resident": a_run(wobbling), "in use": a_run(flat)})["holds"]["growth"]
+    higher = memory.judged({"resident": a_run(flat), "in use": a_run(flat, peak=1101.0)})
+    assert not higher["holds"]["peak without compilers"]
 
 
 def test_timings_are_in_turns():
