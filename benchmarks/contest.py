@@ -43,8 +43,8 @@ LARGE = 100_000
 ROUND = 1000
 NUM_DRAWS = 1000
 CLAIMED = ("sppe", "cle", "exact-smc", "sbi-npe", "pyabc-exact")
-IN_PLACE = (("sple", "sir"),)
-"""Who stands in for CLE where there is no density to learn."""
+INSTEAD_OF_CLE = (("sple",), ("sir",))
+"""Who stands in for CLE, and where there is no density to learn."""
 SEEDS = (1, 2, 3)
 
 
@@ -165,18 +165,14 @@ def chosen(
 
 def missing(path: Path = STORE) -> list[Cell]:
     """Cells behind the claims that are not stored, or of ours with other sources than these; one thread first."""
-    now, served = sources(), {(name, problem) for name in CLAIMED for problem in CONTENDERS[name].problems}
-    served |= {(name, problem) for name, problem in IN_PLACE if name in CONTENDERS}
+    now = sources()
     done = {
         identity(record)
         for record in stored(path)
         if not CONTENDERS[record["contender"]].ours or record["noisewise"] == now
     }
     cells = [
-        cell
-        for threads in (1, 2)
-        for cell in chosen([*CLAIMED, *dict(IN_PLACE)], threads=threads)
-        if (cell.contender, cell.problem) in served
+        cell for threads in (1, 2) for cell in (*chosen(threads=threads), *chosen(*INSTEAD_OF_CLE, threads=threads))
     ]
     return [cell for cell in cells if identity(cell) not in done]
 
