@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from benchmarks.rivals.one_at_a_time import log_mass, noise, statistics, systematic
+from benchmarks.rivals.one_at_a_time import log_mass, noise, statistics, systematic, worth
 
 NUM = 3000
 
@@ -38,3 +38,10 @@ def test_the_density_is_that_of_the_mechanism():
 
 def test_equal_weights_repeat_nothing():
     assert len(set(systematic(np.random.default_rng(0), np.ones(1000), 1000).tolist())) == 1000
+
+
+def test_weighted_particles_are_worth_fewer():
+    """100 weights of 3 beside 900 of 1: 1200^2 / 1800; from 200 up to as many as are asked for."""
+    weights = np.r_[np.full(100, 3.0), np.ones(900)]
+    assert (worth(weights, 1000), worth(weights / weights.sum(), 1000), worth(weights, 500)) == (800, 800, 500)
+    assert worth(np.eye(1000)[0], 1000) == 200
