@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise._programs import brief_jit
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 P = ParamSpec("P")
@@ -40,6 +41,11 @@ def to_numpy(tree: Any) -> Any:
     if type(tree) is dict:
         return {name: to_numpy(part) for name, part in tree.items()}
     return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.core.Tracer) else np.array(leaf), tree)
+
+
+def placed(array: np.ndarray) -> Array:
+    """A copy where programs find it; `jnp.array` takes twice the memory for a moment. Call where float64 is enabled."""
+    return jax.device_put(array, may_alias=False)
 
 
 def in_float64(method: Callable[P, T]) -> Callable[P, T]:
@@ -171,7 +177,7 @@ def fold_in_rows(key: Array, rows: np.ndarray) -> Array:
     return folded if implementation is None else jax.random.wrap_key_data(folded, impl=implementation)
 
 
-@jax.jit
+@brief_jit
 def _folded(words: Array, numbers: Array) -> Array:
     keys = jax.random.wrap_key_data(words, impl=_THREEFRY)
     return jax.random.key_data(jax.vmap(jax.random.fold_in)(keys, numbers))
@@ -191,7 +197,7 @@ def open_uniforms(key: Array, shape: Sequence[int]) -> Array:
     return _open_uniforms(key, tuple(shape))
 
 
-@functools.partial(jax.jit, static_argnames="shape")
+@brief_jit(static_argnames="shape")
 def _open_uniforms(key: Array, shape: tuple[int, ...]) -> Array:
     bits = jax.random.bits(key, shape, jnp.uint64) >> jnp.uint64(12)
     return (bits.astype(jnp.float64) + 0.5) * 2.0**-52

@@ -32,6 +32,7 @@ from noisewise._files import reading
 from noisewise._law_files import from_spec as law_from_spec
 from noisewise._law_files import to_spec as law_to_spec
 from noisewise._laws import as_law, check_mapping, kind, update
+from noisewise._programs import brief_jit
 from noisewise.errors import FileFormatError, InvalidInputError
 
 
@@ -247,14 +248,14 @@ def _rows(dim: int) -> int:
     return 2 ** min(10, max(0, 20 - (dim - 1).bit_length()))
 
 
-@functools.partial(jax.jit, static_argnums=(0, 3))
+@brief_jit(static_argnums=(0, 3))
 def _sample(sites: _Sites, laws: _Laws, key: Array, rows: int, block: Array) -> Array:
     keys = jax.random.split(jax.random.fold_in(key, block), len(laws))
     draws = [interior(law.support, law.sample(k, (rows,))) for law, k in zip(laws, keys, strict=True)]
     return _join(draws, [len(site.shape) for site in sites])
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@brief_jit(static_argnums=0)
 def _log_prob(sites: _Sites, laws: _Laws, theta: Array) -> Array:
     return _finite_or_off(sum(_site_log_prob(law, block) for law, block in _constrained(sites, laws, theta)))
 
@@ -271,12 +272,12 @@ def _finite_or_off(value: Array) -> Array:
     return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@brief_jit(static_argnums=0)
 def _contains(sites: _Sites, laws: _Laws, theta: Array) -> Array:
     return functools.reduce(jnp.logical_and, (contains(law.support, x) for law, x in _constrained(sites, laws, theta)))
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@brief_jit(static_argnums=0)
 def _unconstrain(sites: _Sites, laws: _Laws, theta: Array) -> Array:
     free = []
     for law, x in _constrained(sites, laws, theta):
@@ -286,13 +287,13 @@ def _unconstrain(sites: _Sites, laws: _Laws, theta: Array) -> Array:
     return _join(free, [len(site.free_shape) for site in sites])
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@brief_jit(static_argnums=0)
 def _constrain(sites: _Sites, laws: _Laws, z: Array) -> Array:
     blocks = [interior(law.support, bijection(law.support)(block)) for law, block in _free(sites, laws, z)]
     return _join(blocks, [len(site.shape) for site in sites])
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@brief_jit(static_argnums=0)
 def _log_prob_unconstrained(sites: _Sites, laws: _Laws, z: Array) -> Array:
     total = jnp.zeros(z.shape[:-1])
     for law, block in _free(sites, laws, z):

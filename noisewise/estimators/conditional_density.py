@@ -11,6 +11,7 @@ import numpy as np
 import paramax
 
 from noisewise._arrays import Array, is_traced
+from noisewise._programs import brief_filter_jit
 from noisewise.estimators.whitening import Affine, Whitening
 
 _ROWS = 1024
@@ -93,12 +94,12 @@ def _blocks(*arrays: np.ndarray) -> Any:
         yield [np.concatenate([part, np.repeat(part[:1], _ROWS - len(part), axis=0)]) for part in parts]
 
 
-@eqx.filter_jit
+@brief_filter_jit
 def _log_density(density: ConditionalDensity, target: Array, condition: Array) -> Array:
     return density.log_density(target, condition)
 
 
-@eqx.filter_jit
+@brief_filter_jit
 def _sample_given(density: ConditionalDensity, key: Array, condition: Array) -> Array:
     standard_condition = density.condition_scale(condition)
     member_key, draw_key = jax.random.split(key)

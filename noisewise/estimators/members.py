@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from noisewise._arrays import Array
+from noisewise._programs import brief_jit
 
 
 def ensemble(key: Array, factory: Callable[..., Any], num: int, target_dim: int, condition_dim: int) -> Any:
@@ -35,10 +36,11 @@ def _blueprint(
 ) -> Callable[[Array], Any]:
     build = functools.partial(factory, **dict(settings))
     with jax.enable_x64(False):
-        leaves, structure = jax.tree.flatten(build(jax.random.key(0), target_dim, condition_dim))
-    is_array = [eqx.is_array(leaf) for leaf in leaves]
+        shapes = eqx.filter_eval_shape(build, jax.random.key(0), target_dim, condition_dim)
+    leaves, structure = jax.tree.flatten(shapes)
+    is_array = [isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves]
 
-    @jax.jit
+    @brief_jit
     def arrays(keys: Array) -> list[Array]:
         def one(key: Array) -> list[Array]:
             return [leaf for leaf in jax.tree.leaves(build(key, target_dim, condition_dim)) if eqx.is_array(leaf)]

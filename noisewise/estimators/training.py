@@ -21,7 +21,8 @@ import numpy as np
 import optax
 import paramax
 
-from noisewise._arrays import Array, integer, number
+from noisewise._arrays import Array, integer, number, placed
+from noisewise._programs import brief_filter_jit
 from noisewise.errors import InvalidInputError
 
 Loss = Callable[[Any, Any, Any], Array]
@@ -34,6 +35,8 @@ _VALIDATION_CHUNK = 50
 _VALIDATION = 2**31 - 1  # stands in for the number of an epoch
 _SECONDS_PER_CALL = 0.5
 _MAX_EPOCHS_PER_CALL = 64
+_USUAL_EPOCHS = 50
+_BRIEF = 5e10  # a fifth of the time that steps take is then about what compiling them briefly saves
 
 
 def negative_log_prob(distribution: Any, target: Array, condition: Array) -> Array:
@@ -149,9 +152,10 @@ def train(
     epochs = 4
     with jax.enable_x64(True):
         resample, validation = _placed((resample, validation))
+        program = _briefly if _work(state, resample, capacity, settings, trials) < _BRIEF else _thoroughly
         while True:
             started = time.monotonic()
-            state, train_loss, validation_loss, ran = _run(
+            state, train_loss, validation_loss, ran = program(
                 state,
                 frozen,
                 resample,
@@ -179,7 +183,14 @@ def train(
 def _placed(tree: Any) -> Any:
     """The tree with its arrays where programs find them, each once, so that no call takes them there again."""
     known: dict[int, Array] = {}
-    place = lambda leaf: known.setdefault(id(leaf), jnp.asarray(leaf)) if isinstance(leaf, np.ndarray) else leaf  # noqa: E731
+
+    def place(leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        if id(leaf) not in known:
+            known[id(leaf)] = placed(leaf)
+        return known[id(leaf)]
+
     return jax.tree.map(place, tree)
 
 
@@ -231,7 +242,20 @@ def _finished(state: _State, settings: Training) -> Array:
     return (state.since >= settings.patience) | (state.epoch >= settings.max_epochs)
 
 
-@eqx.filter_jit
+def _work(state: _State, resample: Any, capacity: int, settings: Training, trials: bool) -> float:
+    """How many weights are applied to how many targets, if all rows are trained on: a measure of the time that it takes."""
+    rows = jax.ShapeDtypeStruct((settings.batch_size,), jnp.int32)
+
+    def draw(key: Array, resample: Any, rows: Array) -> Any:
+        first = jax.tree.map(lambda leaf: leaf[0], resample) if trials else resample
+        return first(key, rows)
+
+    drawn = jax.tree.leaves(eqx.filter_eval_shape(draw, jax.random.key(0), resample, rows))
+    num_targets = max(np.prod(leaf.shape[:-1]) for leaf in drawn) / settings.batch_size
+    num_epochs = min(settings.max_epochs, _USUAL_EPOCHS)
+    return num_epochs * capacity * num_targets * sum(leaf.size for leaf in jax.tree.leaves(state.weights))
+
+
 def _run(
     state: _State,
     frozen: Any,
@@ -258,6 +282,9 @@ def _run(
     if trials:
         run = jax.vmap(run, in_axes=(0, 0, 0, 0, 0), out_axes=(0, 1, 1, 0))
     return run(state, arrays, resample, validation, rows)
+
+
+_briefly, _thoroughly = brief_filter_jit(_run), eqx.filter_jit(_run)
 
 
 def _lone(run: Any) -> Any:
@@ -322,8 +349,10 @@ class _Member:
 
     def _shuffled(self, key: Array) -> Array:
         places = jnp.arange(len(self.rows.train), dtype=jnp.int32)
-        order = jnp.where(places < self.rows.num_train, jax.random.uniform(key, places.shape, jnp.float32), jnp.inf)
-        return self.rows.train[jnp.argsort(order)]
+        bits = jax.random.bits(key, places.shape, jnp.uint32) >> 1
+        last = jnp.iinfo(jnp.uint32).max
+        order = jnp.where(places < self.rows.num_train, bits, last)
+        return jax.lax.sort((order, self.rows.train), num_keys=1, is_stable=False)[1]
 
     def _distribution(self, weights: Any) -> Any:
         return paramax.unwrap(eqx.combine(weights, self.arrays, self.static))

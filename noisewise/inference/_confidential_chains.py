@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array
+from noisewise._programs import brief_filter_jit
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference._chains import Trace, chain_run
 from noisewise.inference._statistic_space import StatisticSpace
@@ -220,6 +221,6 @@ def _log_eta(mechanism: AbstractMechanism, observed: Array, s: Array) -> Array:
     return mechanism.log_prob(observed, s)
 
 
-@eqx.filter_jit
+@brief_filter_jit
 def _statistics(key: Array, target: JointTarget, y: Array) -> Array:
     return jax.vmap(target.draw)(jax.random.split(key, len(y)), y)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array
+from noisewise._arrays import Array, placed
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble, stacked, unstacked
@@ -166,7 +166,7 @@ class PosteriorLearner:
         z, _ = self.simulations.whole()
         log_prior = self.work.model.prior.log_prob_unconstrained(z) if num_atoms else np.zeros(0)
         with jax.enable_x64(True):
-            arrays = jnp.array(z), jnp.array(log_prior), jnp.array(self._bank.whole)
+            arrays = placed(z), placed(log_prior), placed(self._bank.whole)
         return NoisyPairs(*arrays, self.scale, self.whitening, num_noise, num_atoms)
 
     def rehearse(self) -> None:

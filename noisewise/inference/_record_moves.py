@@ -25,6 +25,7 @@ import numpy as np
 
 from noisewise._arrays import Array, in_float64
 from noisewise._files import reading
+from noisewise._programs import brief_jit
 from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabilityError
 from noisewise.inference.work import Work
 from noisewise.priors import Prior
@@ -155,7 +156,7 @@ class RecordMoves:
             state, _ = jax.vmap(self._parameters, (0, 0, None))(keys, state, walk)
             return state, state.theta
 
-        @functools.partial(jax.jit, static_argnames="num")
+        @brief_jit(static_argnames="num")
         def run(key: Array, state: State, walk: Walk, num: int) -> Array:
             return jax.lax.scan(functools.partial(step, walk=walk), state, jax.random.split(key, num))[1]
 
@@ -171,7 +172,7 @@ class RecordMoves:
             keys = jax.random.split(key, len(theta))
             return jax.vmap(one, (0, 0, None))(keys, theta, seen)
 
-        return jax.jit(all_chains)
+        return brief_jit(all_chains)
 
     def _inverts(self, key: Array, state: State) -> bool:
         """Whether records come back from their noise, in the first chain."""
@@ -191,7 +192,7 @@ class RecordMoves:
             kept = {"theta": state.theta, "z": state.z, "s": self.statistic(state.total), "log_eta": state.log_eta}
             return (key, state), (kept, accepted.mean(0))
 
-        @functools.partial(jax.jit, static_argnames="num")
+        @brief_jit(static_argnames="num")
         def run(key: Array, state: State, seen: Seen, walk: Walk, num: int) -> Any:
             # summed anew now and then, lest rounding errors pile up
             state = state._replace(total=state.terms.sum(1))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
 from noisewise._arrays import Array
+from noisewise._programs import brief_jit
 
 _JITTER = 1e-11
 
@@ -101,7 +102,7 @@ def _without_negative_part(matrix: Array) -> Array:
     return (vectors * jnp.maximum(values, 0.0)[..., None, :]) @ jnp.swapaxes(vectors, -1, -2)
 
 
-@functools.partial(jax.jit, static_argnums=0)
+@brief_jit(static_argnums=0)
 def sweeps(
     kernel: Kernel, key: Array, target: Target, carry: Any, first: int, last: int, num_warmup: int, thin: int
 ) -> Any:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array
+from noisewise._arrays import Array, open_uniforms
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Interval, Lattice
 
 
@@ -160,7 +160,7 @@ class TargetSpace(eqx.Module):
     def spread(self, key: Array, s_dp: np.ndarray) -> np.ndarray:
         """Targets (..., d) of s_dp (..., k'), with uniforms of their own."""
         with jax.enable_x64(True):
-            u = jax.random.uniform(key, (*s_dp.shape[:-1], self.num_uniforms), jnp.float64, minval=1e-9)
+            u = open_uniforms(key, (*s_dp.shape[:-1], self.num_uniforms))
             return np.asarray(self(jnp.asarray(s_dp), u)[0])
 
     def inverse(self, t: Array, s_dp: Array) -> Array:

@@ -14,6 +14,7 @@ import optax
 
 from noisewise._arrays import Array, as_float64, as_key, in_float64, number
 from noisewise._files import require_keys
+from noisewise._programs import brief_filter_jit
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference._fits import (
@@ -233,7 +234,7 @@ def _log_probs(density: ConditionalDensity, space: TargetSpace, u: Array, s_dp: 
     return jax.scipy.special.logsumexp(each, axis=1) - jnp.log(float(len(u)))
 
 
-@eqx.filter_jit
+@brief_filter_jit
 def _ascend(likelihood: LogLikelihood, start: Array, scale: Array, bounds: Array) -> tuple[Array, Array]:
     """The best points (S, p) on the way from each start, and their values."""
     optimiser = optax.adam(optax.cosine_decay_schedule(0.2, _STEPS))

@@ -16,11 +16,11 @@ import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, as_key, as_vectors, in_float64, is_traced, open_uniforms, stage_key
+from noisewise._programs import brief_jit
 from noisewise.errors import (
     ConversionError,
     FileFormatError,
@@ -323,22 +323,22 @@ def _instead(guarantee: AbstractGuarantee, kinds: tuple[type[AbstractGuarantee],
     return f"It implies none: take another mechanism, or ask for {kinds[0].__name__}."
 
 
-@jax.jit
+@brief_jit
 def _transport(mechanism: AbstractMechanism, u: Array, s: Array) -> Array:
     return mechanism._transport(u, s)
 
 
-@jax.jit
+@brief_jit
 def _log_prob(mechanism: AbstractMechanism, s_dp: Array, s: Array) -> Array:
     return _on_support(mechanism, s_dp, mechanism._log_prob(s_dp, s))
 
 
-@jax.jit
+@brief_jit
 def _log_cdf(mechanism: AbstractMechanism, s_dp: Array, s: Array) -> Array:
     return mechanism._log_cdf(s_dp, s)
 
 
-@jax.jit
+@brief_jit
 def _log_prob_bound(mechanism: AbstractMechanism, s_dp: Array) -> Array:
     return _on_support(mechanism, s_dp, mechanism._log_prob_bound(s_dp))
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, as_key, in_float64, integer, open_uniforms, stage_key
+from noisewise._programs import brief_jit
 from noisewise.errors import InvalidInputError
 
 _BITS = 32
@@ -99,7 +100,7 @@ def _sobol_words(num_points: int, dim: int) -> np.ndarray:
     return (points * 2.0**_BITS).astype(np.uint32)
 
 
-@functools.partial(jax.jit, static_argnames="num_sets")
+@brief_jit(static_argnames="num_sets")
 def _scrambled(key: Array, words: Array, num_sets: int) -> Array:
     words = jnp.asarray(words)
     matrix_key, shift_key = jax.random.split(key)

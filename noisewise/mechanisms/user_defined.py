@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from noisewise import _traces
 from noisewise._arrays import Array, integer, number
+from noisewise._programs import brief_jit
 from noisewise._signatures import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
@@ -196,7 +197,7 @@ class DensityMechanism(AbstractUserMechanism):
         return jnp.vectorize(one, signature="(i)->()")(s_dp)
 
 
-@jax.jit
+@brief_jit
 def _draw(mechanism: SampledMechanism, key: Array, s: Array) -> Array:
     rows = s.reshape(-1, s.shape[-1])
     draws = jax.vmap(mechanism._draw)(jax.random.split(key, len(rows)), rows)

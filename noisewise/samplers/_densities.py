@@ -6,12 +6,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, describe
+from noisewise._programs import brief_filter_jit
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 LogDensity = Callable[[Array], Array]
@@ -56,6 +56,6 @@ def value_or_nothing(log_density: LogDensity, z: Array) -> Array:
     return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
 
-@eqx.filter_jit
+@brief_filter_jit
 def _evaluate(log_density: LogDensity, z: Array) -> Array:
     return jax.vmap(functools.partial(value_or_nothing, log_density))(z)

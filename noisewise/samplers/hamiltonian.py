@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise._arrays import Array, as_key, integer
+from noisewise._programs import brief_filter_jit
 from noisewise.errors import InvalidInputError
 from noisewise.samplers._densities import LogDensity, as_points, as_pytree, log_densities, value_or_nothing
 from noisewise.samplers._seeds import generator
@@ -170,7 +171,7 @@ def _covariance(cloud: Array) -> Array:
     return (1.0 - share) * covariance + share * jnp.diag(variances)
 
 
-@eqx.filter_jit
+@brief_filter_jit
 def _run(
     key: Array, log_density: LogDensity, start: Array, tuning: Tuning, numbers: Array, num_draws: int
 ) -> tuple[Array, Array, Array, Array, Tuning]:

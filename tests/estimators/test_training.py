@@ -18,6 +18,7 @@ from noisewise.estimators import (
     ensemble,
     mixture_density_network,
     train,
+    training,
 )
 
 KEY = jax.random.key(0)
@@ -95,6 +96,38 @@ def test_more_rows_compile_nothing_and_another_capacity_does(caplog):
         rows = {"train_rows": train_rows, "validation_rows": validation_rows, "capacity": 601}
         train(KEY, ensemble(KEY, SMALL, 1, 1, 1), pairs, settings=Training(max_epochs=1), **rows)
         assert [record for record in caplog.records if "jit(_run)" in record.getMessage()]
+
+
+def test_long_work_is_compiled_thoroughly_and_gives_the_same_but_for_rounding(monkeypatch):
+    """5 epochs of 3 steps in float32: roundings of 1e-7 grow a little on the way, to 1e-5 at most."""
+    used = []
+    for name in ("_briefly", "_thoroughly"):
+        program = getattr(training, name)
+        monkeypatch.setattr(training, name, lambda *args, _p=program, _n=name: (used.append(_n), _p(*args))[1])
+    brief = fitted(max_epochs=5)
+    monkeypatch.setattr(training, "_BRIEF", 1.0)
+    thorough = fitted(max_epochs=5)
+    assert set(used) == {"_briefly", "_thoroughly"}
+    assert used == sorted(used)
+    np.testing.assert_allclose(brief.validation_losses, thorough.validation_losses, rtol=1e-5)
+
+
+def test_work_counts_weights_rows_and_targets_per_row():
+    members = ensemble(KEY, SMALL, 3, 1, 1)
+    weights = sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(members, eqx.is_inexact_array)))
+
+    class Nets(Pairs):
+        def __call__(self, key, rows):
+            t, c = super().__call__(key, rows)
+            return jnp.repeat(t[:, None], 4, axis=1), c[:, None]
+
+    def work(kind, capacity, **settings):
+        state, _ = training._start(KEY, members, Training(**settings), False)
+        return training._work(state, kind(jnp.zeros((capacity, 1))), capacity, Training(**settings), False)
+
+    assert work(Pairs, 600) == 50 * 600 * weights
+    assert work(Nets, 1200) == 4 * 50 * 1200 * weights
+    assert work(Pairs, 600, max_epochs=3) == 3 * 600 * weights
 
 
 def test_too_few_rows_are_refused():
