@@ -70,24 +70,36 @@ stopped), `make bench-quick` measures noisewise alone (5 minutes), and `python -
 `estimators.md` (accuracy of every method at the paper's budget, nested noise), `calibration.md`, `reproduction.md`."""
 
 
-WHY = """CLE needs a density of the statistics given theta; those of SIR are 0 in every epidemic that dies out at once. The law to learn
-there is that of the statistics with noise, which is what SPLE learns. In memory there are, beside the arrays and the copy that training
-takes, its temporaries (all rows are shuffled in every epoch) and what compilers took, which the allocator keeps."""
+REFUSED = """CLE needs a density of the statistics given theta; those of SIR are 0 in every epidemic that dies out at once. The law to
+learn there is that of the statistics with noise, which is what SPLE learns."""
+
+MEMORY = """In memory there are, beside the arrays and the copy that training takes, its temporaries (all rows are shuffled in every epoch)
+and what compilers took, which the allocator keeps."""
+
+BOUND = """*> x times* is a bound: the rival was stopped before it got there, so that x is not known to be the ratio, only to be less."""
 
 
-def why() -> str:
-    """Why targets are missed, with the profile of CLE where there is one."""
+def why(rows: list[dict[str, Any]]) -> str:
+    """Why targets are missed, with the profile of CLE where it is one of them; nothing where none is."""
+    missed = [row for row in rows if not row["met"]]
+    about = lambda *words: any(all(word in row["target"] for word in words) for row in missed)  # noqa: E731
+    reasons = [REFUSED] * about("CLE", NAMES["sir"])
+    reasons += [profile()] * about("CLE", NAMES["linear_regression"], "seconds")
+    reasons += [MEMORY] * about("its peak")
+    reasons += [BOUND] * any(row["text"].startswith(">") for row in missed)
+    return " ".join(["Why targets are missed.", *filter(None, reasons)]) if missed else ""
+
+
+def profile() -> str:
+    """What a first inference by CLE spends its time on."""
     found = sections.result("first_inference")
     slow = next((row for row in (found or {"rows": []})["rows"] if row["contender"] == "cle"), None)
-    text = (
-        ""
-        if slow is None
-        else (
-            f" Of the {slow['first s']:.0f} seconds of CLE to a first posterior {slow['first s'] - slow['second s']:.0f} are spent on "
-            f"programs that a second inference in the same process finds compiled (*Where the seconds go*, below)."
-        )
+    if slow is None:
+        return ""
+    return (
+        f"Of the {slow['first s']:.0f} seconds of CLE to a first posterior {slow['first s'] - slow['second s']:.0f} are spent on "
+        "programs that a second inference in the same process finds compiled (*Where the seconds go*, below)."
     )
-    return f"Why targets are missed. {WHY}{text}"
 
 
 CAPTION = """*Accuracy (C2ST against the exact posterior, lower is better) after so many seconds, left, and simulations, right, at epsilon
@@ -103,18 +115,12 @@ own (`problems`), checked against independent numbers in the tests; C2ST follows
 
 def targets() -> str:
     """The targets, with what was measured."""
-    rows = [
-        [
-            row["target"],
-            row["asked"],
-            row["text"],
-            {True: "met", False: "**missed**", None: "**not shown**"}[row["met"]],
-        ]
-        for row in [*verdicts(Standings(stored())), *own_targets()]
-    ]
+    found = [*verdicts(Standings(stored())), *own_targets()]
+    words = {True: "met", False: "**missed**", None: "**not shown**"}
+    rows = [[row["target"], row["asked"], row["text"], words[row["met"]]] for row in found]
     picture = f"![C2ST against seconds and against simulations]({PICTURES}/head_to_head.png)"
     table = markdown(["what", "asked of the rival", "what it needs, in ours (range over pairs of seeds)", ""], rows)
-    return f"## In short\n\n{picture}\n\n{CAPTION}\n\n{table}\n\n{why()}"
+    return f"## In short\n\n{picture}\n\n{CAPTION}\n\n{table}\n\n{why(found)}".rstrip()
 
 
 def own_targets() -> Iterator[dict[str, Any]]:

@@ -44,8 +44,11 @@ def to_numpy(tree: Any) -> Any:
 
 
 def placed(array: np.ndarray) -> Array:
-    """A copy where programs find it; `jnp.array` takes twice the memory for a moment. Call where float64 is enabled."""
-    return jax.device_put(array, may_alias=False)
+    """The array where programs find it, without the second copy that `jnp.asarray` makes for a moment. Call where float64 is enabled.
+
+    It may share its memory with the array, which must not be written to while it is used.
+    """
+    return jax.device_put(array)
 
 
 def in_float64(method: Callable[P, T]) -> Callable[P, T]:

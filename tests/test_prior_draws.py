@@ -61,6 +61,7 @@ def test_draws_do_not_depend_on_how_many_are_made_and_share_a_program(drawn):
     for num in (1, 7, 1024, 1025, 3000):
         assert np.array_equal(prior.sample(jax.random.key(5), num), theta[:num])
     assert priors_module._sample.num_compiled == before
+    assert before > 0
     assert len(np.unique(theta[:, 1])) == len(theta)  # no block repeats another
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisewise import _programs
-from noisewise._programs import brief_filter_jit, brief_jit
+from noisewise._programs import brief_filter_jit, brief_jit, steady_jit
 
 
 @brief_jit
@@ -19,24 +19,28 @@ def repeated(x, num):
     return jnp.full(num, x)
 
 
+@steady_jit
+def raised(x):
+    return jnp.exp(x)
+
+
 @brief_filter_jit
 def applied(function, x):
     return function(x)
 
 
-@pytest.fixture
-def fresh_options():
-    _programs._options.cache_clear()
-    yield
-    _programs._options.cache_clear()
-
-
 def test_at_the_top_it_is_compiled_with_options_and_gives_the_same():
-    assert cubed._whole is not cubed._part
+    before = cubed.num_compiled
     x = jnp.linspace(-2.0, 2.0, 7)
     np.testing.assert_array_equal(cubed(x), x**3)
+    assert cubed.num_compiled == before + 1
+    with pytest.raises(ValueError, match="can only be passed to top-level"):
+        jax.jit(cubed._whole)(x)
+    with pytest.raises(ValueError, match="can only be passed to top-level"):
+        jax.jit(raised._whole)(x)
     np.testing.assert_array_equal(repeated(2.0, num=3), [2.0, 2.0, 2.0])
     np.testing.assert_array_equal(applied(jnp.negative, x), -x)
+    np.testing.assert_allclose(raised(x), np.exp(x), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -60,19 +64,25 @@ def test_it_has_gradients():
     assert float(jax.grad(lambda x: applied(jnp.sin, x))(0.0)) == 1.0
 
 
-def test_options_that_xla_does_not_know_are_left_out(fresh_options, monkeypatch):
+def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    monkeypatch.setattr(
-        _programs, "_FOR_A_SHORT_LIFE", {"xla_backend_optimization_level": 1, "xla_of_another_time": True}
-    )
-    assert _programs._options() == {"xla_backend_optimization_level": 1}
+    options = {"xla_backend_optimization_level": 1, "xla_of_another_time": True}
+    assert _programs._possible(options) == {"xla_backend_optimization_level": 1}
 
 
-def test_what_the_user_sets_stands(fresh_options, monkeypatch):
-    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")
-    assert _programs._options() == {"xla_cpu_use_fusion_emitters": False}
+@pytest.mark.parametrize(
+    ("flags", "left"),
+    [
+        ("", _programs._FOR_A_SHORT_LIFE),
+        ("--xla_backend_optimization_level=0 --xla_dump_to=x", {"xla_cpu_use_fusion_emitters": False}),
+        ("--xla_backend_optimization_level_of_another_time=0", _programs._FOR_A_SHORT_LIFE),
+    ],
+)
+def test_what_the_user_sets_stands(flags, left, monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    assert _programs._possible(_programs._FOR_A_SHORT_LIFE) == left
 
 
-def test_other_devices_have_none_of_them(fresh_options, monkeypatch):
+def test_other_devices_have_none_of_them(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert _programs._options() is None
+    assert _programs._possible(_programs._FOR_A_SHORT_LIFE) is None

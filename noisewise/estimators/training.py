@@ -36,7 +36,7 @@ _VALIDATION = 2**31 - 1  # stands in for the number of an epoch
 _SECONDS_PER_CALL = 0.5
 _MAX_EPOCHS_PER_CALL = 64
 _USUAL_EPOCHS = 50
-_BRIEF = 5e10  # a fifth of the time that steps take is then about what compiling them briefly saves
+_BRIEF = 5e10  # about where ten rounds lose by slower steps what brief compiling saved before the first
 
 
 def negative_log_prob(distribution: Any, target: Array, condition: Array) -> Array:
@@ -152,7 +152,8 @@ def train(
     epochs = 4
     with jax.enable_x64(True):
         resample, validation = _placed((resample, validation))
-        program = _briefly if _work(state, resample, capacity, settings, trials) < _BRIEF else _thoroughly
+        brief = jax.default_backend() == "cpu" and _work(state, resample, capacity, settings, trials) < _BRIEF
+        program = _briefly if brief else _thoroughly
         while True:
             started = time.monotonic()
             state, train_loss, validation_loss, ran = program(
@@ -218,24 +219,29 @@ def _start(key: Array, members: Any, settings: Training, trials: bool) -> tuple[
     axes = first.shape[: 2 if trials else 1]
     split = lambda k: jax.random.split(k, axes[-1])  # noqa: E731
     keys = jax.vmap(split)(key) if trials else split(key)
-    init = settings.optimiser.init
-    for _ in axes:
-        init = jax.vmap(init)
-    zeros = jnp.zeros(axes, jnp.int32)
+    zeros = np.zeros(axes, np.int32)
     return (
         _State(
             weights=weights,
             average=weights,
-            moments=init(weights),
+            moments=_moments(weights, settings, len(axes)),
             best_weights=weights,
-            best=jnp.full(axes, jnp.inf, jnp.float32),
+            best=np.full(axes, np.inf, np.float32),
             since=zeros,
-            rate=jnp.ones(axes, jnp.float32),
+            rate=np.ones(axes, np.float32),
             epoch=zeros,
             key=keys,
         ),
         frozen,
     )
+
+
+@brief_filter_jit
+def _moments(weights: Any, settings: Training, num_axes: int) -> Any:
+    init = settings.optimiser.init
+    for _ in range(num_axes):
+        init = jax.vmap(init)
+    return init(weights)
 
 
 def _finished(state: _State, settings: Training) -> Array:
@@ -350,8 +356,7 @@ class _Member:
     def _shuffled(self, key: Array) -> Array:
         places = jnp.arange(len(self.rows.train), dtype=jnp.int32)
         bits = jax.random.bits(key, places.shape, jnp.uint32) >> 1
-        last = jnp.iinfo(jnp.uint32).max
-        order = jnp.where(places < self.rows.num_train, bits, last)
+        order = jnp.where(places < self.rows.num_train, bits, jnp.uint32(2**32 - 1))
         return jax.lax.sort((order, self.rows.train), num_keys=1, is_stable=False)[1]
 
     def _distribution(self, weights: Any) -> Any:

@@ -17,7 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, open_uniforms
+from noisewise._programs import brief_filter_jit
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Interval, Lattice
+
+_ROWS = 16_384
 
 
 class AbstractSpread(eqx.Module):
@@ -158,10 +161,14 @@ class TargetSpace(eqx.Module):
         return t, log_w.sum(axis=-1)
 
     def spread(self, key: Array, s_dp: np.ndarray) -> np.ndarray:
-        """Targets (..., d) of s_dp (..., k'), with uniforms of their own."""
+        """Targets (..., d) of s_dp (..., k'), with uniforms of their own; in blocks, so that one program serves every number of rows."""
+        rows, parts = s_dp.reshape(-1, s_dp.shape[-1]), []
         with jax.enable_x64(True):
-            u = open_uniforms(key, (*s_dp.shape[:-1], self.num_uniforms))
-            return np.asarray(self(jnp.asarray(s_dp), u)[0])
+            for start in range(0, len(rows), _ROWS):
+                block = rows[start : start + _ROWS]
+                full = np.concatenate([block, np.repeat(block[:1], _ROWS - len(block), axis=0)])
+                parts.append(np.asarray(_spread_rows(self, jax.random.fold_in(key, start), full))[: len(block)])
+        return np.concatenate(parts).reshape(*s_dp.shape[:-1], self.dim)
 
     def inverse(self, t: Array, s_dp: Array) -> Array:
         """Private statistics (..., k') from targets (..., d); columns that are not kept come from s_dp."""
@@ -169,6 +176,11 @@ class TargetSpace(eqx.Module):
         parts = zip(self.spreads, jnp.split(full, np.cumsum(self.widths)[:-1], axis=-1), strict=True)
         values = jnp.concatenate([spread.inverse(part) for spread, part in parts], axis=-1)
         return jnp.where(np.isin(np.arange(sum(self.widths)), self.kept), values, s_dp)
+
+
+@brief_filter_jit
+def _spread_rows(space: TargetSpace, key: Array, rows: Array) -> Array:
+    return space(rows, open_uniforms(key, (len(rows), space.num_uniforms)))[0]
 
 
 def _spread(support: AbstractSupport, values: np.ndarray) -> AbstractSpread:

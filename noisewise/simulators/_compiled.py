@@ -18,7 +18,7 @@ import numpy as np
 
 from noisewise import _traces
 from noisewise._arrays import Array
-from noisewise._programs import brief_jit
+from noisewise._programs import steady_jit
 from noisewise.errors import NoisewiseError, SimulationError
 from noisewise.simulators._keys import RowKeys
 
@@ -126,7 +126,7 @@ def _program(
 ) -> Callable[[Array, Array, Array], Any]:
     one = _made(make, parts)
 
-    @brief_jit
+    @steady_jit
     def chunk(words: Array, indices: Array, theta: Array) -> Any:
         keys = words if implementation is None else jax.random.wrap_key_data(words, impl=implementation)
         return jax.vmap(one)(jax.vmap(jax.random.fold_in)(keys, indices), theta)

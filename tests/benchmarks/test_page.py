@@ -29,6 +29,19 @@ def test_the_page_says_what_the_files_say():
     assert (page.DOCS / "benchmarks.md").read_text() == page.page()
 
 
+def test_reasons_are_given_for_what_is_missed_alone():
+    row = {"asked": "", "text": "2 times"}
+    refused = row | {"target": "CLE against sbi NPE-C, SIR", "met": False}
+    slow = row | {"target": "CLE against sbi NPE-C, the regression: seconds to 0.60", "met": False}
+    peak = row | {"target": "its peak over a tiny inference, as it is", "met": False}
+    bound = row | {"target": "SPLE against sbi NPE-C, SIR: seconds to 0.60", "text": "> 8 times", "met": None}
+    assert page.why([each | {"met": True} for each in (refused, slow, peak, bound)]) == ""
+    assert page.why([refused]) == f"Why targets are missed. {page.REFUSED}"
+    assert page.why([peak, bound]) == f"Why targets are missed. {page.MEMORY} {page.BOUND}"
+    assert page.profile() in page.why([slow])
+    assert "seconds of CLE" in page.profile()
+
+
 def test_its_pictures_are_there():
     for name, _ in page.figures():
         assert (page.DOCS / page.PICTURES / f"{name}.png").stat().st_size > 5000

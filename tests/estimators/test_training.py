@@ -20,6 +20,7 @@ from noisewise.estimators import (
     train,
     training,
 )
+from noisewise.estimators.members import stacked
 
 KEY = jax.random.key(0)
 SMALL = functools.partial(mixture_density_network, num_components=1, num_units=8, num_hidden=1)
@@ -128,6 +129,9 @@ def test_work_counts_weights_rows_and_targets_per_row():
     assert work(Pairs, 600) == 50 * 600 * weights
     assert work(Nets, 1200) == 4 * 50 * 1200 * weights
     assert work(Pairs, 600, max_epochs=3) == 3 * 600 * weights
+    keys, twice = jax.random.split(KEY), stacked([members, members])
+    state, _ = training._start(keys, twice, Training(), True)
+    assert training._work(state, Pairs(jnp.zeros((2, 600, 1))), 600, Training(), True) == 2 * 50 * 600 * weights
 
 
 def test_too_few_rows_are_refused():
@@ -186,6 +190,22 @@ def test_few_rows_lower_the_degree():
 
 
 @pytest.mark.slow
+def test_flows_that_hold_functions_are_members_too():
+    """flowjax's coupling flow keeps a function that closes over arrays."""
+    from flowjax.distributions import Normal
+    from flowjax.flows import coupling_flow
+
+    def factory(key, target_dim, condition_dim):
+        return coupling_flow(
+            key, base_dist=Normal(jnp.zeros(target_dim)), cond_dim=condition_dim, flow_layers=1, nn_width=4, nn_depth=1
+        )
+
+    members = ensemble(KEY, factory, 2, 2, 1)
+    scale, whitening = Affine(np.zeros(1), np.ones(1)), Whitening(np.zeros((1, 2)), np.eye(2), np.eye(2), 0)
+    value = ConditionalDensity(members, scale, whitening).log_prob(np.zeros((3, 2)), np.zeros((3, 1)))
+    assert np.isfinite(value).all()
+
+
 def test_an_ensemble_is_the_average_of_its_members():
     members = fitted(members=2, max_epochs=2).members
     c = np.random.default_rng(4).normal(size=(30, 1))
