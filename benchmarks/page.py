@@ -70,8 +70,9 @@ stopped), `make bench-quick` measures noisewise alone (5 minutes), and `python -
 `estimators.md` (accuracy of every method at the paper's budget, nested noise), `calibration.md`, `reproduction.md`."""
 
 
-REFUSED = """CLE needs a density of the statistics given theta; those of SIR are 0 in every epidemic that dies out at once. The law to
-learn there is that of the statistics with noise, which is what SPLE learns."""
+REFUSED = """CLE needs a density of the statistics given theta; those of SIR are 0 in every epidemic that dies out at once. What
+can be learnt there is the law of the statistics blurred by the least private of the mechanisms in question; with one mechanism that is what
+SPLE learns, which stands in for it."""
 
 MEMORY = """In memory there are, beside the arrays and the copy that training takes, its temporaries (all rows are shuffled in every epoch)
 and what compilers took, which the allocator keeps."""
