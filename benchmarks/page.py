@@ -77,7 +77,7 @@ SPLE learns, which stands in for it."""
 MEMORY = """In memory there are, beside the arrays and the copy that training takes, its temporaries (all rows are shuffled in every epoch)
 and what compilers took, which the allocator keeps."""
 
-BOUND = """*> x times* is a bound: the rival was stopped before it got there, so that x is not known to be the ratio, only to be less."""
+BOUND = """*> x times*: the rival was stopped before it got there, so that the ratio is larger than x, and nobody knows by how much."""
 
 
 def why(rows: list[dict[str, Any]]) -> str:
