@@ -141,11 +141,7 @@ def train(
     settings = settings or Training()
     validation = resample if validation is None else validation
     trials = isinstance(train_rows, (list, tuple))
-    rows = (
-        _padded(train_rows, validation_rows, capacity)
-        if not trials
-        else _stacked(train_rows, validation_rows, capacity)
-    )
+    rows = (_stacked if trials else _padded)(train_rows, validation_rows, capacity)
     with jax.enable_x64(False):
         state, frozen = _start(key, members, settings, trials)
     losses: list[tuple[np.ndarray, np.ndarray]] = []
@@ -156,16 +152,9 @@ def train(
         program = _briefly if brief else _thoroughly
         while True:
             started = time.monotonic()
+            number = jnp.asarray(np.int32(epochs))
             state, train_loss, validation_loss, ran = program(
-                state,
-                frozen,
-                resample,
-                validation,
-                rows,
-                jnp.asarray(np.int32(epochs)),
-                loss,
-                settings,
-                trials,
+                state, frozen, resample, validation, rows, number, loss, settings, trials
             )
             ran = int(np.max(ran))
             losses.append((np.asarray(train_loss)[:ran], np.asarray(validation_loss)[:ran]))

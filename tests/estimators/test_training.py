@@ -113,6 +113,19 @@ def test_long_work_is_compiled_thoroughly_and_gives_the_same_but_for_rounding(mo
     np.testing.assert_allclose(brief.validation_losses, thorough.validation_losses, rtol=1e-5)
 
 
+def test_an_epoch_visits_every_row_once_in_an_order_of_its_own():
+    """700 rows of 1000 places: the first 700 are those rows, in another order for another key; chance repeats one with 1 in 700!."""
+    rows = training._padded(np.arange(5, 705), np.arange(5), 1000)
+    member = training._Member(None, None, None, None, rows, None, Training())
+    with jax.enable_x64(True):
+        first, second = (np.asarray(member._shuffled(jax.random.key(seed)))[:700] for seed in (0, 1))
+    for order in (first, second):
+        np.testing.assert_array_equal(np.sort(order), np.arange(5, 705))
+        # the correlation of place and row has sd 1 / sqrt(699) = .038: 5 of them
+        assert abs(np.corrcoef(order, np.arange(700))[0, 1]) < 0.19
+    assert (first != second).any()
+
+
 def test_work_counts_weights_rows_and_targets_per_row():
     members = ensemble(KEY, SMALL, 3, 1, 1)
     weights = sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(members, eqx.is_inexact_array)))
