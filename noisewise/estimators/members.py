@@ -37,9 +37,8 @@ def _blueprint(
     build = functools.partial(factory, **dict(settings))
     with jax.enable_x64(False):
         made = eqx.filter_eval_shape(build, jax.random.key(0), target_dim, condition_dim)
-        if any(
-            map(callable, jax.tree.leaves(made))
-        ):  # functions may hold arrays, as those of flowjax do, which must be real ones
+        if any(map(callable, jax.tree.leaves(made))):
+            # functions may hold arrays, as those of flowjax do, which must be real ones
             made = build(jax.random.key(0), target_dim, condition_dim)
     leaves, structure = jax.tree.flatten(made)
     is_array = [eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves]

@@ -202,7 +202,6 @@ def test_few_rows_lower_the_degree():
     assert Whitening.fit(t, c, degree=2).root[0, 0] > 0.7
 
 
-@pytest.mark.slow
 def test_flows_that_hold_functions_are_members_too():
     """flowjax's coupling flow keeps a function that closes over arrays."""
     from flowjax.distributions import Normal
@@ -219,6 +218,7 @@ def test_flows_that_hold_functions_are_members_too():
     assert np.isfinite(value).all()
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_the_average_of_its_members():
     members = fitted(members=2, max_epochs=2).members
     c = np.random.default_rng(4).normal(size=(30, 1))
