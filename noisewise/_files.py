@@ -21,10 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from noisewise._regular_files import read_regular
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, NoisewiseError, StorageError
 
 MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 32
+_RESERVED = json.dumps({"schema": "noisewise.reservation", "meaning": "A release that did not end. Delete this file."})
+_MOST_ITEMS = 2_400_000
+"""Commas and opening brackets of one file: one of `MAX_BYTES` that `dump_json` has indented has fewer. So objects stay below 256 MiB."""
 _MAX_INTEGER = 2**63 - 1
 _MAX_TEXT = 1000
 
@@ -36,18 +40,9 @@ def as_path(path: Any, name: str = "path") -> Path:
     raise InvalidTypeError(f"{name} must be the path of a file, such as 'release.json', got {type(path).__name__}.")
 
 
-def read_json(path: Path, what: str) -> dict[str, Any]:
+def read_json(path: Path, what: str, *, follow_links: bool = True) -> dict[str, Any]:
     """The JSON object in a file, read strictly. `what` names the kind of file in messages."""
-    try:
-        if path.exists() and not path.is_file():
-            raise InvalidInputError(f"{path} is a folder or a device, not a file.")
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise InvalidInputError(f"There is no file {path}.") from None
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
-    return parse_json(content, f"{what} {path.name}")
+    return parse_json(read_regular(path, limit=MAX_BYTES, follow_links=follow_links), f"{what} {path.name}")
 
 
 def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
@@ -56,6 +51,8 @@ def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
         content = content.encode("utf-8", errors="surrogatepass")
     if len(content) > MAX_BYTES:
         raise FileFormatError(f"{what} is larger than {MAX_BYTES // 2**20} MiB: this is not a file noisewise wrote.")
+    if content.count(b'"') > _MOST_ITEMS or sum(map(content.count, (b",", b"[", b"{"))) > _MOST_ITEMS:
+        raise FileFormatError(f"{what} holds too many items: this is not a file noisewise wrote.")
     try:
         value = json.loads(
             content.decode("utf-8"),
@@ -157,12 +154,12 @@ def write_atomically(path: Path, content: str | bytes, *, overwrite: bool) -> No
         raise unwritten(path, error) from None
 
 
-def unwritten(path: Path, error: OSError) -> NoisewiseError:
+def unwritten(path: Path, error: OSError, advice: str = "Free some space, and do the same again.") -> NoisewiseError:
     """What to raise where a file or a folder cannot be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         reason = "the disk fails" if error.errno == errno.EIO else "the disk is full"
         return StorageError(
-            f"{path} cannot be written, because {reason}. What was written before is intact: free some space, and do the same again."
+            f"{path} cannot be written, because {reason}. What was written before is intact. {advice}".rstrip()
         )
     return InvalidInputError(f"{path} cannot be written: {error.strerror}.")
 
@@ -170,7 +167,8 @@ def unwritten(path: Path, error: OSError) -> NoisewiseError:
 def remove_parts(*folders: Path) -> None:
     """Remove what processes that were killed while they wrote have left in some folders."""
     with contextlib.suppress(OSError):
-        for part in itertools.chain.from_iterable(folder.glob(".*.part") for folder in folders):
+        own = (folder for folder in folders if not folder.is_symlink())
+        for part in itertools.chain.from_iterable(folder.glob(".*.part") for folder in own):
             part.unlink(missing_ok=True)
 
 
@@ -184,6 +182,63 @@ def require_new(path: Path) -> None:
             pass
     except OSError as error:
         raise unwritten(path, error) from None
+
+
+class Reservation:
+    """The name of a file that is yet to come, taken so that nobody else gets it; given back where the file never comes.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, Reservation(Path(folder) / "a.json") as reserved:
+    ...     reserved.fill("{}")
+    ...     (Path(folder) / "a.json").read_text()
+    '{}'
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.filled = False
+        try:
+            with path.open("x") as file:
+                file.write(_RESERVED)
+                file.flush()
+                os.fsync(file.fileno())
+                self._inode = os.fstat(file.fileno()).st_ino
+            with _temporary(path, _RESERVED):  # the finished file will come by way of another one beside it
+                pass
+        except FileExistsError:
+            raise InvalidInputError(f"{path} exists and is kept: choose another name, or move it away.") from None
+        except OSError as error:
+            self._give_back()
+            raise unwritten(path, error) from None
+
+    def fill(self, content: str) -> None:
+        """Write the whole file in place of the reservation; where that fails the message does not say to try again."""
+        try:
+            with _temporary(self.path, content) as temporary:
+                if not self._is_ours():
+                    raise InvalidInputError(f"{self.path} was replaced by another file in the meantime.")
+                os.replace(temporary, self.path)
+            self.filled = True
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            raise unwritten(self.path, error, "") from None
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self.filled:
+            self._give_back()
+
+    def _is_ours(self) -> bool:
+        with contextlib.suppress(OSError):
+            return self.path.lstat().st_ino == self._inode
+        return False
+
+    def _give_back(self) -> None:
+        with contextlib.suppress(OSError, AttributeError):  # without an inode there is no file of ours
+            if self._is_ours():
+                self.path.unlink()
 
 
 @contextlib.contextmanager

@@ -44,6 +44,8 @@ Examples:
 The data are a CSV file: names of columns first, then one line per person.
 Bounds, edges and levels are public: choose them without looking at the data.
 Neighbours differ in one line of the data; the number of lines is public.
+Clean the data first: cells that are missing or cannot be read are refused
+without a word about them, and after the budget is spent.
 """
 
 _BOUNDS = "--bounds"
@@ -184,7 +186,7 @@ def release(
     data.
     """
     from noisewise.cli import released_queries as queries
-    from noisewise.cli.tables import read_table
+    from noisewise.cli.tables import open_table
 
     asked = queries.Asked(
         query=query.replace("_", "-"),
@@ -203,7 +205,7 @@ def release(
     require_new(out)
     limit = _budget(budget, ledger)
     given = _flags(epsilon=epsilon, delta=delta, rho=rho)
-    prepared = queries.prepare(asked, read_table(data))
+    prepared = queries.prepare(asked, open_table(data))
     published, kept = _publish(prepared, asked, given, out, (ledger, limit, unit), description)
     _present(published, kept, out, as_json)
 
@@ -212,7 +214,7 @@ def _publish(
     prepared: Prepared, asked: Asked, given: dict[str, float], out: Path, account: Any, description: str
 ) -> tuple[Release, Ledger | None]:
     from noisewise.disclosure import Ledger
-    from noisewise.disclosure import release as make
+    from noisewise.disclosure.curator import PlannedRelease
 
     path, limit, unit = account
     guarantee = guarantee_from(given)
@@ -220,13 +222,18 @@ def _publish(
     if asked.trials is not None:
         terms = {"mechanism": _padded_binomial(asked.trials, guarantee, prepared.query)}
     ledger = None if path is None else Ledger(path, limit, privacy_unit=unit)
-    more = {"names": prepared.names, "privacy_unit": unit, "description": description}
-    with warnings.catch_warnings(record=True):
+    more = {"names": prepared.names, "privacy_unit": unit, "description": description, "ledger": ledger}
+    with (
+        PlannedRelease.of(prepared.query, **terms, **more, expected_data=prepared.expected, save_to=out) as plan,
+        warnings.catch_warnings(record=True) as noticed,
+    ):
         warnings.simplefilter("always")
-        published = make(prepared.data, prepared.query, **terms, ledger=ledger, save_to=out, **more)
-    if not out.exists():  # the budget is spent and the noise drawn: the values must not be lost
+        plan.charge()
+        published = plan.publish(plan.draw(prepared.read))
+    if not plan.saved:  # the budget is spent and the noise drawn: the values must not be lost
         print(published.to_json())
-        raise InvalidInputError(f"{out} could not be written after the release was made: save what is printed above.")
+        reasons = " ".join(str(warning.message) for warning in noticed)
+        raise InvalidInputError(f"{reasons} Here that is what is printed above on stdout.")
     return published, ledger
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from noisewise.cli.catalogue import RELEASED
@@ -52,15 +52,17 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A query with its confidential data; `names` where the query's own would not say what was counted."""
+    """A query, and how to read the confidential cells that it needs; `names` where its own would not say what was counted."""
 
     query: AbstractQuery
-    data: Any = dataclasses.field(repr=False)
+    read: Callable[[], Any]
+    expected: str
+    """What the cells must be, in words that depend on the options alone."""
     names: tuple[str, ...] | None = None
 
 
 def prepare(asked: Asked, table: Table) -> Prepared:
-    """The query that is asked for, of these data."""
+    """The query that is asked for; no cell is looked at yet."""
     return _BUILDERS[asked.query](asked, table)
 
 
@@ -72,23 +74,21 @@ def _mean(asked: Asked, table: Table) -> Prepared:
 
     columns = _columns(asked, table)
     query = ClampedMean(bounds=_bounds(asked, columns), num_records=table.num_records, num_columns=len(columns))
-    return Prepared(
-        query, table.numbers(columns), tuple(f"mean {name}" for name in columns) if len(columns) > 1 else None
-    )
+    return _of_numbers(query, table, columns, tuple(f"mean {name}" for name in columns) if len(columns) > 1 else None)
 
 
 def _median(asked: Asked, table: Table) -> Prepared:
     from noisewise.queries import Median
 
-    column = _one_column(asked, table)
-    return Prepared(Median(candidates=asked.candidates, num_records=table.num_records), table.numbers([column]))
+    query = Median(candidates=asked.candidates, num_records=table.num_records)
+    return _of_numbers(query, table, [_one_column(asked, table)])
 
 
 def _histogram(asked: Asked, table: Table) -> Prepared:
     from noisewise.queries import Histogram
 
-    column = _one_column(asked, table)
-    return Prepared(Histogram(edges=_edges(asked), num_records=table.num_records), table.numbers([column]))
+    query = Histogram(edges=_edges(asked), num_records=table.num_records)
+    return _of_numbers(query, table, [_one_column(asked, table)])
 
 
 def _contingency_table(asked: Asked, table: Table) -> Prepared:
@@ -100,7 +100,7 @@ def _contingency_table(asked: Asked, table: Table) -> Prepared:
     cells = itertools.product(
         *([f"{name}={label}" for label in part] for name, part in zip(columns, labels, strict=True))
     )
-    return Prepared(query, _codes(table, columns, labels), tuple(", ".join(cell) for cell in cells))
+    return _of_codes(query, table, columns, labels, tuple(", ".join(cell) for cell in cells))
 
 
 def _category_proportions(asked: Asked, table: Table) -> Prepared:
@@ -116,7 +116,7 @@ def _category_proportions(asked: Asked, table: Table) -> Prepared:
         for name, part in zip(columns[1:], labels[1:], strict=True)
         for label in part
     )
-    return Prepared(query, _codes(table, columns, labels), names)
+    return _of_codes(query, table, columns, labels, names)
 
 
 def _regression_moments(asked: Asked, table: Table) -> Prepared:
@@ -126,14 +126,15 @@ def _regression_moments(asked: Asked, table: Table) -> Prepared:
     query = RegressionMoments(
         num_records=table.num_records, num_predictors=len(asked.predictors), bounds=_bounds(asked, columns)
     )
-    return Prepared(query, table.numbers(columns))
+    return _of_numbers(query, table, columns)
 
 
 def _infection_curve(asked: Asked, table: Table) -> Prepared:
     from noisewise.queries import InfectionCurve
 
     columns = asked.columns or table.names
-    return Prepared(InfectionCurve(population=table.num_records, num_times=len(columns)), table.numbers(columns))
+    query = InfectionCurve(population=table.num_records, num_times=len(columns))
+    return _of_numbers(query, table, columns, what="0 or 1")
 
 
 _BUILDERS: dict[str, Callable[[Asked, Table], Prepared]] = {
@@ -231,6 +232,29 @@ def _levels(asked: Asked, name: str) -> tuple[str, ...]:
     return asked.levels[name]
 
 
-def _codes(table: Table, columns: tuple[str, ...] | list[str], labels: list[tuple[str, ...]]) -> list[list[int]]:
-    codes = [table.codes(name, part) for name, part in zip(columns, labels, strict=True)]
-    return [list(row) for row in zip(*codes, strict=True)]
+def _of_numbers(
+    query: AbstractQuery,
+    table: Table,
+    columns: Sequence[str],
+    names: tuple[str, ...] | None = None,
+    what: str = "a number such as -1.5 or 2e3",
+) -> Prepared:
+    table.require(columns)
+    expected = f"lines with {_many(table)}, of which those the query looks at hold {what}"
+    return Prepared(query, lambda: table.numbers(columns), expected, names)
+
+
+def _of_codes(
+    query: AbstractQuery,
+    table: Table,
+    columns: Sequence[str],
+    labels: Sequence[Sequence[str]],
+    names: tuple[str, ...],
+) -> Prepared:
+    table.require(columns)
+    expected = f"lines with {_many(table)}, of which those the query looks at hold one of the levels given for them"
+    return Prepared(query, lambda: table.codes(columns, labels), expected, names)
+
+
+def _many(table: Table) -> str:
+    return "one cell" if len(table.names) == 1 else f"{len(table.names)} cells"

@@ -1,9 +1,16 @@
-"""Confidential tables: CSV files whose content no message ever shows; of the names of columns only one that was nearly typed."""
+"""Confidential tables: CSV files of which the names of columns and the number of lines are public, and nothing else.
+
+A file is opened in two steps: its first line and its number of lines are looked at before a budget is spent, its cells
+after that. What is wrong with cells is never said: it would tell something of the people in them. Of the names of columns
+a message shows only one that was nearly typed, as a first line of data may have been mistaken for names.
+"""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
+import io
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,91 +20,86 @@ from noisewise.errors import InvalidInputError
 _NEARLY = 0.75
 """How alike a name must be to what was typed to be shown: of 4 letters one may be missing, changed in 8 two."""
 
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""A plain decimal number: no 'nan', no '1_000', no digits of other alphabets."""
+
+_BLANK = " \t"
+
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """The cells of a CSV file by column.
-
-    A first line of data, mistaken for names, must not leak either: a name is shown only where the user has nearly typed it.
-    """
+    """A CSV file whose cells nobody has looked at yet."""
 
     path: Path
-    cells: dict[str, list[str]] = dataclasses.field(repr=False)
+    names: tuple[str, ...]
+    num_records: int
+    content: bytes = dataclasses.field(repr=False)
 
-    @property
-    def num_records(self) -> int:
-        """One record per line after the first."""
-        return len(next(iter(self.cells.values())))
+    def require(self, columns: Sequence[str]) -> None:
+        """Refuse names of columns that the file does not have."""
+        for name in columns:
+            if name not in self.names:
+                near = get_close_matches(name, self.names, n=1, cutoff=_NEARLY)
+                hint = (
+                    f"did you mean {near[0]!r}?"
+                    if near
+                    else "its first line must name the columns, separated by commas."
+                )
+                raise InvalidInputError(f"{self.path.name} has no column {name!r}: {hint}")
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the columns; for use, not for messages."""
-        return tuple(self.cells)
+    def numbers(self, columns: Sequence[str]) -> list[list[float]]:
+        """Rows of numbers, one column per name. What it raises may tell of the data: let it go nowhere."""
+        return [[_number(row[name]) for name in columns] for row in self._rows()]
 
-    def column(self, name: str) -> list[str]:
-        """The cells of one column."""
-        if name not in self.cells:
-            near = get_close_matches(name, self.names, n=1, cutoff=_NEARLY)
-            hint = (
-                f"did you mean {near[0]!r}?" if near else "its first line must name the columns, separated by commas."
-            )
-            raise InvalidInputError(f"{self.path.name} has no column {name!r}: {hint}")
-        return self.cells[name]
+    def codes(self, columns: Sequence[str], labels: Sequence[Sequence[str]]) -> list[list[int]]:
+        """Rows of categories as their numbers in the public lists of labels; the same holds."""
+        numbers = [{label: number for number, label in enumerate(part)} for part in labels]
+        pairs = list(zip(columns, numbers, strict=True))
+        return [[known[row[name].strip(_BLANK)] for name, known in pairs] for row in self._rows()]
 
-    def numbers(self, names: Sequence[str]) -> list[list[float]]:
-        """Rows of numbers, one column per name."""
-        columns = [[_number(cell, name, self.path) for cell in self.column(name)] for name in names]
-        return [list(row) for row in zip(*columns, strict=True)]
-
-    def codes(self, name: str, labels: Sequence[str]) -> list[int]:
-        """A column of categories as their numbers in the public list of labels."""
-        numbers = {label: number for number, label in enumerate(labels)}
-        cells = [cell.strip() for cell in self.column(name)]
-        if any(cell not in numbers for cell in cells):
-            raise InvalidInputError(
-                f"The column {name!r} of {self.path.name} holds something that is not among the levels given for it: list them all."
-            )
-        return [numbers[cell] for cell in cells]
+    def _rows(self) -> list[dict[str, str]]:
+        text = self.content.decode("utf-8-sig")
+        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))[1:]
+        if len(rows) != self.num_records:
+            raise InvalidInputError("A record must be one line.")
+        return [dict(zip(self.names, row, strict=True)) for row in rows]
 
 
-def read_table(path: Path) -> Table:
-    """Read a CSV file whose first line names the columns."""
+def open_table(path: Path) -> Table:
+    """Look at the first line and the number of lines of a CSV file."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = [row for row in csv.reader(file, strict=True) if row]
+        if path.is_dir():
+            raise InvalidInputError(f"{path} is a folder: --data takes a CSV file.")
+        if path.exists() and not path.is_file():
+            raise InvalidInputError(f"{path} is a device, not a file: --data takes a CSV file.")
+        content = path.read_bytes()
     except FileNotFoundError:
         raise InvalidInputError(f"There is no file {path}.") from None
-    except IsADirectoryError:
-        raise InvalidInputError(f"{path} is a folder: --data takes a CSV file.") from None
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
-    except (UnicodeDecodeError, csv.Error):
-        raise InvalidInputError(f"{path.name} is not a CSV file in UTF-8: save it as one.") from None
-    if len(rows) < 2:
+    first, _, rest = content.partition(b"\n")
+    num_records = rest.count(b"\n") + bool(rest and not rest.endswith(b"\n"))
+    if num_records == 0:
         raise InvalidInputError(
             f"{path.name} must have a line with the names of the columns, then one line per record."
         )
-    names = [name.strip() for name in rows[0]]
-    if len(set(names)) < len(names) or not all(names) or any(_is_number(name) for name in names):
+    return Table(path, _header(first, path), num_records, content)
+
+
+def _header(line: bytes, path: Path) -> tuple[str, ...]:
+    try:
+        rows = list(csv.reader([line.decode("utf-8-sig").rstrip("\r")], strict=True))
+    except (UnicodeDecodeError, csv.Error):
+        raise InvalidInputError(f"{path.name} is not a CSV file in UTF-8: save it as one.") from None
+    names = tuple(name.strip() for name in rows[0]) if rows else ()
+    if len(set(names)) < len(names) or not names or not all(names) or any(map(_NUMBER.fullmatch, names)):
         raise InvalidInputError(
             f"The first line of {path.name} must name the columns, each differently; names are not numbers."
         )
-    if any(len(row) != len(names) for row in rows):
-        raise InvalidInputError(f"The lines of {path.name} must all have as many cells as the first.")
-    return Table(path, dict(zip(names, (list(column) for column in zip(*rows[1:], strict=True)), strict=True)))
+    return names
 
 
-def _number(cell: str, name: str, path: Path) -> float:
-    if not _is_number(cell):
-        raise InvalidInputError(
-            f"The column {name!r} of {path.name} holds something that is not a number: remove or fill what is missing first."
-        )
+def _number(cell: str) -> float:
+    if not _NUMBER.fullmatch(cell.strip(_BLANK)):
+        raise InvalidInputError("A cell must be a plain number.")
     return float(cell)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

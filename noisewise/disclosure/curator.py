@@ -1,27 +1,40 @@
-"""How a curator makes a release: every check first, then the ledger, then the noise, then the file."""
+"""How a curator makes a release: all that is public is checked, the ledger is charged, the data are read, noise is drawn.
+
+    plan = PlannedRelease.of(query, ...)    every check that can be made without the data; the name of the file is taken
+    plan.charge()                           what it will cost is written to the ledger
+    values = plan.draw(read)                the only place where confidential data are handled
+    plan.publish(values)                    the release, and its file
+
+Whether and how a release is refused before `draw` depends on public facts alone. In `draw` nothing is refused but data
+that the query cannot take; that costs the budget all the same, and is said in one sentence, whatever the data.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import platform
+import secrets
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from noisewise import __version__
-from noisewise._files import as_path, require_new, require_text
-from noisewise.disclosure.exact_mechanisms import exact_draw, require_exact
+from noisewise._files import Reservation, as_path, require_text
+from noisewise.disclosure.exact_mechanisms import Sampler, exact_sampler, require_exact
 from noisewise.disclosure.fields import as_names, as_requested
 from noisewise.disclosure.ledger import Ledger
-from noisewise.disclosure.path import check_fit, choose_mechanism, confidential_integers, on_grid
+from noisewise.disclosure.preparation import check_fit, choose_mechanism, columns_of, confidential_integers, on_grid
 from noisewise.disclosure.publication import Release
 from noisewise.errors import InvalidTypeError, NoisewiseError, ReleaseError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
-from noisewise.queries import AbstractQuery, FunctionQuery
+from noisewise.queries import AbstractQuery, FunctionQuery, Joint
 
 
 def release(
@@ -55,38 +68,183 @@ def release(
     >>> published.names, published.mechanism
     (('[0.0, 30.0)', '[30.0, 60.0)', '[60.0, 120.0]'), DiscreteLaplace(scale=2.0, sensitivity=2.0, step=1.0))
     """
-    if not isinstance(query, AbstractQuery):
-        swapped = " Are data and query swapped?" if isinstance(data, AbstractQuery) else ""
-        name = type(query).__name__
-        raise InvalidTypeError(f"query must be one such as nw.queries.ClampedMean(...), got {name}.{swapped}")
-    path = _new_path(save_to)
-    query = query if isinstance(query, FunctionQuery) else on_grid(query)
-    mechanism = _mechanism(query, guarantee, mechanism)
-    require_exact(mechanism, query)
-    check_fit(mechanism, query)
-    as_requested(guarantee, mechanism.guarantee)
-    _check_ledger(ledger, require_text(privacy_unit, "privacy_unit"))
-    description = require_text(description, "description", empty=True)
-    integers, steps = confidential_integers(data, query, mechanism)
-    draw = exact_draw(mechanism, integers, steps)
-    names = as_names(names, query, mechanism.output_width(len(integers)))
-    if ledger is not None:
-        kind = type(query).__name__
-        about = description or f"{kind} by {type(mechanism).__name__}"
-        ledger.spend(mechanism.guarantee, about, requested=guarantee, query=kind)
-    published = Release(
-        values=tuple(draw()),
+    _require_records(data, query)
+    with PlannedRelease.of(
+        query,
+        guarantee,
         mechanism=mechanism,
         names=names,
-        requested=guarantee,
         privacy_unit=privacy_unit,
-        query=None if isinstance(query, FunctionQuery) else query.to_spec(),
+        ledger=ledger,
         description=description,
-        versions=_used_versions(),
-    )
-    if path is not None:
-        _save_or_warn(published, path)
-    return published
+        save_to=save_to,
+    ) as plan:
+        plan.charge()
+        return plan.publish(plan.draw(lambda: data))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PlannedRelease:
+    """A release without its values: public facts, checked, and `sampler`, which draws them from exact integers.
+
+    `num_values` is how many there will be, None where only running a user's function tells.
+    """
+
+    query: AbstractQuery
+    mechanism: AbstractMechanism
+    sampler: Sampler
+    names: tuple[str, ...] | None
+    num_values: int | None
+    requested: AbstractGuarantee | None
+    privacy_unit: str
+    ledger: Ledger | None
+    description: str
+    expected_data: str
+    reservation: Reservation | None
+
+    @classmethod
+    def of(
+        cls,
+        query: Any,
+        guarantee: Any = None,
+        *,
+        mechanism: Any = None,
+        names: Any = None,
+        privacy_unit: Any = "person",
+        ledger: Any = None,
+        description: Any = "",
+        expected_data: str | None = None,
+        save_to: Any = None,
+    ) -> PlannedRelease:
+        """Check all that is public; `expected_data` says what data are taken, where the query's own words would not do."""
+        if not isinstance(query, AbstractQuery):
+            raise InvalidTypeError(
+                f"query must be one such as nw.queries.ClampedMean(...), got {type(query).__name__}."
+            )
+        path = None if save_to is None else as_path(save_to, "save_to")
+        query = on_grid(query, functions=False)
+        mechanism = _mechanism(query, guarantee, mechanism)
+        require_exact(mechanism, query)
+        query = on_grid(query)
+        check_fit(mechanism, query)
+        as_requested(guarantee, mechanism.guarantee)
+        _check_ledger(ledger, require_text(privacy_unit, "privacy_unit"))
+        sampler = exact_sampler(mechanism, columns_of(query))
+        names, num_values = _names(names, query, mechanism)
+        facts = {
+            "query": query,
+            "mechanism": mechanism,
+            "sampler": sampler,
+            "names": names,
+            "num_values": num_values,
+            "requested": guarantee,
+            "privacy_unit": privacy_unit,
+            "ledger": ledger,
+            "description": require_text(description, "description", empty=True),
+            "expected_data": expected_data or query.expected_data,
+        }
+        return cls(**facts, reservation=None if path is None else Reservation(path))
+
+    def __enter__(self) -> PlannedRelease:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.reservation is not None:
+            self.reservation.__exit__()
+
+    @property
+    def saved(self) -> bool:
+        """Whether the release is in its file."""
+        return self.reservation is not None and self.reservation.filled
+
+    def charge(self) -> None:
+        """Write to the ledger what the release costs, or raise `BudgetError` and change nothing."""
+        if self.ledger is not None:
+            kind = type(self.query).__name__
+            about = self.description or f"{kind} by {type(self.mechanism).__name__}"
+            self.ledger.spend(self.mechanism.guarantee, about, requested=self.requested, query=kind)
+
+    def draw(self, read: Callable[[], Any]) -> tuple[float, ...] | None:
+        """The private values of the data that `read` returns, or None if the query cannot take them.
+
+        Whatever goes wrong ends here: no message, warning or traceback leaves this function with the data in it.
+        """
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                integers = confidential_integers(read(), self.query)
+                if self.query.width not in (None, len(integers)) or self.mechanism.width not in (None, len(integers)):
+                    return None
+                values = tuple(self.sampler(integers))
+                return values if self.num_values in (None, len(values)) else None
+        except (Exception, SystemExit):
+            return None
+
+    def publish(self, values: tuple[float, ...] | None) -> Release:
+        """The release of these values, saved where that was asked for; `ReleaseError` if there are none."""
+        if values is None:
+            paid = "" if self.ledger is None else " The ledger was charged before they were read, and stays so."
+            raise ReleaseError(
+                f"{type(self.query).__name__} refuses the data: it takes {self.expected_data}. What is wrong with "
+                f"them is not said, because that is not public.{paid}"
+            )
+        published = Release(
+            values=values,
+            mechanism=self.mechanism,
+            names=self.names,
+            requested=self.requested,
+            privacy_unit=self.privacy_unit,
+            query=self.query.to_spec() if _is_described(self.query) else None,
+            description=self.description,
+            versions=_used_versions(),
+            ids=(secrets.token_hex(8),),
+        )
+        if self.reservation is not None:
+            self._save_or_warn(published, self.reservation)
+        return published
+
+    def _save_or_warn(self, published: Release, reservation: Reservation) -> None:
+        # The budget is spent and the noise is drawn: an exception here would lose the values for good.
+        try:
+            reservation.fill(published.to_json())
+        except NoisewiseError as error:
+            warnings.warn(
+                f"The release is made, but not saved: {error} Save what was returned, as in release.save(path): "
+                "making it again would be another release, and cost as much.",
+                stacklevel=4,
+            )
+
+
+def _require_records(data: Any, query: Any) -> None:
+    """Refuse what cannot be data by its type alone, which says nothing of them; a function may take anything."""
+    if isinstance(data, AbstractQuery):
+        raise InvalidTypeError("query must be one such as nw.queries.ClampedMean(...). Are data and query swapped?")
+    if isinstance(query, FunctionQuery):
+        return
+    if data is None or isinstance(data, (str, bytes, Path, Mapping, Set, Iterator)):
+        raise InvalidTypeError(
+            f"data must be the records, as an array, a list or a data frame, one row per record, got {type(data).__name__}."
+        )
+
+
+def _is_described(query: AbstractQuery) -> bool:
+    """Whether the query can be written down: a user's function cannot."""
+    if isinstance(query, Joint):
+        return all(_is_described(block) for block in query.queries)
+    return not isinstance(query, FunctionQuery)
+
+
+def _names(names: Any, query: AbstractQuery, mechanism: AbstractMechanism) -> tuple[tuple[str, ...] | None, int | None]:
+    """The names of the values, if they are known yet, and how many there will be."""
+    width = mechanism.width or query.width
+    if width is not None:
+        num_values = mechanism.output_width(width)
+        return as_names(names, query, num_values), num_values
+    if names is None:
+        return None, None
+    given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
+    num_values = len(given) if isinstance(given, tuple) and given else 1
+    return as_names(given, query, num_values), num_values
 
 
 def _mechanism(query: AbstractQuery, guarantee: Any, mechanism: Any) -> AbstractMechanism:
@@ -108,22 +266,6 @@ def _check_ledger(ledger: Any, privacy_unit: str) -> None:
         raise InvalidTypeError(f"ledger must be a nw.Ledger(path), got {type(ledger).__name__}.")
     if ledger.privacy_unit != privacy_unit:
         raise ReleaseError(f"The ledger counts per {ledger.privacy_unit!r}, the release is per {privacy_unit!r}.")
-
-
-def _new_path(save_to: Any) -> Path | None:
-    if save_to is None:
-        return None
-    path = as_path(save_to, "save_to")
-    require_new(path)
-    return path
-
-
-def _save_or_warn(published: Release, path: Path) -> None:
-    # The budget is spent and the noise is drawn: an exception here would lose the values for good.
-    try:
-        published.save(path)
-    except NoisewiseError as error:
-        warnings.warn(f"The release is made, but not saved: {error} Save what was returned.", stacklevel=3)
 
 
 @functools.cache

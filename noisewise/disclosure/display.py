@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _MAX_COLUMNS = 8
 _MAX_NAME = 40
+_LONGEST = 1e15
+"""Numbers with more digits than float64 keeps are shown with an exponent."""
 
 
 def noise_sd(mechanism: AbstractMechanism, width: int) -> list[float | None]:
@@ -37,7 +39,11 @@ def noise_sd(mechanism: AbstractMechanism, width: int) -> list[float | None]:
     if isinstance(mechanism, Product):
         blocks = zip(mechanism.mechanisms, mechanism.widths, strict=True)
         return [sd for block, size in blocks for sd in noise_sd(block, block.output_width(size))]
-    return [_sd(mechanism, width)] * width
+    try:
+        sd = _sd(mechanism, width)
+    except ArithmeticError:  # scales and steps near the ends of float64
+        sd = None
+    return [sd if sd is None or math.isfinite(sd) else None] * width
 
 
 def _sd(mechanism: AbstractMechanism, width: int) -> float | None:
@@ -89,7 +95,7 @@ def _number(value: float, sd: float | None) -> str:
     if sd is None:
         return f"{value:.10g}"
     decimals = 1 - math.floor(math.log10(sd)) if sd > 0.0 else 99
-    if not -12 <= decimals <= 12:
+    if not -12 <= decimals <= 12 or abs(value) >= _LONGEST:
         return f"{value:.10g} ± {sd:.2g}"
     decimals = max(0, decimals)
     return f"{value:.{decimals}f} ± {sd:.{decimals}f}"

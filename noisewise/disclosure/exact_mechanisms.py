@@ -3,12 +3,14 @@ r"""How each mechanism is drawn exactly: `exact_noise` on whole numbers of steps
     integers --exact_noise--> integers --times step--> s_dp
 
 Each released number is a fixed function of a released integer, so floating-point arithmetic has nothing to reveal.
+`exact_sampler` looks at public facts alone and returns a function of the confidential integers, which refuses none.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -29,10 +31,19 @@ from noisewise.mechanisms import (
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.queries.base import AbstractQuery
 
+Sampler = Callable[[Sequence[int]], list[float]]
+
 _EXACT = (DiscreteLaplace, DiscreteGaussian, PaddedBinomial, RandomizedResponse, ExponentialMechanism)
 
 _ROUNDING = 1e-9
 """Relative slack for sensitivities that went through float64 arithmetic."""
+
+_FINEST = 2**20
+"""How many steps of a mechanism one of a query may have whose statistic nothing bounds: up to 2^31 of it are then told
+apart, which is more than there are people in any country; what lies beyond counts as the end of the range."""
+
+_SMALLEST_STEP = 1e-200
+"""So that no released number, at most 2^63 steps, leaves the range of float64 or loses digits to its lower end."""
 
 
 def require_exact(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
@@ -46,62 +57,82 @@ def require_exact(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
         raise ReleaseError(_instead(inner, query))
 
 
-def exact_draw(mechanism: AbstractMechanism, integers: list[int], steps: list[float]) -> Callable[[], list[float]]:
-    """Check everything that can be checked; return the function that draws s_dp, to be called once.
+@dataclasses.dataclass(frozen=True)
+class Columns:
+    """What is public about the integers of a query: column j of the statistic is integers[j] * steps[j].
 
-    Column j of the statistic is integers[j] * steps[j].
+    `largest` bounds |integers[j]| over all databases, None if nothing does. One step and one bound stand for all
+    columns where these are alike, which they must be where their number, `width`, is not known.
     """
-    if mechanism.width not in (None, len(integers)):
+
+    width: int | None
+    steps: tuple[float, ...]
+    largest: tuple[int | None, ...]
+
+    def part(self, start: int, width: int) -> Columns:
+        """Some neighbouring columns."""
+        cut = slice(start, start + width)
+        steps = self.steps if len(self.steps) == 1 else self.steps[cut]
+        return Columns(width, steps, self.largest if len(self.largest) == 1 else self.largest[cut])
+
+
+def exact_sampler(mechanism: AbstractMechanism, columns: Columns) -> Sampler:
+    """Check everything, all of it public; return the function that draws s_dp, to be called once."""
+    if None not in (mechanism.width, columns.width) and mechanism.width != columns.width:
         name = type(mechanism).__name__
-        raise ReleaseError(f"{name} takes {mechanism.width} numbers, the query gives {len(integers)}.")
+        raise ReleaseError(f"{name} takes {mechanism.width} numbers, the query gives {columns.width}.")
     if isinstance(mechanism, Product):
-        draws, start = [], 0
-        for block, width in zip(mechanism.mechanisms, mechanism.widths, strict=True):
-            draws.append(exact_draw(block, integers[start : start + width], steps[start : start + width]))
-            start += width
-        return lambda: [value for draw in draws for value in draw()]
+        return _in_blocks(mechanism, columns)
     if isinstance(mechanism, ExponentialMechanism):
-        choice = _choice(mechanism, integers, steps)
-        return lambda: [mechanism.candidates[index] for index in choice()]
+        choose = _choice(mechanism, columns)
+        return lambda utilities: [mechanism.candidates[index] for index in choose(utilities)]
     if isinstance(mechanism, Clamped):
-        draw, step = _lattice_draw(mechanism.mechanism, integers, steps)
-        return lambda: [_clamp(mechanism, number, step) for number in draw()]
-    draw, step = _lattice_draw(mechanism, integers, steps)
-    return lambda: [step * number for number in draw()]
+        draw, step = _lattice_sampler(mechanism.mechanism, columns)
+        return lambda integers: [_clamp(mechanism, number, step) for number in draw(integers)]
+    draw, step = _lattice_sampler(mechanism, columns)
+    return lambda integers: [step * number for number in draw(integers)]
 
 
-def _lattice_draw(
-    mechanism: AbstractMechanism, integers: list[int], steps: list[float]
-) -> tuple[exact_noise.Draw, float]:
-    """Released integers, and what one of them is worth."""
+def _in_blocks(product: Product, columns: Columns) -> Sampler:
+    starts = [sum(product.widths[:number]) for number in range(len(product.widths))]
+    blocks = list(zip(product.mechanisms, starts, product.widths, strict=True))
+    samplers = [exact_sampler(block, columns.part(start, width)) for block, start, width in blocks]
+
+    def draw(integers: Sequence[int]) -> list[float]:
+        parts = [integers[start : start + width] for _, start, width in blocks]
+        return [value for sampler, part in zip(samplers, parts, strict=True) for value in sampler(part)]
+
+    return draw
+
+
+def _lattice_sampler(mechanism: AbstractMechanism, columns: Columns) -> tuple[exact_noise.Sampler, float]:
+    """A sampler of whole numbers of steps, and the step."""
     if isinstance(mechanism, DiscreteLaplace):
-        step, epsilon = mechanism.step, mechanism.guarantee.epsilon
+        step, epsilon = _usable(mechanism.step), mechanism.guarantee.epsilon
         distance, scale = _reach(mechanism.sensitivity, step), _in_steps(mechanism.scale, step)
-        integers = _on_lattice(integers, steps, step)
-        return exact_noise.discrete_laplace(integers, scale, sensitivity=distance, epsilon=epsilon), step
+        return _on_lattice(exact_noise.discrete_laplace(scale, sensitivity=distance, epsilon=epsilon), columns, step)
     if isinstance(mechanism, DiscreteGaussian):
-        step, rho = mechanism.step, mechanism.guarantee.rho
+        step, rho = _usable(mechanism.step), mechanism.guarantee.rho
         length, scale = _in_steps(mechanism.sensitivity, step), _in_steps(mechanism.scale, step)
-        integers = _on_lattice(integers, steps, step)
-        return exact_noise.discrete_gaussian(integers, scale, sensitivity=length, rho=rho), step
+        return _on_lattice(exact_noise.discrete_gaussian(scale, sensitivity=length, rho=rho), columns, step)
     if isinstance(mechanism, PaddedBinomial):
-        counts, trials, padding = _on_lattice(integers, steps, 1.0), mechanism.trials, mechanism.padding
-        draw = exact_noise.padded_binomial(counts, trials=trials, padding=padding, population=mechanism.population)
-        return draw, 1.0
+        if any(largest is not None and largest > mechanism.population for largest in columns.largest):
+            raise ReleaseError("The mechanism's population is smaller than the largest count that the query can give.")
+        trials, padding, population = mechanism.trials, mechanism.padding, mechanism.population
+        binomial = exact_noise.padded_binomial(trials=trials, padding=padding, population=population)
+        return _on_lattice(binomial, columns, 1.0)
     if isinstance(mechanism, RandomizedResponse):
-        categories, truth = _on_lattice(integers, steps, 1.0), mechanism.truth_probability
-        draw = exact_noise.randomized_response(
-            categories, num_categories=mechanism.num_categories, truth_probability=truth
-        )
-        return draw, 1.0
+        number, truth = mechanism.num_categories, mechanism.truth_probability
+        response = exact_noise.randomized_response(num_categories=number, truth_probability=truth)
+        return _on_lattice(response, columns, 1.0)
     raise ReleaseError(f"{type(mechanism).__name__} has no exact sampler.")
 
 
-def _choice(mechanism: ExponentialMechanism, utilities: list[int], steps: list[float]) -> exact_noise.Draw:
-    step = steps[0]
+def _choice(mechanism: ExponentialMechanism, columns: Columns) -> exact_noise.Sampler:
+    step = columns.steps[0]
     scale, distance = _in_steps(mechanism.scale, step), _reach(mechanism.sensitivity, step)
-    utilities = _on_lattice(utilities, steps, step)
-    return exact_noise.exponential_choice(utilities, scale, sensitivity=distance, epsilon=mechanism.guarantee.epsilon)
+    choice = exact_noise.exponential_choice(scale, sensitivity=distance, epsilon=mechanism.guarantee.epsilon)
+    return _on_lattice(choice, columns, step)[0]
 
 
 def _clamp(mechanism: Clamped, number: int, step: float) -> float:
@@ -112,15 +143,36 @@ def _clamp(mechanism: Clamped, number: int, step: float) -> float:
     return min(max(step * number, mechanism.low), mechanism.high)
 
 
-def _on_lattice(integers: list[int], steps: list[float], step: float) -> list[int]:
-    """The integers in units of the mechanism's step, of which the query's steps must be multiples."""
-    ratios = [round(_quotient(own, step)) for own in steps]
-    if any(ratio < 1 or abs(own - ratio * step) > 1e-12 * own for ratio, own in zip(ratios, steps, strict=True)):
+def _on_lattice(draw: exact_noise.Sampler, columns: Columns, step: float) -> tuple[exact_noise.Sampler, float]:
+    """The sampler fed with the query's integers in units of the mechanism's step, of which the query's must be multiples."""
+    ratios = [round(_quotient(own, step)) for own in columns.steps]
+    if any(
+        ratio < 1 or abs(own - ratio * step) > 1e-12 * own for ratio, own in zip(ratios, columns.steps, strict=True)
+    ):
         raise ReleaseError(
-            f"The mechanism works in steps of {step:g}, the query in steps of {steps[0]:g}: "
+            f"The mechanism works in steps of {step:g}, the query in steps of {columns.steps[0]:g}: "
             "give the mechanism step=query.step."
         )
-    return [number * ratio for number, ratio in zip(integers, ratios, strict=True)]
+    pairs = zip(ratios, columns.largest, strict=True)
+    if any(ratio > _FINEST if largest is None else largest * ratio > exact_noise.LARGEST for ratio, largest in pairs):
+        raise ReleaseError(
+            f"The statistic may reach more than 2^51 steps of {step:g}: take a coarser grid, or give the mechanism "
+            "step=query.step."
+        )
+
+    def fed(integers: Sequence[int]) -> list[int]:
+        own = ratios * len(integers) if len(ratios) == 1 else ratios
+        return draw([number * ratio for number, ratio in zip(integers, own, strict=True)])
+
+    return fed, step
+
+
+def _usable(step: float) -> float:
+    if not _SMALLEST_STEP <= step <= 1.0 / _SMALLEST_STEP:
+        raise ReleaseError(
+            f"The mechanism's step is {step:g}; it must be between 1e-200 and 1e200: choose other units."
+        )
+    return step
 
 
 def _reach(sensitivity: Any, step: float) -> int:

@@ -5,8 +5,10 @@ floating-point arithmetic (Canonne, Kamath and Steinke 2020); Bernoulli trials o
 Floating-point noise has gaps that depend on the value it is added to, and so gives that value away (Mironov 2012): no
 floating-point generator is imported or reachable here.
 
-Every function checks its arguments and OpenDP's privacy map at once and returns a function that draws, so that what can
-be refused is refused before a budget is spent. Messages never contain the integers.
+Every function checks its arguments, which are public, and OpenDP's privacy map at once, and returns a sampler: a
+function of the confidential integers. A sampler refuses no integer, because a refusal would tell something of it:
+what lies outside a public range counts as the nearest end of that range. Clamping moves no two integers apart, so
+the sensitivity stays what it was.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from typing import Any
 
 from noisewise.errors import MissingDependencyError, ReleaseError
 
-Draw = Callable[[], list[int]]
+Sampler = Callable[[Sequence[int]], list[int]]
 
 LARGEST = 2**51
-"""The limit of |integers| and of 64 noise scales: sums stay exact in float64, and far from the ends of i64."""
+"""The range of integers is [-LARGEST, LARGEST], in noise steps, and 64 noise scales are at most as much: sums stay exact
+in float64, and far from the ends of i64."""
 
 _SLACK = 1e-9
+"""Relative: how far OpenDP's bound may pass what is stated, both having been rounded to float64."""
 
 
 def opendp() -> Any:
@@ -40,75 +44,82 @@ def opendp() -> Any:
     return dp
 
 
-def discrete_laplace(integers: Sequence[int], scale: float, *, sensitivity: int, epsilon: float) -> Draw:
-    r"""Add independent Z_j with P(Z_j = z) ~ exp(-|z|/scale); `sensitivity` is the L1 distance of neighbours.
+def discrete_laplace(scale: float, *, sensitivity: int, epsilon: float) -> Sampler:
+    r"""Adds independent Z_j with P(Z_j = z) ~ exp(-|z|/scale); `sensitivity` is the L1 distance of neighbours.
 
-    >>> discrete_laplace([10, 20], 0.001, sensitivity=1, epsilon=1000.0)()
+    >>> discrete_laplace(0.001, sensitivity=1, epsilon=1000.0)([10, 20])
     [10, 20]
     """
-    dp, integers, scale = opendp(), _bounded(integers), _noise_scale(scale)
+    dp, scale = opendp(), _noise_scale(scale)
     measurement = dp.m.make_laplace(_vectors(dp), dp.l1_distance(T="i64"), scale=scale)
     _check_map(measurement, sensitivity, epsilon)
-    return lambda: _invoke(measurement, integers)
+    return lambda integers: _invoke(measurement, _within(integers, -LARGEST, LARGEST))
 
 
-def discrete_gaussian(integers: Sequence[int], scale: float, *, sensitivity: float, rho: float) -> Draw:
-    r"""Add independent Z_j with P(Z_j = z) ~ exp(-z^2/(2 scale^2)); `sensitivity` is the L2 distance of neighbours.
+def discrete_gaussian(scale: float, *, sensitivity: float, rho: float) -> Sampler:
+    r"""Adds independent Z_j with P(Z_j = z) ~ exp(-z^2/(2 scale^2)); `sensitivity` is the L2 distance of neighbours.
 
-    >>> discrete_gaussian([10, 20], 0.02, sensitivity=1.0, rho=1250.0)()
+    >>> discrete_gaussian(0.02, sensitivity=1.0, rho=1250.0)([10, 20])
     [10, 20]
     """
-    dp, integers, scale = opendp(), _bounded(integers), _noise_scale(scale)
+    dp, scale = opendp(), _noise_scale(scale)
     measurement = dp.m.make_gaussian(_vectors(dp), dp.l2_distance(T="f64"), scale=scale)
     _check_map(measurement, float(sensitivity), rho)
-    return lambda: _invoke(measurement, integers)
+    return lambda integers: _invoke(measurement, _within(integers, -LARGEST, LARGEST))
 
 
-def exponential_choice(utilities: Sequence[int], scale: float, *, sensitivity: int, epsilon: float) -> Draw:
+def exponential_choice(scale: float, *, sensitivity: int, epsilon: float) -> Sampler:
     r"""One index i with P(i) ~ exp(utilities[i]/scale); `sensitivity` is the largest change of any utility.
 
     This is the law of OpenDP's noisy max under zero-concentrated divergence (Gumbel noise), whose privacy map is the
     epsilon^2/8 of the exponential mechanism, epsilon = 2 sensitivity/scale. Under max divergence the law would be that
     of permute-and-flip.
 
-    >>> exponential_choice([0, 1000, 0], 1.0, sensitivity=1, epsilon=2.0)()
+    >>> exponential_choice(1.0, sensitivity=1, epsilon=2.0)([0, 1000, 0])
     [1]
     """
-    dp, utilities, scale = opendp(), _bounded(utilities), _noise_scale(scale)
+    dp, scale = opendp(), _noise_scale(scale)
     space = _vectors(dp), dp.linf_distance(T="i64"), dp.zero_concentrated_divergence()
     measurement = dp.m.make_noisy_max(*space, scale=scale)
     _check_map(measurement, sensitivity, epsilon**2 / 8)
-    return lambda: [_invoke(measurement, utilities)]
+    return lambda utilities: [_invoke(measurement, _within(utilities, -LARGEST, LARGEST))]
 
 
-def padded_binomial(counts: Sequence[int], *, trials: int, padding: float, population: int) -> Draw:
+def padded_binomial(*, trials: int, padding: float, population: int) -> Sampler:
     r"""Independent Binomial(trials, (I + m) / (K + 2m)) counts, each probability an exact fraction.
 
-    >>> [0 <= count <= 3 for count in padded_binomial([0, 5], trials=3, padding=0.1, population=5)()]
+    Counts beyond 0..K count as its ends.
+
+    >>> [0 <= count <= 3 for count in padded_binomial(trials=3, padding=0.1, population=5)([0, 5])]
     [True, True]
     """
-    counts, pad = _bounded(counts), Fraction(padding)
-    if any(not 0 <= count <= population for count in counts):
-        raise ReleaseError(f"Counts must lie between 0 and the population of {population}; at least one does not.")
-    shares = [Fraction(count + pad, population + 2 * pad) for count in counts]
-    return lambda: [sum(bernoulli(share) for _ in range(trials)) for share in shares]
+    pad = Fraction(padding)
+    denominator = (population + 2 * pad) * pad.denominator  # of (I + m) / (K + 2m), for every I alike
+
+    def draw(counts: Sequence[int]) -> list[int]:
+        numerators = [(count + pad) * pad.denominator for count in _within(counts, 0, population)]
+        return [
+            sum(secrets.randbelow(int(denominator)) < int(numerator) for _ in range(trials)) for numerator in numerators
+        ]
+
+    return draw
 
 
-def randomized_response(categories: Sequence[int], *, num_categories: int, truth_probability: float) -> Draw:
+def randomized_response(*, num_categories: int, truth_probability: float) -> Sampler:
     r"""Each category kept with probability `truth_probability`, else replaced by one of the others, all alike.
 
-    >>> randomized_response([0, 1, 2], num_categories=3, truth_probability=1.0)()
+    Numbers beyond 0..num_categories-1 count as its ends.
+
+    >>> randomized_response(num_categories=3, truth_probability=1.0)([0, 1, 2])
     [0, 1, 2]
     """
-    categories, truth = _bounded(categories), Fraction(truth_probability)
-    if any(not 0 <= category < num_categories for category in categories):
-        raise ReleaseError(f"Categories must be numbers from 0 to {num_categories - 1}; at least one is not.")
+    truth = Fraction(truth_probability)
 
     def answer(category: int) -> int:
         shift = 0 if bernoulli(truth) else 1 + secrets.randbelow(num_categories - 1)
         return (category + shift) % num_categories
 
-    return lambda: [answer(category) for category in categories]
+    return lambda categories: [answer(category) for category in _within(categories, 0, num_categories - 1)]
 
 
 def bernoulli(probability: Fraction) -> bool:
@@ -124,13 +135,10 @@ def _vectors(dp: Any) -> Any:
     return dp.vector_domain(dp.atom_domain(T="i64"))
 
 
-def _bounded(values: Sequence[int]) -> list[int]:
-    values = list(values)
-    if not values or any(type(value) is not int for value in values):
-        raise ReleaseError("A release needs one or more whole numbers; the statistic is something else.")
-    if any(abs(value) > LARGEST for value in values):
-        raise ReleaseError("The statistic exceeds 2^51 steps of its grid: take a coarser grid.")
-    return values
+def _within(values: Sequence[int], low: int, high: int) -> list[int]:
+    if any(type(value) is not int for value in values):
+        raise ReleaseError("Exact noise is added to Python integers; the statistic holds something else.")
+    return [min(max(value, low), high) for value in values]
 
 
 def _noise_scale(scale: float) -> float:

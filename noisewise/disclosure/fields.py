@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabil
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.queries import AbstractQuery, Median
+
+_ID = re.compile("[0-9a-f]{16}")
 
 
 def as_described(query: Any) -> AbstractQuery | None:
@@ -98,6 +101,17 @@ def as_num_records(num_records: Any, query: AbstractQuery | None) -> int | None:
     if num_records is not None and known is not None and num_records != known:
         raise InvalidInputError(f"num_records is {num_records}, but the query is about {known} records.")
     return num_records if known is None else known
+
+
+def as_ids(ids: Any) -> tuple[str, ...]:
+    """Names in hexadecimal digits, each different."""
+    given = tuple(ids) if isinstance(ids, (list, tuple)) else None
+    texts = given is not None and all(isinstance(name, str) and _ID.fullmatch(name) for name in given)
+    if not texts or len(set(given)) < len(given):  # type: ignore[arg-type]
+        raise InvalidInputError(
+            "ids must be different names of 16 hexadecimal digits, as `release` makes them: leave them out."
+        )
+    return given  # type: ignore[return-value]
 
 
 def as_versions(versions: Any) -> dict[str, str]:

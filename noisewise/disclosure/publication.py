@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from noisewise.disclosure import display
 from noisewise.disclosure.fields import (
     as_described,
     as_guarantee,
+    as_ids,
     as_names,
     as_num_records,
     as_requested,
@@ -50,7 +52,8 @@ class Release:
     `values` is s_dp, `mechanism` made it. `guarantee` is what the mechanism implies; state it only where that is
     unknown. `requested` is what the curator asked for, where that is known; it follows from the guarantee. `query` is
     the public description of the query (a query is turned into it), `num_records` the number of records, None if that
-    is not public, `description` a line by the curator. The confidential statistic is not in here, nor is any seed.
+    is not public, `description` a line by the curator. `ids` are random names of the releases in it, by which `combine`
+    knows one again that is given twice. The confidential statistic is not in here, nor is any seed.
 
     Analysts build one from published numbers; curators get one from `release`.
 
@@ -82,6 +85,7 @@ class Release:
     num_records: int | None = None
     description: str = ""
     versions: Mapping[str, str] = dataclasses.field(default_factory=lambda: {"noisewise": __version__}, hash=False)
+    ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.mechanism, AbstractMechanism):
@@ -100,6 +104,7 @@ class Release:
             "num_records": as_num_records(self.num_records, query),
             "description": require_text(self.description, "description", empty=True),
             "versions": as_versions(self.versions),
+            "ids": as_ids(self.ids),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -149,11 +154,12 @@ class Release:
     def _from_content(cls, content: dict[str, Any], what: str) -> Release:
         names = [field.name for field in dataclasses.fields(cls)]
         require_schema(content, _SCHEMA, _SCHEMA_VERSION, what)
+        content = {"ids": [], **content}  # older files have none
         require_keys(content, ["schema", "schema_version", *names], what)
         with reading(what):
             fields = {name: content[name] for name in names}
-            if not isinstance(fields["values"], list) or not isinstance(fields["names"], list):
-                raise FileFormatError("values and names must be lists.")
+            if not all(isinstance(fields[name], list) for name in ("values", "names", "ids")):
+                raise FileFormatError("values, names and ids must be lists.")
             fields["mechanism"] = mechanisms.from_spec(fields["mechanism"])
             for name in ("guarantee", "requested"):
                 fields[name] = None if fields[name] is None else guarantee_from_spec(fields[name])
@@ -186,6 +192,7 @@ class Release:
             num_records=next((part.num_records for part in parts if part.num_records is not None), None),
             description=_joined_descriptions(parts),
             versions=_joined_versions(parts),
+            ids=tuple(name for part in parts for name in part.ids),
         )
 
 
@@ -206,8 +213,11 @@ def _parts(releases: tuple[Any, ...]) -> list[Release]:
     parts = [part for group in groups for part in group]
     if not parts or not all(isinstance(part, Release) for part in parts):
         raise InvalidTypeError("combine takes releases, or a list of them: Release.combine(a, b).")
-    if len({id(part) for part in parts}) < len(parts):
-        raise InvalidInputError("The same release is given twice: it counts once.")
+    if any(_is_same(*pair) for pair in itertools.combinations(parts, 2)):
+        raise InvalidInputError(
+            "The same release is given twice: it counts once. If these are two that agree in everything by chance, give "
+            "them different descriptions."
+        )
     units = sorted({part.privacy_unit for part in parts})
     if len(units) > 1:
         raise InvalidInputError(f"The releases protect different units, {', '.join(units)}: they do not add up.")
@@ -215,6 +225,13 @@ def _parts(releases: tuple[Any, ...]) -> list[Release]:
     if len(sizes) > 1:
         raise InvalidInputError(f"The releases are about {sorted(sizes)} records: they are not of one dataset.")
     return parts
+
+
+def _is_same(one: Release, other: Release) -> bool:
+    """Whether some release is in both: by their ids, or where one has none by all that they say."""
+    if one.ids and other.ids:
+        return not set(one.ids).isdisjoint(other.ids)
+    return dataclasses.replace(one, ids=()) == dataclasses.replace(other, ids=())
 
 
 def _joined_names(parts: list[Release]) -> tuple[str, ...]:

@@ -57,6 +57,18 @@ class AbstractQuery(abc.ABC):
     def step(self) -> float | None:
         """The spacing of the lattice on which s lies; None if s is continuous."""
 
+    @property
+    def largest_integer(self) -> int | None:
+        """The largest |entry| of `integer_statistic` over all databases; None where nothing public bounds it."""
+        return None
+
+    @property
+    def expected_data(self) -> str:
+        """What `x` must be, in words that depend on nothing but the query."""
+        rows = f"{self.num_records} rows" if self.num_records else "one or more rows"
+        columns = "" if self.domain is None else f" and {self.domain.width} column(s) of {self.domain.describe()}"
+        return f"an array of {rows}, one per record,{columns}, with nothing missing"
+
     @in_float64
     def __call__(self, x: Any) -> Array:
         """The statistic s of the database x, shape (k,), float64."""
@@ -148,6 +160,10 @@ class AbstractCountQuery(AbstractAdditiveQuery):
     @property
     def unit(self) -> float:
         return 1.0
+
+    @property
+    def largest_integer(self) -> int | None:
+        return self.num_records
 
     @property
     @abc.abstractmethod

@@ -52,8 +52,7 @@ class ClampedMean(AbstractAdditiveQuery):
         object.__setattr__(self, "bounds", as_bounds(self.bounds, self.num_columns))
         object.__setattr__(self, "grid", number("grid", above=0.0, optional=True)(self.grid))
         if self.grid is not None:
-            units = in_steps(self.domain.low, self.domain.high, self.grid)
-            check_exact(self.num_records * max(abs(end) for end in units))
+            check_exact(self.largest_integer or 0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,6 +69,13 @@ class ClampedMean(AbstractAdditiveQuery):
     @property
     def unit(self) -> float | None:
         return self.grid
+
+    @property
+    def largest_integer(self) -> int | None:
+        if self.grid is None:
+            return None
+        units = in_steps(self.domain.low, self.domain.high, self.grid)
+        return self.num_records * max(abs(end) for end in units)
 
     def _units(self, records: Array) -> Array:
         clamped = namespace(records).clip(records, np.asarray(self.domain.low), np.asarray(self.domain.high))

@@ -14,6 +14,9 @@ from noisewise._arrays import Array, describe, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.queries._converters import Bounds, as_levels, floats
 
+_SHOWN = 6
+"""How many columns are described one by one."""
+
 
 class AbstractDomain(abc.ABC):
     """The set of possible records, each a row of `width` numbers."""
@@ -42,6 +45,10 @@ class AbstractDomain(abc.ABC):
         if not is_traced(array):
             self._check(array)
         return self._cast(array)
+
+    @abc.abstractmethod
+    def describe(self) -> str:
+        """What a column of records holds, as the object of a sentence."""
 
     @abc.abstractmethod
     def _check(self, array: np.ndarray) -> None:
@@ -93,6 +100,9 @@ class Box(AbstractDomain):
     def width(self) -> int:
         return len(self.low)
 
+    def describe(self) -> str:
+        return "finite numbers"
+
     def _check(self, array: np.ndarray) -> None:
         if not np.isfinite(array).all():
             raise InvalidInputError("x must be finite: remove or fill missing and infinite values first.")
@@ -136,6 +146,10 @@ class Categories(AbstractDomain):
     @property
     def width(self) -> int:
         return len(self.levels)
+
+    def describe(self) -> str:
+        shown = ", ".join(f"0 to {count - 1}" for count in self.levels[:_SHOWN])
+        return f"category numbers ({shown}{', ...' if len(self.levels) > _SHOWN else ''})"
 
     def _check(self, array: np.ndarray) -> None:
         if not np.isfinite(array).all() or not (array == np.rint(array)).all():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -12,6 +14,7 @@ import numpy as np
 
 from noisewise._arrays import Array, describe, is_traced, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.queries._converters import as_written
 from noisewise.queries.base import AbstractQuery
 
 _NORMS = (0.0, 1.0, 2.0, math.inf)
@@ -25,6 +28,9 @@ class FunctionQuery(AbstractQuery):
     for the number of entries that change, 1, 2, math.inf) to numbers. As |s|_inf <= |s|_2 <= |s|_1, a bound in a
     smaller norm number also serves the larger ones. Check it with `audit.sensitivity(query, domain=...)`.
 
+    `step` says that every entry of s is a whole multiple of it, whatever the data: that too is your claim. It is what a
+    release needs, which adds whole numbers of steps; left out there, s must consist of whole numbers.
+
     With a `JaxSimulator` fn must be written in `jax.numpy`, with a `PythonSimulator` anything goes.
 
     >>> import numpy as np
@@ -35,27 +41,32 @@ class FunctionQuery(AbstractQuery):
     array([1., 3.])
     >>> query.sensitivity(norm=float("inf"))
     1.5
+    >>> nw.queries.FunctionQuery(lambda x: [sum(x) / 4], sensitivity=0.25, step=0.25).integer_statistic([1, 0, 1])
+    [2]
     """
 
     norms: ClassVar[tuple[float, ...]] = _NORMS
-    off_lattice: ClassVar[str] = "Its values are not known to lie on a lattice; take a query of the catalogue."
+    off_lattice: ClassVar[str] = "Its values are not known to lie on a lattice: state one, as in step=1.0."
 
     fn: Callable[[Any], Any]
     names: tuple[str, ...] | None = None
     stated: tuple[tuple[float, float], ...] = ()
     """The claimed sensitivities, as pairs (norm, value)."""
+    step: float | None = None
 
     def __init__(
         self,
         fn: Callable[[Any], Any],
         names: Sequence[str] | None = None,
         sensitivity: float | Mapping[float, float] | None = None,
+        step: float | None = None,
     ) -> None:
         if not callable(fn) or isinstance(fn, type):
             raise InvalidTypeError(f"fn must be a function x -> s, got {describe(fn)}.")
         object.__setattr__(self, "fn", fn)
         object.__setattr__(self, "names", _as_names(names))
         object.__setattr__(self, "stated", _as_stated(sensitivity))
+        object.__setattr__(self, "step", number("step", above=0.0, optional=True)(step))
 
     @property
     def num_records(self) -> None:  # type: ignore[override]
@@ -66,8 +77,13 @@ class FunctionQuery(AbstractQuery):
         """Unknown."""
 
     @property
-    def step(self) -> None:
-        """Unknown."""
+    def expected_data(self) -> str:
+        many = "one or more" if self.width is None else self.width
+        return f"data for which its function returns {many} finite whole multiple(s) of {self.step or 1.0:g}"
+
+    def on_lattice(self, step: float) -> FunctionQuery:
+        """The same query with a stated step."""
+        return FunctionQuery(self.fn, self.names, dict(self.stated), step)
 
     def _statistic(self, x: Any) -> Array:
         result = self.fn(x)
@@ -81,6 +97,13 @@ class FunctionQuery(AbstractQuery):
         if self.width not in (None, s.shape[0]):
             raise InvalidInputError(f"fn returned {s.shape[0]} entries, but names has {self.width}.")
         return s
+
+    def _integers(self, x: Any) -> list[int]:
+        """Exact: values are compared with multiples of the step as fractions, not by float64 division."""
+        values = np.asarray(self.fn(x), dtype=object)
+        if values.ndim > 1 or values.size == 0 or self.width not in (None, values.size):
+            raise InvalidInputError("fn must return a 1-D array with one entry per name.")
+        return [_whole_steps(value, self.step) for value in values.ravel().tolist()]  # type: ignore[arg-type]
 
     def _sensitivity(self, norm: float) -> float:
         usable = [value for stated, value in self.stated if stated == norm or 1.0 <= stated < norm]
@@ -105,6 +128,23 @@ def as_query(obj: Any) -> AbstractQuery:
         hint = f" Make an instance: {obj.__name__}(...)." if isinstance(obj, type) else ""
         raise InvalidTypeError(f"query must be a query or a function x -> s, got {describe(obj)}.{hint}")
     return FunctionQuery(obj)
+
+
+def _whole_steps(value: Any, step: float) -> int:
+    """How many steps a value is: of the number that was written, or of the float64 nearest to it.
+
+    >>> _whole_steps(0.3, 0.1), _whole_steps(3 * 0.1, 0.1), _whole_steps(2**60, 0.5)
+    (3, 3, 2305843009213693952)
+    """
+    plain = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(plain, (float, numbers.Rational)):
+        raise InvalidTypeError("fn must return numbers.")
+    written = as_written(plain) if isinstance(plain, float) else Fraction(plain)
+    steps = written / as_written(step)
+    index = round(steps)
+    if index != steps and not (isinstance(plain, float) and index * step == plain):
+        raise InvalidInputError("fn must return whole multiples of step.")
+    return index
 
 
 def _as_names(names: Any) -> tuple[str, ...] | None:

@@ -64,6 +64,17 @@ class InfectionCurve(AbstractAdditiveQuery):
     def unit(self) -> float:
         return 1.0
 
+    @property
+    def largest_integer(self) -> int:
+        return self.population
+
+    @property
+    def expected_data(self) -> str:
+        return (
+            f"everyone's statuses, 0 or 1, of shape (population, num_times) = ({self.population}, {self.num_times}), or "
+            f"whole counts from 0 to population={self.population}, of shape ({self.num_times},)"
+        )
+
     def _data(self, x: Any) -> Array:
         array = as_array(x)
         if array.shape not in ((self.num_times,), (self.population, self.num_times)):

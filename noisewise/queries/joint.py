@@ -80,6 +80,15 @@ class Joint(AbstractQuery):
         steps = {query.step for query in self.queries}
         return steps.pop() if len(steps) == 1 else None
 
+    @property
+    def largest_integer(self) -> int | None:
+        sizes = [query.largest_integer for query in self.queries]
+        return None if None in sizes else max(sizes)  # type: ignore[type-var]
+
+    @property
+    def expected_data(self) -> str:
+        return ", and for another query ".join(dict.fromkeys(query.expected_data for query in self.queries))
+
     def _data(self, x: Any) -> Any:
         return x
 

@@ -55,6 +55,10 @@ class Median(AbstractQuery):
     def step(self) -> float:
         return 0.5
 
+    @property
+    def largest_integer(self) -> int:
+        return self.num_records
+
     def _integers(self, x: Array) -> Array:
         xp = namespace(x)
         ordered, candidates = xp.sort(x[:, 0]), np.asarray(self.candidates)

@@ -88,7 +88,7 @@ class RegressionMoments(AbstractAdditiveQuery):
         if self.sensitivity_bound not in ("exact", "paper"):
             raise InvalidInputError(f"sensitivity_bound must be 'exact' or 'paper', got {self.sensitivity_bound!r}.")
         if self.grid is not None:
-            check_exact(self.num_records * self._resolution**2)
+            check_exact(self.largest_integer or 0)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,6 +110,10 @@ class RegressionMoments(AbstractAdditiveQuery):
     @property
     def unit(self) -> float | None:
         return None if self.grid is None else 1.0 / self._resolution**2
+
+    @property
+    def largest_integer(self) -> int | None:
+        return None if self.grid is None else self.num_records * self._resolution**2
 
     def paper_sensitivity(self) -> float:
         """The published L1 bound, (p^2 + 3p + 3)/n."""

@@ -69,11 +69,10 @@ def test_the_query_and_the_data_are_those_of_the_options(run, monkeypatch):
     """With the noise taken out the published numbers are the statistics themselves, in the stated order."""
     seen = {}
 
-    def exact(data, query, guarantee=None, **more):
-        seen.update(data=data, query=query, names=more["names"])
-        raise nw.errors.ReleaseError("enough seen.")
+    def exact(plan, read):
+        seen.update(data=read(), query=plan.query, names=plan.names)
 
-    monkeypatch.setattr("noisewise.disclosure.release", exact)
+    monkeypatch.setattr("noisewise.disclosure.curator.PlannedRelease.draw", exact)
     rows = [line.split(",") for line in Path("people.csv").read_text().splitlines()[1:]]
     run("release", "--data", "people.csv", *shlex.split(COMMANDS["table"]), "--out", "out.json")
     expected = [sum(row[3:] == [sex, smoker] for row in rows) for sex in "fm" for smoker in ("no", "yes")]
@@ -132,14 +131,17 @@ def test_nothing_is_overwritten_and_nothing_spent(run):
 
 
 def test_values_are_not_lost_where_the_file_cannot_be_written(run, monkeypatch):
-    monkeypatch.setattr(
-        "noisewise.disclosure.publication.Release.save",
-        lambda *_: (_ for _ in ()).throw(nw.errors.InvalidInputError("disk full.")),
-    )
+    def full(*_):
+        raise nw.errors.StorageError("The disk is full.")
+
+    monkeypatch.setattr("noisewise._files.Reservation.fill", full)
     result = run("release", "--data", "people.csv", *shlex.split(COMMANDS["mean"]), "--out", "a.json")
     assert result.exit_code == 1
     assert nw.Release.from_json(result.stdout).names == ("mean",)
-    assert "save what is printed" in result.stderr
+    assert "The disk is full." in result.stderr
+    assert "printed above" in result.stderr
+    assert "making it again would be another release" in result.stderr
+    assert not Path("a.json").exists()
 
 
 CONFIDENTIAL = "913.77"

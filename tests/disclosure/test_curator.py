@@ -9,8 +9,8 @@ import pytest
 
 import noisewise as nw
 from noisewise.disclosure import exact_noise
-from noisewise.disclosure.path import on_grid
-from noisewise.errors import BudgetError, NoisewiseError
+from noisewise.disclosure.preparation import on_grid
+from noisewise.errors import BudgetError, NoisewiseError, ReleaseError
 from tests.disclosure.releases import MEAN, MEDIAN, PATHS, SURE
 
 pytest.importorskip("opendp")
@@ -122,12 +122,16 @@ def test_the_budget_is_spent_before_noise_is_drawn(tmp_path, monkeypatch):
     assert [(entry.description, entry.guarantee) for entry in ledger.entries] == [("the mean", nw.PureDP(0.75))]
 
 
-def test_a_refused_release_costs_nothing(tmp_path):
-    ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(1.0))
-    for data, options in [([math.nan], {}), ([1.0, 2.0], {}), ([1.0], {"names": ("a", "b")}), ([1.0], {"names": 3})]:
+def test_what_public_facts_refuse_costs_nothing_and_what_the_data_refuse_costs_all(tmp_path):
+    ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(2.0))
+    for data, options in [("people.csv", {}), (None, {}), ([1.0], {"names": ("a", "b")}), ([1.0], {"names": 3})]:
         with pytest.raises(NoisewiseError):
             nw.release(data, MEAN, nw.PureDP(0.75), ledger=ledger, **options)
     assert ledger.entries == ()
+    for number, data in enumerate([[math.nan], [1.0, 2.0]], start=1):
+        with pytest.raises(ReleaseError, match="The ledger was charged before they were read"):
+            nw.release(data, MEAN, nw.PureDP(0.75), ledger=ledger)
+        assert ledger.spent == nw.PureDP(0.75 * number)
 
 
 def test_gaussian_releases_add_up_under_an_approximate_limit(tmp_path):

@@ -15,7 +15,7 @@ from scipy.stats import chi2, ncx2
 
 import noisewise as nw
 from noisewise.disclosure import exact_noise
-from noisewise.disclosure.exact_mechanisms import _in_steps, _reach, exact_draw
+from noisewise.disclosure.exact_mechanisms import Columns, _in_steps, _reach, exact_sampler
 from noisewise.errors import MissingDependencyError, ReleaseError
 
 pytest.importorskip("opendp")
@@ -24,6 +24,11 @@ ALPHA = 1e-6
 # Exact noise has no seed. A 2% error must be seen with power .99; the 3% error that a test shows to be seen is missed
 # with probability below 1e-6, so that the test does not fail by chance.
 SEEN, SHOWN = 1.02, 1.03
+
+
+def drawn(mechanism, integers, step):
+    """One release of integers of one step."""
+    return exact_sampler(mechanism, Columns(len(integers), (step,), (None,)))(integers)
 
 
 def pmf(mechanism, outputs, s):
@@ -73,8 +78,8 @@ def test_released_noise_has_the_law_of_log_prob(name):
 
     step = outputs[1] - outputs[0]
     columns = mechanism.width or num_draws
-    draw = exact_draw(mechanism, [round(s / step)] * columns, [step] * columns)
-    values = np.array([value for _ in range(num_draws // columns) for value in draw()])
+    draw, integers = exact_sampler(mechanism, Columns(columns, (step,), (None,))), [round(s / step)] * columns
+    values = np.array([value for _ in range(num_draws // columns) for value in draw(integers)])
     index = np.searchsorted(outputs, values - step / 2)
     assert np.array_equal(outputs[index], values)
     counts = np.bincount(cells[index], minlength=num_cells)
@@ -95,8 +100,8 @@ def test_exponential_choice_has_the_law_of_the_exponential_mechanism_and_not_of_
     assert power(right, shown, num_draws) >= 1 - 1e-6
     assert power(right, flip, num_draws) >= 1 - 1e-6
 
-    draw = exact_draw(laws[0], utilities, [0.5] * 20)
-    counts = np.bincount(cells[[int(draw()[0]) for _ in range(num_draws)]], minlength=3)
+    draw = exact_sampler(laws[0], Columns(20, (0.5,), (None,)))
+    counts = np.bincount(cells[[int(draw(utilities)[0]) for _ in range(num_draws)]], minlength=3)
     assert chi_square(counts, right) > ALPHA
     assert chi_square(counts, shown) < ALPHA
     assert chi_square(counts, flip) < ALPHA
@@ -107,7 +112,7 @@ def test_clamped_rounds_and_clips_as_its_log_prob_says():
     mechanism = m.Clamped(inner, low=-3.0, high=3.0, step=1.5)
     forgotten = m.Clamped(inner, low=-4.5, high=4.5, step=1.5)
     outputs, num_draws = 1.5 * np.arange(-2, 3), 60_000
-    values = np.array(exact_draw(mechanism, [1] * num_draws, [0.5] * num_draws)())
+    values = np.array(drawn(mechanism, [1] * num_draws, 0.5))
     counts = np.array([np.sum(values == output) for output in outputs])
     right = pmf(mechanism, outputs, [0.5])
     assert counts.sum() == num_draws
@@ -121,7 +126,8 @@ def test_product_draws_blocks_in_order():
     sure = 1e-3
     blocks = [m.DiscreteLaplace(sure, 1.0), m.ExponentialMechanism((5.0, 7.0), scale=sure)]
     mechanism = m.Product([*blocks, m.DiscreteLaplace(sure, 1.0, 0.5)], widths=[2, 2, 1])
-    assert exact_draw(mechanism, [3, -4, 0, 10, 5], [1.0, 1.0, 1.0, 1.0, 0.5])() == [3.0, -4.0, 7.0, 2.5]
+    columns = Columns(5, (1.0, 1.0, 1.0, 1.0, 0.5), (None,) * 5)
+    assert exact_sampler(mechanism, columns)([3, -4, 0, 10, 5]) == [3.0, -4.0, 7.0, 2.5]
 
 
 def test_five_percent_overspending_is_caught_in_released_noise():
@@ -132,7 +138,7 @@ def test_five_percent_overspending_is_caught_in_released_noise():
 
     def sampler(scale):
         mechanism = m.DiscreteLaplace(scale, 1.0)
-        return lambda key, s: np.array(exact_draw(mechanism, s[:, 0].astype(int).tolist(), [1.0] * len(s))())[:, None]
+        return lambda key, s: np.array(drawn(mechanism, s[:, 0].astype(int).tolist(), 1.0))[:, None]
 
     bounds = [
         nw.audit.epsilon_lower_bound(
@@ -153,10 +159,13 @@ def test_bernoulli_draws_below_the_numerator(probability, monkeypatch):
 
 
 def test_padded_binomial_uses_the_exact_fraction(monkeypatch):
-    asked = []
-    monkeypatch.setattr(exact_noise, "bernoulli", lambda p: asked.append(p) or True)
-    assert exact_noise.padded_binomial([7], trials=2, padding=0.1, population=9)() == [2]
-    assert asked == [Fraction(7 + Fraction(0.1), 9 + 2 * Fraction(0.1))] * 2
+    """Numbers below the numerator count; the denominator is the same for all counts, so that it tells nothing of them."""
+    pad, asked = Fraction(0.1), []
+    parts = pad.denominator
+    answers = iter([(7 + pad) * parts - 1, (7 + pad) * parts] * 2)
+    monkeypatch.setattr(exact_noise.secrets, "randbelow", lambda n: asked.append(n) or next(answers))
+    assert exact_noise.padded_binomial(trials=4, padding=0.1, population=9)([7]) == [2]
+    assert asked == [(9 + 2 * pad) * parts] * 4
 
 
 def test_steps_round_to_the_private_side():
@@ -191,7 +200,9 @@ def offences(source):
     return found
 
 
-@pytest.mark.parametrize("file", ["exact_noise.py", "exact_mechanisms.py", "path.py", "curator.py", "publication.py"])
+@pytest.mark.parametrize(
+    "file", ["exact_noise.py", "exact_mechanisms.py", "preparation.py", "curator.py", "publication.py"]
+)
 def test_release_code_names_no_generator(file):
     assert offences((PACKAGE / file).read_text()) == []
 
@@ -204,8 +215,8 @@ def test_the_search_for_generators_finds_them():
 def test_exact_noise_loads_neither_numpy_nor_jax():
     code = (
         "import sys, noisewise.disclosure.exact_noise as e; print('numpy' in sys.modules, 'jax' in sys.modules);"
-        "e.discrete_laplace([1], 2.0, sensitivity=1, epsilon=1.0)(); e.randomized_response([1], num_categories=2, "
-        "truth_probability=0.75)(); print('jax' in sys.modules)"
+        "e.discrete_laplace(2.0, sensitivity=1, epsilon=1.0)([1]); e.randomized_response(num_categories=2, "
+        "truth_probability=0.75)([1]); print('jax' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent.parent, check=True
@@ -217,24 +228,17 @@ def test_exact_noise_loads_neither_numpy_nor_jax():
 
 laplace = {"sensitivity": 1, "epsilon": 1.0}
 REFUSED = {
-    "no numbers": lambda: exact_noise.discrete_laplace([], 1.0, **laplace),
-    "floats": lambda: exact_noise.discrete_laplace([1.0], 1.0, **laplace),
-    "booleans": lambda: exact_noise.discrete_laplace([True], 1.0, **laplace),
-    "numpy integers": lambda: exact_noise.discrete_laplace([np.int64(1)], 1.0, **laplace),
-    "nan": lambda: exact_noise.discrete_laplace([math.nan], 1.0, **laplace),
-    "beyond 2^51": lambda: exact_noise.discrete_laplace([2**51 + 1], 1.0, **laplace),
-    "beyond i64": lambda: exact_noise.discrete_laplace([2**80], 1.0, **laplace),
-    "no noise": lambda: exact_noise.discrete_laplace([1], 0.0, **laplace),
-    "nan noise": lambda: exact_noise.discrete_gaussian([1], math.nan, sensitivity=1.0, rho=1.0),
-    "infinite noise": lambda: exact_noise.discrete_gaussian([1], math.inf, sensitivity=1.0, rho=1.0),
-    "vast noise": lambda: exact_noise.discrete_laplace([1], 2.0**46, **laplace),
-    "laplace overspends": lambda: exact_noise.discrete_laplace([1], 0.999, **laplace),
-    "gaussian overspends": lambda: exact_noise.discrete_gaussian([1], 0.999, sensitivity=1.0, rho=0.5),
-    "choice overspends": lambda: exact_noise.exponential_choice([1, 2], 1.999, sensitivity=1, epsilon=1.0),
-    "tiny noise": lambda: exact_noise.discrete_gaussian([1], 1e-300, sensitivity=1.0, rho=1e300),
-    "count above population": lambda: exact_noise.padded_binomial([6], trials=2, padding=1.0, population=5),
-    "negative count": lambda: exact_noise.padded_binomial([-1], trials=2, padding=1.0, population=5),
-    "unknown category": lambda: exact_noise.randomized_response([3], num_categories=3, truth_probability=0.5),
+    "no noise": lambda: exact_noise.discrete_laplace(0.0, **laplace),
+    "nan noise": lambda: exact_noise.discrete_gaussian(math.nan, sensitivity=1.0, rho=1.0),
+    "infinite noise": lambda: exact_noise.discrete_gaussian(math.inf, sensitivity=1.0, rho=1.0),
+    "vast noise": lambda: exact_noise.discrete_laplace(2.0**46, **laplace),
+    "laplace overspends": lambda: exact_noise.discrete_laplace(0.999, **laplace),
+    "gaussian overspends": lambda: exact_noise.discrete_gaussian(0.999, sensitivity=1.0, rho=0.5),
+    "choice overspends": lambda: exact_noise.exponential_choice(1.999, sensitivity=1, epsilon=1.0),
+    "tiny noise": lambda: exact_noise.discrete_gaussian(1e-300, sensitivity=1.0, rho=1e300),
+    "floats": lambda: exact_noise.discrete_laplace(1.0, **laplace)([1.0]),
+    "booleans": lambda: exact_noise.discrete_laplace(1.0, **laplace)([True]),
+    "numpy integers": lambda: exact_noise.discrete_laplace(1.0, **laplace)([np.int64(1)]),
 }
 
 
@@ -245,9 +249,31 @@ def test_refuses(name):
 
 
 def test_exact_calibration_passes_the_privacy_map():
-    exact_noise.discrete_laplace([1], 1.0, sensitivity=1, epsilon=1.0)
-    exact_noise.discrete_gaussian([1], 1.0, sensitivity=1.0, rho=0.5)
-    exact_noise.exponential_choice([1, 2], 2.0, sensitivity=1, epsilon=1.0)
+    exact_noise.discrete_laplace(1.0, sensitivity=1, epsilon=1.0)
+    exact_noise.discrete_gaussian(1.0, sensitivity=1.0, rho=0.5)
+    exact_noise.exponential_choice(2.0, sensitivity=1, epsilon=1.0)
+
+
+SURE = {"sensitivity": 0, "epsilon": 1.0}
+OUTSIDE = {
+    "laplace": (exact_noise.discrete_laplace(1e-3, **SURE), exact_noise.LARGEST),
+    "gaussian": (exact_noise.discrete_gaussian(1e-2, sensitivity=0.0, rho=1.0), exact_noise.LARGEST),
+    "binomial": (exact_noise.padded_binomial(trials=40, padding=1e-9, population=5), 40),
+    "response": (exact_noise.randomized_response(num_categories=3, truth_probability=1.0), 2),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_integers_outside_the_public_range_count_as_its_ends(name):
+    """To refuse them would tell that they are there. Without noise to speak of the ends come out."""
+    sample, top = OUTSIDE[name]
+    assert sample([2**51 + 1, 2**80, 10**400]) == [top] * 3
+    assert set(sample([-(2**51) - 1, -(10**400)])) <= {0, -exact_noise.LARGEST}
+
+
+def test_a_choice_between_utilities_outside_the_range():
+    choose = exact_noise.exponential_choice(1.0, sensitivity=1, epsilon=2.0)
+    assert choose([-(10**400), 10**400, 0]) == [1]
 
 
 def test_errors_of_opendp_are_neither_shown_nor_chained():
@@ -263,4 +289,4 @@ def test_errors_of_opendp_are_neither_shown_nor_chained():
 def test_missing_opendp_names_the_install_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     with pytest.raises(MissingDependencyError, match=r'pip install "noisewise\[release\]"'):
-        exact_noise.discrete_laplace([1], 1.0, **laplace)
+        exact_noise.discrete_laplace(1.0, **laplace)

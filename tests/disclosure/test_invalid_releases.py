@@ -9,7 +9,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.disclosure import exact_noise
-from noisewise.disclosure.path import on_grid
+from noisewise.disclosure.preparation import on_grid
 from noisewise.errors import InvalidInputError, InvalidTypeError, NoisewiseError, ReleaseError
 from tests.disclosure.releases import CODES, CURVE, LAPLACE, MEAN, MEAN3, PURE, SECRET
 
@@ -177,10 +177,11 @@ def test_a_ledger_of_another_unit_is_refused(tmp_path):
     [
         (InvalidTypeError, "pass it as mechanism=", lambda: nw.release(GOOD, MEAN3, LAPLACE3)),
         (InvalidTypeError, "data and query swapped", lambda: nw.release(MEAN3, GOOD, PURE)),
-        (ReleaseError, "the data: data must be finite", lambda: nw.release([math.nan, 1.0, 2.0], MEAN3, PURE)),
-        (ReleaseError, "data must have 3 record", lambda: nw.release([1.0], q.Joint([MEAN3]), PURE)),
+        (ReleaseError, "3 rows.*1 column.*of finite numbers", lambda: nw.release([math.nan, 1.0, 2.0], MEAN3, PURE)),
+        (ReleaseError, "3 rows, one per record", lambda: nw.release([1.0], q.Joint([MEAN3]), PURE)),
         (ReleaseError, "statuses, 0 or 1", lambda: nw.release([[2]], CURVE, PURE)),
-        (ReleaseError, "population=1;", lambda: nw.release([2], CURVE, PURE)),
+        (ReleaseError, "population=1,", lambda: nw.release([2], CURVE, PURE)),
+        (InvalidTypeError, "data must be the records", lambda: nw.release("people.csv", MEAN3, PURE)),
         (ReleaseError, "real-valued.*DiscreteLaplace.*whole multiple",
          lambda: nw.release(GOOD, q.FunctionQuery(np.ravel, sensitivity=1.0), mechanism=m.Laplace(1.0, 1.0))),
         (ReleaseError, "real-valued.*DiscreteGaussian",

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.disclosure.path import on_grid
+from noisewise.disclosure.preparation import on_grid
 from noisewise.mechanisms.base import AbstractMechanism
 from tests.disclosure.releases import EPSILON, PATHS
 

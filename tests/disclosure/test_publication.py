@@ -8,7 +8,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.disclosure import curator, publication
-from noisewise.disclosure.path import on_grid
+from noisewise.disclosure.preparation import on_grid
 from noisewise.errors import (
     FileFormatError,
     InvalidInputError,

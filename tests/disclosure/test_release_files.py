@@ -2,13 +2,14 @@
 
 import dataclasses
 import json
+import os
 
 import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.disclosure import publication
-from noisewise.disclosure.path import on_grid
+from noisewise import _files
+from noisewise.disclosure.preparation import on_grid
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from tests.disclosure.releases import CURVE, LAPLACE, MEAN, MEAN3, MEDIAN, SECRET, SURE
 from tests.hostile import damaged
@@ -66,20 +67,30 @@ def test_a_second_run_of_a_script_spends_nothing(tmp_path):
 
 
 def test_a_release_that_is_paid_for_is_not_lost_with_its_file(tmp_path, monkeypatch):
-    def full(*arguments, **options):
-        raise InvalidInputError("No space left on device.")
+    """The advice must not be to do the same again: that would be paid for twice."""
+    path, replace = tmp_path / "release.json", os.replace
 
-    monkeypatch.setattr(publication, "write_atomically", full)
-    with pytest.warns(UserWarning, match="made, but not saved: No space"):
-        published = nw.release([1.0], MEAN, SURE, save_to=tmp_path / "release.json")
+    def full(source, target):
+        if str(target) == str(path):
+            raise OSError(28, "No space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(_files.os, "replace", full)
+    ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(2e12))
+    with pytest.warns(UserWarning, match="made, but not saved: .*disk is full.*cost as much") as caught:
+        published = nw.release([1.0], MEAN, SURE, save_to=path, ledger=ledger)
+    assert "do the same again" not in str(caught[0].message)
+    assert caught[0].filename == __file__
     assert published.values == (1.0,)
+    assert not path.exists()
+    assert len(ledger.entries) == 1
 
 
 def test_a_file_holds_no_statistic_and_no_seed():
     content = json.loads(nw.release([SECRET, 1.0, 2.0], MEAN3, nw.PureDP(1e-3)).to_json())
     assert set(content) == {
         "schema", "schema_version", "values", "names", "mechanism", "guarantee", "requested", "neighbours",
-        "privacy_unit", "query", "num_records", "description", "versions",
+        "privacy_unit", "query", "num_records", "description", "versions", "ids",
     }  # fmt: skip
     assert "31337" not in json.dumps(content | {"values": None})
 

@@ -1,19 +1,20 @@
-"""What happens to confidential data before noise is drawn: a public grid, a fitting mechanism, exact integers."""
+"""What happens to confidential data before noise is drawn: a public grid, a fitting mechanism, exact integers.
+
+All but `confidential_integers` looks at public facts alone, before the data.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from typing import Any
 
-from noisewise.errors import NoisewiseError, ReleaseError, SensitivityError
+from noisewise.disclosure.exact_mechanisms import Columns
+from noisewise.errors import ReleaseError, SensitivityError
 from noisewise.mechanisms import (
-    Clamped,
     DiscreteGaussian,
     DiscreteLaplace,
     ExponentialMechanism,
-    PaddedBinomial,
     Product,
 )
 from noisewise.mechanisms.base import AbstractMechanism
@@ -24,8 +25,7 @@ from noisewise.mechanisms.guarantees import (
     PureDP,
     ZeroConcentratedDP,
 )
-from noisewise.mechanisms.supports import Lattice
-from noisewise.queries import ClampedMean, FunctionQuery, InfectionCurve, Joint, Median, RegressionMoments
+from noisewise.queries import ClampedMean, FunctionQuery, Joint, Median, RegressionMoments
 from noisewise.queries._converters import MAX_STEPS, as_written, common_grid
 from noisewise.queries.base import AbstractQuery
 
@@ -38,20 +38,23 @@ _ROUNDING = 1e-9
 # The grid ------------------------------------------------------------------------------------------------------------
 
 
-def on_grid(query: AbstractQuery) -> AbstractQuery:
+def on_grid(query: AbstractQuery, *, functions: bool = True) -> AbstractQuery:
     r"""The query itself if its statistic lies on a lattice, else the same query with a default public grid.
 
     The grid depends on the bounds alone: it is the largest number of which all bounds are multiples, halved until 2^12
-    steps fit between the bounds of every column.
+    steps fit between the bounds of every column. A `FunctionQuery` that states no step is taken to give
+    whole numbers, unless `functions` is False: then it stays as it is.
 
     >>> import noisewise as nw
     >>> on_grid(nw.queries.ClampedMean(bounds=(0.0, 100.0), num_records=50)).grid
     0.0244140625
     """
     if isinstance(query, Joint):
-        return Joint(tuple(on_grid(part) for part in query.queries))
+        return Joint(tuple(on_grid(part, functions=functions) for part in query.queries))
     if query.step is not None:
         return query
+    if isinstance(query, FunctionQuery):
+        return query.on_lattice(1.0) if functions else query
     if isinstance(query, RegressionMoments):
         return dataclasses.replace(query, grid=1.0 / _RESOLUTION)
     if isinstance(query, ClampedMean):
@@ -103,8 +106,8 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
         return ExponentialMechanism.calibrate(candidates=query.candidates, guarantee=guarantee, sensitivity=sensitivity)
     if query.step is None:
         raise ReleaseError(
-            f"{type(query).__name__} does not say on which lattice its values lie, so no noise can be chosen: pass "
-            "mechanism=..., such as DiscreteLaplace.calibrate(sensitivity=..., guarantee=..., step=...)."
+            f"{type(query).__name__} does not say on which lattice its values lie, so no noise can be chosen: state it, "
+            "as in FunctionQuery(fn, sensitivity=..., step=1.0) for whole numbers."
         )
     kind = DiscreteLaplace if isinstance(guarantee, PureDP) else DiscreteGaussian
     return kind.calibrate(sensitivity=query.sensitivity(kind.norm), guarantee=guarantee, step=query.step)
@@ -129,10 +132,6 @@ def check_fit(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
     candidates = mechanism.candidates if isinstance(mechanism, ExponentialMechanism) else None
     if isinstance(query, Median) and candidates != query.candidates:
         raise ReleaseError("Median gives utilities: use ExponentialMechanism with the same candidates.")
-    inner = mechanism.mechanism if isinstance(mechanism, Clamped) else mechanism
-    curve = isinstance(query, InfectionCurve) and isinstance(inner, PaddedBinomial)
-    if curve and inner.population < query.population:  # type: ignore[attr-defined]
-        raise ReleaseError("The mechanism's population is smaller than the query's.")
     _check_sensitivity(mechanism, query)
 
 
@@ -164,36 +163,32 @@ def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> No
 # The integers --------------------------------------------------------------------------------------------------------
 
 
-def confidential_integers(
-    data: Any, query: AbstractQuery, mechanism: AbstractMechanism
-) -> tuple[list[int], list[float]]:
-    """The statistic as exact integers, and the step of each column.
+def columns_of(query: AbstractQuery) -> Columns:
+    """The steps and the sizes of the integers that `confidential_integers` gives."""
+    if not isinstance(query, Joint):
+        return Columns(query.width, (query.step,), (query.largest_integer,))  # type: ignore[arg-type]
+    parts = [columns_of(block) for block in query.queries]
+    if len({(part.steps, part.largest) for part in parts}) == 1 and len(parts[0].steps) == 1:
+        return Columns(query.width, parts[0].steps, parts[0].largest)
+    widths = [part.width for part in parts]
+    if None in widths:
+        raise ReleaseError(
+            "Each FunctionQuery of a Joint must say how many numbers it returns: pass names=[...] to it."
+        )
+    wide = [part if len(part.steps) > 1 else _repeated(part) for part in parts]
+    return Columns(
+        sum(widths),  # type: ignore[arg-type]
+        tuple(step for part in wide for step in part.steps),
+        tuple(largest for part in wide for largest in part.largest),
+    )
 
-    Errors say nothing of the data, nor does anything chained to them. A `FunctionQuery` must return exact multiples of
-    the mechanism's step (of 1 for counts, categories and utilities).
-    """
-    failure = "its function failed, or returned something else than finite multiples of the mechanism's step."
-    try:
-        return _integers(data, query, mechanism)
-    except NoisewiseError as error:
-        # The catalogue's own messages name shapes and public facts; a user's function promises nothing.
-        failure = failure if isinstance(query, FunctionQuery) else re.sub("^x ", "data ", str(error))
-    except Exception as error:
-        failure = failure if isinstance(query, FunctionQuery) else f"they cannot be read ({type(error).__name__})."
-    raise ReleaseError(f"{type(query).__name__} refuses the data: {failure}")
+
+def _repeated(columns: Columns) -> Columns:
+    return Columns(columns.width, columns.steps * columns.width, columns.largest * columns.width)  # type: ignore[operator]
 
 
-def _integers(data: Any, query: AbstractQuery, mechanism: AbstractMechanism) -> tuple[list[int], list[float]]:
-    if isinstance(query, Joint):
-        parts = [_integers(data, block, mechanism) for block in query.queries]
-        return [n for integers, _ in parts for n in integers], [step for _, steps in parts for step in steps]
-    if query.step is not None:
-        integers = query.integer_statistic(data)
-        return integers, [query.step] * len(integers)
-    inner = mechanism.mechanism if isinstance(mechanism, Clamped) else mechanism
-    step = inner.step if isinstance(inner, (DiscreteLaplace, DiscreteGaussian)) else 1.0
-    values = [float(value) for value in query(data)]
-    integers = [round(value / step) for value in values]
-    if not Lattice(step).contains(values).all():
-        raise ReleaseError("Values are off the lattice.")
-    return integers, [step] * len(integers)
+def confidential_integers(data: Any, query: AbstractQuery) -> list[int]:
+    """The statistic as exact integers, in steps of its columns. What it raises may tell of the data: let it go nowhere."""
+    if isinstance(query, Joint):  # its blocks may have steps of their own
+        return [number for block in query.queries for number in confidential_integers(data, block)]
+    return query.integer_statistic(data)
