@@ -5,9 +5,14 @@ ValueError` keeps working. Messages say what was expected, what came, and what t
 confidential data.
 """
 
+from noisewise._text import printable
+
 
 class NoisewiseError(Exception):
-    """Base class of all deliberate errors."""
+    """Base class of all deliberate errors. A message may quote a stranger's file, but not command a terminal."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class InvalidInputError(NoisewiseError, ValueError):

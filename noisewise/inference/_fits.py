@@ -10,6 +10,7 @@ import numpy as np
 
 from noisewise._arrays import describe
 from noisewise._files import as_path, reading, require_keys
+from noisewise._text import printable
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.files import FACTORIES, density_arrays, read_density
@@ -102,7 +103,7 @@ class AbstractFit(abc.ABC):
             *(f"warning: {text}" for text in self.report.warnings),
             f"next: {', '.join(self.usage)}, save(path)",
         ]
-        return "\n  ".join(lines)
+        return printable("\n  ".join(lines))
 
     @abc.abstractmethod
     def _own_arrays(self) -> dict[str, np.ndarray]: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from noisewise._text import printable
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.posteriors.draws import Draws
@@ -57,6 +58,6 @@ def _learned(
 
 
 def _strings(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise FileFormatError("Names must be a list of strings.")
+    if not isinstance(value, list) or not all(isinstance(item, str) and item == printable(item) for item in value):
+        raise FileFormatError("Names must be a list of strings that can be printed.")
     return tuple(value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noisewise._arrays import Array, integer
+from noisewise._text import printable
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.posteriors.report import Report
 from noisewise.runs import write_archive
@@ -122,7 +123,8 @@ class AbstractPosterior(abc.ABC):
         return {}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.report.method}, {len(self.theta):,} draws of {', '.join(self.names)})"
+        text = f"{type(self).__name__}({self.report.method}, {len(self.theta):,} draws of {', '.join(self.names)})"
+        return printable(text)
 
 
 def check_num(num: Any) -> int:

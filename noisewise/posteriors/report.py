@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
+from noisewise._text import printable
 from noisewise.errors import FileFormatError
 
 
@@ -35,7 +36,7 @@ class Report:
         ]
         lines += [f"  {name}: {_shown(value)}" for name, value in self.diagnostics.items()]
         lines += [f"  warning: {text}" for text in self.warnings]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
     def to_spec(self) -> dict[str, Any]:
         """JSON-ready, with numbers that are not finite as text; `from_spec` reads it back."""

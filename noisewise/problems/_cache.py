@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,14 @@ from typing import Any
 import numpy as np
 
 from noisewise._files import write_atomically
+from noisewise._regular_files import opened
+from noisewise.errors import NoisewiseError
+from noisewise.runs.arrays import read_array
 
 VERSION = 2
 """Part of every name: raise it when a reference sampler changes."""
+_HEADER = 4096
+"""Bytes of a file besides the numbers, at most."""
 
 
 def cache_folder() -> Path:
@@ -43,14 +48,16 @@ def cached_draws(identity: dict[str, Any], compute: Callable[[], np.ndarray], sh
 
 
 def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
+    shape = tuple(map(int, shape))
+    size = 8 * math.prod(shape)
     try:
-        if path.stat().st_size > 8 * int(np.prod(shape)) + 4096:
-            return None
-        draws = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        with opened(path, limit=size + _HEADER, follow_links=False) as file:
+            if os.fstat(file.fileno()).st_size < size:
+                return None
+            draws = read_array(file, shape, "float64", "The cached array")
+    except (OSError, NoisewiseError):
         return None
-    good = draws.shape == shape and draws.dtype == np.float64 and np.isfinite(draws).all()
-    return draws if good else None
+    return draws if np.isfinite(draws).all() else None
 
 
 def _write(path: Path, draws: np.ndarray) -> None:

@@ -8,14 +8,15 @@ The manifest is written last, so that a folder without one is unfinished.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import math
+import os
 import platform
+import struct
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -31,15 +32,21 @@ from noisewise._files import (
     unwritten,
     write_atomically,
 )
-from noisewise.errors import FileFormatError, InvalidInputError
+from noisewise._regular_files import opened
+from noisewise.errors import FileFormatError, InvalidInputError, NoisewiseError
+from noisewise.runs.arrays import digest, read_array
 
 SCHEMA, VERSION = "noisewise.archive", 1
 FITS = ("AmortisedPosterior", "LearnedLikelihood", "LearnedConfidentialLikelihood")
 POSTERIORS = ("Draws", "WeightedSamples", "LearnedPosterior")
-_MANIFEST, _ARRAYS = "manifest.json", "arrays.npz"
+_MANIFEST, _ARRAYS, _MEMBER = "manifest.json", "arrays.npz", ".npy"
 _KEYS = ("schema", "schema_version", "kind", "noisewise", "python", "content", "arrays", "sha256")
 _TYPES = {"float64", "float32", "int64", "int32", "uint32", "bool"}
 _MAX_BYTES = 2**34
+_OVERHEAD = 4096
+"""Bytes that an array may take besides its numbers: its header, and its name in two places."""
+_ENDS = 56 + 20 + 22
+"""Bytes of the records at the end of a zip file: two of the long form, and the last, which says where the list of members is."""
 
 
 def write_archive(
@@ -62,7 +69,7 @@ def write_archive(
         raise unwritten(folder, error) from None
     write_atomically(folder / _ARRAYS, buffer.getvalue(), overwrite=True)
     described = {
-        name: {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": _digest(array)}
+        name: {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": digest(array)}
         for name, array in stored.items()
     }
     record = {
@@ -93,7 +100,7 @@ def read_archive(path: Any, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any]
     if not folder.is_dir():
         raise InvalidInputError(f"There is no folder {folder}.")
     what = f"The archive {folder.name}"
-    record = read_json(folder / _MANIFEST, "manifest")
+    record = read_json(folder / _MANIFEST, "manifest", follow_links=False)
     require_schema(record, SCHEMA, VERSION, what)
     require_keys(record, _KEYS, what)
     if not isinstance(record["kind"], str) or record["kind"] not in kinds:
@@ -118,30 +125,49 @@ def _way(kind: Any) -> str:
 
 
 def _read_arrays(path: Path, described: dict[str, Any], what: str) -> dict[str, np.ndarray]:
+    """The arrays of the file; what is returned is what was compared with the manifest, read from the file once."""
     shapes = {name: _description(name, entry, what) for name, entry in described.items()}
-    expected = sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype, _ in shapes.values())
+    sizes = {name: math.prod(shape) * np.dtype(dtype).itemsize for name, (shape, dtype, _) in shapes.items()}
+    expected, more = sum(sizes.values()), _OVERHEAD * (len(shapes) + 1)
     try:
-        if expected > _MAX_BYTES or path.stat().st_size > expected + 4096 * (len(shapes) + 1):
-            raise FileFormatError(f"{what} has an array file larger than its manifest says.")
-        # np.load leaves a file that it cannot read open, so it is opened here
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            if set(stored.files) != set(shapes):
-                raise FileFormatError(f"{what} does not hold the arrays that its manifest lists.")
-            arrays = {name: _checked(stored, name, *shapes[name], what=what) for name in shapes}
-    except FileFormatError:
+        with opened(path, limit=_MAX_BYTES, follow_links=False) as file:
+            if not expected <= os.fstat(file.fileno()).st_size <= expected + more:
+                raise FileFormatError(f"{what} has an array file of another size than its manifest says.")
+            _check_directory(file, more, what)
+            with zipfile.ZipFile(file) as stored:
+                members = _members(stored, sizes, what)
+                return {name: _checked(stored, members[name], name, *shapes[name], what=what) for name in shapes}
+    except NoisewiseError:
         raise
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        KeyError,
-        NotImplementedError,
-        zipfile.BadZipFile,
-        RuntimeError,
-        MemoryError,
-    ):
+    except (OSError, ValueError, EOFError, LookupError, RuntimeError, MemoryError, struct.error, zipfile.BadZipFile):
         raise FileFormatError(f"{what} has a damaged array file: get an unaltered copy.") from None
-    return arrays
+
+
+def _check_directory(file: IO[bytes], most: int, what: str) -> None:
+    """Refuse a list of members that is larger than theirs can be, before it is read: `zipfile` would make objects of all of it."""
+    file.seek(-min(_ENDS, os.fstat(file.fileno()).st_size), os.SEEK_END)
+    tail = file.read().rjust(_ENDS, b"\0")
+    ends, long, end = tail[:56], tail[56:76], tail[76:]
+    size = int.from_bytes(end[12:16], "little")
+    if long[:4] == b"PK\6\7":
+        size = max(int.from_bytes(ends[40:48], "little"), size if size < 2**32 - 1 else 0)
+    if end[:4] != b"PK\5\6" or size > most:
+        raise FileFormatError(f"{what} has a damaged array file: get an unaltered copy.")
+
+
+def _members(stored: zipfile.ZipFile, sizes: dict[str, int], what: str) -> dict[str, zipfile.ZipInfo]:
+    """Each array's member: neither compressed nor larger than the array, once each, and no others."""
+    found = {info.orig_filename: info for info in stored.infolist()}
+    if len(found) != len(stored.infolist()) or set(found) != {f"{name}{_MEMBER}" for name in sizes}:
+        raise FileFormatError(f"{what} does not hold the arrays that its manifest lists, once each and no others.")
+    for name, size in sizes.items():
+        info = found[f"{name}{_MEMBER}"]
+        whole = info.compress_type == zipfile.ZIP_STORED and info.compress_size == info.file_size
+        if not whole or not size <= info.file_size <= size + _OVERHEAD:
+            raise FileFormatError(
+                f"{what} has an array {name!r} of another size than its manifest says, or compressed."
+            )
+    return {name: found[f"{name}{_MEMBER}"] for name in sizes}
 
 
 def _description(name: str, entry: Any, what: str) -> tuple[tuple[int, ...], str, str]:
@@ -153,17 +179,18 @@ def _description(name: str, entry: Any, what: str) -> tuple[tuple[int, ...], str
     return tuple(shape), dtype, digest
 
 
-def _checked(stored: Any, name: str, shape: tuple[int, ...], dtype: str, digest: str, *, what: str) -> np.ndarray:
-    with stored.zip.open(f"{name}.npy") as file:
-        version = np.lib.format.read_magic(file)
-        header = np.lib.format.read_array_header_1_0(file) if version == (1, 0) else None
-    if header is None or header[0] != shape or str(header[2]) != dtype:
-        raise FileFormatError(f"{what} has an array {name!r} of another shape or type than its manifest says.")
-    array = stored[name]
-    if _digest(array) != digest:
+def _checked(
+    stored: zipfile.ZipFile,
+    member: zipfile.ZipInfo,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: str,
+    expected: str,
+    *,
+    what: str,
+) -> np.ndarray:
+    with stored.open(member) as file:
+        array = read_array(file, shape, dtype, f"{what}: its array {name!r}")
+    if digest(array) != expected:
         raise FileFormatError(f"{what} was altered: the array {name!r} does not match its sha256.")
     return array
-
-
-def _digest(array: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise._files import as_path, remove_parts, unwritten
+from noisewise._regular_files import check_no_links, opened_lock
 from noisewise.errors import InvalidInputError, ResumeError, StorageError
 from noisewise.runs.archive import check_free
 from noisewise.runs.journal import Journal
@@ -24,6 +25,8 @@ from noisewise.runs.record import (
     versions,
     write_record,
 )
+
+_LOCK = ".lock"
 
 
 class RunDirectory:
@@ -91,6 +94,7 @@ def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise InvalidInputError(f"{folder} is a file: choose another name for the folder of the run.")
     check_free(folder)
+    check_no_links(folder, RUN, JOURNAL, POSTERIOR, _LOCK)
     taken = [name for name in (JOURNAL, POSTERIOR) if (folder / name).exists()]
     if taken and not (folder / RUN).exists():
         raise InvalidInputError(
@@ -104,7 +108,7 @@ def _exclusive(folder: Path) -> Iterator[None]:
     _check_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("a")
+        lock = opened_lock(folder / _LOCK)
     except OSError as error:
         raise unwritten(folder, error) from None
     with lock:

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._files import require_keys, require_schema, unwritten
+from noisewise._regular_files import check_no_links
 from noisewise.errors import FileFormatError, NoisewiseError, ResumeError
 from noisewise.runs.tensors import read_tensors, write_tensors
 
@@ -141,6 +142,7 @@ class Journal:
     # Reading ---------------------------------------------------------------------------------------------------------
 
     def _index(self) -> None:
+        check_no_links(self.folder.parent, self.folder.name)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

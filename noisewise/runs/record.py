@@ -26,6 +26,8 @@ from noisewise._files import (
     sealed,
     write_atomically,
 )
+from noisewise._regular_files import check_no_links
+from noisewise._text import printable
 from noisewise.errors import FileFormatError, InvalidInputError, NoisewiseError
 from noisewise.runs.journal import journal_files, read_contents
 
@@ -82,7 +84,7 @@ class RunRecord:
         ]
         lines += [f"  damaged, will be done again: {name}" for name in self.damaged]
         lines += [f"  {text}" for text in self.differences]
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 def read_run(path: Any) -> RunRecord:
@@ -99,6 +101,7 @@ def read_run(path: Any) -> RunRecord:
     """
     folder = as_path(path)
     check_run(folder)
+    check_no_links(folder, JOURNAL)
     record = _read_record(folder)
     seconds, num, damaged = record.seconds, record.num_simulations, []
     for file in journal_files(folder / JOURNAL):
@@ -120,6 +123,7 @@ def posterior_folder(path: Any) -> Path:
                 f"{folder} is empty: posterior.save(path) and infer(..., run_dir=path) fill a folder."
             )
         return folder
+    check_no_links(folder, POSTERIOR)
     if not (folder / POSTERIOR / "manifest.json").exists():
         record = read_run(folder)
         raise InvalidInputError(
@@ -141,7 +145,7 @@ def check_run(folder: Path) -> None:
 
 def _read_record(folder: Path) -> RunRecord:
     what = f"The run {folder.name}"
-    value = read_json(folder / RUN, "run")
+    value = read_json(folder / RUN, "run", follow_links=False)
     require_schema(value, SCHEMA, VERSION, what)
     require_keys(value, _KEYS, what)
     check_seal(value, what)

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._files import MAX_BYTES, parse_json, require_keys, write_atomically
+from noisewise._files import MAX_BYTES, parse_json, reading, require_keys, write_atomically
+from noisewise._regular_files import read_regular
 from noisewise.errors import FileFormatError, InvalidInputError
 
 _TYPES = {
@@ -67,14 +68,7 @@ def packed(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> byte
 
 def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The content and the arrays of a file; anything altered, truncated or foreign is a `FileFormatError`."""
-    what = f"The file {path.name}"
-    try:
-        if path.stat().st_size > _MAX_FILE:
-            raise FileFormatError(f"{what} is larger than any that noisewise writes.")
-        stored = path.read_bytes()
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
-    return unpacked(stored, what)
+    return unpacked(read_regular(path, limit=_MAX_FILE, follow_links=False), f"The file {path.name}")
 
 
 def unpacked(stored: bytes, what: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -94,10 +88,11 @@ def unpacked(stored: bytes, what: str) -> tuple[dict[str, Any], dict[str, np.nda
     if not isinstance(text, str) or metadata["sha256"] != _digest(text, table, data):
         raise FileFormatError(f"{what} was altered: it does not match its sha256.")
     arrays, start = {}, 0
-    for name, (shape, dtype) in places.items():
-        stop = start + math.prod(shape) * dtype.itemsize
-        arrays[name] = np.frombuffer(data[start:stop], dtype=dtype).reshape(shape)
-        start = stop
+    with reading(what):  # a shape of a hundred sizes, one of them 0, is none of NumPy's
+        for name, (shape, dtype) in places.items():
+            stop = start + math.prod(shape) * dtype.itemsize
+            arrays[name] = np.frombuffer(data[start:stop], dtype=dtype).reshape(shape)
+            start = stop
     return parse_json(text, what), arrays
 
 

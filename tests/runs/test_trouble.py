@@ -77,7 +77,7 @@ def test_a_full_disk_is_told_and_leaves_the_last_good_state(tmp_path, monkeypatc
             posterior = run()
             break
         except errors.StorageError as error:
-            assert "the disk is full. What was written before is intact: free some space" in str(error)  # noqa: PT017
+            assert "the disk is full. What was written before is intact. Free some space" in str(error)  # noqa: PT017
             told += 1
         record = nw.runs.read_run(tmp_path / "run")
         assert record.damaged == ()
