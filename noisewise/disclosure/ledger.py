@@ -5,7 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import functools
+import re
+import secrets
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +25,8 @@ from noisewise._files import (
     require_text,
     write_atomically,
 )
-from noisewise.disclosure import accounting
+from noisewise._regular_files import opened_lock
+from noisewise.disclosure import accounting, seal
 from noisewise.errors import (
     BudgetError,
     ConversionError,
@@ -33,7 +38,10 @@ from noisewise.errors import (
 from noisewise.mechanisms.guarantees import AbstractGuarantee, guarantee_from_spec
 
 _SCHEMA = "noisewise.ledger"
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
+_UNSEALED = 1
+"""The version of files without id and seal, which are still read, and sealed when something is spent."""
+_FACTS = ("schema", "schema_version", "limit", "privacy_unit", "entries")
 _LOCK_SECONDS = 10.0
 
 
@@ -85,7 +93,8 @@ class Ledger:
 
     The limit and the privacy unit are fixed when the file is made; later `Ledger(path)` is enough, and a different
     limit is refused. `spend` reads, checks and writes under a lock, so that two processes never spend the last budget
-    twice. An entry once written is never taken back: a release that fails afterwards stays paid for.
+    twice. An entry once written is never taken back: a release that fails afterwards stays paid for. A file from which
+    entries were removed, that was put back to an earlier state, or that is a copy, is refused (`disclosure.seal`).
 
     How guarantees add up is told, and proved, in `disclosure.accounting`. Under an (epsilon, delta) limit the best of
     several totals counts: a release asked for as (epsilon, delta) is added as that, or as the zero-concentrated guarantee
@@ -113,16 +122,46 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
             raise InvalidTypeError(f"limit must be a guarantee such as PureDP(1.0), got {type(limit).__name__}.")
         unit = None if privacy_unit is None else require_text(privacy_unit, "privacy_unit")
         if not self._path.exists():
-            if limit is None:
-                raise InvalidInputError(f"There is no ledger {self._path}: to begin one, pass limit=PureDP(1.0), say.")
-            with _exclusive(self._path):
-                if not self._path.exists():
-                    self._write(limit, unit or "person", (), overwrite=False)
-        self._limit, self._privacy_unit, _ = self._read()
+            self._begin(limit, unit or "person")
+        self._path, content = self._opened()
+        self._limit, self._privacy_unit = content.limit, content.privacy_unit
         if limit is not None and limit != self._limit:
             raise BudgetError(f"{self._path.name} has the limit {self._limit!r}, not {limit!r}: it cannot be changed.")
         if unit is not None and unit != self._privacy_unit:
             raise BudgetError(f"{self._path.name} counts per {self._privacy_unit!r}, not per {unit!r}: use another.")
+
+    def _begin(self, limit: AbstractGuarantee | None, unit: str) -> None:
+        if limit is None:
+            raise InvalidInputError(f"There is no ledger {self._path}: to begin one, pass limit=PureDP(1.0), say.")
+        with _exclusive(self._path) as lock:
+            kept = seal.kept_beside(self._path)
+            if kept is not None and kept.count > 0 and not self._path.exists():
+                raise BudgetError(
+                    f"{self._path.name} is gone, but had {kept.count} entries: put it back. If its data are no longer used, "
+                    f"choose another name, or delete {seal.lock_path(self._path).name} too."
+                )
+            if not self._path.exists():
+                self._write(_Content(secrets.token_hex(16), limit, unit, ()), lock, overwrite=False)
+
+    def _opened(self) -> tuple[Path, _Content]:
+        """Where the ledger is, and what is in it; a ledger that this machine has not seen before is noted."""
+        content = self._read()
+        if content.id is None:
+            return self._path, content
+        path = seal.original(self._path, content.id)
+        kept = seal.kept_at_home(content.id)
+        if path != self._path or (kept is not None and kept.path == str(path)):
+            return path, content
+        if kept is None and content.entries and seal.kept_beside(self._path) is None:
+            warnings.warn(
+                f"{path.name} has {len(content.entries)} entries, of which this machine knows nothing: if it is a copy, what "
+                "is spent here is not counted there.",
+                stacklevel=3,
+            )
+        with _exclusive(path) as lock:
+            content = self._read()
+            seal.keep(lock, content.kept(path))
+        return path, content
 
     @property
     def path(self) -> Path:
@@ -142,7 +181,7 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
     @property
     def entries(self) -> tuple[Entry, ...]:
         """All releases so far, as the file has them now."""
-        return self._read()[2]
+        return self._read().entries
 
     @property
     def spent(self) -> AbstractGuarantee:
@@ -172,10 +211,12 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
         ApproximateDP that follows from it.
         """
         entry = Entry(description, guarantee, requested, query)
-        with _exclusive(self._path):
-            limit, unit, entries = self._read()
-            self._check(limit, entries, entry)
-            self._write(limit, unit, (*entries, entry), overwrite=True)
+        with _exclusive(self._path) as lock:
+            content = self._read()
+            self._check(content.limit, content.entries, entry)
+            known = content.id or secrets.token_hex(16)
+            more = dataclasses.replace(content, id=known, entries=(*content.entries, entry))
+            self._write(more, lock, overwrite=True)
 
     def __repr__(self) -> str:
         return f"Ledger({str(self._path)!r}, limit={self._limit!r}, privacy_unit={self._privacy_unit!r})"
@@ -195,28 +236,76 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
                 "Nothing was spent."
             )
 
-    def _read(self) -> tuple[AbstractGuarantee, str, tuple[Entry, ...]]:
-        what = f"The ledger {self._path.name}"
-        content = read_json(self._path, "The ledger")
-        require_schema(content, _SCHEMA, _SCHEMA_VERSION, what)
-        require_keys(content, ("schema", "schema_version", "limit", "privacy_unit", "entries"), what)
-        with reading(what):
-            if not isinstance(content["entries"], list):
-                raise FileFormatError("entries must be a list.")
-            limit = guarantee_from_spec(content["limit"])
-            entries = tuple(_entry(item) for item in content["entries"])
-            accounting.spent(_costs(entries), limit)  # raises where the kinds cannot be compared
-            return limit, require_text(content["privacy_unit"], "privacy_unit"), entries
+    def _read(self) -> _Content:
+        beside = seal.kept_beside(self._path)  # before the file, which is written first
+        content, sealed = _content(read_json(self._path, "The ledger"), f"The ledger {self._path.name}")
+        links = content.links
+        if content.id is None:
+            if beside is not None and beside.count > 0:
+                raise FileFormatError(
+                    f"The ledger {self._path.name} was altered: its seal is gone. Put back the latest copy."
+                )
+            return content
+        if sealed != links[-1]:
+            raise FileFormatError(
+                f"The ledger {self._path.name} was altered: its entries do not fit its seal. Put back the latest copy."
+            )
+        seal.original(self._path, content.id)  # refuses a copy
+        seal.check(self._path, links, content.id, (beside, seal.kept_at_home(content.id)))
+        return content
 
-    def _write(self, limit: AbstractGuarantee, unit: str, entries: tuple[Entry, ...], *, overwrite: bool) -> None:
-        content = {
+    def _write(self, content: _Content, lock: int, *, overwrite: bool) -> None:
+        write_atomically(self._path, dump_json(content.to_spec()), overwrite=overwrite)
+        seal.keep(lock, content.kept(self._path))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Content:
+    """What a ledger's file holds; `id` is None in files of the first version."""
+
+    id: str | None
+    limit: AbstractGuarantee
+    privacy_unit: str
+    entries: tuple[Entry, ...]
+
+    @functools.cached_property
+    def links(self) -> list[str]:
+        """The chain over the entries."""
+        facts = {"limit": self.limit.to_spec(), "privacy_unit": self.privacy_unit}
+        return seal.chain(str(self.id), facts, [entry.to_spec() for entry in self.entries])
+
+    def kept(self, path: Path) -> seal.Kept:
+        """What is kept apart from the file."""
+        return seal.Kept(str(self.id), len(self.entries), self.links[-1], str(path))
+
+    def to_spec(self) -> dict[str, Any]:
+        """The JSON-ready file."""
+        return {
             "schema": _SCHEMA,
             "schema_version": _SCHEMA_VERSION,
-            "limit": limit.to_spec(),
-            "privacy_unit": unit,
-            "entries": [entry.to_spec() for entry in entries],
+            "id": self.id,
+            "limit": self.limit.to_spec(),
+            "privacy_unit": self.privacy_unit,
+            "entries": [entry.to_spec() for entry in self.entries],
+            "seal": self.links[-1],
         }
-        write_atomically(self._path, dump_json(content), overwrite=overwrite)
+
+
+def _content(value: dict[str, Any], what: str) -> tuple[_Content, str | None]:
+    """What a file holds, and the seal that it carries."""
+    unsealed = value.get("schema_version") == _UNSEALED
+    require_schema(value, _SCHEMA, _UNSEALED if unsealed else _SCHEMA_VERSION, what)
+    require_keys(value, _FACTS if unsealed else (*_FACTS, "id", "seal"), what)
+    with reading(what):
+        if not isinstance(value["entries"], list):
+            raise FileFormatError("entries must be a list.")
+        if not unsealed and not (isinstance(value["id"], str) and re.fullmatch("[0-9a-f]{32}", value["id"])):
+            raise FileFormatError("id must be 32 hexadecimal digits.")
+        limit = guarantee_from_spec(value["limit"])
+        entries = tuple(_entry(item) for item in value["entries"])
+        accounting.spent(_costs(entries), limit)  # raises where the kinds cannot be compared
+        unit = require_text(value["privacy_unit"], "privacy_unit")
+        return _Content(value.get("id"), limit, unit, entries), value.get("seal")
 
 
 def _entry(item: Any) -> Entry:
@@ -241,21 +330,21 @@ def _require_utc(text: Any) -> None:
 
 
 @contextlib.contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
-    """Hold `path`.lock; wait for another holder, but not for ever."""
+def _exclusive(path: Path) -> Iterator[int]:
+    """Hold the lock of a ledger, open for writing; wait for another holder, but not for ever."""
     try:
         import fcntl
     except ImportError:
         raise ReleaseError("A ledger needs POSIX file locks, which this system does not have.") from None
     try:
-        lock = path.with_name(path.name + ".lock").open("a")
+        file = opened_lock(seal.lock_path(path))
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be locked: {error.strerror}.") from None
-    with lock:
+    with file:
         deadline = time.monotonic() + _LOCK_SECONDS
         while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
@@ -263,4 +352,4 @@ def _exclusive(path: Path) -> Iterator[None]:
                 time.sleep(0.005)
             except OSError as error:
                 raise InvalidInputError(f"{path} cannot be locked: {error.strerror}.") from None
-        yield
+        yield file.fileno()

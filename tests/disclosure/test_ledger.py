@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise import _files
+from noisewise import _files, _regular_files
 from noisewise.disclosure import ledger as ledger_module
 from noisewise.errors import (
     BudgetError,
@@ -174,8 +174,9 @@ def spend_at_once(path, monkeypatch):
 
 def test_the_lock_is_what_keeps_two_spenders_apart(path, monkeypatch):
     assert spend_at_once(path, monkeypatch) == 1
-    monkeypatch.setattr(ledger_module, "_exclusive", lambda path: contextlib.nullcontext())
-    assert spend_at_once(path.with_name("unlocked.json"), monkeypatch) == 0
+    with open(path.with_name("no.lock"), "w+b") as file:
+        monkeypatch.setattr(ledger_module, "_exclusive", lambda path: contextlib.nullcontext(file.fileno()))
+        assert spend_at_once(path.with_name("unlocked.json"), monkeypatch) == 0
 
 
 def test_a_stuck_lock_is_reported(path, monkeypatch):
@@ -227,7 +228,7 @@ def test_damaged_files_are_refused_or_whole(path):
         (lambda text: "", "not JSON"),
         (lambda text: "[]", "one JSON object"),
         (lambda text: text.replace("noisewise.ledger", "noisewise.release"), "another kind of file"),
-        (lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "reads version 1"),
+        (lambda text: text.replace('"schema_version": 2', '"schema_version": 3'), "reads version 2"),
         (lambda text: text.replace('"entries"', '"extra": 0, "entries"'), "does not know: 'extra'"),
         (lambda text: text.replace('"privacy_unit": "person",', ""), "lacks privacy_unit"),
         (lambda text: text.replace('"epsilon": 1.0', '"epsilon": NaN'), "NaN"),
@@ -254,7 +255,7 @@ def test_an_unreadable_file_is_reported(path, monkeypatch):
     def refused(*arguments, **options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(_regular_files.os, "open", refused)
     with pytest.raises(InvalidInputError, match="cannot be read: Permission denied"):
         nw.Ledger(path)
 

@@ -1,0 +1,135 @@
+r"""How a ledger notices that entries were taken out of it, or that it is a copy.
+
+The entries of a ledger are a chain: with h_0 the sha256 of its id, limit and unit, h_i is that of h_{i-1} and entry i. The
+file carries the last of them. The id, the number of entries and the last h are kept in two other places as well:
+
+| where | what it shows |
+|---|---|
+| the lock beside the ledger | entries removed, the ledger put back to an earlier state, deleted, or exchanged for another |
+| the user's state folder, with the path | the same after the whole folder was put back; a copy in another place |
+
+This is no lock against the owner of the machine, who can edit all three: `SECURITY.md` says what that means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from noisewise import _local_records
+from noisewise._files import parse_json, read_json
+from noisewise._regular_files import read_regular
+from noisewise.errors import BudgetError, NoisewiseError
+
+_KIND = "ledgers"
+_MAX_LOCK = 4096
+"""Bytes; what is kept in a lock has some 150."""
+_ID, _HASH = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """What is known of a ledger apart from its file: its id, how many entries it had, the last link of its chain, its path."""
+
+    id: str
+    count: int
+    head: str
+    path: str = ""
+
+
+def chain(ledger: str, facts: dict[str, Any], entries: Iterable[dict[str, Any]]) -> list[str]:
+    """h_0, h_1, ...: one more than there are entries."""
+    links = [_hashed({"id": ledger, **facts})]
+    for entry in entries:
+        links.append(_hashed({"before": links[-1], **entry}))
+    return links
+
+
+def _hashed(value: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def lock_path(path: Path) -> Path:
+    """The file beside a ledger that is locked while it is written, and keeps its count."""
+    return path.with_name(path.name + ".lock")
+
+
+def kept_beside(path: Path) -> Kept | None:
+    """What the lock of a ledger says; None if it says nothing."""
+    with contextlib.suppress(NoisewiseError):
+        return _kept(parse_json(read_regular(lock_path(path), limit=_MAX_LOCK, follow_links=False), "The lock"))
+    return None
+
+
+def kept_at_home(ledger: str) -> Kept | None:
+    """What the user's state folder says."""
+    return _kept(_local_records.read_record(_KIND, ledger)) if _ID.fullmatch(ledger) else None
+
+
+def keep(lock: int, kept: Kept) -> None:
+    """Write it to the open lock and to the user's state folder; where that cannot be, the ledger does without."""
+    text = json.dumps({"id": kept.id, "count": kept.count, "head": kept.head}).encode()
+    with contextlib.suppress(OSError):
+        os.pwrite(lock, text.ljust(os.fstat(lock).st_size), 0)  # never empty in between
+        os.ftruncate(lock, len(text))
+    _local_records.write_record(_KIND, kept.id, dataclasses.asdict(kept))
+
+
+def check(path: Path, links: list[str], ledger: str, places: Iterable[Kept | None]) -> None:
+    """Refuse a ledger that lacks entries it has had, in any of the places where that is known."""
+    for kept in places:
+        if kept is None:
+            continue
+        if kept.id != ledger and kept.count > 0:
+            raise BudgetError(
+                f"{path.name} is another ledger than the one that stood here, which had {kept.count} entries: put that one "
+                f"back, or give this one a name of its own."
+            )
+        if kept.id == ledger and (len(links) <= kept.count or links[kept.count] != kept.head):
+            raise BudgetError(
+                f"{path.name} was put back to an earlier state, or entries were removed: it has had {kept.count} of them. "
+                "Put back the latest copy; what was spent stays spent."
+            )
+
+
+def original(path: Path, ledger: str) -> Path:
+    """The ledger that this file is: itself, or the one it is another name of; a copy is refused.
+
+    A ledger that was moved, so that nothing is where it stood, is itself.
+    """
+    kept = kept_at_home(ledger)
+    if kept is None or not kept.path or Path(kept.path) == path:
+        return path
+    there = Path(kept.path)
+    with contextlib.suppress(OSError):
+        if there.samefile(path):
+            return there
+    if _id_of(there) == ledger:
+        raise BudgetError(
+            f"{path} is a copy of {there}: a budget that is spent in two places is overspent. Use that one; if this one is "
+            "to take its place, move that one away."
+        )
+    return path
+
+
+def _id_of(path: Path) -> Any:
+    with contextlib.suppress(NoisewiseError):
+        return read_json(path, "The ledger").get("id")
+    return None
+
+
+def _kept(value: dict[str, Any] | None) -> Kept | None:
+    if value is None:
+        return None
+    ledger, count, head, path = (value.get(name) for name in ("id", "count", "head", "path"))
+    texts = isinstance(ledger, str) and _ID.fullmatch(ledger) and isinstance(head, str) and _HASH.fullmatch(head)
+    if not texts or type(count) is not int or count < 0:
+        return None
+    return Kept(ledger, count, head, path if isinstance(path, str) else "")  # type: ignore[arg-type]
