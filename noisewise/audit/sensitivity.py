@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from noisewise._arrays import describe, integer
+from noisewise.audit.databases import search_databases
 from noisewise.audit.outside import search_outside
+from noisewise.audit.records import search_records
 from noisewise.audit.verdict import AbstractVerdict
-from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError, SimulationError
+from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.queries.base import AbstractAdditiveQuery, AbstractQuery
 from noisewise.queries.domains import AbstractDomain, Box
 from noisewise.queries.function_query import as_query
-
-_POOL = 128
-_RADII = 0.5 ** np.arange(12)
-_CLIMBS = 4
-_ENTRIES = 32
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -64,13 +59,19 @@ def sensitivity(
 ) -> SensitivityAudit:
     """Search for the pair of neighbours (one record replaced) that moves a query most.
 
-    Additive queries are searched over pairs of records, others over whole databases: extreme records and random ones
-    first, then coordinate by coordinate with a shrinking radius. A query with a `step` is measured by its exact integer
-    statistic: with a grid, the audit is of the rounded query that a release adds noise to.
+    Additive queries are searched over pairs of records. Others are searched over whole databases of `num_records`: m records
+    at one extreme and the rest at another for every m, records next to values that the query returned, and mixtures; then
+    coordinate by coordinate with a shrinking radius. For linear combinations of order statistics of one column
+    (quantiles, ranges, trimmed means) up to 64 records that is exact, for whatever else a lower bound. A query with
+    a `step` is measured by its exact integer statistic: with a grid, the audit is of the rounded query that a release adds noise to.
 
     Databases may hold any finite numbers, so a query with a box of its own must clamp: records far outside the box are
     tried too, unless the query refuses them. A `domain` given here says where records lie instead, and nothing outside
     is tried; a one-column database is handed over with shape (n,) if the query has no domain.
+
+    What no search of this kind sees: a query that behaves differently for values that it neither returns nor has at the
+    ends of the domain (`x == 0.1234567`), for other numbers of records (a quantile's sensitivity depends on n: ask for
+    yours), in time, memory or errors, or because it keeps a state or draws random numbers.
 
     >>> import noisewise as nw
     >>> query = nw.queries.RegressionMoments(num_records=100, num_predictors=2, sensitivity_bound="paper")
@@ -89,9 +90,9 @@ def sensitivity(
     num_starts = integer("num_starts", at_least=1)(num_starts)
     rng = np.random.default_rng(integer("seed", at_least=0)(seed))
     if isinstance(query, AbstractAdditiveQuery):
-        database, neighbour = _search_records(query, domain, norm, size, num_starts, rng)
+        database, neighbour = search_records(query, domain, norm, size, num_starts, rng)
     else:
-        database, neighbour = _search_databases(query, domain, norm, size, num_starts, rng)
+        database, neighbour = search_databases(query, domain, norm, size, num_starts, rng)
     found = _measure(query, norm, database, neighbour)
     if given is None and isinstance(domain, Box):
         further = search_outside(functools.partial(_measure, query, norm), domain, size, num_starts, rng)
@@ -127,130 +128,6 @@ def _size(query: AbstractQuery, num_records: int | None) -> int:
     if given is not None and query.num_records not in (None, given):
         raise InvalidInputError(f"The query is of {query.num_records} records, got num_records={given}: leave it out.")
     return query.num_records or given or 3
-
-
-# Additive queries: the other records cancel ---------------------------------------------------------------------------
-
-
-def _search_records(
-    query: AbstractAdditiveQuery,
-    domain: AbstractDomain,
-    norm: float,
-    size: int,
-    num_starts: int,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    pool = np.concatenate([domain.extremes(rng, _POOL), domain.sample(rng, _POOL)])
-    values = query.contributions(pool)
-    change = np.stack([np.linalg.norm(values - value, ord=norm, axis=1) for value in values])
-    best = np.argsort(change, axis=None)[::-1][: (num_starts + 1) // 2]
-    chosen = np.concatenate([best, rng.integers(0, change.size, num_starts // 2)])
-    pair = [pool[index] for index in np.unravel_index(chosen, change.shape)]
-    for radius in _RADII:
-        for moved, fixed in ((0, 1), (1, 0)):
-            pair[moved] = _improve(query, domain, norm, pair[moved], pair[fixed], radius)
-    change = np.linalg.norm(query.contributions(pair[0]) - query.contributions(pair[1]), ord=norm, axis=1)
-    winner = int(np.argmax(change))
-    database = np.repeat(pool[:1], size, axis=0)
-    neighbour = database.copy()
-    database[-1], neighbour[-1] = pair[0][winner], pair[1][winner]
-    return database, neighbour
-
-
-def _improve(
-    query: AbstractAdditiveQuery,
-    domain: AbstractDomain,
-    norm: float,
-    records: np.ndarray,
-    others: np.ndarray,
-    radius: float,
-) -> np.ndarray:
-    """Move each record, one coordinate after the other, away from its partner in `others`."""
-    records, away_from = records.copy(), query.contributions(others)[:, None, :]
-    for column in range(domain.width):
-        values = domain.around(column, records[:, column], radius)
-        trials = np.repeat(records[:, None, :], values.shape[1], axis=1)
-        trials[:, :, column] = values
-        reached = query.contributions(trials.reshape(-1, domain.width)).reshape(*values.shape, -1)
-        best = np.argmax(np.linalg.norm(reached - away_from, ord=norm, axis=2), axis=1)
-        records[:, column] = values[np.arange(len(values)), best]
-    return records
-
-
-# Other queries: databases matter as a whole ---------------------------------------------------------------------------
-
-
-def _search_databases(
-    query: AbstractQuery,
-    domain: AbstractDomain,
-    norm: float,
-    size: int,
-    num_starts: int,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    flat = query.domain is None and domain.width == 1
-
-    def change(candidate: _Candidate) -> float:
-        first, second = candidate.databases(flat)
-        difference = float(np.linalg.norm(query(first) - query(second), ord=norm))
-        if math.isnan(difference):
-            raise SimulationError("The query is NaN for some database of the domain: it has no sensitivity there.")
-        return difference
-
-    starts = sorted((_start(domain, size, kind, rng) for kind in range(num_starts)), key=change, reverse=True)
-    climbed = [_climb(change, domain, start, rng) for start in starts[:_CLIMBS]]
-    return max(climbed, key=change).databases(flat)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Candidate:
-    """A database, followed by the record that replaces its record at `position`."""
-
-    records: np.ndarray
-    position: int
-
-    def databases(self, flat: bool) -> tuple[np.ndarray, np.ndarray]:
-        first, second = self.records[:-1], self.records[:-1].copy()
-        second[self.position] = self.records[-1]
-        return (first[:, 0], second[:, 0]) if flat else (first, second)
-
-    def with_entry(self, row: int, column: int, value: Any) -> _Candidate:
-        records = self.records.copy()
-        records[row, column] = value
-        return _Candidate(records, self.position)
-
-
-def _start(domain: AbstractDomain, size: int, kind: int, rng: np.random.Generator) -> _Candidate:
-    """All records alike, half and half, any mix of extremes, or anything; one extreme replaces another."""
-    pool = domain.extremes(rng, _POOL)
-    old, new = pool[rng.integers(0, len(pool), 2)] if kind >= 2 else pool[[0, -1]]
-    records = np.stack([old] * size + [new])
-    position = int(rng.integers(0, size))
-    if kind % 4 == 1:
-        records[:size:2] = new
-        records[position] = old
-    elif kind % 4 == 2:
-        records = pool[rng.integers(0, len(pool), size + 1)]
-    elif kind % 4 == 3:
-        records = domain.sample(rng, size + 1)
-    return _Candidate(records, position)
-
-
-def _climb(
-    change: Callable[[_Candidate], float], domain: AbstractDomain, start: _Candidate, rng: np.random.Generator
-) -> _Candidate:
-    """Coordinate ascent over the two exchanged records and some of the others."""
-    best, reached = start, change(start)
-    last = len(start.records) - 1
-    for radius in _RADII:
-        shared = rng.permutation(last)[: max(1, _ENTRIES // domain.width)]
-        for row, column in itertools.product((last, start.position, *shared), range(domain.width)):
-            for value in domain.around(column, best.records[row : row + 1, column], radius)[0]:
-                trial = best.with_entry(row, column, value)
-                there = change(trial)
-                if there > reached:
-                    best, reached = trial, there
-    return best
 
 
 def _measure(query: AbstractQuery, norm: float, database: np.ndarray, neighbour: np.ndarray) -> float:
