@@ -11,6 +11,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from noisewise._text import printable
 from noisewise.errors import NoisewiseError
 
 GOOD, BAD_INPUT, UNTRUSTWORTHY, INTERNAL, INTERRUPTED = 0, 1, 3, 70, 130
@@ -41,8 +42,8 @@ class Commands(TyperGroup):
 
 
 def tell(text: str) -> None:
-    """One line on stderr."""
-    print(" ".join(text.split()), file=sys.stderr, flush=True)
+    """One line on stderr, without what would command the terminal."""
+    print(" ".join(printable(text).split()), file=sys.stderr, flush=True)
 
 
 def did_you_mean(given: str, known: Sequence[str]) -> str:
@@ -53,7 +54,7 @@ def did_you_mean(given: str, known: Sequence[str]) -> str:
 
 def _failed(error: Exception, *, debug: bool) -> int:
     if debug:
-        traceback.print_exception(error)
+        print(printable("".join(traceback.format_exception(error))), file=sys.stderr, end="")
     if isinstance(error, BrokenPipeError):
         # whoever read the output has stopped reading: nothing is left to say, and nobody to say it to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -179,7 +179,8 @@ def run(request: Request, *, as_json: bool, quiet: bool) -> None:
         method = settings.method_from(request.method, request.settings)
         target = targets.load(request)
         method.check(target.model)
-    request.remember()
+    if not request.remember():
+        exits.tell(f"This machine keeps no record of the run, so that going on takes: {request.resume_command}")
     if not (as_json or quiet):
         exits.tell(
             f"{target.title}: {', '.join(target.model.names)} by {request.method or 'the cheapest route'}, into {request.out}"

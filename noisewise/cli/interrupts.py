@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
+from noisewise._text import printable
 from noisewise.cli.exits import INTERRUPTED
 
 Result = TypeVar("Result")
@@ -49,7 +50,7 @@ def _leave(farewell: str) -> None:
             os.killpg(child.pid or -1, signal.SIGKILL)  # a worker leads a group of its own, with what it has started
         child.kill()
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
-    os.write(2, f"{cursor}\n{farewell}\n".encode())
+    os.write(2, f"{cursor}\n{printable(farewell)}\n".encode())
     os._exit(INTERRUPTED)
 
 

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisewise._files import dump_json, read_json, reading, require_schema, write_atomically
+from noisewise._regular_files import check_no_links
 from noisewise.cli import settings, show
 from noisewise.cli.interrupts import pool
 from noisewise.cli.requests import Request
 from noisewise.cli.targets import Target
-from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabilityError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -36,6 +37,8 @@ _EXACT, _EXACT_FEW, _UNCERTIFIED = "exact", "exact, but few draws", "not certifi
 FEW = 100.0
 """Exact draws worth less than this say nothing of intervals."""
 _COMPARISONS = ("naive", "confidential")
+_KINDS: dict[Any, Any] = {"float": (float, int), "int": int, "str": str}
+"""What numbers and texts of a certificate are, by how its fields are annotated."""
 _INFINITE = {"pareto_k": float("inf"), "log_evidence": float("-inf")}
 
 
@@ -143,6 +146,7 @@ def stored(out: Path, target: Target | None = None, *, seed: int = 1) -> Outcome
     """Read a finished run."""
     from noisewise.posteriors import load_posterior
 
+    check_no_links(out, CERTIFICATE, CORRECTED)
     if not (out / CERTIFICATE).exists():
         raise InvalidInputError(f"The run {out} is not finished: noisewise resume {out} goes on with it.")
     certificate = _read_certificate(out)
@@ -219,6 +223,7 @@ def _certificate(
 
 
 def _store(out: Path, outcome: Outcome) -> None:
+    check_no_links(out, CORRECTED)
     spec: dict[str, Any] = {} if outcome.certificate is None else outcome.certificate.to_spec()
     spec |= {"verdict": outcome.verdict, "sentence": outcome.sentence}
     if outcome.certificate is not None:
@@ -232,12 +237,21 @@ def _read_certificate(out: Path) -> Certificate | None:
     from noisewise.posteriors import load_posterior
 
     what = f"The file {out / CERTIFICATE}"
-    record = read_json(out / CERTIFICATE, "The file")
+    record = read_json(out / CERTIFICATE, "The file", follow_links=False)
     require_schema(record, _SCHEMA, _VERSION, what)
     if record.get("verdict") in (_EXACT, _EXACT_FEW, _UNCERTIFIED):
         return None
     with reading(what):
         fields = {f.name: record[f.name] for f in dataclasses.fields(Certificate) if f.name != "corrected"}
         fields = {name: _INFINITE.get(name, float("nan")) if value is None else value for name, value in fields.items()}
-        fields["comparison"] = {name: tuple(pair) for name, pair in fields["comparison"].items()}
-        return Certificate(**fields, corrected=load_posterior(out / CORRECTED))  # type: ignore[arg-type]
+        fields["comparison"] = {name: (float(mean), float(sd)) for name, (mean, sd) in fields["comparison"].items()}
+        kinds = {f.name: _KINDS[f.type] for f in dataclasses.fields(Certificate) if f.type in _KINDS}
+        if any(not isinstance(fields[name], kind) or isinstance(fields[name], bool) for name, kind in kinds.items()):
+            raise FileFormatError("it tells numbers and texts of other kinds.")
+        certificate = Certificate(**fields, corrected=load_posterior(out / CORRECTED))  # type: ignore[arg-type]
+        _ = (
+            certificate.sentence,
+            certificate.perfect_size,
+            certificate.cost,
+        )  # which numbers that cannot be have no answer to
+        return certificate

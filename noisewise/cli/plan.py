@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisewise.cli import catalogue
+from noisewise.cli import catalogue, show
 from noisewise.cli.targets import model_from, ready_problem, released
 from noisewise.errors import InvalidInputError
 
@@ -131,7 +131,6 @@ def _draw(found: Plan, path: Path) -> None:
 
 def _print(found: Plan) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
 
     shown = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -145,7 +144,7 @@ def _print(found: Plan) -> None:
         shown.add_row(
             f"{first:g}" if isinstance(first, float) else first, name, *cells, end_section=name == found.names[-1]
         )
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = show.console()
     console.print(shown)
     console.print(f"Means and medians are over {found.num_releases:,} simulated releases, ± their standard errors.")
     for label in found.budgets:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from noisewise.cli import exits, show
-from noisewise.cli.resume import RunArgument
+from noisewise.cli.resume import ModelOption, RunArgument
+
+if TYPE_CHECKING:
+    from noisewise.cli.requests import Request
+    from noisewise.cli.targets import Target
 
 EPILOG = """
-Example:
+Examples:
 
   noisewise report runs/a
+
+  noisewise report runs/a --model model.py
 """
 
 
-def report(run: RunArgument, as_json: show.Json = False) -> None:
-    """Write report.html of a finished run again, from its files."""
-    from noisewise.cli import outcomes, targets
-    from noisewise.cli.requests import remembered
-    from noisewise.errors import NoisewiseError
+def report(run: RunArgument, model: ModelOption = None, as_json: show.Json = False) -> None:
+    """Write report.html of a finished run again, from its files.
 
-    request = remembered(run, changed_file_is_an_error=False)
-    try:
-        target = targets.load(remembered(run))
-    except NoisewiseError as error:
-        target = None
-        exits.tell(f"The report goes without what needs the model. {error}")
+    A model file is run only if you name it by --model. Without, the report has
+    all but what needs the model.
+    """
+    from noisewise.cli import outcomes
+    from noisewise.cli.requests import described
+
+    request = described(run)
+    target = _target(request, model)
     outcome = outcomes.stored(run, target, seed=request.seed)
     page = outcomes.write_report(request, target, outcome)
     if as_json:
@@ -32,3 +39,18 @@ def report(run: RunArgument, as_json: show.Json = False) -> None:
         )
     else:
         show.console().print(str(page), soft_wrap=True)
+
+
+def _target(request: Request, model: str | None) -> Target | None:
+    """The model and its release, of a ready problem or of the file that the user names; None, said with the reason, where there is none."""
+    from noisewise.cli import targets
+    from noisewise.cli.requests import remembered, without_model
+    from noisewise.errors import InvalidInputError, NoisewiseError
+
+    try:
+        if request.file is not None and model is None:
+            raise InvalidInputError(without_model(request, "report"))
+        return targets.load(remembered(request.out, model, command="report"))
+    except NoisewiseError as error:
+        exits.tell(f"The report goes without what needs the model. {error}")
+        return None

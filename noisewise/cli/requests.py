@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import re
@@ -18,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from noisewise import __version__
-from noisewise._files import dump_json, read_json, reading, require_keys, require_schema, write_atomically
-from noisewise.cli import catalogue
+from noisewise._files import MAX_BYTES, dump_json, read_json, reading, require_keys, require_schema, write_atomically
+from noisewise._regular_files import check_no_links, read_regular
+from noisewise.cli import catalogue, model_files
 from noisewise.errors import FileFormatError, InvalidInputError
 
 COMMAND = "command.json"
@@ -27,7 +29,10 @@ _INPUTS = "inputs"
 _SCHEMA, _VERSION = "noisewise.command", 1
 _FREE = ("argv", "noisewise", "workers", "certify")
 """What may differ between a run and its resumption; with another `certify` the posterior is certified anew."""
-_MAX_BYTES = 16 * 2**20
+_PARTS = (COMMAND, _INPUTS, "run.json", "journal", "posterior", "certificate.json", "corrected", "report.html", ".lock")
+"""What noisewise reads or writes in a run directory: none of it may be a symbolic link."""
+_MOST_WORKERS = 4096
+"""Processes that a file may ask for."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,6 +48,8 @@ class Request:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     certify: int = 50_000
     workers: int = 1
+    described: bool = False
+    """Whether the model file is one that a run directory names, and not the user: its code is not run."""
 
     def __post_init__(self) -> None:
         if not self._is_path:
@@ -53,8 +60,14 @@ class Request:
     @property
     def file(self) -> tuple[Path, str] | None:
         """The model file and the name in it, where the target is one: 'model.py:model', or 'model.py' for short."""
-        found = re.fullmatch(r"(.+\.py)(?::(\w+))?", self.target)
-        return None if found is None else (Path(found[1]), found[2] or "model")
+        return model_files.parsed(self.target)
+
+    @functools.cached_property
+    def model_file(self) -> model_files.ModelFile:
+        """The same with its content, which is read here and nowhere else."""
+        if self.described or self.file is None:
+            raise InvalidInputError(without_model(self, "resume"))
+        return model_files.read(*self.file)
 
     @property
     def _is_path(self) -> bool:
@@ -82,7 +95,11 @@ class Request:
     @property
     def resume_command(self) -> str:
         """What goes on with this run."""
-        return shlex.join(["noisewise", "resume", str(self.out)])
+        words = ["noisewise", "resume", str(self.out)]
+        file = self.file
+        if file is not None and model_files.recalled(self.out, _identity(self._record())) is None:
+            words += ["--model", model_files.spelt(*file)]
+        return shlex.join(words)
 
     def check(self) -> None:
         """Refuse what cannot be right, before anything heavy is loaded."""
@@ -101,7 +118,7 @@ class Request:
         if self.file is None:
             self._check_problem()
         else:
-            _digest(self.file[0])
+            _ = self.model_file
             if not self.releases:
                 raise InvalidInputError(
                     "A model file needs the numbers that were released: pass --release release.json."
@@ -117,10 +134,18 @@ class Request:
             )
         catalogue.find("problem", self.target, catalogue.problems())
 
-    def remember(self) -> None:
-        """Write the request into its run directory, or refuse one that holds something else."""
-        record, path = self._record(), self.out / COMMAND
-        if path.exists():
+    def remember(self) -> bool:
+        """Write the request into its run directory, or refuse one that holds something else.
+
+        Returns whether it can be gone on with by the directory alone: this machine's own record knows the model file, where there is one.
+        """
+        record = self._record()
+        self._write(record)
+        return self.file is None or model_files.remember(self.out, _identity(record), self.model_file)
+
+    def _write(self, record: dict[str, Any]) -> None:
+        path = self.out / COMMAND
+        if os.path.lexists(path):
             stored = _read(self.out)
             _require_same(stored, record, self.out)
             if stored["certify"] != self.certify:
@@ -135,7 +160,10 @@ class Request:
         except OSError as error:
             raise InvalidInputError(f"{self.out} cannot be made: {error.strerror}.") from None
         for source, entry in zip(self.releases, record["releases"], strict=True):
-            write_atomically(self.out / entry["copy"], source.read_bytes(), overwrite=True)
+            content = read_regular(source, limit=MAX_BYTES)
+            if hashlib.sha256(content).hexdigest() != entry["sha256"]:
+                raise InvalidInputError(f"{source} changed while it was read: start again.")
+            write_atomically(self.out / entry["copy"], content, overwrite=True)
         write_atomically(path, dump_json(record), overwrite=False)
 
     def _copy(self, number: int, path: Path) -> str:
@@ -157,7 +185,7 @@ class Request:
             else {
                 "path": os.path.relpath(file[0].resolve(), self.out.resolve()),
                 "name": file[1],
-                "sha256": _digest(file[0]),
+                "sha256": self.model_file.sha256,
             },
             "releases": [
                 {"copy": copy, "sha256": _digest(path)} for copy, path in zip(copies, self.releases, strict=True)
@@ -171,39 +199,93 @@ class Request:
         }
 
 
-def remembered(out: Path, *, changed_file_is_an_error: bool = True) -> Request:
-    """The request that a run directory remembers, its inputs unaltered."""
+def described(out: Path) -> Request:
+    """The request that a run directory describes, its inputs unaltered. Of a model file it is a description: none is run by it."""
+    return _described(out)[0]
+
+
+def remembered(out: Path, model: str | None = None, *, command: str = "resume") -> Request:
+    """The same to be run: with the model file that the user names, or else that of this machine's own record of this very run."""
+    request, record = _described(out)
+    stored = record["file"]
+    if stored is None:
+        if model is not None:
+            raise InvalidInputError(f"{out} is a run of the ready problem {request.target}: leave out --model.")
+        return request
+    path, name = _named(model, stored["name"]) if model is not None else _recalled(request, record, command)
+    request = dataclasses.replace(request, target=f"{path}:{name}", described=False)
+    if request.model_file.sha256 != stored["sha256"]:
+        raise InvalidInputError(f"{path} was changed since the run started: bring it back, or start a new run.")
+    return request
+
+
+def without_model(request: Request, command: str) -> str:
+    """Why a model file is not run, and the line that runs it."""
+    file = request.file
+    line = shlex.join(["noisewise", command, str(request.out), "--model", model_files.spelt(*file) if file else "FILE"])
+    return (
+        f"{request.out} names a model file, but a run directory may be a stranger's, and no file in it decides what code runs: "
+        f"if you know this one, write {line}"
+    )
+
+
+def _named(model: str, stored: str) -> tuple[Path, str]:
+    """The file that the user names; the name in it must be that of the run, and be written where it is not the usual one."""
+    found = model_files.parsed(model)
+    if found is None:
+        raise InvalidInputError(f"--model takes a Python file, as in --model model.py:model, got {model!r}.")
+    if found[1] != stored:
+        raise InvalidInputError(
+            f"The run takes {stored!r} of its model file, not {found[1]!r}: write --model {found[0]}:{stored}"
+        )
+    return found
+
+
+def _recalled(request: Request, record: dict[str, Any], command: str) -> tuple[Path, str]:
+    """The file of this machine's own record."""
+    stored, found = record["file"], model_files.recalled(request.out, _identity(record))
+    if found is None or found[1:] != (stored["name"], stored["sha256"]):
+        raise InvalidInputError(without_model(request, command))
+    return Path(os.path.relpath(found[0])), found[1]
+
+
+def _described(out: Path) -> tuple[Request, dict[str, Any]]:
     record = _read(out)
     with reading(f"{out / COMMAND}"):
         _check(record)
         releases = tuple(out / entry["copy"] for entry in record["releases"])
         target = record["problem"]
         if target is None:
-            path = (out / record["file"]["path"]).resolve()
-            if path.is_relative_to(out.resolve()):
+            path = Path(os.path.realpath(out / record["file"]["path"]))
+            if path.is_relative_to(os.path.realpath(out)):
                 raise FileFormatError("it names a model file inside the run directory, where noisewise puts none.")
             target = f"{os.path.relpath(path)}:{record['file']['name']}"
+            if model_files.parsed(target) is None:
+                raise FileFormatError("it names a model file that is no Python file.")
         names = ("method", "epsilon", "seed", "settings", "certify", "workers")
-        request = Request(target=target, out=out, releases=releases, **{name: record[name] for name in names})
+        given = {name: record[name] for name in names}
+        request = Request(target=target, out=out, releases=releases, described=record["file"] is not None, **given)
     for path, entry in zip(releases, record["releases"], strict=True):
-        if _digest(path) != entry["sha256"]:
+        if _digest(path, follow_links=False) != entry["sha256"]:
             raise FileFormatError(
                 f"{path} was altered since the run started: start a new run with the release you have."
             )
-    if changed_file_is_an_error and request.file is not None and _digest(request.file[0]) != record["file"]["sha256"]:
-        raise InvalidInputError(
-            f"{request.file[0]} was changed since the run started: bring it back, or start a new run."
-        )
-    return request
+    return request, record
+
+
+def _identity(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run is known by besides its model file."""
+    return {name: value for name, value in record.items() if name not in (*_FREE, "file")}
 
 
 def _read(out: Path) -> dict[str, Any]:
     if not out.is_dir():
         raise InvalidInputError(f"There is no run {out}.")
+    check_no_links(out, *_PARTS)
     if not (out / COMMAND).exists():
         raise InvalidInputError(f"{out} is not a run of noisewise infer: it has no {COMMAND}.")
     what = f"The file {out / COMMAND}"
-    record = read_json(out / COMMAND, "The file")
+    record = read_json(out / COMMAND, "The file", follow_links=False)
     require_schema(record, _SCHEMA, _VERSION, what)
     keys = ("problem", "file", "releases", "method", "epsilon", "seed", "settings")
     require_keys(record, ("schema", "schema_version", *_FREE, *keys), what)
@@ -221,6 +303,13 @@ def _check(record: dict[str, Any]) -> None:
             raise FileFormatError(f"{name} must be a {kind.__name__}.")
     if (record["problem"] is None) == (record["file"] is None):
         raise FileFormatError("it must name either a problem or a model file.")
+    if not (0 <= record["seed"] < 2**32 and 0 < record["certify"] < 2**53 and 0 < record["workers"] <= _MOST_WORKERS):
+        raise FileFormatError("seed, certify and workers must be numbers that the command line takes.")
+    file = record["file"]
+    if file is not None:
+        require_keys(file, ("path", "name", "sha256"), "A model file")
+        if not all(isinstance(text, str) for text in file.values()) or not re.fullmatch(r"\w+", file["name"]):
+            raise FileFormatError("a model file has a path, a name and a sha256.")
     for value in record["settings"].values():
         if value is not None and not isinstance(value, (bool, int, float, str)):
             raise FileFormatError("settings must be numbers or texts.")
@@ -231,7 +320,9 @@ def _check(record: dict[str, Any]) -> None:
 
 
 def _require_same(stored: dict[str, Any], asked: dict[str, Any], out: Path) -> None:
-    others = [name for name, value in asked.items() if name not in _FREE and stored[name] != value]
+    files = [{name: part for name, part in (each["file"] or {}).items() if name != "path"} for each in (stored, asked)]
+    others = [name for name, value in asked.items() if name not in (*_FREE, "file") and stored[name] != value]
+    others += ["file"] * (files[0] != files[1])  # wherever it lies now
     if others:
         told = "; ".join(f"{name}: {_short(stored[name])} there, {_short(asked[name])} now" for name in others)
         raise InvalidInputError(
@@ -245,16 +336,5 @@ def _short(value: Any) -> str:
     return "the default" if value is None else str(value)[:60]
 
 
-def _digest(path: Path) -> str:
-    try:
-        if path.is_dir():
-            raise InvalidInputError(f"{path} is a folder, not a file.")
-        if path.stat().st_size > _MAX_BYTES:
-            raise InvalidInputError(
-                f"{path} is larger than {_MAX_BYTES // 2**20} MiB: this is not a file noisewise reads."
-            )
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except FileNotFoundError:
-        raise InvalidInputError(f"There is no file {path}.") from None
-    except OSError as error:
-        raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
+def _digest(path: Path, *, follow_links: bool = True) -> str:
+    return hashlib.sha256(read_regular(path, limit=MAX_BYTES, follow_links=follow_links)).hexdigest()

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
+
+from noisewise._text import printable
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
 
 
 def console() -> Any:
-    """A console that prints text as it is: no markup, no highlights."""
+    """A console that prints text as it is, no markup, no highlights, but for what would command the terminal: that it leaves out."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, emoji=False)
+    class Safe(Console):
+        def render(self, renderable: Any, options: Any = None) -> Iterator[Any]:
+            for segment in super().render(renderable, options):
+                yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+    return Safe(highlight=False, markup=False, emoji=False)
 
 
 def say(text: str = "") -> None:

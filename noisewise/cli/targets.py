@@ -9,13 +9,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from noisewise.cli import catalogue
+from noisewise.cli import catalogue, model_files
 from noisewise.cli.exits import did_you_mean, tell
+from noisewise.cli.model_files import ModelFile
 from noisewise.cli.requests import Request
 from noisewise.errors import InvalidInputError, NoisewiseError, SimulationError
 
@@ -55,16 +55,22 @@ def load(request: Request) -> Target:
     release = released(request.releases)
     if request.file is None:
         return _problem(request, release)
-    path, name = request.file
-    model = _tried(model_from(path, name, release), release)
-    return Target(f"{path.name}:{name}", model, release, release=release)
+    file = request.model_file
+    model = _tried(model_of(file, release), release)
+    return Target(f"{file.path.name}:{file.name}", model, release, release=release)
 
 
 def model_from(path: Path, name: str, release: Release | None) -> PrivateModel:
-    """The model of that name in a file: a PrivateModel, or a function of the release, or of nothing, that returns one."""
+    """The model of that name in a file that the user has named."""
+    return model_of(model_files.read(path, name), release)
+
+
+def model_of(file: ModelFile, release: Release | None) -> PrivateModel:
+    """The model in a file: a PrivateModel, or a function of the release, or of nothing, that returns one."""
     from noisewise.private_model import PrivateModel
 
-    module = _run(path)
+    path, name = file.path, file.name
+    module = _run(file)
     if not hasattr(module, name):
         known = [
             other for other, value in vars(module).items() if callable(value) and value.__module__ == module.__name__
@@ -169,19 +175,22 @@ def _call(function: Any, what: str, release: Release | None) -> Any:
         raise _broken(what, error) from error
 
 
-def _run(path: Path) -> ModuleType:
-    """Run a user's file as a module; its folder is where its own imports are looked for, as if it were a script."""
+def _run(file: ModelFile) -> ModuleType:
+    """Run the content of a user's file as a module; its folder is where its own imports are looked for, as if it were a script.
+
+    What was read is what is run: Python's loader would take compiled code from __pycache__ in its place.
+    """
     import cloudpickle
 
+    path = file.path
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    loader = SourceFileLoader(f"noisewise_model_{path.stem}", str(path))
-    module = ModuleType(loader.name)
+    module = ModuleType(f"noisewise_model_{path.stem}")
     module.__file__ = str(path)
-    sys.modules[loader.name] = module
+    sys.modules[module.__name__] = module
     try:
-        loader.exec_module(module)
+        exec(compile(file.content, str(path), "exec", dont_inherit=True), vars(module))
     except (Exception, SystemExit) as error:
         raise _broken(str(path), error) from error
     cloudpickle.register_pickle_by_value(module)  # worker processes cannot import it by its name

@@ -27,7 +27,7 @@ def read_array(file: IO[bytes], shape: tuple[int, ...], dtype: str, what: str) -
             f"{what} is of another shape or type than it should be, or not of a kind that noisewise writes."
         )
     array = np.empty(shape, dtype)
-    rest = memoryview(_bytes(array))
+    rest = _bytes(array)
     while rest:
         piece = file.read(min(_PIECE, len(rest)))
         if not piece:
@@ -44,5 +44,5 @@ def digest(array: np.ndarray) -> str:
     return hashlib.sha256(_bytes(np.ascontiguousarray(array))).hexdigest()
 
 
-def _bytes(array: np.ndarray) -> np.ndarray:
-    return array.reshape(-1).view(np.uint8)
+def _bytes(array: np.ndarray) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data

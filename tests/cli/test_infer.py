@@ -288,6 +288,11 @@ def test_a_run_moves_with_its_model(run, folder, monkeypatch):
     words = ("infer", "project/model.py", "--release", "project/release.json", *QUICK, "--out", "project/runs/a")
     assert run(*words).exit_code == 0
     Path("project").rename("elsewhere")
+    refused = run("resume", "elsewhere/runs/a")
+    assert refused.exit_code == 1
+    line = "noisewise resume elsewhere/runs/a --model elsewhere/model.py"
+    assert refused.stderr.strip().endswith(line)
+    assert run(*line.split()[1:]).exit_code == 0
     assert run("resume", "elsewhere/runs/a").exit_code == 0
 
 
@@ -366,12 +371,12 @@ def test_reports_are_written_with_all_that_is_known(run, written):
 
 def test_a_report_goes_without_a_model_that_changed(run, written):
     assert run("infer", "model.py", "--release", "release.json", *QUICK, "--out", "runs/a").exit_code == 0
+    assert run("report", "runs/a", "--model", "model.py").exit_code == 0
     Path("model.py").write_text("1 / 0")
-    result = run("report", "runs/a")
+    result = run("report", "runs/a", "--model", "model.py")
     assert result.exit_code == 0
     assert "model.py was changed" in result.stderr
-    assert "model" in written[0][1]
-    assert "model" not in written[1][1]
+    assert ["model" in more for _, more in written] == [True, True, False]
 
 
 def test_one_problem_written_in_two_ways_is_one_run(run):
