@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import decimal
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
@@ -31,6 +32,10 @@ G = TypeVar("G", bound="AbstractGuarantee")
 _MORE = 1.0 + 1e-12
 _MARGIN = 1e-12
 """Searches aim this much below the log of the delta asked for, more than the error with which deltas are computed."""
+_PRECISE = decimal.Context(prec=60)
+"""Digits: float64 has 17, of which up to 17 cancel twice."""
+_UPWARDS = 1 + decimal.Decimal("1e-40")
+"""More than the rounding of all steps at 60 digits."""
 _TINY, _HUGE = 1e-300, 1e300
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
@@ -126,10 +131,7 @@ class PureDP(AbstractGuarantee):
         if kind is PureDP:
             return self
         if kind is ApproximateDP:
-            delta = delta or 0.0
-            # log(e^eps - delta (1 + e^eps)), arranged so that large epsilon does not overflow
-            kept = 1.0 - delta * (1.0 + math.exp(-self.epsilon))
-            return ApproximateDP(max(0.0, self.epsilon + math.log(kept)) if kept > 0 else 0.0, delta)
+            return ApproximateDP(_least_epsilon_of_pure(self.epsilon, delta or 0.0), delta or 0.0)
         if kind is ZeroConcentratedDP:
             return ZeroConcentratedDP(self.epsilon**2 / 2)
         if self.epsilon > 700:
@@ -355,6 +357,18 @@ def guarantee_from_spec(spec: Any) -> AbstractGuarantee:
         return kind(**{name: spec[name] for name in expected})
     except (InvalidInputError, InvalidTypeError) as error:
         raise FileFormatError(f"The fields of {kind.__name__} do not fit: {error}") from None
+
+
+def _least_epsilon_of_pure(epsilon: float, delta: float) -> float:
+    """The least float64 that is no less than log(e^epsilon - delta (1 + e^epsilon)), or 0 where that is negative."""
+    if delta == 0.0:
+        return epsilon
+    with decimal.localcontext(_PRECISE):
+        # arranged so that a large epsilon does not overflow; near 1 the digits that cancel are there to spare
+        kept = 1 - decimal.Decimal(delta) * (1 + (-decimal.Decimal(epsilon)).exp())
+        exact = decimal.Decimal(epsilon) + kept.ln() if kept > 0 else decimal.Decimal(0)
+        least = max(0.0, float(exact))
+        return least if decimal.Decimal(least) >= exact * _UPWARDS else math.nextafter(least, math.inf)
 
 
 def _smallest_epsilon(log_delta_at: Callable[[float], float], delta: float) -> float:
