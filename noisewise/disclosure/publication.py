@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -213,7 +212,7 @@ def _parts(releases: tuple[Any, ...]) -> list[Release]:
     parts = [part for group in groups for part in group]
     if not parts or not all(isinstance(part, Release) for part in parts):
         raise InvalidTypeError("combine takes releases, or a list of them: Release.combine(a, b).")
-    if any(_is_same(*pair) for pair in itertools.combinations(parts, 2)):
+    if _one_is_given_twice(parts):
         raise InvalidInputError(
             "The same release is given twice: it counts once. If these are two that agree in everything by chance, give "
             "them different descriptions."
@@ -227,11 +226,13 @@ def _parts(releases: tuple[Any, ...]) -> list[Release]:
     return parts
 
 
-def _is_same(one: Release, other: Release) -> bool:
-    """Whether some release is in both: by their ids, or where one has none by all that they say."""
-    if one.ids and other.ids:
-        return not set(one.ids).isdisjoint(other.ids)
-    return dataclasses.replace(one, ids=()) == dataclasses.replace(other, ids=())
+def _one_is_given_twice(parts: list[Release]) -> bool:
+    """Whether some release is in two of these: by their ids, or where one has none by all that they say."""
+    ids = [name for part in parts for name in part.ids]
+    alike: dict[str, list[bool]] = {}
+    for part in parts:
+        alike.setdefault(dataclasses.replace(part, ids=()).to_json(), []).append(bool(part.ids))
+    return len(set(ids)) < len(ids) or any(len(named) > 1 and not all(named) for named in alike.values())
 
 
 def _joined_names(parts: list[Release]) -> tuple[str, ...]:

@@ -66,7 +66,8 @@ class DiscreteGaussian(AbstractLatticeNoise):
 
     @property
     def guarantee(self) -> ZeroConcentratedDP:
-        return ZeroConcentratedDP((self._stated_sensitivity() / self.scale) ** 2 / 2)
+        mu = self._stated_sensitivity() / self.scale
+        return ZeroConcentratedDP(mu * mu / 2)  # where ** would raise, this is infinite, and refused
 
     def _quantile(self, u: Array) -> Array:
         """-n or n with the largest n >= 0 such that P(N >= n) reaches the smaller of u and 1-u."""

@@ -133,7 +133,7 @@ class PureDP(AbstractGuarantee):
         if kind is ApproximateDP:
             return ApproximateDP(_least_epsilon_of_pure(self.epsilon, delta or 0.0), delta or 0.0)
         if kind is ZeroConcentratedDP:
-            return ZeroConcentratedDP(self.epsilon**2 / 2)
+            return ZeroConcentratedDP(self.epsilon * self.epsilon / 2)
         if self.epsilon > 700:
             raise self._refuse(kind, ": an epsilon above 700 leaves the range of float64.")
         if self.epsilon < 1.0:  # the same in a form that keeps its digits near 0
@@ -301,7 +301,7 @@ class GaussianDP(AbstractGuarantee):
         if kind is GaussianDP:
             return self
         if kind is ZeroConcentratedDP:
-            return ZeroConcentratedDP(self.mu**2 / 2)
+            return ZeroConcentratedDP(self.mu * self.mu / 2)
         if kind is ApproximateDP:
             if not delta:
                 raise self._refuse(kind, " without a positive delta: write .to(ApproximateDP, delta=1e-6).")

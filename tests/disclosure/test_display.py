@@ -1,6 +1,7 @@
 """Releases as text, to the precision of their noise."""
 
 import dataclasses
+import itertools
 import math
 
 import jax
@@ -79,3 +80,23 @@ def test_the_standard_deviation_shown_is_that_of_the_noise(name):
 def test_blocks_have_their_own_noise():
     product = m.Product([m.Gaussian(2.0), m.ExponentialMechanism((1.0, 2.0), 1.0), m.EuclideanLaplace(1.0)], [2, 2, 3])
     assert display.noise_sd(product, 6) == [2.0, 2.0, None, 2.0, 2.0, 2.0]
+
+
+EXTREMES = (5e-324, 1e-308, 1e-200, 1e-5, 1.0, 1e10, 1e200, 1e308)
+
+
+@pytest.mark.parametrize("kind", [m.Laplace, m.Gaussian, m.DiscreteLaplace, m.DiscreteGaussian, m.EuclideanLaplace])
+def test_any_release_that_can_be_made_or_loaded_can_be_shown(kind):
+    """Also with a step of 1e308, which has a noise whose variance float64 does not know."""
+    shown = 0
+    for scale, step, value in itertools.product(EXTREMES, EXTREMES, (0.0, 1.0, 7e300)):
+        more = {"step": step} if "step" in kind.__dataclass_fields__ else {}
+        try:
+            made = nw.Release([value * step if more else value], kind(scale, 1.0, **more))
+            loaded = nw.Release.from_json(made.to_json())
+        except nw.errors.NoisewiseError:
+            continue
+        assert "mechanism" in repr(loaded)
+        assert len(repr(loaded)) < 600
+        shown += 1
+    assert shown > 20

@@ -159,3 +159,33 @@ def test_public_names():
     assert nw.Release is publication.Release
     assert nw.release is curator.release
     assert issubclass(SensitivityError, NoisewiseError)
+
+
+def test_a_release_is_known_again_whatever_way_it_comes(tmp_path):
+    """By its id, also inside a combination; by all that it says where it has none."""
+    made = nw.release([1.0], MEAN, nw.PureDP(1.0), save_to=tmp_path / "a.json")
+    again, other = nw.Release.load(tmp_path / "a.json"), nw.release([1.0], MEAN, nw.PureDP(1.0))
+    renamed = dataclasses.replace(made, description="another name")
+    by_hand = nw.Release([0.2], LAPLACE)
+    loaded = nw.Release.from_json(by_hand.to_json())
+    both = nw.Release.combine(made, other)
+    old = nw.Release.from_json(made.to_json().replace(f'"{made.ids[0]}"', ""))
+    for pair in [(made, again), (made, renamed), (by_hand, loaded), (both, again), (both, both), (made, old)]:
+        with pytest.raises(InvalidInputError, match="given twice"):
+            nw.Release.combine(*pair)
+    assert both.ids == (*made.ids, *other.ids)
+    equal = [dataclasses.replace(part, values=(0.0,)) for part in (made, other)]
+    assert nw.Release.combine(*equal).values == (0.0, 0.0), "two releases may agree by chance"
+
+
+def test_files_without_ids_are_read():
+    made = nw.Release([0.2], LAPLACE)
+    old = made.to_json().replace(',\n  "ids": []', "")
+    assert "ids" not in old
+    assert nw.Release.from_json(old) == made
+
+
+@pytest.mark.parametrize("ids", ["0123456789abcdef", ["x"], ["0123456789abcdef"] * 2, [1], {"a": 1}])
+def test_ids_are_checked(ids):
+    with pytest.raises(InvalidInputError, match="ids must be"):
+        nw.Release([0.2], LAPLACE, ids=ids)

@@ -1,6 +1,7 @@
 """Guarantees: conversions against independent computations, composition, group privacy, refusals."""
 
 import dataclasses
+import decimal
 import json
 import math
 import re
@@ -87,6 +88,21 @@ def test_calibrating_gaussian_dp_inverts_its_conversion(epsilon, delta):
     mu = nw.GaussianDP.from_approximate(nw.ApproximateDP(epsilon, delta))
     assert mu.to(nw.ApproximateDP, delta=delta).epsilon == pytest.approx(epsilon, rel=1e-9)
     assert mu.delta(epsilon) <= delta
+
+
+def test_pure_to_approximate_never_understates():
+    """Against 120 digits: the delta at the epsilon that comes back is no more than the one asked for, and nearly it."""
+    rng = np.random.default_rng(0)
+    with decimal.localcontext(decimal.Context(prec=120)):
+        for _ in range(3000):
+            epsilon = float(10 ** rng.uniform(-14, 2.5))
+            small = float(10 ** rng.uniform(-15, -1))
+            delta = (small, 1.0 - small, float(rng.random()))[rng.integers(3)]
+            found = Decimal(nw.PureDP(epsilon).to(nw.ApproximateDP, delta=delta).epsilon)
+            whole = 1 + Decimal(epsilon).exp()
+            assert (Decimal(epsilon).exp() - found.exp()) / whole <= Decimal(delta)
+            lower = found * (1 - Decimal(2) ** -51)
+            assert found == 0 or (Decimal(epsilon).exp() - lower.exp()) / whole > Decimal(delta)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
