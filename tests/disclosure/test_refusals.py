@@ -109,18 +109,24 @@ def test_planted_oracles_are_found(plant, monkeypatch):
     assert any(differences(cases(np.random.default_rng(0), FEWER)))
 
 
+def finer(step, count, sensitivity):
+    """Noise of which `count` steps of the query are just more than 2^51 of its own, and one less is not."""
+    own = step / round(2**51 / (count - 0.5))
+    return m.DiscreteLaplace(own * 2**40, sensitivity, own)
+
+
 ORACLES = {
     "largest count by finer steps": [
-        Case(q.Histogram(edges=(0, 1, 2)), {"mechanism": m.DiscreteLaplace(2.0, 2.0, step)}, ([0.5] * 8, [0.5] * 7 + [1.5]))
-        for step in 0.5 ** np.arange(0, 60)
+        Case(q.Histogram(edges=(0, 1, 2)), {"mechanism": finer(1.0, count, 2.0)}, ([0.5] * 8, [0.5] * 7 + [1.5]))
+        for count in range(2, 12)
     ],
     "sum by finer steps": [
         Case(
             dataclasses.replace(MEAN3, bounds=(0.0, 8.0), grid=1.0),
-            {"mechanism": m.DiscreteLaplace(8 / 3, 8 / 3, step / 3)},
+            {"mechanism": finer(1 / 3, count, 8 / 3)},
             ([8.0, 8.0, 8.0], [8.0, 8.0, 7.0]),
         )
-        for step in 0.5 ** np.arange(0, 60)
+        for count in range(2, 30)
     ],
     "counts above a population": [
         Case(q.Histogram(edges=(0, 1, 2)), {"mechanism": m.PaddedBinomial(2, 1.0, population, 2)}, ([0.5] * 8, [0.5] * 7 + [1.5]))
