@@ -3,12 +3,15 @@ r"""Does a sampler draw from the density it claims?
 A draw where the density has none fails at once. Then each column is tested twice: its probability integral transform, and
 that of T = log_prob at the draw (an omnibus test of the level sets, and nearly the best test against a wrong scale). Laws are
 integrated numerically from `log_prob` itself, with atoms and lattices randomised, so a transform U is uniform exactly when
-sampler and density agree. Columns are tested for independence in pairs, and all together through
+sampler and density agree. That is done at s, and with an eighth of the draws at each of some statistics around it.
+
+Independence is tested of columns in pairs (products of moments, sums and differences), of three columns by their signs, of all through
 
     Phi(sum_j Phi^-1(U_j) / sqrt k),   U_j the transform of column j's T,
 
-which is uniform too. Continuous columns must not repeat values more often than float64 does. The p-values, of the tests in
-`smooth_tests`, are combined by Bonferroni's inequality.
+which is uniform too; of the rows of one call at all lags; and of two calls with different keys. Continuous columns must not
+repeat values more often than float64 does, and their bits far below the noise must be uniform. The p-values, of the tests
+in `smooth_tests`, `dependence` and `low_bits`, are combined by Bonferroni's inequality.
 """
 
 from __future__ import annotations
@@ -23,27 +26,39 @@ import jax
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from noisewise._arrays import Array, as_key, integer, number
-from noisewise.audit.numerical_laws import LogDensity, column_law, plane_law, ranked
-from noisewise.audit.outputs import column_supports, independent_blocks, quantiles, typical
+from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise.audit.dependence import groups, serial, sum_and_difference, three_signs
+from noisewise.audit.low_bits import low_order_bits
+from noisewise.audit.numerical_laws import COARSE
 from noisewise.audit.smooth_tests import association, legendre, repetition, uniformity
+from noisewise.audit.spread import noise, spread
+from noisewise.audit.transforms import Block, check_blocks, transformed
 from noisewise.audit.verdict import AbstractVerdict
-from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.supports import AbstractSupport, Lattice, Real
 
 Sampler = Callable[[Array, np.ndarray], Any]
 
 _TINY = 2.0**-53
 
+_PAIRS = 12
+"""At most so many pairs of columns are looked at through their sum and difference: they cost as much as single columns."""
+
+_LEAST = 1000
+"""Draws given one statistic, at least: the laws of the tests hold in the far tails for many draws only."""
+
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class SamplerAudit(AbstractVerdict):
-    """The verdict, with each test's p-value before correction; one that is NaN fails."""
+    """The verdict, with each test's p-value before correction; one that is NaN fails.
+
+    `statistics` (m, k) are those of the tests named "statistic 0: ..." and so on; `num_draws` those at s.
+    """
 
     p_values: dict[str, float]
     num_draws: int
     alpha: float
+    statistics: np.ndarray | None = dataclasses.field(default=None, compare=False)
 
     @property
     def p_value(self) -> float:
@@ -71,14 +86,29 @@ def sampler_against_density(
     s: Any,
     *,
     sampler: Sampler | None = None,
+    statistics: Any = None,
     num_draws: int = 500_000,
     alpha: float = 1e-6,
 ) -> SamplerAudit:
-    """Test draws of s_dp given one statistic `s (k,)` against `mechanism.log_prob`.
+    """Test draws of s_dp given one statistic `s (k,)`, and given others, against `mechanism.log_prob`.
 
-    `sampler(key, s (N, k)) -> (N, k')` defaults to the mechanism's own; pass another to audit a release path. With the default
-    size a scale that is off by 2% is caught with probability above .99 at alpha = 1e-6. Mechanisms whose columns
-    depend on each other are audited with one or two columns.
+    `sampler(key, s (N, k)) -> (N, k')` defaults to the mechanism's own; pass another to audit a release path. It is called
+    three times with `num_draws` rows: twice with s in all rows and different keys, once with the rows of `statistics`
+    (m, k) in random order. These default to 8 shifts of s by 1 to 1000 widths of the noise; give those that matter, such
+    as `model.statistics(key, model.prior.sample(key, 20))`, or none, `np.empty((0, k))`.
+
+    A mechanism's own `sample` must return the same for the same key. A `sampler` need not (a release draws from the operating
+    system and ignores the key), but must not return the same for different keys.
+
+    With the default size a scale that is off by 2% is caught with probability above .99 at alpha = 1e-6. Mechanisms
+    whose columns depend on each other are audited with one or two columns.
+
+    What no test of draws sees: a fault at statistics that were not tried, or too rare for `num_draws` (10 rows in a million);
+    pseudo-random noise that its maker can recompute, and s written into bits under a cipher, both uniform to whoever lacks
+    the key; a sampler that behaves while it is tested. What these tests do not look for: dependence of four or more columns
+    that leaves the sizes of their noise alone; dependence between one column and another's earlier rows; rows of a lattice
+    repeated in random order, where equal rows are common anyway; and the last bits of float64, which tell s from its
+    neighbours in every floating-point sampler (Mironov 2012): publish by `nw.release`.
 
     >>> import jax, noisewise as nw
     >>> laplace = nw.mechanisms.Laplace(scale=1.0)
@@ -87,25 +117,66 @@ def sampler_against_density(
     True
     >>> sampler_against_density(jax.random.key(0), laplace, [3.0], sampler=wrong.sample).passed
     False
+    >>> frozen = lambda key, s: laplace.sample(jax.random.key(7), s)
+    >>> audit = sampler_against_density(jax.random.key(0), laplace, [3.0], sampler=frozen)
+    >>> min(audit.p_values, key=audit.p_values.get)
+    'column 0 under two keys'
     """
     if not isinstance(mechanism, AbstractMechanism):
         raise InvalidTypeError(f"sampler_against_density audits a mechanism, got {type(mechanism).__name__}.")
     s = np.atleast_1d(np.asarray(s, dtype=float))
     if s.ndim != 1:
         raise InvalidInputError(f"s must be one statistic of shape (k,), got shape {s.shape}.")
-    num_draws = integer("num_draws", at_least=1000)(num_draws)
+    num_draws = integer("num_draws", at_least=_LEAST)(num_draws)
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
-    _check_blocks(mechanism, s.size)
-    draw_key, random_key = jax.random.split(as_key(key))
-    repeated = np.broadcast_to(s, (num_draws, s.size))
-    draws = np.asarray((sampler or mechanism.sample)(draw_key, repeated), dtype=float)
-    expected = (num_draws, mechanism.output_width(s.size))
-    if draws.shape != expected:
-        raise InvalidInputError(f"The sampler must return an array of shape {expected}, got {draws.shape}.")
-    if not _possible(mechanism, s, draws):
-        return SamplerAudit({"support": 0.0}, num_draws, alpha)
+    check_blocks(mechanism, s.size)
+    others = _others(mechanism, s, statistics, num_draws)
+    draw_key, random_key, second_key, other_key = jax.random.split(as_key(key), 4)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(random_key)))
-    return SamplerAudit(_p_values(mechanism, s, draws, rng), num_draws, alpha)
+    repeated = np.broadcast_to(s, (num_draws, s.size))
+    draw = _checked(sampler or mechanism.sample, (num_draws, mechanism.output_width(s.size)))
+    draws = [draw(draw_key, repeated), draw(second_key, repeated)]
+    if not all(_possible(mechanism, s, values) for values in draws):
+        return SamplerAudit({"support": 0.0}, num_draws, alpha, others)
+    if sampler is None and not np.array_equal(draw(draw_key, repeated), draws[0]):
+        return SamplerAudit({"same draws for the same key": 0.0}, num_draws, alpha, others)
+    tests = _p_values(mechanism, s, draws, rng)
+    if len(others):
+        which = rng.permutation(num_draws) % len(others)
+        mixed = draw(other_key, others[which])
+        for i, other in enumerate(others):
+            found = _p_values_elsewhere(mechanism, other, mixed[which == i], rng)
+            tests |= {f"statistic {i}: {name}": p_value for name, p_value in found.items()}
+    return SamplerAudit(tests, num_draws, alpha, others)
+
+
+def _others(mechanism: AbstractMechanism, s: np.ndarray, statistics: Any, num_draws: int) -> np.ndarray:
+    """The statistics besides s, at most one per 1,000 draws."""
+    if statistics is None:
+        return spread(mechanism, s)[: num_draws // _LEAST]
+    try:
+        others = np.asarray(statistics, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"statistics must be an array of numbers (m, k), got {describe(statistics)}.") from None
+    if others.ndim != 2 or others.shape[1] != s.size or not np.isfinite(others).all():
+        raise InvalidInputError(f"statistics must be finite, of shape (m, {s.size}) like s, got shape {others.shape}.")
+    if len(others) > num_draws // _LEAST:
+        raise InvalidInputError(
+            f"{len(others)} statistics need {len(others) * _LEAST:,} draws or more, got num_draws={num_draws}: "
+            "raise it, or pass fewer."
+        )
+    return others
+
+
+def _checked(sampler: Sampler, expected: tuple[int, ...]) -> Callable[[Array, np.ndarray], np.ndarray]:
+    def draw(key: Array, s: np.ndarray) -> np.ndarray:
+        # A copy: a sampler may hand out the same array again and again.
+        draws = np.array(sampler(key, s), dtype=float)
+        if draws.shape != expected:
+            raise InvalidInputError(f"The sampler must return an array of shape {expected}, got {draws.shape}.")
+        return draws
+
+    return draw
 
 
 def _possible(mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray) -> bool:
@@ -113,93 +184,81 @@ def _possible(mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray) ->
     return bool(np.all(mechanism.support.contains(draws)) and np.all(mechanism.log_prob(draws, s) > -np.inf))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Block:
-    """Transforms of the draws of columns that may depend on each other: of each by itself, and of their log density.
-
-    `ties` holds the continuous values of each column and how many equal pairs float64 explains; `moments` are those of
-    `PlaneLaw.cross_moments`.
-    """
-
-    columns: list[np.ndarray]
-    levels: np.ndarray
-    ties: list[tuple[np.ndarray, float]]
-    moments: tuple[np.ndarray, np.ndarray] | None = None
-
-
 def _p_values(
+    mechanism: AbstractMechanism, s: np.ndarray, draws: list[np.ndarray], rng: np.random.Generator
+) -> dict[str, float]:
+    """All tests at s, on two calls with different keys."""
+    size = len(draws[0])
+    both = transformed(mechanism, s, np.concatenate(draws), rng)
+    first = [_rows(block, slice(size)) for block in both]
+    tests = _marginal(first)
+    columns = [(u, i) for i, block in enumerate(both) for u in block.columns]
+    polynomials = [legendre(u, 2) for u, _ in columns]
+    tests |= _between_columns(first, [p[:size] for p in polynomials], rng)
+    for j, (u, _) in enumerate(columns):
+        tests[f"rows of column {j}"] = serial(u[:size])
+        tests[f"column {j} under two keys"] = association(polynomials[j][:size], polynomials[j][size:])
+    return tests | _float_tests(mechanism, s, both)
+
+
+def _p_values_elsewhere(
     mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray, rng: np.random.Generator
 ) -> dict[str, float]:
-    slices = independent_blocks(mechanism, s.size)
-    blocks = [_transformed(mechanism, s, draws, block, rng) for block in slices]
-    columns = [(u, i) for i, block in enumerate(blocks) for u in block.columns]
-    tests = {f"column {j}": uniformity(u) for j, (u, _) in enumerate(columns)}
-    for block, where in zip(blocks, slices, strict=True):
-        name = f"column {where.start}" if len(block.columns) == 1 else f"columns {where.start} and {where.start + 1}"
+    """The tests of single columns, given another statistic."""
+    if not _possible(mechanism, s, draws):
+        return {"support": 0.0}
+    return _marginal(transformed(mechanism, s, draws, rng, COARSE))
+
+
+def _rows(block: Block, rows: slice) -> Block:
+    """Some of the draws of a block."""
+    return dataclasses.replace(block, columns=[u[rows] for u in block.columns], levels=block.levels[rows])
+
+
+def _marginal(blocks: list[Block]) -> dict[str, float]:
+    """Each column by itself, and the log density of each block."""
+    columns = [u for block in blocks for u in block.columns]
+    tests = {f"column {j}": uniformity(u) for j, u in enumerate(columns)}
+    start = 0
+    for block in blocks:
+        name = f"column {start}" if len(block.columns) == 1 else f"columns {start} and {start + 1}"
         tests[f"log density of {name}"] = uniformity(block.levels)
-    polynomials = [legendre(u, 2) for u, _ in columns]
-    for a, b in itertools.combinations(range(len(columns)), 2):
-        together = blocks[columns[a][1]].moments if columns[a][1] == columns[b][1] else None
-        tests[f"columns {a} and {b}"] = association(polynomials[a], polynomials[b], together)
-    if len(blocks) > 1:
-        normal = sum(ndtri(np.clip(block.levels, _TINY, 1.0 - _TINY)) for block in blocks)
-        tests["log density of all columns"] = uniformity(ndtr(normal / math.sqrt(len(blocks))))
-    ties = [item for block in blocks for item in block.ties]
-    if ties:
-        tests["ties"] = repetition([values for values, _ in ties], sum(expected for _, expected in ties))
+        start += len(block.columns)
     return tests
 
 
-def _transformed(
-    mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray, where: slice, rng: np.random.Generator
-) -> _Block:
-    """Blocks are independent: the density of one, the others held at a typical value, is its law up to a constant."""
-    ladder = quantiles(mechanism, s[None])[0]
-
-    def log_density(values: np.ndarray) -> np.ndarray:
-        outputs = np.tile(typical(ladder), (len(values), 1))
-        outputs[:, where] = values
-        return mechanism.log_prob(outputs, s)
-
-    supports = column_supports(mechanism.support, draws.shape[-1])[where]
-    if len(supports) == 1:
-        center = s[where] if s.size == draws.shape[-1] else np.empty(0)
-        return _line(supports[0], log_density, ladder[:, where.start], center, draws[:, where.start], rng)
-    return _plane(log_density, ladder[:, where], draws[:, where], rng)
-
-
-def _check_blocks(mechanism: AbstractMechanism, k: int) -> None:
-    supports = column_supports(mechanism.support, mechanism.output_width(k))
-    for block in independent_blocks(mechanism, k):
-        size, real = block.stop - block.start, all(isinstance(support, Real) for support in supports[block])
-        if size > 2 or (size == 2 and not real):
-            raise MissingCapabilityError(
-                f"The columns of {type(mechanism).__name__} depend on each other: audit it with one or two columns "
-                f"that do (on the whole line if two), not {size}."
-            )
+def _between_columns(blocks: list[Block], polynomials: list[np.ndarray], rng: np.random.Generator) -> dict[str, float]:
+    """Columns two by two, three by three, and all together."""
+    columns = [(u, i) for i, block in enumerate(blocks) for u in block.columns]
+    tests = {}
+    for a, b in itertools.combinations(range(len(columns)), 2):
+        together = blocks[columns[a][1]].moments if columns[a][1] == columns[b][1] else None
+        tests[f"columns {a} and {b}"] = association(polynomials[a], polynomials[b], together)
+    for a, b in groups(len(columns), 2, rng, _PAIRS):
+        if columns[a][1] != columns[b][1]:
+            found = sum_and_difference(columns[a][0], columns[b][0])
+            tests[f"sum of columns {a} and {b}"], tests[f"difference of columns {a} and {b}"] = found
+    # Blocks have at most two columns, so one of three is independent of the others, and its sign is a fair coin.
+    for a, b, c in groups(len(columns), 3, rng):
+        tests[f"signs of columns {a}, {b} and {c}"] = three_signs([columns[j][0] for j in (a, b, c)])
+    if len(blocks) > 1:
+        normal = sum(ndtri(np.clip(block.levels, _TINY, 1.0 - _TINY)) for block in blocks)
+        tests["log density of all columns"] = uniformity(ndtr(normal / math.sqrt(len(blocks))))
+    return tests
 
 
-def _line(
-    support: AbstractSupport,
-    log_density: LogDensity,
-    ladder: np.ndarray,
-    center: np.ndarray,
-    values: np.ndarray,
-    rng: np.random.Generator,
-) -> _Block:
-    law = column_law(support, log_density, ladder, center)
-    if isinstance(support, Lattice):
-        # To the floats the law is tabulated at.
-        values = support.step * np.round(values / support.step)
-    u, levels = law.transform(values, rng), ranked(law, log_density(values[:, None]), rng)
-    inside = values[~np.isin(values, law.points[law.discrete])]
-    return _Block([u], levels, [] if law.discrete.all() else [(inside, law.expected_ties(values.size))])
-
-
-def _plane(log_density: LogDensity, ladder: np.ndarray, draws: np.ndarray, rng: np.random.Generator) -> _Block:
-    """Two dependent columns: their joint density on a square grid gives both margins, their association and T."""
-    law = plane_law(log_density, ladder)
-    margins = [law.margin(j) for j in range(2)]
-    columns = [margin.transform(draws[:, j], rng) for j, margin in enumerate(margins)]
-    ties = [(draws[:, j], margin.expected_ties(len(draws))) for j, margin in enumerate(margins)]
-    return _Block(columns, ranked(law, log_density(draws), rng), ties, law.cross_moments())
+def _float_tests(mechanism: AbstractMechanism, s: np.ndarray, blocks: list[Block]) -> dict[str, float]:
+    """Repeated values and low-order bits, of continuous columns."""
+    tests = {}
+    ties = [item for block in blocks for item in block.ties]
+    if ties:
+        tests["ties"] = repetition([values for values, _ in ties], sum(expected for _, expected in ties))
+    start = 0
+    for block in blocks:
+        for j, (values, _) in enumerate(block.ties, start):
+            center, width = (part[j] for part in noise(mechanism, s))
+            bits = None if np.isnan(center + width) else low_order_bits(values, center, width)
+            if bits is not None:
+                tests[f"low-order bits of column {j}"] = bits
+        start += len(block.columns)
+    return tests

@@ -17,6 +17,8 @@ from noisewise.mechanisms import IndependentUniforms
 
 KEY = jax.random.key(5)
 DRAWS = 500_000
+NONE = np.empty((0, 1))
+"""No statistics besides s."""
 
 CASES = {
     "Laplace": (m.Laplace(1.0), m.Laplace(1.02), [3.0]),
@@ -112,7 +114,12 @@ def test_a_forgotten_clamp_mass_is_caught():
 def test_a_dependent_column_is_caught_in_the_plane():
     """Independent Laplace columns are not the Euclidean law, though each is symmetric and heavy-tailed."""
     assert not sampler_against_density(
-        KEY, m.EuclideanLaplace(1.0), [0.0, 0.0], sampler=m.Laplace(1.3).sample, num_draws=DRAWS
+        KEY,
+        m.EuclideanLaplace(1.0),
+        [0.0, 0.0],
+        sampler=m.Laplace(1.3).sample,
+        statistics=np.empty((0, 2)),
+        num_draws=DRAWS,
     ).passed
 
 
@@ -123,7 +130,9 @@ def tilted(key, s):
 
 
 def test_a_wrong_association_is_caught_in_the_plane():
-    audit = sampler_against_density(KEY, m.EuclideanLaplace(1.0), [1.0, -2.0], sampler=tilted, num_draws=DRAWS)
+    audit = sampler_against_density(
+        KEY, m.EuclideanLaplace(1.0), [1.0, -2.0], sampler=tilted, statistics=np.empty((0, 2)), num_draws=DRAWS
+    )
     assert not audit.passed
     assert min(audit.p_values, key=audit.p_values.get) == "columns 0 and 1"
 
@@ -210,7 +219,9 @@ def test_a_wrong_column_of_a_nested_product_is_caught(column):
             y[:, column] = center[column] + 1.1 * (y[:, column] - center[column])
         return y
 
-    audit = sampler_against_density(KEY, NESTED, NESTED_S, sampler=sampler, num_draws=50_000)
+    audit = sampler_against_density(
+        KEY, NESTED, NESTED_S, sampler=sampler, statistics=np.empty((0, 7)), num_draws=50_000
+    )
     assert not audit.passed
     assert audit.p_values[f"column {column}"] < 1e-6
 
@@ -269,7 +280,7 @@ def test_draws_where_the_density_is_zero_fail_at_once():
 def test_a_sampler_that_forgets_its_noise_now_and_then_is_caught(mechanism):
     """One draw in a thousand is s itself: 500 of 500,000, which the smooth tests do not see."""
     sampler = spoiled(mechanism, slice(None, None, 1000), lambda y, s: s)
-    audit = sampler_against_density(KEY, mechanism, [2.0], sampler=sampler, num_draws=DRAWS)
+    audit = sampler_against_density(KEY, mechanism, [2.0], sampler=sampler, statistics=NONE, num_draws=DRAWS)
     assert not audit.passed
     assert audit.p_values["ties"] < 1e-12
     assert min(value for name, value in audit.p_values.items() if name != "ties") > 1e-6

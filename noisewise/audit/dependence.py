@@ -1,0 +1,85 @@
+r"""Tests of independence beyond pairs of columns: of rows, of calls, of three columns; each a p-value.
+
+With phi_1, phi_2 the Legendre polynomials normalised on (0,1) and U_1, ..., U_n uniform and independent,
+
+    rows            R_l = n^(-1/2) sum_i phi(U_i) phi(U_(i+l)), indices modulo n      ~  N(0, 1), for every lag l
+    three columns   n^(-1/2) sum_i sign(U_i - 1/2) sign(V_i - 1/2) sign(W_i - 1/2)    ~  N(0, 1)
+    pairs           Phi((Phi^-1(U) +- Phi^-1(V)) / sqrt 2)                             ~  uniform
+
+Rows that come twice have R_l near n^(1/2) or a share of it at some lag, antithetic ones near -n^(1/2), and the sums over
+different lags are uncorrelated.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+from scipy.stats import norm
+
+from noisewise.audit.smooth_tests import legendre, uniformity
+
+AT_MOST = 56
+"""How many triples of columns are looked at: all of 8 columns."""
+
+_TINY = 2.0**-53
+"""How near to 0 and 1 a uniform may come before it is made normal."""
+
+
+def serial(u: np.ndarray) -> float:
+    """The p-value of "the rows of a uniform column are independent": the largest |R_l| over both polynomials and all lags."""
+    n = u.size
+    largest = 0.0
+    for column in legendre(u, 2).T:
+        correlations = np.fft.irfft(np.abs(np.fft.rfft(column)) ** 2, n)[1 : n // 2 + 1] / math.sqrt(n)
+        if n % 2 == 0:
+            # At lag n/2 every pair is counted twice.
+            correlations[-1] /= math.sqrt(2.0)
+        largest = max(largest, float(np.abs(correlations).max()))
+    return smallest_of(2.0 * float(norm.sf(largest)), 2 * (n // 2))
+
+
+def smallest_of(p_value: float, number: int) -> float:
+    """The p-value of the smallest of `number` independent p-values.
+
+    >>> smallest_of(0.5, 2)
+    0.75
+    """
+    return 1.0 if p_value >= 1.0 else -math.expm1(number * math.log1p(-p_value))
+
+
+def three_signs(columns: Sequence[np.ndarray]) -> float:
+    """The p-value of "the product of the signs of U - 1/2 over columns is as often + as -"."""
+    product = np.prod([np.sign(u - 0.5) for u in columns], axis=0)
+    return 2.0 * float(norm.sf(abs(product.sum()) / math.sqrt(product.size)))
+
+
+def sum_and_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
+    """The p-values of "two uniform columns are independent", from the sum and the difference of their normal scores."""
+    a, b = (ndtri(np.clip(u, _TINY, 1.0 - _TINY)) for u in (first, second))
+    return uniformity(ndtr((a + b) / math.sqrt(2.0))), uniformity(ndtr((a - b) / math.sqrt(2.0)))
+
+
+def groups(columns: int, size: int, rng: np.random.Generator, at_most: int = AT_MOST) -> list[tuple[int, ...]]:
+    """Groups of `size` columns: all, or `at_most` of them at random.
+
+    >>> groups(3, 2, np.random.default_rng(0))
+    [(0, 1), (0, 2), (1, 2)]
+    """
+    if math.comb(columns, size) <= at_most:
+        return list(itertools.combinations(range(columns), size))
+    chosen: set[tuple[int, ...]] = set()
+    while len(chosen) < at_most:
+        chosen.add(tuple(sorted(rng.choice(columns, size, replace=False).tolist())))
+    return sorted(chosen)
+
+
+def ranked_uniforms(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Ranks between 0 and 1, equal values in random order: for draws whose law is unknown. NaN ranks last."""
+    order = np.lexsort((rng.random(values.size), values))
+    u = np.empty(values.size)
+    u[order] = (np.arange(values.size) + 0.5) / values.size
+    return u

@@ -1,0 +1,93 @@
+"""Other statistics at which a sampler is tested: noise that is right at one s may be wrong at another."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noisewise.audit.outputs import column_supports, quantiles
+from noisewise.errors import InvalidInputError
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.product import Product
+from noisewise.mechanisms.supports import Finite, Lattice
+
+_SHIFTS = (10.0, -10.0, 1000.0, -1000.0, 1.0, -1.0, 100.0, -100.0)
+"""How far from s, in units of the noise."""
+
+_CENTRAL = (0.3, 0.7)
+"""The rows of the ladder of quantiles between which the width of the noise is measured: levels .2 and .8."""
+
+
+def spread(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
+    """At most 8 statistics (m, k) around s that the mechanism takes, chosen without looking at data.
+
+    Columns move together by 1, 10, 100 and 1000 widths of their noise up and down, each a little further than the one
+    before, so that their differences move too.
+
+    >>> import noisewise as nw
+    >>> spread(nw.mechanisms.RandomizedResponse(num_categories=4, truth_probability=0.5), np.array([2.0])).ravel()
+    array([3., 1.])
+    """
+    rows = _rows(mechanism, s)
+    _, first = np.unique(rows, axis=0, return_index=True)
+    rows = rows[np.sort(first)]
+    return rows[np.any(rows != s, axis=1)]
+
+
+def _rows(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
+    """One row per shift, (8, k); where a block cannot take it, another that it can, or s."""
+    if isinstance(mechanism, Product):
+        parts = np.split(s, np.cumsum(mechanism.widths)[:-1])
+        return np.concatenate(
+            [_rows(part, values) for part, values in zip(mechanism.mechanisms, parts, strict=True)], axis=1
+        )
+    usable = [row for row in s + _shifts(mechanism, s) if _usable(mechanism, row)]
+    return np.stack([usable[i % len(usable)] if usable else s for i in range(len(_SHIFTS))])
+
+
+def _shifts(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
+    """By how much each column moves, (8, k): whole steps where outputs lie on a lattice."""
+    widths = np.nan_to_num(noise(mechanism, s)[1], nan=1.0) if mechanism.output_width(s.size) == s.size else 1.0
+    shifts = np.outer(_SHIFTS, widths * (1.0 + np.arange(s.size) / s.size))
+    if mechanism.output_width(s.size) != s.size:
+        return shifts
+    for j, support in enumerate(column_supports(mechanism.support, s.size)):
+        if isinstance(support, Lattice):
+            whole = np.maximum(1.0, np.round(np.abs(shifts[:, j]) / support.step))
+            shifts[:, j] = np.sign(shifts[:, j]) * support.step * whole
+    return shifts
+
+
+def noise(mechanism: AbstractMechanism, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Center and width of the noise in each column of the output, (k',) each; NaN where it is not known.
+
+    The center is the column of s, if there is one for each of the output. The width is the distance between quantiles .2
+    and .8, unknown if 0.
+
+    >>> import noisewise as nw
+    >>> both = nw.mechanisms.Product([nw.mechanisms.ExponentialMechanism((1.0, 2.0), 1.0), nw.mechanisms.Laplace(1.0)])
+    >>> center, width = noise(both, np.array([0.0, 1.0, 5.0]))
+    >>> center, width.round(2)
+    (array([nan,  5.]), array([ nan, 1.87]))
+    """
+    if isinstance(mechanism, Product):
+        parts = np.split(s, np.cumsum(mechanism.widths)[:-1])
+        found = [noise(part, values) for part, values in zip(mechanism.mechanisms, parts, strict=True)]
+        return np.concatenate([center for center, _ in found]), np.concatenate([width for _, width in found])
+    size = mechanism.output_width(s.size)
+    if size != s.size:
+        return np.full(size, np.nan), np.full(size, np.nan)
+    widths = np.ptp(np.quantile(quantiles(mechanism, s[None])[0], _CENTRAL, axis=0), axis=0)
+    return s, np.where(widths > 0.0, widths, np.nan)
+
+
+def _usable(mechanism: AbstractMechanism, s: np.ndarray) -> bool:
+    """Whether the mechanism takes s, and has noise there that an audit can see: a clamp far away leaves none."""
+    try:
+        ladder = quantiles(mechanism, s[None])[0]
+    except InvalidInputError:
+        return False
+    supports = column_supports(mechanism.support, ladder.shape[-1])
+    varies = np.ptp(ladder, axis=0) > 0.0
+    return bool(
+        all(moves or isinstance(support, (Finite, Lattice)) for moves, support in zip(varies, supports, strict=True))
+    )
