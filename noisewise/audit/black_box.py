@@ -3,20 +3,29 @@ r"""A lower bound on epsilon from draws alone, whatever made them."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
 from scipy.stats import beta
 
 from noisewise._arrays import Array, as_key, integer, number
+from noisewise.audit.dependence import ranked_uniforms, serial
+from noisewise.audit.events import Event, candidates
 from noisewise.audit.samplers import Sampler
+from noisewise.audit.smooth_tests import association, legendre
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import ApproximateDP, PureDP
 
-Event = Callable[[np.ndarray], np.ndarray]
+_DEPENDENT = 1e-9
+"""Rows are refused as dependent below this p-value over all columns: once in 10^9 audits of independent ones."""
+
+_COLUMNS = 16
+"""Columns whose rows are compared, the first ones: rows that depend on each other mostly do in all columns."""
+
+_COMPARED = 1000
+"""Rows that are drawn under two more keys."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +65,22 @@ def epsilon_lower_bound(
     r"""Bound epsilon from below by log((P(A|s) - delta) / P(A|s')), both probabilities by Clopper-Pearson at alpha/2.
 
     `sampler` is a mechanism or any `f(key, s (N, k)) -> (N, k')`. Without an `event` (a function of the draws `(N, k')`
-    that returns `(N,)` booleans), half of the draws choose one among thresholds of each column and of their sum, in both directions,
-    and NaN or infinity in a column; the other half judges it, so that the level alpha is honest.
+    that returns `(N,)` booleans), half of the draws choose one, and the other half judges it, so that the level alpha is honest:
+    thresholds, in both directions, on columns, their sum, sums and differences of pairs, distances from s, s' and the medians,
+    products of two or three signs around these; NaN or infinity in a column; four bits of a column, anywhere between the noise
+    and the last bits of float64.
+
+    Clopper-Pearson's limits hold for independent rows. Draws that come out alike under different keys, or whose rows depend on
+    each other (repeated, antithetic), prove nothing and are refused with `InvalidInputError`, whatever the event. One column's rows
+    are compared at every lag; what depends in a random order is not seen, and makes the level too small. Each
+    call must draw noise afresh from its key, or from the operating system.
+
+    A bound is about the pair (s, s') and the events listed; it proves a claim wrong, never right. What no black box shows: a loss
+    at other pairs, in events of probability below 10 / num_draws, or of many columns at once; noise that its maker can recompute,
+    or s in bits under a cipher, which look random to whoever lacks the key; a sampler that behaves while it is tested. Left out on
+    purpose are the last bits of float64, by which every floating-point sampler tells s from s' (Mironov 2012): see them with
+
+        event=lambda y: np.any(y * 2.0**53 != np.round(y * 2.0**53), axis=1)
 
     >>> import jax, noisewise as nw
     >>> overspent = nw.mechanisms.Laplace(scale=1 / 1.05)
@@ -74,17 +97,52 @@ def epsilon_lower_bound(
     num_draws = integer("num_draws", at_least=100)(num_draws)
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
     delta = number("delta", at_least=0.0, below=1.0)(delta)
-    keys = jax.random.split(as_key(key), 2)
-    first, second = (
-        np.asarray(draw(k, np.broadcast_to(value, (num_draws, value.size))), dtype=float)
-        for k, value in zip(keys, (s, s_prime), strict=True)
-    )
+    keys = jax.random.split(as_key(key), 5)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(keys[4])))
+    first, second = (_draws(draw, k, value, num_draws) for k, value in zip(keys, (s, s_prime), strict=False))
+    _refuse_frozen([_draws(draw, k, s, min(num_draws, _COMPARED)) for k in keys[2:4]], rng)
+    for draws in (first, second):
+        _refuse_dependent(draws, rng)
     if event is not None:
         return _judge(event, "given", first, second, alpha, delta)
     half = num_draws // 2
-    chosen, text, swapped = _choose(first[:half], second[:half], alpha, delta)
+    centers = [s, s_prime] if first.shape[-1] == s.size else []
+    events, hits = candidates(first[:half], second[:half], centers, rng)
+    chosen, swapped = _choose(events, hits, half, alpha, delta)
     judged = (second[half:], first[half:]) if swapped else (first[half:], second[half:])
-    return _judge(chosen, text, *judged, alpha, delta)
+    return _judge(chosen, str(chosen), *judged, alpha, delta)
+
+
+def _draws(draw: Sampler, key: Array, s: np.ndarray, size: int) -> np.ndarray:
+    # A copy: a sampler may hand out the same array again and again.
+    draws = np.array(draw(key, np.broadcast_to(s, (size, s.size))), dtype=float)
+    if draws.ndim != 2 or len(draws) != size:
+        raise InvalidInputError(f"The sampler must return {size} rows, shape ({size}, k'), got {draws.shape}.")
+    return draws
+
+
+def _refuse_frozen(calls: list[np.ndarray], rng: np.random.Generator) -> None:
+    """Refuse a sampler whose draws under two keys are associated, row by row."""
+    columns = range(min(calls[0].shape[-1], _COLUMNS))
+    ranks = [[legendre(ranked_uniforms(draws[:, j], rng), 2) for j in columns] for draws in calls]
+    smallest = min(association(first, second) for first, second in zip(*ranks, strict=True))
+    if smallest * len(columns) < _DEPENDENT:
+        raise InvalidInputError(
+            f"The sampler must draw afresh for every key; under two keys its rows are alike (p-value {smallest:.2g}). "
+            "Noise that is the same every time hides nothing: make all randomness from the key that is passed."
+        )
+
+
+def _refuse_dependent(draws: np.ndarray, rng: np.random.Generator) -> None:
+    """Refuse rows that are associated at some lag."""
+    columns = range(min(draws.shape[-1], _COLUMNS))
+    smallest = min(serial(ranked_uniforms(draws[:, j], rng)) for j in columns)
+    if smallest * len(columns) < _DEPENDENT:
+        raise InvalidInputError(
+            f"The rows that the sampler returns must be independent; these depend on each other (p-value {smallest:.2g}), as "
+            "repeated or antithetic rows do, and no probability follows from counting them. Draw every row by itself; "
+            "sampler_against_density tests the noise of a mechanism further."
+        )
 
 
 def _judge(
@@ -112,67 +170,8 @@ def _bound(hits: Any, other_hits: Any, n: int, alpha: float, delta: float) -> np
         return np.maximum(0.0, np.log(np.maximum(low - delta, 0.0)) - np.log(high))
 
 
-def _choose(first: np.ndarray, second: np.ndarray, alpha: float, delta: float) -> tuple[Event, str, bool]:
-    """The event, and direction, with the largest bound on these draws."""
-    events, hits = _candidates(first, second)
-    bounds = np.stack([_bound(a, b, len(first), alpha, delta) for a, b in (hits, hits[::-1])])
+def _choose(events: list[Event], hits: np.ndarray, n: int, alpha: float, delta: float) -> tuple[Event, bool]:
+    """The event, and direction, with the largest bound on these hits among n draws."""
+    bounds = np.stack([_bound(a, b, n, alpha, delta) for a, b in (hits, hits[::-1])])
     swapped, i = np.unravel_index(np.argmax(bounds), bounds.shape)
-    return events[i], str(events[i]), bool(swapped)
-
-
-def _candidates(first: np.ndarray, second: np.ndarray) -> tuple[list[Any], np.ndarray]:
-    """Events, and their hits (2, events) under s and s': a column or the sum beyond thresholds, or not a number."""
-    columns = range(first.shape[-1])
-    events: list[Any] = [_Odd(j, text, other) for j in columns for text in _Odd.kinds for other in (False, True)]
-    hits = [[int(event(draws).sum()) for event in events] for draws in (first, second)]
-    counted = [np.array(hits)]
-    for column in [*columns, *([None] if len(columns) > 1 else [])]:
-        # NaN is in no tail, and no threshold.
-        a, b = (np.sort(values[~np.isnan(values)]) for values in (_values(first, column), _values(second, column)))
-        finite = np.concatenate([a, b])[np.isfinite(np.concatenate([a, b]))]
-        levels = np.unique(np.quantile(finite, np.linspace(0.0005, 0.9995, 400))) if finite.size else finite
-        below = np.stack([np.searchsorted(values, levels, side="right") for values in (a, b)])
-        events += [_Tail(column, float(level), above) for above in (False, True) for level in levels]
-        counted += [below, np.array([[a.size], [b.size]]) - below]
-    return events, np.concatenate(counted, axis=1)
-
-
-def _values(draws: np.ndarray, column: int | None) -> np.ndarray:
-    if column is not None:
-        return draws[:, column]
-    with np.errstate(invalid="ignore"):
-        return draws.sum(-1)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Tail:
-    """The event that a column, or the sum of all, lies above a threshold, or not above it."""
-
-    column: int | None
-    threshold: float
-    above: bool
-
-    def __call__(self, draws: np.ndarray) -> np.ndarray:
-        values = _values(draws, self.column)
-        return values > self.threshold if self.above else values <= self.threshold
-
-    def __str__(self) -> str:
-        name = "sum of columns" if self.column is None else f"column {self.column}"
-        return f"{name} {'>' if self.above else '<='} {self.threshold:g}"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Odd:
-    """The event that a column is NaN, or infinite, or is not."""
-
-    kinds: ClassVar[dict[str, Callable[[np.ndarray], np.ndarray]]] = {"NaN": np.isnan, "infinite": np.isinf}
-
-    column: int
-    kind: str
-    negated: bool
-
-    def __call__(self, draws: np.ndarray) -> np.ndarray:
-        return self.kinds[self.kind](draws[:, self.column]) != self.negated
-
-    def __str__(self) -> str:
-        return f"column {self.column} is {'not ' if self.negated else ''}{self.kind}"
+    return events[i], bool(swapped)

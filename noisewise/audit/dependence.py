@@ -79,7 +79,7 @@ def groups(columns: int, size: int, rng: np.random.Generator, at_most: int = AT_
 
 def ranked_uniforms(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Ranks between 0 and 1, equal values in random order: for draws whose law is unknown. NaN ranks last."""
-    order = np.lexsort((rng.random(values.size), values))
+    shuffled = rng.permutation(values.size)
     u = np.empty(values.size)
-    u[order] = (np.arange(values.size) + 0.5) / values.size
+    u[shuffled[np.argsort(values[shuffled])]] = (np.arange(values.size) + 0.5) / values.size
     return u

@@ -46,7 +46,8 @@ def windows(scale: float) -> np.ndarray:
 
 def cell(values: np.ndarray, unit: float) -> np.ndarray:
     """The four bits of each value in the window of this unit, as whole floats."""
-    return np.mod(np.floor(values / unit), CELLS)
+    whole = np.floor(values / unit)
+    return whole - CELLS * np.floor(whole / CELLS)
 
 
 def low_order_bits(values: np.ndarray, center: float, scale: float) -> float | None:
