@@ -27,8 +27,9 @@ from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeErro
 MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 32
 _RESERVED = json.dumps({"schema": "noisewise.reservation", "meaning": "A release that did not end. Delete this file."})
-_MOST_ITEMS = 2_400_000
-"""Commas and opening brackets of one file: one of `MAX_BYTES` that `dump_json` has indented has fewer. So objects stay below 256 MiB."""
+_MOST_ITEMS, _MOST_BRACKETS = 2_400_000, 400_000
+"""Commas or quotes, and opening brackets, of one file: those that noisewise writes have fewer in `MAX_BYTES`. So what is made of them stays
+below 256 MiB."""
 _MAX_INTEGER = 2**63 - 1
 _MAX_TEXT = 1000
 
@@ -51,7 +52,8 @@ def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
         content = content.encode("utf-8", errors="surrogatepass")
     if len(content) > MAX_BYTES:
         raise FileFormatError(f"{what} is larger than {MAX_BYTES // 2**20} MiB: this is not a file noisewise wrote.")
-    if content.count(b'"') > _MOST_ITEMS or sum(map(content.count, (b",", b"[", b"{"))) > _MOST_ITEMS:
+    commas, quotes, lists, objects = map(content.count, (b",", b'"', b"[", b"{"))
+    if max(commas, quotes) > _MOST_ITEMS or lists + objects > _MOST_BRACKETS:
         raise FileFormatError(f"{what} holds too many items: this is not a file noisewise wrote.")
     try:
         value = json.loads(

@@ -7,6 +7,7 @@ Only classes of numpyro.distributions are known, and reading one sets fields and
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from typing import Any
 
@@ -18,6 +19,10 @@ from noisewise.errors import FileFormatError, MissingCapabilityError
 
 _DEEPEST = 32
 _LARGEST = 10_000_000
+_MOST_PARTS = 10_000
+"""Of a tuple or a list; numbers that are many are an array."""
+_MOST_ENTRIES = 100_000
+"""Of one law: what is learnt from simulations has at most 4096 parameters."""
 
 
 def to_spec(node: Any) -> Any:
@@ -54,7 +59,7 @@ def from_spec(spec: Any, depth: int = 0) -> Any:
         raise FileFormatError("A part of a prior must be a number, a text or an object.")
     read = lambda part: from_spec(part, depth + 1)  # noqa: E731
     for key, kind in (("tuple", tuple), ("list", list)):
-        if set(spec) == {key} and isinstance(spec[key], list):
+        if set(spec) == {key} and isinstance(spec[key], list) and len(spec[key]) <= _MOST_PARTS:
             return kind(read(part) for part in spec[key])
     if set(spec) == {"pairs"} and isinstance(spec["pairs"], list):
         return OrderedDict((read(name), read(part)) for name, part in spec["pairs"])
@@ -76,8 +81,19 @@ def _law(spec: dict[str, Any], read: Any) -> dist.Distribution:
     data, aux = cls.gather_pytree_data_fields(), cls.gather_pytree_aux_fields()
     if set(fields) != {*data, *aux} - {"_validate_args"}:
         raise FileFormatError(f"A {spec['law']} in a file has other fields than numpyro's.")
+    for name in ("_batch_shape", "_event_shape"):
+        _check_shape(read(fields.get(name)))
     values = {**{name: read(part) for name, part in fields.items()}, "_validate_args": None}
     return cls.tree_unflatten(tuple(values[name] for name in aux), tuple(values[name] for name in data))
+
+
+def _check_shape(shape: Any) -> None:
+    """Refuse a shape that takes a few bytes in a file, and all memory as the names of its entries."""
+    whole = isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape)
+    if not whole or math.prod(shape) > _MOST_ENTRIES:
+        raise FileFormatError(
+            f"A law of a prior in a file has a shape of whole numbers, with at most {_MOST_ENTRIES} entries."
+        )
 
 
 def _fields(law: dist.Distribution) -> dict[str, Any]:
