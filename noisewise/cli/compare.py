@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,7 +49,7 @@ def _answer(run: Path) -> Any:
     from noisewise.cli import outcomes
     from noisewise.posteriors import load_posterior
 
-    return outcomes.stored(run).answer if (run / outcomes.CERTIFICATE).exists() else load_posterior(run)
+    return outcomes.stored(run).answer if os.path.lexists(run / outcomes.CERTIFICATE) else load_posterior(run)
 
 
 def _print(found: Any) -> None:
