@@ -81,6 +81,8 @@ def from_spec(spec: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     """
     with reading("The estimator"), jax.enable_x64(False):
         build = _builder(spec)
+        if spec["settings"]["num_hidden"] > len(arrays):
+            raise FileFormatError("it has fewer arrays than hidden layers.")
         _check_arrays(build, spec["num_members"], arrays)
         skeleton = build(jax.random.key(0))
         leaves, structure = jax.tree.flatten(skeleton)
