@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterator
 
 from noisewise.errors import InvalidInputError, MissingCapabilityError, SensitivityError
-from noisewise.mechanisms import Clamped, PaddedBinomial, Product
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.user_defined import AbstractUserMechanism
-from noisewise.queries import AbstractQuery, Joint
+from noisewise.queries import AbstractQuery
 
 _SLACK = 1.0 + 1e-9
 
@@ -27,7 +25,7 @@ def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> Non
             raise SensitivityError(
                 f"The {type(block).__name__} is calibrated for a sensitivity of {calibrated:.6g} in the L{norm:g} "
                 f"norm, but that of the {type(part).__name__} is {needed:.6g}, so its guarantee would be false. "
-                f"{_remedy(block, needed)}"
+                f"{block.remedy(needed)}"
             )
 
 
@@ -35,15 +33,16 @@ def _blocks(
     mechanism: AbstractMechanism, query: AbstractQuery, width: int | None = None
 ) -> Iterator[tuple[AbstractMechanism, AbstractQuery, int | None]]:
     """(mechanism, the query it serves, how many of its columns, if not all) of every block."""
-    if isinstance(mechanism, Clamped):
-        yield from _blocks(mechanism.mechanism, query, width)
-    elif isinstance(mechanism, Product):
-        matched = isinstance(query, Joint) and mechanism.widths == tuple(part.width for part in query.queries)
-        for j, block in enumerate(mechanism.mechanisms):
+    if mechanism.inner is not mechanism:
+        yield from _blocks(mechanism.inner, query, width)
+    elif mechanism.is_composed:
+        widths = mechanism.block_widths(query.width or 0)
+        matched = query.is_composed and widths == tuple(part.width for part in query.blocks)
+        for j, block in enumerate(mechanism.blocks):
             if matched:
-                yield from _blocks(block, query.queries[j])  # type: ignore[attr-defined]
+                yield from _blocks(block, query.blocks[j])
             else:
-                yield from _blocks(block, query, mechanism.widths[j])
+                yield from _blocks(block, query, widths[j])
     else:
         yield mechanism, query, width
 
@@ -63,12 +62,3 @@ def _sensitivity(query: AbstractQuery, norm: float) -> float | None:
         return query.sensitivity(norm)
     except (MissingCapabilityError, InvalidInputError):
         return None
-
-
-def _remedy(mechanism: AbstractMechanism, needed: float) -> str:
-    kind = type(mechanism).__name__
-    if isinstance(mechanism, PaddedBinomial):
-        return "It serves counts that one person changes by at most 1."
-    if isinstance(mechanism, AbstractUserMechanism):
-        return f"If its guarantee holds for that, pass sensitivity={needed!r}."
-    return f"Write nw.mechanisms.{kind}.calibrate(sensitivity={needed!r}, guarantee=...)."

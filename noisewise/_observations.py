@@ -10,7 +10,7 @@ import numpy as np
 from noisewise import queries
 from noisewise._arrays import Array, as_float64, describe, in_float64, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.queries import AbstractQuery, FunctionQuery
+from noisewise.queries import AbstractQuery
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
@@ -69,7 +69,7 @@ def _alike(mine: Any, theirs: Any) -> bool:
     try:
         return bool(mine.to_spec() == theirs.to_spec())
     except MissingCapabilityError:
-        return isinstance(mine, FunctionQuery) or mine is theirs
+        return isinstance(mine, AbstractQuery) or mine is theirs
 
 
 @in_float64

@@ -29,12 +29,12 @@ from noisewise._files import Reservation, as_path, require_text
 from noisewise.disclosure.exact_mechanisms import Sampler, exact_sampler, require_exact
 from noisewise.disclosure.fields import as_names, as_requested
 from noisewise.disclosure.ledger import Ledger
-from noisewise.disclosure.preparation import check_fit, choose_mechanism, columns_of, confidential_integers, on_grid
+from noisewise.disclosure.preparation import check_fit, choose_mechanism, columns_of, confidential_integers
 from noisewise.disclosure.publication import Release
 from noisewise.errors import InvalidTypeError, NoisewiseError, ReleaseError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
-from noisewise.queries import AbstractQuery, FunctionQuery, Joint
+from noisewise.queries import AbstractQuery
 
 
 def release(
@@ -122,10 +122,9 @@ class PlannedRelease:
                 f"query must be one such as nw.queries.ClampedMean(...), got {type(query).__name__}."
             )
         path = None if save_to is None else as_path(save_to, "save_to")
-        query = on_grid(query, functions=False)
         mechanism = _mechanism(query, guarantee, mechanism)
+        query = query.on_default_grid()
         require_exact(mechanism, query)
-        query = on_grid(query)
         check_fit(mechanism, query)
         as_requested(guarantee, mechanism.guarantee)
         _check_ledger(ledger, require_text(privacy_unit, "privacy_unit"))
@@ -194,7 +193,7 @@ class PlannedRelease:
             names=self.names,
             requested=self.requested,
             privacy_unit=self.privacy_unit,
-            query=self.query.to_spec() if _is_described(self.query) else None,
+            query=self.query.to_spec() if self.query.has_spec else None,
             description=self.description,
             versions=_used_versions(),
             ids=(secrets.token_hex(8),),
@@ -216,22 +215,15 @@ class PlannedRelease:
 
 
 def _require_records(data: Any, query: Any) -> None:
-    """Refuse what cannot be data by its type alone, which says nothing of them; a function may take anything."""
+    """Refuse what cannot be data by its type alone, which says nothing of them; a user's function may take anything."""
     if isinstance(data, AbstractQuery):
         raise InvalidTypeError("query must be one such as nw.queries.ClampedMean(...). Are data and query swapped?")
-    if isinstance(query, FunctionQuery):
+    if isinstance(query, AbstractQuery) and not query.has_spec:
         return
     if data is None or isinstance(data, (str, bytes, Path, Mapping, Set, Iterator)):
         raise InvalidTypeError(
             f"data must be the records, as an array, a list or a data frame, one row per record, got {type(data).__name__}."
         )
-
-
-def _is_described(query: AbstractQuery) -> bool:
-    """Whether the query can be written down: a user's function cannot."""
-    if isinstance(query, Joint):
-        return all(_is_described(block) for block in query.queries)
-    return not isinstance(query, FunctionQuery)
 
 
 def _names(names: Any, query: AbstractQuery, mechanism: AbstractMechanism) -> tuple[tuple[str, ...] | None, int | None]:

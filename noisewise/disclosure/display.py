@@ -1,4 +1,4 @@
-"""A release as a block of text, and the standard deviation of its noise."""
+"""A release as a block of text."""
 
 from __future__ import annotations
 
@@ -6,14 +6,6 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
-from noisewise.mechanisms import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    EuclideanLaplace,
-    Gaussian,
-    Laplace,
-    Product,
-)
 from noisewise.mechanisms.base import AbstractMechanism
 
 if TYPE_CHECKING:
@@ -25,53 +17,9 @@ _LONGEST = 1e15
 """Numbers with more digits than float64 keeps are shown with an exponent."""
 
 
-def noise_sd(mechanism: AbstractMechanism, width: int) -> list[float | None]:
-    r"""The standard deviation of each column's noise; None where it depends on the statistic or is unknown.
-
-    Laplace noise of scale b has sqrt(2) b, Gaussian noise its scale. On a lattice of step h: discrete Laplace noise has
-    h sqrt(2 q) / (1 - q) with q = exp(-h/b), discrete Gaussian noise the root of h^2 sum_n n^2 w_n / sum_n w_n with
-    w_n = exp(-n^2 h^2 / (2 b^2)). Euclidean Laplace noise in k columns has b sqrt(k+1), since E|Z|^2 = k (k+1) b^2.
-
-    >>> import noisewise as nw
-    >>> noise_sd(nw.mechanisms.Gaussian(scale=2.0), 3)
-    [2.0, 2.0, 2.0]
-    """
-    if isinstance(mechanism, Product):
-        blocks = zip(mechanism.mechanisms, mechanism.widths, strict=True)
-        return [sd for block, size in blocks for sd in noise_sd(block, block.output_width(size))]
-    try:
-        sd = _sd(mechanism, width)
-    except ArithmeticError:  # scales and steps near the ends of float64
-        sd = None
-    return [sd if sd is None or math.isfinite(sd) else None] * width
-
-
-def _sd(mechanism: AbstractMechanism, width: int) -> float | None:
-    if isinstance(mechanism, Laplace):
-        return math.sqrt(2.0) * mechanism.scale
-    if isinstance(mechanism, Gaussian):
-        return mechanism.scale
-    if isinstance(mechanism, EuclideanLaplace):
-        return mechanism.scale * math.sqrt(width + 1.0)
-    if isinstance(mechanism, DiscreteLaplace):
-        rate = mechanism.step / mechanism.scale
-        return mechanism.step * math.sqrt(2.0) * math.exp(-rate / 2.0) / -math.expm1(-rate)
-    if isinstance(mechanism, DiscreteGaussian):
-        return _discrete_gaussian_sd(mechanism.scale, mechanism.step)
-    return None
-
-
-def _discrete_gaussian_sd(scale: float, step: float) -> float:
-    if scale > 3.0 * step:  # the lattice sums are then the integrals, to 1e-70
-        return scale
-    weights = [(n, math.exp(-0.5 * (n * step / scale) ** 2)) for n in range(1, 128)]
-    total = 1.0 + 2.0 * math.fsum(weight for _, weight in weights)
-    return step * math.sqrt(2.0 * math.fsum(n * n * weight for n, weight in weights) / total)
-
-
 def block(release: Release) -> str:
     """Name and value of each column, with the noise's standard deviation, then what is public about them."""
-    deviations = noise_sd(release.mechanism, len(release.values))
+    deviations = release.mechanism.noise_sd(len(release.values))
     columns = list(zip(release.names or (), release.values, deviations, strict=True))
     shown = columns if len(columns) <= _MAX_COLUMNS else columns[: _MAX_COLUMNS - 2]
     lines = [(_short(name), _number(value, sd)) for name, value, sd in shown]
@@ -110,9 +58,9 @@ def _guarantee(release: Release) -> str:
 
 
 def _kinds(mechanism: AbstractMechanism) -> str:
-    if not isinstance(mechanism, Product):
+    if not mechanism.is_composed:
         return type(mechanism).__name__
-    counts = [(name, len(list(group))) for name, group in itertools.groupby(map(_kinds, mechanism.mechanisms))]
+    counts = [(name, len(list(group))) for name, group in itertools.groupby(map(_kinds, mechanism.blocks))]
     names = [name if count == 1 else f"{count} x {name}" for name, count in counts]
     return ", ".join(names[:_MAX_COLUMNS]) + (", ..." if len(names) > _MAX_COLUMNS else "")
 

@@ -16,20 +16,22 @@ from __future__ import annotations
 import contextlib
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from noisewise.errors import MissingDependencyError, ReleaseError
 
-Sampler = Callable[[Sequence[int]], list[int]]
+if TYPE_CHECKING:
+    from noisewise.mechanisms.exact import IntegerSampler
+
 
 LARGEST = 2**51
 """The range of integers is [-LARGEST, LARGEST], in noise steps, and 64 noise scales are at most as much: sums stay exact
 in float64, and far from the ends of i64."""
 
 _SLACK = 1e-9
-"""Relative: how far OpenDP's bound may pass what is stated, both having been rounded to float64."""
+"""Relative: what float64 may have lost of a sensitivity, or of a guarantee that OpenDP's bound is compared with."""
 
 
 def opendp() -> Any:
@@ -44,7 +46,29 @@ def opendp() -> Any:
     return dp
 
 
-def discrete_laplace(scale: float, *, sensitivity: int, epsilon: float) -> Sampler:
+def in_steps(value: float, step: float) -> float:
+    """value/step, rounded up: never less noise than stated, never less distance."""
+    quotient = _quotient(value, step)
+    return quotient if Fraction(quotient) * Fraction(step) >= Fraction(value) else math.nextafter(quotient, math.inf)
+
+
+def whole_steps(value: float, step: float) -> int:
+    r"""The largest distance of neighbours in whole steps.
+
+    In the L1 and L-infinity norms the distance of two integer vectors is an integer, and at most Delta/step: hence at
+    most its integer part. The slack keeps float64 from losing one, as in 0.3/0.1 = 2.9999999999999996.
+    """
+    return math.floor(_quotient(value, step) * (1 + _SLACK))
+
+
+def _quotient(value: float, step: float) -> float:
+    quotient = value / step
+    if not quotient < 2.0**63:
+        raise ReleaseError(f"{value:g} is too many steps of {step:g}: take a coarser grid.")
+    return quotient
+
+
+def discrete_laplace(scale: float, *, sensitivity: int, epsilon: float) -> IntegerSampler:
     r"""Adds independent Z_j with P(Z_j = z) ~ exp(-|z|/scale); `sensitivity` is the L1 distance of neighbours.
 
     >>> discrete_laplace(0.001, sensitivity=1, epsilon=1000.0)([10, 20])
@@ -56,7 +80,7 @@ def discrete_laplace(scale: float, *, sensitivity: int, epsilon: float) -> Sampl
     return lambda integers: _invoke(measurement, _within(integers, -LARGEST, LARGEST))
 
 
-def discrete_gaussian(scale: float, *, sensitivity: float, rho: float) -> Sampler:
+def discrete_gaussian(scale: float, *, sensitivity: float, rho: float) -> IntegerSampler:
     r"""Adds independent Z_j with P(Z_j = z) ~ exp(-z^2/(2 scale^2)); `sensitivity` is the L2 distance of neighbours.
 
     >>> discrete_gaussian(0.02, sensitivity=1.0, rho=1250.0)([10, 20])
@@ -68,7 +92,7 @@ def discrete_gaussian(scale: float, *, sensitivity: float, rho: float) -> Sample
     return lambda integers: _invoke(measurement, _within(integers, -LARGEST, LARGEST))
 
 
-def exponential_choice(scale: float, *, sensitivity: int, epsilon: float) -> Sampler:
+def exponential_choice(scale: float, *, sensitivity: int, epsilon: float) -> IntegerSampler:
     r"""One index i with P(i) ~ exp(utilities[i]/scale); `sensitivity` is the largest change of any utility.
 
     This is the law of OpenDP's noisy max under zero-concentrated divergence (Gumbel noise), whose privacy map is the
@@ -85,7 +109,7 @@ def exponential_choice(scale: float, *, sensitivity: int, epsilon: float) -> Sam
     return lambda utilities: [_invoke(measurement, _within(utilities, -LARGEST, LARGEST))]
 
 
-def padded_binomial(*, trials: int, padding: float, population: int) -> Sampler:
+def padded_binomial(*, trials: int, padding: float, population: int) -> IntegerSampler:
     r"""Independent Binomial(trials, (I + m) / (K + 2m)) counts, each probability an exact fraction.
 
     Counts beyond 0..K count as its ends.
@@ -105,7 +129,7 @@ def padded_binomial(*, trials: int, padding: float, population: int) -> Sampler:
     return draw
 
 
-def randomized_response(*, num_categories: int, truth_probability: float) -> Sampler:
+def randomized_response(*, num_categories: int, truth_probability: float) -> IntegerSampler:
     r"""Each category kept with probability `truth_probability`, else replaced by one of the others, all alike.
 
     Numbers beyond 0..num_categories-1 count as its ends.

@@ -17,7 +17,7 @@ from noisewise.disclosure import accounting
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
-from noisewise.queries import AbstractQuery, Median
+from noisewise.queries import AbstractQuery
 
 _ID = re.compile("[0-9a-f]{16}")
 
@@ -51,9 +51,10 @@ def as_values(values: Any, mechanism: AbstractMechanism) -> tuple[float, ...]:
 def as_names(names: Any, query: AbstractQuery | None, width: int) -> tuple[str, ...]:
     """Different texts, one per value; by default those of the query."""
     if names is None:
-        if query is not None and query.names is not None and len(query.names) == width:
-            return query.names
-        return ("median",) if isinstance(query, Median) else tuple(f"s_dp[{j}]" for j in range(width))
+        for known in () if query is None else (query.private_names, query.names):
+            if known is not None and len(known) == width:
+                return known
+        return tuple(f"s_dp[{j}]" for j in range(width))
     expected = 'names must be 1 text, as in names=["mean"]' if width == 1 else f"names must be {width} different texts"
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InvalidTypeError(f"{expected}, got {describe(names)}.")

@@ -5,18 +5,12 @@ All but `confidential_integers` looks at public facts alone, before the data.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import Any
 
 from noisewise.disclosure.exact_mechanisms import Columns
 from noisewise.errors import ReleaseError, SensitivityError
-from noisewise.mechanisms import (
-    DiscreteGaussian,
-    DiscreteLaplace,
-    ExponentialMechanism,
-    Product,
-)
+from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Product
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import (
     AbstractGuarantee,
@@ -25,55 +19,10 @@ from noisewise.mechanisms.guarantees import (
     PureDP,
     ZeroConcentratedDP,
 )
-from noisewise.queries import ClampedMean, FunctionQuery, Joint, Median, RegressionMoments
-from noisewise.queries._converters import MAX_STEPS, as_written, common_grid
 from noisewise.queries.base import AbstractQuery
-
-_RESOLUTION = 2**12
-"""A default grid has at least this many steps between the bounds (for regression moments, between 0 and 1)."""
 
 _ROUNDING = 1e-9
 """Relative slack for sensitivities that went through float64 arithmetic."""
-
-# The grid ------------------------------------------------------------------------------------------------------------
-
-
-def on_grid(query: AbstractQuery, *, functions: bool = True) -> AbstractQuery:
-    r"""The query itself if its statistic lies on a lattice, else the same query with a default public grid.
-
-    The grid depends on the bounds alone: it is the largest number of which all bounds are multiples, halved until 2^12
-    steps fit between the bounds of every column. A `FunctionQuery` that states no step is taken to give
-    whole numbers, unless `functions` is False: then it stays as it is.
-
-    >>> import noisewise as nw
-    >>> on_grid(nw.queries.ClampedMean(bounds=(0.0, 100.0), num_records=50)).grid
-    0.0244140625
-    """
-    if isinstance(query, Joint):
-        return Joint(tuple(on_grid(part, functions=functions) for part in query.queries))
-    if query.step is not None:
-        return query
-    if isinstance(query, FunctionQuery):
-        return query.on_lattice(1.0) if functions else query
-    if isinstance(query, RegressionMoments):
-        return dataclasses.replace(query, grid=1.0 / _RESOLUTION)
-    if isinstance(query, ClampedMean):
-        return dataclasses.replace(query, grid=_common_grid(query.domain.low, query.domain.high))
-    raise ReleaseError(f"The statistic of {type(query).__name__} lies on no grid. {query.off_lattice}")
-
-
-def _common_grid(low: tuple[float, ...], high: tuple[float, ...]) -> float:
-    grid = common_grid([*low, *high])
-    narrowest = min(as_written(b) - as_written(a) for a, b in zip(low, high, strict=True))
-    if max(abs(as_written(end)) for end in (*low, *high)) / grid > MAX_STEPS:
-        raise ReleaseError(
-            "The bounds have no common grid of reasonable size: take rounder bounds, or pass grid=... to the query, "
-            "a number of which every bound is a multiple."
-        )
-    while narrowest / grid < _RESOLUTION:
-        grid /= 2
-    return float(grid)
-
 
 # The mechanism -------------------------------------------------------------------------------------------------------
 
@@ -81,8 +30,8 @@ def _common_grid(low: tuple[float, ...], high: tuple[float, ...]) -> float:
 def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> AbstractMechanism:
     r"""The mechanism that a release uses when only a guarantee is given.
 
-    PureDP: discrete Laplace noise, or the exponential mechanism for `Median`. ZeroConcentratedDP and ApproximateDP:
-    discrete Gaussian noise. The blocks of a `Joint` share the budget evenly. The step is the query's.
+    PureDP: discrete Laplace noise, or the exponential mechanism where the query has `choices`. ZeroConcentratedDP and
+    ApproximateDP: discrete Gaussian noise. The blocks of a `Joint` share the budget evenly. The step is the query's.
 
     The noise is calibrated to the query ON its grid. Rounding maps records to records, so the sensitivity Delta that
     the query states bounds the rounded query too; its integers then move by at most Delta/step in the same norm.
@@ -97,20 +46,25 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
             "Exact Gaussian noise lives on a lattice, where GaussianDP does not hold: "
             "ask for guarantee.to(ZeroConcentratedDP) instead."
         )
-    if isinstance(query, Joint):
-        share = _share(guarantee, len(query.queries))
-        blocks = [choose_mechanism(block, share) for block in query.queries]
-        return Product(blocks, widths=[block.width for block in query.queries])  # type: ignore[misc]
-    if isinstance(query, Median):
+    if query.is_composed:
+        share = _share(guarantee, len(query.blocks))
+        blocks = [choose_mechanism(block, share) for block in query.blocks]
+        return Product(blocks, widths=[block.width for block in query.blocks])  # type: ignore[misc]
+    if query.choices is not None:
         sensitivity = query.sensitivity(math.inf)
-        return ExponentialMechanism.calibrate(candidates=query.candidates, guarantee=guarantee, sensitivity=sensitivity)
-    if query.step is None:
+        return ExponentialMechanism.calibrate(candidates=query.choices, guarantee=guarantee, sensitivity=sensitivity)
+    if not query.has_spec and query.step is None:
         raise ReleaseError(
             f"{type(query).__name__} does not say on which lattice its values lie, so no noise can be chosen: state it, "
             "as in FunctionQuery(fn, sensitivity=..., step=1.0) for whole numbers."
         )
+    query = query.on_default_grid()
     kind = DiscreteLaplace if isinstance(guarantee, PureDP) else DiscreteGaussian
-    return kind.calibrate(sensitivity=query.sensitivity(kind.norm), guarantee=guarantee, step=query.step)
+    return kind.calibrate(
+        sensitivity=query.sensitivity(kind.norm),
+        guarantee=guarantee,
+        step=query.step,  # type: ignore[arg-type]
+    )
 
 
 def _share(guarantee: AbstractGuarantee, parts: int) -> AbstractGuarantee:
@@ -127,20 +81,22 @@ def check_fit(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
         raise ReleaseError(
             f"{type(mechanism).__name__} takes {mechanism.width} numbers, {type(query).__name__} gives {query.width}."
         )
-    if isinstance(mechanism, Product):
+    if mechanism.is_composed:
         return _check_blocks(mechanism, query)
-    candidates = mechanism.candidates if isinstance(mechanism, ExponentialMechanism) else None
-    if isinstance(query, Median) and candidates != query.candidates:
-        raise ReleaseError("Median gives utilities: use ExponentialMechanism with the same candidates.")
+    if query.choices is not None and mechanism.choices != query.choices:
+        raise ReleaseError(
+            f"{type(query).__name__} gives utilities: use ExponentialMechanism with the same candidates."
+        )
     _check_sensitivity(mechanism, query)
 
 
-def _check_blocks(product: Product, query: AbstractQuery) -> None:
-    aligned = isinstance(query, Joint) and product.widths == tuple(block.width for block in query.queries)
-    blocks = query.queries if aligned else [query] * len(product.mechanisms)  # type: ignore[attr-defined]
-    for mechanism, block in zip(product.mechanisms, blocks, strict=True):
+def _check_blocks(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
+    widths = mechanism.block_widths(query.width or 0)
+    aligned = widths == tuple(block.width for block in query.blocks)
+    queries = query.blocks if aligned else [query] * len(mechanism.blocks)
+    for part, block in zip(mechanism.blocks, queries, strict=True):
         # Some of a query's columns change by at most as much as all of them, in every norm.
-        (check_fit if aligned else _check_sensitivity)(mechanism, block)
+        (check_fit if aligned else _check_sensitivity)(part, block)
 
 
 def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
@@ -165,9 +121,9 @@ def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> No
 
 def columns_of(query: AbstractQuery) -> Columns:
     """The steps and the sizes of the integers that `confidential_integers` gives."""
-    if not isinstance(query, Joint):
+    if not query.is_composed:
         return Columns(query.width, (query.step,), (query.largest_integer,))  # type: ignore[arg-type]
-    parts = [columns_of(block) for block in query.queries]
+    parts = [columns_of(block) for block in query.blocks]
     if len({(part.steps, part.largest) for part in parts}) == 1 and len(parts[0].steps) == 1:
         return Columns(query.width, parts[0].steps, parts[0].largest)
     widths = [part.width for part in parts]
@@ -189,6 +145,6 @@ def _repeated(columns: Columns) -> Columns:
 
 def confidential_integers(data: Any, query: AbstractQuery) -> list[int]:
     """The statistic as exact integers, in steps of its columns. What it raises may tell of the data: let it go nowhere."""
-    if isinstance(query, Joint):  # its blocks may have steps of their own
-        return [number for block in query.queries for number in confidential_integers(data, block)]
+    if query.is_composed:  # blocks may have steps of their own
+        return [number for block in query.blocks for number in confidential_integers(data, block)]
     return query.integer_statistic(data)

@@ -113,7 +113,7 @@ def _mean(rng: np.random.Generator, simulator: Any, mean: float, num: int) -> np
 
 def _fit(simulator: Any, query: Any) -> bool:
     same = all(getattr(simulator, name) == getattr(query, name) for name in _SAME[type(simulator)])
-    return same and (not isinstance(query, ClampedMean) or query.num_columns == 1)
+    return same and (not isinstance(simulator, NormalRecords) or query.width == 1)
 
 
 def _points(simulator: Any) -> np.ndarray:

@@ -20,10 +20,6 @@ from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference._latent_space import LatentSpace
 from noisewise.inference._spike_coordinates import SpikeCoordinates, log_parts
 from noisewise.mechanisms.base import AbstractMechanism, Capability
-from noisewise.mechanisms.exponential_mechanism import ExponentialMechanism
-from noisewise.mechanisms.padded_binomial import PaddedBinomial
-from noisewise.mechanisms.product import Product
-from noisewise.mechanisms.randomized_response import RandomizedResponse
 from noisewise.private_model import PrivateModel
 
 
@@ -216,14 +212,9 @@ class SpikeAndSlabLatent(AbstractLatent):
 
 def as_statistics(mechanism: AbstractMechanism, s_dp: np.ndarray) -> np.ndarray:
     """Private statistics (k,) in the units of s: the s whose private version has this mean."""
-    if isinstance(mechanism, Product):
-        parts = np.split(s_dp, np.cumsum(mechanism.widths)[:-1])
-        return np.concatenate([as_statistics(*pair) for pair in zip(mechanism.mechanisms, parts, strict=True)])
-    if isinstance(mechanism, PaddedBinomial):
-        return s_dp / mechanism.trials * (mechanism.population + 2.0 * mechanism.padding) - mechanism.padding
-    if isinstance(mechanism, (RandomizedResponse, ExponentialMechanism)):
+    try:
+        return mechanism.estimate(s_dp)
+    except MissingCapabilityError as error:
         raise MissingCapabilityError(
-            f"SpikeAndSlab is for errors added to numbers, and {type(mechanism).__name__} chooses among categories. Use "
-            "error=MechanismError(), or PrivatePosteriorEstimation."
-        )
-    return s_dp
+            f"SpikeAndSlab is for errors added to numbers. {error} Use error=MechanismError(), or PrivatePosteriorEstimation."
+        ) from None

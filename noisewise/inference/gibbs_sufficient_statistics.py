@@ -20,10 +20,9 @@ from noisewise.inference._conjugate import check_conjugate_prior
 from noisewise.inference._statistic_moves import Kernel, Target, sweeps
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.work import OutOfBudget, Work
-from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.posteriors import Draws
 from noisewise.private_model import PrivateModel
-from noisewise.queries import RegressionMoments
+from noisewise.queries.base import AbstractMomentQuery
 from noisewise.simulators import LinearRegression
 
 _FIRST_SWEEPS = 64
@@ -75,7 +74,7 @@ class GibbsSufficientStatistics(AbstractMethod):
 
     def _check(self, model: PrivateModel) -> None:
         simulator, query, mechanism = model.simulator, model.query, model.mechanism
-        if not isinstance(simulator, LinearRegression) or not isinstance(query, RegressionMoments):
+        if not isinstance(simulator, LinearRegression) or not isinstance(query, AbstractMomentQuery):
             raise MissingCapabilityError(
                 "GibbsSufficientStatistics needs LinearRegression with RegressionMoments, whose moments have a closed form, not "
                 f"{type(simulator).__name__} with {type(query).__name__}. Use DataAugmentationMCMC for other models of records, "
@@ -86,7 +85,7 @@ class GibbsSufficientStatistics(AbstractMethod):
                 f"GibbsSufficientStatistics needs RegressionMoments of the {simulator.num_predictors} predictors of its simulator, "
                 "without grid. Use DataAugmentationMCMC, which takes any additive query."
             )
-        if not isinstance(mechanism, (Laplace, Gaussian)):
+        if mechanism.normal_mixture is None:
             raise MissingCapabilityError(
                 "GibbsSufficientStatistics needs Laplace or Gaussian noise, which are mixtures of normals, not "
                 f"{type(mechanism).__name__}. Use DataAugmentationMCMC, which takes any mechanism with a density."
@@ -106,7 +105,7 @@ class GibbsSufficientStatistics(AbstractMethod):
         """The states kept, theta (C N, d) and s (C N, k), chain by chain."""
         start_key, sweep_key = jax.random.split(key)
         mechanism: Any = work.model.mechanism
-        kernel = Kernel(work.model.simulator, work.model.query, isinstance(mechanism, Laplace))
+        kernel = Kernel(work.model.simulator, work.model.query, mechanism.normal_mixture == "exponential")
         last = 0
         with jax.enable_x64(True):
             target = Target(jnp.asarray(work.observed), jnp.asarray(mechanism.scale, dtype=float))

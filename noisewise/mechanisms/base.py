@@ -9,11 +9,12 @@ immutable pytrees whose numbers are leaves: passed as arguments of a compiled pr
 from __future__ import annotations
 
 import abc
-import contextlib
 import dataclasses
 import enum
+import inspect
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -22,14 +23,17 @@ import numpy as np
 from noisewise._arrays import Array, as_key, as_vectors, in_float64, is_traced, open_uniforms, stage_key
 from noisewise._programs import brief_jit
 from noisewise.errors import (
-    ConversionError,
     FileFormatError,
     InvalidInputError,
     InvalidTypeError,
     MissingCapabilityError,
 )
+from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.mechanisms.supports import AbstractSupport
+
+YOUR_OWN = 'pass mechanisms={"label": mechanism, ...} with the mechanism of each budget.'
+"""What to do where a mechanism cannot be calibrated to another budget by itself."""
 
 
 class Capability(enum.StrEnum):
@@ -209,6 +213,122 @@ class AbstractMechanism(eqx.Module):
             )
         return self.sensitivity
 
+    # What others ask of it -------------------------------------------------------------------------------------------
+
+    @property
+    def blocks(self) -> tuple[AbstractMechanism, ...]:
+        """The mechanisms of its blocks of columns, one after the other: itself, unless it is composed of several."""
+        return (self,)
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether its `blocks` are others than itself."""
+        return self.blocks[0] is not self
+
+    def block_widths(self, k: int) -> tuple[int, ...]:
+        """How many of the k columns of s each block takes."""
+        return (k,)
+
+    @property
+    def inner(self) -> AbstractMechanism:
+        """What draws the noise: itself, unless it does something to the output of another."""
+        return self
+
+    def noise_sd(self, k: int) -> list[float | None]:
+        """The standard deviation of the noise of each column of s_dp, for k columns of s; None where it depends on s.
+
+        >>> import noisewise as nw
+        >>> nw.mechanisms.Gaussian(scale=2.0).noise_sd(3)
+        [2.0, 2.0, 2.0]
+        """
+        try:
+            sd = self._noise_sd(k)
+        except ArithmeticError:  # scales and steps near the ends of float64
+            sd = None
+        return [sd if sd is None or math.isfinite(sd) else None] * self.output_width(k)
+
+    def _noise_sd(self, k: int) -> float | None:
+        return None
+
+    def describe(self) -> str:
+        """What is done to the numbers, as a reader of reports would say it."""
+        return f"a mechanism of the analyst's own ({type(self).__name__})"
+
+    def estimate(self, s_dp: np.ndarray) -> np.ndarray:
+        """The s (..., k) of which s_dp is the mean release."""
+        return s_dp
+
+    @property
+    def choices(self) -> tuple[float, ...] | None:
+        """The values among which it chooses by their utilities; None if it does no such thing."""
+        return None
+
+    @property
+    def normal_mixture(self) -> Literal["fixed", "exponential"] | None:
+        """The law of the variance, if the noise is normal with a random variance."""
+        return None
+
+    # Budgets ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def needs_delta(self) -> bool:
+        """Whether its guarantee, put as an epsilon, comes with a positive delta."""
+        return False
+
+    def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
+        """A mechanism of the same kind, for the same sensitivity, with another guarantee: only its noise changes.
+
+        >>> import noisewise as nw
+        >>> nw.mechanisms.Laplace(scale=1.0, sensitivity=2.0).recalibrated(nw.PureDP(8.0))
+        Laplace(scale=0.25, sensitivity=2.0)
+        """
+        calibrate = getattr(type(self), "calibrate", None)
+        if calibrate is None:
+            raise MissingCapabilityError(
+                f"{type(self).__name__} cannot be calibrated to another budget by itself: {YOUR_OWN}"
+            )
+        parameters = inspect.signature(calibrate).parameters
+        kept = {name: getattr(self, name) for name in parameters if name != "guarantee"}
+        if "sensitivity" in kept and kept["sensitivity"] is None:
+            raise MissingCapabilityError(
+                f"This {type(self).__name__} does not know the query's sensitivity, so that no epsilon belongs to its "
+                f"scale: pass sensitivity=... to it, or {YOUR_OWN}"
+            )
+        made: AbstractMechanism = calibrate(**kept, guarantee=guarantee)
+        return made
+
+    def remedy(self, needed: float) -> str:
+        """What to write where it is calibrated for less than the sensitivity needed."""
+        return f"Write nw.mechanisms.{type(self).__name__}.calibrate(sensitivity={needed!r}, guarantee=...)."
+
+    # Releases of real data -------------------------------------------------------------------------------------------
+
+    exact_counterpart: ClassVar[str | None] = None
+    """The mechanism of whole numbers to take for a release, where this one is drawn in floating point."""
+
+    @property
+    def exact_step(self) -> float | None:
+        """The step of the whole numbers that `exact_sampler` takes; None if it takes those of the query."""
+        return 1.0
+
+    @property
+    def largest_statistic(self) -> float | None:
+        """The largest |s| that it can serve; None if there is none."""
+        return None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it can be drawn without floating-point arithmetic, and so released."""
+        return type(self).exact_sampler is not AbstractMechanism.exact_sampler
+
+    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+        """The function by which a release draws s_dp from the integers s / step, with the samplers that `noise` has.
+
+        It checks at once what can be checked; the function that it returns refuses no integers. What it releases is a
+        fixed function of drawn integers.
+        """
+        raise MissingCapabilityError(f"{type(self).__name__} has no exact sampler.")
+
     # Files -----------------------------------------------------------------------------------------------------------
 
     def to_spec(self) -> dict[str, Any]:
@@ -253,74 +373,6 @@ def from_spec_with(spec: Any, kinds: dict[str, type[AbstractMechanism]]) -> Abst
         return kind(**fields)
     except (InvalidInputError, InvalidTypeError) as error:
         raise FileFormatError(f"The fields of {kind.__name__} do not fit: {error}") from None
-
-
-class AbstractAdditiveNoise(AbstractMechanism):
-    r"""s_dp = s + Z with independent Z_j of one symmetric law, free of s.
-
-    A concrete class writes three scalar formulas, `_noise(u)`, `_noise_log_prob(z)` and `_noise_log_cdf(z)`.
-    """
-
-    if TYPE_CHECKING:
-
-        @property
-        def scale(self) -> float:
-            """The width of the noise."""
-
-    @abc.abstractmethod
-    def _noise(self, u: Array) -> Array:
-        """The quantile function of Z."""
-
-    @abc.abstractmethod
-    def _noise_log_prob(self, z: Array) -> Array:
-        """The log density (or probability) of Z."""
-
-    @abc.abstractmethod
-    def _noise_log_cdf(self, z: Array) -> Array:
-        """The log of P(Z <= z)."""
-
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        s = np.zeros((1, k))
-        other = s.copy()
-        other[0, 0] = self._stated_sensitivity()
-        return s, other
-
-    def _transport(self, u: Array, s: Array) -> Array:
-        return s + self._noise(u)
-
-    def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
-        return self._noise_log_prob(s_dp - s)
-
-    def _log_cdf(self, s_dp: Array, s: Array) -> Array:
-        return self._noise_log_cdf(s_dp - s)
-
-    def _log_sf(self, s_dp: Array, s: Array) -> Array:
-        return self._noise_log_cdf(s - s_dp)
-
-    def _log_prob_bound_each(self, s_dp: Array) -> Array:
-        return self._noise_log_prob(jnp.zeros_like(s_dp))
-
-
-def require_guarantee(guarantee: Any, kinds: tuple[type[AbstractGuarantee], ...], mechanism: str) -> None:
-    """Refuse a guarantee that the named mechanism cannot be calibrated to."""
-    names = " or ".join(kind.__name__ for kind in kinds)
-    if not isinstance(guarantee, AbstractGuarantee):
-        raise InvalidTypeError(f"guarantee must be {names}, such as {kinds[0].__name__}(1.0), got {guarantee!r}.")
-    if not isinstance(guarantee, kinds):
-        raise InvalidInputError(
-            f"{mechanism} is calibrated to {names}, got {guarantee!r}. {_instead(guarantee, kinds)}"
-        )
-    if not any(dataclasses.astuple(guarantee)):
-        raise InvalidInputError(f"{mechanism} cannot reach {guarantee!r}: it would need infinite noise.")
-
-
-def _instead(guarantee: AbstractGuarantee, kinds: tuple[type[AbstractGuarantee], ...]) -> str:
-    """What to ask for: a guarantee that the refused one implies, if there is such a kind."""
-    for kind in kinds:
-        with contextlib.suppress(ConversionError, ArithmeticError):
-            weaker = guarantee.to(kind)
-            return f"Take another mechanism, or the weaker {weaker!r}, which is guarantee.to({kind.__name__})."
-    return f"It implies none: take another mechanism, or ask for {kinds[0].__name__}."
 
 
 @brief_jit

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +14,7 @@ import numpy as np
 from noisewise._arrays import Array, is_traced, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
+from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Blocks, Finite, Interval, Lattice
 
@@ -51,6 +54,53 @@ class Clamped(AbstractMechanism):
         if not is_traced(self):
             _check_ends(self.low, self.high, self.step)
             _check_step(self.mechanism.support, self.low, self.high, self.step)
+
+    @property
+    def inner(self) -> AbstractMechanism:
+        return self.mechanism.inner
+
+    @property
+    def needs_delta(self) -> bool:
+        return self.mechanism.needs_delta
+
+    @property
+    def normal_mixture(self) -> None:
+        return None
+
+    def describe(self) -> str:
+        rounded = "" if self.step is None else f", rounded to multiples of {self.step:.4g}"
+        return f"{self.mechanism.describe()}{rounded}, then cut to [{self.low:.4g}, {self.high:.4g}]"
+
+    def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
+        return dataclasses.replace(self, mechanism=self.mechanism.recalibrated(guarantee))
+
+    @property
+    def exact_counterpart(self) -> str | None:  # type: ignore[override]
+        """That of the inner mechanism."""
+        return self.mechanism.exact_counterpart
+
+    @property
+    def exact_step(self) -> float | None:
+        return self.mechanism.exact_step
+
+    @property
+    def largest_statistic(self) -> float | None:
+        return self.mechanism.largest_statistic
+
+    @property
+    def is_exact(self) -> bool:
+        return self.mechanism.is_exact
+
+    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+        draw = self.mechanism.exact_sampler(noise, step)
+        return lambda integers: [self._cut(value, step) for value in draw(integers)]
+
+    def _cut(self, value: float, step: float) -> float:
+        """Post-processing of one released number of whole steps; halves round up."""
+        if self.step is not None:
+            number, ratio = round(value / step), round(self.step / step)
+            value = self.step * ((2 * number + ratio) // (2 * ratio))
+        return min(max(value, self.low), self.high)
 
     @property
     def norm(self) -> float:  # type: ignore[override]

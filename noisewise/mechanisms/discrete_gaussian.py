@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -10,7 +11,8 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 
 from noisewise._arrays import Array, number
-from noisewise.mechanisms.base import require_guarantee
+from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, ZeroConcentratedDP
 from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
 
@@ -68,6 +70,27 @@ class DiscreteGaussian(AbstractLatticeNoise):
     def guarantee(self) -> ZeroConcentratedDP:
         mu = self._stated_sensitivity() / self.scale
         return ZeroConcentratedDP(mu * mu / 2)  # where ** would raise, this is infinite, and refused
+
+    @property
+    def needs_delta(self) -> bool:
+        return True
+
+    def _noise_sd(self, k: int) -> float:
+        """The root of step^2 sum_n n^2 w_n / sum_n w_n with w_n = exp(-n^2 step^2 / (2 scale^2))."""
+        if self.scale > 3.0 * self.step:  # the lattice sums are then the integrals, to 1e-70
+            return self.scale
+        weights = [(n, math.exp(-0.5 * (n * self.step / self.scale) ** 2)) for n in range(1, 128)]
+        total = 1.0 + 2.0 * math.fsum(weight for _, weight in weights)
+        return self.step * math.sqrt(2.0 * math.fsum(n * n * weight for n, weight in weights) / total)
+
+    def describe(self) -> str:
+        return f"discrete Gaussian noise of scale {self.scale:.4g}, in steps of {self.step:.4g}"
+
+    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+        length = noise.in_steps(self._stated_sensitivity(), step)
+        scale, rho = noise.in_steps(self.scale, step), self.guarantee.rho
+        draw = noise.discrete_gaussian(scale, sensitivity=length, rho=rho)
+        return lambda integers: [step * number for number in draw(integers)]
 
     def _quantile(self, u: Array) -> Array:
         """-n or n with the largest n >= 0 such that P(N >= n) reaches the smaller of u and 1-u."""

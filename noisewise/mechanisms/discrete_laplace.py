@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 
 from noisewise._arrays import Array, number
-from noisewise.mechanisms.base import require_guarantee
+from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
 
@@ -44,6 +47,20 @@ class DiscreteLaplace(AbstractLatticeNoise):
     @property
     def guarantee(self) -> PureDP:
         return PureDP(self._stated_sensitivity() / self.scale)
+
+    def _noise_sd(self, k: int) -> float:
+        """step sqrt(2 q) / (1 - q)."""
+        rate = self.step / self.scale
+        return self.step * math.sqrt(2.0) * math.exp(-rate / 2.0) / -math.expm1(-rate)
+
+    def describe(self) -> str:
+        return f"discrete Laplace noise of scale {self.scale:.4g}, in steps of {self.step:.4g}"
+
+    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+        reach = noise.whole_steps(self._stated_sensitivity(), step)
+        scale, epsilon = noise.in_steps(self.scale, step), self.guarantee.epsilon
+        draw = noise.discrete_laplace(scale, sensitivity=reach, epsilon=epsilon)
+        return lambda integers: [step * number for number in draw(integers)]
 
     def _quantile(self, u: Array) -> Array:
         t = self.scale / self.step

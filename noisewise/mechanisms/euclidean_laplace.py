@@ -12,7 +12,8 @@ import numpy as np
 from jax.scipy.special import ndtri
 
 from noisewise._arrays import Array, number
-from noisewise.mechanisms.base import ALL_CAPABILITIES, AbstractMechanism, Capability, require_guarantee
+from noisewise.mechanisms.base import ALL_CAPABILITIES, AbstractMechanism, Capability
+from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
@@ -53,6 +54,15 @@ class EuclideanLaplace(AbstractMechanism):
     @property
     def guarantee(self) -> PureDP:
         return PureDP(self._stated_sensitivity() / self.scale)
+
+    exact_counterpart: ClassVar[str | None] = "DiscreteLaplace"
+
+    def _noise_sd(self, k: int) -> float:
+        """b sqrt(k+1), since E|Z|^2 = k (k+1) b^2."""
+        return self.scale * math.sqrt(k + 1.0)
+
+    def describe(self) -> str:
+        return f"Laplace noise of scale {self.scale:.4g} in a random direction"
 
     @property
     def support(self) -> AbstractSupport:

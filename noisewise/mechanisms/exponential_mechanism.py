@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, number
-from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.mechanisms.base import AbstractMechanism, require_guarantee
+from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.supports import AbstractSupport, Finite
 
@@ -68,6 +70,25 @@ class ExponentialMechanism(AbstractMechanism):
     @property
     def guarantee(self) -> PureDP:
         return PureDP(2.0 * self.sensitivity / self.scale)
+
+    @property
+    def choices(self) -> tuple[float, ...]:
+        return self.candidates
+
+    def describe(self) -> str:
+        return f"one of {len(self.candidates)} candidates, the better ones more often (scale {self.scale:.4g})"
+
+    def estimate(self, s_dp: np.ndarray) -> np.ndarray:
+        raise MissingCapabilityError("ExponentialMechanism chooses among candidates: no utilities belong to a choice.")
+
+    @property
+    def exact_step(self) -> None:
+        return None
+
+    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+        scale, reach = noise.in_steps(self.scale, step), noise.whole_steps(self.sensitivity, step)
+        choose = noise.exponential_choice(scale, sensitivity=reach, epsilon=self.guarantee.epsilon)
+        return lambda utilities: [self.candidates[index] for index in choose(utilities)]
 
     @property
     def support(self) -> AbstractSupport:

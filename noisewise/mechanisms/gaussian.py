@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 
 from noisewise._arrays import Array, number
-from noisewise.mechanisms.base import AbstractAdditiveNoise, require_guarantee
+from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
+from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, GaussianDP, ZeroConcentratedDP
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
@@ -47,11 +48,27 @@ class Gaussian(AbstractAdditiveNoise):
         """
         require_guarantee(guarantee, (GaussianDP, ZeroConcentratedDP, ApproximateDP), "Gaussian")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
-        return cls(scale=sensitivity / _mu(guarantee), sensitivity=sensitivity)
+        return cls(scale=sensitivity / guarantee.to_gaussian().mu, sensitivity=sensitivity)
 
     @property
     def guarantee(self) -> GaussianDP:
         return GaussianDP(self._stated_sensitivity() / self.scale)
+
+    exact_counterpart: ClassVar[str | None] = "DiscreteGaussian"
+
+    @property
+    def normal_mixture(self) -> Literal["fixed"]:
+        return "fixed"
+
+    @property
+    def needs_delta(self) -> bool:
+        return True
+
+    def _noise_sd(self, k: int) -> float:
+        return self.scale
+
+    def describe(self) -> str:
+        return f"Gaussian noise with standard deviation {self.scale:.4g} on every number"
 
     @property
     def support(self) -> AbstractSupport:
@@ -65,11 +82,3 @@ class Gaussian(AbstractAdditiveNoise):
 
     def _noise_log_cdf(self, z: Array) -> Array:
         return log_ndtr(z / self.scale, series_order=_TAIL_TERMS)
-
-
-def _mu(guarantee: AbstractGuarantee) -> float:
-    if isinstance(guarantee, GaussianDP):
-        return guarantee.mu
-    if isinstance(guarantee, ZeroConcentratedDP):
-        return math.sqrt(2.0 * guarantee.rho)
-    return GaussianDP.from_approximate(guarantee).mu  # type: ignore[arg-type]

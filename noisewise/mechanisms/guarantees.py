@@ -64,6 +64,17 @@ class AbstractGuarantee(abc.ABC):
             delta = number("delta", at_least=0.0, below=1.0)(delta)
         return self._to(kind, delta)  # type: ignore[return-value]
 
+    def to_gaussian(self) -> GaussianDP:
+        """The Gaussian guarantee whose noise gives this one: the largest mu that implies it, where that exists.
+
+        mu is sqrt(2 rho) for rho-zCDP, and for (epsilon, delta) that of `GaussianDP.from_approximate`.
+        """
+        if isinstance(self, ApproximateDP):
+            return GaussianDP.from_approximate(self)
+        if isinstance(self, ZeroConcentratedDP):
+            return GaussianDP(math.sqrt(2.0 * self.rho))
+        return self.to(GaussianDP)
+
     def compose(self, *others: AbstractGuarantee) -> AbstractGuarantee:
         """The guarantee of releasing all of them about the same people: see `compose`."""
         return compose([self, *others])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from typing import ClassVar, Literal
 
 import equinox as eqx
 import jax.numpy as jnp
 
 from noisewise._arrays import Array, number
-from noisewise.mechanisms.base import AbstractAdditiveNoise, require_guarantee
+from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
+from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
@@ -44,6 +46,19 @@ class Laplace(AbstractAdditiveNoise):
     @property
     def guarantee(self) -> PureDP:
         return PureDP(self._stated_sensitivity() / self.scale)
+
+    exact_counterpart: ClassVar[str | None] = "DiscreteLaplace"
+
+    @property
+    def normal_mixture(self) -> Literal["exponential"]:
+        """Laplace noise of scale b is normal with variance 2 b^2 E, E standard exponential."""
+        return "exponential"
+
+    def _noise_sd(self, k: int) -> float:
+        return math.sqrt(2.0) * self.scale
+
+    def describe(self) -> str:
+        return f"Laplace noise of scale {self.scale:.4g} on every number"
 
     @property
     def support(self) -> AbstractSupport:

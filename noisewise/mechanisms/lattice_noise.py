@@ -45,6 +45,10 @@ class AbstractLatticeNoise(AbstractMechanism):
         """The log of P(N >= n), for n >= 0."""
 
     @property
+    def exact_step(self) -> float:
+        return self.step
+
+    @property
     def support(self) -> AbstractSupport:
         return Lattice(step=self.step)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -13,7 +14,9 @@ import numpy as np
 
 from noisewise._arrays import Array, integer, number
 from noisewise.errors import InvalidInputError
-from noisewise.mechanisms.base import AbstractMechanism, require_guarantee
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice
 
@@ -75,6 +78,26 @@ class PaddedBinomial(AbstractMechanism):
     def sensitivity(self) -> float:
         """One person changes every count by at most one."""
         return 1.0
+
+    @property
+    def largest_statistic(self) -> float:
+        return float(self.population)
+
+    def describe(self) -> str:
+        return (
+            f"counts among {self.trials:,} people sampled at each of {self.num_times} times from a population of "
+            f"{self.population:,}, to which {self.padding:,.4g} positive and as many negative made-up cases are added"
+        )
+
+    def estimate(self, s_dp: np.ndarray) -> np.ndarray:
+        return s_dp / self.trials * (self.population + 2.0 * self.padding) - self.padding
+
+    def remedy(self, needed: float) -> str:
+        return "It serves counts that one person changes by at most 1."
+
+    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+        draw = noise.padded_binomial(trials=self.trials, padding=self.padding, population=self.population)
+        return lambda counts: [float(count) for count in draw(counts)]
 
     @property
     def support(self) -> AbstractSupport:

@@ -12,8 +12,8 @@ import numpy as np
 
 from noisewise._arrays import Array, integer
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.mechanisms.base import AbstractMechanism, Capability
-from noisewise.mechanisms.guarantees import AbstractGuarantee, compose
+from noisewise.mechanisms.base import YOUR_OWN, AbstractMechanism, Capability
+from noisewise.mechanisms.guarantees import AbstractGuarantee, GaussianDP, PureDP, compose
 from noisewise.mechanisms.supports import AbstractSupport, Blocks
 
 
@@ -43,6 +43,40 @@ class Product(AbstractMechanism):
     def __init__(self, mechanisms: Iterable[AbstractMechanism], widths: Sequence[int] | None = None) -> None:
         self.mechanisms = _mechanisms(mechanisms)
         self.widths = _widths(self.mechanisms, widths)
+
+    @property
+    def blocks(self) -> tuple[AbstractMechanism, ...]:
+        return self.mechanisms
+
+    def block_widths(self, k: int) -> tuple[int, ...]:
+        return self.widths
+
+    def noise_sd(self, k: int) -> list[float | None]:
+        pairs = zip(self.mechanisms, self.widths, strict=True)
+        return [sd for mechanism, width in pairs for sd in mechanism.noise_sd(width)]
+
+    def describe(self) -> str:
+        pairs = zip(self.mechanisms, self.widths, strict=True)
+        return "; ".join(f"{mechanism.describe()} ({width} of the numbers)" for mechanism, width in pairs)
+
+    def estimate(self, s_dp: np.ndarray) -> np.ndarray:
+        parts = np.split(s_dp, np.cumsum(self._output_widths)[:-1], axis=-1)
+        pairs = zip(self.mechanisms, parts, strict=True)
+        return np.concatenate([mechanism.estimate(part) for mechanism, part in pairs], axis=-1)
+
+    @property
+    def needs_delta(self) -> bool:
+        return any(mechanism.needs_delta for mechanism in self.mechanisms)
+
+    def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
+        """Its blocks keep their shares of the budget: epsilons add up, and so do squares of mu."""
+        shares = _shares([mechanism.guarantee for mechanism in self.mechanisms], guarantee)
+        pairs = zip(self.mechanisms, shares, strict=True)
+        return Product([mechanism.recalibrated(share) for mechanism, share in pairs], widths=self.widths)
+
+    @property
+    def is_exact(self) -> bool:
+        return all(mechanism.is_exact for mechanism in self.mechanisms)
 
     @property
     def norm(self) -> float:  # type: ignore[override]
@@ -130,6 +164,18 @@ class Product(AbstractMechanism):
     def _check_statistic(self, s: np.ndarray) -> None:
         for mechanism, part in zip(self.mechanisms, np.split(s, np.cumsum(self.widths)[:-1], axis=-1), strict=True):
             mechanism._check_statistic(part)
+
+
+def _shares(now: list[AbstractGuarantee], guarantee: AbstractGuarantee) -> list[AbstractGuarantee]:
+    """Parts of a guarantee in the proportions of those of now."""
+    if all(isinstance(part, PureDP) for part in now) and isinstance(guarantee, PureDP):
+        parts = np.array([part.epsilon for part in now])  # type: ignore[attr-defined]
+        return [PureDP(guarantee.epsilon * share) for share in (parts / parts.sum()).tolist()]
+    if all(isinstance(part, GaussianDP) for part in now):
+        parts = np.array([part.mu for part in now])  # type: ignore[attr-defined]
+        whole = guarantee.to_gaussian().mu
+        return [GaussianDP(whole * share) for share in (parts / np.linalg.norm(parts)).tolist()]
+    raise MissingCapabilityError(f"The blocks of this Product have guarantees that do not scale together: {YOUR_OWN}")
 
 
 def _split(values: Array, widths: tuple[int, ...]) -> list[Array]:

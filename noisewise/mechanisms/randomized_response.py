@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -10,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, integer, is_traced, number
-from noisewise.errors import InvalidInputError
-from noisewise.mechanisms.base import AbstractMechanism, require_guarantee
+from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice
 
@@ -64,6 +67,17 @@ class RandomizedResponse(AbstractMechanism):
     def guarantee(self) -> PureDP:
         ratio = self.truth_probability * (self.num_categories - 1) / (1.0 - self.truth_probability)
         return PureDP(self.sensitivity * max(0.0, math.log(ratio)))
+
+    def describe(self) -> str:
+        return f"each answer is kept with probability {self.truth_probability:.3g}, else another is given"
+
+    def estimate(self, s_dp: np.ndarray) -> np.ndarray:
+        raise MissingCapabilityError("RandomizedResponse chooses among categories, which have no mean.")
+
+    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+        number, truth = self.num_categories, self.truth_probability
+        draw = noise.randomized_response(num_categories=number, truth_probability=truth)
+        return lambda categories: [float(category) for category in draw(categories)]
 
     @property
     def support(self) -> AbstractSupport:

@@ -93,6 +93,9 @@ class AbstractUserMechanism(AbstractMechanism):
             "neighbours=(s, s'), two arrays of shape (pairs, k), to the audit."
         )
 
+    def remedy(self, needed: float) -> str:
+        return f"If its guarantee holds for that, pass sensitivity={needed!r}."
+
     def to_spec(self) -> NoReturn:
         raise MissingCapabilityError(f"{type(self).__name__} holds a Python function, which cannot be written as JSON.")
 

@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from noisewise._arrays import describe, number
 from noisewise.diagnostics import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.mechanisms import PaddedBinomial
 from noisewise.metrics._samples import one_sample
 from noisewise.plotting.style import OKABE_ITO, TRUTH, one_axes, styled
 from noisewise.plotting.tables import even_rows, numbers
@@ -146,11 +145,10 @@ def _fine(simulator: SIR) -> SIR:
 
 def _people(observed: np.ndarray, model: PrivateModel) -> np.ndarray:
     """The confidential counts whose mean release is the observed one."""
-    mechanism: Any = model.mechanism
-    if not isinstance(mechanism, PaddedBinomial):
+    try:
+        return model.mechanism.estimate(observed)
+    except MissingCapabilityError:
         return observed
-    padding = mechanism.padding
-    return observed / mechanism.trials * (mechanism.population + 2.0 * padding) - padding
 
 
 def _truth(truth: Any, model: PrivateModel) -> tuple[np.ndarray | None, np.ndarray | None]:

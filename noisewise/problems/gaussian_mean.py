@@ -147,7 +147,7 @@ def _normal_log_likelihood(mechanism: Any, n: int, observed: np.ndarray, theta: 
     where log erfcx(x) = x^2 + log(2 Phi(-x sqrt 2)) serves for x below -5.
     """
     z, variance = observed[0] - theta, 1.0 / n
-    if isinstance(mechanism, Gaussian):
+    if mechanism.normal_mixture == "fixed":
         return norm.logpdf(z, 0.0, math.sqrt(variance + mechanism.scale**2))
     x = np.stack([variance / mechanism.scale - z, variance / mechanism.scale + z]) / math.sqrt(2.0 * variance)
     tails = x**2 + math.log(2.0) + log_ndtr(-math.sqrt(2.0) * x)

@@ -11,12 +11,16 @@ from typing import Any
 import numpy as np
 
 from noisewise._arrays import describe, integer
-from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.errors import InvalidInputError, InvalidTypeError, ReleaseError
 
 Bounds = tuple[float, float] | tuple[tuple[float, float], ...]
 
 EXACT_INTEGERS = 2**53
 """Sums of whole numbers up to here are exact in float64, in any order, and float64 tells them apart."""
+
+RESOLUTION = 2**12
+"""A default grid has at least this many steps between the bounds (for regression moments, between 0 and 1): rounding to it
+moves a number by at most 1/8192 of its range."""
 
 MAX_WIDTH = 1_000_000
 """The largest number of entries of a statistic."""
@@ -131,6 +135,20 @@ def common_grid(ends: Sequence[float]) -> Fraction:
     written = [as_written(end) for end in ends]
     shared = math.lcm(*(end.denominator for end in written))
     return Fraction(math.gcd(*(int(end * shared) for end in written)), shared)
+
+
+def default_grid(low: Sequence[float], high: Sequence[float]) -> float:
+    """The largest number of which all bounds are multiples, halved until `RESOLUTION` steps fit into every column."""
+    grid = common_grid([*low, *high])
+    narrowest = min(as_written(b) - as_written(a) for a, b in zip(low, high, strict=True))
+    if max(abs(as_written(end)) for end in (*low, *high)) / grid > MAX_STEPS:
+        raise ReleaseError(
+            "The bounds have no common grid of reasonable size: take rounder bounds, or pass grid=... to the query, "
+            "a number of which every bound is a multiple."
+        )
+    while narrowest / grid < RESOLUTION:
+        grid /= 2
+    return float(grid)
 
 
 def as_written(value: float) -> Fraction:

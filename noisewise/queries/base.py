@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, in_float64, is_traced, number
-from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabilityError
+from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabilityError, ReleaseError
 from noisewise.queries.domains import AbstractDomain
 
 
@@ -56,6 +56,40 @@ class AbstractQuery(abc.ABC):
     @abc.abstractmethod
     def step(self) -> float | None:
         """The spacing of the lattice on which s lies; None if s is continuous."""
+
+    @property
+    def blocks(self) -> tuple[AbstractQuery, ...]:
+        """The queries of its blocks of columns, one after the other: itself, unless it is composed of several."""
+        return (self,)
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether its `blocks` are others than itself."""
+        return self.blocks[0] is not self
+
+    @property
+    def choices(self) -> tuple[float, ...] | None:
+        """The values of which s holds the utilities; None if s holds something else."""
+        return None
+
+    @property
+    def private_names(self) -> tuple[str, ...] | None:
+        """One name per number that a release of s has: the choice has one, where s holds utilities."""
+        return self.names
+
+    over_time: ClassVar[str | None] = None
+    """What is counted, if the entries of s are counts of it at successive times."""
+
+    @property
+    def has_spec(self) -> bool:
+        """Whether `to_spec` can describe it: a function cannot be written down."""
+        return True
+
+    def on_default_grid(self) -> AbstractQuery:
+        """The same query with a public grid that depends on its bounds alone; itself if it lies on a lattice."""
+        if self.step is None:
+            raise ReleaseError(f"The statistic of {type(self).__name__} lies on no grid. {self.off_lattice}")
+        return self
 
     @property
     def largest_integer(self) -> int | None:
@@ -152,6 +186,22 @@ class AbstractAdditiveQuery(AbstractQuery):
 
     def _integers(self, x: Array) -> Array:
         return self._total(x)
+
+
+class AbstractMomentQuery(AbstractAdditiveQuery):
+    """Means of products of columns, from which sums over the records are read off; their law is known for normal records."""
+
+    if TYPE_CHECKING:
+        num_predictors: int
+        grid: float | None
+
+    @abc.abstractmethod
+    def sums_of(self, s: Array) -> tuple[Array, Array, Array]:
+        """X'X, X'y and y'y of the clamped records, from s (..., k)."""
+
+    @abc.abstractmethod
+    def normal_moments(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
+        """The mean (k,) and covariance (k, k) of one record's contribution, if records are normal and none is clamped."""
 
 
 class AbstractCountQuery(AbstractAdditiveQuery):

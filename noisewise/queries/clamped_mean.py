@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from noisewise._arrays import Array, integer, number
-from noisewise.queries._converters import Bounds, as_bounds, check_exact, check_width, in_steps, num_pairs
+from noisewise.queries._converters import Bounds, as_bounds, check_exact, check_width, default_grid, in_steps, num_pairs
 from noisewise.queries.base import AbstractAdditiveQuery, namespace
 from noisewise.queries.domains import Box, box
 
@@ -69,6 +69,16 @@ class ClampedMean(AbstractAdditiveQuery):
     @property
     def unit(self) -> float | None:
         return self.grid
+
+    def on_default_grid(self) -> ClampedMean:
+        """With the largest grid of which all bounds are multiples, halved until 2^12 steps fit between those of each column.
+
+        >>> ClampedMean(bounds=(0.0, 100.0), num_records=50).on_default_grid().grid
+        0.0244140625
+        """
+        if self.grid is not None:
+            return self
+        return dataclasses.replace(self, grid=default_grid(self.domain.low, self.domain.high))
 
     @property
     def largest_integer(self) -> int | None:

@@ -81,6 +81,14 @@ class FunctionQuery(AbstractQuery):
         many = "one or more" if self.width is None else self.width
         return f"data for which its function returns {many} finite whole multiple(s) of {self.step or 1.0:g}"
 
+    @property
+    def has_spec(self) -> bool:
+        return False
+
+    def on_default_grid(self) -> FunctionQuery:
+        """The same query of whole numbers, where it states no step."""
+        return self if self.step is not None else self.on_lattice(1.0)
+
     def on_lattice(self, step: float) -> FunctionQuery:
         """The same query with a stated step."""
         return FunctionQuery(self.fn, self.names, dict(self.stated), step)

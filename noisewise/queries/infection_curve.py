@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -63,6 +63,8 @@ class InfectionCurve(AbstractAdditiveQuery):
     @property
     def unit(self) -> float:
         return 1.0
+
+    over_time: ClassVar[str | None] = "people infected"
 
     @property
     def largest_integer(self) -> int:

@@ -81,6 +81,17 @@ class Joint(AbstractQuery):
         return steps.pop() if len(steps) == 1 else None
 
     @property
+    def blocks(self) -> tuple[AbstractQuery, ...]:
+        return self.queries
+
+    @property
+    def has_spec(self) -> bool:
+        return all(query.has_spec for query in self.queries)
+
+    def on_default_grid(self) -> Joint:
+        return Joint(tuple(query.on_default_grid() for query in self.queries))
+
+    @property
     def largest_integer(self) -> int | None:
         sizes = [query.largest_integer for query in self.queries]
         return None if None in sizes else max(sizes)  # type: ignore[type-var]

@@ -56,6 +56,14 @@ class Median(AbstractQuery):
         return 0.5
 
     @property
+    def choices(self) -> tuple[float, ...]:
+        return self.candidates
+
+    @property
+    def private_names(self) -> tuple[str, ...]:
+        return ("median",)
+
+    @property
     def largest_integer(self) -> int:
         return self.num_records
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from noisewise._arrays import Array, integer, number
 from noisewise.errors import InvalidInputError
-from noisewise.queries._converters import Bounds, as_bounds, check_exact, check_width, whole
-from noisewise.queries.base import AbstractAdditiveQuery, namespace
+from noisewise.queries._converters import RESOLUTION, Bounds, as_bounds, check_exact, check_width, whole
+from noisewise.queries.base import AbstractMomentQuery, namespace
 from noisewise.queries.domains import Box, box
 
 
 @dataclasses.dataclass(frozen=True)
-class RegressionMoments(AbstractAdditiveQuery):
+class RegressionMoments(AbstractMomentQuery):
     r"""Means over the records of y, x_j y, y^2, x_j and x_j x_k (j <= k), of values clamped and rescaled to [-1, 1].
 
     `x` has shape (n, p+1): p predictors, then the response. A value v becomes z = (clip(v, low, high) - c) / h with c
@@ -110,6 +110,10 @@ class RegressionMoments(AbstractAdditiveQuery):
     @property
     def unit(self) -> float | None:
         return None if self.grid is None else 1.0 / self._resolution**2
+
+    def on_default_grid(self) -> RegressionMoments:
+        """With 2^12 steps from 0 to 1 in rescaled units."""
+        return self if self.grid is not None else dataclasses.replace(self, grid=1.0 / RESOLUTION)
 
     @property
     def largest_integer(self) -> int | None:

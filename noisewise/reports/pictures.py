@@ -12,15 +12,13 @@ import numpy as np
 from matplotlib.ticker import StrMethodFormatter
 
 from noisewise.diagnostics import Certificate, PredictiveCheck, predictive_check
-from noisewise.errors import NoisewiseError
-from noisewise.mechanisms import PaddedBinomial
+from noisewise.errors import MissingCapabilityError, NoisewiseError
 from noisewise.mechanisms.base import Capability
 from noisewise.plotting import infection_fan, marginals, named_draws, pair_plot, uncertainty_bars
 from noisewise.plotting import predictive_check as draw_check
 from noisewise.plotting.tables import even_rows
 from noisewise.posteriors import AbstractPosterior, Draws
 from noisewise.private_model import PrivateModel
-from noisewise.queries import InfectionCurve
 from noisewise.reports.html import Markup, captioned, element, join, picture, section
 
 _KEY = 7
@@ -208,7 +206,7 @@ def fan_picture(
     simulations: int,
 ) -> Markup:
     """The section with the infection curve given the release, where the query is one."""
-    if model is None or observed is None or not isinstance(model.query, InfectionCurve):
+    if model is None or observed is None or model.query.over_time is None:
         return Markup("")
     curves = _confidential_curves(posterior, certificate)
     if curves is None and simulations >= _CURVES * _TRIES:
@@ -223,8 +221,8 @@ def fan_picture(
     when = peak if times is None else times[peak]
     low, high = np.quantile(curves[:, peak], [0.025, 0.975])
     text = (
-        f"Of the times observed, most people were infected at time {when:g}: {middle[peak]:,.0f} of {model.query.population:,}, and with "
-        f"95% probability between {low:,.0f} and {high:,.0f}."
+        f"Of the times observed, most people were infected at time {when:g}: {middle[peak]:,.0f} of "
+        f"{model.query.largest_integer:,}, and with 95% probability between {low:,.0f} and {high:,.0f}."
     )
     words = "The confidential infection curve given the release: median, and bands that hold 50%, 80% and 95% at each time, with "
     words += "straight lines between the times of the release."
@@ -260,8 +258,8 @@ def _simulated_curves(posterior: AbstractPosterior, model: PrivateModel, observe
 
 def _infected(model: PrivateModel, observed: np.ndarray) -> np.ndarray:
     """The release on the scale of people infected."""
-    mechanism = model.mechanism
-    if not isinstance(mechanism, PaddedBinomial):
+    try:
+        estimate = model.mechanism.estimate(observed)
+    except MissingCapabilityError:
         return observed
-    total = mechanism.population + 2.0 * mechanism.padding
-    return np.clip(observed / mechanism.trials * total - mechanism.padding, 0.0, None)
+    return observed if estimate is observed else np.clip(estimate, 0.0, None)

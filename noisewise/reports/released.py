@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noisewise.disclosure.display import noise_sd
 from noisewise.errors import ConversionError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import (
@@ -92,48 +90,10 @@ def guarantee_of(mechanism: AbstractMechanism, release: Release | None = None) -
         return None
 
 
-_NOISE: dict[str, Callable[[Any], str]] = {
-    "Laplace": lambda m: f"Laplace noise of scale {m.scale:.4g} on every number",
-    "Gaussian": lambda m: f"Gaussian noise with standard deviation {m.scale:.4g} on every number",
-    "DiscreteLaplace": lambda m: f"discrete Laplace noise of scale {m.scale:.4g}, in steps of {m.step:.4g}",
-    "DiscreteGaussian": lambda m: f"discrete Gaussian noise of scale {m.scale:.4g}, in steps of {m.step:.4g}",
-    "EuclideanLaplace": lambda m: f"Laplace noise of scale {m.scale:.4g} in a random direction",
-    "PaddedBinomial": lambda m: (
-        f"counts among {m.trials:,} people sampled at each of {m.num_times} times from a population of {m.population:,}, to which "
-        f"{m.padding:,.4g} positive and as many negative made-up cases are added"
-    ),
-    "RandomizedResponse": lambda m: (
-        f"each answer is kept with probability {m.truth_probability:.3g}, else another is given"
-    ),
-    "ExponentialMechanism": lambda m: (
-        f"one of {len(m.candidates)} candidates, the better ones more often (scale {m.scale:.4g})"
-    ),
-}
-
-
-def mechanism_in_words(mechanism: Any) -> str:
-    """What was done to the numbers.
-
-    >>> import noisewise as nw
-    >>> mechanism_in_words(nw.mechanisms.Clamped(nw.mechanisms.Laplace(scale=2.0), low=0.0))
-    'Laplace noise of scale 2 on every number, then cut to [0, inf]'
-    """
-    kind = type(mechanism).__name__
-    if kind == "Clamped":
-        steps = "" if mechanism.step is None else f", rounded to multiples of {mechanism.step:.4g}"
-        return (
-            f"{mechanism_in_words(mechanism.mechanism)}{steps}, then cut to [{mechanism.low:.4g}, {mechanism.high:.4g}]"
-        )
-    if kind == "Product":
-        parts = zip(mechanism.mechanisms, mechanism.widths, strict=True)
-        return "; ".join(f"{mechanism_in_words(part)} ({width} of the numbers)" for part, width in parts)
-    return _NOISE[kind](mechanism) if kind in _NOISE else f"a mechanism of the analyst's own ({kind})"
-
-
 def _facts(mechanism: AbstractMechanism, model: PrivateModel | None, release: Release | None) -> list[tuple[str, str]]:
     unit = "person" if release is None else release.privacy_unit
     guarantee = guarantee_of(mechanism, release)
-    rows = [("Noise", mechanism_in_words(mechanism)), ("Guarantee", guarantee_in_words(guarantee, unit) + ".")]
+    rows = [("Noise", mechanism.describe()), ("Guarantee", guarantee_in_words(guarantee, unit) + ".")]
     if release is not None and release.requested not in (None, guarantee):
         rows.append(("Asked for", f"{release.requested!r}"))
     rows.append(("Neighbours", f"databases that differ in one {unit}, replaced by another; their number is public"))
@@ -150,7 +110,7 @@ def _names(model: PrivateModel | None, release: Release | None, width: int) -> t
 
 
 def _values(mechanism: AbstractMechanism, values: np.ndarray, names: tuple[str, ...]) -> Markup:
-    deviations = noise_sd(mechanism, len(values))
+    deviations = mechanism.noise_sd(len(values))
     known = any(sd is not None for sd in deviations)
     columns = ["statistic", "published value", *(["noise, sd"] if known else [])]
     shown = list(zip(names, values, deviations, strict=True))[:_MOST_ROWS]

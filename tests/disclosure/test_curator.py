@@ -9,7 +9,6 @@ import pytest
 
 import noisewise as nw
 from noisewise.disclosure import exact_noise
-from noisewise.disclosure.preparation import on_grid
 from noisewise.errors import BudgetError, NoisewiseError, ReleaseError
 from tests.disclosure.releases import MEAN, MEDIAN, PATHS, SURE
 
@@ -21,7 +20,7 @@ m, q = nw.mechanisms, nw.queries
 def test_a_release_is_a_possible_observation_and_survives_its_file(name, tmp_path):
     query, settings = PATHS[name]
     published = nw.release([1.0], query, **settings)
-    s = (query if isinstance(query, q.FunctionQuery) else on_grid(query))([1.0])
+    s = query.on_default_grid()([1.0])
     assert np.isfinite(published.mechanism.log_prob(published.observed, s))
     assert published.guarantee == published.mechanism.guarantee
     if "guarantee" in settings:
@@ -58,7 +57,7 @@ def test_without_noise_to_speak_of_the_statistic_comes_out(name):
     published = nw.release(data, query, SURE)
     assert published.observed == pytest.approx(expected, abs=1e-12)
     assert published.num_records == query.num_records
-    assert published.query == on_grid(query).to_spec()
+    assert published.query == query.on_default_grid().to_spec()
     if len(expected) == query.width:
         assert published.names == query.names
 
@@ -80,7 +79,7 @@ def test_the_median_is_named():
     [((0.0, 1.0), 2**-12), ((-1.5, 2.5), 0.5 / 2**9), ((0.0, math.pi), math.pi / 2**12), ((0.1, 0.7), 0.1 / 2**10)],
 )
 def test_default_grid_divides_the_bounds(bounds, grid):
-    query = on_grid(q.ClampedMean(bounds=bounds, num_records=3))
+    query = q.ClampedMean(bounds=bounds, num_records=3).on_default_grid()
     assert query.grid == pytest.approx(grid, rel=1e-15)
     assert (bounds[1] - bounds[0]) / query.grid >= 2**12 - 1e-6
 

@@ -71,7 +71,7 @@ NOISE = {
 def test_the_standard_deviation_shown_is_that_of_the_noise(name):
     """Within 6 standard errors; those of Laplace noise, of kurtosis 6, are sqrt(5 / 4 / draws) of the value."""
     draws = NOISE[name].sample(jax.random.key(4), np.zeros((40_000, 2)))
-    found, stated = draws.std(axis=0), np.array(display.noise_sd(NOISE[name], 2))
+    found, stated = draws.std(axis=0), np.array(NOISE[name].noise_sd(2))
     error = 6 * math.sqrt(5 / 4 / 40_000)
     assert np.all(np.abs(found / stated - 1.0) < error)
     assert not np.all(np.abs(found / (stated * 1.1) - 1.0) < error)
@@ -79,7 +79,7 @@ def test_the_standard_deviation_shown_is_that_of_the_noise(name):
 
 def test_blocks_have_their_own_noise():
     product = m.Product([m.Gaussian(2.0), m.ExponentialMechanism((1.0, 2.0), 1.0), m.EuclideanLaplace(1.0)], [2, 2, 3])
-    assert display.noise_sd(product, 6) == [2.0, 2.0, None, 2.0, 2.0, 2.0]
+    assert product.noise_sd(6) == [2.0, 2.0, None, 2.0, 2.0, 2.0]
 
 
 EXTREMES = (5e-324, 1e-308, 1e-200, 1e-5, 1.0, 1e10, 1e200, 1e308)

@@ -15,7 +15,8 @@ from scipy.stats import chi2, ncx2
 
 import noisewise as nw
 from noisewise.disclosure import exact_noise
-from noisewise.disclosure.exact_mechanisms import Columns, _in_steps, _reach, exact_sampler
+from noisewise.disclosure.exact_mechanisms import Columns, exact_sampler
+from noisewise.disclosure.exact_noise import in_steps, whole_steps
 from noisewise.errors import MissingDependencyError, ReleaseError
 
 pytest.importorskip("opendp")
@@ -171,12 +172,12 @@ def test_padded_binomial_uses_the_exact_fraction(monkeypatch):
 def test_steps_round_to_the_private_side():
     rng = np.random.default_rng(0)
     for value, step in rng.lognormal(0.0, 3.0, (500, 2)):
-        steps = _in_steps(value, step)
+        steps = in_steps(value, step)
         assert Fraction(steps) * Fraction(step) >= Fraction(value)
         assert steps == pytest.approx(value / step, rel=1e-15)
     for n, step in itertools.product(range(1, 50), (0.1, 0.01, 1 / 3, 1e-7)):
-        assert _reach(n * step, step) == n
-        assert _reach((n + 0.5) * step, step) == n
+        assert whole_steps(n * step, step) == n
+        assert whole_steps((n + 0.5) * step, step) == n
     assert math.floor(0.3 / 0.1) == 2  # what the slack is for
 
 

@@ -9,7 +9,6 @@ import pytest
 
 import noisewise as nw
 from noisewise.disclosure import exact_noise
-from noisewise.disclosure.preparation import on_grid
 from noisewise.errors import InvalidInputError, InvalidTypeError, NoisewiseError, ReleaseError
 from tests.disclosure.releases import CODES, CURVE, LAPLACE, MEAN, MEAN3, PURE, SECRET
 
@@ -110,8 +109,8 @@ INVALID = {
     "a smaller population": invalid([31337, 1, 2], CURVE3, None, mechanism=m.PaddedBinomial(5, 1.0, 39_999, 3)),
     "other step": invalid(query=dataclasses.replace(MEAN3, grid=0.5), guarantee=None,
                           mechanism=m.DiscreteLaplace(1e5, 1e5, 0.3)),
-    "sensitivity too small": invalid(guarantee=None, mechanism=m.DiscreteLaplace(1.0, 1.0, on_grid(MEAN3).step)),
-    "sensitivity unknown": invalid(guarantee=None, mechanism=m.DiscreteLaplace(1.0, None, on_grid(MEAN3).step)),
+    "sensitivity too small": invalid(guarantee=None, mechanism=m.DiscreteLaplace(1.0, 1.0, MEAN3.on_default_grid().step)),
+    "sensitivity unknown": invalid(guarantee=None, mechanism=m.DiscreteLaplace(1.0, None, MEAN3.on_default_grid().step)),
     "response to a mean": invalid(guarantee=None, mechanism=m.RandomizedResponse(2, 0.75)),
     "laplace for a median": invalid(GOOD, q.Median((1.0, 2.0), 3), None, mechanism=m.DiscreteLaplace(9.0, 9.0, 0.5)),
     "other candidates": invalid(GOOD, q.Median((1.0, 2.0), 3), None, mechanism=m.ExponentialMechanism((1.0, 3.0), 9.0)),

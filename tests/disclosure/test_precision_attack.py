@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.disclosure.preparation import on_grid
 from noisewise.mechanisms.base import AbstractMechanism
 from tests.disclosure.releases import EPSILON, PATHS
 
@@ -28,7 +27,7 @@ def attack(sampler, num_draws):
 def test_precision_attack_learns_nothing_from_a_release(name):
     query, settings = PATHS[name]
     mechanism = nw.release([0.0], query, **settings).mechanism
-    query = query if isinstance(query, q.FunctionQuery) else on_grid(query)
+    query = query.on_default_grid()
 
     def sampler(key, s):
         return np.stack([nw.release(row, query, mechanism=mechanism).observed for row in s])

@@ -8,7 +8,6 @@ import pytest
 
 import noisewise as nw
 from noisewise.disclosure import curator, publication
-from noisewise.disclosure.preparation import on_grid
 from noisewise.errors import (
     FileFormatError,
     InvalidInputError,
@@ -96,7 +95,7 @@ def test_releases_of_one_dataset_combine(tmp_path):
     assert both.num_records == 1
     assert both.query["type"] == "Joint"
     assert both.mechanism.width == 4
-    s = np.concatenate([on_grid(MEAN)([1.0]), MEDIAN([1.0])])
+    s = np.concatenate([MEAN.on_default_grid()([1.0]), MEDIAN([1.0])])
     parts = mean.mechanism.log_prob(mean.observed, s[:1]) + median.mechanism.log_prob(median.observed, s[1:])
     assert both.mechanism.log_prob(both.observed, s) == pytest.approx(parts)
     both.save(tmp_path / "both.json")

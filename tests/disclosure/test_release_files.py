@@ -9,7 +9,6 @@ import pytest
 
 import noisewise as nw
 from noisewise import _files
-from noisewise.disclosure.preparation import on_grid
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from tests.disclosure.releases import CURVE, LAPLACE, MEAN, MEAN3, MEDIAN, SECRET, SURE
 from tests.hostile import damaged
@@ -138,7 +137,7 @@ def test_damaged_files_are_refused_or_whole(tmp_path):
         ({"neighbours": "add-remove"}, "replace-one"),
         ({"privacy_unit": 3}, "must be a text"),
         ({"query": {"type": "FunctionQuery"}}, "one of"),
-        ({"query": on_grid(MEAN).to_spec() | {"num_columns": 10**12}}, "columns"),
+        ({"query": MEAN.on_default_grid().to_spec() | {"num_columns": 10**12}}, "columns"),
         ({"query": {"type": "Median", "candidates": [2.0, 1.0], "num_records": 3}}, "increasing"),
         ({"num_records": True}, "whole number"),
         ({"num_records": 3.5}, "whole number"),

@@ -12,7 +12,6 @@ import pytest
 
 import noisewise as nw
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError, SimulationError
-from noisewise.planning.budgets import recalibrated
 from noisewise.planning.weighing import _moments
 
 KEY = jax.random.key(0)
@@ -215,7 +214,7 @@ MECHANISMS = [
 @pytest.mark.parametrize(("mechanism", "guarantee"), MECHANISMS, ids=lambda value: type(value).__name__)
 def test_mechanisms_are_made_anew(mechanism, guarantee):
     """The guarantee asked for is met, and not by more than a thousandth: noise for 1.001 times the budget would not meet it."""
-    made = recalibrated(mechanism, guarantee)
+    made = mechanism.recalibrated(guarantee)
     assert type(made) is type(mechanism)
     assert made.guarantee.within(guarantee)
     fields = {**guarantee.to_spec()}
@@ -226,7 +225,7 @@ def test_mechanisms_are_made_anew(mechanism, guarantee):
 
 
 def test_a_product_keeps_its_shares():
-    made = recalibrated(MECHANISMS[-2][0], PURE)
+    made = MECHANISMS[-2][0].recalibrated(PURE)
     assert [part.guarantee.epsilon for part in made.mechanisms] == pytest.approx([2.0, 1.0])
     assert made.widths == (2, 1)
 
