@@ -243,31 +243,44 @@ def other(content, *, shift=1.0):
     return npy((array + np.asarray(shift).astype(array.dtype)).astype(array.dtype))
 
 
-def bomb(size):
-    """The compressed bytes of so many zeros, and their crc."""
-    pack, crc, block = zlib.compressobj(9, zlib.DEFLATED, -15), 0, bytes(2**20)
+NPY_HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (%d,), }          \n"
+
+
+def bomb(start, size):
+    """The compressed bytes of `start` and so many zeros, and their crc."""
+    pack, crc, block = zlib.compressobj(9, zlib.DEFLATED, -15), zlib.crc32(start), bytes(2**20)
+    start = pack.compress(start) + pack.flush(zlib.Z_FULL_FLUSH)
     packed = pack.compress(block) + pack.flush(zlib.Z_FULL_FLUSH)
     for _ in range(size // len(block)):
         crc = zlib.crc32(block, crc)
-    return packed * (size // len(block)) + pack.flush(), crc
+    return start + packed * (size // len(block)) + pack.flush(), crc
 
 
+_BOMB_SIZE = 2**30
 _BOMB = []
 
 
 def bombed(path, rng):
-    """A member of 2 GiB of zeros in 2 MB, under the name of an array."""
+    """A member that unpacks to a GiB of an array, in a MiB, under the name of an array of the file."""
+    header = NPY_HEADER % (_BOMB_SIZE // 8)
+    start = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
     if not _BOMB:
-        _BOMB.append(bomb(2 * 2**30 - 2**21))
+        _BOMB.append(bomb(start, _BOMB_SIZE))
     content, crc = _BOMB[0]
     name = next(iter(members(path))).encode()
-    size = 2 * 2**30 - 2**21
-    sizes = struct.pack("<III", crc, len(content), size)
+    sizes = struct.pack("<III", crc, len(content), len(start) + _BOMB_SIZE)
     local = struct.pack("<IHHHHH", 0x04034B50, 20, 0, 8, 0, 33) + sizes + struct.pack("<HH", len(name), 0) + name
     entry = struct.pack("<IHHHHHH", 0x02014B50, 20, 20, 0, 8, 0, 33) + sizes
     entry += struct.pack("<HHHHHII", len(name), 0, 0, 0, 0, 0, 0) + name
-    start = len(local) + len(content)
-    return local + content + entry + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 1, 1, len(entry), start, 0)
+    end = len(local) + len(content)
+    return local + content + entry + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 1, 1, len(entry), end, 0)
+
+
+def announce(manifest, shape, sha256=""):
+    """A manifest that fits its sha256 and tells of one array of this shape."""
+    value = json.loads(manifest.read_text())
+    value["arrays"] = {"theta": {"shape": list(shape), "dtype": "float64", "sha256": sha256}}
+    manifest.write_text(json.dumps(sealed(value)))
 
 
 def shadowed(path, rng):
@@ -302,11 +315,6 @@ def upwards(path, rng):
     return zipped([(f"../{name}", content) for name, content in members(path).items()])
 
 
-def ended_names(path, rng):
-    """Names that end at a zero byte, as zipfile reads them."""
-    return zipped(members(path).items()).replace(b".npyP", b".npyP") + b""
-
-
 def remarked(path, rng):
     return zipped(members(path).items(), comment=b"x" * 60_000)
 
@@ -318,7 +326,7 @@ def pickled(path, rng):
 
 def huge_headers(path, rng):
     """Each header promises 2^36 numbers; the file stays small."""
-    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (68719476736,), }".ljust(117) + b"\n"
+    header = NPY_HEADER % 2**36
     content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header
     return zipped([(name, content) for name in members(path)])
 

@@ -6,6 +6,8 @@ unpacked before their sizes are compared; a lock, a journal and a posterior behi
 
 import contextlib
 import functools
+import hashlib
+import io
 import json
 import os
 import sys
@@ -210,6 +212,31 @@ def test_what_is_no_plain_list_of_arrays_is_refused(a_posterior, name):
     assert not os.path.lexists(hostile.MARKER)
 
 
+def test_a_bomb_that_its_manifest_announces_is_refused(a_posterior):
+    folder, read = a_posterior
+    path = folder / "arrays.npz"
+    path.write_bytes(hostile.bombed(path, None))
+    hostile.announce(folder / "manifest.json", [2**27])
+    watch = hostile.Watch()
+    with pytest.raises(errors.FileFormatError):
+        watch(read)
+    assert watch.largest < 2**20 * 32
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_array_that_was_checked_is_the_one_that_is_used(a_posterior, first):
+    """`theta` has another shape than `theta.npy`, which is the one whose header is looked at; the manifest has the sha256 of `theta`."""
+    folder, read = a_posterior
+    path, other = folder / "arrays.npz", np.arange(200.0).reshape(200, 1)
+    content = hostile.members(path)["theta.npy"]
+    shape = np.load(io.BytesIO(content)).shape
+    pair = [("theta", hostile.npy(other)), ("theta.npy", content)]
+    path.write_bytes(hostile.zipped(pair if first else pair[::-1]))
+    hostile.announce(folder / "manifest.json", shape, hashlib.sha256(other.tobytes()).hexdigest())
+    with pytest.raises(errors.FileFormatError):
+        read()
+
+
 @pytest.mark.parametrize("name", [nw.runs.record.JOURNAL, nw.runs.record.POSTERIOR, ".lock", "run.json"])
 @pytest.mark.parametrize("way", ["link outside", "link to nothing", "pipe"])
 def test_a_run_that_is_gone_on_with_stays_in_its_directory(tmp_path, name, way):
@@ -277,6 +304,15 @@ def test_a_text_becomes_no_crowd_of_objects(tmp_path, name):
     print(f"{name}: {watch.slowest:.2f} s, {watch.largest / 2**20:.0f} MiB")
     assert watch.slowest < hostile.SECONDS
     assert watch.largest < hostile.MEMORY
+
+
+@pytest.mark.parametrize("part", ["[],", '{"":0},', "1,", '"a",'])
+def test_a_crowd_is_refused_before_it_is_made(part):
+    text = f'{{"a": [{part * ((2**24 - 20) // len(part))}0]}}'
+    watch = hostile.Watch()
+    with pytest.raises(errors.FileFormatError, match="too many items"):
+        watch(lambda: parse_json(text, "file"))
+    assert watch.largest < 2**20 * 64
 
 
 PLACES = {
