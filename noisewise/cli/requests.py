@@ -49,7 +49,7 @@ class Request:
     certify: int = 50_000
     workers: int = 1
     described: bool = False
-    """Whether the model file is one that a run directory names, and not the user: its code is not run."""
+    """Whether a run directory says all this, and not the user: no file that it names is run."""
 
     def __post_init__(self) -> None:
         if not self._is_path:
@@ -255,7 +255,9 @@ def _described(out: Path) -> tuple[Request, dict[str, Any]]:
         _check(record)
         releases = tuple(out / entry["copy"] for entry in record["releases"])
         target = record["problem"]
-        if target is None:
+        if target is not None:
+            catalogue.find("problem", target, catalogue.problems())
+        else:
             path = Path(os.path.realpath(out / record["file"]["path"]))
             if path.is_relative_to(os.path.realpath(out)):
                 raise FileFormatError("it names a model file inside the run directory, where noisewise puts none.")
@@ -264,7 +266,7 @@ def _described(out: Path) -> tuple[Request, dict[str, Any]]:
                 raise FileFormatError("it names a model file that is no Python file.")
         names = ("method", "epsilon", "seed", "settings", "certify", "workers")
         given = {name: record[name] for name in names}
-        request = Request(target=target, out=out, releases=releases, described=record["file"] is not None, **given)
+        request = Request(target=target, out=out, releases=releases, described=True, **given)
     for path, entry in zip(releases, record["releases"], strict=True):
         if _digest(path, follow_links=False) != entry["sha256"]:
             raise FileFormatError(

@@ -86,7 +86,7 @@ def test_commands_on_hostile_directories_end_in_one_line(run, theirs, made, comm
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_on_many_hostile_directories_end_in_one_line(run, theirs, made, command):
-    check(run, theirs, made, command, 300)
+    check(run, theirs, made, command, 40 if command == "compare" else 300)
 
 
 @pytest.mark.parametrize(

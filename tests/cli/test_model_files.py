@@ -75,6 +75,22 @@ def test_a_directory_from_elsewhere_runs_no_code(run, theirs, finished, path):
     assert not MARKER.exists()
 
 
+@pytest.mark.parametrize("problem", ["downloads/evil.py", "evil.py", "downloads/evil.py:model", "EVIL.py", "evil_py"])
+def test_no_ready_problem_is_a_file(run, theirs, problem):
+    """Where the name of a ready problem stands, the name of a file is none."""
+    for path in (Path("downloads/evil.py"), Path("evil.py")):
+        path.write_text(EVIL)
+    command = theirs / "command.json"
+    command.write_text(json.dumps({**json.loads(command.read_text()), "problem": problem, "file": None}))
+    for words in (("resume", theirs), ("report", theirs), ("resume", theirs, "--model", "evil.py")):
+        result = run(*words)
+        assert result.exit_code == 1
+        assert len(result.stderr.strip().splitlines()) == 1
+    with pytest.raises(requests.InvalidInputError):
+        targets.load(requests.Request(target="evil.py", out=theirs, described=True))
+    assert not MARKER.exists()
+
+
 def test_who_names_the_file_runs_it(run, theirs):
     Path("read.py").write_text(EVIL)
     result = run("report", theirs, "--model", "read.py")
