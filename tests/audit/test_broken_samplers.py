@@ -101,7 +101,8 @@ def test_a_fixed_bank_of_rows_in_another_order_for_every_key_is_caught():
     """Continuous rows: the same values come under both keys."""
 
     def sampler(key, s):
-        return s + jax.random.permutation(key, LAPLACE.sample(jax.random.key(3), np.zeros(s.shape)))
+        order = np.asarray(jax.random.permutation(key, len(s)))
+        return s + LAPLACE.sample(jax.random.key(3), np.zeros(s.shape))[order]
 
     audit = sampler_against_density(KEY, LAPLACE, [3.0], sampler=sampler, num_draws=DRAWS)
     assert not audit.passed
@@ -212,12 +213,31 @@ def test_low_order_bits_are_events_one_can_read():
     assert bound.counts[0] * bound.counts[1] == 0
 
 
+def under_a_cipher(key, s):
+    """s in the low-order bits, added to a pad that who knows the formula computes from the bits above."""
+    y = LAPLACE.sample(key, np.zeros(s.shape))
+    top = np.floor(y * 2.0**40)
+    pad = np.floor(1e6 * np.abs(np.sin(1e4 * top * 2.0**-40 + 0.5))) % 16.0
+    return top / 2.0**40 + ((s + pad) % 16.0) * 2.0**-44 + (y * 2.0**40 % 1.0) * 2.0**-44 + s
+
+
+def test_what_is_listed_as_invisible_passes():
+    """Who knows the pad reads s off every draw; the audits, which do not, see a correct sampler."""
+    assert sampler_against_density(KEY, LAPLACE, [3.0], sampler=under_a_cipher, num_draws=DRAWS).passed
+    assert not epsilon_lower_bound(KEY, under_a_cipher, [0.0], [1.0], num_draws=2 * DRAWS).refutes(1.0)
+    noise = under_a_cipher(KEY, np.full((1000, 1), 3.0)) - 3.0
+    top = np.floor(noise * 2.0**40)
+    pad = np.floor(1e6 * np.abs(np.sin(1e4 * top * 2.0**-40 + 0.5))) % 16.0
+    read = (np.floor((noise * 2.0**40 - top) * 16.0) - pad) % 16.0
+    assert np.mean(read == 3.0) > 0.9
+
+
 # False alarms ---------------------------------------------------------------------------------------------------------
 
 CORRECT = {
     "Laplace": (m.Laplace(1.0), [3.0, 0.0, -2.0]),
     "far away": (m.Laplace(1.0), [1e9]),
-    "Gaussian": (m.Gaussian(2.0), [0.0, 0.3]),
+    "Gaussian": (m.Gaussian(2.0), [0.3]),
     "DiscreteLaplace": (m.DiscreteLaplace(2.0), [0.0, 4.0, -1.0]),
     "Clamped": (m.Clamped(m.Laplace(2.0), low=0.0, high=4.0), [1.0]),
 }
@@ -231,9 +251,8 @@ def alarms(name, repetitions, alpha, num_draws):
 
 @pytest.mark.parametrize("name", CORRECT)
 def test_correct_samplers_pass(name):
-    """10 audits at alpha = .01: three or more false alarms have probability 1.1e-4, or less if tests are conservative."""
-    assert binom.sf(2, 10, 0.01) < 1.2e-4
-    assert alarms(name, 10, 0.01, 2000) <= 2
+    """5 audits at alpha = 1e-4: a false alarm has probability 5e-4 at most."""
+    assert alarms(name, 5, 1e-4, 2000) == 0
 
 
 @pytest.mark.slow
@@ -262,8 +281,8 @@ def refuted(name, repetitions, alpha):
 
 @pytest.mark.parametrize("name", NEIGHBOURS)
 def test_true_claims_stand(name):
-    """10 bounds at alpha = .01: three or more refutations have probability 1.1e-4 at most."""
-    assert refuted(name, 10, 0.01) <= 2
+    """5 bounds at alpha = 1e-4: a refutation has probability 5e-4 at most."""
+    assert refuted(name, 5, 1e-4) == 0
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ def judged(fn, truth, n, **settings):
     assert not dataclasses.replace(audit, claimed=0.95 * truth).passed
 
 
-@pytest.mark.parametrize(("p", "n"), [(0.25, 2), (0.1, 5)])
+@pytest.mark.parametrize(("p", "n"), [(0.25, 2), (0.1, 4)])
 @pytest.mark.parametrize("method", POSITIONS)
 def test_interpolated_quantiles(method, p, n):
     judged(lambda x: [np.quantile(x, p, method=method)], weights(p, n, method).max(), n, num_starts=4)
@@ -138,7 +138,9 @@ def test_true_claims_never_fail():
     """200 combinations at their exact sensitivity: a lower bound is never above it, and false alarms do not occur."""
     for repetition in range(200):
         fn, truth, n = order_statistics(1000 + repetition)
-        audit = sensitivity(q.FunctionQuery(fn, sensitivity=truth), domain=UNIT, num_records=n, seed=repetition)
+        audit = sensitivity(
+            q.FunctionQuery(fn, sensitivity=truth), domain=UNIT, num_records=n, num_starts=8, seed=repetition
+        )
         assert audit.passed
         assert audit.ratio >= 0.999
 
