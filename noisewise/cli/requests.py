@@ -256,7 +256,8 @@ def _described(out: Path) -> tuple[Request, dict[str, Any]]:
         releases = tuple(out / entry["copy"] for entry in record["releases"])
         target = record["problem"]
         if target is not None:
-            catalogue.find("problem", target, catalogue.problems())
+            if not re.fullmatch(r"[\w-]+", target):
+                raise FileFormatError("it names no ready problem.")
         else:
             path = Path(os.path.realpath(out / record["file"]["path"]))
             if path.is_relative_to(os.path.realpath(out)):
