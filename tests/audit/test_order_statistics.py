@@ -107,7 +107,7 @@ def test_the_next_float_beside_a_returned_value(side):
     assert audit.found >= 5.0
 
 
-@pytest.mark.parametrize("p", [0.003, 0.37])
+@pytest.mark.parametrize("p", [0.37])
 def test_long_databases_are_halved(p):
     c = weights(p, 1000, "linear")
     judged(lambda x: [np.sort(x) @ c], c.max(), 1000, num_starts=4)
@@ -128,7 +128,7 @@ def order_statistics(repetition):
     return lambda x: [np.sort(x) @ c], float(np.abs(c).max()), n
 
 
-@pytest.mark.parametrize("repetition", range(6))
+@pytest.mark.parametrize("repetition", range(4))
 def test_combinations_of_order_statistics(repetition):
     judged(*order_statistics(repetition), num_starts=4)
 
