@@ -10,7 +10,6 @@ import numpy as np
 
 from noisewise.errors import MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
-from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Interval, Lattice, Real
 
 _TAILS = np.concatenate(
@@ -38,8 +37,8 @@ def independent_blocks(mechanism: AbstractMechanism, k: int) -> list[slice]:
     >>> [(block.start, block.stop) for block in independent_blocks(both, 5)]
     [(0, 1), (1, 2), (2, 5)]
     """
-    if isinstance(mechanism, Product):
-        parts = list(zip(mechanism.mechanisms, mechanism.widths, strict=True))
+    if mechanism.is_composed:
+        parts = list(zip(mechanism.blocks, mechanism.block_widths(k), strict=True))
         starts = np.cumsum([0, *(part.output_width(width) for part, width in parts)])
         return [
             slice(int(start) + block.start, int(start) + block.stop)

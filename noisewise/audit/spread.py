@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from noisewise.audit.outputs import column_supports, quantiles
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.supports import Finite, Lattice
 
 _SHIFTS = (10.0, -10.0, 1000.0, -1000.0, 1.0, -1.0, 100.0, -100.0)
@@ -35,13 +36,16 @@ def spread(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
 
 def _rows(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
     """One row per shift, (8, k); where a block cannot take it, another that it can, or s."""
-    if isinstance(mechanism, Product):
-        parts = np.split(s, np.cumsum(mechanism.widths)[:-1])
-        return np.concatenate(
-            [_rows(part, values) for part, values in zip(mechanism.mechanisms, parts, strict=True)], axis=1
-        )
+    if mechanism.is_composed:
+        return np.concatenate([_rows(part, values) for part, values in _blocks(mechanism, s)], axis=1)
     usable = [row for row in s + _shifts(mechanism, s) if _usable(mechanism, row)]
     return np.stack([usable[i % len(usable)] if usable else s for i in range(len(_SHIFTS))])
+
+
+def _blocks(mechanism: AbstractMechanism, s: np.ndarray) -> Iterator[tuple[AbstractMechanism, np.ndarray]]:
+    """The blocks with their columns of s."""
+    ends = np.cumsum(mechanism.block_widths(s.size))[:-1]
+    return zip(mechanism.blocks, np.split(s, ends), strict=True)
 
 
 def _shifts(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
@@ -69,9 +73,8 @@ def noise(mechanism: AbstractMechanism, s: np.ndarray) -> tuple[np.ndarray, np.n
     >>> center, width.round(2)
     (array([nan,  5.]), array([ nan, 1.87]))
     """
-    if isinstance(mechanism, Product):
-        parts = np.split(s, np.cumsum(mechanism.widths)[:-1])
-        found = [noise(part, values) for part, values in zip(mechanism.mechanisms, parts, strict=True)]
+    if mechanism.is_composed:
+        found = [noise(part, values) for part, values in _blocks(mechanism, s)]
         return np.concatenate([center for center, _ in found]), np.concatenate([width for _, width in found])
     size = mechanism.output_width(s.size)
     if size != s.size:

@@ -237,10 +237,10 @@ def _of_numbers(
     table: Table,
     columns: Sequence[str],
     names: tuple[str, ...] | None = None,
-    what: str = "a number such as -1.5 or 2e3",
+    what: str = "a plain number such as -1.5 or 2e3",
 ) -> Prepared:
     table.require(columns)
-    expected = f"lines with {_many(table)}, of which those the query looks at hold {what}"
+    expected = f"{_cells(table)} on every line, with {what} in each that it looks at: fill or remove what is missing"
     return Prepared(query, lambda: table.numbers(columns), expected, names)
 
 
@@ -252,9 +252,11 @@ def _of_codes(
     names: tuple[str, ...],
 ) -> Prepared:
     table.require(columns)
-    expected = f"lines with {_many(table)}, of which those the query looks at hold one of the levels given for them"
+    expected = (
+        f"{_cells(table)} on every line, with one of the levels given for it in each that it looks at: list them all"
+    )
     return Prepared(query, lambda: table.codes(columns, labels), expected, names)
 
 
-def _many(table: Table) -> str:
+def _cells(table: Table) -> str:
     return "one cell" if len(table.names) == 1 else f"{len(table.names)} cells"

@@ -78,7 +78,7 @@ TABLE = [
     ),
     (f"{RELEASE} --query mean --epsilon 1 --bounds 0,1,2 --column age", "'--bounds': .* valid number"),
     (f"{RELEASE} --query mean --epsilon 1 --column age --bounds 0", "'--epsilon'|requires 2|valid float"),
-    (f"{RELEASE} --query mean --epsilon 1 --bounds 0 100 --column sex", "not a number"),
+    (f"{RELEASE} --query mean --epsilon 1 --bounds 0 100 --column sex", "a plain number such as"),
     (f"{RELEASE} --query mean --epsilon 1 --bounds 100 0 --column age", "low < high"),
     (f"{RELEASE} --query mean --epsilon 1 --column age --bounds-of sex=0,1 --bounds 0 1", "does not look at"),
     (f"{RELEASE} --query mean --epsilon 1 --column age --bounds-of age=0", "LOW,HIGH"),

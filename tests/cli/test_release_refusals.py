@@ -140,7 +140,7 @@ def test_a_file_of_one_column_does_not_drop_its_blank_lines(run):
     Path("one.csv").write_text("age\n34\n\n35\n")
     result = run("release", "--data", "one.csv", *shlex.split("--query mean --bounds 0 100 --epsilon 1 --out o.json"))
     assert result.exit_code == 1
-    assert "lines with one cell" in result.stderr
+    assert "one cell on every line" in result.stderr
     assert not Path("o.json").exists()
 
 
