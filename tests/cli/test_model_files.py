@@ -1,7 +1,7 @@
 """Whose code is run: no file of a directory decides it.
 
-Planted, and caught: the path, the name or the sha256 of command.json believed; a record of another run or of another request; a model that
-is read twice; compiled code from __pycache__.
+Planted, and caught: the path and the sha256 of command.json believed; a record of another request; a file that is not compared with its
+sha256; records that others could have written.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Thousands of hostile directories into every loader: a typed error or what was saved, no code, no touch outside, little memory, no wait.
 
-Planted, and caught: files that are opened whatever they are, or by way of links; arrays that np.load looks up by name; members that are
-unpacked before their sizes are compared; a lock, a journal and a posterior behind links; headers that are believed.
+Planted, and caught: files that are opened whatever they are, or by way of links; folders in which nobody looks for links. The readers of
+before, which looked arrays up by name, unpacked members and believed headers, fail most of these tests.
 """
 
 import contextlib
