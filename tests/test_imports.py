@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "noisewise"
 STAGES = {"priors", "simulators", "queries", "mechanisms"}
-COMMON = {"errors", "_arrays", "_lazy", "_programs", "_signatures", "_traces"}
+COMMON = {"errors", "_arrays", "_lazy", "_programs", "_registry", "_signatures", "_traces"}
 OWN = {"priors": {"_constraints", "_files", "_law_files", "_laws"}}
 """Private modules that belong to one stage."""
 

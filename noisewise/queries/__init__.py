@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from noisewise._registry import concrete, registered
 from noisewise.queries.base import AbstractAdditiveQuery, AbstractCountQuery, AbstractQuery, from_spec_with, namespace
 from noisewise.queries.category_proportions import CategoryProportions
 from noisewise.queries.clamped_mean import ClampedMean
@@ -35,21 +36,19 @@ __all__ = [
     "as_query",
     "from_spec",
     "namespace",
+    "register",
 ]
 
-_KINDS: dict[str, type[AbstractQuery]] = {
-    kind.__name__: kind
-    for kind in (
-        CategoryProportions,
-        ClampedMean,
-        ContingencyTable,
-        Histogram,
-        InfectionCurve,
-        Joint,
-        Median,
-        RegressionMoments,
-    )
-}
+_KINDS: dict[str, type[AbstractQuery]] = concrete(vars(), AbstractQuery, but=(FunctionQuery,))
+"""What files may name."""
+
+
+def register(kind: type[AbstractQuery]) -> type[AbstractQuery]:
+    """Let files name a query of your own; a decorator of its class, which must be imported before a file is read.
+
+    A file can name only what was registered in this process: none decides what code runs.
+    """
+    return registered(kind, AbstractQuery, _KINDS)
 
 
 def from_spec(spec: Any) -> AbstractQuery:
