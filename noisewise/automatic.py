@@ -28,9 +28,10 @@ from noisewise.inference import (
 from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior, pooled_draws
 from noisewise.inference._recorded import identity_of, recorded
 from noisewise.inference.base import prior_only
-from noisewise.inference.work import DROPPED, FAILED, OutOfBudget, Work
+from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
-from noisewise.posteriors import AbstractPosterior, WeightedSamples
+from noisewise.posteriors import AbstractPosterior, Finding, Kind, Report, Stop, StopKind, WeightedSamples
+from noisewise.posteriors.findings import without
 from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.private_model import PrivateModel
 from noisewise.runs import Journal
@@ -213,7 +214,7 @@ class _Run:
             where = self.model.prior.constrain(pilot.z[:1])[0]
             at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(self.model.names, where, strict=True))
             raise SimulationError(
-                f"All of {work.num_simulations:,} simulations failed (NaN statistics), for instance at {at}: mend the simulator."
+                f"All of {work.num_simulations:,} simulations failed (NaN statistics), for instance at {at}: fix the simulator."
             )
         self._add("importance", work.num_simulations, work.num_failed, effective_size=0.0)
 
@@ -339,21 +340,7 @@ class _Run:
     def _reported(self, posterior: AbstractPosterior) -> AbstractPosterior:
         """The posterior with a report of the whole run."""
         report, worth = posterior.report, _worth(posterior)
-        faults: Faults = self.options["faults"]
-        warnings = tuple(text for text in report.warnings if FAILED not in text and DROPPED not in text)
-        dropped, num_nan = faults.sentence(), self.failed - faults.total
-        if num_nan > 0:
-            warnings += (f"{num_nan:,} of {self.used:,} simulations failed (NaN): they count as impossible.",)
-        if dropped:
-            warnings += (dropped,)
-        if worth < self.target:
-            known = f"worth {worth:,.0f} exact ones" if report.exact else "an approximation that nothing certifies"
-            per_draw = self.used / max(worth, 1.0)
-            enough = f" About {_SPARE * self.target * per_draw:,.0f} simulations would reach it."
-            more = enough if worth >= _TELLING else ""
-            text = f"The target of {self.target:,} effective draws was not reached: the draws are {known}.{more}"
-            warnings += (text,)
-        ended = "a budget is spent" if self.spent else "short of the target"
+        ended = StopKind.BUDGET_SPENT if self.spent else StopKind.SHORT_OF_TARGET
         route = "sppe, corrected" if report.method == "certify" else report.method
         posterior.report = dataclasses.replace(
             report,
@@ -361,12 +348,33 @@ class _Run:
             num_simulations=self.used,
             num_failed=self.failed,
             seconds=60.0 * self.minutes,
-            stopped="finished" if worth >= self.target else ended,
+            stop=Stop() if worth >= self.target else Stop(ended),
             rounds=tuple(self.stages),
-            diagnostics={"route": route, **report.diagnostics},
-            warnings=warnings,
+            numbers={"route": route, **report.numbers},
+            findings=(*self._findings(report), *self._shortfall(report, worth)),
         )
         return posterior
+
+    def _findings(self, report: Report) -> tuple[Finding, ...]:
+        """What the route found, with the failures of the whole run in place of its own."""
+        found = without(report.findings, Kind.SIMULATIONS_REJECTED, Kind.SIMULATIONS_DROPPED)
+        faults: Faults = self.options["faults"]
+        num_nan, dropped = self.failed - faults.total, faults.numbers()
+        if num_nan > 0:
+            found += (Finding(Kind.SIMULATIONS_IMPOSSIBLE, {"failed": num_nan, "simulations": self.used}),)
+        if dropped is not None:
+            found += (Finding(Kind.SIMULATIONS_DROPPED, dropped),)
+        return found
+
+    def _shortfall(self, report: Report, worth: float) -> tuple[Finding, ...]:
+        """What to say where the target was missed, and about how many simulations would reach it."""
+        if worth >= self.target:
+            return ()
+        numbers: dict[str, Any] = {"target": self.target, "worth": worth, "exact": report.exact}
+        if worth >= _TELLING:
+            per_draw = self.used / max(worth, 1.0)
+            numbers["needed"] = _SPARE * self.target * per_draw
+        return (Finding(Kind.TARGET_NOT_REACHED, numbers),)
 
 
 def _serves(method: AbstractMethod, model: PrivateModel) -> bool:
@@ -381,8 +389,8 @@ def _rank(posterior: AbstractPosterior) -> float:
     """What to prefer: exact draws, by their number; then weighted ones worth 50 at least; then a learnt posterior, or chains that have not
     settled; then fewer weighted ones; draws that are still wider than the posterior, or of the prior, last.
     """
-    power = float(posterior.report.diagnostics.get("power", 1.0))
-    if power < 1.0:
+    power = posterior.report.power
+    if power is not None and power < 1.0:
         return power - 1.0
     if posterior.report.exact:
         return 1e6 + posterior.effective_size

@@ -70,7 +70,7 @@ def test_a_budget_of_simulations_is_kept_and_told(budget):
     model = one_number(nw.mechanisms.Gaussian(scale=0.01), spread=0.01)
     posterior = nw.infer(KEY, model, [1.5], max_simulations=budget, progress=False)
     assert posterior.report.num_simulations <= budget
-    assert posterior.report.stopped != "finished"
+    assert not posterior.report.stop.finished
     assert any("was not reached" in text for text in posterior.report.warnings)
 
 
@@ -135,8 +135,8 @@ def test_draws_of_the_prior_never_replace_an_answer(monkeypatch):
     rng = np.random.default_rng(2)
     learnt = Draws(rng.normal(size=(100, 1)), ("a",), Report("sppe"))
     later = Draws(rng.normal(size=(100, 1)), ("a",), Report("sppe"))
-    tempered = Draws(rng.normal(size=(100, 1)), ("a",), Report("exact-smc", diagnostics={"power": 0.3}))
-    prior = Draws(rng.normal(size=(100, 1)), ("a",), Report("sppe", diagnostics={"power": 0.0}))
+    tempered = Draws(rng.normal(size=(100, 1)), ("a",), Report("exact-smc", power=0.3))
+    prior = Draws(rng.normal(size=(100, 1)), ("a",), Report("sppe", power=0.0))
     for order in ((learnt, tempered, prior), (prior, tempered, learnt, later)):
         assert planted(lambda self, order=order: iter(order), monkeypatch) is learnt
     assert planted(lambda self: iter((tempered, prior)), monkeypatch) is tempered

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.posteriors import AbstractPosterior, WeightedSamples
+from noisewise.posteriors import AbstractPosterior, Finding, Kind, WeightedSamples
+from noisewise.posteriors.findings import without
+from noisewise.posteriors.kinds import ABOUT_CERTIFICATES
+from noisewise.posteriors.sentences.words import percent
 
 CERTIFIED = "certified"
 POOR = "the approximation is poor"
@@ -29,6 +32,7 @@ _SUSPECT = 0.05
 _FAIR = 0.5
 """An approximation of this efficiency is cheaper to weigh longer than to better."""
 _BLIND = 0.2
+"""A hidden mode that may hold more of the posterior than this is warned of."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -149,7 +153,36 @@ class Certificate:
     @property
     def finding(self) -> str:
         """What an analyst needs to know, in words that hold in Python and on the command line alike."""
-        return {CERTIFIED: self._certified, POOR: self._poor, NOT_CERTIFIABLE: self._not_certifiable}[self.verdict]()
+        hidden = (self.hidden_modes,) if self.certified and self.blind else ()
+        return " ".join(found.sentence for found in (self.found, *hidden))
+
+    @property
+    def found(self) -> Finding:
+        """The verdict with its numbers."""
+        if self.certified:
+            return Finding(Kind.CERTIFIED, {"effective_size": self.effective_size, "cost": self.cost})
+        if self.verdict == POOR:
+            return self._poor
+        if not self.effective_size:
+            return Finding(Kind.NOTHING_CERTIFIABLE, {"num": self.num_draws})
+        return self._not_certifiable
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What a reader of the corrected draws must know: why they are not certified, or what the certificate cannot see."""
+        if not self.certified:
+            return (self.found,)
+        return (self.hidden_modes,) if self.blind else ()
+
+    @property
+    def blind(self) -> bool:
+        """Whether a mode that q misses altogether may hold a large part of the posterior, and have gone unnoticed."""
+        return self.unseen_share > _BLIND
+
+    @property
+    def hidden_modes(self) -> Finding:
+        """What a certificate cannot see."""
+        return Finding(Kind.HIDDEN_MODES, {"share": self.unseen_share})
 
     @property
     def advice(self) -> tuple[tuple[str, int | None], ...]:
@@ -167,45 +200,33 @@ class Certificate:
         dear = self.saturated or needed > _DEAR
         return (*use, ("records", None) if dear else ("more", _rounded(needed)))
 
-    def _certified(self) -> str:
-        return (
-            f"The corrected draws are worth {self.effective_size:,.0f} exact ones: averages have a Monte Carlo error of "
-            f"{100 / math.sqrt(self.effective_size):.1f}% of a posterior sd, and {_short(self.cost)} more simulations buy one more."
-            f"{f' {self.caveat}' if self.unseen_share > _BLIND else ''}"
-        )
-
-    def _poor(self) -> str:
-        share = percent(self.missed_share)
-        missed = f", as the approximation misses {share} of the posterior" if self.missed_share > MISSED else ""
-        unusable = "" if self.corrected.report.exact else " Neither they nor the approximation should be used."
-        return (
-            f"The corrected draws are worth {self.effective_size:,.0f} exact ones{missed}; as many simulations from a perfect one "
-            f"would be worth {self.perfect_size:,.0f}.{unusable}"
-        )
-
-    def _not_certifiable(self) -> str:
-        if not self.effective_size:
-            return (
-                f"None of {self.num_draws:,} simulated statistics can have led to this observation: nothing can be said about the "
-                "approximation."
-            )
-        return (
-            f"The corrected draws are worth {self.effective_size:,.0f} exact ones, and even with a perfect approximation they would not "
-            f"be worth {ENOUGH:.0f}: databases simulated at one theta differ so much that each exact draw takes "
-            f"{'at least' if self.saturated else 'about'} {self.relative_variance:,.0f} simulations. {self._about_q}"
-        )
+    @property
+    def _poor(self) -> Finding:
+        numbers: dict[str, Any] = {"effective_size": self.effective_size, "perfect_size": self.perfect_size}
+        if self.missed_share > MISSED:
+            numbers["missed"] = self.missed_share
+        return Finding(Kind.APPROXIMATION_POOR, {**numbers, "usable": self.corrected.report.exact})
 
     @property
-    def _about_q(self) -> str:
+    def _not_certifiable(self) -> Finding:
+        numbers: dict[str, Any] = {"effective_size": self.effective_size, "enough": ENOUGH}
         if self.missed_share > MISSED or self.efficiency < _SUSPECT:
-            return f"What there is speaks against the approximation, too: its efficiency is about {percent(self.efficiency)}."
-        return "This says nothing against the approximation."
+            numbers["suspicious_efficiency"] = self.efficiency
+        return Finding(Kind.NOT_CERTIFIABLE, {**numbers, "cost": self.relative_variance, "at_least": self.saturated})
+
+    def other_findings(self, approximation: AbstractPosterior) -> tuple[Finding, ...]:
+        """What the reports of q and of the corrected draws tell besides; a certified q need not explain itself.
+
+        What the certificate found by itself is left out: it is shown with the verdict.
+        """
+        own = () if self.certified else approximation.report.findings
+        theirs = without(self.corrected.report.findings, *ABOUT_CERTIFICATES)
+        said = {self.found, self.hidden_modes, *map(Finding.stated, (self.finding, self.caveat))}
+        return tuple(finding for finding in dict.fromkeys((*own, *theirs)) if finding not in said)
 
     def other_warnings(self, approximation: AbstractPosterior) -> tuple[str, ...]:
-        """What the reports of q and of the corrected draws warn of besides; a certified q need not explain itself."""
-        own = () if self.certified else approximation.report.warnings
-        texts = dict.fromkeys((*own, *self.corrected.report.warnings))
-        return tuple(text for text in texts if text not in self.finding)
+        """`other_findings` in words."""
+        return tuple(dict.fromkeys(finding.sentence for finding in self.other_findings(approximation)))
 
     @property
     def saturated(self) -> bool:
@@ -247,20 +268,12 @@ class Certificate:
             f"  {name:<16}q's mean is off by {shift:+.2f} sd, its sd {ratio:.2f} times the corrected one"
             for name, (shift, ratio) in self.comparison.items()
         ]
-        return "\n".join([*lines, f"  {self.caveat}"] if self.certified and self.unseen_share <= _BLIND else lines)
+        return "\n".join([*lines, f"  {self.caveat}"] if self.certified and not self.blind else lines)
 
     @property
     def caveat(self) -> str:
-        """What a certificate cannot see."""
-        if self.unseen_share >= 1.0:
-            return (
-                "But the draws from the prior are too few to notice a mode that the approximation misses altogether: this holds for "
-                "the modes that it knows."
-            )
-        return (
-            "A mode that the approximation misses altogether would have been noticed if it held "
-            f"{percent(self.unseen_share)} of the posterior."
-        )
+        """What a certificate cannot see, in words."""
+        return self.hidden_modes.sentence
 
     def to_spec(self) -> dict[str, Any]:
         """JSON-ready, without the corrected draws."""
@@ -277,24 +290,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
-
-
-def percent(share: float) -> str:
-    """A share as a percentage with two digits, never in powers of ten.
-
-    >>> [percent(share) for share in (1.0, 0.1234, 0.01234, 0.00012, 1e-7, 0.0)]
-    ['100%', '12%', '1.2%', '0.012%', '< 0.001%', '0%']
-    """
-    value = 100.0 * share
-    if 0.0 < value < 0.001:
-        return "< 0.001%"
-    digits = 0 if value >= 10.0 or value == 0.0 else 1 - math.floor(math.log10(value))
-    return f"{value:.{digits}f}%"
-
-
-def _short(number: float) -> str:
-    """Whole from 10 on, with one decimal below."""
-    return f"{number:,.0f}" if number >= 10.0 else f"{number:.1f}"
 
 
 def _rounded(number: float) -> int:

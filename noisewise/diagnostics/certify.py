@@ -31,7 +31,6 @@ from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.private_model import PrivateModel
 
 _MEASURING = 0.2
-_UNSEEN = 0.2
 _NONE_SEEN = 3.0
 """Where 3 events are expected, none is seen with probability 5%."""
 
@@ -108,10 +107,7 @@ def certified_by(key: Array, work: Work, posterior: AbstractPosterior) -> Certif
     )
     work.diagnostics["verdict"] = certificate.verdict
     work.diagnostics["smallest mode that would have been noticed"] = certificate.unseen_share
-    if not certificate.certified:
-        work.warn(certificate.finding)
-    elif certificate.unseen_share > _UNSEEN:
-        work.warn(certificate.caveat)
+    work.add(*certificate.findings)
     corrected.report = work.report(exact=corrected.report.exact)
     return certificate
 

@@ -16,7 +16,7 @@ from noisewise.inference._record_moves import serves
 from noisewise.inference.data_augmentation_mcmc import Chains, DataAugmentationMCMC
 from noisewise.inference.exact_smc import ExactSMC
 from noisewise.inference.work import Work
-from noisewise.posteriors import AbstractPosterior, Report
+from noisewise.posteriors import AbstractPosterior, Kind, Report
 from noisewise.private_model import PrivateModel
 
 _CHAINS = 100
@@ -93,7 +93,7 @@ def _of_records(key: Array, model: PrivateModel, observed: Any, num_draws: int, 
             inner.append(_given_records(jax.random.fold_in(inner_key, j), run.chains, work))
             work.record(databases=len(s) * _CHAINS)
     if not run.trace.settled:
-        work.warn(f"The chains have not settled (R-hat {run.trace.r_hat:.3f}): do not rely on these parts.")
+        work.warn(Kind.PARTS_NOT_SETTLED, r_hat=run.trace.r_hat)
     columns = _columns(model, np.concatenate(inner, axis=1))
     half = (_INNER - _GAP) // 2
     draws = _Draws(
@@ -129,10 +129,7 @@ def _given_records(key: Array, chains: Chains, work: Work) -> np.ndarray:
         draws = np.asarray(chains.moves.parameters(key, chains.state, chains.walk, _INNER * thinning))[::thinning]
         if _dependence(draws) < _INDEPENDENT:
             return draws
-    work.warn(
-        "Draws of theta given the records depend on each other even 1024 steps apart, which makes the part of sampling too small: write "
-        "sample_parameters for the model."
-    )
+    work.warn(Kind.DRAWS_DEPENDENT, steps=_GAP * _THINNING[-1])
     return draws
 
 

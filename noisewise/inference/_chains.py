@@ -11,7 +11,7 @@ from noisewise._arrays import Array
 from noisewise._files import reading
 from noisewise.errors import FileFormatError
 from noisewise.inference.work import Work
-from noisewise.posteriors import Draws
+from noisewise.posteriors import Draws, Kind
 from noisewise.samplers.hamiltonian import HamiltonianDraws, Tuning, hamiltonian
 
 _KEPT_PER_EFFECTIVE = 4
@@ -104,12 +104,10 @@ def finished_draws(work: Work, trace: Trace, *, settled: bool) -> Draws:
     size, r_hat = trace.effective_size, trace.r_hat
     work.diagnostics |= {"effective size": size, "R-hat": r_hat}
     if not settled:
-        work.warn("The chains ended in their warm-up: these draws need not follow the posterior at all.")
+        work.warn(Kind.CHAINS_IN_WARM_UP)
     elif not (size >= _ENOUGH and trace.settled):
-        work.warn(
-            f"The chains have not settled: effective size {size:.0f} (at least {_ENOUGH} wanted), R-hat {r_hat:.3f} (at most "
-            f"{_R_HAT} wanted). Give them more simulations or time; if that does not help, check the model."
-        )
+        limits = {"enough": _ENOUGH, "largest_r_hat": _R_HAT}
+        work.warn(Kind.CHAINS_NOT_SETTLED, effective_size=size, r_hat=r_hat, **limits)
     return work.draws(theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= _FEW)
 
 

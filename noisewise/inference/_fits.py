@@ -14,7 +14,7 @@ from noisewise._text import printable
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.files import FACTORIES, density_arrays, read_density
-from noisewise.posteriors.report import Report
+from noisewise.posteriors import Finding, Kind, Report
 from noisewise.private_model import PrivateModel
 from noisewise.runs import read_archive, write_archive
 
@@ -160,13 +160,9 @@ def share_outside(z: np.ndarray, bounds: np.ndarray) -> float:
     return float(np.mean(((z < bounds[0]) | (z > bounds[1])).any(axis=1)))
 
 
-def extrapolation(share: float) -> tuple[str, ...]:
+def extrapolation(share: float) -> tuple[Finding, ...]:
     """What to say where a share of a posterior lies beyond all simulated parameters."""
-    text = (
-        f"{share:.0%} of the posterior lies where nothing was simulated: the network extrapolates there. Certify the posterior, or "
-        "simulate near it by a method with several rounds."
-    )
-    return (text,) * (share > _MOST_OUTSIDE)
+    return (Finding(Kind.EXTRAPOLATION, {"share": share}),) * (share > _MOST_OUTSIDE)
 
 
 def stored(arrays: Mapping[str, np.ndarray], name: str, *shape: int | None, finite: bool = True) -> np.ndarray:

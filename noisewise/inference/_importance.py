@@ -11,12 +11,15 @@ from scipy.special import logsumexp
 
 from noisewise._arrays import Array
 from noisewise.inference.work import Work
-from noisewise.posteriors import WeightedSamples
+from noisewise.posteriors import Kind, WeightedSamples
+from noisewise.posteriors.findings import without
 from noisewise.posteriors.weighted_samples import pareto_k
 
 _FEW = 100
 _WORTH = 0.01
 _HEAVY = 0.7
+_ABOUT_PARTS = (Kind.APPROXIMATION_POOR, Kind.NOT_CERTIFIABLE, Kind.WEIGHTS_POOR)
+"""What holds for the last of several sets of draws, not for all of them together, as does its verdict."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,10 +114,7 @@ class ImportanceDraws:
         }
         exact = trustworthy(size, shape)
         if not exact:
-            work.warn(
-                f"The weights are poor (effective size {size:.0f}, Pareto k {shape:.2f}): take more simulations, or for models of records "
-                "DataAugmentationMCMC or ExactSMC."
-            )
+            work.warn(Kind.WEIGHTS_POOR, effective_size=size, pareto_k=shape)
         return work.weighted(theta, self.log_weights, self.s, exact=exact)
 
 
@@ -148,10 +148,9 @@ def pooled_draws(sets: list[WeightedSamples]) -> WeightedSamples:
         statistic_names=last.statistic_names,
     )
     size, shape = pooled.effective_size, pareto_k(log_weights)
-    diagnostics = {**last.report.diagnostics, "effective size": size, "Pareto k": shape}
-    diagnostics.pop("verdict", None)  # that of the last set alone, as is its sentence
-    about_parts = ("The corrected draws are worth", "The weights are poor")
-    warnings = tuple(text for text in last.report.warnings if not text.startswith(about_parts))
+    numbers = {**last.report.numbers, "effective size": size, "Pareto k": shape}
+    numbers.pop("verdict", None)
+    findings = without(last.report.findings, *_ABOUT_PARTS)
     exact = trustworthy(size, shape)
-    pooled.report = dataclasses.replace(last.report, diagnostics=diagnostics, warnings=warnings, exact=exact)
+    pooled.report = dataclasses.replace(last.report, numbers=numbers, findings=findings, exact=exact)
     return pooled

@@ -12,6 +12,7 @@ from noisewise._arrays import Array
 from noisewise.inference._chains import Trace, chain_run
 from noisewise.inference.error_models import AbstractLatent
 from noisewise.inference.work import Work
+from noisewise.posteriors import Kind
 from noisewise.samplers._seeds import generator
 from noisewise.samplers.hamiltonian import resample_start
 
@@ -58,10 +59,8 @@ def latent_draws(
     size = trace.effective_size * _share(log_weights)
     work.diagnostics |= {"effective size": size, "R-hat": trace.r_hat, "divergent": divergent}
     if not (size >= _ENOUGH and trace.settled):
-        work.warn(
-            f"The chains over latent statistics have not settled: effective size {size:.0f} (at least {_ENOUGH} wanted), R-hat "
-            f"{trace.r_hat:.3f} (at most 1.01 wanted). Raise num_warmup, or take more simulations, which smooth the learnt density of s."
-        )
+        numbers = {"effective_size": size, "r_hat": trace.r_hat, "enough": _ENOUGH}
+        work.warn(Kind.LATENT_CHAINS_NOT_SETTLED, **numbers)
     if not np.ptp(log_weights) > 0.0:
         return t, trace.num_chains
     return t[_resampled(choose_key, log_weights)], 1
@@ -82,10 +81,7 @@ def look_at_cloud(work: Work, latent: AbstractLatent, simulated: np.ndarray, t: 
     share = float(np.mean(outside))
     work.diagnostics["latent statistics outside the simulations"] = share
     if share > _MUCH:
-        work.warn(
-            f"{share:.0%} of the latent statistics lie outside the cloud of simulated ones, where h and q extrapolate: do not trust these "
-            "draws. A method that simulates near the observation, such as PrivatePosteriorEstimation, does not have to."
-        )
+        work.warn(Kind.LATENT_OUTSIDE_SIMULATIONS, share=share)
 
 
 def _share(log_weights: np.ndarray) -> float:

@@ -19,7 +19,7 @@ from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.files import to_spec
 from noisewise.estimators.training import Trained, Training, train
 from noisewise.inference.work import Work
-from noisewise.posteriors.report import Report
+from noisewise.posteriors import Finding, Kind, Report
 
 _EXAMPLES = {
     "AbstractCorrection": "TruncatedProposals() or AtomicProposals()",
@@ -103,14 +103,6 @@ def rescaled(*pairs: tuple[Array, Array]) -> bool:
     return False
 
 
-def failures_bias(instead: str) -> str:
-    """What to say where simulations failed, and a method learns from the others alone."""
-    return (
-        "Simulations failed. If that depends on the parameters, this method does not see it, while exact ones count a failure as "
-        f"impossible: mend the simulator, or use {instead}."
-    )
-
-
 def learnt(work: Work, key: Array, members: Any, resample: Any, *, ahead: Any = None, **settings: Any) -> Trained:
     """`train`, until the time of `work` is up, and `ahead()` meanwhile; not done again where an earlier sitting did it."""
     leaves, structure = jax.tree.flatten(members)
@@ -142,9 +134,13 @@ def architecture_spec(
         return None
 
 
-def fit_report(work: Work, *notes: str) -> Report:
-    """How a density was learnt, without what `work` says of one observation; `notes` are warnings of a learner's own."""
-    failed = f"{work.num_failed:,} of {work.num_simulations:,} simulations failed (NaN), and were not learnt from."
-    early = f"It was learnt from fewer simulations, or for a shorter time, than asked for: {work.stopped}."
-    warnings = notes + (failed,) * (work.num_failed > 0) + (early,) * (work.stopped != "finished")
-    return dataclasses.replace(work.report(exact=False), diagnostics={}, warnings=warnings)
+def fit_report(work: Work, *own: Finding) -> Report:
+    """How a density was learnt, without what `work` says of one observation; `own` are findings of a learner."""
+    findings = list(own)
+    if work.num_failed > 0:
+        numbers = {"failed": work.num_failed, "simulations": work.num_simulations}
+        findings.append(Finding(Kind.FAILURES_NOT_LEARNT, numbers))
+    if not work.stop.finished:
+        reason = {"stop": str(work.stop.kind.value), **work.stop.numbers}
+        findings.append(Finding(Kind.LEARNT_FROM_LESS, reason))
+    return dataclasses.replace(work.report(exact=False), numbers={}, power=None, findings=tuple(findings))

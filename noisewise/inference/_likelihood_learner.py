@@ -14,16 +14,18 @@ from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
 from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.inference._learning import architecture_spec, check_members, failures_bias, fit_report, learnt, rescaled
+from noisewise.inference._learning import architecture_spec, check_members, fit_report, learnt, rescaled
 from noisewise.inference._simulations import Rows, Simulations, noisy_statistics, one_net
 from noisewise.inference._target_space import TargetSpace
 from noisewise.inference.learned_likelihood import LearnedLikelihood
 from noisewise.inference.work import Work
 from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import Finding, Kind
 
 _VALIDATION_NOISE = 16
 _SCALE_NOISE = 4
-_LEFT_OUT = "The same in all simulations, and left out: {}."
+_INSTEAD = "PrivatePosteriorEstimation"
+"""What to use where simulations fail."""
 
 
 class NoisyTargets(eqx.Module):
@@ -84,7 +86,7 @@ class LikelihoodLearner:
         self.members = trained.members
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
         if self.work.num_failed:
-            self.work.warn(failures_bias("PrivatePosteriorEstimation"))
+            self.work.warn(Kind.FAILURES_UNSEEN, instead=_INSTEAD)
         self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
         return self._likelihood()
 
@@ -102,11 +104,15 @@ class LikelihoodLearner:
             estimator=architecture_spec(method.estimator, density, method.num_members),
         )
 
-    def _notes(self) -> tuple[str, ...]:
+    def _notes(self) -> list[Finding]:
         """What a user of the learnt likelihood must know of how it was learnt."""
         left_out = [name for j, name in enumerate(self.work.model.private_names) if j not in self.space.kept]
-        bias = (failures_bias("PrivatePosteriorEstimation"),) * (self.work.num_failed > 0)
-        return (_LEFT_OUT.format(", ".join(left_out)),) * bool(left_out) + bias
+        notes = []
+        if left_out:
+            notes.append(Finding(Kind.STATISTICS_LEFT_OUT, {"names": left_out}))
+        if self.work.num_failed > 0:
+            notes.append(Finding(Kind.FAILURES_UNSEEN, {"instead": _INSTEAD}))
+        return notes
 
     def _prepare(self, key: Array, build_key: Array) -> NoisyTargets:
         """Targets to learn, standardised; where their scale has changed by more than half, anew, and for new weights."""
@@ -148,5 +154,5 @@ class LikelihoodLearner:
             )
         names = [name for name, kept in zip(model.private_names, varies, strict=True) if not kept]
         if names:
-            self.work.warn(_LEFT_OUT.format(", ".join(names)))
+            self.work.warn(Kind.STATISTICS_LEFT_OUT, names=names)
         return np.flatnonzero(varies)

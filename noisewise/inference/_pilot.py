@@ -14,6 +14,7 @@ from noisewise._arrays import Array
 from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior, relative_variance
 from noisewise.inference._pseudo_marginal import log_mean_exp
 from noisewise.inference.work import OutOfBudget, Work
+from noisewise.posteriors import Kind
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.samplers.adaptive_importance import fitted_proposal
 
@@ -46,12 +47,9 @@ class Pilot:
     def posterior(self, work: Work) -> AbstractPosterior:
         """The draws themselves, where nothing better came of them."""
         if self.hopeless:
-            work.warn(
-                f"None of {self.draws.num:,} simulated statistics can have led to this observation: these are draws from the "
-                "prior. Check the observation and the model."
-            )
+            work.warn(Kind.PILOT_IMPOSSIBLE, num=self.draws.num)
             return work.draws(work.model.prior.constrain(self.draws.z), self.draws.s, exact=False)
-        work.warn("The budget ended before the chains could start: these are weighted draws of importance sampling.")
+        work.warn(Kind.CHAINS_NOT_STARTED)
         return self.draws.posterior()
 
 
@@ -75,7 +73,7 @@ def run_pilot(key: Array, work: Work) -> Pilot:
                 pilot = Pilot(draws, np.linalg.cholesky(proposal.scale))
             pilot = pilot or Pilot(draws, np.eye(draws.z.shape[1]))
     if pilot is None:
-        raise OutOfBudget(work.stopped)
+        raise OutOfBudget(work.stop)
     return pilot
 
 

@@ -17,10 +17,11 @@ from noisewise.estimators.members import ensemble, stacked, unstacked
 from noisewise.estimators.training import negative_log_prob
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference._features import features
-from noisewise.inference._learning import architecture_spec, check_members, failures_bias, learnt, rescaled
+from noisewise.inference._learning import architecture_spec, check_members, learnt, rescaled
 from noisewise.inference._simulations import Rows, Simulations, noisy_statistics, one_net
 from noisewise.inference.corrections import Region, atomic_loss
 from noisewise.inference.work import Work
+from noisewise.posteriors import Kind
 from noisewise.samplers._seeds import generator
 
 if TYPE_CHECKING:
@@ -190,12 +191,9 @@ class PosteriorLearner:
         found = np.isfinite(losses)
         best = float(np.where(found, losses, np.inf).min(axis=0).mean())
         if not np.isfinite(best):
-            self.work.warn("The validation loss was never finite: the network is as it was before it was trained.")
+            self.work.warn(Kind.LOSS_NEVER_FINITE)
         if len(losses) >= self.method.training.max_epochs:
-            self.work.warn(
-                f"Training ended after {len(losses)} epochs, before the validation loss stopped improving: raise max_epochs.",
-                instead_of="Training ended after",
-            )
+            self.work.warn(Kind.TRAINING_CUT_SHORT, epochs=len(losses))
         loss = {"atomic_loss": best} if atoms else {"validation_loss": best - float(self.whitening.log_det)}
         self.work.record(round=index + 1, epochs=int(found.any(axis=-1).sum()), **loss)
 
@@ -215,7 +213,7 @@ class PosteriorLearner:
             )
         if not varies.all() and noisy.shape[1] == len(self.work.model.private_names):
             names = [name for name, kept in zip(self.work.model.private_names, varies, strict=True) if not kept]
-            self.work.warn(f"The same in all simulations, and left out: {', '.join(names)}.")
+            self.work.warn(Kind.STATISTICS_LEFT_OUT, names=names)
 
 
 def train_together(learners: list[PosteriorLearner], index: int) -> None:
@@ -250,7 +248,7 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
     for i, learner in enumerate(learners):
         learner.learnt(members[i], losses[:, i], index, atoms=atoms)
         if atoms and learner.work.num_failed:
-            learner.work.warn(failures_bias("TruncatedProposals"))
+            learner.work.warn(Kind.FAILURES_UNSEEN, instead="TruncatedProposals")
 
 
 def _check_names(proposal: Any, names: tuple[str, ...]) -> None:

@@ -123,7 +123,7 @@ class Simulations:
             at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(work.model.names, where, strict=True))
             raise SimulationError(
                 f"{int(np.sum(~good)):,} of {len(s):,} simulations failed (NaN or infinite statistics), for instance at {at}: "
-                "mend the simulator there, or give a prior that stays away."
+                "fix the simulator there, or give a prior that stays away."
             )
         z, s = z[: len(s)][good], s[good]
         roles = np.zeros(len(s), dtype=bool)
@@ -138,8 +138,8 @@ class Simulations:
             rows.add(new)
         if self.num < _FEWEST:
             work.stop_if_spent()
-            if work.stopped != "finished":
-                raise OutOfBudget(work.stopped)
+            if not work.stop.finished:
+                raise OutOfBudget(work.stop)
             raise SimulationError(
                 f"A network needs at least {_FEWEST} simulations to learn from, got {self.num}: raise num_simulations or the budget."
             )

@@ -23,6 +23,7 @@ from noisewise.inference._fits import (
     stored,
 )
 from noisewise.inference._surprise import p_value
+from noisewise.posteriors import Finding, Kind
 from noisewise.posteriors.base import check_num
 from noisewise.posteriors.learned import LearnedPosterior, constrained_log_prob
 from noisewise.posteriors.report import Report
@@ -100,13 +101,11 @@ class AmortisedPosterior(AbstractFit):
     def _looked(self, condition: np.ndarray, outside: float) -> Report:
         """The report of the fit, with how unusual this observation is among the simulated ones, and how much of its posterior."""
         rank = p_value(self._conditions, condition[0])
-        warnings = self.report.warnings
+        findings = self.report.findings
         if rank < _SURPRISE:
-            warnings += (
-                f"The observation lies outside what the prior predicts (p = {rank:.2g}): the network has not seen its like.",
-            )
-        diagnostics = {**self.report.diagnostics, "prior predictive p-value": rank, MASS_OUTSIDE: outside}
-        return dataclasses.replace(self.report, diagnostics=diagnostics, warnings=warnings + extrapolation(outside))
+            findings += (Finding(Kind.OBSERVATION_UNLIKE_TRAINING, {"p": rank}),)
+        numbers = {**self.report.numbers, "prior predictive p-value": rank, MASS_OUTSIDE: outside}
+        return dataclasses.replace(self.report, numbers=numbers, findings=findings + extrapolation(outside))
 
     def _own_arrays(self) -> dict[str, np.ndarray]:
         return {"conditions": self._conditions, "bounds": self._bounds}

@@ -16,6 +16,7 @@ from noisewise.errors import InvalidTypeError, MissingCapabilityError
 from noisewise.inference._recorded import identity_of, recorded
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import Kind
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.private_model import PrivateModel
 from noisewise.runs import run_directory
@@ -175,8 +176,8 @@ class AbstractSequentialMethod(AbstractMethod):
 
 def prior_only(key: Array, work: Work) -> AbstractPosterior:
     """What is left to say where a budget ends before the first draw."""
-    work.diagnostics["power"] = 0.0
-    work.warn("The budget ended before there was a single draw from the posterior: these are draws from the prior.")
+    work.power = 0.0
+    work.warn(Kind.ONLY_PRIOR_DRAWS)
     return work.draws(work.model.prior.sample(key, 1000), exact=False)
 
 

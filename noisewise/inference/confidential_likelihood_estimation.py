@@ -118,7 +118,7 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
                 work.look_at_observation(look_key, s)
             ahead = (lambda untrained: untrained.rehearse(work)) if number_ == 0 else None
             likelihood = learner.learn(learn_key, number_, ahead=ahead)
-            if number_ + 1 == self.num_rounds or work.stopped != "finished":
+            if number_ + 1 == self.num_rounds or not work.stop.finished:
                 break
             posterior = likelihood.draws(chain_key, work, last=False)
             yield posterior

@@ -12,7 +12,7 @@ from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.inference._conjugate import check_conjugate, conjugate_draws, record_draws
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.work import Work
-from noisewise.posteriors import Draws
+from noisewise.posteriors import Draws, Kind
 from noisewise.private_model import PrivateModel
 from noisewise.simulators import LogLinear
 
@@ -64,12 +64,9 @@ class ConfidentialPosterior(AbstractMethod):
             theta = conjugate_draws(key, work.model, self.data, self.num_draws)
         else:
             theta = record_draws(key, work.model, self._records(work.model), self.num_draws)
-        work.warn("This posterior comes from confidential data and reveals them: it is not private.")
+        work.warn(Kind.CONFIDENTIAL)
         if not exact:
-            work.warn(
-                "It takes the statistic for that of records that were not clamped, and is exact only if none was: pass the records to "
-                "be sure."
-            )
+            work.warn(Kind.CLAMPING_IGNORED)
         return work.draws(theta, exact=exact)
 
     def _is_statistic(self, model: PrivateModel) -> bool:

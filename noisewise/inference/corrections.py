@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._arrays import Array, integer, number
+from noisewise.posteriors import Kind
 from noisewise.samplers._seeds import generator
 from noisewise.samplers.adaptive_importance import fitted_proposal
 
@@ -77,10 +78,7 @@ class TruncatedProposals(AbstractCorrection):
         if len(z) >= _FEWEST:
             return z
         trial.regions.pop()
-        trial.work.warn(
-            "The estimate has its mass where the prior has none, so that a round drew from the prior again: the observation may lie "
-            "outside what the model can produce."
-        )
+        trial.work.warn(Kind.ROUND_FROM_PRIOR)
         prior = trial.work.model.prior
         return prior.unconstrain(prior.sample(key, num))
 

@@ -15,7 +15,7 @@ from noisewise.inference._record_moves import RecordMoves, Seen, State, Walk, ad
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
-from noisewise.posteriors import Draws
+from noisewise.posteriors import Draws, StopKind
 from noisewise.private_model import PrivateModel
 
 _SEGMENT = 50
@@ -107,7 +107,7 @@ class DataAugmentationMCMC(AbstractMethod):
             trace.add(**chains.segment(work))
             work.record(sweeps=trace.length, effective_size=trace.effective_size, **chains.shares())
         if not trace.complete():
-            work.stop(f"max_sweeps = {self.max_sweeps:,} sweeps are made")
+            work.end(StopKind.SWEEPS_MADE, limit=self.max_sweeps)
 
 
 @dataclasses.dataclass

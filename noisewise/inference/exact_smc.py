@@ -19,7 +19,7 @@ from noisewise.inference._record_moves import serves
 from noisewise.inference.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
-from noisewise.posteriors import AbstractPosterior
+from noisewise.posteriors import AbstractPosterior, Kind, StopKind
 from noisewise.samplers._seeds import generator
 
 _FINAL_CHAINS = 32
@@ -92,10 +92,7 @@ class ExactSMC(AbstractSequentialMethod):
             yield _unfinished(work, particles, temperature)
             return
         if not np.isfinite(evidence.variance):
-            work.warn(
-                "Fewer than one move per chain was accepted at some temperature: the log evidence is unreliable, and the particles are "
-                "poorly mixed. A model of records (AbstractRecordModel) would allow moves that are accepted more often."
-            )
+            work.warn(Kind.FEW_MOVES_ACCEPTED)
         work.diagnostics |= {
             "temperatures": evidence.num_temperatures,
             "acceptance": particles.acceptance,
@@ -120,7 +117,7 @@ class ExactSMC(AbstractSequentialMethod):
         with contextlib.suppress(OutOfBudget):
             while draws.effective_size < self.target_ess:
                 if draws.num >= self.max_steps * _FINAL_CHAINS:
-                    work.stop(f"{draws.num:,} importance draws are made, as many as max_steps allows")
+                    work.end(StopKind.IMPORTANCE_DRAWS_MADE, num=draws.num)
                     break
                 draws.add(jax.random.fold_in(key, draws.num), self.num_particles)
                 work.record(temperature=1.0, effective_size=draws.effective_size)
@@ -130,7 +127,7 @@ class ExactSMC(AbstractSequentialMethod):
         with contextlib.suppress(OutOfBudget):
             while not trace.complete():
                 if trace.length >= self.max_steps:
-                    work.stop(f"max_steps = {self.max_steps:,} steps are made")
+                    work.end(StopKind.STEPS_MADE, limit=self.max_steps)
                     break
                 trace.add(**particles.extend(jax.random.fold_in(key, trace.length), work))
                 work.record(temperature=1.0, acceptance=particles.acceptance, effective_size=trace.effective_size)
@@ -234,19 +231,13 @@ def _tempered(work: Work, particles: Particles) -> AbstractPosterior:
 
 
 def _unfinished(work: Work, particles: Particles, temperature: float) -> AbstractPosterior:
-    work.diagnostics["power"] = temperature
-    work.warn(
-        f"The work ended at power {temperature:.2g} of the mechanism's density: these draws are wider than the posterior. Give it more "
-        "simulations or time, or fewer particles."
-    )
+    work.power = temperature
+    work.warn(Kind.ENDED_EARLY_AT_POWER, power=temperature)
     return _tempered(work, particles)
 
 
 def _impossible(work: Work, particles: Particles) -> AbstractPosterior:
-    work.diagnostics["power"] = 0.0
-    work.stop("no simulated statistic gives the observation positive probability")
-    work.warn(
-        f"None of {work.num_simulations:,} statistics simulated from the prior can have led to this observation: these are draws "
-        "from the prior. Check the observation and the model."
-    )
+    work.power = 0.0
+    work.end(StopKind.NOTHING_POSSIBLE)
+    work.warn(Kind.PRIOR_IMPOSSIBLE, num=work.num_simulations)
     return _tempered(work, particles)

@@ -20,7 +20,7 @@ from noisewise.inference._conjugate import check_conjugate_prior
 from noisewise.inference._statistic_moves import Kernel, Target, sweeps
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.work import OutOfBudget, Work
-from noisewise.posteriors import Draws
+from noisewise.posteriors import Draws, Kind
 from noisewise.private_model import PrivateModel
 from noisewise.queries.base import AbstractMomentQuery
 from noisewise.simulators import LinearRegression
@@ -117,9 +117,7 @@ class GibbsSufficientStatistics(AbstractMethod):
                 carry = _made(work, carry, functools.partial(sweeps, kernel, sweep_key, target, carry, *ends))
         _look_at_sweeps(work, *(np.asarray(carry[2]) / (last * self.num_chains)))
         if last < self.num_warmup + self.thin:
-            work.warn(
-                "The time was up before the first draw: these are states of the warm-up, which depend on where chains started."
-            )
+            work.warn(Kind.WARM_UP_STATES)
         rows = max(1, (last - self.num_warmup) // self.thin)
         theta, s = (np.asarray(part)[:rows].swapaxes(0, 1).reshape(-1, part.shape[2]) for part in carry[1])
         return theta, s
@@ -156,14 +154,9 @@ def _segments(work: Work, total: int) -> Iterator[tuple[int, int]]:
 def _look_at_sweeps(work: Work, clipped: float, stuck: float) -> None:
     work.diagnostics["X'X clipped"] = float(clipped)
     if clipped > _CLIPPED:
-        work.warn(
-            f"In {clipped:.0%} of the sweeps X'X was no matrix of sums, and its negative eigenvalues were set to 0."
-        )
+        work.warn(Kind.MATRIX_CLIPPED, share=clipped)
     if stuck > 0.0:
-        work.warn(
-            f"In {stuck:.1%} of the sweeps chains left the floating-point numbers and were held back: no data of this model have such "
-            "an observation, and these draws mean nothing."
-        )
+        work.warn(Kind.CHAINS_HELD_BACK, share=stuck)
 
 
 def _look_at_clamping(work: Work, theta: np.ndarray) -> None:
@@ -176,10 +169,7 @@ def _look_at_clamping(work: Work, theta: np.ndarray) -> None:
     share = float(np.minimum(outside.sum(1), 1.0).mean())
     work.diagnostics["records clamped"] = share
     if share > _CLAMPED:
-        work.warn(
-            f"About {share:.0%} of the records lie outside the bounds of the query, and Gibbs-SS ignores that they are clamped: "
-            "expect bias. Use DataAugmentationMCMC, which is exact."
-        )
+        work.warn(Kind.RECORDS_CLAMPED, share=share)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -196,4 +186,4 @@ def _look_at_chains(work: Work, posterior: Draws) -> None:
     found = {"R-hat": r_hat, "effective size": size}
     work.diagnostics |= {name: value for name, value in found.items() if np.isfinite(value)}
     if not (r_hat <= _R_HAT and size >= _ENOUGH):
-        work.warn(f"The chains have not mixed (R-hat {r_hat:.3f}, effective size {size:.0f}): raise num_draws or thin.")
+        work.warn(Kind.CHAINS_NOT_MIXED, r_hat=r_hat, effective_size=size)

@@ -16,7 +16,7 @@ from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior,
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
-from noisewise.posteriors import AbstractPosterior, WeightedSamples
+from noisewise.posteriors import AbstractPosterior, Kind, WeightedSamples
 from noisewise.samplers.adaptive_importance import fitted_proposal
 
 _REPEATS = 256
@@ -81,16 +81,16 @@ class ImportanceSampling(AbstractMethod):
             if stage == 0:
                 work.look_at_observation(look_key, draws.s if self.proposal is None else None)
             work.record(stage=stage, effective_size=draws.effective_size)
-            complete = stage == self.num_stages and work.stopped == "finished"
+            complete = stage == self.num_stages and work.stop.finished
             if best is None or complete or draws.effective_size > best.effective_size:
                 best = draws
-            if work.stopped != "finished":
+            if not work.stop.finished:
                 break
             if draws.effective_size > 0.0:
                 weights = np.exp(draws.log_weights - logsumexp(draws.log_weights))
                 proposal = fitted_proposal(draws.z, weights, start, self.prior_share)
         if best is None:
-            raise OutOfBudget(work.stopped)
+            raise OutOfBudget(work.stop)
         return _finished(end_key, work, best)
 
 
@@ -112,10 +112,7 @@ def _finished(key: Array, work: Work, draws: ImportanceDraws) -> WeightedSamples
 
 
 def _impossible(work: Work, draws: ImportanceDraws) -> WeightedSamples:
-    work.warn(
-        f"None of {draws.num:,} simulated statistics can have led to this observation: all draws have equal weight, and follow the "
-        "proposal. Check the observation and the model."
-    )
+    work.warn(Kind.PROPOSAL_IMPOSSIBLE, num=draws.num)
     return work.weighted(work.model.prior.constrain(draws.z), np.zeros(draws.num), draws.s, exact=False)
 
 

@@ -21,7 +21,7 @@ from noisewise.inference._statistic_space import StatisticSpace
 from noisewise.inference.work import Work
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.point_sets import ScrambledSobol
-from noisewise.posteriors import Draws, Report
+from noisewise.posteriors import Draws, Kind, Report
 from noisewise.private_model import PrivateModel
 
 INSTEAD = "Use PrivateLikelihoodEstimation or PrivatePosteriorEstimation, which only need samples."
@@ -99,8 +99,7 @@ class LearnedConfidentialLikelihood(AbstractFit):
         key, look_key = jax.random.split(as_key(key))
         work = Work(_SLUG, dict(self._settings), model, self._observation(observed, model))
         work.diagnostics["simulations learnt from"] = self.num_simulations
-        for text in self.report.warnings:
-            work.warn(text)
+        work.add(*self.report.findings)
         if len(self._s) >= _LOOK:
             work.look_at_observation(look_key, self._s)
         return self.draws(key, work)
@@ -110,10 +109,7 @@ class LearnedConfidentialLikelihood(AbstractFit):
         start_key, end_key = jax.random.split(key)
         model, chains = work.model, self._chains(work)
         if not chains.start(start_key, work):
-            work.warn(
-                "No statistic that the model predicts can have led to this observation: these are draws from the prior. Check the "
-                "observation and the model."
-            )
+            work.warn(Kind.STATISTICS_IMPOSSIBLE)
             return work.draws(model.prior.sample(start_key, self._settings["target_ess"]), exact=False)
         chains.finish(end_key, work)
         _tell(work, chains, last)
@@ -174,11 +170,8 @@ def _tell(work: Work, chains: JointChains, last: bool) -> None:
         "divergent": chains.num_divergent,
     }
     if last and not (size >= _ENOUGH and trace.settled):
-        lattice = " Noise that is small beside the lattice of s makes it so." if chains.target.space.lattices else ""
-        work.warn(
-            f"The chains have not settled: effective size {size:.0f} (at least {_ENOUGH} wanted), R-hat {r_hat:.3f} (at most 1.01 "
-            f"wanted).{lattice} Take more warm-up, or another method."
-        )
+        numbers = {"effective_size": size, "r_hat": r_hat, "enough": _ENOUGH}
+        work.warn(Kind.JOINT_CHAINS_NOT_SETTLED, **numbers, lattice=bool(chains.target.space.lattices))
 
 
 @in_float64

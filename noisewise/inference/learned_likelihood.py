@@ -33,7 +33,7 @@ from noisewise.inference._space_files import read_target_space, target_space_arr
 from noisewise.inference._target_space import TargetSpace
 from noisewise.inference.work import Work
 from noisewise.mechanisms.point_sets import ScrambledSobol
-from noisewise.posteriors import Draws, Report
+from noisewise.posteriors import Draws, Kind, Report
 from noisewise.private_model import PrivateModel
 from noisewise.samplers._densities import log_densities
 
@@ -115,8 +115,7 @@ class LearnedLikelihood(AbstractFit):
         observation = self._observation(observed, self.model)
         max_minutes = number("max_minutes", above=0.0, optional=True)(max_minutes)
         work = Work("sple", dict(self._settings), self.model, observation, max_minutes=max_minutes)
-        for text in self.report.warnings:
-            work.warn(text)
+        work.add(*self.report.findings)
         length = min(self._settings["length"], _SEGMENT)
         chains = LikelihoodChains(self.model.prior, **{**self._settings, "length": length})
         move_key, end_key = jax.random.split(as_key(key))
@@ -191,15 +190,12 @@ def posterior_of(work: Work, likelihood: LearnedLikelihood, chains: LikelihoodCh
     size, r_hat = trace.effective_size, trace.r_hat
     work.diagnostics |= {"effective size": size, "R-hat": r_hat, "divergent": chains.run.num_divergent}
     if last and not (size >= _ENOUGH and trace.settled):
-        modes = "The learnt likelihood may have several modes: take more rounds, or more simulations in each."
-        work.warn(
-            f"The chains have not settled: effective size {size:.0f} (at least {_ENOUGH} wanted), R-hat {r_hat:.3f} (at most 1.01 wanted). "
-            f"{modes if work.stopped == 'finished' else 'Allow more time, or more simulations.'}"
-        )
+        numbers = {"effective_size": size, "r_hat": r_hat, "enough": _ENOUGH}
+        work.warn(Kind.LIKELIHOOD_CHAINS_NOT_SETTLED, **numbers, finished=work.stop.finished)
     z = trace.by_chain("theta", trace.stride())
     work.diagnostics[MASS_OUTSIDE] = outside = share_outside(z, likelihood.bounds)
-    for text in extrapolation(outside) if last else ():
-        work.warn(text)
+    if last:
+        work.add(*extrapolation(outside))
     theta = work.model.prior.constrain(z)
     return LikelihoodDraws(
         theta,

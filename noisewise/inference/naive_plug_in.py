@@ -12,7 +12,7 @@ from noisewise._arrays import Array, integer
 from noisewise.inference._conjugate import check_conjugate, conjugate_draws
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.work import OutOfBudget, Work
-from noisewise.posteriors import Draws
+from noisewise.posteriors import Draws, Kind
 from noisewise.private_model import PrivateModel
 
 
@@ -53,8 +53,5 @@ class NaivePlugIn(AbstractMethod):
         theta = conjugate_draws(draw_key, work.model, work.observed, self.num_draws)
         with contextlib.suppress(OutOfBudget):
             work.look_at_observation(look_key)
-        work.warn(
-            "The noise in the observation and the clamping of records are ignored: take these draws for comparison only, and a method that "
-            "knows the mechanism for an answer."
-        )
+        work.warn(Kind.NOISE_IGNORED)
         return work.draws(theta, exact=False)

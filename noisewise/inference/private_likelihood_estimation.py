@@ -119,7 +119,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             likelihood = learner.learn(learn_key, number_, ahead=ahead)
             chains.move(chain_key, likelihood.at(work.observed), work)
             z = chains.draws[-self.num_simulations :]
-            if number_ + 1 == self.num_rounds or work.stopped != "finished":
+            if number_ + 1 == self.num_rounds or not work.stop.finished:
                 break
             yield posterior_of(work, likelihood, chains, last=False)
         chains.finish(end_key, work)

@@ -22,12 +22,15 @@ from noisewise.inference.corrections import AbstractCorrection, TruncatedProposa
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
 from noisewise.mechanisms.point_sets import AbstractPointSet, ScrambledSobol
+from noisewise.posteriors import Kind
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.posteriors.learned import LearnedPosterior
 from noisewise.private_model import PrivateModel
 
 _KEPT = 4000
 _POSTERIOR = 2**30
+_MOST_OUTSIDE = 0.05
+"""The share of the mass that may lie where nothing was simulated before a reader must know."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -153,7 +156,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
                     learner.work.stop_if_spent()
             train_together(learners, index)
             yield [_posterior(learner, index) for learner in learners]
-            if any(learner.work.stopped != "finished" for learner in learners):
+            if any(not learner.work.stop.finished for learner in learners):
                 return
 
 
@@ -163,12 +166,9 @@ def _posterior(learner: PosteriorLearner, index: int) -> LearnedPosterior:
     z = learner.density.sample(jax.random.fold_in(learner.key, _POSTERIOR + index), learner.condition, _KEPT)
     outside = learner.outside(z)
     work.diagnostics["mass where nothing was simulated"] = outside
-    work.take_back("of the posterior lies where nothing")
-    if outside > 0.05:
-        work.warn(
-            f"{outside:.0%} of the posterior lies where nothing was simulated: mass has leaked there, or is not learnt yet. Take more "
-            "rounds, or certify the posterior."
-        )
+    work.withdraw(Kind.MASS_LEAKED)
+    if outside > _MOST_OUTSIDE:
+        work.warn(Kind.MASS_LEAKED, share=outside)
     theta = prior.constrain(z)
     return LearnedPosterior(
         theta,

@@ -17,6 +17,7 @@ from noisewise.inference._pseudo_marginal import Simulate, State, Target, drawn_
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.work import OutOfBudget, Work
 from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import Kind, StopKind
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.samplers._seeds import generator
 
@@ -97,7 +98,7 @@ class PseudoMarginalMCMC(AbstractMethod):
                 trace.add(**chains.segment())
                 work.record(sweeps=trace.length, effective_size=trace.effective_size, acceptance=chains.acceptance)
             if not trace.complete():
-                work.stop(f"max_sweeps = {self.max_sweeps:,} sweeps are made")
+                work.end(StopKind.SWEEPS_MADE, limit=self.max_sweeps)
         if chains is None:
             return pilot.posterior(work)
         work.diagnostics["acceptance"] = chains.acceptance
@@ -121,10 +122,7 @@ class PseudoMarginalMCMC(AbstractMethod):
         work.record(num_inner=inner.num, variance=inner.variance)
         work.diagnostics |= {"variance of log L-hat": inner.variance, "1 + rv": inner.relative_variance}
         if inner.variance > _NOISY:
-            work.warn(
-                f"Estimates of the likelihood are noisy: log L-hat has a variance of {inner.variance:.1f} or more with {inner.num} "
-                "simulations, and chains stick where one came out too high. For models of records take DataAugmentationMCMC or ExactSMC."
-            )
+            work.warn(Kind.LIKELIHOOD_NOISY, variance=inner.variance, num_inner=inner.num)
         return inner.num
 
     @staticmethod

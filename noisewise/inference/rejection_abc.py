@@ -16,7 +16,7 @@ from noisewise.inference.base import AbstractMethod
 from noisewise.inference.distances import AbstractDistance, Euclidean, Ruler, check_distance, in_blocks
 from noisewise.inference.work import Work
 from noisewise.mechanisms.base import Capability
-from noisewise.posteriors import AbstractPosterior
+from noisewise.posteriors import AbstractPosterior, Kind
 from noisewise.private_model import PrivateModel
 from noisewise.samplers._seeds import generator
 
@@ -119,10 +119,7 @@ class RejectionABC(AbstractMethod):
         if self._by_default and mechanism.capabilities >= _EXACT:
             return _ByDensity(work, float(mechanism.log_prob_bound(work.observed)))
         if self._by_default:
-            work.warn(
-                f"{type(mechanism).__name__} lacks a density or a bound of it, so the nearest {_SHARE:.0%} of the simulations are kept, an "
-                "approximation."
-            )
+            work.warn(Kind.NEAREST_KEPT, mechanism=type(mechanism).__name__, share=_SHARE)
         ruler = Ruler.fitted(key, self.distance, mechanism, work.observed, s)
         if self.tolerance is not None:
             return _ByDistance(ruler, self.tolerance, 1.0)
@@ -166,9 +163,7 @@ def _accepted(work: Work, rule: _ByDensity | _ByDistance, harvest: Harvest) -> A
     work.diagnostics["acceptance"] = acceptance
     work.record(acceptance=acceptance)
     if not harvest.complete and len(theta) * rule.share < _FEW:
-        work.warn(
-            f"{harvest.num_tried:,} simulations gave few draws: ImportanceSampling, ExactSMC and SMCABC need fewer simulations per draw."
-        )
+        work.warn(Kind.FEW_DRAWS_ACCEPTED, num=harvest.num_tried)
     if isinstance(rule, _ByDensity):
         return work.draws(theta, s, exact=True)
     if rule.share < 1.0:
@@ -190,14 +185,9 @@ def _nothing_accepted(
     work.diagnostics["acceptance"] = 0.0
     work.record(acceptance=0.0)
     if isinstance(rule, _ByDensity):
-        work.warn(
-            f"None of {num_tried:,} simulations was accepted. Here are the {len(theta)} at which the observation is likeliest, weighted "
-            "by its density, which is no posterior: use ImportanceSampling or ExactSMC."
-        )
+        work.warn(Kind.NONE_ACCEPTED, num=num_tried, kept=len(theta))
         return work.weighted(theta, -scores, s, exact=False)
     work.diagnostics["tolerance"] = float(scores.max())
-    work.warn(
-        f"None of {num_tried:,} simulations came within {rule.tolerance:g} of the observation. Here are the {len(theta)} nearest, up to "
-        f"{scores.max():.4g} away: raise the tolerance, or give quantile= instead."
-    )
+    limits = {"tolerance": rule.tolerance, "farthest": float(scores.max())}
+    work.warn(Kind.NONE_WITHIN_TOLERANCE, num=num_tried, kept=len(theta), **limits)
     return work.draws(theta, exact=False)

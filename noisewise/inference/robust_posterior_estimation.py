@@ -24,7 +24,7 @@ from noisewise.inference._simulations import Simulations
 from noisewise.inference.base import AbstractMethod
 from noisewise.inference.error_models import AbstractErrorModel, SpikeAndSlab, SpikeAndSlabLatent
 from noisewise.inference.work import Work
-from noisewise.posteriors import Draws
+from noisewise.posteriors import Draws, Kind
 from noisewise.private_model import PrivateModel
 from noisewise.samplers._seeds import generator
 
@@ -118,7 +118,7 @@ class RobustPosteriorEstimation(AbstractMethod):
 def _tell_constants(work: Work, space: LatentSpace) -> None:
     names = [name for name, scale in zip(work.model.statistic_names, space.scale, strict=True) if not scale > 0.0]
     if names:
-        work.warn(f"The same in all simulations, and left out of the learnt densities: {', '.join(names)}.")
+        work.warn(Kind.STATISTICS_NOT_LEARNT, names=names)
 
 
 def _look_at_errors(work: Work, latent: SpikeAndSlabLatent, t: np.ndarray) -> None:
@@ -128,10 +128,7 @@ def _look_at_errors(work: Work, latent: SpikeAndSlabLatent, t: np.ndarray) -> No
     for name, probability in zip(work.model.statistic_names, wrong, strict=True):
         if np.isfinite(probability):
             work.diagnostics[f"misspecification {name}"] = float(probability)
-    work.warn(
-        "SpikeAndSlab ignores that the law of the privacy noise is known: take these draws for a check of the model, and "
-        "error=MechanismError() for an answer."
-    )
+    work.warn(Kind.SPIKE_AND_SLAB)
 
 
 @eqx.filter_jit

@@ -18,7 +18,7 @@ from noisewise.inference.distances import AbstractDistance, Euclidean, Ruler, ch
 from noisewise.inference.tolerances import AbstractTolerance, QuantileDecay
 from noisewise.inference.work import Work
 from noisewise.mechanisms.base import Capability
-from noisewise.posteriors import WeightedSamples
+from noisewise.posteriors import Kind, StopKind, WeightedSamples
 from noisewise.priors import Prior
 
 
@@ -191,20 +191,18 @@ class _Search:
     def left_with(self, tolerance: float, harvest: Harvest, population: _Population | None) -> _Population:
         """After a round that ended early: the particles of the round before, or those of the first round so far, or prior draws."""
         work = self.work
-        if work.stopped == "finished":
+        if work.stop.finished:
             limit = self.settings.min_acceptance
-            work.stop(f"the acceptance fell below min_acceptance={limit:g} at the tolerance {tolerance:.4g}")
+            work.end(StopKind.ACCEPTANCE_TOO_LOW, limit=limit, tolerance=tolerance)
         if population is not None:
             return population
         if harvest.num_accepted:
             population = _weighed(work.model.prior, PriorProposal(work.model.prior), tolerance, harvest)
-            work.warn(f"Only {len(population.z)} prior draws came within the first tolerance, {tolerance:.4g}.")
+            work.warn(Kind.FEW_WITHIN_FIRST_TOLERANCE, num=len(population.z), tolerance=tolerance)
             return population
         theta, z, distances = self.nearest.columns()
-        work.warn(
-            f"None of {harvest.num_tried:,} prior draws came within the first tolerance, {tolerance:.4g}. Here are the {len(z)} nearest, "
-            f"up to {distances.max():.4g} away: take a larger tolerance, or QuantileDecay, which finds its own."
-        )
+        limits = {"tolerance": tolerance, "farthest": float(distances.max())}
+        work.warn(Kind.NONE_WITHIN_FIRST_TOLERANCE, num=harvest.num_tried, kept=len(z), **limits)
         return _Population(theta, z, np.zeros(len(z)), distances, float(distances.max()), 0.0)
 
 

@@ -16,7 +16,8 @@ from noisewise.errors import FileFormatError, ResumeError
 from noisewise.inference._progress import ProgressBar, planned
 from noisewise.inference._surprise import p_value
 from noisewise.mechanisms.base import Capability
-from noisewise.posteriors import Draws, Report, WeightedSamples
+from noisewise.posteriors import Draws, Finding, Kind, Report, Stop, StopKind, WeightedSamples
+from noisewise.posteriors.findings import with_finding, without
 from noisewise.private_model import PrivateModel
 from noisewise.runs.journal import Journal, Result
 from noisewise.simulators import Faults, PythonSimulator
@@ -31,8 +32,6 @@ _BATCH_SECONDS = 3.0
 _WORKERS = 16
 _LOOK = 400
 _SURPRISE = 0.005
-FAILED, DROPPED = "simulations failed (NaN) and were rejected.", " failed twice and w"
-"""By which the sentences about failures are known."""
 _LOOKED = "prior predictive p-value"
 
 
@@ -66,8 +65,9 @@ class Work:
         self.model, self.observed = model, observed
         self.executor, self.journal = executor, journal
         self.num_simulations = self.num_failed = 0
-        self.stopped = "finished"
-        self.warnings: list[str] = []
+        self.stop = Stop()
+        self.power: float | None = None
+        self.findings: tuple[Finding, ...] = ()
         self.rounds: list[dict[str, Any]] = []
         self.diagnostics: dict[str, Any] = {}
         self._start = time.monotonic() - seconds
@@ -93,7 +93,7 @@ class Work:
         """
         allowed = len(theta) if self.remaining is None else min(len(theta), self.remaining)
         if allowed <= 0:
-            raise OutOfBudget(self.stop(self._spent))
+            raise OutOfBudget(self._spend_all())
         keys = fold_in_rows(key, np.arange(allowed)) if is_key(key) else as_keys(key, len(theta))[:allowed]
         if self.journal is not None:
             self.journal.begin()
@@ -168,9 +168,9 @@ class Work:
         found = self.journal.recall(name)
         if found is None:
             arrays = compute()
-            found = Result(arrays, self.stopped)
+            found = Result(arrays, self.stop.to_record())
             self.journal.keep(name, found)
-        self.stopped = found.stopped
+        self.stop = Stop.from_record(found.stopped)
         return found.arrays
 
     def advance(
@@ -187,27 +187,27 @@ class Work:
         found = self.journal.recall_move(name)
         if found is None:
             state, arrays = compute()
-            result = Result(arrays, self.stopped)
+            result = Result(arrays, self.stop.to_record())
             self.journal.keep(name, result, state=jax.tree.leaves(state))
             return state, arrays
         result, leaves = found
-        self.stopped = result.stopped
+        self.stop = Stop.from_record(result.stopped)
         return state if leaves is None else _refilled(state, leaves), result.arrays
 
     def all_statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
         """s (N, k) for all rows of theta; raises `OutOfBudget` where the budgets do not allow as many."""
         if self.remaining is not None and len(theta) > self.remaining:
-            raise OutOfBudget(self.stop(self._spent))
+            raise OutOfBudget(self._spend_all())
         s = self.statistics(key, theta)
         if len(s) < len(theta):
-            raise OutOfBudget(self.stopped)
+            raise OutOfBudget(self.stop)
         return s
 
     def spend(self, num: int) -> None:
         """Count `num` simulations that a method is about to run by itself; raises `OutOfBudget` if there are not as many left."""
         self.check_time()
         if self.remaining is not None and num > self.remaining:
-            raise OutOfBudget(self.stop(self._spent))
+            raise OutOfBudget(self._spend_all())
         if self.journal is not None:
             self.journal.count(num)
         self._count(num)
@@ -246,10 +246,7 @@ class Work:
         rank = p_value(simulated, self.observed)
         self.diagnostics[_LOOKED] = rank
         if self.surprised:
-            self.warn(
-                f"The observation lies outside what the prior predicts (p = {rank:.2g}): check the model, the units, and the order "
-                "of the statistics."
-            )
+            self.warn(Kind.SURPRISING_OBSERVATION, p=rank)
 
     @property
     def surprised(self) -> bool:
@@ -258,16 +255,18 @@ class Work:
 
     # Saying ----------------------------------------------------------------------------------------------------------
 
-    def take_back(self, part: str) -> None:
-        """Drop sentences that contain `part`."""
-        self.warnings = [text for text in self.warnings if part not in text]
+    def warn(self, kind: Kind, **numbers: Any) -> None:
+        """Add a finding that a reader of the result must see. It replaces one of its kind, unless there may be several."""
+        self.add(Finding(kind, numbers))
 
-    def warn(self, text: str, *, instead_of: str | None = None) -> None:
-        """Add a sentence that a reader of the result must see, in place of earlier ones that contain `instead_of`."""
-        if instead_of is not None:
-            self.take_back(instead_of)
-        if text not in self.warnings:
-            self.warnings.append(text)
+    def add(self, *findings: Finding) -> None:
+        """Add findings, such as those of a fit that is used again."""
+        for finding in findings:
+            self.findings = with_finding(self.findings, finding)
+
+    def withdraw(self, *kinds: Kind) -> None:
+        """Drop findings that hold no longer."""
+        self.findings = without(self.findings, *kinds)
 
     def record(self, **values: Any) -> None:
         """Add a record of one round, JSON-ready; it is shown while the work goes on."""
@@ -281,15 +280,17 @@ class Work:
     @property
     def dropped(self) -> str | None:
         """What is to be said of simulations that failed for good, if any did."""
-        return self._faults.sentence()
+        numbers = self._faults.numbers()
+        return None if numbers is None else Finding(Kind.SIMULATIONS_DROPPED, numbers).sentence
 
     def report(self, *, exact: bool) -> Report:
         """The report as of now."""
         num_nan = self.num_failed - (self._faults.total - self._dropped_before)
         if num_nan > 0:
-            self.warn(f"{num_nan:,} of {self.num_simulations:,} {FAILED}", instead_of=FAILED)
-        if self.dropped:
-            self.warn(self.dropped, instead_of=DROPPED)
+            self.warn(Kind.SIMULATIONS_REJECTED, failed=num_nan, simulations=self.num_simulations)
+        dropped = self._faults.numbers()
+        if dropped is not None:
+            self.warn(Kind.SIMULATIONS_DROPPED, **dropped)
             self.diagnostics["simulations dropped"] = self._faults.total
         if self._faults.num_recovered:
             self.diagnostics["simulations that failed once"] = self._faults.num_recovered
@@ -299,11 +300,12 @@ class Work:
             num_simulations=self.num_simulations,
             num_failed=self.num_failed,
             seconds=time.monotonic() - self._start,
-            stopped=self.stopped,
+            stop=self.stop,
             exact=exact,
             rounds=tuple(self.rounds),
-            diagnostics=dict(self.diagnostics),
-            warnings=tuple(self.warnings),
+            numbers=dict(self.diagnostics),
+            power=self.power,
+            findings=self.findings,
         )
 
     def weighted(
@@ -328,19 +330,18 @@ class Work:
         names = self.model.statistic_names if s is not None else ()
         return {"derived": self.model.derived_quantities(theta), "statistics": s, "statistic_names": names}
 
-    @property
-    def _spent(self) -> str:
-        return f"the budget of {self._max_simulations:,} simulations is spent"
+    def _spend_all(self) -> Stop:
+        return self.end(StopKind.SIMULATIONS_SPENT, budget=self._max_simulations)
 
     def stop_if_spent(self) -> None:
         """Say that the budget of simulations ended the work, where it did."""
         if self.remaining == 0:
-            self.stop(self._spent)
+            self._spend_all()
 
-    def stop(self, reason: str) -> str:
+    def end(self, kind: StopKind, **numbers: Any) -> Stop:
         """Say why the work ends before it is finished."""
-        self.stopped = reason
-        return reason
+        self.stop = Stop(kind, numbers)
+        return self.stop
 
     @property
     def _out_of_time(self) -> bool:
@@ -358,14 +359,14 @@ class Work:
         if self._bar:
             self._bar.describe({"training, epoch": epochs, "validation loss": best})
         if self._out_of_time:
-            self.stop("the time budget is spent")
+            self.end(StopKind.TIME_SPENT)
         return self._out_of_time
 
     def _check_time(self, *, partial: bool) -> None:
         if self._out_of_time:
-            reason = self.stop("the time budget is spent")
+            stop = self.end(StopKind.TIME_SPENT)
             if not partial:
-                raise OutOfBudget(reason)
+                raise OutOfBudget(stop)
 
     def _chunk(self, wanted: int) -> int:
         """Everything at once without a deadline, else about a second's worth; with a journal a few seconds' worth at most."""

@@ -8,11 +8,24 @@ from noisewise._text import printable
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.posteriors.draws import Draws
+from noisewise.posteriors.findings import Finding
+from noisewise.posteriors.kinds import Kind, StopKind
 from noisewise.posteriors.report import Report
+from noisewise.posteriors.stop import Stop
 from noisewise.posteriors.weighted_samples import WeightedSamples
 from noisewise.runs import posterior_folder, read_archive
 
-__all__ = ["AbstractPosterior", "Draws", "Report", "WeightedSamples", "load_posterior"]
+__all__ = [
+    "AbstractPosterior",
+    "Draws",
+    "Finding",
+    "Kind",
+    "Report",
+    "Stop",
+    "StopKind",
+    "WeightedSamples",
+    "load_posterior",
+]
 
 
 def load_posterior(path: Any) -> AbstractPosterior:

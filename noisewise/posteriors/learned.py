@@ -14,6 +14,8 @@ from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.files import density_arrays
 from noisewise.posteriors.base import AbstractPosterior, check_num
 from noisewise.posteriors.draws import Draws
+from noisewise.posteriors.findings import Finding, with_finding
+from noisewise.posteriors.kinds import Kind
 from noisewise.posteriors.report import Report
 from noisewise.priors import Prior
 
@@ -73,8 +75,8 @@ class LearnedPosterior(AbstractPosterior):
         if self.estimator is not None:
             AbstractPosterior.save(self, path, overwrite=overwrite)
             return
-        text = "The file holds draws, not the density, whose architecture is a user's own."
-        report = dataclasses.replace(self.report, warnings=(*self.report.warnings, text))
+        findings = with_finding(self.report.findings, Finding(Kind.DENSITY_NOT_SAVED))
+        report = dataclasses.replace(self.report, findings=findings)
         Draws(self.theta, self.names, report, derived=self.derived).save(path, overwrite=overwrite)
 
     def _own_arrays(self) -> dict[str, np.ndarray]:

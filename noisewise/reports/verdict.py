@@ -72,7 +72,7 @@ def _of_method(posterior: AbstractPosterior, certificate: Certificate | None) ->
     report = posterior.report
     if report.method == "naive":
         return [(DISTRUST, "This is the naive answer, which ignores the noise and the clamping of records.")]
-    if float(report.diagnostics.get("power", 1.0)) < 1.0:
+    if report.partial:
         return [
             (DISTRUST, "The work ended before the observation was taken into account in full: the draws are too wide.")
         ]

@@ -78,21 +78,17 @@ class Faults:
     def refuse(self, found: str, failure: Failure) -> None:
         """Raise, with an example."""
         text = (
-            f"{found}, more than PythonSimulator(max_failed={self.max_failed:g}) allows, the first of them at {self.example} Mend the "
+            f"{found}, more than PythonSimulator(max_failed={self.max_failed:g}) allows, the first of them at {self.example} Fix the "
             "simulator there, or let it return np.nan in place of data that cannot have been observed."
         )
         raise _caused(text, failure)
 
-    def sentence(self) -> str | None:
-        """What a reader of the result must know; None where nothing was dropped."""
+    def numbers(self) -> dict[str, Any] | None:
+        """What a reader of the result must know: how many were dropped, and why; None where none was."""
         if not self.total:
             return None
-        s, were = ("", "was") if self.total == 1 else ("s", "were")
-        kinds = " and ".join(f"{num:,} {kind}" for kind, num in self.num_failed.items() if num)
-        return (
-            f"{self.total:,} simulation{s} failed twice and {were} dropped ({kinds}), the first at {self.example} "
-            "If failures depend on the parameters, the posterior is biased."
-        )
+        counts, kinds = list(self.num_failed.values()), list(self.num_failed)
+        return {"counts": counts, "kinds": kinds, "example": str(self.example)}
 
     # On disk ---------------------------------------------------------------------------------------------------------
 

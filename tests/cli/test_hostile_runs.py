@@ -115,8 +115,9 @@ def test_texts_of_strangers_command_no_terminal(run, theirs):
     for path in (manifest, theirs / "posterior" / "manifest.json"):
         value = json.loads(path.read_text())
         report = value["content"]["report"]
-        report |= {"method": TEXT, "stopped": TEXT, "warnings": [TEXT]}
-        report["diagnostics"]["route"] = TEXT
+        stated = {"kind": "stated", "numbers": {"text": TEXT}}
+        report |= {"method": TEXT, "stop": stated, "findings": [stated]}
+        report["numbers"]["route"] = TEXT
         path.write_text(json.dumps(sealed(value)))
     certificate = json.loads((theirs / "certificate.json").read_text())
     (theirs / "certificate.json").write_text(json.dumps({**certificate, "proposal": TEXT}))

@@ -89,7 +89,7 @@ def test_what_was_found_from_other_releases_is_not_taken(tmp_path):
 
 def test_why_the_work_ended_is_kept():
     model, observed = nw.problems.outbreak("influenza").model, np.full((2, 14), 50.0)
-    reports = [nw.posteriors.Report("sple", stopped=why, exact=True) for why in ("finished", "out of time")]
+    reports = [nw.posteriors.Report.stated("sple", stopped=why, exact=True) for why in ("finished", "out of time")]
     draws = np.random.default_rng(0).normal(size=(100, 2))
     found = item._intervals(lambda *_: ((draws, report) for report in reports), None, model, observed)
     assert (found["stopped"], found["exact"]) == (["finished", "out of time"], 2)

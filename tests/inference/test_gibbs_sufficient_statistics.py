@@ -12,6 +12,7 @@ from noisewise.inference import gibbs_sufficient_statistics as gibbs
 from noisewise.inference.gibbs_sufficient_statistics import GibbsSufficientStatistics
 from noisewise.inference.importance_sampling import ImportanceSampling
 from noisewise.inference.work import Work
+from noisewise.posteriors import Finding, Kind
 from noisewise.queries import RegressionMoments
 from noisewise.samplers.augmented_regression import AugmentedRegression
 from noisewise.simulators import LinearRegression
@@ -121,11 +122,11 @@ def test_the_share_of_clamped_records_is_told():
         + rng.normal(0, np.sqrt(2), 100_000)
     )
     assert abs(np.mean((y < -4.0) | (y > 3.0)) - share) < 4 * np.sqrt(share / 100_000)
-    assert f"About {share:.0%} of the records" in work.warnings[0]
+    assert work.findings == (Finding(Kind.RECORDS_CLAMPED, {"share": share}),)
     quiet = Work("gibbs-ss", {}, nw.problems.linear_regression(10.0).model, np.zeros(9))
     gibbs._look_at_clamping(quiet, np.array(EXACT[10.0][:1]))
     assert quiet.diagnostics["records clamped"] == pytest.approx(0.02, abs=0.002)
-    assert quiet.warnings == []
+    assert quiet.findings == ()
 
 
 def test_impossible_observations_are_told_not_hidden():

@@ -18,7 +18,7 @@ from noisewise.inference._learning import fit_report
 from noisewise.inference.learned_likelihood import LearnedLikelihood, posterior_of
 from noisewise.inference.private_likelihood_estimation import PrivateLikelihoodEstimation
 from noisewise.inference.work import Work
-from noisewise.posteriors import Draws, Report
+from noisewise.posteriors import Draws, Finding, Kind, Report, StopKind
 from tests.inference.fit_files import a_model, check_refuses, check_survives
 
 KEY = jax.random.key(4)
@@ -76,11 +76,11 @@ def test_a_fit_tells_what_it_is(rate_fit):
 
 def test_a_report_of_a_fit_leaves_the_observation_out():
     work = Work("sple", {}, a_model(), np.zeros(1))
-    work.warn("The observation lies outside what the prior predicts.")
+    work.warn(Kind.SURPRISING_OBSERVATION, p=0.001)
     work.diagnostics["prior predictive p-value"] = 0.001
     work.num_simulations, work.num_failed = 10, 3
-    work.stop("the time budget is spent")
-    report = fit_report(work, "A note.")
+    work.end(StopKind.TIME_SPENT)
+    report = fit_report(work, Finding.stated("A note."))
     assert report.diagnostics == {}
     assert len(report.warnings) == 3
     for text, part in zip(report.warnings, ("A note.", "3 of 10", "the time budget is spent"), strict=True):

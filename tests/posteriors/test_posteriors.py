@@ -12,7 +12,9 @@ from tests.hostile import damaged
 
 RNG = np.random.default_rng(4)
 KEY = jax.random.key(0)
-REPORT = Report("example", settings={"num": 3}, diagnostics={"k": 0.25}, warnings=("careful",), rounds=({"n": 1},))
+REPORT = Report.stated(
+    "example", settings={"num": 3}, diagnostics={"k": 0.25}, warnings=("careful",), rounds=({"n": 1},)
+)
 
 
 def chains(num=4000, shift=0.0):
@@ -193,7 +195,7 @@ def test_weights_on_few_levels_have_no_heavy_tail():
 
 
 def test_reports_with_infinite_numbers_can_be_saved(tmp_path):
-    report = Report("test", diagnostics={"R-hat": np.inf, "k": np.nan}, rounds=({"x": -np.inf},))
+    report = Report("test", numbers={"R-hat": np.inf, "k": np.nan}, rounds=({"x": -np.inf},))
     Draws(np.zeros((4, 1)), ("a",), report).save(tmp_path / "p")
     again = load_posterior(tmp_path / "p").report
     assert again.diagnostics["R-hat"] == np.inf
@@ -212,7 +214,7 @@ def test_draws_are_numbers(rows):
         Draws(theta, ("a", "b"), Report("test"))
 
 
-@pytest.mark.parametrize("wrong", [{"rounds": ["n"]}, {"warnings": [1]}, {"rounds": [None]}], ids=str)
+@pytest.mark.parametrize("wrong", [{"rounds": ["n"]}, {"findings": 1}, {"rounds": [None]}], ids=str)
 def test_reports_with_items_of_another_kind_are_refused(wrong):
-    with pytest.raises(errors.FileFormatError, match="must be a list of"):
+    with pytest.raises(errors.FileFormatError, match="must be a list"):
         Report.from_spec({**REPORT.to_spec(), **wrong})

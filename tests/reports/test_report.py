@@ -109,7 +109,8 @@ def full_page(tmp_path_factory):
     theta = np.random.default_rng(0).normal((-0.6, -2.7, 0.6), (0.9, 0.7, 0.9), size=(500, 3))
     derived = {"sum <b>": theta.sum(axis=1), "broken": np.full(len(theta), np.inf)}
     warnings = (f"Beware of {EVIL}",)
-    report = Report("da-mcmc", {"num_chains": 16}, exact=True, warnings=warnings, diagnostics={f"odd {EVIL}": 1.0})
+    settings, diagnostics = {"num_chains": 16}, {f"odd {EVIL}": 1.0}
+    report = Report.stated("da-mcmc", settings=settings, exact=True, warnings=warnings, diagnostics=diagnostics)
     posterior = Draws(theta, names, report, derived=derived)
     naive = Draws(theta - 3.0, names, Report("naive"), derived={"sum <b>": theta.sum(axis=1) - 9.0})
     model = nw.PrivateModel(
@@ -224,7 +225,7 @@ def test_planted_faults_are_found(sir_page, old, new, fault):
 
 
 def draws(num=2000, **report):
-    return Draws(np.random.default_rng(0).normal(size=(num, 1)), ("a",), Report("method", **report))
+    return Draws(np.random.default_rng(0).normal(size=(num, 1)), ("a",), Report.stated("method", **report))
 
 
 def test_exact_draws_are_trusted():
@@ -267,7 +268,7 @@ def rough(stretch, warning="Training ended early."):
     """A problem, and its posterior stretched, which warns of itself."""
     problem = nw.problems.gaussian_mean(1.0)
     good = problem.reference(KEY, 2000)
-    report = Report("learnt", num_simulations=777, num_failed=7, warnings=(warning,))
+    report = Report.stated("learnt", num_simulations=777, num_failed=7, warnings=(warning,))
     return problem, Draws(good.mean() + stretch * (good - good.mean()), problem.model.names, report)
 
 

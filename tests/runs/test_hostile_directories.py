@@ -316,7 +316,7 @@ def test_a_crowd_is_refused_before_it_is_made(part):
 
 
 PLACES = {
-    "diagnostics": lambda content, crowd: content["report"]["diagnostics"].update(x=crowd),
+    "diagnostics": lambda content, crowd: content["report"]["numbers"].update(x=crowd),
     "array of the prior": lambda content, crowd: content["prior"]["mean"]["fields"].update(loc=_array(crowd)),
     "tuple of the prior": lambda content, crowd: content["prior"]["mean"]["fields"].update(loc={"tuple": crowd}),
 }
@@ -393,7 +393,8 @@ def test_what_a_record_tells_commands_no_terminal(tmp_path):
 def test_what_a_posterior_tells_commands_no_terminal(tmp_path):
     folder, _ = files.a_posterior(tmp_path, "Draws")
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["content"]["report"]["warnings"] = ["\x1b[2J\u2066 all is well"]
+    stated = {"kind": "stated", "numbers": {"text": "\x1b[2J\u2066 all is well"}}
+    manifest["content"]["report"]["findings"] = [stated]
     manifest["content"]["report"]["method"] = "a\x9b1mb"
     (folder / "manifest.json").write_text(json.dumps(sealed(manifest)))
     posterior = nw.load_posterior(folder)

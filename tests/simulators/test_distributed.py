@@ -99,7 +99,7 @@ def test_what_hangs_on_a_cluster_is_left_behind(client):
     s = a_model(hangs, timeout=0.5).statistics(KEY, THETA, executor=client.get_executor(), batch_size=5, faults=faults)
     assert np.flatnonzero(np.isnan(s[:, 0])).tolist() == [0]
     assert faults.num_recovered == 0
-    assert "took more than 0.5 s" in faults.sentence()
+    assert "took more than 0.5 s" in faults.example
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from noisewise import errors
+from noisewise.posteriors import Finding, Kind
 from noisewise.simulators import Faults, PythonSimulator, Workers, _dispatch
 from tests.simulators.faulty import HALF, KEY, THETA, here, keeps_the_gil, kills, loops, plain, raises, sleeps
 
@@ -32,7 +33,7 @@ def assert_only_half_is_missing(s, faults):
     assert np.isnan(s[HALF]).all()
     assert np.array_equal(others(s), others(REFERENCE))
     assert (faults.total, faults.num_simulations) == (1, len(THETA))
-    assert "theta = [0.5]" in faults.sentence()
+    assert "theta = [0.5]" in faults.example
 
 
 # One bad simulation costs itself --------------------------------------------------------------------------------------
@@ -45,8 +46,9 @@ def test_what_raises_is_dropped_and_counted(where, workers):
         executor = {"here": None, "threads": threads, "workers": workers}[where]
         s = PythonSimulator(raises).statistics(KEY, THETA, here, executor=executor, batch_size=10, faults=faults)
     assert_only_half_is_missing(s, faults)
-    assert faults.sentence().startswith("1 simulation failed twice and was dropped (1 raised an error)")
-    assert "ValueError: half." in faults.sentence()
+    sentence = Finding(Kind.SIMULATIONS_DROPPED, faults.numbers()).sentence
+    assert sentence.startswith("1 simulation failed twice and was dropped (1 raised an error)")
+    assert "ValueError: half." in sentence
 
 
 def test_a_death_costs_its_simulation_only(workers):
@@ -55,7 +57,7 @@ def test_a_death_costs_its_simulation_only(workers):
     s = PythonSimulator(kills).statistics(KEY, THETA, here, executor=workers, batch_size=10, faults=faults)
     assert_only_half_is_missing(s, faults)
     assert faults.num_recovered == 9
-    assert "exit code 7" in faults.sentence()
+    assert "exit code 7" in faults.example
 
 
 SLOW = [pytest.param(fn, where, marks=pytest.mark.slow) for fn in (sleeps, loops) for where in ("here", "workers")]
@@ -74,7 +76,7 @@ def test_what_hangs_is_ended(fn, where, workers):
         s = simulator.statistics(KEY, THETA, here, executor=executor, batch_size=10, faults=faults)
         seconds = time.monotonic() - started
     assert_only_half_is_missing(s, faults)
-    assert "took more than 0.5 s" in faults.sentence()
+    assert "took more than 0.5 s" in faults.example
     assert seconds < 20.0  # twice the time-out, and two new processes
 
 
@@ -122,7 +124,7 @@ def test_what_fails_now_and_then_is_run_again(tmp_path):
     faults = Faults(max_failed=0.05)
     s = PythonSimulator(unreliable).statistics(KEY, THETA, here, faults=faults)
     assert np.array_equal(s, REFERENCE)
-    assert (faults.total, faults.num_recovered, faults.sentence()) == (0, 4, None)
+    assert (faults.total, faults.num_recovered, faults.numbers()) == (0, 4, None)
 
 
 class Stuck(ThreadPoolExecutor):
@@ -159,7 +161,7 @@ def test_what_never_comes_back_is_dropped(monkeypatch):
     with Stuck({7, 102}) as executor:  # the seventh, and the same once more
         s, faults = run_in(executor, monkeypatch, batch_size=1)
     assert np.flatnonzero(np.isnan(s[:, 0])).tolist() == [6]
-    assert "no worker came back with it" in faults.sentence()
+    assert "no worker came back with it" in faults.example
 
 
 class Thrifty(ThreadPoolExecutor):
@@ -253,9 +255,9 @@ def test_it_does_not_matter_which_end_first():
         faults = Faults(max_failed=0.05)
         with ThreadPoolExecutor(workers) as executor:
             s = PythonSimulator(late).statistics(KEY, theta, here, executor=executor, batch_size=1, faults=faults)
-        found.append((s.tolist(), faults.total, faults.sentence()))
+        found.append((s.tolist(), faults.total, faults.numbers()))
     assert repr(found[0]) == repr(found[1])
-    assert "theta = [1.0]" in found[0][2]
+    assert "theta = [1.0]" in found[0][2]["example"]
 
 
 def test_without_a_count_the_first_failure_raises():

@@ -1,0 +1,107 @@
+"""What may be found while a posterior is made, and why the work may end: one name each."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Kind(enum.StrEnum):
+    """What a reader of a posterior may have to know. Files hold these names, so they stay."""
+
+    # simulations and budgets
+    STATED = "stated"
+    """A text without a kind of its own: from files of earlier versions, or from a user."""
+    SURPRISING_OBSERVATION = "surprising observation"
+    SIMULATIONS_REJECTED = "simulations rejected"
+    SIMULATIONS_DROPPED = "simulations dropped"
+    SIMULATIONS_IMPOSSIBLE = "simulations impossible"
+    ONLY_PRIOR_DRAWS = "only prior draws"
+    TARGET_NOT_REACHED = "target not reached"
+    DENSITY_NOT_SAVED = "density not saved"
+
+    # weights, particles and chains
+    WEIGHTS_POOR = "weights poor"
+    PROPOSAL_IMPOSSIBLE = "proposal impossible"
+    PILOT_IMPOSSIBLE = "pilot impossible"
+    PRIOR_IMPOSSIBLE = "prior impossible"
+    ENDED_EARLY_AT_POWER = "ended early at power"
+    FEW_MOVES_ACCEPTED = "few moves accepted"
+    CHAINS_NOT_STARTED = "chains not started"
+    CHAINS_IN_WARM_UP = "chains in warm-up"
+    CHAINS_NOT_SETTLED = "chains not settled"
+    LIKELIHOOD_NOISY = "likelihood noisy"
+    WARM_UP_STATES = "warm-up states"
+    MATRIX_CLIPPED = "matrix clipped"
+    CHAINS_HELD_BACK = "chains held back"
+    RECORDS_CLAMPED = "records clamped"
+    CHAINS_NOT_MIXED = "chains not mixed"
+
+    # approximate Bayesian computation and methods for comparison
+    NEAREST_KEPT = "nearest kept"
+    FEW_DRAWS_ACCEPTED = "few draws accepted"
+    NONE_ACCEPTED = "none accepted"
+    NONE_WITHIN_TOLERANCE = "none within tolerance"
+    FEW_WITHIN_FIRST_TOLERANCE = "few within first tolerance"
+    NONE_WITHIN_FIRST_TOLERANCE = "none within first tolerance"
+    NOISE_IGNORED = "noise ignored"
+    CONFIDENTIAL = "confidential"
+    CLAMPING_IGNORED = "clamping ignored"
+
+    # learnt densities
+    STATISTICS_LEFT_OUT = "statistics left out"
+    STATISTICS_NOT_LEARNT = "statistics not learnt"
+    LOSS_NEVER_FINITE = "loss never finite"
+    TRAINING_CUT_SHORT = "training cut short"
+    LEARNT_FROM_LESS = "learnt from less"
+    FAILURES_UNSEEN = "failures unseen"
+    FAILURES_NOT_LEARNT = "failures not learnt"
+    MASS_LEAKED = "mass leaked"
+    EXTRAPOLATION = "extrapolation"
+    OBSERVATION_UNLIKE_TRAINING = "observation unlike training"
+    ROUND_FROM_PRIOR = "round from prior"
+    LIKELIHOOD_CHAINS_NOT_SETTLED = "likelihood chains not settled"
+    JOINT_CHAINS_NOT_SETTLED = "joint chains not settled"
+    STATISTICS_IMPOSSIBLE = "statistics impossible"
+    LATENT_CHAINS_NOT_SETTLED = "latent chains not settled"
+    LATENT_OUTSIDE_SIMULATIONS = "latent outside simulations"
+    SPIKE_AND_SLAB = "spike and slab"
+
+    # certificates and decompositions
+    CERTIFIED = "certified"
+    APPROXIMATION_POOR = "approximation poor"
+    NOT_CERTIFIABLE = "not certifiable"
+    NOTHING_CERTIFIABLE = "nothing certifiable"
+    HIDDEN_MODES = "hidden modes"
+    PARTS_NOT_SETTLED = "parts not settled"
+    DRAWS_DEPENDENT = "draws dependent"
+
+    @property
+    def repeats(self) -> bool:
+        """Whether one posterior may have several findings of this kind, with different numbers."""
+        return self in _REPEATING
+
+
+_REPEATING = frozenset({Kind.STATED, Kind.STATISTICS_LEFT_OUT, Kind.FAILURES_UNSEEN})
+"""A text may say anything; rounds may leave out different statistics; a fit and its user may name different ways out."""
+
+ABOUT_CERTIFICATES = frozenset(
+    {Kind.CERTIFIED, Kind.APPROXIMATION_POOR, Kind.NOT_CERTIFIABLE, Kind.NOTHING_CERTIFIABLE, Kind.HIDDEN_MODES}
+)
+"""What certificates find, and show themselves."""
+
+
+class StopKind(enum.StrEnum):
+    """Why the work on a posterior ended. Files and journals hold these names, so they stay."""
+
+    FINISHED = "finished"
+    SIMULATIONS_SPENT = "simulations spent"
+    TIME_SPENT = "time spent"
+    BUDGET_SPENT = "budget spent"
+    SHORT_OF_TARGET = "short of target"
+    STEPS_MADE = "steps made"
+    SWEEPS_MADE = "sweeps made"
+    IMPORTANCE_DRAWS_MADE = "importance draws made"
+    NOTHING_POSSIBLE = "nothing possible"
+    ACCEPTANCE_TOO_LOW = "acceptance too low"
+    STATED = "stated"
+    """A text without a kind of its own: from files of earlier versions, or from a user."""

@@ -1,0 +1,21 @@
+"""Why the work ended, in words."""
+
+from __future__ import annotations
+
+from noisewise.posteriors.kinds import StopKind
+
+SENTENCES: dict[StopKind, str] = {
+    StopKind.STATED: "{text}",
+    StopKind.FINISHED: "finished",
+    StopKind.SIMULATIONS_SPENT: "the budget of {budget:,} simulations is spent",
+    StopKind.TIME_SPENT: "the time budget is spent",
+    StopKind.BUDGET_SPENT: "a budget is spent",
+    StopKind.SHORT_OF_TARGET: "short of the target",
+    StopKind.STEPS_MADE: "max_steps = {limit:,} steps are made",
+    StopKind.SWEEPS_MADE: "max_sweeps = {limit:,} sweeps are made",
+    StopKind.IMPORTANCE_DRAWS_MADE: ("{num:,} importance draws are made, as many as max_steps allows"),
+    StopKind.NOTHING_POSSIBLE: "no simulated statistic gives the observation positive probability",
+    StopKind.ACCEPTANCE_TOO_LOW: (
+        "the acceptance fell below min_acceptance={limit:g} at the tolerance {tolerance:.4g}"
+    ),
+}

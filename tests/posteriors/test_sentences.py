@@ -1,0 +1,212 @@
+"""Words are put to findings in one place, and nothing depends on them."""
+
+import ast
+import dataclasses
+import hashlib
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import noisewise as nw
+from noisewise.cli.outcomes import Outcome
+from noisewise.inference import _importance
+from noisewise.inference._importance import pooled_draws
+from noisewise.posteriors import Finding, Kind, Stop, StopKind, sentences
+from tests.inference.methods import METHODS
+from tests.posteriors.examples import FINDINGS, STOPS
+
+KEY = jax.random.key(3)
+PACKAGE = Path(nw.__file__).parent
+WORDS = PACKAGE / "posteriors" / "sentences"
+FORMATS = {PACKAGE / "posteriors" / "stop.py"}
+"""What holds words of files."""
+
+# Every kind has its words -------------------------------------------------------------------------
+
+
+def test_every_kind_has_a_sentence_and_an_example():
+    assert set(sentences.TABLES[Kind]) == set(Kind) == set(FINDINGS)
+    assert set(sentences.TABLES[StopKind]) == set(StopKind) == set(STOPS)
+
+
+EXAMPLES = [(kind, numbers) for table in (FINDINGS, STOPS) for kind, several in table.items() for numbers in several]
+
+
+@pytest.mark.parametrize(("kind", "numbers"), EXAMPLES, ids=str)
+def test_every_sentence_is_whole(kind, numbers):
+    said = Finding if isinstance(kind, Kind) else Stop
+    sentence = said(kind, numbers).sentence
+    assert "{" not in sentence
+    assert "  " not in sentence
+    assert not isinstance(kind, Kind) or re.fullmatch(r"[A-Z0-9].*\.", sentence)
+
+
+def test_examples_that_differ_are_worded_differently():
+    for kind, several in FINDINGS.items():
+        assert len({Finding(kind, numbers).sentence for numbers in several}) == len(several), kind
+
+
+# In one place alone -------------------------------------------------------------------------------
+
+
+def texts(path):
+    """Every text of a source, parts of f-strings among them."""
+    tree = ast.parse(path.read_text())
+    return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+
+
+def worded(source, phrases):
+    """The calls of `warn` and `end` that do not begin with a kind, and the phrases that a source has."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from (phrase for phrase in phrases if phrase in node.value)
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", None) in ("warn", "end"):
+            called, first = ast.unparse(node.func), ast.unparse(node.args[0]) if node.args else ""
+            if called.split(".")[-2] in ("work", "self") and not first.startswith(("Kind.", "StopKind.")):
+                yield ast.unparse(node)
+
+
+def phrases():
+    """The parts of sentences between their numbers that are long enough to be told from others."""
+    found = [text for path in WORDS.glob("*.py") for text in texts(path)]
+    parts = [part.strip() for text in found for part in re.split(r"\{[^}]*\}", text)]
+    return {part for part in parts if len(part) >= 35}
+
+
+SOURCES = [path for path in PACKAGE.rglob("*.py") if path.parent != WORDS and path not in FORMATS]
+
+
+def test_sentences_stand_in_one_place():
+    known = phrases()
+    assert len(known) > 50
+    found = {str(path): list(worded(path.read_text(), known)) for path in SOURCES}
+    assert {path: said for path, said in found.items() if said} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'work.warn("The chains ended.")',
+        'self.work.warn(f"{share} is much.")',
+        'work.end("nothing is left")',
+        'x = "reveals them: it is not private, and that is all."',
+    ],
+)
+def test_sentences_elsewhere_are_found(source):
+    assert list(worded(source, {"reveals them: it is not private"}))
+
+
+# Rewording changes nothing ------------------------------------------------------------------------
+
+
+def kinds(report):
+    return [(finding.kind, finding.numbers) for finding in report.findings], report.stop
+
+
+def told(posterior):
+    """Everything about a posterior but text and time."""
+    report = posterior.report
+    draws = [posterior.theta, posterior.weights]
+    digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in draws)).hexdigest()
+    numbers = {name: repr(value) for name, value in report.diagnostics.items()}
+    return digest, kinds(report), numbers, report.exact, report.num_simulations, report.num_failed
+
+
+def judged(posterior, certificate=None):
+    """The verdicts of the report and of the command line."""
+    outcome = Outcome(Path("out"), posterior, certificate)
+    levels = nw.reports.assess(posterior, certificate=certificate).level, outcome.verdict
+    return *levels, outcome.trustworthy, outcome.answer is posterior, len(outcome.warnings)
+
+
+def of_methods(folder):
+    """Methods that are cut short, that fail to reach the observation, and that learn in rounds."""
+    for name, limit, shift in (
+        ("importance", 500, 0.0),
+        ("exact-smc", 500, 0.0),
+        ("exact-smc", None, 1e3),
+        ("pseudo-marginal", 500, 0.0),
+        ("smc-abc", None, 7.0),
+        ("sppe", None, 7.0),
+        ("sppe", 10, 0.0),
+        ("naive", None, 0.0),
+    ):
+        case = METHODS[name]
+        problem = case.make_problem()
+        method = case.method if limit is None else limited(case.method, limit)
+        observed = np.asarray(problem.observed) + shift
+        posterior = method.infer(KEY, problem.model, observed, progress=False)
+        yield told(posterior), judged(posterior)
+        posterior.save(folder / "p", overwrite=True)
+        again = nw.posteriors.load_posterior(folder / "p")
+        yield told(again), judged(again)
+
+
+def limited(method, num):
+    return dataclasses.replace(method, max_simulations=num)
+
+
+def of_the_automatic_route(folder):
+    """Chains; importance draws that are pooled; and both judged by certificates, whose sets are pooled."""
+    for problem, budget in ((nw.problems.gaussian_mean(1.0), 100_000), (nw.problems.sir(), 8000)):
+        posterior = nw.infer(
+            KEY, problem.model, problem.observed, progress=False, max_simulations=budget, run_dir=folder / str(budget)
+        )
+        yield told(posterior), judged(posterior)
+        sets = []
+        for num in (1000, 4000):
+            certificate = nw.diagnostics.certify(KEY, posterior, problem.model, problem.observed, num)
+            others = certificate.other_findings(posterior)
+            yield certificate.verdict, certificate.advice, others, judged(posterior, certificate)
+            sets.append(certificate.corrected)
+        yield told(pooled_draws(sets))
+
+
+def behaviour(folder):
+    folder.mkdir()
+    return [*of_methods(folder), *of_the_automatic_route(folder)]
+
+
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """What is done with the usual words."""
+    return behaviour(tmp_path_factory.mktemp("usual") / "a")
+
+
+def test_rewording_changes_no_behaviour(usual, tmp_path, monkeypatch):
+    monkeypatch.setattr(sentences, "rendered", lambda kind, numbers: str(kind))
+    assert Finding(Kind.CONFIDENTIAL).sentence == "confidential"
+    assert behaviour(tmp_path / "a") == usual
+
+
+def test_a_rule_that_reads_words_is_caught(usual, tmp_path, monkeypatch):
+    """Planted: pooled sets drop findings by how their sentences begin, as they once did."""
+
+    def by_words(findings, *_):
+        return tuple(
+            finding for finding in findings if not finding.sentence.startswith(("The weights", "The corrected"))
+        )
+
+    monkeypatch.setattr(_importance, "without", by_words)
+    monkeypatch.setattr(sentences, "rendered", lambda kind, numbers: str(kind))
+    found = list(of_the_automatic_route(tmp_path))
+    assert found != usual[-len(found) :]
+
+
+def test_a_run_goes_on_under_other_words(tmp_path, monkeypatch):
+    """What a journal holds is no sentence, so that a run resumes in a version that words things differently."""
+    problem, method = METHODS["sppe"].make_problem(), limited(METHODS["sppe"].method, 150)
+    whole = method.infer(KEY, problem.model, problem.observed, progress=False)
+    monkeypatch.setattr(sentences, "rendered", lambda kind, numbers: f"reworded: {kind}")
+    first = method.infer(KEY, problem.model, problem.observed, progress=False, run_dir=tmp_path / "run")
+    monkeypatch.undo()
+    for path in sorted((tmp_path / "run" / "posterior").iterdir()):
+        path.unlink()
+    (tmp_path / "run" / "posterior").rmdir()
+    again = method.infer(KEY, problem.model, problem.observed, progress=False, run_dir=tmp_path / "run")
+    assert told(first) == told(again) == told(whole)
+    assert again.report.stopped == whole.report.stopped == "the budget of 150 simulations is spent"
+    assert b"reworded" not in b"".join(path.read_bytes() for path in (tmp_path / "run" / "journal").iterdir())
