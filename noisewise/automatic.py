@@ -78,8 +78,8 @@ def infer(
     | a mechanism without a density | `PrivatePosteriorEstimation` | none: `report.exact` is False |
 
     It stops when the draws are worth `target_ess` independent ones from the exact posterior, or when a budget is spent; then it returns the
-    best it has. `posterior.report` says what was done and what the answer is worth: read `report.exact` and `report.warnings` first. With
-    `run_dir` an interrupted run goes on where it stopped, as with every method.
+    best it has. `posterior.report` says what was done and what the answer is worth: read `report.exact` and `report.warnings` first
+    (programs look at `report.findings`, which have kinds). With `run_dir` an interrupted run goes on where it stopped.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)

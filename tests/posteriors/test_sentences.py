@@ -59,14 +59,21 @@ def texts(path):
 
 
 def worded(source, phrases):
-    """The calls of `warn` and `end` that do not begin with a kind, and the phrases that a source has."""
+    """What a source says in words: the phrases it has, and calls that should begin with a kind."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from (phrase for phrase in phrases if phrase in node.value)
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", None) in ("warn", "end"):
-            called, first = ast.unparse(node.func), ast.unparse(node.args[0]) if node.args else ""
-            if called.split(".")[-2] in ("work", "self") and not first.startswith(("Kind.", "StopKind.")):
-                yield ast.unparse(node)
+        if isinstance(node, ast.Call) and node.args and is_text(node):
+            yield ast.unparse(node)
+
+
+def is_text(call):
+    """Whether a call warns, ends or states in words of its own; `warnings.warn` of Python is another thing."""
+    *owner, name = ast.unparse(call.func).split(".")
+    if name == "stated":
+        return isinstance(call.args[0], (ast.Constant, ast.JoinedStr))
+    ours = name in ("warn", "end") and owner and owner[-1] in ("work", "self")
+    return ours and not ast.unparse(call.args[0]).startswith(("Kind.", "StopKind."))
 
 
 def phrases():
@@ -92,6 +99,7 @@ def test_sentences_stand_in_one_place():
         'work.warn("The chains ended.")',
         'self.work.warn(f"{share} is much.")',
         'work.end("nothing is left")',
+        'work.add(Finding.stated(f"{share} is much."))',
         'x = "reveals them: it is not private, and that is all."',
     ],
 )
