@@ -163,7 +163,8 @@ def unwritten(path: Path, error: OSError, advice: str = "Free some space, and do
         return StorageError(
             f"{path} cannot be written, because {reason}. What was written before is intact. {advice}".rstrip()
         )
-    return InvalidInputError(f"{path} cannot be written: {error.strerror}.")
+    hint = " Make its folder first." if error.errno == errno.ENOENT else ""
+    return InvalidInputError(f"{path} cannot be written: {error.strerror}.{hint}")
 
 
 def remove_parts(*folders: Path) -> None:
@@ -204,7 +205,7 @@ class Reservation:
                 file.write(_RESERVED)
                 file.flush()
                 os.fsync(file.fileno())
-                self._inode = os.fstat(file.fileno()).st_ino
+                self._identity = _identity(os.fstat(file.fileno()))
             with _temporary(path, _RESERVED):  # the finished file will come by way of another one beside it
                 pass
         except FileExistsError:
@@ -234,13 +235,18 @@ class Reservation:
 
     def _is_ours(self) -> bool:
         with contextlib.suppress(OSError):
-            return self.path.lstat().st_ino == self._inode
+            return _identity(self.path.lstat()) == self._identity
         return False
 
     def _give_back(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # without an inode there is no file of ours
+        with contextlib.suppress(OSError, AttributeError):  # without an identity there is no file of ours
             if self._is_ours():
                 self.path.unlink()
+
+
+def _identity(found: os.stat_result) -> tuple[int, int, int]:
+    """By which a file is known again: its number alone would be that of the next one, once it is deleted."""
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 @contextlib.contextmanager

@@ -20,8 +20,9 @@ from noisewise.errors import NoisewiseError
 
 
 def state_folder() -> Path:
-    """`noisewise` in the user's folder for the state of programs."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "noisewise"
+    """`noisewise` in the user's folder for the state of programs; a relative `XDG_STATE_HOME` does not count, as its standard says."""
+    chosen = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (chosen if chosen.is_absolute() else Path.home() / ".local" / "state") / "noisewise"
 
 
 def read_record(kind: str, name: str) -> dict[str, Any] | None:

@@ -30,7 +30,7 @@ from noisewise._arrays import Array, as_key, describe, integer, number
 from noisewise.audit.dependence import groups, serial, sum_and_difference, three_signs
 from noisewise.audit.low_bits import low_order_bits
 from noisewise.audit.numerical_laws import COARSE
-from noisewise.audit.smooth_tests import association, legendre, repetition, uniformity
+from noisewise.audit.smooth_tests import association, fine_cells, legendre, repetition, uniformity
 from noisewise.audit.spread import noise, spread
 from noisewise.audit.transforms import Block, check_blocks, transformed
 from noisewise.audit.verdict import AbstractVerdict
@@ -103,12 +103,13 @@ def sampler_against_density(
     With the default size a scale that is off by 2% is caught with probability above .99 at alpha = 1e-6. Mechanisms
     whose columns depend on each other are audited with one or two columns.
 
-    What no test of draws sees: a fault at statistics that were not tried, or too rare for `num_draws` (10 rows in a million);
-    pseudo-random noise that its maker can recompute, and s written into bits under a cipher, both uniform to whoever lacks
-    the key; a sampler that behaves while it is tested. What these tests do not look for: dependence of four or more columns
-    that leaves the sizes of their noise alone; dependence between one column and another's earlier rows; rows of a lattice
-    repeated in random order, where equal rows are common anyway; and the last bits of float64, which tell s from its
-    neighbours in every floating-point sampler (Mironov 2012): publish by `nw.release`.
+    What no test of draws sees: a fault at statistics that were not tried, or too rare for `num_draws` (10 rows in a
+    million); pseudo-random noise that its maker can recompute, and s written into bits under a cipher, both uniform
+    to whoever lacks the key; a sampler that behaves while it is tested. What these tests do not look for: dependence
+    of four or more columns that leaves the sizes of their noise alone; dependence between one column and another's
+    earlier rows; rows of a lattice repeated in random order, where equal rows are common anyway; rows and their
+    mirror images in random order; and the last bits of float64, which tell s from its neighbours in every floating-
+    point sampler (Mironov 2012): publish by `nw.release`.
 
     >>> import jax, noisewise as nw
     >>> laplace = nw.mechanisms.Laplace(scale=1.0)
@@ -248,13 +249,15 @@ def _between_columns(blocks: list[Block], polynomials: list[np.ndarray], rng: np
 
 
 def _float_tests(mechanism: AbstractMechanism, s: np.ndarray, blocks: list[Block]) -> dict[str, float]:
-    """Repeated values and low-order bits, of continuous columns."""
+    """Repeated values, bits and fine cells, of continuous columns."""
     tests = {}
     ties = [item for block in blocks for item in block.ties]
     if ties:
         tests["ties"] = repetition([values for values, _ in ties], sum(expected for _, expected in ties))
     start = 0
     for block in blocks:
+        if len(block.columns) == 1 and block.ties:
+            tests[f"fine cells of column {start}"] = fine_cells(block.columns[0])
         for j, (values, _) in enumerate(block.ties, start):
             center, width = (part[j] for part in noise(mechanism, s))
             bits = None if np.isnan(center + width) else low_order_bits(values, center, width)

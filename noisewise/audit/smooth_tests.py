@@ -12,6 +12,8 @@ import numpy as np
 from scipy.special import eval_legendre
 from scipy.stats import chi2, poisson
 
+_IN_A_CELL = 30
+"""Values expected in a cell, with which Pearson's statistic has its chi^2 law far out in the tail."""
 ORDER = 6
 """The degrees of freedom of the test of uniformity."""
 
@@ -24,6 +26,16 @@ def legendre(u: np.ndarray, order: int) -> np.ndarray:
 def uniformity(u: np.ndarray) -> float:
     """The p-value of "u is uniform on (0,1)"."""
     return float(chi2.sf(u.size * np.sum(legendre(u, ORDER).mean(0) ** 2), ORDER))
+
+
+def fine_cells(u: np.ndarray) -> float:
+    """The p-value of "u is uniform on (0,1)", by Pearson's chi^2 over cells with 30 values each or more: what the smooth test
+    averages out, such as a bit of the draws that is always 0.
+    """
+    num = 2 ** int(np.log2(max(2.0, u.size / _IN_A_CELL)))
+    counts = np.bincount(np.minimum((u * num).astype(int), num - 1), minlength=num)
+    expected = u.size / num
+    return float(chi2.sf(np.sum((counts - expected) ** 2) / expected, num - 1))
 
 
 def association(first: np.ndarray, second: np.ndarray, moments: tuple[np.ndarray, np.ndarray] | None = None) -> float:

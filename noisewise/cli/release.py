@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from noisewise._files import require_new
 from noisewise.cli import show
 from noisewise.cli.catalogue import RELEASED
+from noisewise.cli.exits import tell
 from noisewise.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ without a word about them, and after the budget is spent.
 """
 
 _BOUNDS = "--bounds"
+_LONGEST = 1000
+"""Characters of a ledger's description."""
 _WHAT, _QUERY, _PRIVACY, _LEDGER = "What", "The query", "The guarantee", "The ledger"
 
 
@@ -206,6 +209,8 @@ def release(
     limit = _budget(budget, ledger)
     given = _flags(epsilon=epsilon, delta=delta, rho=rho)
     prepared = queries.prepare(asked, open_table(data))
+    if ledger is not None and ledger.absolute() == out.absolute():
+        raise InvalidInputError("--out and --ledger must be two files.")
     published, kept = _publish(prepared, asked, given, out, (ledger, limit, unit), description)
     _present(published, kept, out, as_json)
 
@@ -221,14 +226,18 @@ def _publish(
     terms: dict[str, Any] = {"guarantee": guarantee}
     if asked.trials is not None:
         terms = {"mechanism": _padded_binomial(asked.trials, guarantee, prepared.query)}
-    ledger = None if path is None else Ledger(path, limit, privacy_unit=unit)
+    with warnings.catch_warnings(record=True) as noticed:
+        warnings.simplefilter("always")
+        ledger = None if path is None else Ledger(path, limit, privacy_unit=unit)
+    for warning in noticed:
+        tell(f"Warning: {warning.message}")
     more = {"names": prepared.names, "privacy_unit": unit, "description": description, "ledger": ledger}
     with (
-        PlannedRelease.of(prepared.query, **terms, **more, expected_data=prepared.expected, save_to=out) as plan,
+        PlannedRelease.of(prepared.query, **terms, **more, refusal=prepared.refusal, save_to=out) as plan,
         warnings.catch_warnings(record=True) as noticed,
     ):
         warnings.simplefilter("always")
-        plan.charge()
+        plan.charge(f"{asked.query} of {', '.join(asked.looked_at)}, to {out.name}"[:_LONGEST])
         published = plan.publish(plan.draw(prepared.read))
     if not plan.saved:  # the budget is spent and the noise drawn: the values must not be lost
         print(published.to_json())
@@ -245,6 +254,8 @@ def _padded_binomial(trials: int, guarantee: Any, query: Any) -> Any:
 
 
 def _present(published: Release, ledger: Ledger | None, out: Path, as_json: bool) -> None:
+    from noisewise.disclosure.ledger import rounded
+
     spent = published.requested or published.guarantee
     if as_json:
         account = None
@@ -259,7 +270,9 @@ def _present(published: Release, ledger: Ledger | None, out: Path, as_json: bool
     if ledger is None:
         show.say("No ledger is kept: --ledger ledger.json --budget 2 adds up what several releases of these data cost.")
     else:
-        show.say(f"{ledger.path.name}: {ledger.spent!r} of {ledger.limit!r} is spent, {ledger.remaining!r} is left.")
+        show.say(
+            f"{ledger.path.name}: {rounded(ledger.spent)!r} of {ledger.limit!r} is spent, {rounded(ledger.remaining)!r} is left."
+        )
 
 
 # Options as texts ----------------------------------------------------------------------------------------------------
@@ -282,8 +295,10 @@ def guarantee_from(given: dict[str, float]) -> Any:
 
 
 def _budget(text: str | None, ledger: Path | None) -> Any:
+    from noisewise.disclosure.seal import lock_path
+
     if text is None:
-        if ledger is not None and not ledger.exists():
+        if ledger is not None and not ledger.exists() and not lock_path(ledger).exists():
             raise InvalidInputError(f"There is no ledger {ledger}: to begin one, pass its limit, as in --budget 2.")
         return None
     if ledger is None:

@@ -34,6 +34,11 @@ class Asked:
     candidates: tuple[float, ...] = ()
     trials: int | None = None
 
+    @property
+    def looked_at(self) -> tuple[str, ...]:
+        """The columns that are named."""
+        return (*self.columns, *self.predictors, *((self.outcome,) if self.outcome else ())) or ("all columns",)
+
     def check(self) -> None:
         """Refuse an unknown query, and options that it does not take or lacks."""
         if self.query not in _NEEDED:
@@ -56,8 +61,8 @@ class Prepared:
 
     query: AbstractQuery
     read: Callable[[], Any]
-    expected: str
-    """What the cells must be, in words that depend on the options alone."""
+    refusal: str
+    """What the cells must be, in words that depend on public facts alone."""
     names: tuple[str, ...] | None = None
 
 
@@ -95,7 +100,7 @@ def _contingency_table(asked: Asked, table: Table) -> Prepared:
     from noisewise.queries import ContingencyTable
 
     columns = _columns(asked, table)
-    labels = [_levels(asked, name) for name in columns]
+    labels = _all_levels(asked, columns)
     query = ContingencyTable(levels=tuple(len(part) for part in labels), num_records=table.num_records)
     cells = itertools.product(
         *([f"{name}={label}" for label in part] for name, part in zip(columns, labels, strict=True))
@@ -107,7 +112,7 @@ def _category_proportions(asked: Asked, table: Table) -> Prepared:
     from noisewise.queries import CategoryProportions
 
     columns = [str(asked.outcome), *asked.predictors]
-    labels = [_levels(asked, name) for name in columns]
+    labels = _all_levels(asked, columns)
     sizes = tuple(len(part) for part in labels)
     query = CategoryProportions(num_classes=sizes[0], num_values=sizes[1:], num_records=table.num_records)
     names = tuple(
@@ -212,7 +217,8 @@ def _bounds(asked: Asked, columns: tuple[str, ...] | list[str]) -> Any:
     missing = [name for name in columns if name not in asked.bounds_of]
     if missing and asked.bounds is None:
         raise InvalidInputError(
-            f"--query {asked.query} needs bounds that are public, not taken from the data: pass --bounds 0 100, say."
+            f"--query {asked.query} needs public bounds of {', '.join(missing)}, not taken from the data: pass --bounds 0 100, say, "
+            f"or --bounds-of {missing[0]}=0,100."
         )
     return tuple(asked.bounds_of.get(name, asked.bounds) for name in columns)
 
@@ -226,9 +232,20 @@ def _edges(asked: Asked) -> tuple[float, ...]:
     return tuple(low + (high - low) * number / asked.bins for number in range(asked.bins + 1))
 
 
+def _all_levels(asked: Asked, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    for name in asked.levels:
+        if name not in columns:
+            raise InvalidInputError(
+                f"--levels names the column {name!r}, which the query does not look at: name it by --column too, or leave it out."
+            )
+    return [_levels(asked, name) for name in columns]
+
+
 def _levels(asked: Asked, name: str) -> tuple[str, ...]:
     if name not in asked.levels:
-        raise InvalidInputError(f"The column {name!r} needs its public levels: pass --levels {name}=no,yes, say.")
+        raise InvalidInputError(
+            f"The column {name!r} needs its public levels: pass --levels {name}=a,b,c with all of them."
+        )
     return asked.levels[name]
 
 
@@ -237,11 +254,11 @@ def _of_numbers(
     table: Table,
     columns: Sequence[str],
     names: tuple[str, ...] | None = None,
-    what: str = "a plain number such as -1.5 or 2e3",
+    what: str = "a plain number such as -1.5 or 2e3, not 1_000",
 ) -> Prepared:
     table.require(columns)
-    expected = f"{_cells(table)} on every line, with {what} in each that it looks at: fill or remove what is missing"
-    return Prepared(query, lambda: table.numbers(columns), expected, names)
+    refusal = _refusal(table, columns, f"{what}, nothing missing")
+    return Prepared(query, lambda: table.numbers(columns), refusal, names)
 
 
 def _of_codes(
@@ -252,11 +269,13 @@ def _of_codes(
     names: tuple[str, ...],
 ) -> Prepared:
     table.require(columns)
-    expected = (
-        f"{_cells(table)} on every line, with one of the levels given for it in each that it looks at: list them all"
+    refusal = _refusal(table, columns, "one of the levels given for it: list them all")
+    return Prepared(query, lambda: table.codes(columns, labels), refusal, names)
+
+
+def _refusal(table: Table, columns: Sequence[str], what: str) -> str:
+    cells = "one cell" if len(table.names) == 1 else f"{len(table.names)} cells"
+    return (
+        f"{table.path.name} is refused: every line after the first must have {cells}, and under {', '.join(columns)} {what}; no "
+        "line may be blank, not even the last."
     )
-    return Prepared(query, lambda: table.codes(columns, labels), expected, names)
-
-
-def _cells(table: Table) -> str:
-    return "one cell" if len(table.names) == 1 else f"{len(table.names)} cells"

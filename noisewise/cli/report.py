@@ -23,16 +23,20 @@ Examples:
 def report(run: RunArgument, model: ModelOption = None, as_json: show.Json = False) -> None:
     """Write report.html of a finished run again, from its files.
 
-    A model file is run only if you name it by --model. Without, the report has
-    all but what needs the model.
+    A model file is run only if you name it by --model. Without, a report that
+    exists is kept, and a new one has all but what needs the model.
     """
     from noisewise.cli import outcomes
     from noisewise.cli.requests import described
 
     request = described(run)
+    outcome, page = outcomes.stored(run, seed=request.seed), run / outcomes.REPORT
     target = _target(request, model)
-    outcome = outcomes.stored(run, target, seed=request.seed)
-    page = outcomes.write_report(request, target, outcome)
+    if target is None and page.is_file():
+        exits.tell(f"{page} is kept as it is.")
+    else:
+        outcome = outcomes.stored(run, target, seed=request.seed)
+        page = outcomes.write_report(request, target, outcome)
     if as_json:
         show.print_json(
             {"run": str(run), "report": str(page), "verdict": outcome.verdict, "trustworthy": outcome.trustworthy}
@@ -42,15 +46,11 @@ def report(run: RunArgument, model: ModelOption = None, as_json: show.Json = Fal
 
 
 def _target(request: Request, model: str | None) -> Target | None:
-    """The model and its release, of a ready problem or of the file that the user names; None, said with the reason, where there is none."""
+    """The model and its release, of a ready problem or of the file that the user names; None, said with the reason, without one."""
     from noisewise.cli import targets
     from noisewise.cli.requests import remembered, without_model
-    from noisewise.errors import InvalidInputError, NoisewiseError
 
-    try:
-        if request.file is not None and model is None:
-            raise InvalidInputError(without_model(request, "report"))
-        return targets.load(remembered(request.out, model, command="report"))
-    except NoisewiseError as error:
-        exits.tell(f"The report goes without what needs the model. {error}")
+    if request.file is not None and model is None:
+        exits.tell(f"The report goes without what needs the model. {without_model(request, 'report')}")
         return None
+    return targets.load(remembered(request.out, model, command="report"))

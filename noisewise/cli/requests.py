@@ -225,7 +225,7 @@ def without_model(request: Request, command: str) -> str:
     line = shlex.join(["noisewise", command, str(request.out), "--model", model_files.spelt(*file) if file else "FILE"])
     return (
         f"{request.out} names a model file, but a run directory may be a stranger's, and no file in it decides what code runs: "
-        f"if you know this one, write {line}"
+        f"if you trust that file, write {line}"
     )
 
 

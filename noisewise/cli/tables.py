@@ -11,6 +11,7 @@ import csv
 import dataclasses
 import io
 import re
+import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,6 +24,8 @@ _NEARLY = 0.75
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A plain decimal number: no 'nan', no '1_000', no digits of other alphabets."""
 
+_OTHER_MARKS = ";\t|"
+"""What separates cells in files that are not separated by commas."""
 _BLANK = " \t"
 
 
@@ -59,7 +62,11 @@ class Table:
 
     def _rows(self) -> list[dict[str, str]]:
         text = self.content.decode("utf-8-sig")
-        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))[1:]
+        before = csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+        try:
+            rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))[1:]
+        finally:
+            csv.field_size_limit(before)
         if len(rows) != self.num_records:
             raise InvalidInputError("A record must be one line.")
         return [dict(zip(self.names, row, strict=True)) for row in rows]
@@ -92,6 +99,10 @@ def _header(line: bytes, path: Path) -> tuple[str, ...]:
     except (UnicodeDecodeError, csv.Error):
         raise InvalidInputError(f"{path.name} is not a CSV file in UTF-8: save it as one.") from None
     names = tuple(name.strip() for name in rows[0]) if rows else ()
+    if len(names) == 1 and any(mark in names[0] for mark in _OTHER_MARKS):
+        raise InvalidInputError(
+            f"{path.name} is not separated by commas, as far as its first line shows: save it with commas."
+        )
     if len(set(names)) < len(names) or not names or not all(names) or any(map(_NUMBER.fullmatch, names)):
         raise InvalidInputError(
             f"The first line of {path.name} must name the columns, each differently; names are not numbers."
@@ -102,4 +113,4 @@ def _header(line: bytes, path: Path) -> tuple[str, ...]:
 def _number(cell: str) -> float:
     if not _NUMBER.fullmatch(cell.strip(_BLANK)):
         raise InvalidInputError("A cell must be a plain number.")
-    return float(cell)
+    return min(max(float(cell), -sys.float_info.max), sys.float_info.max)

@@ -1,6 +1,7 @@
 """How a curator makes a release: all that is public is checked, the ledger is charged, the data are read, noise is drawn.
 
     plan = PlannedRelease.of(query, ...)    every check that can be made without the data; the name of the file is taken
+    plan.afford()                           the ledger allows it; the data have the right columns, and records where public
     plan.charge()                           what it will cost is written to the ledger
     values = plan.draw(read)                the only place where confidential data are handled
     plan.publish(values)                    the release, and its file
@@ -79,6 +80,9 @@ def release(
         description=description,
         save_to=save_to,
     ) as plan:
+        plan.afford()
+        if not _has_right_shape(data, plan.query):
+            raise ReleaseError(f"data must be {plan.query.expected_data}; these have another shape. Nothing was spent.")
         plan.charge()
         return plan.publish(plan.draw(lambda: data))
 
@@ -99,7 +103,7 @@ class PlannedRelease:
     privacy_unit: str
     ledger: Ledger | None
     description: str
-    expected_data: str
+    refusal: str
     reservation: Reservation | None
 
     @classmethod
@@ -113,10 +117,10 @@ class PlannedRelease:
         privacy_unit: Any = "person",
         ledger: Any = None,
         description: Any = "",
-        expected_data: str | None = None,
+        refusal: str | None = None,
         save_to: Any = None,
     ) -> PlannedRelease:
-        """Check all that is public; `expected_data` says what data are taken, where the query's own words would not do."""
+        """Check all that is public; `refusal` says what data are taken, where the query's own words would not do."""
         if not isinstance(query, AbstractQuery):
             raise InvalidTypeError(
                 f"query must be one such as nw.queries.ClampedMean(...), got {type(query).__name__}."
@@ -140,7 +144,7 @@ class PlannedRelease:
             "privacy_unit": privacy_unit,
             "ledger": ledger,
             "description": require_text(description, "description", empty=True),
-            "expected_data": expected_data or query.expected_data,
+            "refusal": refusal or f"{type(query).__name__} refuses the data: it takes {query.expected_data}.",
         }
         return cls(**facts, reservation=None if path is None else Reservation(path))
 
@@ -156,11 +160,16 @@ class PlannedRelease:
         """Whether the release is in its file."""
         return self.reservation is not None and self.reservation.filled
 
-    def charge(self) -> None:
+    def afford(self) -> None:
+        """Raise `BudgetError` where the ledger would not allow what the release costs; nothing is spent."""
+        if self.ledger is not None:
+            self.ledger.require(self.mechanism.guarantee, requested=self.requested)
+
+    def charge(self, about: str = "") -> None:
         """Write to the ledger what the release costs, or raise `BudgetError` and change nothing."""
         if self.ledger is not None:
             kind = type(self.query).__name__
-            about = self.description or f"{kind} by {type(self.mechanism).__name__}"
+            about = self.description or about or f"{kind} by {type(self.mechanism).__name__}"
             self.ledger.spend(self.mechanism.guarantee, about, requested=self.requested, query=kind)
 
     def draw(self, read: Callable[[], Any]) -> tuple[float, ...] | None:
@@ -168,24 +177,32 @@ class PlannedRelease:
 
         Whatever goes wrong ends here: no message, warning or traceback leaves this function with the data in it.
         """
+        interrupted = False
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                integers = confidential_integers(read(), self.query)
-                if self.query.width not in (None, len(integers)) or self.mechanism.width not in (None, len(integers)):
-                    return None
-                values = tuple(self.sampler(integers))
-                return values if self.num_values in (None, len(values)) else None
-        except (Exception, SystemExit):
+                return self._drawn(confidential_integers(read(), self.query))
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt)
+        del read
+        if interrupted:
+            raise KeyboardInterrupt
+        return None
+
+    def _drawn(self, integers: list[int]) -> tuple[float, ...] | None:
+        if self.query.width not in (None, len(integers)) or self.mechanism.width not in (None, len(integers)):
             return None
+        values = tuple(self.sampler(integers))
+        return values if self.num_values in (None, len(values)) else None
 
     def publish(self, values: tuple[float, ...] | None) -> Release:
         """The release of these values, saved where that was asked for; `ReleaseError` if there are none."""
         if values is None:
-            paid = "" if self.ledger is None else " The ledger was charged before they were read, and stays so."
+            spent = f"{self.requested or self.mechanism.guarantee!r}"
+            paid = f"{spent} was spent" if self.ledger is not None else f"No ledger is kept: count {spent} as spent"
             raise ReleaseError(
-                f"{type(self.query).__name__} refuses the data: it takes {self.expected_data}. What is wrong with "
-                f"them is not said, because that is not public.{paid}"
+                f"{self.refusal} What is wrong is not said, because that is not public: look with your own tools. {paid}, "
+                "and trying again spends again."
             )
         published = Release(
             values=values,
@@ -212,6 +229,14 @@ class PlannedRelease:
                 "making it again would be another release, and cost as much.",
                 stacklevel=4,
             )
+
+
+def _has_right_shape(data: Any, query: AbstractQuery) -> bool:
+    """Whether the number of columns is right, and that of records where the query states it: both are public then."""
+    if isinstance(data, (list, tuple)):
+        return query.over_time is not None or query.num_records in (None, len(data))
+    shape = getattr(data, "shape", None)
+    return not isinstance(shape, tuple) or query.takes_shape(shape)
 
 
 def _require_records(data: Any, query: Any) -> None:

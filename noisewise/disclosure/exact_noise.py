@@ -31,7 +31,9 @@ LARGEST = 2**51
 in float64, and far from the ends of i64."""
 
 _SLACK = 1e-9
-"""Relative: what float64 may have lost of a sensitivity, or of a guarantee that OpenDP's bound is compared with."""
+"""Relative: by which distances are counted as larger, before they are cut to whole steps."""
+_STATED = 1e-12
+"""Relative: by how much OpenDP's bound, which is rounded up, may pass what is stated."""
 
 
 def opendp() -> Any:
@@ -176,7 +178,7 @@ def _check_map(measurement: Any, distance: float, stated: float) -> None:
     proved = math.inf
     with contextlib.suppress(Exception):  # a distance beyond 64 bits
         proved = measurement.map(distance)
-    if not (math.isfinite(proved) and proved <= stated * (1 + _SLACK)):
+    if not (math.isfinite(proved) and proved <= stated * (1 + _STATED)):
         raise ReleaseError(
             f"OpenDP proves a privacy loss of {proved:.12g} for this noise, more than the {stated:.12g} that would be "
             "stated: the mechanism's scale does not fit its sensitivity."

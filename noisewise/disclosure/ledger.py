@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import functools
+import os
 import re
 import secrets
 import time
@@ -134,33 +135,35 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
         if limit is None:
             raise InvalidInputError(f"There is no ledger {self._path}: to begin one, pass limit=PureDP(1.0), say.")
         with _exclusive(self._path) as lock:
-            kept = seal.kept_beside(self._path)
-            if kept is not None and kept.count > 0 and not self._path.exists():
-                raise BudgetError(
-                    f"{self._path.name} is gone, but had {kept.count} entries: put it back. If its data are no longer used, "
-                    f"choose another name, or delete {seal.lock_path(self._path).name} too."
-                )
+            for kept in (seal.kept_beside(self._path), seal.kept_here(self._path)):
+                if kept is not None and kept.count > 0 and not self._path.exists():
+                    raise BudgetError(
+                        f"{self._path} is gone, but had {kept.count} entries: put it back. If its data are no longer used, "
+                        "choose another name."
+                    )
             if not self._path.exists():
                 self._write(_Content(secrets.token_hex(16), limit, unit, ()), lock, overwrite=False)
 
     def _opened(self) -> tuple[Path, _Content]:
-        """Where the ledger is, and what is in it; a ledger that this machine has not seen before is noted."""
+        """Where the ledger is, and what is in it; a ledger that this machine has not seen before is noted, and sealed."""
         content = self._read()
-        if content.id is None:
-            return self._path, content
-        path = seal.original(self._path, content.id)
-        kept = seal.kept_at_home(content.id)
+        path = self._path if content.id is None else seal.original(self._path, content.id)
+        kept = None if content.id is None else seal.kept_at_home(content.id)
         if path != self._path or (kept is not None and kept.path == str(path)):
             return path, content
-        if kept is None and content.entries and seal.kept_beside(self._path) is None:
+        if content.id is not None and kept is None and content.entries:
             warnings.warn(
-                f"{path.name} has {len(content.entries)} entries, of which this machine knows nothing: if it is a copy, what "
-                "is spent here is not counted there.",
+                f"This machine knows nothing of {path.name}, which holds what was spent before: if it is a copy, what is spent "
+                "here is not counted there.",
                 stacklevel=3,
             )
-        with _exclusive(path) as lock:
+        with contextlib.suppress(InvalidInputError), _exclusive(path) as lock:  # who may only read it may still look
             content = self._read()
-            seal.keep(lock, content.kept(path))
+            if content.id is None:
+                content = dataclasses.replace(content, id=secrets.token_hex(16))
+                self._write(content, lock, overwrite=True)
+            else:
+                seal.keep(lock, content.kept(path))
         return path, content
 
     @property
@@ -214,9 +217,15 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
         with _exclusive(self._path) as lock:
             content = self._read()
             self._check(content.limit, content.entries, entry)
-            known = content.id or secrets.token_hex(16)
-            more = dataclasses.replace(content, id=known, entries=(*content.entries, entry))
+            more = dataclasses.replace(
+                content, id=content.id or secrets.token_hex(16), entries=(*content.entries, entry)
+            )
             self._write(more, lock, overwrite=True)
+
+    def require(self, guarantee: AbstractGuarantee, *, requested: AbstractGuarantee | None = None) -> None:
+        """Raise `BudgetError` where `spend` would; nothing is spent."""
+        content = self._read()
+        self._check(content.limit, content.entries, Entry("", guarantee, requested))
 
     def __repr__(self) -> str:
         return f"Ledger({str(self._path)!r}, limit={self._limit!r}, privacy_unit={self._privacy_unit!r})"
@@ -232,29 +241,29 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
         if not fits:
             spent = accounting.spent(_costs(entries), limit)
             raise BudgetError(
-                f"{self._path.name} would pass its limit: spent {spent!r}, asked for {asked!r}, limit {limit!r}. "
+                f"{self._path.name} would pass its limit: spent {rounded(spent)!r}, asked for {asked!r}, limit {limit!r}. "
                 "Nothing was spent."
             )
 
     def _read(self) -> _Content:
-        beside = seal.kept_beside(self._path)  # before the file, which is written first
-        content, sealed = _content(read_json(self._path, "The ledger"), f"The ledger {self._path.name}")
-        links = content.links
+        what = f"The ledger {self._path.name}"
+        # What is kept apart is read before the file, which is written first: another process may be at work.
+        name = read_json(self._path, "The ledger").get("id")
+        beside, here = seal.kept_beside(self._path), seal.kept_here(self._path)
+        home = seal.kept_at_home(name) if isinstance(name, str) else None
+        content, sealed = _content(read_json(self._path, "The ledger"), what)
         if content.id is None:
-            if beside is not None and beside.count > 0:
-                raise FileFormatError(
-                    f"The ledger {self._path.name} was altered: its seal is gone. Put back the latest copy."
-                )
+            if any(kept is not None and kept.count > 0 for kept in (beside, here)):
+                raise FileFormatError(f"{what} was altered: its seal is gone. Put back the latest copy.")
             return content
-        if sealed != links[-1]:
-            raise FileFormatError(
-                f"The ledger {self._path.name} was altered: its entries do not fit its seal. Put back the latest copy."
-            )
+        if sealed != content.links[-1]:
+            raise FileFormatError(f"{what} was altered: its entries do not fit its seal. Put back the latest copy.")
         seal.original(self._path, content.id)  # refuses a copy
-        seal.check(self._path, links, content.id, (beside, seal.kept_at_home(content.id)))
+        seal.check(self._path, content.links, content.id, (beside, here, home))
         return content
 
     def _write(self, content: _Content, lock: int, *, overwrite: bool) -> None:
+        _check_lock(self._path, lock)
         write_atomically(self._path, dump_json(content.to_spec()), overwrite=overwrite)
         seal.keep(lock, content.kept(self._path))
 
@@ -314,6 +323,11 @@ def _entry(item: Any) -> Entry:
     return Entry(**item | {"guarantee": guarantee_from_spec(item["guarantee"]), "requested": requested})
 
 
+def rounded(guarantee: AbstractGuarantee) -> AbstractGuarantee:
+    """To 12 digits, for people to read: .8 for .7999999999999999."""
+    return type(guarantee)(*(float(f"{value:.12g}") for value in dataclasses.astuple(guarantee)))
+
+
 def _costs(entries: tuple[Entry, ...]) -> list[accounting.Cost]:
     return [entry.cost for entry in entries]
 
@@ -352,4 +366,14 @@ def _exclusive(path: Path) -> Iterator[int]:
                 time.sleep(0.005)
             except OSError as error:
                 raise InvalidInputError(f"{path} cannot be locked: {error.strerror}.") from None
+        _check_lock(path, file.fileno())
         yield file.fileno()
+
+
+def _check_lock(path: Path, lock: int) -> None:
+    """Refuse a lock that is no longer beside the ledger: another process could hold the new one."""
+    with contextlib.suppress(OSError):
+        beside, held = seal.lock_path(path).lstat(), os.fstat(lock)
+        if (beside.st_dev, beside.st_ino) == (held.st_dev, held.st_ino):
+            return
+    raise ReleaseError(f"{seal.lock_path(path)} was removed or exchanged meanwhile: try again, and leave it alone.")

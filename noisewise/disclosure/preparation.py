@@ -21,7 +21,7 @@ from noisewise.mechanisms.guarantees import (
 )
 from noisewise.queries.base import AbstractQuery
 
-_ROUNDING = 1e-9
+_ROUNDING = 1e-12
 """Relative slack for sensitivities that went through float64 arithmetic."""
 
 # The mechanism -------------------------------------------------------------------------------------------------------
@@ -53,11 +53,6 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
     if query.choices is not None:
         sensitivity = query.sensitivity(math.inf)
         return ExponentialMechanism.calibrate(candidates=query.choices, guarantee=guarantee, sensitivity=sensitivity)
-    if not query.has_spec and query.step is None:
-        raise ReleaseError(
-            f"{type(query).__name__} does not say on which lattice its values lie, so no noise can be chosen: state it, "
-            "as in FunctionQuery(fn, sensitivity=..., step=1.0) for whole numbers."
-        )
     query = query.on_default_grid()
     kind = DiscreteLaplace if isinstance(guarantee, PureDP) else DiscreteGaussian
     return kind.calibrate(

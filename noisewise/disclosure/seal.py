@@ -1,14 +1,15 @@
 r"""How a ledger notices that entries were taken out of it, or that it is a copy.
 
 The entries of a ledger are a chain: with h_0 the sha256 of its id, limit and unit, h_i is that of h_{i-1} and entry i. The
-file carries the last of them. The id, the number of entries and the last h are kept in two other places as well:
+file carries the last of them. The id, the number of entries and the last h are kept in three other places as well:
 
 | where | what it shows |
 |---|---|
 | the lock beside the ledger | entries removed, the ledger put back to an earlier state, deleted, or exchanged for another |
-| the user's state folder, with the path | the same after the whole folder was put back; a copy in another place |
+| the user's state folder, by id, with the path | the same after the whole folder was put back; a copy in another place |
+| the user's state folder, by path | a ledger that was deleted together with its lock, and begun again in the same folder |
 
-This is no lock against the owner of the machine, who can edit all three: `SECURITY.md` says what that means.
+This is no lock against the owner of the machine, who can edit all of them: `SECURITY.md` says what that means.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from noisewise._files import parse_json, read_json
 from noisewise._regular_files import read_regular
 from noisewise.errors import BudgetError, NoisewiseError
 
-_KIND = "ledgers"
+_KIND, _PLACES = "ledgers", "ledger-places"
 _MAX_LOCK = 4096
 """Bytes; what is kept in a lock has some 150."""
 _ID, _HASH = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
@@ -73,13 +74,41 @@ def kept_at_home(ledger: str) -> Kept | None:
     return _kept(_local_records.read_record(_KIND, ledger)) if _ID.fullmatch(ledger) else None
 
 
+def kept_here(path: Path) -> Kept | None:
+    """What the user's state folder says of the ledger that stands at this path; None if that was moved away since.
+
+    A folder that was made again is another place.
+    """
+    record = _local_records.read_record(_PLACES, _place(path))
+    if record is None or record.get("folder") != _folder(path):
+        return None
+    kept = _kept(record)
+    now = None if kept is None else kept_at_home(kept.id)
+    return kept if now is not None and now.path == str(path) else None
+
+
+def _place(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()
+
+
+def _folder(path: Path) -> list[int]:
+    """Which folder a path lies in, whatever it is called."""
+    with contextlib.suppress(OSError):
+        found = path.parent.stat()
+        return [found.st_dev, found.st_ino]
+    return []
+
+
 def keep(lock: int, kept: Kept) -> None:
     """Write it to the open lock and to the user's state folder; where that cannot be, the ledger does without."""
     text = json.dumps({"id": kept.id, "count": kept.count, "head": kept.head}).encode()
     with contextlib.suppress(OSError):
         os.pwrite(lock, text.ljust(os.fstat(lock).st_size), 0)  # never empty in between
         os.ftruncate(lock, len(text))
-    _local_records.write_record(_KIND, kept.id, dataclasses.asdict(kept))
+    told = dataclasses.asdict(kept)
+    _local_records.write_record(_KIND, kept.id, told)
+    path = Path(kept.path)
+    _local_records.write_record(_PLACES, _place(path), {**told, "folder": _folder(path)})
 
 
 def check(path: Path, links: list[str], ledger: str, places: Iterable[Kept | None]) -> None:

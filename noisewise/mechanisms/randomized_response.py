@@ -66,7 +66,7 @@ class RandomizedResponse(AbstractMechanism):
     @property
     def guarantee(self) -> PureDP:
         ratio = self.truth_probability * (self.num_categories - 1) / (1.0 - self.truth_probability)
-        return PureDP(self.sensitivity * max(0.0, math.log(ratio)))
+        return PureDP(self.sensitivity * abs(math.log(ratio)))
 
     def describe(self) -> str:
         return f"each answer is kept with probability {self.truth_probability:.3g}, else another is given"

@@ -96,6 +96,13 @@ class AbstractQuery(abc.ABC):
         """The largest |entry| of `integer_statistic` over all databases; None where nothing public bounds it."""
         return None
 
+    def takes_shape(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of this shape can be a database: its number of columns is right, and of records where stated."""
+        if self.domain is None or not shape:
+            return self.domain is None
+        columns = shape[1] if len(shape) == 2 else 1
+        return len(shape) <= 2 and columns == self.domain.width and self.num_records in (None, shape[0])
+
     @property
     def expected_data(self) -> str:
         """What `x` must be, in words that depend on nothing but the query."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import itertools
+import sys
 from typing import Any
 
 import jax.numpy as jnp
@@ -186,12 +187,29 @@ def as_array(x: Any) -> Array:
     if isinstance(x, np.ma.MaskedArray):
         raise InvalidInputError("x must not be a masked array: remove or fill the missing values first.")
     try:
-        array = np.asarray(x)
+        array = _any_array(x)
     except (TypeError, ValueError):
         raise InvalidInputError(f"x must be a rectangular array of numbers, got {describe(x)}.") from None
+    if array.dtype.kind == "O" and all(type(value) in (int, float) for value in array.ravel().tolist()):
+        array = np.array([_saturated(value) for value in array.ravel().tolist()]).reshape(array.shape)
     if array.dtype.kind not in "fiub":
         raise InvalidTypeError(f"x must be an array of real numbers, got {describe(x)} with dtype {array.dtype}.")
     return array
+
+
+def _any_array(x: Any) -> np.ndarray:
+    try:
+        return np.asarray(x)
+    except OverflowError:  # whole numbers beyond float64
+        return np.asarray(x, dtype=object)
+
+
+def _saturated(value: float) -> float:
+    """A whole number beyond float64 as its largest number: it lies beyond all bounds anyway."""
+    try:
+        return float(value)
+    except OverflowError:
+        return sys.float_info.max if value > 0 else -sys.float_info.max
 
 
 def _all_or_some(rng: np.random.Generator, choices: list[Any], at_most: int) -> np.ndarray:

@@ -17,6 +17,10 @@ from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabil
 from noisewise.queries._converters import as_written
 from noisewise.queries.base import AbstractQuery
 
+_FARTHEST = 2**44
+"""Steps from 0: what lies farther out counts as that. Differences of float64 multiples of a step are exact to 1/256 of it
+there, so that a sensitivity that was measured in float64 is not too small for the steps that are counted."""
+
 _NORMS = (0.0, 1.0, 2.0, math.inf)
 
 
@@ -29,7 +33,8 @@ class FunctionQuery(AbstractQuery):
     smaller norm number also serves the larger ones. Check it with `audit.sensitivity(query, domain=...)`.
 
     `step` says that every entry of s is a whole multiple of it, whatever the data: that too is your claim. It is what a
-    release needs, which adds whole numbers of steps; left out there, s must consist of whole numbers.
+    release needs, which adds whole numbers of steps; left out there, s must consist of whole numbers. Try fn on made-up
+    records before you release from real ones: `query.integer_statistic(made_up)` costs nothing.
 
     With a `JaxSimulator` fn must be written in `jax.numpy`, with a `PythonSimulator` anything goes.
 
@@ -79,7 +84,10 @@ class FunctionQuery(AbstractQuery):
     @property
     def expected_data(self) -> str:
         many = "one or more" if self.width is None else self.width
-        return f"data for which its function returns {many} finite whole multiple(s) of {self.step or 1.0:g}"
+        return (
+            f"data for which its function returns {many} finite whole multiple(s) of {self.step or 1.0:g} (try it on made-up "
+            "records: query.integer_statistic(made_up))"
+        )
 
     @property
     def has_spec(self) -> bool:
@@ -111,7 +119,8 @@ class FunctionQuery(AbstractQuery):
         values = np.asarray(self.fn(x), dtype=object)
         if values.ndim > 1 or values.size == 0 or self.width not in (None, values.size):
             raise InvalidInputError("fn must return a 1-D array with one entry per name.")
-        return [_whole_steps(value, self.step) for value in values.ravel().tolist()]  # type: ignore[arg-type]
+        steps = [_whole_steps(value, self.step) for value in values.ravel().tolist()]  # type: ignore[arg-type]
+        return [min(max(number, -_FARTHEST), _FARTHEST) for number in steps]
 
     def _sensitivity(self, norm: float) -> float:
         usable = [value for stated, value in self.stated if stated == norm or 1.0 <= stated < norm]

@@ -70,6 +70,9 @@ class InfectionCurve(AbstractAdditiveQuery):
     def largest_integer(self) -> int:
         return self.population
 
+    def takes_shape(self, shape: tuple[int, ...]) -> bool:
+        return shape in ((self.num_times,), (self.population, self.num_times))
+
     @property
     def expected_data(self) -> str:
         return (

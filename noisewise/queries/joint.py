@@ -96,6 +96,9 @@ class Joint(AbstractQuery):
         sizes = [query.largest_integer for query in self.queries]
         return None if None in sizes else max(sizes)  # type: ignore[type-var]
 
+    def takes_shape(self, shape: tuple[int, ...]) -> bool:
+        return all(query.takes_shape(shape) for query in self.queries)
+
     @property
     def expected_data(self) -> str:
         return ", and for another query ".join(dict.fromkeys(query.expected_data for query in self.queries))

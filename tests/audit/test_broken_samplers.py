@@ -3,14 +3,14 @@
 import jax
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, kstest
 
 from noisewise import errors
 from noisewise import mechanisms as m
 from noisewise.audit import epsilon_lower_bound, sampler_against_density
 from noisewise.audit.dependence import serial, three_signs
 from noisewise.audit.low_bits import low_order_bits
-from noisewise.audit.smooth_tests import uniformity
+from noisewise.audit.smooth_tests import fine_cells, uniformity
 from noisewise.audit.spread import spread
 
 KEY = jax.random.key(11)
@@ -304,3 +304,23 @@ def test_the_new_p_values_are_uniform():
     }
     for p_value in kinds.values():
         assert np.mean([p_value() < 0.01 for _ in range(1000)]) <= 0.01 + 0.016
+
+
+@pytest.mark.parametrize("bit", [-5, -6, -8, -10, -12, -13])
+def test_s_in_any_bit_of_the_noise_is_seen(bit):
+    """The parity of s in one bit of the draws, from those that smooth tests see to those below the noise."""
+    unit, laplace = 2.0**bit, m.Laplace(1.0)
+
+    def parity(key, s):
+        y = laplace.sample(key, s)
+        return np.where(np.floor(y / unit) % 2 == np.round(s) % 2, y, y - unit)
+
+    audit = sampler_against_density(KEY, laplace, [3.0], sampler=parity, statistics=np.empty((0, 1)), num_draws=200_000)
+    assert not audit.passed
+
+
+def test_fine_cells_have_their_law():
+    """200 repetitions: uniform p-values, by Kolmogorov and Smirnov at 1e-4."""
+    rng = np.random.default_rng(0)
+    assert kstest([fine_cells(rng.random(3000)) for _ in range(200)], "uniform").pvalue > 1e-4
+    assert fine_cells(np.floor(rng.random(3000) * 50) / 50) < 1e-12

@@ -283,7 +283,8 @@ def test_a_sampler_that_forgets_its_noise_now_and_then_is_caught(mechanism):
     audit = sampler_against_density(KEY, mechanism, [2.0], sampler=sampler, statistics=NONE, num_draws=DRAWS)
     assert not audit.passed
     assert audit.p_values["ties"] < 1e-12
-    assert min(value for name, value in audit.p_values.items() if name != "ties") > 1e-6
+    others = [value for name, value in audit.p_values.items() if name != "ties" and not name.startswith("fine cells")]
+    assert min(others) > 1e-6
 
 
 def test_noise_of_single_precision_is_caught_and_coarse_statistics_are_not():

@@ -105,7 +105,7 @@ TABLE = [
     (f"{RELEASE} --query contingency-table --column sex --epsilon 1", "--levels"),
     (f"{RELEASE} --query contingency-table --column sex --levels sex --epsilon 1", "smoker=no,yes"),
     (f"{RELEASE} --query contingency-table --column sex --levels sex=f,x --epsilon 1", "list them all"),
-    (f"{RELEASE} --query contingency-table --column sex --levels smoker=no,yes --epsilon 1", "--levels sex="),
+    (f"{RELEASE} --query contingency-table --column sex --levels smoker=no,yes --epsilon 1", "does not look at"),
     (f"{RELEASE} --query regression-moments --predictors age --epsilon 1", "--outcome"),
     (f"{RELEASE} --query infection-curve --column age --epsilon 1", "0 or 1"),
     ("release --data town.csv --out new.json --query infection-curve --trials 9 --rho 1", "PureDP"),

@@ -369,13 +369,19 @@ def test_reports_are_written_with_all_that_is_known(run, written):
     assert unfinished.exit_code == 1
 
 
-def test_a_report_goes_without_a_model_that_changed(run, written):
+def test_a_report_is_kept_where_its_model_cannot_be_used(run, written):
+    """A poorer one must not take its place."""
     assert run("infer", "model.py", "--release", "release.json", *QUICK, "--out", "runs/a").exit_code == 0
     assert run("report", "runs/a", "--model", "model.py").exit_code == 0
     Path("model.py").write_text("1 / 0")
     result = run("report", "runs/a", "--model", "model.py")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert "model.py was changed" in result.stderr
+    Path("runs/a/report.html").write_text("full")
+    assert "kept as it is" in run("report", "runs/a").stderr
+    assert Path("runs/a/report.html").read_text() == "full"
+    Path("runs/a/report.html").unlink()
+    assert run("report", "runs/a").exit_code == 0
     assert ["model" in more for _, more in written] == [True, True, False]
 
 

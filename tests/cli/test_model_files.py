@@ -69,7 +69,8 @@ def test_a_directory_from_elsewhere_runs_no_code(run, theirs, finished, path):
     assert resumed.stderr.strip().endswith("write noisewise resume downloads/b --model downloads/model.py")
     reported = run("report", theirs)
     assert reported.exit_code == (0 if finished else 1)
-    assert "write noisewise report downloads/b --model downloads/model.py" in reported.stderr
+    if finished:
+        assert "write noisewise report downloads/b --model downloads/model.py" in reported.stderr
     assert run("compare", theirs, "runs/a").exit_code == (0 if finished else 1)
     assert (theirs / "report.html").exists()
     assert not MARKER.exists()

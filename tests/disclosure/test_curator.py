@@ -123,12 +123,13 @@ def test_the_budget_is_spent_before_noise_is_drawn(tmp_path, monkeypatch):
 
 def test_what_public_facts_refuse_costs_nothing_and_what_the_data_refuse_costs_all(tmp_path):
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(2.0))
-    for data, options in [("people.csv", {}), (None, {}), ([1.0], {"names": ("a", "b")}), ([1.0], {"names": 3})]:
+    named, columns = [([1.0], {"names": ("a", "b")}), ([1.0], {"names": 3})], np.ones((1, 2))
+    for data, options in [("people.csv", {}), (None, {}), *named, ([1.0, 2.0], {}), (columns, {}), (np.ones(3), {})]:
         with pytest.raises(NoisewiseError):
             nw.release(data, MEAN, nw.PureDP(0.75), ledger=ledger, **options)
     assert ledger.entries == ()
-    for number, data in enumerate([[math.nan], [1.0, 2.0]], start=1):
-        with pytest.raises(ReleaseError, match="The ledger was charged before they were read"):
+    for number, data in enumerate([[math.nan], ["a"]], start=1):
+        with pytest.raises(ReleaseError, match=r"PureDP\(epsilon=0.75\) was spent, and trying again spends again"):
             nw.release(data, MEAN, nw.PureDP(0.75), ledger=ledger)
         assert ledger.spent == nw.PureDP(0.75 * number)
 

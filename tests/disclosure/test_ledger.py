@@ -148,6 +148,46 @@ def test_two_processes_never_spend_the_last_budget_twice(path):
     assert [entry.guarantee for entry in nw.Ledger(path).entries] == [Pure(0.02)] * 50
 
 
+READER = """
+import sys, noisewise as nw
+ledger = nw.Ledger(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(300):
+    ledger.spent
+print("read")
+"""
+
+
+def test_who_reads_while_another_spends_sees_no_alarm(path):
+    """What is kept apart is written after the file, so it must be read before it."""
+    ledger = nw.Ledger(path, limit=Pure(100.0))
+    root = Path(nw.__file__).parent.parent
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": root}
+    with subprocess.Popen([sys.executable, "-c", READER, path], **pipes) as reader:
+        assert reader.stdout.readline() == "ready\n"
+        reader.stdin.write("go\n")
+        reader.stdin.flush()
+        while reader.poll() is None:
+            ledger.spend(Pure(0.01))
+        assert reader.stdout.read() == "read\n"
+
+
+def test_a_lock_that_is_removed_meanwhile_keeps_nobody_apart_and_is_refused(path, monkeypatch):
+    ledger = nw.Ledger(path, limit=Pure(1.0))
+    check = ledger_module.Ledger._check
+
+    def removed(self, *arguments):
+        check(self, *arguments)
+        path.with_name("ledger.json.lock").unlink()
+
+    monkeypatch.setattr(ledger_module.Ledger, "_check", removed)
+    with pytest.raises(ReleaseError, match="removed or exchanged meanwhile"):
+        ledger.spend(Pure(0.6))
+    monkeypatch.undo()
+    assert nw.Ledger(path).spent == Pure(0.0)
+
+
 def spend_at_once(path, monkeypatch):
     """Two threads ask for 0.6 of 1 each and meet after reading and before writing, if nothing keeps them apart."""
     ledger = nw.Ledger(path, limit=Pure(1.0))
@@ -176,6 +216,7 @@ def test_the_lock_is_what_keeps_two_spenders_apart(path, monkeypatch):
     assert spend_at_once(path, monkeypatch) == 1
     with open(path.with_name("no.lock"), "w+b") as file:
         monkeypatch.setattr(ledger_module, "_exclusive", lambda path: contextlib.nullcontext(file.fileno()))
+        monkeypatch.setattr(ledger_module, "_check_lock", lambda path, lock: None)
         assert spend_at_once(path.with_name("unlocked.json"), monkeypatch) == 0
 
 

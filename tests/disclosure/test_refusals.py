@@ -200,6 +200,7 @@ def test_data_that_are_looked_at_notice_it():
 def test_charging_after_the_data_would_be_found(tmp_path, monkeypatch):
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(1e-30))
     charge, draw = curator.PlannedRelease.charge, curator.PlannedRelease.draw
+    monkeypatch.setattr(curator.PlannedRelease, "afford", lambda plan: None)
     monkeypatch.setattr(curator.PlannedRelease, "charge", lambda plan: None)
     monkeypatch.setattr(curator.PlannedRelease, "draw", lambda plan, read: (draw(plan, read), charge(plan))[0])
     data = Untouchable()
@@ -223,7 +224,6 @@ WRONG = {
     "rows of two lengths": [[0.25], [1.0, 2.0], [1.0]],
     "complex": np.array([0.25, 1.0, 2j]),
     "masked": np.ma.masked_array([0.25, 1.0, 2.0], mask=[True, False, False]),
-    "a huge integer": [10**400, 0, 0],
     "missing of pandas": pd.Series([0.25, None, 1.0]),
     "a frame of texts": pd.DataFrame({"a": ["x", "y", "z"]}),
 }
@@ -231,15 +231,19 @@ WRONG = {
 
 @pytest.mark.parametrize("query", [MEAN3, q.Median((1.0, 2.0), 3), q.Joint([MEAN3, q.Median((1.0, 2.0), 3)])], ids=repr)
 def test_one_sentence_whatever_is_wrong(query, tmp_path):
+    """And one before anything is spent, where the number of columns, or of records that the query states, is another."""
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(100.0))
-    found = set()
+    found = []
     for data in WRONG.values():
         with pytest.raises(ReleaseError) as caught:
             nw.release(data, query, PURE, ledger=ledger)
-        found.add(str(caught.value))
-    assert len(found) == 1
-    assert "3 rows" in found.pop()
-    assert len(ledger.entries) == len(WRONG)
+        found.append(str(caught.value))
+    shape, spent = sorted(set(found), key=lambda text: "Nothing was spent" not in text)
+    assert "Nothing was spent" in shape
+    assert "spends again" in spent
+    assert "3 rows" in shape
+    assert "3 rows" in spent
+    assert len(ledger.entries) == found.count(spent) == len(WRONG) - 3
 
 
 FUNCTIONS = {
@@ -268,6 +272,35 @@ def test_one_sentence_whatever_a_function_does(tmp_path):
     assert "1 finite whole multiple" in found.pop()
 
 
+FAR = (1.0, 2**63, -(2**64), 10**30, -(10**400), 1e308, -1.7e308)
+
+
+@pytest.mark.parametrize("query", [MEAN3, q.Histogram((0.0, 1.0, 2.0)), q.Median((1.0, 2.0), 3)], ids=repr)
+def test_a_number_is_never_too_large(query):
+    """All finite numbers beyond the bounds count as the bounds: a refusal would tell of one record."""
+    for value in FAR:
+        for others in ([0.5, 1.0], [0, 1]):
+            assert nw.release([value, *others], query, PURE).guarantee == PURE
+            assert nw.release([*others, value], query, PURE).guarantee == PURE
+
+
+class Stop(BaseException):
+    """Like asyncio.CancelledError: no Exception."""
+
+
+@pytest.mark.parametrize("kind", [Stop, GeneratorExit, SystemExit, KeyboardInterrupt])
+def test_whatever_a_function_raises_ends_inside(kind):
+    def fails(x):
+        raise kind(f"data {x}")
+
+    with pytest.raises((ReleaseError, KeyboardInterrupt)) as caught:
+        nw.release([SECRET], q.FunctionQuery(fails, sensitivity=1.0), mechanism=m.DiscreteLaplace(1.0, 1.0))
+    assert "31337" not in str(caught.value)
+    assert (caught.type is KeyboardInterrupt) == (kind is KeyboardInterrupt)
+    assert caught.value.__context__ is None
+    assert frames_with_the_secret(caught.value) == []
+
+
 def test_warnings_about_the_data_stay_inside():
     with np.errstate(all="warn"):
         query = q.FunctionQuery(lambda x: [int(np.sum(np.asarray(x) / 0.0 > 1.0))], sensitivity=1.0)
@@ -292,13 +325,79 @@ def test_integers_are_never_farther_apart_than_the_values(monkeypatch):
     monkeypatch.setattr(exact_noise, "_invoke", lambda measurement, integers: seen.append(integers) or integers)
     rng = np.random.default_rng(0)
     for _ in range(300):
-        step, start = rng.choice([1.0, 0.1, 0.3, 1 / 3, 1e-7, 1e7]), int(10 ** rng.uniform(0, 15))
+        step, start = rng.choice([1.0, 0.1, 0.3, 1 / 3, 1e-7, 1e7]), int(10 ** rng.uniform(0, 13))
         query = q.FunctionQuery(lambda x: [step * (start + x[0])], sensitivity=step, step=step)  # noqa: B023
         del seen[:]
         for record in (0, 1):
             nw.release([record], query, PURE)
         (first,), (second,) = seen
         assert (first, second) == (start, start + 1)
+
+
+def recorded(monkeypatch):
+    """(integers, distance stated to OpenDP, norm) of each block that is drawn, without noise."""
+    seen, stated = [], {}
+    for name, norm in {"discrete_laplace": 1, "discrete_gaussian": 2, "exponential_choice": np.inf}.items():
+        make = getattr(exact_noise, name)
+
+        def noted(scale, *, make=make, norm=norm, sensitivity, **more):
+            draw = make(scale, sensitivity=sensitivity, **more)
+
+            def sampler(integers):
+                stated["now"] = (sensitivity, norm)
+                return draw(integers)
+
+            return sampler
+
+        monkeypatch.setattr(exact_noise, name, noted)
+
+    def drawn(measurement, integers):
+        seen.append((np.array(integers, dtype=object), *stated["now"]))
+        return integers if stated["now"][1] < 3 else 0
+
+    monkeypatch.setattr(exact_noise, "_invoke", drawn)
+    return seen
+
+
+def losses(case, seen):
+    """For each block, how far the integers of the neighbours lie apart, in units of the distance that OpenDP was told."""
+    blocks = []
+    for data in case.pair:
+        del seen[:]
+        if outcome(case, data)[0][0] != "released":
+            return []
+        blocks.append(list(seen))
+    found = []
+    for (first, sensitivity, norm), (second, _, _) in zip(*blocks, strict=True):
+        change = np.abs((first - second).astype(float))
+        apart = change.max() if norm == np.inf else float(np.sum(change**norm) ** (1 / norm))
+        found.append(apart / sensitivity if sensitivity else apart * np.inf if apart else 0.0)
+    return found
+
+
+def test_integers_of_neighbours_are_no_farther_apart_than_opendp_is_told(monkeypatch):
+    """The privacy loss itself, over the same pairs: a ratio above 1 is a guarantee that is false."""
+    seen = recorded(monkeypatch)
+    ratios = [ratio for case in cases(np.random.default_rng(4), FEWER) for ratio in losses(case, seen)]
+    assert len(ratios) > FEWER / 3
+    assert max(ratios) <= 1.0 + 1e-9
+    assert max(ratios) > 0.99
+
+
+def test_a_sensitivity_that_is_understated_would_be_found(monkeypatch):
+    seen = recorded(monkeypatch)
+    monkeypatch.setattr(q.Histogram, "_sensitivity", lambda self, norm: 1.0 / self.divisor)
+    found = [ratio for case in cases(np.random.default_rng(4), FEWER) for ratio in losses(case, seen)]
+    assert max(found) >= np.sqrt(2.0)
+
+
+def test_blocks_of_a_product_serve_the_columns_that_they_stand_for():
+    """Widths (3, 1) where the queries have (1, 3): the first block stands for columns of both."""
+    query = q.Joint([q.ClampedMean((0.0, 1.0), 4, grid=0.25), q.Histogram((0.0, 0.3, 0.6, 1.0))])
+    blocks = [m.DiscreteLaplace(1.0, 0.25, 1 / 16), m.DiscreteLaplace(1.0, 2.0, 1 / 16)]
+    with pytest.raises(nw.errors.SensitivityError):
+        nw.release([0.1, 0.2, 0.5, 0.9], query, mechanism=m.Product(blocks, widths=[3, 1]))
+    assert nw.release([0.1, 0.2, 0.5, 0.9], query, mechanism=m.Product(blocks, widths=[1, 3])).guarantee
 
 
 # Tracebacks ----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import _files
+from noisewise.disclosure import curator
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from tests.disclosure.releases import CURVE, LAPLACE, MEAN, MEAN3, MEDIAN, SECRET, SURE
 from tests.hostile import damaged
@@ -161,3 +162,18 @@ def test_a_missing_key_is_named(key):
     del content[key]
     with pytest.raises(FileFormatError, match=key):
         nw.Release.from_json(json.dumps(content))
+
+
+def test_a_reservation_that_was_replaced_is_not_written_over(tmp_path, monkeypatch):
+    """Also where the file system gives the new file the number of the old one."""
+    path, draw = tmp_path / "release.json", curator.PlannedRelease.draw
+
+    def replaced(plan, read):
+        path.unlink()
+        path.write_text("somebody's")
+        return draw(plan, read)
+
+    monkeypatch.setattr(curator.PlannedRelease, "draw", replaced)
+    with pytest.warns(UserWarning, match="replaced by another file"):
+        nw.release([1.0], MEAN, SURE, save_to=path)
+    assert path.read_text() == "somebody's"

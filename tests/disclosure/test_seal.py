@@ -109,6 +109,63 @@ def test_a_ledger_that_is_gone_or_exchanged_is_noticed_beside(path, tmp_path, mo
         nw.Ledger(path)
 
 
+def without_lock(path):
+    path.unlink()
+    seal.lock_path(path).unlink()
+
+
+def test_a_ledger_deleted_with_its_lock_and_begun_again_is_noticed_at_home(path):
+    without_lock(path)
+    with pytest.raises(BudgetError, match="is gone, but had 2 entries"):
+        nw.Ledger(path, limit=LIMIT)
+
+
+def test_a_fresh_ledger_in_its_place_is_noticed_at_home(path):
+    other = nw.Ledger(path.with_name("other.json"), limit=LIMIT).path
+    without_lock(path)
+    other.rename(path)
+    with pytest.raises(BudgetError, match="another ledger"):
+        nw.Ledger(path)
+
+
+def test_a_file_of_the_first_version_in_its_place_is_noticed_at_home(path):
+    without_lock(path)
+    path.write_text(json.dumps({**json.loads(OLD), "entries": []}))
+    with pytest.raises(FileFormatError, match="seal is gone"):
+        nw.Ledger(path)
+
+
+def test_another_ledger_may_stand_where_one_was_moved_away(path):
+    new = path.with_name("moved.json")
+    path.rename(new)
+    seal.lock_path(path).rename(seal.lock_path(new))
+    assert nw.Ledger(new).spent == MOST
+    assert nw.Ledger(path, limit=LIMIT).spent == Pure(0.0)
+
+
+def test_a_folder_that_is_made_again_is_another_place(tmp_path):
+    for _ in range(2):
+        folder = tmp_path / f"data{_}"
+        folder.mkdir()
+        nw.Ledger(folder / "ledger.json", limit=LIMIT).spend(MOST)
+        folder.rename(tmp_path / f"archive{_}")
+
+
+def test_a_copied_folder_of_another_user_is_said_to_be_unknown(path, tmp_path, monkeypatch):
+    shutil.copytree(path.parent, path.parent.with_name("copied"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path.with_name("elsewhere")))
+    with pytest.warns(UserWarning, match="knows nothing"):
+        nw.Ledger(path.parent.with_name("copied") / "ledger.json")
+
+
+def test_a_relative_state_folder_does_not_count(monkeypatch, tmp_path):
+    from noisewise import _local_records
+
+    monkeypatch.setenv("XDG_STATE_HOME", "state")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert _local_records.state_folder() == tmp_path / ".local" / "state" / "noisewise"
+
+
 def test_a_copy_is_refused_with_or_without_its_lock(path):
     bare, whole = path.with_name("bare.json"), path.with_name("whole.json")
     shutil.copy(path, bare)
@@ -144,7 +201,7 @@ def test_a_moved_ledger_goes_on_and_the_old_place_is_then_a_copy(path):
 def test_a_ledger_of_another_machine_is_believed_and_said_so(path, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     seal.lock_path(path).unlink()
-    with pytest.warns(UserWarning, match="this machine knows nothing"):
+    with pytest.warns(UserWarning, match="This machine knows nothing"):
         nw.Ledger(path)
     nw.Ledger(path).spend(Pure(0.2))
     with pytest.raises(BudgetError):
@@ -156,11 +213,14 @@ OLD = """{"schema": "noisewise.ledger", "schema_version": 1, "limit": {"type": "
 "guarantee": {"type": "PureDP", "epsilon": 0.4}, "requested": null}]}"""
 
 
-def test_a_ledger_of_the_first_version_is_read_and_sealed_when_something_is_spent(tmp_path):
+def test_a_ledger_of_the_first_version_is_read_and_sealed(tmp_path):
     path = tmp_path / "ledger.json"
     path.write_text(OLD)
     ledger = nw.Ledger(path, limit=LIMIT)
     assert ledger.spent == Pure(0.4)
+    assert json.loads(path.read_text())["schema_version"] == 2, (
+        "it is sealed when it is opened, so that a copy is known"
+    )
     ledger.spend(Pure(0.5))
     value = json.loads(path.read_text())
     assert (value["schema_version"], len(value["entries"]), len(value["seal"])) == (2, 2, 64)
@@ -190,7 +250,7 @@ def test_a_home_that_cannot_be_written_costs_the_second_record_alone(tmp_path, m
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=LIMIT)
     ledger.spend(MOST)
-    with pytest.raises(BudgetError):
+    with pytest.warns(UserWarning, match="knows nothing"), pytest.raises(BudgetError):
         nw.Ledger(ledger.path).spend(MOST)
     changed(ledger.path, lambda value: (value["entries"].clear(), resealed(value)))
     with pytest.raises(BudgetError, match="earlier state"):
@@ -205,7 +265,8 @@ def test_records_that_others_could_have_written_are_not_believed(path, tmp_path,
     name = json.loads(path.read_text())["id"]
     (state / f"{name}.json").write_text(json.dumps({"id": name, "count": 9, "head": "0" * 64, "path": "/elsewhere"}))
     assert seal.kept_at_home(name) is None
-    assert nw.Ledger(path).spent == MOST
+    with pytest.warns(UserWarning, match="knows nothing"):
+        assert nw.Ledger(path).spent == MOST
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"id": 3}', '{"id": "x", "count": -1, "head": ""}', "\0" * 5000])
