@@ -25,10 +25,10 @@ import jax
 import numpy as np
 
 import noisewise as nw
+from noisewise._core.seeds import generator
 from noisewise.diagnostics import Calibration, calibrate, draw_trials
 from noisewise.diagnostics.uniformity import WEIGHTS
 from noisewise.problems.gaussian_mean import PRIOR_SD, _law_of_mean
-from noisewise.samplers._seeds import generator
 
 RESULT = Path(__file__).parent / "results" / "calibration.json"
 PAGE = Path(__file__).parents[1] / "docs" / "calibration.md"

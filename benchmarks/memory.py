@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 import noisewise as nw
-from noisewise.inference._posterior_learner import PosteriorLearner
+from noisewise.inference.learned.posterior.posterior_learner import PosteriorLearner
 
 ROUNDS, NUM, FEW = 20, 50_000, 500
 COMPILED, EARLY = 2, 5

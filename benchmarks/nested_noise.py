@@ -25,9 +25,9 @@ import noisewise as nw
 from benchmarks.cells import append, read
 from benchmarks.neural_accuracy import problem as ready
 from noisewise.estimators.training import Training, negative_log_prob, train
-from noisewise.inference._posterior_learner import PosteriorLearner, train_together
-from noisewise.inference._simulations import noisy_statistics
-from noisewise.inference.work import Work
+from noisewise.inference.contract.work import Work
+from noisewise.inference.learned.common.simulations import noisy_statistics
+from noisewise.inference.learned.posterior.posterior_learner import PosteriorLearner, train_together
 from noisewise.metrics import c2st
 
 PROBLEMS = ("linear_regression", "sir", "log_linear")

@@ -13,7 +13,7 @@ import numpy as np
 
 import noisewise as nw
 from benchmarks.timing import in_turns, ratios, summary
-from noisewise.simulators import _epidemic, _xoshiro
+from noisewise.simulators import epidemic, xoshiro
 
 POPULATION = 1_000_000
 TIMES = tuple(17.0 * j for j in range(10))
@@ -53,13 +53,13 @@ def events_against_c(num: int = 8, repetitions: int = 7) -> dict[str, Any]:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return {"gillespie against C": "skipped: no C compiler"}
-    key, times = _xoshiro.key_words(KEY), np.array(TIMES)
+    key, times = xoshiro.key_words(KEY), np.array(TIMES)
     words, indices = np.tile(key, (num, 1)), np.arange(num, dtype=np.uint32)
     ours, theirs = np.empty((num, len(times))), np.empty((num, len(times)))
     rates = np.tile(np.exp(TRUTH), (num, 1))
 
     def by_numba() -> None:
-        _epidemic.epidemics(words, indices, rates, float(POPULATION), 1.0, times, np.inf, 0.05, ours)
+        epidemic.epidemics(words, indices, rates, float(POPULATION), 1.0, times, np.inf, 0.05, ours)
 
     with tempfile.TemporaryDirectory() as folder:
         compiled = compiled_loop(compiler, Path(folder))

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import noisewise as nw
 from experiments.words import markdown
 from noisewise.estimators.training import negative_log_prob
-from noisewise.inference.corrections import atomic_loss
+from noisewise.inference.learned.posterior.corrections import atomic_loss
 from noisewise.plotting.style import looks, styled
 
 TITLE = "Cost of a training step against every size"

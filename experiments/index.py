@@ -11,7 +11,7 @@ from typing import Any
 from experiments import items
 from experiments.methods import NAMES, method
 from experiments.words import joined, markdown
-from noisewise._files import write_atomically
+from noisewise._core.files import write_atomically
 
 README = Path("experiments") / "README.md"
 PAGE = Path("docs") / "reproduction.md"

@@ -31,7 +31,7 @@ import numpy as np
 
 import noisewise as nw
 from experiments.plain import compact_json, plain
-from noisewise._files import read_json, write_atomically
+from noisewise._core.files import read_json, write_atomically
 from noisewise.errors import InvalidInputError
 
 Progress = Callable[[str], None]

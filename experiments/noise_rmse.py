@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 import noisewise as nw
 from experiments.words import markdown
-from noisewise.inference._features import features
+from noisewise.inference.learned.common.features import features
 from noisewise.mechanisms import IndependentUniforms, ScrambledSobol
 from noisewise.plotting.style import looks, styled
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import noisewise as nw
-from noisewise.inference import _learning
+from noisewise.inference.learned.common import learning
 
 KEPT = 64
 """Simulated parameters that are remembered of one round, by which the cost of other simulators can be told."""
@@ -64,7 +64,7 @@ class TimedModel(nw.PrivateModel):
 @contextlib.contextmanager
 def training_timed(watches: list[Stopwatch]) -> Iterator[None]:
     """Share out the time of every training in here among the trials that train together."""
-    original = _learning.train
+    original = learning.train
 
     def train(*args: Any, **settings: Any) -> Any:
         started = time.perf_counter()
@@ -75,8 +75,8 @@ def training_timed(watches: list[Stopwatch]) -> Iterator[None]:
             for watch in watches:
                 watch.training += share
 
-    _learning.train = train
+    learning.train = train
     try:
         yield
     finally:
-        _learning.train = original
+        learning.train = original

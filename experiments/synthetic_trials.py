@@ -19,7 +19,7 @@ from experiments import outbreak_trials
 from experiments.items import Progress, Scale, note, silent
 from experiments.methods import NAMES
 from experiments.trials import Cell, Trial, keep, parser_of, scale_of
-from noisewise._files import write_atomically
+from noisewise._core.files import write_atomically
 
 METHODS = ("smc-abc", "sppe")
 _EPSILON = 10.0

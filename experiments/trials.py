@@ -31,7 +31,7 @@ from experiments.measures import measured, measures_hash, spaced
 from experiments.methods import NAMES, method
 from experiments.plain import compact_json, plain
 from experiments.stopwatch import Stopwatch, training_timed
-from noisewise._files import write_atomically
+from noisewise._core.files import write_atomically
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 
 PROBLEMS = ("sir", "linear_regression", "log_linear")

@@ -8,7 +8,7 @@ Names load on first use, so that `import noisewise` costs next to nothing.
 
 from typing import TYPE_CHECKING
 
-from noisewise._lazy import attach
+from noisewise._core.lazy import attach
 
 __version__ = "0.1.0"
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     )
     from noisewise.disclosure import Ledger, Release, release
     from noisewise.mechanisms.guarantees import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
+    from noisewise.model.private_model import PrivateModel
     from noisewise.planning import plan
     from noisewise.posteriors import load_posterior
-    from noisewise.priors import Prior
-    from noisewise.private_model import PrivateModel
+    from noisewise.priors.prior import Prior
 
 __all__ = [
     "ApproximateDP",
@@ -75,8 +75,8 @@ __getattr__, __dir__ = attach(
         "PureDP": "noisewise.mechanisms.guarantees",
         "ZeroConcentratedDP": "noisewise.mechanisms.guarantees",
         "Ledger": "noisewise.disclosure",
-        "Prior": "noisewise.priors",
-        "PrivateModel": "noisewise.private_model",
+        "Prior": "noisewise.priors.prior",
+        "PrivateModel": "noisewise.model.private_model",
         "Release": "noisewise.disclosure",
         "release": "noisewise.disclosure",
         "audit": "noisewise.audit",

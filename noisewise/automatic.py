@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise.diagnostics import Certificate
 from noisewise.diagnostics.certificate import ENOUGH, HEAVY
 from noisewise.diagnostics.certify import certified_by, start
@@ -25,15 +25,15 @@ from noisewise.inference import (
     ImportanceSampling,
     PrivatePosteriorEstimation,
 )
-from noisewise.inference._importance import ImportanceDraws, UnconstrainedPrior, pooled_draws
-from noisewise.inference._recorded import identity_of, recorded
-from noisewise.inference.base import prior_only
-from noisewise.inference.work import OutOfBudget, Work
+from noisewise.inference.contract.base import prior_only
+from noisewise.inference.contract.recorded import identity_of, recorded
+from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.exact.weighted_draws import ImportanceDraws, UnconstrainedPrior, pooled_draws
 from noisewise.mechanisms.base import Capability
+from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Finding, Kind, Report, Stop, StopKind, WeightedSamples
 from noisewise.posteriors.findings import without
 from noisewise.posteriors.weighted_samples import pareto_k
-from noisewise.private_model import PrivateModel
 from noisewise.runs import Journal
 from noisewise.simulators import Faults
 

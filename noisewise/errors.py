@@ -5,7 +5,7 @@ ValueError` keeps working. Messages say what was expected, what came, and what t
 confidential data.
 """
 
-from noisewise._text import printable
+from noisewise._core.text import printable
 
 
 class NoisewiseError(Exception):

@@ -9,7 +9,7 @@ import pytest
 import noisewise as nw
 from noisewise import automatic
 from noisewise.automatic import _rank, _Run
-from noisewise.inference._importance import pooled_draws
+from noisewise.inference.exact.weighted_draws import pooled_draws
 from noisewise.posteriors import Draws, Report, WeightedSamples
 from tests.inference import linear_gaussian
 

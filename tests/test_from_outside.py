@@ -16,7 +16,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise._arrays import integer, number
+from noisewise._core.arrays import integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, ReleaseError
 from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
 from noisewise.queries.base import AbstractCountQuery

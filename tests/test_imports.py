@@ -9,16 +9,14 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "noisewise"
 STAGES = {"priors", "simulators", "queries", "mechanisms"}
-COMMON = {"errors", "_arrays", "_lazy", "_programs", "_registry", "_signatures", "_traces"}
-OWN = {"priors": {"_constraints", "_files", "_law_files", "_laws"}}
-"""Private modules that belong to one stage."""
+COMMON = {"errors", "_core", "_compile"}
 
 TOP = {"problems", "cli", "__main__"}
 BELOW_PRIVACY = {"estimators", "samplers"}
 PRIVACY = {
     "queries",
     "mechanisms",
-    "private_model",
+    "model",
     "disclosure",
     "ledger",
     "audit",
@@ -65,7 +63,7 @@ def forbidden(part, other):
         return None
     if other == "":
         return "import what is needed, not the whole package"
-    if part in STAGES and other not in COMMON | OWN.get(part, set()):
+    if part in STAGES and other not in COMMON:
         return "the four stages stand on errors and the common private modules alone"
     if part in BELOW_PRIVACY and other in PRIVACY | TOP:
         return "estimators and samplers know nothing of privacy"
@@ -96,11 +94,11 @@ PLANTED = {
     "plain": ("queries", "import noisewise.mechanisms.laplace"),
     "inside a function": ("priors", "def f():\n    from noisewise.simulators import JaxSimulator"),
     "relative": ("mechanisms", "from ..queries import base"),
-    "for types only": ("mechanisms", "if TYPE_CHECKING:\n    from noisewise.priors import Prior"),
+    "for types only": ("mechanisms", "if TYPE_CHECKING:\n    from noisewise.priors.prior import Prior"),
     "the whole package": ("queries", "import noisewise as nw"),
-    "upwards": ("queries", "from noisewise.private_model import PrivateModel"),
+    "upwards": ("queries", "from noisewise.model.private_model import PrivateModel"),
     "a sampler that knows of privacy": ("samplers", "from noisewise.mechanisms import Laplace"),
-    "a model that knows its problems": ("private_model", "from noisewise.problems import sir"),
+    "a model that knows its problems": ("model", "from noisewise.problems import sir"),
     "a mechanism that infers": ("audit", "from noisewise.inference import ExactSMC"),
 }
 
@@ -115,9 +113,9 @@ def test_wrong_imports_are_caught(name):
     ("part", "source"),
     [
         ("simulators", "from noisewise.errors import SimulationError\nfrom noisewise.simulators import _compiled"),
-        ("priors", "from noisewise._laws import kind"),
+        ("priors", "from noisewise._core.files import reading"),
         ("queries", "from .base import AbstractQuery\nimport numpy as np"),
-        ("private_model", "from noisewise.queries import as_query"),
+        ("model", "from noisewise.queries import as_query"),
         ("cli", "from noisewise.problems import sir"),
     ],
 )

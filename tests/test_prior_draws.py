@@ -8,7 +8,7 @@ import pytest
 import scipy.stats as st
 
 import noisewise as nw
-from noisewise import priors as priors_module
+from noisewise.priors import prior as priors_module
 from tests.catalogue_priors import ONE
 
 SPARSE = np.full(20, 0.01)

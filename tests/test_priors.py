@@ -14,7 +14,7 @@ import scipy.stats as st
 
 import noisewise as nw
 from noisewise import errors
-from noisewise import priors as priors_module
+from noisewise.priors import prior as priors_module
 from tests.catalogue_priors import ALL, ONE
 
 KEY = jax.random.key(11)

@@ -142,7 +142,7 @@ def test_survives_pickling():
 
 def without_stages(monkeypatch):
     """The planted bug: every stage divides the caller's key itself."""
-    for module in ("noisewise.priors", "noisewise.simulators._keys", "noisewise.mechanisms.base"):
+    for module in ("noisewise.priors.prior", "noisewise.simulators._keys", "noisewise.mechanisms.base"):
         monkeypatch.setattr(f"{module}.stage_key", lambda key, stage: key)
 
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from noisewise import _programs
-from noisewise._programs import brief_filter_jit, brief_jit, steady_jit
+from noisewise._compile import options
+from noisewise._compile.options import brief_filter_jit, brief_jit, steady_jit
 
 
 @brief_jit
@@ -70,23 +70,23 @@ def test_there_are_options(jit, monkeypatch):
 
 def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    options = {"xla_backend_optimization_level": 1, "xla_of_another_time": True}
-    assert _programs._possible(options) == {"xla_backend_optimization_level": 1}
+    given = {"xla_backend_optimization_level": 1, "xla_of_another_time": True}
+    assert options._possible(given) == {"xla_backend_optimization_level": 1}
 
 
 @pytest.mark.parametrize(
     ("flags", "left"),
     [
-        ("", _programs._FOR_A_SHORT_LIFE),
+        ("", options._FOR_A_SHORT_LIFE),
         ("--xla_backend_optimization_level=0 --xla_dump_to=x", {"xla_cpu_use_fusion_emitters": False}),
-        ("--xla_backend_optimization_level_of_another_time=0", _programs._FOR_A_SHORT_LIFE),
+        ("--xla_backend_optimization_level_of_another_time=0", options._FOR_A_SHORT_LIFE),
     ],
 )
 def test_what_the_user_sets_stands(flags, left, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", flags)
-    assert _programs._possible(_programs._FOR_A_SHORT_LIFE) == left
+    assert options._possible(options._FOR_A_SHORT_LIFE) == left
 
 
 def test_other_devices_have_none_of_them(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert _programs._possible(_programs._FOR_A_SHORT_LIFE) is None
+    assert options._possible(options._FOR_A_SHORT_LIFE) is None

@@ -15,7 +15,7 @@ from scipy.special import gammaln
 from noisewise.mechanisms import Laplace
 from noisewise.problems.base import Problem
 from noisewise.simulators import LinearRegression
-from noisewise.simulators._epidemic import epidemics
+from noisewise.simulators.epidemic import epidemics
 
 Simulate = Callable[[np.ndarray], np.ndarray]
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from scipy.stats import beta
 
-from noisewise._arrays import Array, as_key, integer, number
+from noisewise._core.arrays import Array, as_key, integer, number
 from noisewise.audit.dependence import ranked_uniforms, serial
 from noisewise.audit.events import Event, candidates
 from noisewise.audit.samplers import Sampler

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise._arrays import integer
+from noisewise._core.arrays import integer
 from noisewise.audit.outputs import Cells, cells, scan
 from noisewise.audit.verdict import AbstractVerdict
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError

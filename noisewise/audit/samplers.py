@@ -26,7 +26,7 @@ import jax
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise.audit.dependence import groups, serial, sum_and_difference, three_signs
 from noisewise.audit.low_bits import low_order_bits
 from noisewise.audit.numerical_laws import COARSE

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import describe, integer
+from noisewise._core.arrays import describe, integer
 from noisewise.audit.databases import search_databases
 from noisewise.audit.outside import search_outside
 from noisewise.audit.records import search_records

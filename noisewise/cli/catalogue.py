@@ -52,7 +52,7 @@ def methods() -> tuple[Item, ...]:
     'PrivatePosteriorEstimation'
     """
     found = []
-    for path in sorted((_PACKAGE / "inference").glob("[a-z]*.py")):
+    for path in sorted((_PACKAGE / "inference").rglob("[a-z]*.py")):
         tree = _tree(path)
         found += [Item(slug, kind.name, _line(tree)) for kind in _classes(tree) for slug in _constants(kind, "slug")]
     return tuple(sorted(found, key=lambda item: item.slug))

@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
-from noisewise._text import printable
+from noisewise._core.text import printable
 from noisewise.errors import NoisewiseError
 
 GOOD, BAD_INPUT, UNTRUSTWORTHY, INTERNAL, INTERRUPTED = 0, 1, 3, 70, 130

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
-from noisewise._text import printable
+from noisewise._core.text import printable
 from noisewise.cli.exits import INTERRUPTED
 
 Result = TypeVar("Result")

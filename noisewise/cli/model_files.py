@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from noisewise._local_records import read_record, write_record
-from noisewise._regular_files import read_regular
+from noisewise._core.local_records import read_record, write_record
+from noisewise._core.regular_files import read_regular
 
 NAME = "model"
 """What is taken from a file where no name is given."""

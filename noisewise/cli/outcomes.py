@@ -15,8 +15,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noisewise._files import dump_json, read_json, reading, require_schema, write_atomically
-from noisewise._regular_files import check_no_links
+from noisewise._core.files import dump_json, read_json, reading, require_schema, write_atomically
+from noisewise._core.regular_files import check_no_links
 from noisewise.cli import settings, show
 from noisewise.cli.interrupts import pool
 from noisewise.cli.requests import Request

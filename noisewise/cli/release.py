@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from noisewise._files import require_new
+from noisewise._core.files import require_new
 from noisewise.cli import show
 from noisewise.cli.catalogue import RELEASED
 from noisewise.cli.exits import tell

@@ -19,8 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from noisewise import __version__
-from noisewise._files import MAX_BYTES, dump_json, read_json, reading, require_keys, require_schema, write_atomically
-from noisewise._regular_files import check_no_links, read_regular
+from noisewise._core.files import (
+    MAX_BYTES,
+    dump_json,
+    read_json,
+    reading,
+    require_keys,
+    require_schema,
+    write_atomically,
+)
+from noisewise._core.regular_files import check_no_links, read_regular
 from noisewise.cli import catalogue, model_files
 from noisewise.errors import FileFormatError, InvalidInputError
 

@@ -46,7 +46,7 @@ def _value(text: str) -> Any:
 
 def check_automatic(settings: Mapping[str, Any]) -> None:
     """Refuse settings that need a method to be named, and values that cannot be."""
-    from noisewise._arrays import integer, number
+    from noisewise._core.arrays import integer, number
 
     for name in settings:
         if name not in AUTOMATIC:

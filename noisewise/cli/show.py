@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from noisewise._text import printable
+from noisewise._core.text import printable
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
 

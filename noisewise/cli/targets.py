@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from noisewise.disclosure import Release
-    from noisewise.private_model import PrivateModel
+    from noisewise.model.private_model import PrivateModel
     from noisewise.problems import Problem
 
 PATIENCE = 10.0
@@ -67,7 +67,7 @@ def model_from(path: Path, name: str, release: Release | None) -> PrivateModel:
 
 def model_of(file: ModelFile, release: Release | None) -> PrivateModel:
     """The model in a file: a PrivateModel, or a function of the release, or of nothing, that returns one."""
-    from noisewise.private_model import PrivateModel
+    from noisewise.model.private_model import PrivateModel
 
     path, name = file.path, file.name
     module = _run(file)
@@ -90,7 +90,7 @@ def model_of(file: ModelFile, release: Release | None) -> PrivateModel:
 
 
 def _problem(request: Request, release: Release | None) -> Target:
-    from noisewise.private_model import PrivateModel
+    from noisewise.model.private_model import PrivateModel
 
     item = catalogue.find("problem", request.target, catalogue.problems())
     problem = ready_problem(item, request.epsilon)

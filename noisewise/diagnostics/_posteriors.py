@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import describe
+from noisewise._core.arrays import describe
+from noisewise._core.draws import MIN_DRAWS
 from noisewise.diagnostics.certificate import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.inference._fits import AbstractFit
-from noisewise.metrics._samples import MIN_DRAWS
+from noisewise.inference.learned.common.fits import AbstractFit
+from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior
-from noisewise.private_model import PrivateModel
 
 
 def check_posterior(posterior: Any, what: str, model: PrivateModel | None = None) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, number, stage_key
-from noisewise._signatures import check_call
+from noisewise._core.arrays import Array, as_key, describe, number, stage_key
+from noisewise._core.draws import real_array
+from noisewise._core.seeds import generator
+from noisewise._core.signatures import check_call
 from noisewise.diagnostics.calibration import Calibration
 from noisewise.diagnostics.trials import PosteriorOf, Trials, as_trials
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.metrics._samples import real_array
-from noisewise.private_model import PrivateModel
-from noisewise.samplers._seeds import generator
+from noisewise.model.private_model import PrivateModel
 
 Quantity = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(theta (N, M, d), observed (N, 1, k')) -> (N, M)."""

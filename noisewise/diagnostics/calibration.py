@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betaincinv
 
-from noisewise._arrays import number
+from noisewise._core.arrays import number
 from noisewise.diagnostics.uniformity import WEIGHTS, combined, ecdf_band, p_values
 from noisewise.errors import InvalidInputError
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise.diagnostics._posteriors import instead_of
 from noisewise.diagnostics.certificate import (
     CERTIFIED,
@@ -22,13 +22,13 @@ from noisewise.diagnostics.certificate import (
 from noisewise.diagnostics.defensive import DefensiveProposal, proposal_from
 from noisewise.diagnostics.measuring import FAIR, Measured, measure
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.inference._fits import AbstractFit
-from noisewise.inference._importance import ImportanceDraws, trustworthy
-from noisewise.inference.work import Work
+from noisewise.inference.contract.work import Work
+from noisewise.inference.exact.weighted_draws import ImportanceDraws, trustworthy
+from noisewise.inference.learned.common.fits import AbstractFit
 from noisewise.mechanisms.base import Capability
+from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, WeightedSamples
 from noisewise.posteriors.weighted_samples import pareto_k
-from noisewise.private_model import PrivateModel
 
 _MEASURING = 0.2
 _NONE_SEEN = 3.0

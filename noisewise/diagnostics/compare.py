@@ -11,11 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from noisewise._arrays import describe, integer, number
+from noisewise._core.arrays import describe, integer, number
+from noisewise._core.draws import MIN_DRAWS, constant_columns
 from noisewise.diagnostics._posteriors import check_posterior
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.metrics import c2st, kolmogorov_smirnov
-from noisewise.metrics._samples import MIN_DRAWS, constant_columns
 from noisewise.posteriors import AbstractPosterior
 from noisewise.posteriors.learned import LearnedPosterior
 

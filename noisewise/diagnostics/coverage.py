@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
 from noisewise.diagnostics.calibrate import calibrate
 from noisewise.diagnostics.trials import PosteriorOf, Trials
-from noisewise.private_model import PrivateModel
+from noisewise.model.private_model import PrivateModel
 
 LEVELS = (0.5, 0.8, 0.95)
 

@@ -8,16 +8,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, integer
+from noisewise._core.arrays import Array, as_key, describe, integer
 from noisewise.diagnostics._regression import predicted
 from noisewise.diagnostics.decomposition import THREE, TWO, Decomposition
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.inference._record_moves import serves
-from noisewise.inference.data_augmentation_mcmc import Chains, DataAugmentationMCMC
-from noisewise.inference.exact_smc import ExactSMC
-from noisewise.inference.work import Work
+from noisewise.inference.contract.work import Work
+from noisewise.inference.exact.data_augmentation_mcmc import Chains, DataAugmentationMCMC
+from noisewise.inference.exact.exact_smc import ExactSMC
+from noisewise.inference.exact.record_moves import serves
+from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Kind, Report
-from noisewise.private_model import PrivateModel
 
 _CHAINS = 100
 _WARMUP = 250

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
+from noisewise._core.draws import constant_columns
+from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError, MissingCapabilityError
-from noisewise.inference._importance import UnconstrainedPrior
-from noisewise.metrics._samples import constant_columns
+from noisewise.inference.exact.weighted_draws import UnconstrainedPrior
 from noisewise.posteriors import AbstractPosterior
 from noisewise.posteriors.learned import LearnedPosterior
-from noisewise.priors import Prior
-from noisewise.samplers._seeds import generator
+from noisewise.priors.prior import Prior
 
 OWN = "the posterior's own density"
 FITTED = "a heavy-tailed law fitted to the posterior's draws"

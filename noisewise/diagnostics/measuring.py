@@ -8,12 +8,12 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
+from noisewise._core.seeds import generator
 from noisewise.diagnostics.certificate import SATURATED
 from noisewise.diagnostics.defensive import DefensiveProposal
-from noisewise.inference._importance import ImportanceDraws, relative_variance
-from noisewise.inference.work import Work
-from noisewise.samplers._seeds import generator
+from noisewise.inference.contract.work import Work
+from noisewise.inference.exact.weighted_draws import ImportanceDraws, relative_variance
 
 FAIR = 0.5
 """An efficiency from which q is not the one to blame."""

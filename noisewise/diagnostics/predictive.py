@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise.diagnostics._posteriors import check_posterior
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.inference._surprise import p_value
+from noisewise.inference.contract.surprise import p_value
 from noisewise.mechanisms.base import Capability
+from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior
-from noisewise.private_model import PrivateModel
 
 _DEFAULT = 1000
 _FEWEST = 100

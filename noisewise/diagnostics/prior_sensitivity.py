@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import describe, number
+from noisewise._core.arrays import describe, number
+from noisewise._core.draws import constant_columns
 from noisewise.diagnostics._posteriors import check_posterior
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.metrics._samples import constant_columns
+from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior
 from noisewise.posteriors.weighted_samples import pareto_k
-from noisewise.private_model import PrivateModel
 
 SENSITIVE = 0.1
 """Where doubling the prior moves probabilities by more than this, the prior matters: a normal moves by a quarter of an sd."""

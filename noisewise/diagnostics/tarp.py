@@ -7,12 +7,12 @@ from concurrent.futures import Executor
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, number, stage_key
+from noisewise._core.arrays import Array, as_key, number, stage_key
+from noisewise._core.seeds import generator
 from noisewise.diagnostics.calibrate import randomised_ranks
 from noisewise.diagnostics.calibration import Calibration
 from noisewise.diagnostics.trials import PosteriorOf, Trials, as_trials
-from noisewise.private_model import PrivateModel
-from noisewise.samplers._seeds import generator
+from noisewise.model.private_model import PrivateModel
 
 _RIDGE = 1e-3
 _TRIALS = 500

@@ -14,14 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, fold_in_rows, integer, stage_key
-from noisewise._signatures import check_call
+from noisewise._core.arrays import Array, as_key, describe, fold_in_rows, integer, stage_key
+from noisewise._core.draws import MIN_DRAWS, real_array
+from noisewise._core.signatures import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.inference.base import AbstractMethod
+from noisewise.inference.contract.base import AbstractMethod
 from noisewise.mechanisms.base import Capability
-from noisewise.metrics._samples import MIN_DRAWS, real_array
+from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior
-from noisewise.private_model import PrivateModel
 
 FEWEST = 20
 """Trials below which nothing can be said."""

@@ -7,7 +7,7 @@ data, `curator` makes the `Release` of `publication`, which `display` shows; `le
 
 from typing import TYPE_CHECKING
 
-from noisewise._lazy import attach
+from noisewise._core.lazy import attach
 
 if TYPE_CHECKING:
     from noisewise.disclosure.curator import release

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import __version__
-from noisewise._files import Reservation, as_path, require_text
+from noisewise._core.files import Reservation, as_path, require_text
 from noisewise.disclosure.exact_mechanisms import Sampler, exact_sampler, require_exact
 from noisewise.disclosure.fields import as_names, as_requested
 from noisewise.disclosure.ledger import Ledger

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from noisewise import queries
-from noisewise._arrays import describe, integer
-from noisewise._files import require_text
+from noisewise._core.arrays import describe, integer
+from noisewise._core.files import require_text
 from noisewise.disclosure import accounting
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from noisewise._arrays import describe
-from noisewise._files import (
+from noisewise._core.arrays import describe
+from noisewise._core.files import (
     as_path,
     dump_json,
     read_json,
@@ -26,7 +26,7 @@ from noisewise._files import (
     require_text,
     write_atomically,
 )
-from noisewise._regular_files import opened_lock
+from noisewise._core.regular_files import opened_lock
 from noisewise.disclosure import accounting, seal
 from noisewise.errors import (
     BudgetError,

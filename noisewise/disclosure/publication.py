@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from noisewise import __version__, mechanisms
-from noisewise._arrays import describe
-from noisewise._files import (
+from noisewise._core.arrays import describe
+from noisewise._core.files import (
     as_path,
     dump_json,
     parse_json,

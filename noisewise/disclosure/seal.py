@@ -24,9 +24,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from noisewise import _local_records
-from noisewise._files import parse_json, read_json
-from noisewise._regular_files import read_regular
+from noisewise._core import local_records
+from noisewise._core.files import parse_json, read_json
+from noisewise._core.regular_files import read_regular
 from noisewise.errors import BudgetError, NoisewiseError
 
 _KIND, _PLACES = "ledgers", "ledger-places"
@@ -71,7 +71,7 @@ def kept_beside(path: Path) -> Kept | None:
 
 def kept_at_home(ledger: str) -> Kept | None:
     """What the user's state folder says."""
-    return _kept(_local_records.read_record(_KIND, ledger)) if _ID.fullmatch(ledger) else None
+    return _kept(local_records.read_record(_KIND, ledger)) if _ID.fullmatch(ledger) else None
 
 
 def kept_here(path: Path) -> Kept | None:
@@ -79,7 +79,7 @@ def kept_here(path: Path) -> Kept | None:
 
     A folder that was made again is another place.
     """
-    record = _local_records.read_record(_PLACES, _place(path))
+    record = local_records.read_record(_PLACES, _place(path))
     if record is None or record.get("folder") != _folder(path):
         return None
     kept = _kept(record)
@@ -106,9 +106,9 @@ def keep(lock: int, kept: Kept) -> None:
         os.pwrite(lock, text.ljust(os.fstat(lock).st_size), 0)  # never empty in between
         os.ftruncate(lock, len(text))
     told = dataclasses.asdict(kept)
-    _local_records.write_record(_KIND, kept.id, told)
+    local_records.write_record(_KIND, kept.id, told)
     path = Path(kept.path)
-    _local_records.write_record(_PLACES, _place(path), {**told, "folder": _folder(path)})
+    local_records.write_record(_PLACES, _place(path), {**told, "folder": _folder(path)})
 
 
 def check(path: Path, links: list[str], ledger: str, places: Iterable[Kept | None]) -> None:

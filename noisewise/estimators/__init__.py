@@ -1,6 +1,6 @@
 """q(target | condition): flows and mixtures, their standardisation, and the compiled training loop. Nothing here knows of privacy."""
 
-from noisewise._lazy import attach
+from noisewise._core.lazy import attach
 
 __all__ = [
     "Affine",

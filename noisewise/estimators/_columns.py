@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from flowjax.distributions import AbstractDistribution
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 _BLOCK = 1024

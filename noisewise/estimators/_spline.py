@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
 
 _LEAST = 1e-3
 """The least width, height and slope."""

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import paramax
 
-from noisewise._arrays import Array, is_traced
-from noisewise._programs import brief_filter_jit
+from noisewise._compile.options import brief_filter_jit
+from noisewise._core.arrays import Array, is_traced
 from noisewise.estimators.whitening import Affine, Whitening
 
 _ROWS = 1024

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, as_key, integer, number
+from noisewise._core.arrays import Array, as_key, integer, number
 from noisewise.errors import InvalidInputError
 from noisewise.estimators._columns import AbstractColumns, Network, stacked_networks
 from noisewise.estimators._spline import inverse_spline, num_parameters, spline

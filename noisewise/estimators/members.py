@@ -10,8 +10,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from noisewise._arrays import Array
-from noisewise._programs import brief_jit
+from noisewise._compile.options import brief_jit
+from noisewise._core.arrays import Array
 
 
 def ensemble(key: Array, factory: Callable[..., Any], num: int, target_dim: int, condition_dim: int) -> Any:

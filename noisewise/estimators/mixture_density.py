@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, as_key
+from noisewise._core.arrays import Array, as_key
 from noisewise.estimators._columns import AbstractColumns, Network
 from noisewise.estimators.flows import LOG_RANGE, as_shapes, as_sizes
 

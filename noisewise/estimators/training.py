@@ -21,8 +21,8 @@ import numpy as np
 import optax
 import paramax
 
-from noisewise._arrays import Array, integer, number, placed
-from noisewise._programs import brief_filter_jit
+from noisewise._compile.options import brief_filter_jit
+from noisewise._core.arrays import Array, integer, number, placed
 from noisewise.errors import InvalidInputError
 
 Loss = Callable[[Any, Any, Any], Array]

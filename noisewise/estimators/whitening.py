@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
 from noisewise.errors import InvalidInputError
 
 _CONSTANT = 1e-9

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from noisewise._registry import concrete, registered
+from noisewise._core.registry import concrete, registered
 from noisewise.mechanisms import supports
 from noisewise.mechanisms.base import AbstractMechanism, Capability, from_spec_with
 from noisewise.mechanisms.clamped import Clamped

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
 from noisewise.mechanisms.base import AbstractMechanism
 
 

@@ -20,8 +20,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, as_key, as_vectors, in_float64, is_traced, open_uniforms, stage_key
-from noisewise._programs import brief_jit
+from noisewise._compile.options import brief_jit
+from noisewise._core.arrays import Array, as_key, as_vectors, in_float64, is_traced, open_uniforms, stage_key
 from noisewise.errors import (
     FileFormatError,
     InvalidInputError,

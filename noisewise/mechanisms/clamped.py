@@ -11,7 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, is_traced, number
+from noisewise._core.arrays import Array, is_traced, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.exact import ExactNoise

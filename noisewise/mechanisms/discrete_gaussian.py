@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 
-from noisewise._arrays import Array, number
+from noisewise._core.arrays import Array, number
 from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, ZeroConcentratedDP

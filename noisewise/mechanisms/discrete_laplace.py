@@ -9,7 +9,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 
-from noisewise._arrays import Array, number
+from noisewise._core.arrays import Array, number
 from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP

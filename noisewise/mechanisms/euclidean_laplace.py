@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 
-from noisewise._arrays import Array, number
+from noisewise._core.arrays import Array, number
 from noisewise.mechanisms.base import ALL_CAPABILITIES, AbstractMechanism, Capability
 from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 
-from noisewise._arrays import Array, number
+from noisewise._core.arrays import Array, number
 from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
 from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, GaussianDP, ZeroConcentratedDP

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import erfcx, erfinv, log_ndtr, logsumexp, ndtr, ndtri
 
-from noisewise._arrays import integer, number
+from noisewise._core.arrays import integer, number
 from noisewise.errors import ConversionError, FileFormatError, InvalidInputError, InvalidTypeError
 
 G = TypeVar("G", bound="AbstractGuarantee")

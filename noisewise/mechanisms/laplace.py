@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import equinox as eqx
 import jax.numpy as jnp
 
-from noisewise._arrays import Array, number
+from noisewise._core.arrays import Array, number
 from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
 from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice, lattice_index

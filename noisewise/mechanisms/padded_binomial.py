@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, integer, number
+from noisewise._core.arrays import Array, integer, number
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.calibration import require_guarantee

@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, as_key, in_float64, integer, open_uniforms, stage_key
-from noisewise._programs import brief_jit
+from noisewise._compile.options import brief_jit
+from noisewise._core.arrays import Array, as_key, in_float64, integer, open_uniforms, stage_key
 from noisewise.errors import InvalidInputError
 
 _BITS = 32

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, integer
+from noisewise._core.arrays import Array, integer
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import YOUR_OWN, AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee, GaussianDP, PureDP, compose

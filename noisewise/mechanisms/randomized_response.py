@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, integer, is_traced, number
+from noisewise._core.arrays import Array, integer, is_traced, number
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.calibration import require_guarantee

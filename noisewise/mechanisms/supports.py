@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, is_traced
+from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError
 
 LATTICE_TOLERANCE = 1e-6

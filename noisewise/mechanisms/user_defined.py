@@ -12,10 +12,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from noisewise import _traces
-from noisewise._arrays import Array, integer, number
-from noisewise._programs import brief_jit
-from noisewise._signatures import check_call
+from noisewise._compile.options import brief_jit
+from noisewise._core import traces
+from noisewise._core.arrays import Array, integer, number
+from noisewise._core.signatures import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee
@@ -210,14 +210,14 @@ def _draw(mechanism: SampledMechanism, key: Array, s: Array) -> Array:
 @functools.lru_cache(maxsize=64)
 def _examine(mechanism: SampledMechanism, key: Any, s: Any) -> None:
     """Refuse, once, a sampler whose draws do not come from its key alone or that reads entries s does not have."""
-    program, _ = _traces.trace(mechanism._draw, key, s)
-    again, _ = _traces.trace(mechanism._draw, key, s)
-    beyond = _traces.read_beyond(program, 1)
+    program, _ = traces.trace(mechanism._draw, key, s)
+    again, _ = traces.trace(mechanism._draw, key, s)
+    beyond = traces.read_beyond(program, 1)
     if beyond is not None:
         raise InvalidInputError(
             f"sample(key, s) reads s[{beyond}], but s has {s.shape[0]} column(s): correct the index."
         )
-    if _traces.differ(program, again) or not _traces.depends_on(program, 0):
+    if traces.differ(program, again) or not traces.depends_on(program, 0):
         raise InvalidInputError(
             "sample(key, s) must draw from its key, as in jax.random.laplace(key, s.shape): randomness from elsewhere, "
             "such as np.random, is drawn once while JAX compiles the function and the same ever after."

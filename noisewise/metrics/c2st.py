@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, integer
+from noisewise._core.arrays import Array, integer
+from noisewise._core.draws import two_samples
 from noisewise.errors import InvalidInputError
-from noisewise.metrics._samples import two_samples
 
 _BATCH = 200
 _RATE = 1e-3

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.metrics._samples import two_samples
+from noisewise._core.draws import two_samples
 
 
 def kolmogorov_smirnov(reference: Any, draws: Any) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise.metrics._samples import point_and_draws, real_array
+from noisewise._core.draws import point_and_draws, real_array
 
 
 def log_median_distance(observed: Any, simulated: Any, *, log: bool = True) -> float:

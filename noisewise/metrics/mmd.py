@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist, pdist
 
+from noisewise._core.draws import two_samples
 from noisewise.errors import InvalidInputError
-from noisewise.metrics._samples import two_samples
 
 
 def mmd(reference: Any, draws: Any) -> float:

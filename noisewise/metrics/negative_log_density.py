@@ -8,8 +8,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
+from noisewise._core.draws import constant_columns, point_and_draws
 from noisewise.errors import InvalidInputError
-from noisewise.metrics._samples import constant_columns, point_and_draws
 
 _ROUNDING = 1e-6
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import wasserstein_distance
 
-from noisewise._arrays import integer
-from noisewise.metrics._samples import two_samples
+from noisewise._core.arrays import integer
+from noisewise._core.draws import two_samples
 
 
 def sliced_wasserstein(reference: Any, draws: Any, *, num_directions: int = 100, seed: int = 0) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import describe, number
+from noisewise._core.arrays import describe, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, PureDP

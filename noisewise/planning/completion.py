@@ -20,10 +20,10 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
+from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.samplers._seeds import generator
 from noisewise.samplers.adaptive_importance import fitted_proposal, weigh
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noisewise._files import as_path, dump_json, write_atomically
+from noisewise._core.files import as_path, dump_json, write_atomically
 from noisewise.errors import ConversionError, InvalidInputError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.planning.budgets import Label

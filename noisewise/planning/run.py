@@ -9,14 +9,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, as_vectors, describe, in_float64, integer, number
+from noisewise._core.arrays import Array, as_key, as_vectors, describe, in_float64, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
-from noisewise.inference.work import Work
+from noisewise.inference.contract.work import Work
 from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.model.private_model import PrivateModel
 from noisewise.planning.budgets import budgets, check_capabilities
 from noisewise.planning.outcome import Plan
 from noisewise.planning.weighing import SimulatedSet, learn, quantities_of
-from noisewise.private_model import PrivateModel
 
 _MOST_FAILED = 0.5
 

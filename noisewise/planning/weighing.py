@@ -15,11 +15,11 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
+from noisewise._core.seeds import generator
 from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.model.private_model import PrivateModel
 from noisewise.planning.completion import Lattice, complete
-from noisewise.private_model import PrivateModel
-from noisewise.samplers._seeds import generator
 
 THIN = 20.0
 """Below so many effective draws the weights say too little, and are completed."""

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from noisewise._arrays import describe, number
+from noisewise._core.arrays import describe, number
+from noisewise._core.draws import one_sample
 from noisewise.diagnostics import Calibration, Trials
 from noisewise.diagnostics.uniformity import ecdf_band
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.metrics._samples import one_sample
 from noisewise.plotting.style import SHADE, label, looks, one_axes, styled
 from noisewise.plotting.tables import column_names
 

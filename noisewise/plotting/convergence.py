@@ -10,10 +10,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from noisewise._arrays import describe
+from noisewise._core.arrays import describe
+from noisewise._core.draws import one_sample
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.metrics import c2st, cdf_error, kolmogorov_smirnov, mmd, sliced_wasserstein
-from noisewise.metrics._samples import one_sample
 from noisewise.plotting.style import PRIOR, looks, one_axes, styled
 from noisewise.plotting.tables import numbers
 from noisewise.posteriors import AbstractPosterior

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d
 from scipy.stats import gaussian_kde
 
-from noisewise.metrics._samples import constant_columns
+from noisewise._core.draws import constant_columns
 
 _TAIL = 0.0005
 _SMOOTHER = 1.25

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from noisewise._arrays import number
+from noisewise._core.arrays import number
 from noisewise.plotting.style import TRUTH, label, looks, one_axes, styled
 from noisewise.plotting.tables import tables, truths
 

@@ -10,14 +10,14 @@ import jax
 import numpy as np
 from matplotlib.axes import Axes
 
-from noisewise._arrays import describe, number
+from noisewise._core.arrays import describe, number
+from noisewise._core.draws import one_sample
 from noisewise.diagnostics import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.metrics._samples import one_sample
+from noisewise.model.private_model import PrivateModel
 from noisewise.plotting.style import OKABE_ITO, TRUTH, one_axes, styled
 from noisewise.plotting.tables import even_rows, numbers
 from noisewise.posteriors import AbstractPosterior
-from noisewise.private_model import PrivateModel
 from noisewise.simulators import SIR
 
 _FINE, _CURVES = 200, 1000

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import describe
+from noisewise._core.arrays import describe
 from noisewise.diagnostics import Comparison
 from noisewise.errors import InvalidInputError
 from noisewise.metrics import kolmogorov_smirnov

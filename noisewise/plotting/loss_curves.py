@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from noisewise._arrays import describe
+from noisewise._core.arrays import describe
 from noisewise.errors import InvalidInputError
-from noisewise.inference._fits import AbstractFit
+from noisewise.inference.learned.common.fits import AbstractFit
 from noisewise.plotting.style import looks, one_axes, styled
 from noisewise.plotting.tables import numbers
 from noisewise.posteriors import AbstractPosterior, Report

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from noisewise._arrays import describe
+from noisewise._core.arrays import describe
+from noisewise._core.draws import one_sample
 from noisewise.diagnostics import PredictiveCheck
 from noisewise.diagnostics.predictive import two_sided_p_values
 from noisewise.errors import InvalidInputError
-from noisewise.metrics._samples import one_sample
 from noisewise.plotting.forest import draw_intervals
 from noisewise.plotting.style import OKABE_ITO, TRUTH, label, one_axes, styled
 from noisewise.plotting.tables import column_names, numbers

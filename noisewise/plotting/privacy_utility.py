@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from noisewise._arrays import describe, number
+from noisewise._core.arrays import describe, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.plotting.style import SHADE, TRUTH, label, legend_above, looks, many_axes, styled
 from noisewise.plotting.tables import Table, like, numbers, tables, truths

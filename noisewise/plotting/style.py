@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from noisewise._arrays import describe
+from noisewise._core.arrays import describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 P = ParamSpec("P")

@@ -9,12 +9,12 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
-from noisewise._arrays import describe
+from noisewise._core.arrays import describe
+from noisewise._core.draws import one_sample, real_array
 from noisewise.diagnostics import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.metrics._samples import one_sample, real_array
+from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Draws, Report
-from noisewise.private_model import PrivateModel
 
 _RESAMPLED, _OF_PRIOR = 1000, 4000
 

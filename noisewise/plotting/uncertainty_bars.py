@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
-from noisewise._arrays import describe
+from noisewise._core.arrays import describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.plotting.style import OKABE_ITO, label, looks, one_axes, styled
 from noisewise.plotting.tables import column_names, numbers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noisewise._text import printable
+from noisewise._core.text import printable
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.posteriors.draws import Draws
@@ -57,7 +57,7 @@ def _learned(
 ) -> AbstractPosterior:
     from noisewise.estimators.files import read_density
     from noisewise.posteriors.learned import LearnedPosterior
-    from noisewise.priors import Prior
+    from noisewise.priors.prior import Prior
 
     prior = Prior.from_spec(content["prior"])
     condition = arrays["condition"]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisewise._arrays import Array, integer
-from noisewise._text import printable
+from noisewise._core.arrays import Array, integer
+from noisewise._core.text import printable
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.posteriors.report import Report
 from noisewise.runs import write_archive

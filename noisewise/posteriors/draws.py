@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import Array, integer
+from noisewise._core.arrays import Array, integer
+from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num
 from noisewise.posteriors.report import Report
-from noisewise.samplers._seeds import generator
 
 
 class Draws(AbstractPosterior):

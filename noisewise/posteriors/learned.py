@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import Array, stage_key
+from noisewise._core.arrays import Array, stage_key
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.files import density_arrays
@@ -17,7 +17,7 @@ from noisewise.posteriors.draws import Draws
 from noisewise.posteriors.findings import Finding, with_finding
 from noisewise.posteriors.kinds import Kind
 from noisewise.posteriors.report import Report
-from noisewise.priors import Prior
+from noisewise.priors.prior import Prior
 
 
 class LearnedPosterior(AbstractPosterior):

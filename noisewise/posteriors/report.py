@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from noisewise._text import printable
+from noisewise._core.text import printable
 from noisewise.errors import FileFormatError
 from noisewise.posteriors.findings import Finding
 from noisewise.posteriors.kinds import Kind

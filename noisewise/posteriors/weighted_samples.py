@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
+from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num
 from noisewise.posteriors.report import Report
-from noisewise.samplers._seeds import generator
 
 _BOUNDED = 20.0
 """Weights of at most so many times the mean cannot have a heavy tail."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._files import write_atomically
-from noisewise._regular_files import opened
+from noisewise._core.files import write_atomically
+from noisewise._core.regular_files import opened
 from noisewise.errors import NoisewiseError
 from noisewise.runs.arrays import read_array
 

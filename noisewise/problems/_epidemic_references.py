@@ -8,13 +8,13 @@ from typing import Any
 import jax
 import numpy as np
 
+from noisewise._core.seeds import generator
 from noisewise.errors import SimulationError
-from noisewise.private_model import PrivateModel
+from noisewise.model.private_model import PrivateModel
 from noisewise.problems._guided_epidemics import GuidedEpidemics
 from noisewise.problems._small_population import markov_log_likelihood
 from noisewise.problems._time_shift import time_shift_log_likelihood
 from noisewise.problems.base import Reference
-from noisewise.samplers._seeds import generator
 from noisewise.samplers.adaptive_importance import LogEstimate, adaptive_importance, fitted_proposal, weigh
 from noisewise.samplers.grid import grid_density
 

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from noisewise.simulators._epidemic import State, _events, _leap
-from noisewise.simulators._xoshiro import Generator, kernel, key_words, seeded, uniform
+from noisewise.simulators.epidemic import State, _events, _leap
 from noisewise.simulators.sir import SIR, _in_threads
+from noisewise.simulators.xoshiro import Generator, kernel, key_words, seeded, uniform
 
 POWERS = np.array([-0.5, 0.0, 1.0, 3.0, 7.0, 15.0])
 """The power of W by which each guide tilts: from slow starts over certain survival to very fast ones."""

@@ -9,9 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, integer
+from noisewise._core.arrays import Array, as_key, describe, integer
 from noisewise.errors import InvalidInputError, MissingCapabilityError
-from noisewise.private_model import PrivateModel
+from noisewise.model.private_model import PrivateModel
 from noisewise.problems._cache import cached_draws
 
 Reference = Callable[[Array, int], np.ndarray]

@@ -12,17 +12,17 @@ import numpyro.distributions as dist
 from scipy.special import erfcx, log_ndtr, logsumexp
 from scipy.stats import norm
 
-from noisewise._arrays import integer, number
+from noisewise._core.arrays import integer, number
+from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms import Gaussian, Laplace
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import ApproximateDP, PureDP
-from noisewise.priors import Prior
-from noisewise.private_model import PrivateModel
+from noisewise.model.private_model import PrivateModel
+from noisewise.priors.prior import Prior
 from noisewise.problems._seeds import OBSERVATION_SEED
 from noisewise.problems.base import Problem
 from noisewise.queries import ClampedMean
-from noisewise.samplers._seeds import generator
 from noisewise.samplers.grid import grid_density
 from noisewise.simulators import NormalRecords
 

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 
-from noisewise._arrays import number
+from noisewise._core.arrays import number
 from noisewise.mechanisms import Laplace
-from noisewise.priors import Prior
-from noisewise.private_model import PrivateModel
+from noisewise.model.private_model import PrivateModel
+from noisewise.priors.prior import Prior
 from noisewise.problems._seeds import OBSERVATION_SEED
 from noisewise.problems.base import Problem
 from noisewise.queries import CategoryProportions

@@ -10,11 +10,11 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 
-from noisewise._arrays import integer, number
+from noisewise._core.arrays import integer, number
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms import PaddedBinomial
-from noisewise.priors import Prior
-from noisewise.private_model import PrivateModel
+from noisewise.model.private_model import PrivateModel
+from noisewise.priors.prior import Prior
 from noisewise.problems._epidemic_references import epidemic_references
 from noisewise.problems._seeds import OBSERVATION_SEED
 from noisewise.problems.base import Problem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noisewise._registry import concrete, registered
+from noisewise._core.registry import concrete, registered
 from noisewise.queries.base import AbstractAdditiveQuery, AbstractCountQuery, AbstractQuery, from_spec_with, namespace
 from noisewise.queries.category_proportions import CategoryProportions
 from noisewise.queries.clamped_mean import ClampedMean

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import describe, integer
+from noisewise._core.arrays import describe, integer
 from noisewise.errors import InvalidInputError, InvalidTypeError, ReleaseError
 
 Bounds = tuple[float, float] | tuple[tuple[float, float], ...]

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, in_float64, is_traced, number
+from noisewise._core.arrays import Array, in_float64, is_traced, number
 from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabilityError, ReleaseError
 from noisewise.queries.domains import AbstractDomain
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from noisewise._arrays import Array, integer
+from noisewise._core.arrays import Array, integer
 from noisewise.errors import InvalidInputError
 from noisewise.queries._converters import as_levels, check_width
 from noisewise.queries.base import AbstractCountQuery, namespace

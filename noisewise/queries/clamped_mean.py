@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from noisewise._arrays import Array, integer, number
+from noisewise._core.arrays import Array, integer, number
 from noisewise.queries._converters import Bounds, as_bounds, check_exact, check_width, default_grid, in_steps, num_pairs
 from noisewise.queries.base import AbstractAdditiveQuery, namespace
 from noisewise.queries.domains import Box, box

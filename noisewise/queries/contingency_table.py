@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from noisewise._arrays import Array, integer
+from noisewise._core.arrays import Array, integer
 from noisewise.queries._converters import as_levels, as_normalize, check_width
 from noisewise.queries.base import AbstractCountQuery
 from noisewise.queries.domains import Categories

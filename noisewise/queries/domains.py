@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, describe, is_traced
+from noisewise._core.arrays import Array, describe, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.queries._converters import Bounds, as_levels, floats
 

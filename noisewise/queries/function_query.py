@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, describe, is_traced, number
+from noisewise._core.arrays import Array, describe, is_traced, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.queries._converters import as_written
 from noisewise.queries.base import AbstractQuery

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from noisewise._arrays import Array, integer, is_traced
+from noisewise._core.arrays import Array, integer, is_traced
 from noisewise.errors import InvalidInputError
 from noisewise.queries._converters import check_width
 from noisewise.queries.base import AbstractAdditiveQuery

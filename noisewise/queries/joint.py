@@ -7,7 +7,7 @@ import itertools
 import math
 from typing import Any, ClassVar
 
-from noisewise._arrays import Array, describe
+from noisewise._core.arrays import Array, describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.queries.base import AbstractQuery, namespace
 from noisewise.queries.domains import AbstractDomain, Box

@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from noisewise._arrays import Array, integer
+from noisewise._core.arrays import Array, integer
 from noisewise.queries._converters import increasing
 from noisewise.queries.base import AbstractQuery, namespace
 from noisewise.queries.domains import Box

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from noisewise._arrays import Array, integer, number
+from noisewise._core.arrays import Array, integer, number
 from noisewise.errors import InvalidInputError
 from noisewise.queries._converters import RESOLUTION, Bounds, as_bounds, check_exact, check_width, whole
 from noisewise.queries.base import AbstractMomentQuery, namespace

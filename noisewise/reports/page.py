@@ -11,13 +11,13 @@ import numpy as np
 import pandas as pd
 
 from noisewise import __version__
-from noisewise._arrays import describe
-from noisewise._files import as_path, require_text, write_atomically
+from noisewise._core.arrays import describe
+from noisewise._core.files import as_path, require_text, write_atomically
 from noisewise.diagnostics import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.model.private_model import PrivateModel
 from noisewise.plotting import named_truth
 from noisewise.posteriors import AbstractPosterior
-from noisewise.private_model import PrivateModel
 from noisewise.reports import pictures
 from noisewise.reports.answer import answer, headline, sentence
 from noisewise.reports.citing import citing, reproducing

@@ -14,11 +14,11 @@ from matplotlib.ticker import StrMethodFormatter
 from noisewise.diagnostics import Certificate, PredictiveCheck, predictive_check
 from noisewise.errors import MissingCapabilityError, NoisewiseError
 from noisewise.mechanisms.base import Capability
+from noisewise.model.private_model import PrivateModel
 from noisewise.plotting import infection_fan, marginals, named_draws, pair_plot, uncertainty_bars
 from noisewise.plotting import predictive_check as draw_check
 from noisewise.plotting.tables import even_rows
 from noisewise.posteriors import AbstractPosterior, Draws
-from noisewise.private_model import PrivateModel
 from noisewise.reports.html import Markup, captioned, element, join, picture, section
 
 _KEY = 7

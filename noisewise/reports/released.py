@@ -16,7 +16,7 @@ from noisewise.mechanisms.guarantees import (
     PureDP,
     ZeroConcentratedDP,
 )
-from noisewise.private_model import PrivateModel
+from noisewise.model.private_model import PrivateModel
 from noisewise.reports.html import Markup, facts, join, number, paragraphs, section, table
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from noisewise import __version__
-from noisewise._files import (
+from noisewise._core.files import (
     as_path,
     check_seal,
     dump_json,
@@ -32,7 +32,7 @@ from noisewise._files import (
     unwritten,
     write_atomically,
 )
-from noisewise._regular_files import opened
+from noisewise._core.regular_files import opened
 from noisewise.errors import FileFormatError, InvalidInputError, NoisewiseError
 from noisewise.runs.arrays import digest, read_array
 

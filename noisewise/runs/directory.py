@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from noisewise._files import as_path, remove_parts, unwritten
-from noisewise._regular_files import check_no_links, opened_lock
+from noisewise._core.files import as_path, remove_parts, unwritten
+from noisewise._core.regular_files import check_no_links, opened_lock
 from noisewise.errors import InvalidInputError, ResumeError, StorageError
 from noisewise.runs.archive import check_free
 from noisewise.runs.journal import Journal

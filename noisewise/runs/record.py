@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise import __version__
-from noisewise._files import (
+from noisewise._core.files import (
     as_path,
     check_seal,
     dump_json,
@@ -26,8 +26,8 @@ from noisewise._files import (
     sealed,
     write_atomically,
 )
-from noisewise._regular_files import check_no_links
-from noisewise._text import printable
+from noisewise._core.regular_files import check_no_links
+from noisewise._core.text import printable
 from noisewise.errors import FileFormatError, InvalidInputError, NoisewiseError
 from noisewise.runs.journal import journal_files, read_contents
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._files import MAX_BYTES, parse_json, reading, require_keys, write_atomically
-from noisewise._regular_files import read_regular
+from noisewise._core.files import MAX_BYTES, parse_json, reading, require_keys, write_atomically
+from noisewise._core.regular_files import read_regular
 from noisewise.errors import FileFormatError, InvalidInputError
 
 _TYPES = {

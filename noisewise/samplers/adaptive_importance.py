@@ -19,9 +19,9 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
-from noisewise._arrays import Array, as_key, integer, number
+from noisewise._core.arrays import Array, as_key, integer, number
+from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
-from noisewise.samplers._seeds import generator
 
 LogEstimate = Callable[[Array, np.ndarray], np.ndarray]
 """(key, theta (N, d)) -> log of an unbiased estimate of the target density (N,); NaN counts as zero."""

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_key, describe, integer, number
+from noisewise._core.arrays import Array, as_key, describe, integer, number
+from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.samplers._seeds import generator
 
 if TYPE_CHECKING:
     from noisewise.samplers._regression_kernel import Target

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from noisewise._arrays import Array, describe, integer, number
+from noisewise._core.arrays import Array, describe, integer, number
+from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.samplers._seeds import generator
 
 _MOST_RECORDS = 20_000
 

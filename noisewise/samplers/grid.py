@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import integer
+from noisewise._core.arrays import integer
 from noisewise.errors import InvalidInputError
 
 LogDensity = Callable[[np.ndarray], np.ndarray]

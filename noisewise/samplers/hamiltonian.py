@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise._arrays import Array, as_key, integer
-from noisewise._programs import brief_filter_jit
+from noisewise._compile.options import brief_filter_jit
+from noisewise._core.arrays import Array, as_key, integer
+from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
-from noisewise.samplers._densities import LogDensity, as_points, as_pytree, log_densities, value_or_nothing
-from noisewise.samplers._seeds import generator
+from noisewise.samplers.densities import LogDensity, as_points, as_pytree, log_densities, value_or_nothing
 
 _TARGET = 0.8
 _LENGTH = 2.0

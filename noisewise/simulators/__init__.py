@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from noisewise._lazy import attach
+from noisewise._core.lazy import attach
 
 if TYPE_CHECKING:
     from noisewise.simulators.base import AbstractSimulator, AdditiveQuery

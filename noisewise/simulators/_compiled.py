@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise import _traces
-from noisewise._arrays import Array
-from noisewise._programs import steady_jit
+from noisewise._compile.options import steady_jit
+from noisewise._core import traces
+from noisewise._core.arrays import Array
 from noisewise.errors import NoisewiseError, SimulationError
 from noisewise.simulators._keys import RowKeys
 
@@ -139,18 +139,18 @@ def _examined(
     make: Callable[..., One], parts: tuple[Any, ...], arguments: tuple[Any, Any], what: str, deterministic: bool
 ) -> Any:
     with jax.enable_x64(True), _reported(what):
-        program, x = _traces.trace(_made(make, parts), *arguments)
-        again, _ = _traces.trace(_made(make, parts), *arguments)
+        program, x = traces.trace(_made(make, parts), *arguments)
+        again, _ = traces.trace(_made(make, parts), *arguments)
     columns = arguments[1].shape[0]
-    beyond = _traces.read_beyond(program, 1)
+    beyond = traces.read_beyond(program, 1)
     if beyond is not None:
         raise SimulationError(
             f"{what} reads theta[{beyond}], but theta has {columns} column(s): correct the index, or add the parameter "
             "to the prior. JAX by itself would take the nearest column."
         )
-    if _traces.differ(program, again):
+    if traces.differ(program, again):
         raise SimulationError(f"{what} draws numbers that do not come from its key, {_FROZEN}. {_DRAW}")
-    random = _traces.depends_on(program, 0)
+    random = traces.depends_on(program, 0)
     if not random and not deterministic:
         raise SimulationError(
             f"{what} makes no use of its key; randomness from elsewhere is {_FROZEN}. {_DRAW} A model without "

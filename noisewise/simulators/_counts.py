@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from noisewise.simulators._xoshiro import Generator, kernel, uniform
+from noisewise.simulators.xoshiro import Generator, kernel, uniform
 
 SMALL = 10.0
 FACTORIAL_TAILS = np.array(

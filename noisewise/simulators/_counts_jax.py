@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from noisewise._arrays import Array, open_uniforms
+from noisewise._core.arrays import Array, open_uniforms
 from noisewise.simulators._counts import FACTORIAL_TAILS, SMALL
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_keys, fold_in_rows, is_key, key_words, stage_key
+from noisewise._core.arrays import Array, as_keys, fold_in_rows, is_key, key_words, stage_key
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, open_uniforms
+from noisewise._core.arrays import Array, open_uniforms
 from noisewise.simulators._counts_jax import binomial, poisson
 from noisewise.simulators._keys import RowKeys
-from noisewise.simulators._xoshiro import hash_rows
+from noisewise.simulators.xoshiro import hash_rows
 
 EVENTS, UNROLLED = 32, 16
 """Events per round, and how many of them are one straight piece of program."""

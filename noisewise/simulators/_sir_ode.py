@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from noisewise.simulators._xoshiro import kernel
+from noisewise.simulators.xoshiro import kernel
 
 ORDER = 20
 TOLERANCE = 1e-14

@@ -18,7 +18,7 @@ from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 
-from noisewise._arrays import Array, as_float64, describe, in_float64, integer, is_traced
+from noisewise._core.arrays import Array, as_float64, describe, in_float64, integer, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 from noisewise.simulators._keys import RowKeys, row_keys
 from noisewise.simulators.faults import Faults

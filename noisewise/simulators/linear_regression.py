@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, as_float64, describe, in_float64, integer, number
+from noisewise._core.arrays import Array, as_float64, describe, in_float64, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.simulators.record_model import AbstractRecordModel
 

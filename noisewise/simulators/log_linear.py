@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array, describe, integer, number, open_uniforms
+from noisewise._core.arrays import Array, describe, integer, number, open_uniforms
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.simulators.base import Query
 from noisewise.simulators.record_model import RECORDS, AbstractRecordModel

@@ -8,7 +8,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-from noisewise._arrays import Array, integer, number
+from noisewise._core.arrays import Array, integer, number
 from noisewise.simulators.record_model import AbstractRecordModel
 
 

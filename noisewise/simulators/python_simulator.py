@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._arrays import describe, number
-from noisewise._signatures import check_call
+from noisewise._core.arrays import describe, number
+from noisewise._core.signatures import check_call
 from noisewise.errors import InvalidTypeError, SimulationError
-from noisewise.simulators._dispatch import Batches
 from noisewise.simulators._keys import RowKeys
 from noisewise.simulators._worker import RAISED, Failure, is_nan
 from noisewise.simulators.base import AbstractSimulator, Execution, Query
+from noisewise.simulators.dispatch import Batches
 from noisewise.simulators.faults import ALWAYS, Faults
 
 _LOST_BATCHES = 8

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._arrays import Array
+from noisewise._core.arrays import Array
 from noisewise.errors import MissingCapabilityError
 from noisewise.simulators import _compiled
 from noisewise.simulators._keys import RowKeys

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from noisewise._arrays import Array, as_float64, describe, in_float64, integer, number
+from noisewise._core.arrays import Array, as_float64, describe, in_float64, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 from noisewise.simulators import _compiled
 from noisewise.simulators._keys import RowKeys
@@ -106,7 +106,7 @@ class SIR(AbstractSimulator):
         return self._numba_curves(keys, rates)
 
     def _numba_curves(self, keys: RowKeys, rates: np.ndarray) -> np.ndarray:
-        from noisewise.simulators import _epidemic, _sir_ode
+        from noisewise.simulators import _sir_ode, epidemic
 
         infected = np.empty((len(rates), len(self.times)))
         words, times = keys.words.astype(np.uint64), np.array(self.times)
@@ -118,7 +118,7 @@ class SIR(AbstractSimulator):
                 _sir_ode.deterministic_epidemics(rates[first:end], *people, times, infected[first:end])
             else:
                 rows = [array[first:end] for array in (words, keys.indices, rates)]
-                _epidemic.epidemics(*rows, *people, times, switch, self.leap, infected[first:end])
+                epidemic.epidemics(*rows, *people, times, switch, self.leap, infected[first:end])
 
         exact = self.method == "gillespie" and self.dynamics == "stochastic"
         _in_threads(run, len(rates), 2 * self.population if exact else 5_000)

@@ -18,7 +18,7 @@ from typing import Any
 
 import cloudpickle
 
-from noisewise._arrays import integer
+from noisewise._core.arrays import integer
 from noisewise.errors import InvalidInputError
 from noisewise.simulators import _worker
 

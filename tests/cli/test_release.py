@@ -134,7 +134,7 @@ def test_values_are_not_lost_where_the_file_cannot_be_written(run, monkeypatch):
     def full(*_):
         raise nw.errors.StorageError("The disk is full.")
 
-    monkeypatch.setattr("noisewise._files.Reservation.fill", full)
+    monkeypatch.setattr("noisewise._core.files.Reservation.fill", full)
     result = run("release", "--data", "people.csv", *shlex.split(COMMANDS["mean"]), "--out", "a.json")
     assert result.exit_code == 1
     assert nw.Release.from_json(result.stdout).names == ("mean",)

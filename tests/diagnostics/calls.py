@@ -6,6 +6,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
+from noisewise._core.seeds import generator
 from noisewise.diagnostics import (
     calibrate,
     certify,
@@ -18,7 +19,6 @@ from noisewise.diagnostics import (
     tarp,
 )
 from noisewise.posteriors import Draws, Report
-from noisewise.samplers._seeds import generator
 
 KEY = jax.random.key(3)
 RNG = np.random.default_rng(0)

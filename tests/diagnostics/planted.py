@@ -4,8 +4,8 @@ import numpy as np
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
+from noisewise._core.seeds import generator
 from noisewise.posteriors import AbstractPosterior, Report
-from noisewise.samplers._seeds import generator
 
 
 class Planted(AbstractPosterior):

@@ -7,8 +7,8 @@ import pytest
 
 import noisewise as nw
 from noisewise import diagnostics, errors
+from noisewise._core.seeds import generator
 from noisewise.diagnostics import Calibration, Trials, calibrate, coverage, misspecification, predictive_check
-from noisewise.samplers._seeds import generator
 from tests.diagnostics.calls import GOOD, KEY, MODEL, OBSERVED, OF_TRIALS, TRIALS, cases, posterior
 
 

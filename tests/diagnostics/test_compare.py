@@ -9,7 +9,7 @@ from scipy.stats import norm
 import noisewise as nw
 from noisewise import errors
 from noisewise.diagnostics import compare, misspecification, predictive_check, prior_sensitivity
-from noisewise.inference._surprise import p_value
+from noisewise.inference.contract.surprise import p_value
 from noisewise.posteriors import Draws, Report, WeightedSamples
 
 KEY = jax.random.key(1)

@@ -25,7 +25,7 @@ from noisewise.diagnostics import (
     prior_sensitivity,
     tarp,
 )
-from noisewise.inference._surprise import p_value
+from noisewise.inference.contract.surprise import p_value
 from noisewise.posteriors import Draws, Report
 from tests.diagnostics.planted import normal
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise import _files, _regular_files
+from noisewise._core import files, regular_files
 from noisewise.disclosure import ledger as ledger_module
 from noisewise.errors import (
     BudgetError,
@@ -163,7 +163,13 @@ def test_who_reads_while_another_spends_sees_no_alarm(path):
     """What is kept apart is written after the file, so it must be read before it."""
     ledger = nw.Ledger(path, limit=Pure(100.0))
     root = Path(nw.__file__).parent.parent
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": root}
+    pipes = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "text": True,
+        "cwd": root,
+    }
     with subprocess.Popen([sys.executable, "-c", READER, path], **pipes) as reader:
         assert reader.stdout.readline() == "ready\n"
         reader.stdin.write("go\n")
@@ -238,7 +244,7 @@ def test_a_failed_write_leaves_the_old_file(function, path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_files.os, function, full)
+        patch.setattr(files.os, function, full)
         with pytest.raises(StorageError, match="disk is full"):
             ledger.spend(Pure(0.1))
     assert path.read_bytes() == before
@@ -296,7 +302,7 @@ def test_an_unreadable_file_is_reported(path, monkeypatch):
     def refused(*arguments, **options):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(_regular_files.os, "open", refused)
+    monkeypatch.setattr(regular_files.os, "open", refused)
     with pytest.raises(InvalidInputError, match="cannot be read: Permission denied"):
         nw.Ledger(path)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise import _files
+from noisewise._core import files
 from noisewise.disclosure import curator
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from tests.disclosure.releases import CURVE, LAPLACE, MEAN, MEAN3, MEDIAN, SECRET, SURE
@@ -75,7 +75,7 @@ def test_a_release_that_is_paid_for_is_not_lost_with_its_file(tmp_path, monkeypa
             raise OSError(28, "No space left on device")
         replace(source, target)
 
-    monkeypatch.setattr(_files.os, "replace", full)
+    monkeypatch.setattr(files.os, "replace", full)
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(2e12))
     with pytest.warns(UserWarning, match="made, but not saved: .*disk is full.*cost as much") as caught:
         published = nw.release([1.0], MEAN, SURE, save_to=path, ledger=ledger)

@@ -159,11 +159,11 @@ def test_a_copied_folder_of_another_user_is_said_to_be_unknown(path, tmp_path, m
 
 
 def test_a_relative_state_folder_does_not_count(monkeypatch, tmp_path):
-    from noisewise import _local_records
+    from noisewise._core import local_records
 
     monkeypatch.setenv("XDG_STATE_HOME", "state")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert _local_records.state_folder() == tmp_path / ".local" / "state" / "noisewise"
+    assert local_records.state_folder() == tmp_path / ".local" / "state" / "noisewise"
 
 
 def test_a_copy_is_refused_with_or_without_its_lock(path):

@@ -12,7 +12,7 @@ from experiments import items, trials
 from experiments.methods import unclamped_records
 from experiments.stopwatch import Stopwatch, training_timed
 from noisewise import errors
-from noisewise.inference import _learning
+from noisewise.inference.learned.common import learning
 
 
 @pytest.fixture
@@ -92,12 +92,12 @@ def test_time_is_told_apart(monkeypatch):
     )
     assert watch.simulation > 0.0
     assert watch.theta.shape == (64, 1)
-    monkeypatch.setattr(_learning, "train", lambda: "trained")
+    monkeypatch.setattr(learning, "train", lambda: "trained")
     others = [watch, Stopwatch()]
     with training_timed(others):
-        assert _learning.train() == "trained"
+        assert learning.train() == "trained"
     assert 0.0 < watch.training == pytest.approx(others[1].training)
-    assert _learning.train() == "trained"
+    assert learning.train() == "trained"
     watch.reset()
     assert (watch.simulation, watch.training, len(watch.theta)) == (0.0, 0.0, 0)
 

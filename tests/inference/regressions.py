@@ -2,7 +2,7 @@
 
 import jax
 
-from noisewise.inference.gibbs_sufficient_statistics import GibbsSufficientStatistics
+from noisewise.inference.baselines.gibbs_sufficient_statistics import GibbsSufficientStatistics
 
 KEY = jax.random.key(5)
 SHORT = GibbsSufficientStatistics(num_draws=200, num_warmup=1000, thin=30)

@@ -10,12 +10,12 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.inference import _proposals
-from noisewise.inference.distances import Euclidean, Ruler, Weighted
-from noisewise.inference.rejection_abc import RejectionABC
-from noisewise.inference.smc_abc import SMCABC
-from noisewise.inference.tolerances import GeometricDecay, QuantileDecay
-from noisewise.private_model import PrivateModel
+from noisewise.inference.abc import proposals
+from noisewise.inference.abc.distances import Euclidean, Ruler, Weighted
+from noisewise.inference.abc.rejection_abc import RejectionABC
+from noisewise.inference.abc.smc_abc import SMCABC
+from noisewise.inference.abc.tolerances import GeometricDecay, QuantileDecay
+from noisewise.model.private_model import PrivateModel
 from tests.inference.known_abc import KEY, infer, norm_log_prob
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -58,7 +58,7 @@ def test_batches_accept_in_the_order_of_proposals():
         proposals = np.arange(start, start + num)
         return proposals % 7 == 0, (proposals,)
 
-    harvest = _proposals.collect(KEY, attempt, 1000)
+    harvest = proposals.collect(KEY, attempt, 1000)
     np.testing.assert_array_equal(harvest.columns()[0], 7 * np.arange(1000))
     assert harvest.num_tried == sum(made) < 9000
     assert len(set(made)) > 2

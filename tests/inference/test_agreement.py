@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.inference.exact_smc import _Evidence
-from noisewise.inference.work import Work
+from noisewise.inference.contract.work import Work
+from noisewise.inference.exact.exact_smc import _Evidence
 from noisewise.metrics import c2st
 
 KEY = jax.random.key(11)

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise import _meanwhile
-from noisewise._meanwhile import meanwhile
+from noisewise._compile import background
+from noisewise._compile.background import meanwhile
 from noisewise.estimators import Affine, Training, Whitening, masked_autoregressive_flow, neural_spline_flow, whitening
 from noisewise.inference import (
     ConfidentialLikelihoodEstimation,
     PrivateLikelihoodEstimation,
     PrivatePosteriorEstimation,
 )
-from noisewise.inference._simulations import Rows, Simulations
+from noisewise.inference.learned.common.simulations import Rows, Simulations
 
 KEY = jax.random.key(3)
 SMALL = {"num_simulations": 200, "num_members": 1, "training": Training(max_epochs=2)}
@@ -48,7 +48,7 @@ jax.monitoring.register_event_duration_secs_listener(
 
 @pytest.mark.parametrize("name", METHODS)
 def test_what_is_compiled_ahead_serves_the_trained_density(name, monkeypatch):
-    monkeypatch.setattr(_meanwhile, "num_cores", lambda: 2)
+    monkeypatch.setattr(background, "num_cores", lambda: 2)
     problem = nw.problems.gaussian_mean(epsilon=1.0, bounds=None)
     compiled.clear()
     METHODS[name].infer(KEY, problem.model, problem.observed, progress=False).sample(KEY, 50)
@@ -59,7 +59,7 @@ def test_what_is_compiled_ahead_serves_the_trained_density(name, monkeypatch):
 
 
 def test_what_fails_ahead_is_left_to_its_turn(monkeypatch):
-    monkeypatch.setattr(_meanwhile, "num_cores", lambda: 2)
+    monkeypatch.setattr(background, "num_cores", lambda: 2)
     seen = []
     with meanwhile(lambda: seen.append(1 / 0)):
         seen.append("went on")
@@ -86,7 +86,7 @@ def test_rows_are_written_into_one_array():
 def test_the_number_of_cores_changes_nothing(monkeypatch):
     problem, draws = nw.problems.gaussian_mean(epsilon=1.0, bounds=None), []
     for cores in (1, 2):
-        monkeypatch.setattr(_meanwhile, "num_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(background, "num_cores", lambda cores=cores: cores)
         posterior = METHODS["sppe"].infer(KEY, problem.model, problem.observed, progress=False)
         draws.append(posterior.sample(KEY, 50))
     np.testing.assert_array_equal(*draws)

@@ -6,7 +6,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.inference._chains import Trace
+from noisewise.inference.contract.chains import Trace
 
 KEY = jax.random.key(4)
 

@@ -11,9 +11,13 @@ from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeErro
 from noisewise.estimators import Training, masked_autoregressive_flow
 from noisewise.estimators.files import from_spec, to_arrays, to_spec
 from noisewise.inference import ConfidentialLikelihoodEstimation
-from noisewise.inference._space_files import read_statistic_space, statistic_space_arrays, statistic_space_spec
-from noisewise.inference._statistic_space import StatisticSpace
-from noisewise.inference.confidential_likelihood_estimation import statistic_flow
+from noisewise.inference.learned.common.space_files import (
+    read_statistic_space,
+    statistic_space_arrays,
+    statistic_space_spec,
+)
+from noisewise.inference.learned.common.statistic_space import StatisticSpace
+from noisewise.inference.learned.confidential.confidential_likelihood_estimation import statistic_flow
 from tests.inference.fit_files import a_model, check_refuses, check_survives
 
 KEY = jax.random.key(6)

@@ -13,9 +13,9 @@ from scipy.stats import beta, binom, norm
 
 import noisewise as nw
 from noisewise.estimators import Affine, ConditionalDensity, Training, Whitening, ensemble, neural_spline_flow
-from noisewise.inference._confidential_chains import JointTarget, noise_profile
-from noisewise.inference._statistic_space import StatisticSpace
-from noisewise.samplers._densities import log_densities
+from noisewise.inference.learned.common.statistic_space import StatisticSpace
+from noisewise.inference.learned.confidential.confidential_chains import JointTarget, noise_profile
+from noisewise.samplers.densities import log_densities
 from tests.inference.confidential import AFFINE, CLE, KEY
 
 SPLINES = functools.partial(neural_spline_flow, num_layers=1, num_units=16, num_hidden=1, num_bins=6)
@@ -138,7 +138,7 @@ def test_the_target_sums_over_a_lattice(scale, sums, monkeypatch):
     lattice, the sum over corners and the product over lattices are the same.
     """
     if not sums:
-        monkeypatch.setattr("noisewise.inference._confidential_chains._MOST_LATTICES", 0)
+        monkeypatch.setattr("noisewise.inference.learned.confidential.confidential_chains._MOST_LATTICES", 0)
     target = binomial_target(scale, sensitivity=None if sums else 0.1)
     for z in (-1.0, -0.4, 0.2):
         found, exact = integral_and_sum(target, z)

@@ -12,7 +12,7 @@ from scipy.stats import norm
 import noisewise as nw
 from noisewise import errors
 from noisewise.estimators import Training
-from noisewise.inference.confidential_likelihood_estimation import ConfidentialLikelihoodEstimation
+from noisewise.inference.learned.confidential.confidential_likelihood_estimation import ConfidentialLikelihoodEstimation
 from noisewise.problems.gaussian_mean import PRIOR_SD, log_likelihood
 from tests.inference.confidential import AFFINE, CLE, KEY
 

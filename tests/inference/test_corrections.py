@@ -8,9 +8,9 @@ import pytest
 
 import noisewise as nw
 from noisewise.inference import TruncatedProposals
-from noisewise.inference._posterior_learner import NoisyPairs
-from noisewise.inference._simulations import one_net
-from noisewise.inference.corrections import atomic_loss
+from noisewise.inference.learned.common.simulations import one_net
+from noisewise.inference.learned.posterior.corrections import atomic_loss
+from noisewise.inference.learned.posterior.posterior_learner import NoisyPairs
 
 KEY = jax.random.key(0)
 
@@ -91,7 +91,7 @@ class _Learner:
         self.work = type("W", (), {"model": type("M", (), {"prior": prior})})
 
     log_q = lambda self, z: self.density.log_prob(z, self.condition)
-    inside = nw.inference._posterior_learner.PosteriorLearner.inside
+    inside = nw.inference.learned.posterior.posterior_learner.PosteriorLearner.inside
 
 
 @pytest.mark.parametrize("sd", [0.3, 0.005], ids=["from the prior", "from a fit"])
@@ -122,10 +122,10 @@ def test_truncated_proposals_follow_the_prior_inside_the_region(sd):
 
 def test_simulations_are_asked_about_each_region_once(monkeypatch):
     """Planted: a region that is not asked about old simulations leaves rows in that the whole test puts out."""
-    from noisewise.inference import _posterior_learner, corrections
+    from noisewise.inference.learned.posterior import corrections, posterior_learner
 
     asked, found = [], []
-    contains, within = corrections.Region.contains, _posterior_learner.PosteriorLearner.within
+    contains, within = corrections.Region.contains, posterior_learner.PosteriorLearner.within
 
     def counted(region, z):
         asked.append(len(z))
@@ -137,7 +137,7 @@ def test_simulations_are_asked_about_each_region_once(monkeypatch):
         return result
 
     monkeypatch.setattr(corrections.Region, "contains", counted)
-    monkeypatch.setattr(_posterior_learner.PosteriorLearner, "within", compared)
+    monkeypatch.setattr(posterior_learner.PosteriorLearner, "within", compared)
     problem = nw.problems.gaussian_mean(epsilon=1.0)
     method = nw.inference.PrivatePosteriorEstimation(
         num_rounds=4,

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from noisewise.inference.exact_smc import next_increment, resample
+from noisewise.inference.exact.exact_smc import next_increment, resample
 
 RNG = np.random.default_rng(0)
 LOG_ETA = -RNG.exponential(30.0, size=500)

@@ -8,10 +8,10 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.inference import gibbs_sufficient_statistics as gibbs
-from noisewise.inference.gibbs_sufficient_statistics import GibbsSufficientStatistics
-from noisewise.inference.importance_sampling import ImportanceSampling
-from noisewise.inference.work import Work
+from noisewise.inference.baselines import gibbs_sufficient_statistics as gibbs
+from noisewise.inference.baselines.gibbs_sufficient_statistics import GibbsSufficientStatistics
+from noisewise.inference.contract.work import Work
+from noisewise.inference.exact.importance_sampling import ImportanceSampling
 from noisewise.posteriors import Finding, Kind
 from noisewise.queries import RegressionMoments
 from noisewise.samplers.augmented_regression import AugmentedRegression

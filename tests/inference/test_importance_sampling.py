@@ -7,7 +7,7 @@ import pytest
 import noisewise as nw
 from noisewise import errors
 from noisewise.inference import ImportanceSampling
-from noisewise.inference.importance_sampling import relative_variance_at
+from noisewise.inference.exact.importance_sampling import relative_variance_at
 from noisewise.metrics import kolmogorov_smirnov
 
 pytestmark = pytest.mark.usefixtures("own_cache")

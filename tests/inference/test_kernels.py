@@ -14,9 +14,9 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.inference._particles import SimulatedParticles
-from noisewise.inference._record_moves import RecordMoves, Seen, Walk
-from noisewise.inference.work import Work
+from noisewise.inference.contract.work import Work
+from noisewise.inference.exact.particles import SimulatedParticles
+from noisewise.inference.exact.record_moves import RecordMoves, Seen, Walk
 
 KEY = jax.random.key(8)
 NUM = 20_000

@@ -14,10 +14,10 @@ from scipy.stats import betabinom, multivariate_normal, norm
 import noisewise as nw
 from noisewise import errors
 from noisewise.estimators import Training, mixture_density_network, neural_spline_flow
-from noisewise.inference._learning import fit_report
-from noisewise.inference.learned_likelihood import LearnedLikelihood, posterior_of
-from noisewise.inference.private_likelihood_estimation import PrivateLikelihoodEstimation
-from noisewise.inference.work import Work
+from noisewise.inference.contract.work import Work
+from noisewise.inference.learned.common.learning import fit_report
+from noisewise.inference.learned.likelihood.learned_likelihood import LearnedLikelihood, posterior_of
+from noisewise.inference.learned.likelihood.private_likelihood_estimation import PrivateLikelihoodEstimation
 from noisewise.posteriors import Draws, Finding, Kind, Report, StopKind
 from tests.inference.fit_files import a_model, check_refuses, check_survives
 
@@ -130,7 +130,7 @@ def test_a_posterior_says_where_nothing_was_simulated(rate_fit):
 
 def test_chains_that_do_not_settle_end_with_the_time(rate_fit, monkeypatch):
     """Without the look at the clock 40 segments would be made."""
-    monkeypatch.setattr("noisewise.inference._chains.Trace.complete", lambda self: False)
+    monkeypatch.setattr("noisewise.inference.contract.chains.Trace.complete", lambda self: False)
     posterior = rate_fit.posterior(KEY, [0.5], max_minutes=1e-4)
     assert posterior.report.stopped == "the time budget is spent"
     assert len(posterior.theta) <= 100 * 20

@@ -12,7 +12,7 @@ import pytest
 import noisewise as nw
 from noisewise.estimators import Training, mixture_density_network, neural_spline_flow
 from noisewise.inference import AmortisedPosterior, AtomicProposals, PrivatePosteriorEstimation, TruncatedProposals
-from noisewise.inference.corrections import AbstractCorrection
+from noisewise.inference.learned.posterior.corrections import AbstractCorrection
 from noisewise.mechanisms import IndependentUniforms
 from tests.inference import linear_gaussian
 from tests.inference.fit_files import a_model, check_refuses, check_survives

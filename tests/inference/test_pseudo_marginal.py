@@ -7,9 +7,9 @@ from scipy.stats import norm
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.inference import _pseudo_marginal as kernel
-from noisewise.inference._pilot import variance_of_estimates
-from noisewise.inference.pseudo_marginal_mcmc import PseudoMarginalMCMC
+from noisewise.inference.exact import pseudo_marginal as kernel
+from noisewise.inference.exact.pilot import variance_of_estimates
+from noisewise.inference.exact.pseudo_marginal_mcmc import PseudoMarginalMCMC
 from noisewise.problems.gaussian_mean import PRIOR_SD, _law_of_mean
 from tests.inference.test_agreement import disagreements
 from tests.inference.test_kernels import LIMIT, moments, normal_model, z_scores

@@ -9,9 +9,9 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.inference.confidential_posterior import ConfidentialPosterior
-from noisewise.inference.gibbs_sufficient_statistics import GibbsSufficientStatistics
-from noisewise.inference.naive_plug_in import NaivePlugIn
+from noisewise.inference.baselines.confidential_posterior import ConfidentialPosterior
+from noisewise.inference.baselines.gibbs_sufficient_statistics import GibbsSufficientStatistics
+from noisewise.inference.baselines.naive_plug_in import NaivePlugIn
 from noisewise.queries import RegressionMoments
 from noisewise.simulators import LinearRegression
 from tests.inference.regressions import KEY, SHORT, infer, infer_problem

@@ -8,9 +8,9 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.inference import rejection_abc
-from noisewise.inference.rejection_abc import RejectionABC
-from noisewise.inference.smc_abc import SMCABC
+from noisewise.inference.abc import rejection_abc
+from noisewise.inference.abc.rejection_abc import RejectionABC
+from noisewise.inference.abc.smc_abc import SMCABC
 from noisewise.metrics import kolmogorov_smirnov
 from tests.inference.known_abc import KEY, continuous, continuous_abc, infer, norm_log_prob, z_scores
 

@@ -15,10 +15,10 @@ from scipy.stats import binom, cauchy, norm
 import noisewise as nw
 from noisewise import errors
 from noisewise.estimators import Training, masked_autoregressive_flow
-from noisewise.inference._latent_space import LatentSpace
-from noisewise.inference._spike_coordinates import SpikeCoordinates, log_parts
-from noisewise.inference.error_models import MechanismError, SpikeAndSlab, as_statistics
-from noisewise.inference.robust_posterior_estimation import RobustPosteriorEstimation
+from noisewise.inference.learned.robust.error_models import MechanismError, SpikeAndSlab, as_statistics
+from noisewise.inference.learned.robust.latent_space import LatentSpace
+from noisewise.inference.learned.robust.robust_posterior_estimation import RobustPosteriorEstimation
+from noisewise.inference.learned.robust.spike_coordinates import SpikeCoordinates, log_parts
 
 KEY = jax.random.key(6)
 SMALL = functools.partial(masked_autoregressive_flow, num_layers=1, num_units=8, num_hidden=1)

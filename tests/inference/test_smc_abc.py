@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import binom, multivariate_normal
 
 import noisewise as nw
-from noisewise.inference import _proposals, smc_abc
-from noisewise.inference.smc_abc import SMCABC
-from noisewise.inference.tolerances import GeometricDecay
-from noisewise.priors import Prior
+from noisewise.inference.abc import proposals, smc_abc
+from noisewise.inference.abc.smc_abc import SMCABC
+from noisewise.inference.abc.tolerances import GeometricDecay
+from noisewise.priors.prior import Prior
 from tests.inference.known_abc import KEY, continuous, continuous_abc, infer, moments, z_scores
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -89,7 +89,7 @@ def test_the_kernel_is_a_mixture_with_twice_the_covariance():
     """Against scipy, with correlated coordinates and uneven weights; without the factor 2 it is another density."""
     rng = np.random.default_rng(1)
     z, weights = rng.normal(size=(50, 2)) @ [[1.0, 0.9], [0.0, 0.2]] + 30.0, rng.dirichlet(np.full(50, 5.0))
-    kernel = _proposals.KernelProposal.fitted(KEY, z, weights)
+    kernel = proposals.KernelProposal.fitted(KEY, z, weights)
     covariance, points = np.cov(z.T, aweights=weights, ddof=0), z[:7] + 1.0
     parts = np.array([[multivariate_normal(centre, c * covariance).pdf(points) for centre in z] for c in (2.0, 1.0)])
     np.testing.assert_allclose(kernel.log_prob(points), np.log(weights @ parts[0]), rtol=1e-6)
@@ -99,10 +99,10 @@ def test_the_kernel_is_a_mixture_with_twice_the_covariance():
 
 def test_particles_of_uneven_weights_are_resampled_before_they_propose():
     z, weights = np.arange(100.0)[:, None], np.concatenate([np.full(10, 0.09), np.full(90, 0.1 / 90)])
-    uneven = _proposals.KernelProposal.fitted(KEY, z, weights)
+    uneven = proposals.KernelProposal.fitted(KEY, z, weights)
     np.testing.assert_array_equal(uneven.weights, np.full(100, 0.01))
     assert np.all(np.abs(np.bincount(uneven.z[:, 0].astype(int), minlength=100) - 100 * weights) < 1)
-    even = _proposals.KernelProposal.fitted(KEY, z, np.full(100, 0.01))
+    even = proposals.KernelProposal.fitted(KEY, z, np.full(100, 0.01))
     np.testing.assert_array_equal(even.z, z)
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from noisewise.inference import _statistic_moves as moves
+from noisewise.inference.baselines import statistic_moves as moves
 from noisewise.queries import RegressionMoments
 from noisewise.simulators import LinearRegression
 

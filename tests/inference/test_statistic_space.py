@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from noisewise import errors
-from noisewise.inference._statistic_space import StatisticSpace, _lattice_step, check_spread
+from noisewise.inference.learned.common.statistic_space import StatisticSpace, _lattice_step, check_spread
 
 RNG = np.random.default_rng(0)
 COLUMNS = {

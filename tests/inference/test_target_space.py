@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import norm
 
 from noisewise import errors
-from noisewise.inference._space_files import read_target_space, target_space_arrays, target_space_spec
-from noisewise.inference._target_space import TargetSpace
+from noisewise.inference.learned.common.space_files import read_target_space, target_space_arrays, target_space_spec
+from noisewise.inference.learned.likelihood.target_space import TargetSpace
 from noisewise.mechanisms.supports import Blocks, Finite, Interval, Lattice, Real
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.inference import _learning
+from noisewise.inference.learned.common import learning
 
 SMALL = functools.partial(nw.estimators.mixture_density_network, num_components=2, num_units=8, num_hidden=1)
 QUICK = {"estimator": SMALL, "training": nw.estimators.Training(max_epochs=2), "num_simulations": 60}
@@ -26,13 +26,13 @@ METHODS = {
 )
 def test_rows_keep_their_role(learner, monkeypatch):
     """Disjoint; all rows of a round are used; a row of one round has the same role in the next. Truncation may drop rows, no more."""
-    real, seen = _learning.train, []
+    real, seen = learning.train, []
 
     def spy(*args, **more):
         seen.append((set(map(int, more["train_rows"])), set(map(int, more["validation_rows"]))))
         return real(*args, **more)
 
-    monkeypatch.setattr(_learning, "train", spy)
+    monkeypatch.setattr(learning, "train", spy)
     problem = nw.problems.gaussian_mean(epsilon=1.0)
     METHODS[learner].infer(jax.random.key(0), problem.model, problem.observed, progress=False)
     assert len(seen) == 3

@@ -10,6 +10,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import plotting
+from noisewise._core.seeds import generator
 from noisewise.diagnostics import (
     calibrate,
     certify,
@@ -22,7 +23,6 @@ from noisewise.diagnostics import (
 )
 from noisewise.errors import NoisewiseError
 from noisewise.posteriors import Draws, Report
-from noisewise.samplers._seeds import generator
 
 KEY = jax.random.key(0)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noisewise import errors
-from noisewise.inference.work import Work
+from noisewise.inference.contract.work import Work
 from noisewise.posteriors import Finding, Kind, Report, Stop, StopKind
 from noisewise.posteriors.findings import with_finding, without
 from noisewise.problems import gaussian_mean

@@ -12,8 +12,8 @@ import pytest
 
 import noisewise as nw
 from noisewise.cli.outcomes import Outcome
-from noisewise.inference import _importance
-from noisewise.inference._importance import pooled_draws
+from noisewise.inference.exact import weighted_draws
+from noisewise.inference.exact.weighted_draws import pooled_draws
 from noisewise.posteriors import Finding, Kind, Stop, StopKind, sentences
 from tests.inference.methods import METHODS
 from tests.posteriors.examples import FINDINGS, STOPS
@@ -198,7 +198,7 @@ def test_a_rule_that_reads_words_is_caught(usual, tmp_path, monkeypatch):
             finding for finding in findings if not finding.sentence.startswith(("The weights", "The corrected"))
         )
 
-    monkeypatch.setattr(_importance, "without", by_words)
+    monkeypatch.setattr(weighted_draws, "without", by_words)
     monkeypatch.setattr(sentences, "rendered", lambda kind, numbers: str(kind))
     found = list(of_the_automatic_route(tmp_path))
     assert found != usual[-len(found) :]

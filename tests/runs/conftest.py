@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from noisewise.inference.work import Work
+from noisewise.inference.contract.work import Work
 from noisewise.runs import journal as journals
 from tests.runs.interruptions import Interrupted
 

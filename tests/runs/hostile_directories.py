@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from noisewise._files import sealed
+from noisewise._core.files import sealed
 
 MARKER = "code was run"
 CODE = f"open({MARKER!r}, 'w').close()\n"

@@ -48,7 +48,7 @@ def assert_same(one, other):
 
 def logged(log):
     """Tell `log` of every batch of simulations before it is begun, and of every write of the journal once it is done."""
-    from noisewise.inference.work import Work
+    from noisewise.inference.contract.work import Work
     from noisewise.runs.journal import Journal
 
     simulated, flush = Work._simulated, Journal.flush

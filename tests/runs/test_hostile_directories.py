@@ -17,8 +17,8 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise._files import parse_json, read_json, sealed
-from noisewise._regular_files import read_regular
+from noisewise._core.files import parse_json, read_json, sealed
+from noisewise._core.regular_files import read_regular
 from noisewise.problems import _cache
 from noisewise.runs.journal import Journal, journal_files
 from noisewise.runs.tensors import _digest, packed, read_tensors, unpacked

@@ -20,7 +20,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise._files import sealed
+from noisewise._core.files import sealed
 from noisewise.runs.journal import Journal, Result, journal_files, read_contents
 from noisewise.runs.tensors import packed, unpacked
 from tests.hostile import damaged
@@ -139,7 +139,7 @@ def a_prior(folder):
     (folder / "prior.json").write_text(json.dumps(nw.Prior(laws).to_spec()))
 
     def read():
-        from noisewise._files import read_json
+        from noisewise._core.files import read_json
 
         return nw.Prior.from_spec(read_json(folder / "prior.json", "prior"))
 

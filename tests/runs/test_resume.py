@@ -10,7 +10,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.inference.work import Work
+from noisewise.inference.contract.work import Work
 from noisewise.runs import journal as journals
 from noisewise.runs.journal import Journal
 from tests.inference.methods import METHODS
@@ -158,7 +158,7 @@ def test_minutes_count_earlier_sittings_and_are_up_at_the_same_step(tmp_path, in
 
     Planted, and caught: minutes that begin anew with each sitting; a clock that decides again where time was up.
     """
-    from noisewise.inference import work as module
+    from noisewise.inference.contract import work as module
 
     clock = [0.0]
     original = Work._simulated
@@ -191,14 +191,14 @@ def test_minutes_count_earlier_sittings_and_are_up_at_the_same_step(tmp_path, in
 
 
 def _unfinished(text):
-    from noisewise._files import sealed
+    from noisewise._core.files import sealed
 
     return json.dumps(sealed({**json.loads(text), "status": "running"}))
 
 
 def test_slow_simulators_are_recorded_every_few_seconds(tmp_path, monkeypatch):
     """A simulation takes a second by this clock: batches of 8 before that is known, then of 3."""
-    from noisewise.inference import work as module
+    from noisewise.inference.contract import work as module
 
     clock, sizes = [0.0], []
     original = Work._simulated

@@ -11,7 +11,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.inference.work import Work
+from noisewise.inference.contract.work import Work
 from noisewise.runs import journal as journals
 from tests.runs.interruptions import SMC, a_model, infer
 from tests.runs.problems import assert_same
@@ -35,7 +35,7 @@ def test_an_interrupted_run_keeps_all_that_was_simulated(tmp_path, monkeypatch):
 
 def test_a_failing_simulator_loses_its_batch_alone(tmp_path, simulated, monkeypatch):
     """The thirtieth simulation fails, and fails again; once the simulator is mended, what was simulated before is not simulated again."""
-    monkeypatch.setattr("noisewise.inference.work._BATCH_SECONDS", 1e-3)
+    monkeypatch.setattr("noisewise.inference.contract.work._BATCH_SECONDS", 1e-3)
     broken, calls = [True], itertools.count(1)
 
     def simulator(rng, theta):

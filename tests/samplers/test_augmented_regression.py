@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import noisewise as nw
+from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.samplers import _regression_kernel
-from noisewise.samplers._seeds import generator
 from noisewise.samplers.augmented_regression import AugmentedRegression
 
 OBSERVED = {

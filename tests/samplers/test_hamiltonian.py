@@ -9,7 +9,7 @@ from scipy.special import polygamma
 from scipy.stats import norm
 
 from noisewise import errors
-from noisewise.samplers._densities import log_densities
+from noisewise.samplers.densities import log_densities
 from noisewise.samplers.hamiltonian import hamiltonian, resample_start
 
 KEY = jax.random.key(5)

@@ -12,7 +12,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.simulators import Faults, PythonSimulator, Workers
-from noisewise.simulators._dispatch import num_workers
+from noisewise.simulators.dispatch import num_workers
 
 distributed = pytest.importorskip("distributed", reason="needs noisewise[distributed]")
 

@@ -12,7 +12,7 @@ import pytest
 
 from noisewise import errors
 from noisewise.posteriors import Finding, Kind
-from noisewise.simulators import Faults, PythonSimulator, Workers, _dispatch
+from noisewise.simulators import Faults, PythonSimulator, Workers, dispatch
 from tests.simulators.faulty import HALF, KEY, THETA, here, keeps_the_gil, kills, loops, plain, raises, sleeps
 
 TIMEOUT = 0.5
@@ -140,8 +140,8 @@ class Stuck(ThreadPoolExecutor):
 
 
 def run_in(executor, monkeypatch, batch_size=10):
-    monkeypatch.setattr(_dispatch, "GRACE", 0.3)
-    monkeypatch.setattr(_dispatch, "START_UP", 0.3)
+    monkeypatch.setattr(dispatch, "GRACE", 0.3)
+    monkeypatch.setattr(dispatch, "START_UP", 0.3)
     faults = Faults(max_failed=0.05)
     simulator = PythonSimulator(plain, timeout=0.02)
     return simulator.statistics(KEY, THETA, here, executor=executor, batch_size=batch_size, faults=faults), faults

@@ -9,7 +9,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise._arrays import stage_key
+from noisewise._core.arrays import stage_key
 from noisewise.simulators import JaxSimulator, _compiled
 
 KEY = jax.random.key(7)

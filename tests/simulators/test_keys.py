@@ -11,8 +11,8 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise._arrays import fold_in_rows
-from noisewise.inference.work import Work
+from noisewise._core.arrays import fold_in_rows
+from noisewise.inference.contract.work import Work
 from noisewise.simulators import SIR, JaxSimulator, LogLinear, NormalRecords, PythonSimulator, _keys, base
 
 KEY = jax.random.key(7)

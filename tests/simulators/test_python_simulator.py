@@ -16,8 +16,8 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise._arrays import stage_key
-from noisewise.simulators import PythonSimulator, _dispatch, _worker
+from noisewise._core.arrays import stage_key
+from noisewise.simulators import PythonSimulator, _worker, dispatch
 
 KEY = jax.random.key(7)
 THETA = np.linspace(-1.0, 1.0, 150)[:, None]
@@ -199,7 +199,7 @@ def test_a_statistic_of_one_number_is_one_column(query):
 
 
 def test_few_batches_are_in_flight(reference, monkeypatch):
-    monkeypatch.setattr(_dispatch, "MAX_IN_FLIGHT", 4)
+    monkeypatch.setattr(dispatch, "MAX_IN_FLIGHT", 4)
     with Recording(2) as executor:
         assert np.array_equal(SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=1), reference)
     assert len(executor.futures) == 150
@@ -245,7 +245,7 @@ def test_an_interrupt_cancels_what_has_not_started(monkeypatch):
     def interrupt(flight):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_dispatch._Flight, "land", interrupt)
+    monkeypatch.setattr(dispatch._Flight, "land", interrupt)
     with Recording(1) as executor:
         with pytest.raises(KeyboardInterrupt):
             simulator.statistics(KEY, THETA, lambda x: x, executor=executor, batch_size=1)

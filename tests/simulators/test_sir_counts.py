@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from noisewise.simulators import _counts, _counts_jax
-from noisewise.simulators._xoshiro import key_words, next_word, seeded, uniform
+from noisewise.simulators.xoshiro import key_words, next_word, seeded, uniform
 
 kernel = numba.njit(error_model="numpy")  # not cached: a cached kernel would not see changes of what it calls
 

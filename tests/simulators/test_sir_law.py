@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.simulators._xoshiro import key_words, seeded, uniform
+from noisewise.simulators.xoshiro import key_words, seeded, uniform
 from tests.simulators.epidemics import TIMES, VECTORS, chi_square_p_value, exact_laws, smallest_p_value
 
 SMALL_TIMES = (0.5, 2.0, 6.0)

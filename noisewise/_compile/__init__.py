@@ -1,0 +1,1 @@
+"""How programs are compiled: with which options, and in the background."""

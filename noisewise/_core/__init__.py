@@ -1,0 +1,1 @@
+"""Common ground: what every room may use, and what knows none of them."""

@@ -1,0 +1,62 @@
+"""What this user has done on this machine, kept outside the folders that travel: small JSON files in the user's state folder.
+
+    $XDG_STATE_HOME/noisewise/KIND/NAME.json         (~/.local/state where XDG_STATE_HOME is not set)
+
+A folder that somebody else could have written is not believed: it must belong to the user, be closed to others and be no
+symbolic link. Where the records cannot be read or written, callers go on without them and say so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+from noisewise._core.files import dump_json, read_json, write_atomically
+from noisewise.errors import NoisewiseError
+
+
+def state_folder() -> Path:
+    """`noisewise` in the user's folder for the state of programs; a relative `XDG_STATE_HOME` does not count, as its standard says."""
+    chosen = Path(os.environ.get("XDG_STATE_HOME", ""))
+    return (chosen if chosen.is_absolute() else Path.home() / ".local" / "state") / "noisewise"
+
+
+def read_record(kind: str, name: str) -> dict[str, Any] | None:
+    """What was written under this name, or None if nothing was, or nothing that can be believed."""
+    with contextlib.suppress(OSError, RuntimeError, NoisewiseError):
+        path = _path(kind, name)
+        if all(_is_private(folder) for folder in (path.parent.parent, path.parent)):
+            return read_json(path, "The record")
+    return None
+
+
+def write_record(kind: str, name: str, value: dict[str, Any]) -> bool:
+    """Write, whole or not at all; whether that was possible."""
+    with contextlib.suppress(OSError, RuntimeError, NoisewiseError):  # RuntimeError: the user has no home
+        path = _path(kind, name)
+        for folder in (path.parent.parent, path.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not _is_private(folder):
+                return False
+        write_atomically(path, dump_json(value), overwrite=True)
+        return True
+    return False
+
+
+def _path(kind: str, name: str) -> Path:
+    if not re.fullmatch(r"[a-z-]+", kind) or not re.fullmatch(r"[0-9a-f]+", name):
+        raise ValueError("A record is named by a kind in small letters and a name in hexadecimal digits.")
+    return state_folder() / kind / f"{name}.json"
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether a folder is the user's own and nobody else may write in it."""
+    with contextlib.suppress(OSError):
+        found = folder.lstat()
+        own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+        return stat.S_ISDIR(found.st_mode) and own and not found.st_mode & 0o022
+    return False

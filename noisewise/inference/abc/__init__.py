@@ -1,0 +1,1 @@
+"""Approximate Bayesian computation, within a tolerance or exact by acceptance."""

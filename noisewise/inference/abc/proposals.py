@@ -1,0 +1,174 @@
+"""Proposals of theta in unconstrained coordinates z, and how they are taken in until enough are accepted."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+
+import jax
+import numpy as np
+
+from noisewise._core.arrays import Array
+from noisewise._core.seeds import generator
+from noisewise.inference.abc.distances import in_blocks
+from noisewise.inference.contract.work import OutOfBudget
+from noisewise.priors.prior import Prior
+
+PILOT = 400
+"""At least so many prior draws come first: they show whether the observation is surprising, and what its scale is."""
+
+Batch = tuple[np.ndarray, tuple[np.ndarray, ...]]
+"""Which of n proposals are accepted (n,), and what is kept of those: arrays (n, ...)."""
+
+_SMALLEST, _LARGEST = 64, 2**16
+_NEAREST = 100
+_EXPECTED = 10.0
+_PAIRS = 2**22
+
+
+@dataclasses.dataclass(frozen=True)
+class PriorProposal:
+    """The prior."""
+
+    prior: Prior
+
+    def sample(self, key: Array, num: int) -> np.ndarray:
+        return in_blocks(lambda _, rows: self.prior.unconstrain(rows), self.prior.sample(key, num))
+
+    def log_prob(self, z: np.ndarray) -> np.ndarray:
+        return self.prior.log_prob_unconstrained(z)
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelProposal:
+    """sum_j W_j N(.; z_j, 2 Cov_W), with `root` the Cholesky factor of 2 Cov_W."""
+
+    z: np.ndarray
+    weights: np.ndarray
+    root: np.ndarray
+
+    @staticmethod
+    def fitted(key: Array, z: np.ndarray, weights: np.ndarray) -> KernelProposal:
+        """For particles z (N, p) with normalised weights (N,), resampled first where their effective size is below N/2."""
+        if 1.0 / np.sum(weights**2) < len(z) / 2:
+            rng = generator(key)
+            points = (rng.random() + np.arange(len(z))) / len(z)
+            z = z[np.minimum(np.searchsorted(np.cumsum(weights), points), len(z) - 1)]
+            weights = np.full(len(z), 1.0 / len(z))
+        centred = z - weights @ z
+        covariance = (weights[:, None] * centred).T @ centred
+        # the ridge lets particles on one line or point still move
+        ridge = 1e-9 * np.diag(np.maximum(np.diag(covariance), 1e-12))
+        return KernelProposal(z, weights, np.linalg.cholesky(2.0 * (covariance + ridge)))
+
+    def sample(self, key: Array, num: int) -> np.ndarray:
+        rng = generator(key)
+        parents = np.minimum(np.searchsorted(np.cumsum(self.weights), rng.random(num)), len(self.z) - 1)
+        return self.z[parents] + rng.standard_normal((num, self.z.shape[1])) @ self.root.T
+
+    def log_prob(self, z: np.ndarray) -> np.ndarray:
+        """The log density (n,), in chunks of 4 million pairs."""
+        rows = max(1, _PAIRS // len(self.z))
+        centre = self.weights @ self.z
+        centres, points = (np.linalg.solve(self.root, (values - centre).T).T for values in (self.z, z))
+        constant = np.log(np.diag(self.root)).sum() + 0.5 * z.shape[1] * np.log(2.0 * np.pi)
+        with np.errstate(divide="ignore"):
+            log_weights = np.log(self.weights)
+        parts = [_log_mixture(points[i : i + rows], centres, log_weights) for i in range(0, len(z), rows)]
+        return np.concatenate(parts) - constant
+
+
+def _log_mixture(points: np.ndarray, centres: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
+    terms = points @ centres.T + (log_weights - 0.5 * np.sum(centres**2, axis=1))
+    top = terms.max(axis=1)
+    terms -= top[:, None]
+    return top + np.log(np.exp(terms, out=terms).sum(axis=1)) - 0.5 * np.sum(points**2, axis=1)
+
+
+# Taking them in ------------------------------------------------------------------------------------------------------
+
+
+class Nearest:
+    """The 100 proposals with the smallest finite scores so far, for when nothing is accepted."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[np.ndarray, ...] = ()
+
+    def add(self, scores: np.ndarray, *columns: np.ndarray) -> None:
+        """Look at n proposals: scores (n,) and what to keep of them, arrays (n, ...)."""
+        candidates = (*columns, scores)
+        if self._kept:
+            candidates = tuple(np.concatenate(pair) for pair in zip(self._kept, candidates, strict=True))
+        best = np.argsort(candidates[-1], kind="stable")[:_NEAREST]
+        self._kept = tuple(column[best] for column in candidates)
+
+    def columns(self) -> tuple[np.ndarray, ...]:
+        """What was kept, nearest first, the scores last."""
+        return tuple(column[np.isfinite(self._kept[-1])] for column in self._kept)
+
+
+@dataclasses.dataclass
+class Harvest:
+    """Accepted proposals in the order in which they were made; `wanted` of them are complete."""
+
+    wanted: int
+    num_tried: int = 0
+    num_accepted: int = 0
+    parts: list[tuple[np.ndarray, ...]] = dataclasses.field(default_factory=list)
+
+    @property
+    def acceptance(self) -> float:
+        """The share of proposals accepted, surplus ones included."""
+        return self.num_accepted / max(self.num_tried, 1)
+
+    @property
+    def complete(self) -> bool:
+        """Whether there are enough."""
+        return self.num_accepted >= self.wanted
+
+    def add(self, batch: Batch) -> None:
+        """Take in more proposals."""
+        accepted, columns = batch
+        self.num_tried += len(accepted)
+        self.num_accepted += int(accepted.sum())
+        self.parts.append(tuple(column[accepted] for column in columns))
+
+    def columns(self) -> tuple[np.ndarray, ...]:
+        """What was kept of the first `wanted` accepted ones."""
+        return tuple(np.concatenate(column)[: self.wanted] for column in zip(*self.parts, strict=True))
+
+    def next_size(self, guess: float) -> int:
+        """What the rest needs at the rate seen (`guess` until any is) and up to a tenth more, at most four times as many as so far."""
+        rate = (self.num_accepted + guess) / (self.num_tried + 1.0)
+        needed = (1.1 - 0.1 * rate) * (self.wanted - self.num_accepted) / rate
+        return math.ceil(min(max(needed, _SMALLEST), 4 * max(self.num_tried, 4 * _SMALLEST), _LARGEST))
+
+
+def collect(
+    key: Array,
+    attempt: Callable[[Array, int], Batch],
+    wanted: int,
+    *,
+    first: Batch | None = None,
+    guess: float = 0.5,
+    min_acceptance: float = 0.0,
+) -> Harvest:
+    """Batch after batch of proposals, until `wanted` are accepted, or a budget is spent, or the acceptance is below `min_acceptance`.
+
+    Proposals are independent and accepted in their order, so the sizes of batches, which follow the acceptance rate, bias nothing.
+    The acceptance is judged once ten acceptances would be expected at `min_acceptance`.
+    """
+    harvest = Harvest(wanted)
+    if first is not None:
+        harvest.add(first)
+    for batch in itertools.count():
+        judged = min_acceptance * harvest.num_tried >= _EXPECTED
+        if harvest.complete or (judged and harvest.acceptance < min_acceptance):
+            break
+        try:
+            harvest.add(attempt(jax.random.fold_in(key, batch), harvest.next_size(guess)))
+        except OutOfBudget:
+            break
+    return harvest

@@ -1,0 +1,189 @@
+"""Gibbs sampling of parameters and sufficient statistics."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import ndtr
+
+from noisewise._core.arrays import Array, integer
+from noisewise.errors import MissingCapabilityError
+from noisewise.inference.baselines.conjugate import check_conjugate_prior
+from noisewise.inference.baselines.statistic_moves import Kernel, Target, sweeps
+from noisewise.inference.contract.base import AbstractMethod
+from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.model.private_model import PrivateModel
+from noisewise.posteriors import Draws, Kind
+from noisewise.queries.base import AbstractMomentQuery
+from noisewise.simulators import LinearRegression
+
+_FIRST_SWEEPS = 64
+_SEGMENT_SECONDS = 1.0
+_CLAMPED = 0.05
+_CLIPPED = 0.01
+_R_HAT = 1.01
+_ENOUGH = 400
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GibbsSufficientStatistics(AbstractMethod):
+    r"""Gibbs-SS (Bernstein and Sheldon 2019) for `LinearRegression` with `RegressionMoments`, Laplace or Gaussian noise.
+
+    The confidential statistic is taken for normal, with the mean and covariance of the mean of n unclamped contributions, and Laplace
+    noise for a scale mixture of normals, w_k ~ Exponential with mean 2 b^2. One sweep draws
+
+        s | theta, w:    N(mu + V G^-1 (s_dp - mu), V - V G^-1 V),    mu = E[t | theta], V = Cov[t | theta]/n, G = V + diag(w)
+        beta | s:        N(P^-1 X'y/sigma^2, P^-1),                   P = X'X/sigma^2 + I/tau^2, sums undone from s
+        1/w_k | s:       inverse Gaussian, mean 1/(b |s_dp,k - s_k|), shape 1/b^2;     Gaussian noise has w_k = scale^2 for good.
+
+    No record is simulated, so a sweep costs the same whatever n. The price is that the answer is not exact: clamping is
+    ignored (the report warns when it matters), s is not quite normal, and beta | s comes from the model of the records, not from
+    that normal law, so that the first two conditionals do not belong to one joint law. On the paper's regression all three are small.
+
+    Each of `num_chains` chains starts at a draw from the prior, leaves out `num_warmup` sweeps, and then keeps `num_draws`
+    states of (theta, s), `thin` sweeps apart. Neighbouring sweeps are strongly correlated where the noise is large.
+
+    >>> import jax, noisewise as nw
+    >>> problem = nw.problems.linear_regression(epsilon=10.0)
+    >>> method = nw.inference.GibbsSufficientStatistics(num_draws=100, thin=20)
+    >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> posterior.theta.shape, posterior.statistics.shape, posterior.report.exact
+    ((1600, 3), (1600, 9), False)
+    """
+
+    slug: ClassVar[str] = "gibbs-ss"
+
+    num_chains: int = 16
+    num_draws: int = 1000
+    num_warmup: int = 2000
+    thin: int = 40
+
+    def __post_init__(self) -> None:
+        AbstractMethod.__post_init__(self)
+        for name in ("num_chains", "num_draws", "num_warmup", "thin"):
+            lowest = 0 if name == "num_warmup" else 1
+            object.__setattr__(self, name, integer(name, at_least=lowest)(getattr(self, name)))
+
+    def _check(self, model: PrivateModel) -> None:
+        simulator, query, mechanism = model.simulator, model.query, model.mechanism
+        if not isinstance(simulator, LinearRegression) or not isinstance(query, AbstractMomentQuery):
+            raise MissingCapabilityError(
+                "GibbsSufficientStatistics needs LinearRegression with RegressionMoments, whose moments have a closed form, not "
+                f"{type(simulator).__name__} with {type(query).__name__}. Use DataAugmentationMCMC for other models of records, "
+                "ImportanceSampling for any simulator."
+            )
+        if simulator.num_predictors != query.num_predictors or query.grid is not None:
+            raise MissingCapabilityError(
+                f"GibbsSufficientStatistics needs RegressionMoments of the {simulator.num_predictors} predictors of its simulator, "
+                "without grid. Use DataAugmentationMCMC, which takes any additive query."
+            )
+        if mechanism.normal_mixture is None:
+            raise MissingCapabilityError(
+                "GibbsSufficientStatistics needs Laplace or Gaussian noise, which are mixtures of normals, not "
+                f"{type(mechanism).__name__}. Use DataAugmentationMCMC, which takes any mechanism with a density."
+            )
+        check_conjugate_prior(model, type(self).__name__)
+
+    def _infer(self, key: Array, work: Work) -> Draws:
+        look_key, run_key = jax.random.split(key)
+        with contextlib.suppress(OutOfBudget):
+            work.look_at_observation(look_key)
+        theta, s = self._run(run_key, work)
+        _look_at_clamping(work, theta)
+        _look_at_chains(work, work.draws(theta, s, num_chains=self.num_chains, exact=False))
+        return work.draws(theta, s, num_chains=self.num_chains, exact=False)
+
+    def _run(self, key: Array, work: Work) -> tuple[np.ndarray, np.ndarray]:
+        """The states kept, theta (C N, d) and s (C N, k), chain by chain."""
+        start_key, sweep_key = jax.random.split(key)
+        mechanism: Any = work.model.mechanism
+        kernel = Kernel(work.model.simulator, work.model.query, mechanism.normal_mixture == "exponential")
+        last = 0
+        with jax.enable_x64(True):
+            target = Target(jnp.asarray(work.observed), jnp.asarray(mechanism.scale, dtype=float))
+            state = kernel.start(target, jnp.asarray(work.model.prior.sample(start_key, self.num_chains)))
+            kept = tuple(jnp.zeros((self.num_draws, *part.shape)) for part in (state.theta, state.s))
+            carry = (state, kept, jnp.zeros(2, int))
+            for first, last in _segments(work, self.num_warmup + self.num_draws * self.thin):
+                ends = (first, last, self.num_warmup, self.thin)
+                carry = _made(work, carry, functools.partial(sweeps, kernel, sweep_key, target, carry, *ends))
+        _look_at_sweeps(work, *(np.asarray(carry[2]) / (last * self.num_chains)))
+        if last < self.num_warmup + self.thin:
+            work.warn(Kind.WARM_UP_STATES)
+        rows = max(1, (last - self.num_warmup) // self.thin)
+        theta, s = (np.asarray(part)[:rows].swapaxes(0, 1).reshape(-1, part.shape[2]) for part in carry[1])
+        return theta, s
+
+
+def _made(work: Work, carry: Any, sweep: Callable[[], Any]) -> Any:
+    """The carry after some sweeps, not made again where an earlier sitting made them."""
+    carry, _ = work.advance("sweeps", carry, lambda: (jax.block_until_ready(sweep()), {}))
+    return jax.tree.map(jnp.asarray, carry)
+
+
+def _segments(work: Work, total: int) -> Iterator[tuple[int, int]]:
+    """Consecutive ranges of sweeps, about a second's work each, until all are done or the time is up."""
+    first, size = 0, _FIRST_SWEEPS
+    while first < total:
+        try:
+            if first > 0:
+                work.check_time()
+        except OutOfBudget:
+            return
+        last = int(work.remember("segment", lambda: {"last": np.asarray(min(total, first + size))})["last"])  # noqa: B023
+        started = time.monotonic()
+        yield first, last
+        speed = (last - first) / max(time.monotonic() - started, 1e-9)
+        size = int(np.clip(speed * _SEGMENT_SECONDS, _FIRST_SWEEPS, 8 * size))
+        for tenth in range(10 * first // total, 10 * last // total):
+            work.record(sweeps=(tenth + 1) * total // 10)
+        first = last
+
+
+# What the report says ------------------------------------------------------------------------------------------------
+
+
+def _look_at_sweeps(work: Work, clipped: float, stuck: float) -> None:
+    work.diagnostics["X'X clipped"] = float(clipped)
+    if clipped > _CLIPPED:
+        work.warn(Kind.MATRIX_CLIPPED, share=clipped)
+    if stuck > 0.0:
+        work.warn(Kind.CHAINS_HELD_BACK, share=stuck)
+
+
+def _look_at_clamping(work: Work, theta: np.ndarray) -> None:
+    """Warn where normal records would often be clamped: the chance per column, added up and averaged over the draws."""
+    domain: Any = work.model.query.domain
+    with jax.enable_x64(True):
+        mean, covariance = map(np.asarray, _record_moments(work.model.simulator, theta))
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    outside = ndtr((np.asarray(domain.low) - mean) / sd) + ndtr((mean - np.asarray(domain.high)) / sd)
+    share = float(np.minimum(outside.sum(1), 1.0).mean())
+    work.diagnostics["records clamped"] = share
+    if share > _CLAMPED:
+        work.warn(Kind.RECORDS_CLAMPED, share=share)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _record_moments(simulator: Any, theta: Array) -> tuple[Array, Array]:
+    return jax.vmap(simulator.record_moments)(theta)
+
+
+def _look_at_chains(work: Work, posterior: Draws) -> None:
+    """R-hat and effective size at the worst parameter, where there are draws enough to tell, and the verdict."""
+    r_hat, size = np.nan, np.nan
+    if len(posterior.theta) >= 4 * posterior.num_chains:
+        table = posterior.diagnostics()
+        r_hat, size = float(table["r_hat"].max()), float(table["ess_bulk"].min())
+    found = {"R-hat": r_hat, "effective size": size}
+    work.diagnostics |= {name: value for name, value in found.items() if np.isfinite(value)}
+    if not (r_hat <= _R_HAT and size >= _ENOUGH):
+        work.warn(Kind.CHAINS_NOT_MIXED, r_hat=r_hat, effective_size=size)

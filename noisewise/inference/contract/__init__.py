@@ -1,0 +1,1 @@
+"""What all methods share: settings, budgets, simulations that are counted and remembered, chains, refusals."""

@@ -1,0 +1,135 @@
+"""Draws of many chains as they come, and the posterior they make."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from noisewise._core.arrays import Array
+from noisewise._core.files import reading
+from noisewise.errors import FileFormatError
+from noisewise.inference.contract.work import Work
+from noisewise.posteriors import Draws, Kind
+from noisewise.samplers.hamiltonian import HamiltonianDraws, Tuning, hamiltonian
+
+_KEPT_PER_EFFECTIVE = 4
+_ENOUGH = 400
+_R_HAT = 1.01
+_R_HAT_OF_MANY = 1.02
+_FEW = 100
+
+
+class Trace:
+    """Named draws (sweeps, chains, ...) of parallel chains, collected segment by segment until `target_ess` is reached."""
+
+    def __init__(self, target_ess: int) -> None:
+        self.target_ess = target_ess
+        self.effective_size, self.r_hat = 0.0, np.inf
+        self._parts: dict[str, list[np.ndarray]] = {}
+        self._next_look = 0
+
+    def add(self, **draws: np.ndarray) -> None:
+        """Append a segment of draws, each (sweeps, chains, ...)."""
+        for name, values in draws.items():
+            self._parts.setdefault(name, []).append(np.asarray(values))
+
+    def restart(self, **draws: np.ndarray) -> None:
+        """Forget all draws but these."""
+        self._parts, self._next_look, self.effective_size, self.r_hat = {}, 0, 0.0, np.inf
+        self.add(**draws)
+
+    @property
+    def length(self) -> int:
+        """How many sweeps there are."""
+        return sum(map(len, self._parts["theta"]))
+
+    @property
+    def num_chains(self) -> int:
+        """How many chains there are."""
+        return self._parts["theta"][0].shape[1]
+
+    def pooled(self, name: str = "z") -> np.ndarray:
+        """All draws of one name (sweeps * chains, ...)."""
+        values = np.concatenate(self._parts[name])
+        return values.reshape(-1, *values.shape[2:])
+
+    def by_chain(self, name: str, stride: int = 1) -> np.ndarray:
+        """Every stride-th draw of one name up to the last, (chains * draws, ...), chain by chain."""
+        values = np.concatenate(self._parts[name])
+        values = values[(len(values) - 1) % stride :: stride].swapaxes(0, 1)
+        return values.reshape(-1, *values.shape[2:])
+
+    def complete(self) -> bool:
+        """Whether effective size and R-hat are as wanted; looks again each time there are a fifth more draws."""
+        if self.length >= self._next_look:
+            self._next_look = int(1.2 * self.length) + 1
+            self.look()
+        return self.effective_size >= self.target_ess and self.settled
+
+    @property
+    def settled(self) -> bool:
+        """Whether R-hat is at most 1.01, or 1.02 with 50 effective draws per chain, which chance explains: E[R-hat^2] = 1 + 2 C / ESS."""
+        return self.r_hat <= _R_HAT or (self.r_hat <= _R_HAT_OF_MANY and self.effective_size >= 50 * self.num_chains)
+
+    def look(self) -> None:
+        """Find effective size and R-hat at the worst parameter; below 4 sweeps there is neither."""
+        theta = np.concatenate(self._parts["theta"])
+        if len(theta) < 4:
+            return
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            import arviz
+
+            columns = [np.ascontiguousarray(column.T) for column in np.moveaxis(theta, 2, 0)]
+            sizes = np.array([arviz.ess(column, method="bulk") for column in columns])
+            r_hats = np.array([arviz.rhat(column, method="rank") for column in columns])
+        self.effective_size = float(np.nan_to_num(sizes).min())
+        self.r_hat = float(np.nan_to_num(r_hats, nan=np.inf).max())
+
+    def stride(self) -> int:
+        """Which draws to keep: enough of them to lose next to nothing."""
+        return max(1, self.length * self.num_chains // (_KEPT_PER_EFFECTIVE * self.target_ess))
+
+
+def finished_draws(work: Work, trace: Trace, *, settled: bool) -> Draws:
+    """The posterior of the draws collected, thinned to what they are worth, with R-hat and effective size in the report.
+
+    Chains that are not `settled` ended in their warm-up.
+    """
+    num_chains, stride = trace.num_chains, trace.stride()
+    theta, s = trace.by_chain("theta", stride), trace.by_chain("s", stride)
+    trace.look()
+    size, r_hat = trace.effective_size, trace.r_hat
+    work.diagnostics |= {"effective size": size, "R-hat": r_hat}
+    if not settled:
+        work.warn(Kind.CHAINS_IN_WARM_UP)
+    elif not (size >= _ENOUGH and trace.settled):
+        limits = {"enough": _ENOUGH, "largest_r_hat": _R_HAT}
+        work.warn(Kind.CHAINS_NOT_SETTLED, effective_size=size, r_hat=r_hat, **limits)
+    return work.draws(theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= _FEW)
+
+
+def chain_run(work: Work, key: Array, target: Any, start: np.ndarray, **settings: Any) -> HamiltonianDraws:
+    """`hamiltonian`, not run again where an earlier sitting did."""
+
+    def compute() -> dict[str, np.ndarray]:
+        run = hamiltonian(key, target, start, **settings)
+        numbers = {"acceptance": np.asarray(run.acceptance), "divergent": np.asarray(run.num_divergent)}
+        tuning = {"step size": np.asarray(run.tuning.step_size), "covariance": np.asarray(run.tuning.covariance)}
+        return {"draws": run.draws, "log density": run.log_density, **numbers, **tuning}
+
+    found = work.remember("chains", compute)
+    with reading("The chains in the journal"):
+        if found["draws"].shape != (settings["num_draws"], *start.shape):
+            raise FileFormatError("they have another shape.")
+        tuning = Tuning(found["step size"], found["covariance"])
+        counts = float(found["acceptance"]), int(found["divergent"])
+        return HamiltonianDraws(found["draws"], found["log density"], *counts, tuning)
+
+
+def step_root(z: np.ndarray) -> np.ndarray:
+    """A root of the covariance of draws z (N, d), by which random walks step."""
+    covariance = np.atleast_2d(np.cov(z.T))
+    return np.linalg.cholesky(covariance + 1e-9 * np.diag(np.maximum(np.diag(covariance), 1e-200)))

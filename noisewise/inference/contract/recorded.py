@@ -1,0 +1,93 @@
+"""Inference with a run directory: what a run is known by, and what is done when it was begun before."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from noisewise._core.arrays import Array, key_words
+from noisewise.errors import MissingCapabilityError, NoisewiseError
+from noisewise.model.private_model import PrivateModel
+from noisewise.posteriors import AbstractPosterior, load_posterior
+from noisewise.runs import Journal, RunDirectory, run_directory
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+def recorded(
+    run_dir: Any, identity: dict[str, Any], infer: Callable[[Journal], AbstractPosterior]
+) -> AbstractPosterior:
+    """The stored posterior of a finished run; else what `infer` gives with the journal of the run, which is stored."""
+    with run_directory(run_dir, identity) as run:
+        posterior = _stored(run)
+        if posterior is None:
+            posterior = infer(run.journal)
+            run.finish(posterior)
+    return posterior
+
+
+def _stored(run: RunDirectory) -> AbstractPosterior | None:
+    """The posterior on disk, if it is whole and all that the method gave; else, as where a likelihood was learnt, the journal gives it."""
+    if run.record.finished:
+        with contextlib.suppress(NoisewiseError):
+            posterior = load_posterior(run.posterior_path)
+            return posterior if type(posterior).__name__ == run.record.posterior else None
+    return None
+
+
+def identity_of(
+    method: str, settings: Mapping[str, Any], key: Array, model: PrivateModel, observed: np.ndarray, **data: Any
+) -> dict[str, Any]:
+    """What a run is known by, JSON-ready. Of `data`, which settings leave out, it holds a digest; of functions no more than their names."""
+    words, implementation = key_words(key)
+    return {
+        "method": method,
+        "settings": _anonymous(dict(settings)),
+        "data": {name: _digest(value) for name, value in data.items() if value is not None},
+        "key": [*map(int, words.ravel()), "raw" if implementation is None else str(implementation)],
+        "observed": observed.tolist(),
+        "model": {
+            "names": list(model.names),
+            "statistics": list(model.statistic_names),
+            "derived": list(model.derived),
+            "prior": model.prior.fingerprint(),
+            "simulator": _described(model.simulator),
+            "query": _described(model.query),
+            "mechanism": _described(model.mechanism),
+        },
+    }
+
+
+def _described(part: Any) -> Any:
+    """The description that a part has of itself, else its kind and those fields that are plain numbers or texts."""
+    with contextlib.suppress(MissingCapabilityError, AttributeError):
+        return part.to_spec()
+    fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
+    plain = {field.name: getattr(part, field.name, None) for field in fields}
+    kept = {name: value for name, value in plain.items() if value is None or isinstance(value, (bool, int, float, str))}
+    return {"type": type(part).__name__, **kept}
+
+
+def _anonymous(value: Any) -> Any:
+    """Without addresses in memory, which differ from process to process."""
+    if isinstance(value, dict):
+        return {name: _anonymous(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_anonymous(item) for item in value]
+    return _ADDRESS.sub("", value) if isinstance(value, str) else value
+
+
+def _digest(value: Any) -> str:
+    arrays = {"theta": value.theta, **value._own_arrays()} if isinstance(value, AbstractPosterior) else {"": value}
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        array = np.asarray(array)
+        digest.update(repr((name, array.shape, str(array.dtype))).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,393 @@
+"""One inference under way: its model and observation, what it may spend, what it has spent, what it has to say."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from noisewise._core.arrays import Array, as_keys, fold_in_rows, is_key, key_words
+from noisewise.errors import FileFormatError, ResumeError
+from noisewise.inference.contract.progress import ProgressBar, planned
+from noisewise.inference.contract.surprise import p_value
+from noisewise.mechanisms.base import Capability
+from noisewise.model.private_model import PrivateModel
+from noisewise.posteriors import Draws, Finding, Kind, Report, Stop, StopKind, WeightedSamples
+from noisewise.posteriors.findings import with_finding, without
+from noisewise.runs.journal import Journal, Result
+from noisewise.simulators import Faults, PythonSimulator
+from noisewise.simulators.dispatch import num_workers
+
+T = TypeVar("T")
+
+_FIRST_CHUNK = 256
+_CHUNK_SECONDS = 1.0
+_FIRST_BATCH = 8
+_BATCH_SECONDS = 3.0
+_WORKERS = 16
+_LOOK = 400
+_SURPRISE = 0.005
+_LOOKED = "prior predictive p-value"
+
+
+class OutOfBudget(Exception):  # noqa: N818, a signal to methods, never an error to users
+    """Raised to a method when nothing more may be simulated; it then returns what it has."""
+
+
+class Work:
+    """What a method works with. It simulates through `statistics`, which counts every call and keeps both budgets.
+
+    With a `journal`, which `seconds` of earlier sittings are spent on, what was done before is not done again. Expensive steps other than
+    simulations go through `remember`, or through `advance` where chains have a state. `faults` may be those of several works.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        settings: dict[str, Any],
+        model: PrivateModel,
+        observed: np.ndarray,
+        *,
+        max_simulations: int | None = None,
+        max_minutes: float | None = None,
+        executor: Executor | None = None,
+        progress: bool = False,
+        journal: Journal | None = None,
+        seconds: float = 0.0,
+        faults: Faults | None = None,
+    ) -> None:
+        self.method, self.settings = method, settings
+        self.model, self.observed = model, observed
+        self.executor, self.journal = executor, journal
+        self.num_simulations = self.num_failed = 0
+        self.stop = Stop()
+        self.power: float | None = None
+        self.findings: tuple[Finding, ...] = ()
+        self.rounds: list[dict[str, Any]] = []
+        self.diagnostics: dict[str, Any] = {}
+        self._start = time.monotonic() - seconds
+        self._deadline = None if max_minutes is None else self._start + 60.0 * max_minutes
+        self._max_simulations = max_simulations
+        self._speed: float | None = None
+        self._faults = model.new_faults() if faults is None else faults
+        self._dropped_before = self._faults.total
+        self._bar = ProgressBar(method, planned(settings, max_simulations)) if progress else None
+
+    # Simulating ------------------------------------------------------------------------------------------------------
+
+    @property
+    def remaining(self) -> int | None:
+        """How many simulations may still be run; None without a limit."""
+        return None if self._max_simulations is None else self._max_simulations - self.num_simulations
+
+    def statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
+        """s (n, k) for the first n rows of theta: all of them, or as many as the budgets allow.
+
+        Row i runs with the key `fold_in(key, i)`, or with the i-th of an array of keys, so that no result depends on the
+        clock. Raises `OutOfBudget` if that is none. Rows that contain NaN are failed simulations, and counted.
+        """
+        allowed = len(theta) if self.remaining is None else min(len(theta), self.remaining)
+        if allowed <= 0:
+            raise OutOfBudget(self._spend_all())
+        keys = fold_in_rows(key, np.arange(allowed)) if is_key(key) else as_keys(key, len(theta))[:allowed]
+        if self.journal is not None:
+            self.journal.begin()
+        parts: list[np.ndarray] = []
+        done = 0
+        while done < allowed:
+            self._check_time(partial=bool(parts))
+            if self._out_of_time:
+                break
+            s = self._next_rows(keys, theta[:allowed], done)
+            parts.append(s)
+            done += len(s)
+            self.num_failed += int(np.isnan(s).any(axis=1).sum())
+            self._count(len(s))
+        return np.concatenate(parts)
+
+    def _next_rows(self, keys: Array, theta: np.ndarray, done: int) -> np.ndarray:
+        """Statistics of some rows after the first `done`: what the journal has of them, else as many as are simulated at once."""
+        size = min(len(theta) - done, self._chunk(len(theta) - done))
+        if self.journal is None:
+            return self._simulated(keys[done : done + size], theta[done : done + size])
+        words = key_words(keys)[0]
+        found = self.journal.recall_rows(words, theta)
+        if found is not None:
+            s, faults = found
+            self._faults.restore(len(s), faults)
+            self._compare(keys[done : done + len(s)], theta[done : done + len(s)], s)
+            return s
+        size = min(size, self.journal.unknown_rows() or size)
+        s = self._simulated(keys[done : done + size], theta[done : done + size])
+        self.journal.keep_rows(words, theta, s, self._faults.to_spec())
+        return s
+
+    def _simulated(self, keys: Array, theta: np.ndarray) -> np.ndarray:
+        started = time.monotonic()
+        s = self.model.statistics(keys, theta, executor=self.executor, faults=self._faults)
+        self._speed = len(theta) / max(time.monotonic() - started, 1e-9)
+        return s
+
+    def _compare(self, keys: Array, theta: np.ndarray, recorded: np.ndarray) -> None:
+        """Simulate one row anew, the first time that recorded ones are taken, and refuse a model that gives other numbers."""
+        if self.journal is None:
+            return
+        if recorded.shape[1] != self.model.statistic_width:
+            raise FileFormatError(f"The journal in {self.journal.folder} holds statistics of another width: delete it.")
+        if self.journal.checked:
+            return
+        finite = np.isfinite(recorded).all(axis=1)
+        if not finite.any():
+            return
+        row = int(np.argmax(finite))
+        again = self.model.statistics(keys[row : row + 1], theta[row : row + 1], executor=self.executor)
+        if not np.array_equal(again, recorded[row : row + 1], equal_nan=True):
+            raise ResumeError(
+                f"The model simulates other numbers than when the run in {self.journal.folder.parent} was begun, which was left as it is. "
+                "Take the simulator and the query of then to go on with it, or another folder for a new run."
+            )
+        self.journal.checked = True
+
+    def _count(self, num: int) -> None:
+        self.num_simulations += num
+        if self._bar:
+            self._bar.update(self.num_simulations)
+
+    # Remembering -----------------------------------------------------------------------------------------------------
+
+    def remember(self, name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Arrays by name, as `compute()` makes them, or made them in an earlier sitting; it must not simulate."""
+        if self.journal is None:
+            return compute()
+        self.journal.begin()
+        found = self.journal.recall(name)
+        if found is None:
+            arrays = compute()
+            found = Result(arrays, self.stop.to_record())
+            self.journal.keep(name, found)
+        self.stop = Stop.from_record(found.stopped)
+        return found.arrays
+
+    def advance(
+        self, name: str, state: T, compute: Callable[[], tuple[T, dict[str, np.ndarray]]]
+    ) -> tuple[T, dict[str, np.ndarray]]:
+        """The state of chains and their draws after one more step, `compute()`, which must not simulate.
+
+        The draws of all steps are kept, but the state, a pytree, only of the last. Where an earlier sitting went further than this step,
+        the state that comes back is the one that was given: it must not be looked at, except through what the draws tell of it.
+        """
+        if self.journal is None:
+            return compute()
+        self.journal.begin()
+        found = self.journal.recall_move(name)
+        if found is None:
+            state, arrays = compute()
+            result = Result(arrays, self.stop.to_record())
+            self.journal.keep(name, result, state=jax.tree.leaves(state))
+            return state, arrays
+        result, leaves = found
+        self.stop = Stop.from_record(result.stopped)
+        return state if leaves is None else _refilled(state, leaves), result.arrays
+
+    def all_statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
+        """s (N, k) for all rows of theta; raises `OutOfBudget` where the budgets do not allow as many."""
+        if self.remaining is not None and len(theta) > self.remaining:
+            raise OutOfBudget(self._spend_all())
+        s = self.statistics(key, theta)
+        if len(s) < len(theta):
+            raise OutOfBudget(self.stop)
+        return s
+
+    def spend(self, num: int) -> None:
+        """Count `num` simulations that a method is about to run by itself; raises `OutOfBudget` if there are not as many left."""
+        self.check_time()
+        if self.remaining is not None and num > self.remaining:
+            raise OutOfBudget(self._spend_all())
+        if self.journal is not None:
+            self.journal.count(num)
+        self._count(num)
+
+    def prior_draws(self, key: Array, num: int) -> tuple[np.ndarray, np.ndarray]:
+        """theta (n, d) from the prior and s (n, k); the first call also looks whether the observation is surprising."""
+        theta_key, simulation_key, noise_key = jax.random.split(key, 3)
+        theta = self.model.prior.sample(theta_key, num)
+        s = self.statistics(simulation_key, theta)
+        self.look_at_observation(noise_key, s)
+        return theta[: len(s)], s
+
+    def log_eta(self, s: np.ndarray) -> np.ndarray:
+        """log eta(observed | s) (n,), -inf for failed simulations."""
+        return self.model.mechanism.log_prob(self.observed, s)
+
+    def look_at_observation(self, key: Array, s: np.ndarray | None = None) -> None:
+        """Warn if the observation lies far outside what the prior predicts, given prior statistics s or 400 new ones.
+
+        New ones are only simulated where they are less than a quarter of the budget. A p-value below 1 in 200 is called surprising.
+        """
+        if Capability.SAMPLE not in self.model.mechanism.capabilities or _LOOKED in self.diagnostics:
+            return
+        if s is None or len(s) < _LOOK:
+            if self.remaining is not None and self.remaining < 4 * _LOOK:
+                return
+            theta_key, simulation_key, key = jax.random.split(key, 3)
+            try:
+                s = self.statistics(simulation_key, self.model.prior.sample(theta_key, _LOOK))
+            except OutOfBudget:
+                return
+        s = s[~np.isnan(s).any(axis=1)]
+        if len(s) < _LOOK // 2:
+            return
+        simulated = self.model.mechanism.sample(key, s[:10_000])
+        rank = p_value(simulated, self.observed)
+        self.diagnostics[_LOOKED] = rank
+        if self.surprised:
+            self.warn(Kind.SURPRISING_OBSERVATION, p=rank)
+
+    @property
+    def surprised(self) -> bool:
+        """Whether the prior hardly predicts the observation, as far as was looked."""
+        return bool(self.diagnostics.get(_LOOKED, 1.0) < _SURPRISE)
+
+    # Saying ----------------------------------------------------------------------------------------------------------
+
+    def warn(self, kind: Kind, **numbers: Any) -> None:
+        """Add a finding that a reader of the result must see. It replaces one of its kind, unless there may be several."""
+        self.add(Finding(kind, numbers))
+
+    def add(self, *findings: Finding) -> None:
+        """Add findings, such as those of a fit that is used again."""
+        for finding in findings:
+            self.findings = with_finding(self.findings, finding)
+
+    def withdraw(self, *kinds: Kind) -> None:
+        """Drop findings that hold no longer."""
+        self.findings = without(self.findings, *kinds)
+
+    def record(self, **values: Any) -> None:
+        """Add a record of one round, JSON-ready; it is shown while the work goes on."""
+        self.rounds.append({"num_simulations": self.num_simulations, **values})
+        if self._bar:
+            self._bar.describe(values)
+            size, target = values.get("effective_size"), self.settings.get("target_ess")
+            if size and target:
+                self._bar.expect(int(self.num_simulations * max(1.0, target / size)))
+
+    @property
+    def dropped(self) -> str | None:
+        """What is to be said of simulations that failed for good, if any did."""
+        numbers = self._faults.numbers()
+        return None if numbers is None else Finding(Kind.SIMULATIONS_DROPPED, numbers).sentence
+
+    def report(self, *, exact: bool) -> Report:
+        """The report as of now."""
+        num_nan = self.num_failed - (self._faults.total - self._dropped_before)
+        if num_nan > 0:
+            self.warn(Kind.SIMULATIONS_REJECTED, failed=num_nan, simulations=self.num_simulations)
+        dropped = self._faults.numbers()
+        if dropped is not None:
+            self.warn(Kind.SIMULATIONS_DROPPED, **dropped)
+            self.diagnostics["simulations dropped"] = self._faults.total
+        if self._faults.num_recovered:
+            self.diagnostics["simulations that failed once"] = self._faults.num_recovered
+        return Report(
+            method=self.method,
+            settings=self.settings,
+            num_simulations=self.num_simulations,
+            num_failed=self.num_failed,
+            seconds=time.monotonic() - self._start,
+            stop=self.stop,
+            exact=exact,
+            rounds=tuple(self.rounds),
+            numbers=dict(self.diagnostics),
+            power=self.power,
+            findings=self.findings,
+        )
+
+    def weighted(
+        self, theta: np.ndarray, log_weights: np.ndarray, s: np.ndarray | None = None, *, exact: bool
+    ) -> WeightedSamples:
+        """A weighted posterior with this work's names, derived quantities and report."""
+        return WeightedSamples(
+            theta, self.model.names, self.report(exact=exact), log_weights=log_weights, **self._more(theta, s)
+        )
+
+    def draws(self, theta: np.ndarray, s: np.ndarray | None = None, *, num_chains: int = 1, exact: bool) -> Draws:
+        """An unweighted posterior with this work's names, derived quantities and report."""
+        return Draws(theta, self.model.names, self.report(exact=exact), num_chains=num_chains, **self._more(theta, s))
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show the progress bar while the body runs."""
+        with self._bar or contextlib.nullcontext():
+            yield
+
+    def _more(self, theta: np.ndarray, s: np.ndarray | None) -> dict[str, Any]:
+        names = self.model.statistic_names if s is not None else ()
+        return {"derived": self.model.derived_quantities(theta), "statistics": s, "statistic_names": names}
+
+    def _spend_all(self) -> Stop:
+        return self.end(StopKind.SIMULATIONS_SPENT, budget=self._max_simulations)
+
+    def stop_if_spent(self) -> None:
+        """Say that the budget of simulations ended the work, where it did."""
+        if self.remaining == 0:
+            self._spend_all()
+
+    def end(self, kind: StopKind, **numbers: Any) -> Stop:
+        """Say why the work ends before it is finished."""
+        self.stop = Stop(kind, numbers)
+        return self.stop
+
+    @property
+    def _out_of_time(self) -> bool:
+        if self._deadline is None:
+            return False
+        expired = time.monotonic() >= self._deadline
+        return expired if self.journal is None else self.journal.time_is_up(expired)
+
+    def check_time(self) -> None:
+        """Raise `OutOfBudget` when the time is up; for loops that simulate nothing."""
+        self._check_time(partial=False)
+
+    def late(self, epochs: int = 0, loss: float = np.nan, best: float = np.nan) -> bool:
+        """Whether the time is up, for training loops to ask; where it is, the report will say so. What they have reached is shown."""
+        if self._bar:
+            self._bar.describe({"training, epoch": epochs, "validation loss": best})
+        if self._out_of_time:
+            self.end(StopKind.TIME_SPENT)
+        return self._out_of_time
+
+    def _check_time(self, *, partial: bool) -> None:
+        if self._out_of_time:
+            stop = self.end(StopKind.TIME_SPENT)
+            if not partial:
+                raise OutOfBudget(stop)
+
+    def _chunk(self, wanted: int) -> int:
+        """Everything at once without a deadline, else about a second's worth; with a journal a few seconds' worth at most."""
+        if self._deadline is None and self.journal is None:
+            return wanted
+        if self._deadline is None or self.journal is not None:
+            return _batch(self.model.simulator, self.executor, self._speed)
+        return _FIRST_CHUNK if self._speed is None else max(16, int(self._speed * _CHUNK_SECONDS))
+
+
+def _refilled(state: T, leaves: list[np.ndarray]) -> T:
+    """A pytree of the same structure with other arrays."""
+    old, structure = jax.tree.flatten(state)
+    if [(np.shape(a), np.asarray(a).dtype) for a in old] != [(a.shape, a.dtype) for a in leaves]:
+        raise FileFormatError("The state of chains in the journal does not fit this run: delete state.safetensors.")
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _batch(simulator: Any, executor: Executor | None, speed: float | None) -> int:
+    """How many simulations, of which `speed` are done in a second, make a batch: all workers have some, compiled ones run 256 wide."""
+    if not isinstance(simulator, PythonSimulator):
+        return _FIRST_CHUNK * max(1, int((speed or 0.0) * _BATCH_SECONDS / _FIRST_CHUNK))
+    least = 1 if executor is None else 4 * (num_workers(executor) or _WORKERS)
+    return max(least, _FIRST_BATCH if speed is None else int(speed * _BATCH_SECONDS))

@@ -1,0 +1,1 @@
+"""Methods whose draws come from the exact posterior, up to their number."""

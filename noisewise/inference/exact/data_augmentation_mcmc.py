@@ -1,0 +1,170 @@
+"""Data augmentation over records."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from noisewise._core.arrays import Array, integer
+from noisewise.inference.contract.base import AbstractMethod
+from noisewise.inference.contract.chains import Trace, finished_draws, step_root
+from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.exact.record_moves import (
+    RecordMoves,
+    Seen,
+    State,
+    Walk,
+    advanced,
+    record_moves,
+    require_records,
+)
+from noisewise.mechanisms.base import Capability
+from noisewise.model.private_model import PrivateModel
+from noisewise.posteriors import Draws, StopKind
+
+_SEGMENT = 50
+_RECORDS = 10_000_000
+_ACCEPTANCE = 0.3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataAugmentationMCMC(AbstractMethod):
+    r"""Chains on (theta, x) with the posterior as their invariant law, for models of independent records:
+
+        p(theta, x | s_dp)  ~  pi(theta)  prod_i f(x_i | theta)  eta(s_dp | T(x)).
+
+    A sweep draws theta given the records, offers each record in turn a successor from f(. | theta), accepted with
+    probability min(1, eta*/eta) (Ju, Awan, Gong and Rao 2022), and ends with `num_moves` moves that are not centred (Yu and
+    Meng 2011): theta changes while the noise u of the records x_i = G(theta, u_i) stands still. Under an epsilon-DP
+    mechanism a record is accepted with probability exp(-epsilon) at least. Without the last kind of moves chains forget
+    slower the smaller epsilon is, since n records hold theta in place; `num_moves=0` leaves them out.
+
+    It needs an `AbstractRecordModel`, a query that is a sum over records and a mechanism with a density; a new record costs
+    O(k). Chains start at draws from the prior, steps are tuned in `num_warmup` sweeps, and then sweeps are made until the
+    bulk effective size of every parameter is `target_ess` and R-hat at most 1.01, or `max_sweeps` is reached. A sweep counts
+    as 1 + `num_moves` simulations per chain. The draws of s beside theta follow p(s | s_dp).
+
+    >>> import jax, noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> method = nw.inference.DataAugmentationMCMC(num_chains=16, num_warmup=100, target_ess=400)
+    >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> posterior.report.exact, posterior.effective_size >= 400
+    (True, True)
+    """
+
+    slug: ClassVar[str] = "da-mcmc"
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
+    instead: ClassVar[str] = "Use SMCABC or PrivatePosteriorEstimation, which only need samples."
+
+    num_chains: int = 32
+    num_warmup: int = 500
+    target_ess: int = 4000
+    max_sweeps: int = 20_000
+    num_moves: int = 5
+
+    def __post_init__(self) -> None:
+        AbstractMethod.__post_init__(self)
+        self._convert(
+            num_chains=integer("num_chains", at_least=2),
+            num_warmup=integer("num_warmup", at_least=0),
+            target_ess=integer("target_ess", at_least=1),
+            max_sweeps=integer("max_sweeps", at_least=1),
+            num_moves=integer("num_moves", at_least=0),
+        )
+
+    def _check(self, model: PrivateModel) -> None:
+        require_records(model, type(self).__name__)
+
+    def _infer(self, key: Array, work: Work) -> Draws:
+        run = self.run_chains(key, work)
+        return finished_draws(work, run.trace, settled=run.settled)
+
+    def run_chains(self, key: Array, work: Work, *, most_sweeps: int = _SEGMENT) -> ChainRun:
+        """Chains that have met the target, or have come as far as the budgets allow; `chains.segment` goes on from there.
+
+        `most_sweeps` is the length of a segment, shorter where there are many records.
+        """
+        look_key, theta_key, record_key, sweep_key = jax.random.split(key, 4)
+        work.look_at_observation(look_key)
+        num_chains = self.num_chains if work.remaining is None else min(self.num_chains, work.remaining)
+        work.spend(num_chains)
+        theta = work.model.prior.sample(theta_key, max(num_chains, 1000))
+        moves, seen = record_moves(work.model, num_moves=self.num_moves), Seen(work.model.mechanism, work.observed, 1.0)
+        state = moves.start(record_key, theta[:num_chains], seen)
+        walk = Walk(step_root(work.model.prior.unconstrain(theta)), np.full(3, 2.4 / np.sqrt(state.z.shape[1])))
+        run = ChainRun(Chains(moves, seen, state, walk, sweep_key, most_sweeps), Trace(self.target_ess))
+        run.trace.add(theta=state.theta[None], s=moves.statistic(state.total)[None])
+        with contextlib.suppress(OutOfBudget):
+            self._settle(run, work)
+        work.diagnostics |= {f"{name} acceptance": share for name, share in run.chains.shares().items()}
+        return run
+
+    def _settle(self, run: ChainRun, work: Work) -> None:
+        chains, trace = run.chains, run.trace
+        for done in range(0, self.num_warmup, chains.length):
+            trace.restart(**chains.segment(work))
+            chains.tune(done, trace.pooled())
+            work.record(warmup=done + chains.length, **chains.shares())
+        trace.restart(**chains.segment(work))
+        run.settled = True
+        while not trace.complete() and trace.length < self.max_sweeps:
+            trace.add(**chains.segment(work))
+            work.record(sweeps=trace.length, effective_size=trace.effective_size, **chains.shares())
+        if not trace.complete():
+            work.end(StopKind.SWEEPS_MADE, limit=self.max_sweeps)
+
+
+@dataclasses.dataclass
+class Chains:
+    """Where the chains are, how their walks step, and how the last segment went."""
+
+    moves: RecordMoves
+    seen: Seen
+    state: State
+    walk: Walk
+    key: Array
+    most_sweeps: int
+    accepted: Any = None
+    segments: int = 0
+
+    @property
+    def length(self) -> int:
+        """Sweeps per segment, fewer where there are many records."""
+        databases = len(self.state.z) * self.moves.databases_per_sweep
+        return int(np.clip(_RECORDS // (databases * self.state.terms.shape[1]), 1, self.most_sweeps))
+
+    def segment(self, work: Work) -> dict[str, np.ndarray]:
+        """The draws of the next sweeps, each (sweeps, chains, ...)."""
+        work.spend(self.length * len(self.state.z) * self.moves.databases_per_sweep)
+        key = jax.random.fold_in(self.key, self.segments)
+        chains = (self.moves, key, self.state, self.seen, self.walk, self.length)
+        self.state, kept, self.accepted = advanced(work, *chains)
+        self.segments += 1
+        return {"theta": kept["theta"], "s": kept["s"], "z": kept["z"]}
+
+    def tune(self, done: int, z: np.ndarray) -> None:
+        """Steps shaped like the pooled draws of the last segment, of lengths that near an acceptance of .3."""
+        shares = np.array([self.accepted[0], self.accepted[2], self.accepted[3]])
+        lengths = self.walk.lengths * np.exp((shares - _ACCEPTANCE) * 3.0 / np.sqrt(1.0 + done / _SEGMENT))
+        self.walk = Walk(step_root(z), lengths)
+
+    def shares(self) -> dict[str, float]:
+        if self.accepted is None:
+            return {}
+        shares = {"record": float(self.accepted[1])}
+        if self.moves.databases_per_sweep > 1:
+            shares["interweaving"] = float(self.accepted[2])
+        return shares
+
+
+@dataclasses.dataclass
+class ChainRun:
+    """Chains, what they have drawn, and whether their warm-up is over."""
+
+    chains: Chains
+    trace: Trace
+    settled: bool = False

@@ -1,0 +1,243 @@
+"""Sequential Monte Carlo over the power of the mechanism's density."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar
+
+import jax
+import numpy as np
+from scipy.special import logsumexp
+
+from noisewise._core.arrays import Array, integer, number
+from noisewise._core.seeds import generator
+from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
+from noisewise.inference.contract.chains import Trace, finished_draws
+from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.exact.particles import Particles, RecordParticles, SimulatedParticles
+from noisewise.inference.exact.record_moves import serves
+from noisewise.inference.exact.weighted_draws import ImportanceDraws
+from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import AbstractPosterior, Kind, StopKind
+
+_FINAL_CHAINS = 32
+_CLOSE = 1e-6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExactSMC(AbstractSequentialMethod):
+    r"""Particles (theta, x) led from the prior to the posterior by raising a power of the mechanism's density from 0 to 1:
+
+        p_t(theta, x)  ~  pi(theta)  f(x | theta)  eta(s_dp | s(x))^lambda_t,      0 = lambda_0 < lambda_1 < ... < 1.
+
+    Each lambda_t is the largest for which the effective size of the weights eta^(lambda_t - lambda_{t-1}) is `ess_share` of
+    the particles. They are then resampled and moved: theta' from a proposal with fresh data x' ~ f(. | theta'), accepted
+    by the prior and (eta'/eta)^lambda_t, since f cancels. Where the model is one of independent records and the query a sum
+    over them, moves go record by record too, with `num_moves` moves of theta at fixed noise per sweep (see
+    `DataAugmentationMCMC`).
+
+    There is no tolerance: at lambda = 1 the chains leave the posterior itself invariant. They go on until their effective
+    size is `target_ess`, or for `max_steps` steps; where importance draws from a fit to the particles have good weights, as
+    they do in few dimensions, these take over.
+
+    The report holds the log evidence, log p(s_dp), with a standard error: the difference between two models is the log
+    Bayes factor. Del Moral, Doucet and Jasra 2006; all states of the chains serve as particles, as proposed by Dau and
+    Chopin 2022, where records need not be stored.
+
+    >>> import jax, noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> method = nw.inference.ExactSMC(num_particles=500, target_ess=400)
+    >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> posterior.report.exact, posterior.report.diagnostics["log evidence"] < 0
+    (True, True)
+    """
+
+    slug: ClassVar[str] = "exact-smc"
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
+    instead: ClassVar[str] = "Use SMCABC or PrivatePosteriorEstimation, which only need samples."
+
+    num_particles: int = 4000
+    target_ess: int = 4000
+    ess_share: float = 0.5
+    num_moves: int = 5
+    max_steps: int = 5000
+
+    def __post_init__(self) -> None:
+        AbstractMethod.__post_init__(self)
+        self._convert(
+            num_particles=integer("num_particles", at_least=100),
+            target_ess=integer("target_ess", at_least=1),
+            ess_share=number("ess_share", above=0.0, below=1.0),
+            num_moves=integer("num_moves", at_least=0),
+            max_steps=integer("max_steps", at_least=1),
+        )
+
+    def _rounds(self, key: Array, work: Work) -> Iterator[AbstractPosterior]:
+        start_key, temper_key, finish_key = jax.random.split(key, 3)
+        particles = self._first_particles(start_key, work)
+        if not np.isfinite(particles.log_eta).any():
+            yield _impossible(work, particles)
+            return
+        temperature, evidence = 0.0, _Evidence()
+        try:
+            while temperature < 1.0:
+                step_key = jax.random.fold_in(temper_key, evidence.num_temperatures)
+                temperature = self._raise(step_key, work, particles, temperature, evidence)
+                work.record(temperature=temperature, acceptance=particles.acceptance)
+                if temperature < 1.0:
+                    yield _tempered(work, particles)
+        except OutOfBudget:
+            yield _unfinished(work, particles, temperature)
+            return
+        if not np.isfinite(evidence.variance):
+            work.warn(Kind.FEW_MOVES_ACCEPTED)
+        work.diagnostics |= {
+            "temperatures": evidence.num_temperatures,
+            "acceptance": particles.acceptance,
+            **evidence.told(),
+        }
+        yield self._finished(finish_key, work, particles)
+
+    def _finished(self, key: Array, work: Work, particles: Particles) -> AbstractPosterior:
+        """Draws at lambda = 1: by importance from a fit to the particles where its weights are good, else by chains."""
+        first_key, importance_key, chain_key = jax.random.split(key, 3)
+        trace = Trace(self.target_ess)
+        if isinstance(particles, SimulatedParticles):
+            draws = ImportanceDraws(work, particles.fit())
+            with contextlib.suppress(OutOfBudget):
+                draws.add(first_key, self.num_particles)
+            if draws.num == self.num_particles and draws.good:
+                return self._by_importance(importance_key, work, draws)
+        trace.add(**particles.keep(_FINAL_CHAINS))
+        return self._by_chains(chain_key, work, particles, trace)
+
+    def _by_importance(self, key: Array, work: Work, draws: ImportanceDraws) -> AbstractPosterior:
+        with contextlib.suppress(OutOfBudget):
+            while draws.effective_size < self.target_ess:
+                if draws.num >= self.max_steps * _FINAL_CHAINS:
+                    work.end(StopKind.IMPORTANCE_DRAWS_MADE, num=draws.num)
+                    break
+                draws.add(jax.random.fold_in(key, draws.num), self.num_particles)
+                work.record(temperature=1.0, effective_size=draws.effective_size)
+        return draws.posterior()
+
+    def _by_chains(self, key: Array, work: Work, particles: Particles, trace: Trace) -> AbstractPosterior:
+        with contextlib.suppress(OutOfBudget):
+            while not trace.complete():
+                if trace.length >= self.max_steps:
+                    work.end(StopKind.STEPS_MADE, limit=self.max_steps)
+                    break
+                trace.add(**particles.extend(jax.random.fold_in(key, trace.length), work))
+                work.record(temperature=1.0, acceptance=particles.acceptance, effective_size=trace.effective_size)
+        return finished_draws(work, trace, settled=True)
+
+    def _first_particles(self, key: Array, work: Work) -> Particles:
+        if serves(work.model):
+            return RecordParticles(key, work, self.num_particles, self.num_moves)
+        return SimulatedParticles(key, work, self.num_particles)
+
+    def _raise(self, key: Array, work: Work, particles: Particles, temperature: float, evidence: _Evidence) -> float:
+        """Reweight to the next temperature, resample, move; returns it."""
+        resample_key, move_key = jax.random.split(key)
+        increment = next_increment(particles.log_eta, self.ess_share, 1.0 - temperature)
+        log_weights = increment * particles.log_eta
+        weights = np.exp(log_weights - logsumexp(log_weights))
+        reached = 1.0 if increment >= 1.0 - temperature else temperature + increment
+        particles.tune(weights)
+        ancestors, num_chains = resample(resample_key, weights, particles.num_ancestors), particles.num_chains
+        particles.advance(move_key, work, reached, ancestors)
+        evidence.add(log_weights, num_chains)
+        evidence.inherit(ancestors, reliable=particles.moved >= 1.0)
+        return reached
+
+
+def next_increment(log_eta: np.ndarray, share: float, limit: float) -> float:
+    """The largest increment of the power, up to `limit`, that leaves `share` of the particles with positive density effective.
+
+    By bisection; in NumPy, as the number of particles differs from one temperature to the next, and programs would be compiled anew.
+    """
+    possible = log_eta[np.isfinite(log_eta)]
+    possible = possible - possible.max()
+
+    def enough(increment: float) -> bool:
+        weights = np.exp(increment * possible)
+        return bool(weights.sum() ** 2 >= share * len(possible) * (weights**2).sum())
+
+    if enough(limit):
+        return limit
+    low, high = 0.0, limit
+    while high - low > _CLOSE * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low if low > 0.0 else high
+
+
+def resample(key: Array, weights: np.ndarray, num: int) -> np.ndarray:
+    """`num` indices in proportion to the weights, systematically: one random place in each of `num` equal parts."""
+    places = (np.arange(num) + generator(key).random()) / num
+    cumulative = np.cumsum(weights)
+    return np.minimum(np.searchsorted(cumulative / cumulative[-1], places, side="right"), len(weights) - 1)
+
+
+class _Evidence:
+    r"""log p(s_dp) as a sum over temperatures of log mean weights, with the variance estimate of Lee and Whiteley (2018).
+
+    Each chain remembers its Eve e, the first particle it descends from. With M_t chains at temperature t, whose mean weights are
+    w_c (1 on average),
+
+        V = 1 - prod_t M_t / (M_t - 1)  (1 - sum_e (sum_{c of e} w_c / M)^2),
+
+    and at least the sum of the variances of the M_t means. Where chains hardly moved the particles were not renewed, and no error
+    can be told: it is infinite.
+    """
+
+    def __init__(self) -> None:
+        self.log_evidence = self._sum = self._log_factor = self._shared = 0.0
+        self.num_temperatures = 0
+        self._eves = np.empty(0, dtype=int)
+
+    def add(self, log_weights: np.ndarray, num_chains: int) -> None:
+        """The weights (N,) that lead to the next temperature; particle i belongs to chain i modulo their number."""
+        if not self.num_temperatures:
+            self._eves = np.arange(num_chains)
+        self.num_temperatures += 1
+        self.log_evidence += float(logsumexp(log_weights) - np.log(len(log_weights)))
+        relative = np.exp(log_weights - logsumexp(log_weights)) * len(log_weights)
+        of_chains = relative.reshape(-1, num_chains).mean(0)
+        self._sum += float(np.var(of_chains) / num_chains)
+        self._log_factor += np.log(num_chains / max(num_chains - 1.0, 1.0))
+        self._shared = float(np.sum((np.bincount(self._eves, of_chains) / num_chains) ** 2))
+
+    def inherit(self, ancestors: np.ndarray, *, reliable: bool) -> None:
+        """The particles chosen to go on, and whether their chains have moved since."""
+        self._eves = self._eves[ancestors % len(self._eves)]
+        if not reliable:
+            self._sum = np.inf
+
+    @property
+    def variance(self) -> float:
+        """The estimated variance of the log evidence."""
+        return max(self._sum, 1.0 - float(np.exp(self._log_factor)) * (1.0 - self._shared))
+
+    def told(self) -> dict[str, float]:
+        """For the report."""
+        return {"log evidence": self.log_evidence, "log evidence se": float(np.sqrt(self.variance))}
+
+
+def _tempered(work: Work, particles: Particles) -> AbstractPosterior:
+    return work.draws(particles.theta, particles.s, exact=False)
+
+
+def _unfinished(work: Work, particles: Particles, temperature: float) -> AbstractPosterior:
+    work.power = temperature
+    work.warn(Kind.ENDED_EARLY_AT_POWER, power=temperature)
+    return _tempered(work, particles)
+
+
+def _impossible(work: Work, particles: Particles) -> AbstractPosterior:
+    work.power = 0.0
+    work.end(StopKind.NOTHING_POSSIBLE)
+    work.warn(Kind.PRIOR_IMPOSSIBLE, num=work.num_simulations)
+    return _tempered(work, particles)

@@ -1,0 +1,131 @@
+"""Importance sampling by the mechanism's density."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from scipy.special import logsumexp
+
+from noisewise._core.arrays import Array, describe, integer, number
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.inference.contract.base import AbstractMethod
+from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.exact.weighted_draws import ImportanceDraws, UnconstrainedPrior, relative_variance
+from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import AbstractPosterior, Kind, WeightedSamples
+from noisewise.samplers.adaptive_importance import fitted_proposal
+
+_REPEATS = 256
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImportanceSampling(AbstractMethod):
+    r"""theta_i ~ q, x_i ~ f(. | theta_i), w_i = pi(theta_i) eta(s_dp | s(x_i)) / q(theta_i): exact for any simulator.
+
+    One simulation per draw makes eta an unbiased estimate of the likelihood, so the weighted draws have the posterior as
+    their law, with no tolerance. q is the prior (`num_stages=0`, right when epsilon is small), or a heavy-tailed fit to the
+    weighted draws of earlier stages mixed with the prior, in unconstrained coordinates. With `proposal`, any posterior, the
+    first stage draws from a fit to that instead of the prior, so that an approximation is turned into exact draws. The
+    report holds the log evidence, the effective size, Pareto k, and
+
+        1 + rv = E[eta^2 | theta] / E[eta | theta]^2,
+
+    averaged over the posterior: how many simulations a draw costs even with a perfect q. Where it is in the thousands the
+    effective size stays near 1, whatever the budget: such models need record-wise moves.
+
+    >>> import jax, noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> posterior = nw.inference.ImportanceSampling().infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> posterior.report.exact, posterior.effective_size > 1000
+    (True, True)
+    """
+
+    slug: ClassVar[str] = "importance"
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
+    instead: ClassVar[str] = "Use SMCABC or PrivatePosteriorEstimation, which only need samples."
+
+    num_stages: int = 3
+    num_adapt: int = 4000
+    num_final: int = 20_000
+    prior_share: float = 0.1
+    proposal: AbstractPosterior | None = dataclasses.field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        AbstractMethod.__post_init__(self)
+        self._convert(
+            num_stages=integer("num_stages", at_least=0),
+            num_adapt=integer("num_adapt", at_least=100),
+            num_final=integer("num_final", at_least=10),
+            prior_share=number("prior_share", above=0.0, below=1.0),
+        )
+        if self.proposal is not None and not isinstance(self.proposal, AbstractPosterior):
+            raise InvalidTypeError(
+                f"proposal must be a posterior, as infer returns it, or None, got {describe(self.proposal)}."
+            )
+
+    def _infer(self, key: Array, work: Work) -> WeightedSamples:
+        *keys, look_key, end_key = jax.random.split(key, self.num_stages + 3)
+        start = UnconstrainedPrior(work.model.prior)
+        proposal: Any = start if self.proposal is None else _fit_to(work, self.proposal, start, self.prior_share)
+        best: ImportanceDraws | None = None
+        for stage in range(self.num_stages + 1):
+            draws = ImportanceDraws(work, proposal)
+            try:
+                draws.add(keys[stage], self.num_final if stage == self.num_stages else self.num_adapt)
+            except OutOfBudget:
+                break
+            if stage == 0:
+                work.look_at_observation(look_key, draws.s if self.proposal is None else None)
+            work.record(stage=stage, effective_size=draws.effective_size)
+            complete = stage == self.num_stages and work.stop.finished
+            if best is None or complete or draws.effective_size > best.effective_size:
+                best = draws
+            if not work.stop.finished:
+                break
+            if draws.effective_size > 0.0:
+                weights = np.exp(draws.log_weights - logsumexp(draws.log_weights))
+                proposal = fitted_proposal(draws.z, weights, start, self.prior_share)
+        if best is None:
+            raise OutOfBudget(work.stop)
+        return _finished(end_key, work, best)
+
+
+def _fit_to(work: Work, posterior: Any, start: UnconstrainedPrior, share: float) -> Any:
+    if posterior.names != work.model.names:
+        raise InvalidInputError(
+            f"proposal must be a posterior of {', '.join(work.model.names)}, got one of {', '.join(posterior.names)}."
+        )
+    return fitted_proposal(work.model.prior.unconstrain(posterior.theta), posterior.weights, start, share)
+
+
+def _finished(key: Array, work: Work, draws: ImportanceDraws) -> WeightedSamples:
+    """The diagnostics, which need a few simulations more, and the verdict."""
+    if draws.effective_size == 0.0:
+        return _impossible(work, draws)
+    with contextlib.suppress(OutOfBudget):
+        work.diagnostics["1 + rv"] = relative_variance_at(key, work, draws.posterior())
+    return draws.posterior()
+
+
+def _impossible(work: Work, draws: ImportanceDraws) -> WeightedSamples:
+    work.warn(Kind.PROPOSAL_IMPOSSIBLE, num=draws.num)
+    return work.weighted(work.model.prior.constrain(draws.z), np.zeros(draws.num), draws.s, exact=False)
+
+
+def relative_variance_at(key: Array, work: Work, posterior: AbstractPosterior, num: int = 16) -> float:
+    """1 + rv: mean(eta^2) / mean(eta)^2 over 256 simulations at each of `num` draws from the posterior, averaged over them.
+
+    At most 256, and low where the truth is beyond, as the rare simulations that matter then do not occur.
+    """
+    draw_key, simulate_key = jax.random.split(key)
+    theta = np.repeat(posterior.sample(draw_key, num), _REPEATS, axis=0)
+    s = work.statistics(simulate_key, theta)
+    complete = len(s) // _REPEATS
+    if complete < num // 4:
+        raise OutOfBudget("too few simulations left")
+    log_eta = work.log_eta(s)[: complete * _REPEATS].reshape(complete, _REPEATS)
+    return relative_variance(log_eta)

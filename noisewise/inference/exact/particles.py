@@ -1,0 +1,293 @@
+r"""Particles of a tempered target, pi(theta) f(x | theta) eta(s_dp | s(x))^temperature, and the moves that refresh them.
+
+Both kinds have `log_eta` (N,), `theta` (N, d), `s` (N, k), and `advance`, which starts a chain at each chosen ancestor.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any
+
+import jax
+import numpy as np
+
+from noisewise._core.arrays import Array
+from noisewise._core.seeds import generator
+from noisewise.inference.contract.work import Work
+from noisewise.inference.exact.record_moves import RecordMoves, Seen, State, Walk, advanced, record_moves
+from noisewise.inference.exact.weighted_draws import UnconstrainedPrior
+from noisewise.samplers.adaptive_importance import fitted_proposal
+
+_PRIOR_SHARE = 0.1
+_WALKING = 0.5
+_SHORTEST, _LONGEST = 4, 500
+_ANCESTORS = 100
+_SWEEPS = 5
+_ACCEPTANCE = 0.3
+_BYTES = 2**29
+_LOOKED_AT = 400
+_MANY = 4_000_000
+
+
+class Particles(abc.ABC):
+    """A population at one temperature."""
+
+    acceptance: float
+    """The share of moves accepted at the last temperature."""
+
+    @property
+    @abc.abstractmethod
+    def z(self) -> np.ndarray:
+        """Unconstrained parameters (N, d)."""
+
+    @property
+    @abc.abstractmethod
+    def theta(self) -> np.ndarray:
+        """Parameters (N, d)."""
+
+    @property
+    @abc.abstractmethod
+    def s(self) -> np.ndarray:
+        """Statistics (N, k)."""
+
+    @property
+    @abc.abstractmethod
+    def log_eta(self) -> np.ndarray:
+        """log eta(observed | s) (N,)."""
+
+    @property
+    @abc.abstractmethod
+    def num_ancestors(self) -> int:
+        """How many chains the next temperature starts."""
+
+    @abc.abstractmethod
+    def tune(self, weights: np.ndarray) -> None:
+        """Shape proposals like the weighted particles."""
+
+    @abc.abstractmethod
+    def advance(self, key: Array, work: Work, temperature: float, ancestors: np.ndarray) -> None:
+        """Replace the population by chains that start at the ancestors and leave the tempered target invariant."""
+
+    @abc.abstractmethod
+    def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
+        """More draws (steps, chains, ...) of theta and s by the chains of the last `advance`, at its temperature."""
+
+    @abc.abstractmethod
+    def by_step(self) -> dict[str, np.ndarray]:
+        """theta and s as (steps, chains, ...) of the last `advance`."""
+
+    @abc.abstractmethod
+    def keep(self, num: int) -> dict[str, np.ndarray]:
+        """Go on with `num` of the chains, equally spaced; returns their draws so far."""
+
+    @property
+    @abc.abstractmethod
+    def num_chains(self) -> int:
+        """How many independent chains the particles are from: particle i belongs to chain i modulo this."""
+
+    @property
+    @abc.abstractmethod
+    def moved(self) -> float:
+        """Accepted moves per chain at the last temperature."""
+
+
+class SimulatedParticles(Particles):
+    r"""Pairs (theta, s) for any simulator, moved jointly: theta' from a proposal, s' ~ f(. | theta'), accepted with
+
+        pi(theta') q(theta) / (pi(theta) q(theta'))  (eta(s_dp | s') / eta(s_dp | s))^temperature.
+
+    f cancels. Half of the moves are random walks, half are independent draws from a heavy-tailed fit mixed with the prior. All states
+    of the chains are kept as particles (Dau and Chopin 2022), so that no simulation is wasted.
+    """
+
+    def __init__(self, key: Array, work: Work, num: int) -> None:
+        self._num = num
+        theta, s = work.prior_draws(key, num)
+        self._prior = UnconstrainedPrior(work.model.prior)
+        self._z = work.model.prior.unconstrain(theta)[None]
+        self._s, self._log_eta = s[None], work.log_eta(s)[None]
+        self.acceptance, self._temperature = 1.0, 0.0
+
+    @property
+    def z(self) -> np.ndarray:
+        return _flat(self._z)
+
+    @property
+    def theta(self) -> np.ndarray:
+        return self._prior.prior.constrain(self.z)
+
+    @property
+    def s(self) -> np.ndarray:
+        return _flat(self._s)
+
+    @property
+    def log_eta(self) -> np.ndarray:
+        return _flat(self._log_eta)
+
+    @property
+    def num_steps(self) -> int:
+        """Enough for two acceptances per chain, as far as the last temperature tells."""
+        return int(np.clip(np.ceil(2.0 / max(self.acceptance, 1e-6)), _SHORTEST, _LONGEST))
+
+    @property
+    def num_ancestors(self) -> int:
+        return max(min(_ANCESTORS, self._num), self._num // self.num_steps)
+
+    @property
+    def num_chains(self) -> int:
+        return self._z.shape[1]
+
+    def tune(self, weights: np.ndarray) -> None:
+        self._proposal = fitted_proposal(self.z, weights, self._prior, _PRIOR_SHARE)
+        spread = 2.38**2 / self.z.shape[1]
+        self._root = np.linalg.cholesky(spread * weighted_covariance(self.z, weights))
+
+    def advance(self, key: Array, work: Work, temperature: float, ancestors: np.ndarray) -> None:
+        self._temperature = temperature
+        chosen = (self.z[ancestors], self.s[ancestors], self.log_eta[ancestors])
+        self._z, self._s, self._log_eta = self._run(key, work, chosen, self.num_steps)
+        # the last temperature may have promised too much: go on until there is one acceptance per chain
+        while self.moved < 1.0 and len(self._z) < _LONGEST:
+            steps, acceptance = len(self._z), self.acceptance
+            last = (self._z[-1], self._s[-1], self._log_eta[-1])
+            more = self._run(jax.random.fold_in(key, steps), work, last, steps)
+            before = (self._z, self._s, self._log_eta)
+            self._z, self._s, self._log_eta = (np.concatenate(pair) for pair in zip(before, more, strict=True))
+            self.acceptance = (acceptance + self.acceptance) / 2.0
+
+    @property
+    def moved(self) -> float:
+        return self.acceptance * len(self._z)
+
+    def keep(self, num: int) -> dict[str, np.ndarray]:
+        chosen = np.linspace(0, self.num_chains - 1, min(num, self.num_chains)).astype(int)
+        self._z, self._s, self._log_eta = (part[:, chosen] for part in (self._z, self._s, self._log_eta))
+        return self.by_step()
+
+    def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
+        last = (self._z[-1], self._s[-1], self._log_eta[-1])
+        self._z, self._s, self._log_eta = self._run(key, work, last, self.num_steps)
+        return self.by_step()
+
+    def by_step(self) -> dict[str, np.ndarray]:
+        return {"theta": self._prior.prior.constrain(self._z), "s": self._s}
+
+    def fit(self) -> Any:
+        """A heavy-tailed proposal in z, fitted to the particles and mixed with the prior."""
+        return fitted_proposal(self.z, np.full(len(self.z), 1.0 / len(self.z)), self._prior, _PRIOR_SHARE)
+
+    def _run(self, key: Array, work: Work, state: tuple[np.ndarray, ...], num: int) -> tuple[np.ndarray, ...]:
+        states, accepted = [], []
+        for number in range(num):
+            state, taken = self._step(jax.random.fold_in(key, number), work, *state)
+            states.append(state)
+            accepted.append(taken.mean())
+        self.acceptance = float(np.mean(accepted))
+        return tuple(np.stack(part) for part in zip(*states, strict=True))
+
+    def _step(self, key: Array, work: Work, z: np.ndarray, s: np.ndarray, log_eta: np.ndarray) -> Any:
+        fit_key, simulate_key, seed_key = jax.random.split(key, 3)
+        rng = generator(seed_key)
+        walking = rng.random(len(z)) < _WALKING
+        steps = z + rng.normal(size=z.shape) @ self._root.T
+        proposed = np.where(walking[:, None], steps, self._proposal.sample(fit_key, len(z)))
+        correction = np.where(walking, 0.0, self._proposal.log_prob(z) - self._proposal.log_prob(proposed))
+        log_prior = self._prior.log_prob(proposed) - self._prior.log_prob(z)
+        new_s = work.all_statistics(simulate_key, work.model.prior.constrain(proposed))
+        new_log_eta = work.log_eta(new_s)
+        with np.errstate(invalid="ignore"):
+            log_ratio = log_prior + correction + self._temperature * (new_log_eta - log_eta)
+        taken = (np.log1p(-rng.random(len(z))) < log_ratio) & np.isfinite(new_log_eta)
+        choose = lambda new, old: np.where(taken.reshape(-1, *(1,) * (new.ndim - 1)), new, old)  # noqa: E731
+        return (choose(proposed, z), choose(new_s, s), choose(new_log_eta, log_eta)), taken
+
+
+class RecordParticles(Particles):
+    """Parameters with all their records, moved record by record and jointly (`_record_moves`); the last state of each chain is kept."""
+
+    def __init__(self, key: Array, work: Work, num: int, num_moves: int) -> None:
+        self.moves: RecordMoves = record_moves(work.model, num_moves=num_moves, joint=True)
+        theta_key, record_key, look_key = jax.random.split(key, 3)
+        size = work.model.simulator.num_records * (work.model.statistic_width + 8) * 8  # type: ignore[attr-defined]
+        chains = int(np.clip(_BYTES // size, 16, max(16, num // _SWEEPS)))
+        chains = chains if work.remaining is None else max(1, min(chains, work.remaining))
+        work.spend(chains)
+        self._seen = Seen(work.model.mechanism, work.observed, 0.0)
+        self.state: State = self.moves.start(record_key, work.model.prior.sample(theta_key, chains), self._seen)
+        work.look_at_observation(look_key, self.s if chains >= _LOOKED_AT else None)
+        self._lengths = np.full(3, 2.4 / np.sqrt(self.state.z.shape[1]))
+        self.acceptance = 1.0
+        self._kept: dict[str, np.ndarray] = {}
+
+    @property
+    def z(self) -> np.ndarray:
+        return self.state.z
+
+    @property
+    def theta(self) -> np.ndarray:
+        return self.state.theta
+
+    @property
+    def s(self) -> np.ndarray:
+        return self.moves.statistic(self.state.total)
+
+    @property
+    def log_eta(self) -> np.ndarray:
+        return self.state.log_eta
+
+    @property
+    def num_ancestors(self) -> int:
+        return len(self.state.z)
+
+    @property
+    def num_chains(self) -> int:
+        return len(self.state.z)
+
+    @property
+    def moved(self) -> float:
+        return self.acceptance * _SWEEPS * self.state.terms.shape[1]
+
+    def tune(self, weights: np.ndarray) -> None:
+        self._root = np.linalg.cholesky(weighted_covariance(self.z, weights))
+
+    def advance(self, key: Array, work: Work, temperature: float, ancestors: np.ndarray) -> None:
+        self._seen = self._seen._replace(temperature=temperature)
+        self.state = jax.tree.map(lambda part: part[ancestors], self.state)
+        for number in range(_SWEEPS // self._block):
+            self.extend(jax.random.fold_in(key, number), work)
+        if temperature < 1.0:
+            self._lengths = self._lengths * np.exp(self._accepted[[0, 2, 3]] - _ACCEPTANCE)
+
+    def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
+        work.spend(self._block * self.num_chains * self.moves.databases_per_sweep)
+        walk = Walk(self._root, self._lengths)
+        chains = (self.moves, key, self.state, self._seen, walk, self._block)
+        self.state, self._kept, self._accepted = advanced(work, *chains)
+        self.acceptance = float(self._accepted[1])
+        return self.by_step()
+
+    @property
+    def _block(self) -> int:
+        """Sweeps per look at the clock: one where a sweep takes long."""
+        records = self.num_chains * self.state.terms.shape[1] * self.moves.databases_per_sweep
+        return _SWEEPS if records < _MANY else 1
+
+    def by_step(self) -> dict[str, np.ndarray]:
+        return {"theta": self._kept["theta"], "s": self._kept["s"]}
+
+    def keep(self, num: int) -> dict[str, np.ndarray]:
+        chosen = np.linspace(0, self.num_ancestors - 1, min(num, self.num_ancestors)).astype(int)
+        self.state = jax.tree.map(lambda part: part[chosen], self.state)
+        self._kept = {name: values[:, chosen] for name, values in self._kept.items()}
+        return self.by_step()
+
+
+def weighted_covariance(z: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The covariance of weighted draws (N, d), with a ridge of 1e-10 of its diagonal."""
+    centred = z - weights @ z
+    covariance = (weights[:, None] * centred).T @ centred
+    return covariance + 1e-10 * np.diag(np.maximum(np.diag(covariance), 1e-200))
+
+
+def _flat(values: np.ndarray) -> np.ndarray:
+    return values.reshape(-1, *values.shape[2:])

@@ -1,0 +1,140 @@
+"""What chains need before they start: a rough posterior, and how noisy the likelihood estimates are there."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from scipy.special import logsumexp, ndtri
+
+from noisewise._core.arrays import Array
+from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.exact.pseudo_marginal import log_mean_exp
+from noisewise.inference.exact.weighted_draws import ImportanceDraws, UnconstrainedPrior, relative_variance
+from noisewise.posteriors import Kind
+from noisewise.posteriors.base import AbstractPosterior
+from noisewise.samplers.adaptive_importance import fitted_proposal
+
+_STAGES = 4
+_PER_STAGE = 4000
+_PRIOR_SHARE = 0.1
+_FIT = 10
+_PLACES = 32
+_REPEATS = (64, 512, 2048)
+_GROUPS = 4
+_VARIANCE = 2.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Pilot:
+    """Importance draws from an adapted proposal, and a root of the covariance that they suggest."""
+
+    draws: ImportanceDraws
+    root: np.ndarray
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no simulation can have led to the observation."""
+        return self.draws.effective_size == 0.0
+
+    def starts(self, rng: np.random.Generator, num: int) -> np.ndarray:
+        """Draws z (num, d) in proportion to their weights."""
+        return self.draws.z[rng.choice(self.draws.num, num, p=_weights(self.draws))]
+
+    def posterior(self, work: Work) -> AbstractPosterior:
+        """The draws themselves, where nothing better came of them."""
+        if self.hopeless:
+            work.warn(Kind.PILOT_IMPOSSIBLE, num=self.draws.num)
+            return work.draws(work.model.prior.constrain(self.draws.z), self.draws.s, exact=False)
+        work.warn(Kind.CHAINS_NOT_STARTED)
+        return self.draws.posterior()
+
+
+def run_pilot(key: Array, work: Work) -> Pilot:
+    """Importance sampling from the prior and three adapted proposals; at most a tenth of what is left for each."""
+    prior = UnconstrainedPrior(work.model.prior)
+    proposal: Any = prior
+    pilot: Pilot | None = None
+    with contextlib.suppress(OutOfBudget):
+        for stage, stage_key in enumerate(jax.random.split(key, _STAGES)):
+            draws = ImportanceDraws(work, proposal)
+            draw_key, look_key = jax.random.split(stage_key)
+            draws.add(
+                draw_key, _PER_STAGE if work.remaining is None else min(max(work.remaining // 10, 100), _PER_STAGE)
+            )
+            if stage == 0:
+                work.look_at_observation(look_key, draws.s)
+            work.record(pilot=stage, effective_size=draws.effective_size)
+            if draws.num >= _FIT * draws.z.shape[1] and draws.effective_size > 0.0:
+                proposal = fitted_proposal(draws.z, _weights(draws), prior, _PRIOR_SHARE)
+                pilot = Pilot(draws, np.linalg.cholesky(proposal.scale))
+            pilot = pilot or Pilot(draws, np.eye(draws.z.shape[1]))
+    if pilot is None:
+        raise OutOfBudget(work.stop)
+    return pilot
+
+
+def _weights(draws: ImportanceDraws) -> np.ndarray:
+    """Normalised weights (N,); equal ones if all are 0."""
+    if draws.effective_size == 0.0:
+        return np.full(draws.num, 1.0 / draws.num)
+    return np.exp(draws.log_weights - logsumexp(draws.log_weights))
+
+
+class Inner(NamedTuple):
+    """How many simulations make an estimate, the variance of its logarithm, and 1 + rv of a single simulation."""
+
+    num: int
+    variance: float
+    relative_variance: float
+
+
+def choose_inner(
+    key: Array, rng: np.random.Generator, work: Work, pilot: Pilot, given: int | None = None
+) -> Inner | None:
+    """The smallest power of two M, up to 512, for which log L-hat has a variance of at most 2; or what holds for the M given.
+
+    At 32 draws of the pilot up to 2048 simulations are divided into groups of M, at least 4 of them. None where the budget is too
+    small to measure anything.
+    """
+    theta = work.model.prior.constrain(pilot.starts(rng, _PLACES))
+    log_eta = np.empty((_PLACES, 0))
+    chosen = None
+    for repeats, repeat_key in zip(_REPEATS, jax.random.split(key, len(_REPEATS)), strict=True):
+        more = repeats - log_eta.shape[1]
+        if work.remaining is not None and _PLACES * more > work.remaining // 5:
+            break
+        s = work.all_statistics(repeat_key, np.repeat(theta, more, axis=0))
+        log_eta = np.concatenate([log_eta, work.log_eta(s).reshape(_PLACES, more)], axis=1)
+        candidates = [2**power for power in range(10) if _GROUPS * 2**power <= repeats] if given is None else [given]
+        if _GROUPS * candidates[0] > repeats:
+            continue
+        for num_inner in candidates:
+            chosen = Inner(num_inner, variance_of_estimates(log_eta, num_inner), relative_variance(log_eta))
+            if chosen.variance <= _VARIANCE:
+                return chosen
+    return chosen
+
+
+def variance_of_estimates(log_eta: np.ndarray, num_inner: int) -> float:
+    r"""The variance sigma^2 of log L-hat from M simulations, given log eta (places, simulations) at several theta.
+
+    It is that of the normal law with the same chance to accept a second estimate at the same theta, the mean over places of
+
+        E[min(L, L')] / E[L]  =  2 Phi(-sigma / sqrt 2),
+
+    which is what chains feel: rare estimates near 0 hardly matter to them, though they would dominate the variance itself.
+    """
+    groups = log_eta.shape[1] // num_inner
+    estimates = log_mean_exp(log_eta[:, : groups * num_inner].reshape(len(log_eta), groups, num_inner))
+    estimates = np.sort(estimates[np.isfinite(estimates).any(axis=1)], axis=1)
+    if not len(estimates):
+        return float("inf")
+    estimates = np.exp(estimates - estimates[:, -1:])
+    # in ascending order the k-th is the smaller one of its pairs with all that follow
+    smaller = 2.0 * (estimates * np.arange(groups - 1, -1, -1)).sum(axis=1)
+    chance = np.mean(smaller / ((groups - 1) * estimates.sum(axis=1)))
+    return float(2.0 * ndtri(min(chance, 1.0) / 2.0) ** 2)

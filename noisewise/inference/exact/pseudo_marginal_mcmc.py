@@ -1,0 +1,217 @@
+"""Markov chains on unbiased estimates of the likelihood."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from noisewise._core.arrays import Array, integer, key_words
+from noisewise._core.seeds import generator
+from noisewise.errors import InvalidInputError
+from noisewise.inference.contract.base import AbstractMethod
+from noisewise.inference.contract.chains import Trace, finished_draws, step_root
+from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.exact.pilot import Pilot, choose_inner, run_pilot
+from noisewise.inference.exact.pseudo_marginal import Simulate, State, Target, drawn_statistics, fresh_keys, move
+from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import Kind, StopKind
+from noisewise.posteriors.base import AbstractPosterior
+
+_SEGMENT = 50
+_NOISY = 3.0
+_LENGTHS = 2.4 * 2.0 ** np.array([-2.0, -1.5, -1.0, -0.5, 0.0, 0.5])
+"""Lengths of steps that are tried, in standard deviations of the posterior divided by sqrt(d)."""
+_USUAL = 4
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PseudoMarginalMCMC(AbstractMethod):
+    r"""Random walks on theta with the likelihood replaced by an unbiased estimate that is kept with the state:
+
+        L-hat = 1/M sum_j eta(s_dp | s(x_j)),  x_j ~ f(. | theta);   accept with min(1, pi(theta') L-hat' / (pi(theta) L-hat)).
+
+    The chains have the posterior as their invariant law, for any simulator and any M = `num_inner` (Andrieu and Roberts
+    2009); the draws of s beside theta follow p(s | s_dp). Unless given, M is the smallest power of two for which log L-hat has
+    a variance of at most 2 at the posterior. Where 512 do not suffice the chains stick and the report says so: it holds
+    that variance and a lower bound of 1 + rv, roughly the M that is needed.
+
+    The chains start at draws of adapted importance sampling; steps are shaped and their length chosen, by the mean squared
+    jump, in `num_warmup` sweeps. Then all chains move until the bulk effective size of every parameter is `target_ess`, or
+    `max_sweeps` or a budget is spent. Each sweep takes `num_chains` times M simulations.
+
+    With `num_blocks` > 1 a proposal keeps the randomness of all simulations but one block (Tran, Kohn, Quiroz and Villani
+    2016), so that L-hat' differs less from L-hat, but the state is tied to what is kept. At epsilon = 10 that is worth a fifth more
+    effective draws per simulation on the regression and costs a third and more on epidemics and the normal mean.
+
+    >>> import jax, noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> method = nw.inference.PseudoMarginalMCMC(num_chains=8, num_warmup=100, target_ess=400)
+    >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> posterior.report.exact, posterior.effective_size > 300
+    (True, True)
+    """
+
+    slug: ClassVar[str] = "pseudo-marginal"
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
+    instead: ClassVar[str] = "Use SMCABC or PrivatePosteriorEstimation, which only need samples."
+
+    max_simulations: int | None = 5_000_000
+    num_chains: int = 64
+    num_warmup: int = 300
+    target_ess: int = 4000
+    max_sweeps: int = 20_000
+    num_inner: int | None = None
+    num_blocks: int = 1
+
+    def __post_init__(self) -> None:
+        AbstractMethod.__post_init__(self)
+        self._convert(
+            num_chains=integer("num_chains", at_least=2),
+            num_warmup=integer("num_warmup", at_least=0),
+            target_ess=integer("target_ess", at_least=1),
+            max_sweeps=integer("max_sweeps", at_least=1),
+            num_inner=integer("num_inner", at_least=1, optional=True),
+            num_blocks=integer("num_blocks", at_least=1),
+        )
+        if self.num_inner is not None and self.num_blocks > self.num_inner:
+            raise InvalidInputError(
+                f"num_blocks must be at most num_inner = {self.num_inner}, the simulations that they divide, got {self.num_blocks}."
+            )
+
+    def _infer(self, key: Array, work: Work) -> AbstractPosterior:
+        pilot_key, inner_key, chain_key = jax.random.split(key, 3)
+        pilot = run_pilot(pilot_key, work)
+        if pilot.hopeless:
+            return pilot.posterior(work)
+        trace, settled, chains = Trace(self.target_ess), False, None
+        with contextlib.suppress(OutOfBudget):
+            chains = self._started(inner_key, generator(chain_key), work, pilot)
+            trace.add(**chains.draws())
+            self._warm_up(work, chains, trace)
+            trace.restart(**chains.segment())
+            settled = True
+            while not trace.complete() and trace.length < self.max_sweeps:
+                trace.add(**chains.segment())
+                work.record(sweeps=trace.length, effective_size=trace.effective_size, acceptance=chains.acceptance)
+            if not trace.complete():
+                work.end(StopKind.SWEEPS_MADE, limit=self.max_sweeps)
+        if chains is None:
+            return pilot.posterior(work)
+        work.diagnostics["acceptance"] = chains.acceptance
+        return finished_draws(work, trace, settled=settled)
+
+    def _started(self, key: Array, rng: np.random.Generator, work: Work, pilot: Pilot) -> _Chains:
+        """Chains at draws of the pilot: fewer where the budget would not last for 100 sweeps."""
+        num_inner = self._chosen_inner(key, rng, work, pilot)
+        num_chains = self.num_chains
+        if work.remaining is not None:
+            num_chains = int(np.clip(work.remaining // (100 * num_inner), 2, num_chains))
+        work.diagnostics["num_inner"] = num_inner
+        target = Target(work.model.prior, self._simulation(key, work), work.log_eta)
+        z, keys = pilot.starts(rng, num_chains), fresh_keys(rng, num_chains, num_inner)
+        return _Chains(rng, target, target.at(z, keys, z), pilot.root, min(self.num_blocks, num_inner))
+
+    def _chosen_inner(self, key: Array, rng: np.random.Generator, work: Work, pilot: Pilot) -> int:
+        inner = choose_inner(key, rng, work, pilot, self.num_inner)
+        if inner is None:
+            return self.num_inner or 1
+        work.record(num_inner=inner.num, variance=inner.variance)
+        work.diagnostics |= {"variance of log L-hat": inner.variance, "1 + rv": inner.relative_variance}
+        if inner.variance > _NOISY:
+            work.warn(Kind.LIKELIHOOD_NOISY, variance=inner.variance, num_inner=inner.num)
+        return inner.num
+
+    @staticmethod
+    def _simulation(key: Array, work: Work) -> Simulate:
+        """Simulations with given keys, of the kind of `key`."""
+        typed = key_words(key)[1] is not None
+
+        def simulate(keys: np.ndarray, theta: np.ndarray) -> np.ndarray:
+            num_chains, num_inner = keys.shape[:2]
+            words: Any = keys.reshape(-1, 2)
+            rows = np.repeat(theta, num_inner, axis=0)
+            s = work.all_statistics(jax.random.wrap_key_data(words, impl="threefry2x32") if typed else words, rows)
+            return s.reshape(num_chains, num_inner, -1)
+
+        return simulate
+
+    def _warm_up(self, work: Work, chains: _Chains, trace: Trace) -> None:
+        """Shape the steps by the pooled draws of each segment; choose their length by the jumps of the second half."""
+        sweeps = self.num_warmup
+        if work.remaining is not None:
+            sweeps = min(sweeps, work.remaining // (3 * chains.rows))
+        for done in range(0, sweeps, _SEGMENT):
+            trace.restart(**chains.segment(min(_SEGMENT, sweeps - done)))
+            chains.tune(trace.pooled(), forget=2 * done < sweeps)
+            work.record(warmup=trace.length + done, acceptance=chains.acceptance)
+        chains.choose_length()
+
+
+@dataclasses.dataclass
+class _Chains:
+    """Where the chains are, how they step, and how the last segment went."""
+
+    rng: np.random.Generator
+    target: Target
+    state: State
+    root: np.ndarray
+    num_blocks: int
+    acceptance: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.lengths = _LENGTHS / np.sqrt(self.state.z.shape[1])
+        self._forget()
+
+    def _forget(self) -> None:
+        self.tried, self.jumped = np.zeros(len(self.lengths)), np.zeros(len(self.lengths))
+
+    @property
+    def rows(self) -> int:
+        """Simulations per sweep."""
+        return self.state.keys.shape[0] * self.state.keys.shape[1]
+
+    def segment(self, sweeps: int = _SEGMENT) -> dict[str, np.ndarray]:
+        """The draws of some sweeps, fewer where a budget ends them."""
+        kept: list[dict[str, np.ndarray]] = []
+        moved: list[float] = []
+        for _ in range(sweeps):
+            try:
+                moved.append(self._sweep())
+            except OutOfBudget:
+                if not kept:
+                    raise
+                break
+            kept.append(self.draws())
+        self.acceptance = float(np.mean(moved))
+        return {name: np.concatenate([draws[name] for draws in kept]) for name in kept[0]}
+
+    def draws(self) -> dict[str, np.ndarray]:
+        """The present draws, as a segment of one sweep."""
+        theta, s = self.target.prior.constrain(self.state.z), drawn_statistics(self.rng, self.state)
+        return {"theta": theta[None], "s": s[None], "z": self.state.z[None]}
+
+    def _sweep(self) -> float:
+        noise = self.rng.normal(size=self.state.z.shape)
+        which = self.rng.integers(len(self.lengths), size=len(noise))
+        steps = self.lengths[which, None] * noise @ self.root.T
+        self.state, moved = move(self.rng, self.target, self.state, steps, self.num_blocks)
+        np.add.at(self.tried, which, 1.0)
+        np.add.at(self.jumped, which, moved * (self.lengths[which] ** 2) * (noise**2).sum(axis=1))
+        return float(moved.mean())
+
+    def tune(self, z: np.ndarray, *, forget: bool) -> None:
+        """Steps shaped like draws z (N, d), if enough are different; with `forget`, jumps are counted from here on."""
+        if self.acceptance * len(z) > 10 * z.shape[1]:
+            self.root = step_root(z)
+        if forget:
+            self._forget()
+
+    def choose_length(self) -> None:
+        """The length with the largest mean squared jump; the usual 2.4 / sqrt(d) if none was tried."""
+        best = np.argmax(self.jumped / np.maximum(self.tried, 1.0)) if self.jumped.any() else _USUAL
+        self.lengths = self.lengths[[best]]
+        self._forget()

@@ -1,0 +1,156 @@
+"""Weighted draws from a proposal, with one simulation each."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.special import logsumexp
+
+from noisewise._core.arrays import Array
+from noisewise.inference.contract.work import Work
+from noisewise.posteriors import Kind, WeightedSamples
+from noisewise.posteriors.findings import without
+from noisewise.posteriors.weighted_samples import pareto_k
+
+_FEW = 100
+_WORTH = 0.01
+_HEAVY = 0.7
+_ABOUT_PARTS = (Kind.APPROXIMATION_POOR, Kind.NOT_CERTIFIABLE, Kind.WEIGHTS_POOR)
+"""What holds for the last of several sets of draws, not for all of them together, as does its verdict."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UnconstrainedPrior:
+    """The prior in unconstrained coordinates."""
+
+    prior: Any
+
+    def sample(self, key: Array, num: int) -> np.ndarray:
+        """Draws z (num, d)."""
+        return self.prior.unconstrain(self.prior.sample(key, num))
+
+    def log_prob(self, z: np.ndarray) -> np.ndarray:
+        """The log density of z, Jacobian included."""
+        return self.prior.log_prob_unconstrained(z)
+
+
+class ImportanceDraws:
+    r"""z_i ~ q, s_i ~ f(. | theta_i), w_i = pi(z_i) eta(s_dp | s_i) / q(z_i), collected batch by batch.
+
+    The mean weight is an unbiased estimate of the evidence p(s_dp). A proposal may give rows that are not finite, for draws off the
+    support: they are not simulated, and have weight 0.
+    """
+
+    def __init__(self, work: Work, proposal: Any) -> None:
+        self._work, self._proposal = work, proposal
+        dim, width = work.model.prior.unconstrained_dim, work.model.statistic_width
+        self.z, self.s = np.empty((0, dim)), np.empty((0, width))
+        self.log_weights, self.log_proposal = np.empty(0), np.empty(0)
+
+    @property
+    def num(self) -> int:
+        """How many draws there are."""
+        return len(self.log_weights)
+
+    def add(self, key: Array, num: int) -> None:
+        """`num` more draws, or as many as the budgets allow; raises `OutOfBudget` if that is none."""
+        draw_key, simulate_key = jax.random.split(key)
+        prior = self._work.model.prior
+        z = self._proposal.sample(draw_key, num)
+        inside = np.flatnonzero(np.isfinite(z).all(axis=1))
+        simulated = self._work.statistics(simulate_key, prior.constrain(z[inside]))
+        done = num if len(simulated) == len(inside) else inside[len(simulated)]
+        s = np.full((done, self.s.shape[1]), np.nan)
+        s[inside[: len(simulated)]] = simulated
+        log_proposal = self._proposal.log_prob(z[:done])
+        log_weights = prior.log_prob_unconstrained(z[:done]) + self._work.log_eta(s) - log_proposal
+        self.z, self.s = np.concatenate([self.z, z[:done]]), np.concatenate([self.s, s])
+        self.log_proposal = np.concatenate([self.log_proposal, log_proposal])
+        log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
+        self.log_weights = np.concatenate([self.log_weights, log_weights])
+
+    @property
+    def effective_size(self) -> float:
+        """(sum w)^2 / sum w^2, 0 where all weights are."""
+        if not np.isfinite(self.log_weights).any():
+            return 0.0
+        return float(np.exp(2.0 * logsumexp(self.log_weights) - logsumexp(2.0 * self.log_weights)))
+
+    @property
+    def log_evidence(self) -> float:
+        """The log of the mean weight, -inf where all weights are 0."""
+        return float(logsumexp(self.log_weights) - np.log(self.num)) if self.effective_size else -np.inf
+
+    @property
+    def log_evidence_se(self) -> float:
+        """Its standard error."""
+        return float(np.sqrt(max(1.0 / self.effective_size - 1.0 / self.num, 0.0))) if self.effective_size else np.inf
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Normalised weights (N,); equal ones if all are 0."""
+        if self.effective_size == 0.0:
+            return np.full(self.num, 1.0 / self.num)
+        return np.exp(self.log_weights - logsumexp(self.log_weights))
+
+    @property
+    def good(self) -> bool:
+        """Whether effective draws are not too dear: a hundred simulations each at most."""
+        return self.effective_size >= max(_WORTH * self.num, _FEW / 2)
+
+    def posterior(self) -> WeightedSamples:
+        """The weighted posterior; effective size, Pareto k and log evidence go into the report."""
+        work = self._work
+        theta = work.model.prior.constrain(self.z)
+        size, shape = self.effective_size, pareto_k(self.log_weights)
+        work.diagnostics |= {
+            "effective size": size,
+            "Pareto k": shape,
+            "log evidence": self.log_evidence,
+            "log evidence se": self.log_evidence_se,
+        }
+        exact = trustworthy(size, shape)
+        if not exact:
+            work.warn(Kind.WEIGHTS_POOR, effective_size=size, pareto_k=shape)
+        return work.weighted(theta, self.log_weights, self.s, exact=exact)
+
+
+def trustworthy(effective_size: float, shape: float) -> bool:
+    """Whether weighted draws stand for the posterior: 100 effective ones, and a tail index of the weights of .7 at most."""
+    return effective_size >= _FEW and shape <= _HEAVY
+
+
+def relative_variance(log_eta: np.ndarray) -> float:
+    r"""1 + rv = E[eta^2] / E[eta]^2 from log eta (places, R), the mean over places: at most R, and too low where it comes near."""
+    top = log_eta.max(axis=1, keepdims=True)
+    eta = np.exp(log_eta - np.where(np.isfinite(top), top, 0.0))
+    ratios = np.mean(eta**2, axis=1) / np.maximum(np.mean(eta, axis=1) ** 2, 1e-300)
+    return float(np.mean(np.where(np.isfinite(top[:, 0]), ratios, log_eta.shape[1])))
+
+
+def pooled_draws(sets: list[WeightedSamples]) -> WeightedSamples:
+    """Several sets of weighted draws as one: every weight is pi eta / p for the p it was drawn from, so that they simply add up."""
+    if len(sets) == 1:
+        return sets[0]
+    last = sets[-1]
+    log_weights = np.concatenate([part.log_weights for part in sets])
+    derived = {name: np.concatenate([part.derived[name] for part in sets]) for name in last.derived}
+    pooled = WeightedSamples(
+        np.concatenate([part.theta for part in sets]),
+        last.names,
+        last.report,
+        log_weights=log_weights,
+        derived=derived,
+        statistics=np.concatenate([part.statistics for part in sets]),
+        statistic_names=last.statistic_names,
+    )
+    size, shape = pooled.effective_size, pareto_k(log_weights)
+    numbers = {**last.report.numbers, "effective size": size, "Pareto k": shape}
+    numbers.pop("verdict", None)
+    findings = without(last.report.findings, *_ABOUT_PARTS)
+    exact = trustworthy(size, shape)
+    pooled.report = dataclasses.replace(last.report, numbers=numbers, findings=findings, exact=exact)
+    return pooled

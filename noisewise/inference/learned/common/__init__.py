@@ -1,0 +1,1 @@
+"""What the methods that learn share: simulations, features, spaces, training, files."""

@@ -1,0 +1,96 @@
+"""The spaces in which densities are learnt, to and from JSON-ready descriptions and arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from noisewise._core.files import require_keys
+from noisewise.errors import FileFormatError
+from noisewise.inference.learned.common.fits import stored
+from noisewise.inference.learned.common.statistic_space import StatisticSpace
+from noisewise.inference.learned.likelihood.target_space import (
+    AbstractSpread,
+    AsItIs,
+    Choices,
+    Counts,
+    MassAtEnds,
+    OutOfTotal,
+    Steps,
+    TargetSpace,
+)
+
+_SPREADS: dict[str, type[AbstractSpread]] = {
+    kind.__name__: kind for kind in (AsItIs, Choices, Counts, MassAtEnds, OutOfTotal, Steps)
+}
+
+
+def target_space_spec(space: TargetSpace) -> dict[str, Any]:
+    """What the arrays of a space of private statistics do not tell."""
+    kinds = [type(spread).__name__ for spread in space.spreads]
+    return {"spreads": kinds, "widths": list(space.widths), "kept": list(space.kept)}
+
+
+def target_space_arrays(space: TargetSpace) -> dict[str, np.ndarray]:
+    """The numbers of each of its spreads, as vectors."""
+    return {
+        f"space.{i}.{field.name}": np.atleast_1d(np.asarray(getattr(spread, field.name), dtype=np.float64))
+        for i, spread in enumerate(space.spreads)
+        for field in dataclasses.fields(spread)
+    }
+
+
+def read_target_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int) -> TargetSpace:
+    """The space of `width` private statistics that a file describes."""
+    require_keys(spec, ("spreads", "widths", "kept"), "its space")
+    kinds, widths = spec["spreads"], spec["widths"]
+    if not isinstance(kinds, list) or not all(isinstance(kind, str) and kind in _SPREADS for kind in kinds):
+        raise FileFormatError(f"its spreads must be some of {', '.join(_SPREADS)}.")
+    if not isinstance(widths, list) or not all(type(w) is int and w > 0 for w in widths) or sum(widths) != width:
+        raise FileFormatError(f"its columns must be {width} in all.")
+    if len(kinds) != len(widths):
+        raise FileFormatError("it must have one spread for each block of columns.")
+    spreads = tuple(_read_spread(i, _SPREADS[kind], arrays) for i, kind in enumerate(kinds))
+    return TargetSpace(spreads, tuple(widths), _columns(spec["kept"], width))
+
+
+def statistic_space_spec(space: StatisticSpace) -> dict[str, Any]:
+    """What the arrays of a space of confidential statistics do not tell."""
+    return {"free": list(space.free), "lattices": list(space.lattices)}
+
+
+def statistic_space_arrays(space: StatisticSpace) -> dict[str, np.ndarray]:
+    """Its numbers."""
+    names = ("offset", "matrix", "origin", "step", "low", "high")
+    return {f"space.{name}": np.asarray(getattr(space, name), dtype=np.float64) for name in names}
+
+
+def read_statistic_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int) -> StatisticSpace:
+    """The space of `width` confidential statistics that a file describes."""
+    require_keys(spec, ("free", "lattices"), "its space")
+    free = _columns(spec["free"], width)
+    dim = len(free)
+    offset, matrix = stored(arrays, "space.offset", width), stored(arrays, "space.matrix", dim, width)
+    origin, step = (stored(arrays, f"space.{name}", dim) for name in ("origin", "step"))
+    low, high = (stored(arrays, f"space.{name}", dim, finite=False) for name in ("low", "high"))
+    lattices = _columns(spec["lattices"], dim, some=False)
+    if lattices != tuple(np.flatnonzero(step).tolist()) or (step < 0.0).any():
+        raise FileFormatError("its lattices must be the columns with a step.")
+    return StatisticSpace(offset, matrix, origin, step, low, high, free, lattices)
+
+
+def _read_spread(i: int, kind: type[AbstractSpread], arrays: Mapping[str, np.ndarray]) -> AbstractSpread:
+    size = None if kind is Choices else 1
+    values = [stored(arrays, f"space.{i}.{field.name}", size, finite=False) for field in dataclasses.fields(kind)]
+    return kind(*(value if kind is Choices else value.reshape(()) for value in values))
+
+
+def _columns(value: Any, width: int, *, some: bool = True) -> tuple[int, ...]:
+    """Increasing numbers of columns, at least one where there must be `some`."""
+    whole = isinstance(value, list) and all(type(j) is int and 0 <= j < width for j in value)
+    if not whole or value != sorted(set(value)) or (some and not value):
+        raise FileFormatError("numbers of columns must be whole, different and increasing.")
+    return tuple(value)

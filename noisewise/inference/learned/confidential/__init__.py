@@ -1,0 +1,1 @@
+"""q(s | theta), learnt once for every mechanism."""

@@ -1,0 +1,226 @@
+r"""Chains on parameters and confidential statistics together, given a private statistic.
+
+    p(z, s | s_dp) ∝ pi(z) q(s | z) eta(s_dp | s),        s = S (V^-1 m(z) + P c) + C u,   S = (V^-1 + P)^-1 = C C'
+
+The chains move in (z, u). With q(s | z) replaced by N(m(z), V), as the whitening has it, and eta by a normal density in s of mean c and
+precision P, u would be standard normal given z, whatever the scale of the noise: where eta is wide, u is the noise of the simulator, where
+it is narrow, that of the mechanism. For a given z the map is linear, so that densities need no Jacobian.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._compile.options import brief_filter_jit
+from noisewise._core.arrays import Array
+from noisewise._core.seeds import generator
+from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.inference.contract.chains import Trace, chain_run
+from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.learned.common.statistic_space import StatisticSpace
+from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.priors.prior import Prior
+from noisewise.samplers.densities import as_pytree, log_densities
+from noisewise.samplers.hamiltonian import HamiltonianDraws, rehearse, resample_start
+
+_CANDIDATES = 4096
+_LENGTH = 25
+_THIN = 2
+_MOST_SEGMENTS = 40
+_GRID = 201
+_ZOOMS = 8
+_MOST_LATTICES = 8
+_RAMP = 0.35
+_HUGE = 700.0
+
+
+class JointTarget(eqx.Module):
+    r"""(z, u) -> log of pi(z) q(t | z) eta(s_dp | t).
+
+    On lattices eta(s_dp | t) is the sum of w_j eta(s_dp | s_j) over the points s_j around t. Their weights w_j change over a ramp so
+    steep that what it adds to the variance of s is at most 1% of its variance given theta and the other columns, for a q that is
+    smooth across cells. Beyond 8 lattices, 256 points, log eta is taken to be linear on the points around t, and the sum is a product
+    over lattices.
+    """
+
+    density: ConditionalDensity
+    space: StatisticSpace
+    mechanism: AbstractMechanism
+    observed: Array
+    ramp: Array
+    weight: Array
+    shift: Array
+    root: Array
+    prior: Prior = eqx.field(static=True)
+
+    @staticmethod
+    def at(
+        prior: Prior,
+        density: ConditionalDensity,
+        space: StatisticSpace,
+        mechanism: AbstractMechanism,
+        observed: np.ndarray,
+        bounds: np.ndarray,
+    ) -> JointTarget:
+        """For one observation; `bounds` (2, k) are the least and the largest simulated statistics."""
+        centre, sd = noise_profile(mechanism, observed, *bounds)
+        pulled = space.matrix / np.maximum(sd, 1e-100) ** 2
+        precision = pulled @ space.matrix.T
+        within = np.linalg.inv(density.whitening.root @ density.whitening.root.T)
+        covariance = np.linalg.inv(within + precision)
+        shift = covariance @ (pulled @ (centre - space.offset))
+        root = np.linalg.cholesky((covariance + covariance.T) / 2.0)
+        ramp = np.clip(_RAMP / np.sqrt(np.diag(within)) / np.maximum(space.step, 1e-300), 1e-3, 1.0)
+        parts = (density, space, mechanism, observed, ramp, covariance @ within, shift, root)
+        with jax.enable_x64(True):
+            return as_pytree(JointTarget(*parts, prior))
+
+    def __call__(self, y: Array) -> Array:
+        z, t = self.places(y)
+        return self.prior.log_prob_unconstrained(z) + self.density.log_density(t, z) + self._log_eta(t)
+
+    def draw(self, key: Array, y: Array) -> Array:
+        """s (k,) given y: one of the points around t."""
+        _, t = self.places(y)
+        if not self.space.lattices:
+            return self.space.statistics(t)
+        if self._sums:
+            s, weights = self.space.corners(t, self.ramp)
+            return s[jax.random.categorical(key, jnp.log(weights) + self.mechanism.log_prob(self.observed, s))]
+        s, _, odds = self._around(t)
+        moved = jax.random.uniform(key, odds.shape) * (1.0 + odds) < odds
+        return s[0] + moved @ (s[1:] - s[0])
+
+    def _log_eta(self, t: Array) -> Array:
+        if not self.space.lattices:
+            return self.mechanism.log_prob(self.observed, self.space.statistics(t))
+        if self._sums:
+            s, weights = self.space.corners(t, self.ramp)
+            log_eta = self.mechanism.log_prob(self.observed, s)
+            top = jax.lax.stop_gradient(jnp.max(jnp.where(weights > 0.0, log_eta, -jnp.inf)))
+            return top + jnp.log(jnp.sum(weights * jnp.exp(jnp.minimum(log_eta - top, _HUGE))))
+        _, log_nearest, odds = self._around(t)
+        return log_nearest + jnp.sum(jnp.log1p(odds))
+
+    def _around(self, t: Array) -> tuple[Array, Array, Array]:
+        """The points around t, log eta of the nearest with its weight, and the odds (L,) of the next one along each lattice."""
+        s, possible, share = self.space.neighbours(t, self.ramp)
+        log_eta = jnp.where(possible, self.mechanism.log_prob(self.observed, s), -jnp.inf)
+        odds = share / (1.0 - share) * jnp.exp(jnp.minimum(log_eta[1:] - log_eta[0], _HUGE))
+        return s, log_eta[0] + jnp.sum(jnp.log1p(-share)), odds
+
+    @property
+    def _sums(self) -> bool:
+        return len(self.space.lattices) <= _MOST_LATTICES
+
+    def places(self, y: Array) -> tuple[Array, Array]:
+        """z (p,) and t (r,) of y (p + r,)."""
+        z, u = jnp.split(y, [self.prior.unconstrained_dim])
+        mean = self.density.whitening.inverse(jnp.zeros_like(u), self.density.condition_scale(z))
+        return z, self.weight @ mean + self.shift + self.root @ u
+
+
+def noise_profile(
+    mechanism: AbstractMechanism, observed: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and the sd (k,) of eta(observed | s) as a density in each column of s within its bounds, the others at their means.
+
+    On a grid over the bounds, narrowed where fewer than four of its points tell.
+    """
+    margin = 0.1 * (high - low) + 1e-9 * np.maximum(np.abs(high), 1e-300)
+    low, high = low - margin, high + margin
+    centre, sd = (low + high) / 2.0, (high - low) / 4.0
+    ends = np.stack([low, high], axis=1)
+    for _ in range(_ZOOMS):
+        grid = np.linspace(ends[:, 0], ends[:, 1], _GRID, axis=1)
+        s = np.repeat(np.broadcast_to(centre, (len(centre), len(centre)))[:, None], _GRID, axis=1)
+        s[np.arange(len(centre)), :, np.arange(len(centre))] = grid
+        with jax.enable_x64(True):
+            values = np.asarray(_log_eta(mechanism, jnp.asarray(observed), jnp.asarray(s)))
+        values = np.where(np.isfinite(values).any(axis=1, keepdims=True), values, 0.0)
+        weights = np.exp(values - values.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        centre = np.sum(weights * grid, axis=1)
+        spacing = grid[:, 1] - grid[:, 0]
+        sd = np.sqrt(np.sum(weights * (grid - centre[:, None]) ** 2, axis=1) + spacing**2 / 12.0)
+        half = np.where(sd > 2.0 * spacing, (ends[:, 1] - ends[:, 0]) / 2.0, 8.0 * sd)
+        best = grid[np.arange(len(centre)), np.argmax(values, axis=1)]
+        narrow = np.stack([np.maximum(low, best - half), np.minimum(high, best + half)], axis=1)
+        ends = np.where((sd > 2.0 * spacing)[:, None], ends, narrow)
+    return centre, sd
+
+
+class JointChains:
+    """Hamiltonian chains on a `JointTarget`, started by resampling from the prior."""
+
+    def __init__(self, target: JointTarget, *, num_chains: int, num_warmup: int, target_ess: int) -> None:
+        self.target, self.num_chains, self.num_warmup = target, num_chains, num_warmup
+        self.trace = Trace(target_ess)
+        self.num_divergent = 0
+        self.run: HamiltonianDraws
+
+    def rehearse(self) -> None:
+        """Compile what all else runs."""
+        dim = self.target.prior.unconstrained_dim + self.target.space.dim
+        rehearse(self.target, self.num_chains, dim, _LENGTH)
+        self._statistics(jax.random.key(0), np.zeros((_LENGTH * self.num_chains, dim)))
+
+    def start(self, key: Array, work: Work) -> bool:
+        """Resample, warm up, and draw a first segment; False where no candidate can have led to the observation."""
+        candidate_key, start_key, run_key = jax.random.split(key, 3)
+        prior = self.target.prior
+        z = prior.unconstrain(prior.sample(candidate_key, _CANDIDATES))
+        u = generator(candidate_key).standard_normal((len(z), self.target.space.dim))
+        log_proposal = prior.log_prob_unconstrained(z) - 0.5 * np.sum(u**2, axis=1)
+        y = np.concatenate([z, u], axis=1)
+        if not np.isfinite(log_densities(self.target, y)).any():
+            return False
+        start = resample_start(start_key, self.target, y, log_proposal, self.num_chains)
+        self._segment(work, run_key, start, num_warmup=self.num_warmup, tuning=None)
+        return True
+
+    def finish(self, key: Array, work: Work) -> None:
+        """Go on until the effective size and R-hat are as wanted, or for 40 segments."""
+        for segment in range(_MOST_SEGMENTS):
+            if self.trace.complete():
+                break
+            try:
+                work.check_time()
+            except OutOfBudget:
+                break
+            segment_key, start = jax.random.fold_in(key, segment), self.run.draws[-1]
+            self._segment(work, segment_key, start, num_warmup=0, tuning=self.run.tuning)
+        self.trace.look()
+
+    def draws(self) -> tuple[np.ndarray, np.ndarray]:
+        """z (N, p) and s (N, k), chain by chain, thinned to what they are worth."""
+        stride = self.trace.stride()
+        y, s = self.trace.by_chain("theta", stride), self.trace.by_chain("s", stride)
+        return y[:, : self.target.prior.unconstrained_dim], s
+
+    def _segment(self, work: Work, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any) -> None:
+        run_key, statistic_key = jax.random.split(key)
+        settings = {"num_warmup": num_warmup, "num_draws": _LENGTH, "thin": _THIN, "tuning": tuning}
+        self.run = chain_run(work, run_key, self.target, start, **settings)
+        self.num_divergent += self.run.num_divergent
+        s = self._statistics(statistic_key, self.run.draws.reshape(-1, self.run.draws.shape[-1]))
+        self.trace.add(theta=self.run.draws, s=s.reshape(*self.run.draws.shape[:2], -1))
+
+    def _statistics(self, key: Array, y: np.ndarray) -> np.ndarray:
+        with jax.enable_x64(True):
+            return np.asarray(_statistics(key, self.target, jnp.asarray(y)))
+
+
+@jax.jit
+def _log_eta(mechanism: AbstractMechanism, observed: Array, s: Array) -> Array:
+    return mechanism.log_prob(observed, s)
+
+
+@brief_filter_jit
+def _statistics(key: Array, target: JointTarget, y: Array) -> Array:
+    return jax.vmap(target.draw)(jax.random.split(key, len(y)), y)

@@ -1,0 +1,142 @@
+"""CLE: the law of confidential statistics, learnt once for every mechanism."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from noisewise._core.arrays import Array, as_key, describe
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
+from noisewise.estimators.training import Training
+from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
+from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.learned.common.learning import check_settings
+from noisewise.inference.learned.confidential.confidential_learner import ConfidentialLearner
+from noisewise.inference.learned.confidential.learned_confidential_likelihood import (
+    INSTEAD,
+    LearnedConfidentialLikelihood,
+)
+from noisewise.mechanisms.base import Capability
+from noisewise.model.private_model import PrivateModel
+from noisewise.posteriors import Draws
+
+
+def statistic_flow(key: Array, target_dim: int, condition_dim: int) -> Any:
+    """A masked autoregressive flow of 5 layers, which would be normal in one dimension; there, a spline flow."""
+    return _statistic_flow(target_dim)(key, target_dim, condition_dim)
+
+
+def _statistic_flow(target_dim: int) -> Callable[..., Any]:
+    return (
+        functools.partial(neural_spline_flow, num_layers=2, num_bins=8)
+        if target_dim == 1
+        else masked_autoregressive_flow
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
+    r"""Learn q(s | theta), the law of the statistic before any noise, and draw from the posterior of theta and s together.
+
+        min over q of   1/N sum_i -log q(s_i | theta_i),      then      p(theta, s | s_dp) ∝ pi(theta) q(s | theta) eta(s_dp | s)
+
+    Neither epsilon nor the mechanism has a part in the training: what `fit` returns serves every mechanism with a density, and its
+    `posterior(key, observed, mechanism)` neither simulates nor trains. Hamiltonian chains draw from it, and its `statistics` are the
+    draws of s. With several rounds, later ones simulate at parameters from the posterior of the round before.
+
+    Statistics on a lattice are spread over its cells for the training, and summed over the cell's corners at inference. Columns that are
+    constant, or linear combinations of others, are computed from these. Statistics with no density given theta (a curve without noise, or
+    one value in many simulations) are refused.
+
+    >>> import functools, jax, noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> small = functools.partial(nw.estimators.masked_autoregressive_flow, num_layers=1, num_units=8, num_hidden=1)
+    >>> quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
+    >>> method = ConfidentialLikelihoodEstimation(num_simulations=300, num_members=1, estimator=small, training=quick)
+    >>> likelihood = method.fit(jax.random.key(0), problem.model, progress=False)
+    >>> likelihood.log_prob([[0.7]], [[0.7]]).shape
+    (1,)
+    """
+
+    slug: ClassVar[str] = "cle"
+    needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
+    instead: ClassVar[str] = INSTEAD
+
+    num_rounds: int = 1
+    num_simulations: int = 10_000
+    estimator: Callable[..., Any] = statistic_flow
+    num_members: int = 4
+    training: Training = dataclasses.field(default_factory=Training)
+    validation_share: float = 0.05
+    num_chains: int = 100
+    num_warmup: int = 100
+    target_ess: int = 2000
+
+    def __post_init__(self) -> None:
+        AbstractMethod.__post_init__(self)
+        check_settings(self)
+
+    def fit(
+        self, key: Array, model: PrivateModel, *, executor: Executor | None = None, progress: bool = True
+    ) -> LearnedConfidentialLikelihood:
+        """The law of s, learnt from `num_rounds` * `num_simulations` draws of the prior, for any observation and any mechanism.
+
+        The mechanism of the model is only the one that `posterior` takes where none is given.
+        """
+        if not isinstance(model, PrivateModel):
+            raise InvalidTypeError(f"fit(key, model) needs a PrivateModel second, got {describe(model)}.")
+        budgets: dict[str, Any] = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
+        work = Work(self.slug, self.settings(), model, np.zeros(0), executor=executor, progress=progress, **budgets)
+        learner = ConfidentialLearner(self, work)
+        start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
+        with work.shown():
+            try:
+                learner.simulate(simulate_key, _prior_draws(start_key, model, learner.capacity), 0)
+            except OutOfBudget as end:
+                raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
+            return learner.learn(learn_key, 0)
+
+    def _rounds(self, key: Array, work: Work) -> Iterator[Draws]:
+        learner = ConfidentialLearner(self, work)
+        first_key, end_key, key = jax.random.split(key, 3)
+        z = _prior_draws(first_key, work.model, self.num_simulations)
+        likelihood: LearnedConfidentialLikelihood | None = None
+        for number_ in range(self.num_rounds):
+            keys = jax.random.split(jax.random.fold_in(key, number_), 5)
+            simulate_key, look_key, learn_key, chain_key, propose_key = keys
+            try:
+                s = learner.simulate(simulate_key, z, number_)
+            except OutOfBudget:
+                if likelihood is None:
+                    raise
+                break
+            if number_ == 0:
+                work.look_at_observation(look_key, s)
+            ahead = (lambda untrained: untrained.rehearse(work)) if number_ == 0 else None
+            likelihood = learner.learn(learn_key, number_, ahead=ahead)
+            if number_ + 1 == self.num_rounds or not work.stop.finished:
+                break
+            posterior = likelihood.draws(chain_key, work, last=False)
+            yield posterior
+            z = work.model.prior.unconstrain(posterior.sample(propose_key, self.num_simulations))
+        yield likelihood.draws(end_key, work)  # type: ignore[union-attr]
+
+    def architecture(self, target_dim: int) -> Callable[..., Any]:
+        """The factory that a file can name, where `estimator` is the default."""
+        return _statistic_flow(target_dim) if self.estimator is statistic_flow else self.estimator
+
+    @property
+    def chain_settings(self) -> dict[str, int]:
+        """How a posterior is drawn."""
+        return {"num_chains": self.num_chains, "num_warmup": self.num_warmup, "target_ess": self.target_ess}
+
+
+def _prior_draws(key: Array, model: PrivateModel, num: int) -> np.ndarray:
+    return model.prior.unconstrain(model.prior.sample(key, num))

@@ -1,0 +1,1 @@
+"""q(s_dp | theta), learnt for one mechanism."""

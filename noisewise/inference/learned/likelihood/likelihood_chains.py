@@ -1,0 +1,112 @@
+"""Chains on the posterior of a learnt likelihood, carried over from one likelihood to the next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import logsumexp
+
+from noisewise._core.arrays import Array
+from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.inference.contract.chains import Trace, chain_run
+from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.priors.prior import Prior
+from noisewise.samplers.densities import log_densities
+from noisewise.samplers.hamiltonian import HamiltonianDraws, rehearse, resample_start
+
+_CANDIDATES = 4096
+_THIN = 2
+_MOST_SEGMENTS = 40
+
+
+class LogLikelihood(eqx.Module):
+    """z (p,) -> log of q(s_dp | theta(z)), averaged over places (J, d) in the cell of s_dp."""
+
+    density: ConditionalDensity
+    places: Array
+    log_weights: Array
+
+    def __call__(self, z: Array) -> Array:
+        each = self.density.log_density(self.places, z[None]) + self.log_weights
+        return jax.scipy.special.logsumexp(each) - jnp.log(float(len(self.places)))
+
+
+class LogPosterior(eqx.Module):
+    """z (p,) -> log q(s_dp | theta(z)) + log prior(z), Jacobian included."""
+
+    likelihood: LogLikelihood
+    prior: Prior = eqx.field(static=True)
+
+    def __call__(self, z: Array) -> Array:
+        return self.likelihood(z) + self.prior.log_prob_unconstrained(z)
+
+
+class LikelihoodChains:
+    """Hamiltonian chains whose target changes from round to round.
+
+    Each time they start from candidates resampled by target / proposal, where the proposal is the mixture of the prior and of the chains'
+    last target: modes that a better likelihood reveals are found wherever the prior reaches.
+    """
+
+    def __init__(self, prior: Prior, *, num_chains: int, num_warmup: int, length: int, target_ess: int) -> None:
+        self.prior, self.num_chains, self.num_warmup = prior, num_chains, num_warmup
+        self.length, self.target_ess = length, target_ess
+        self.target: Any = None
+        self.run: HamiltonianDraws
+        self.trace: Trace
+        self._log_evidence = 0.0
+
+    @property
+    def draws(self) -> np.ndarray:
+        """The last segment of all chains, (length * num_chains, p)."""
+        return self.run.draws.reshape(-1, self.run.draws.shape[-1])
+
+    def rehearse(self, likelihood: LogLikelihood) -> None:
+        """Compile what chains on a likelihood of this kind run."""
+        target = LogPosterior(likelihood, self.prior)
+        rehearse(target, self.num_chains, self.prior.unconstrained_dim, self.length)
+
+    def move(self, key: Array, likelihood: LogLikelihood, work: Work) -> None:
+        """Go over to another likelihood: resample, warm up, and draw one segment."""
+        candidate_key, start_key, run_key = jax.random.split(key, 3)
+        target = LogPosterior(likelihood, self.prior)
+        z, log_proposal = self._candidates(candidate_key)
+        log_weights = log_densities(target, z) - log_proposal
+        if np.isfinite(log_weights).any():
+            self._log_evidence = float(logsumexp(log_weights) - np.log(len(z)))
+        start = resample_start(start_key, target, z, log_proposal, self.num_chains)
+        self.target, self.trace = target, Trace(self.target_ess)
+        self._segment(work, run_key, start, num_warmup=self.num_warmup, tuning=None)
+
+    def finish(self, key: Array, work: Work) -> None:
+        """Go on until the effective size and R-hat are as wanted, or for 40 segments."""
+        for segment in range(_MOST_SEGMENTS):
+            if self.trace.complete():
+                break
+            try:
+                work.check_time()
+            except OutOfBudget:
+                break
+            segment_key, start = jax.random.fold_in(key, segment), self.run.draws[-1]
+            self._segment(work, segment_key, start, num_warmup=0, tuning=self.run.tuning)
+        self.trace.look()
+
+    def _segment(self, work: Work, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any) -> None:
+        settings = {"num_warmup": num_warmup, "num_draws": self.length, "thin": _THIN, "tuning": tuning}
+        self.run = chain_run(work, key, self.target, start, **settings)
+        self.trace.add(theta=self.run.draws)
+
+    def _candidates(self, key: Array) -> tuple[np.ndarray, np.ndarray]:
+        """Points (N, p) from the prior and from the chains so far, and the log density of that mixture."""
+        z = self.prior.unconstrain(self.prior.sample(key, _CANDIDATES))
+        if self.target is None:
+            return z, self.prior.log_prob_unconstrained(z)
+        z = np.concatenate([z, self.draws])
+        share = _CANDIDATES / len(z)
+        from_prior = self.prior.log_prob_unconstrained(z) + np.log(share)
+        from_chains = log_densities(self.target, z) - self._log_evidence + np.log1p(-share)
+        return z, np.logaddexp(from_prior, from_chains)

@@ -1,0 +1,1 @@
+"""q(theta | s_dp), learnt from private simulations."""

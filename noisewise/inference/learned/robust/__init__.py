@@ -1,0 +1,1 @@
+"""Posteriors that bear a model that is wrong about some statistics."""

@@ -1,0 +1,112 @@
+"""Hamiltonian chains over latent statistics, and what the report says of where they went."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.special import logsumexp
+
+from noisewise._core.arrays import Array
+from noisewise._core.seeds import generator
+from noisewise.inference.contract.chains import Trace, chain_run
+from noisewise.inference.contract.work import Work
+from noisewise.inference.learned.robust.error_models import AbstractLatent
+from noisewise.posteriors import Kind
+from noisewise.samplers.hamiltonian import resample_start
+
+_LENGTH = 50
+_THIN = 2
+_MOST_SEGMENTS = 20
+_ENOUGH = 400
+_RARE = 0.001
+_MUCH = 0.05
+_LOOK = 4000
+
+
+def latent_draws(
+    key: Array,
+    work: Work,
+    latent: AbstractLatent,
+    simulated: np.ndarray,
+    *,
+    num_chains: int,
+    num_warmup: int,
+    target_ess: int,
+) -> tuple[np.ndarray, int]:
+    """Free columns t (C N, f) drawn by C chains, which is the second number, started by resampling simulated ones (M, f).
+
+    They go on until effective size and R-hat are as wanted, the time is up, or for 20 segments. On a lattice the draws are then resampled,
+    which leaves one chain.
+    """
+    start_key, run_key, more_key, choose_key = jax.random.split(key, 4)
+    start = resample_start(start_key, _ErrorOnly(latent), latent.coordinates(simulated), num=num_chains)
+    run = chain_run(work, run_key, latent, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN)
+    trace, divergent = Trace(target_ess), run.num_divergent
+    trace.add(theta=run.draws)
+    for segment in range(1, _MOST_SEGMENTS):
+        if trace.complete() or work.late():
+            break
+        next_key = jax.random.fold_in(more_key, segment)
+        settings = {"num_warmup": 0, "num_draws": _LENGTH, "thin": _THIN, "tuning": run.tuning}
+        run = chain_run(work, next_key, latent, run.draws[-1], **settings)
+        trace.add(theta=run.draws)
+        divergent += run.num_divergent
+    trace.look()
+    with jax.enable_x64(True):
+        t, log_weights = map(np.asarray, _statistics(latent, trace.by_chain("theta", trace.stride())))
+    size = trace.effective_size * _share(log_weights)
+    work.diagnostics |= {"effective size": size, "R-hat": trace.r_hat, "divergent": divergent}
+    if not (size >= _ENOUGH and trace.settled):
+        numbers = {"effective_size": size, "r_hat": trace.r_hat, "enough": _ENOUGH}
+        work.warn(Kind.LATENT_CHAINS_NOT_SETTLED, **numbers)
+    if not np.ptp(log_weights) > 0.0:
+        return t, trace.num_chains
+    return t[_resampled(choose_key, log_weights)], 1
+
+
+def look_at_cloud(work: Work, latent: AbstractLatent, simulated: np.ndarray, t: np.ndarray) -> None:
+    """Tell the share of latent statistics t (N, f) that are farther out than all but one in a thousand simulated ones.
+
+    Far out is a large Mahalanobis distance, or a low h.
+    """
+    nothing = np.zeros(0)
+    far, unlikely = [], []
+    for points in (simulated[:_LOOK], t):
+        standard = latent.marginal.whitening.forward(points, np.zeros((len(points), 0)))
+        far.append(np.sum(np.asarray(standard) ** 2, axis=1))
+        unlikely.append(latent.marginal.log_prob(points, nothing))
+    outside = (far[1] > np.quantile(far[0], 1.0 - _RARE)) | (unlikely[1] < np.quantile(unlikely[0], _RARE))
+    share = float(np.mean(outside))
+    work.diagnostics["latent statistics outside the simulations"] = share
+    if share > _MUCH:
+        work.warn(Kind.LATENT_OUTSIDE_SIMULATIONS, share=share)
+
+
+def _share(log_weights: np.ndarray) -> float:
+    """What weighted draws are worth, per draw: (sum w)^2 / (N sum w^2)."""
+    return float(np.exp(2.0 * logsumexp(log_weights) - logsumexp(2.0 * log_weights)) / len(log_weights))
+
+
+def _resampled(key: Array, log_weights: np.ndarray) -> np.ndarray:
+    """Numbers of draws, as many as there are, each about as often as its weight says, in random order."""
+    rng, num = generator(key), len(log_weights)
+    weights = np.exp(log_weights - logsumexp(log_weights))
+    places = (rng.permutation(num) + rng.random()) / num
+    return np.minimum(np.searchsorted(np.cumsum(weights), places), num - 1)
+
+
+class _ErrorOnly(eqx.Module):
+    """log p(s_dp | s) at v: by what simulated statistics, which follow h, are weighted."""
+
+    latent: AbstractLatent
+
+    def __call__(self, v: Array) -> Array:
+        return self.latent.log_error(self.latent.statistic(v))
+
+
+@eqx.filter_jit
+def _statistics(latent: AbstractLatent, v: Array) -> tuple[Array, Array]:
+    t = latent.statistic(jnp.asarray(v))
+    return t, latent.log_weight(t)

@@ -1,0 +1,98 @@
+"""Confidential statistics as latent variables: their free columns, in units of their spread, and whether they have a density."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._core.arrays import Array
+from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.inference.learned.common.statistic_space import _lattice_step, _linear_relations
+from noisewise.model.private_model import PrivateModel
+
+_FINE = 0.05
+_ATOM = 0.05
+_THIN = 0.6
+_NEIGHBOURS = 4000
+_FEWEST = 1000
+_INSTEAD = "Use PrivatePosteriorEstimation, which learns from statistics that noise has spread, or ExactSMC."
+
+
+class LatentSpace(eqx.Module):
+    r"""s = offset + t A for the columns t (f,) that are free: the others are constants or linear combinations of them.
+
+    Columns on a lattice have `cell` > 0, its step, with `origin` one of its points, and become continuous by uniforms, t + cell (u - 1/2).
+    `scale` (k,) is the standard deviation of each column of s, 0 for constants; `free` are the numbers of the free columns.
+    """
+
+    offset: Array
+    matrix: Array
+    cell: Array
+    origin: Array
+    scale: Array
+    free: tuple[int, ...] = eqx.field(static=True)
+
+    @staticmethod
+    def of(model: PrivateModel, s: np.ndarray) -> LatentSpace:
+        """For statistics like these simulated ones (N, k); refused where they have no density."""
+        free, offset, matrix = _linear_relations(s)
+        if not len(free):
+            raise InvalidInputError(
+                f"No statistic varies over {len(s):,} simulations: they tell nothing of {', '.join(model.names)}. Check the query."
+            )
+        known = model.query.step
+        cell = np.array([_lattice_step(s[:, j]) if known is None else known for j in free])
+        scale = np.where(np.abs(matrix).max(axis=0) > 0.0, s.std(axis=0), 0.0)
+        space = LatentSpace(offset, matrix, cell, s[0, free], scale, tuple(int(j) for j in free))
+        space._check(s)
+        return space
+
+    def full(self, t: Array) -> Array:
+        """All columns (..., k) from the free ones (..., f)."""
+        return self.offset + t @ self.matrix
+
+    def nearest(self, t: Array) -> Array:
+        """The points of the lattice in whose cells t (..., f) lies."""
+        cell = jnp.where(self.cell > 0.0, self.cell, 1.0)
+        return jnp.where(self.cell > 0.0, self.origin + cell * jnp.round((t - self.origin) / cell), t)
+
+    def spread(self, s: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """The free columns (N, f) of s (N, k), spread over their cells by uniforms u (N, f)."""
+        return s[:, np.array(self.free)] + np.asarray(self.cell) * (u - 0.5)
+
+    def _check(self, s: np.ndarray) -> None:
+        """Refuse statistics that gather in one point, or near a surface of few dimensions."""
+        free = np.array(self.free)
+        relative = np.asarray(self.cell) / np.asarray(self.scale)[free]
+        largest = np.unique(s[:, free], axis=0, return_counts=True)[1].max() / len(s)
+        if largest > _ATOM and np.all(relative < _FINE):
+            raise MissingCapabilityError(
+                f"RobustPosteriorEstimation learns the density of s, and there is none: {largest:.0%} of the simulated statistics are one "
+                f"and the same. {_INSTEAD}"
+            )
+        some = s[:_NEIGHBOURS]
+        dim = _intrinsic_dimension(self.spread(some, np.random.default_rng(0).random((len(some), len(free)))))
+        if len(some) >= _FEWEST and dim < _THIN * len(free):
+            raise MissingCapabilityError(
+                "RobustPosteriorEstimation learns the density of s, and there is none: the simulated statistics lie near a surface of "
+                f"about {dim:.0f} dimensions in a space of {len(free)}. {_INSTEAD}"
+            )
+
+
+def _intrinsic_dimension(t: np.ndarray) -> float:
+    r"""What the distances r1, r2 of points to their two nearest neighbours tell: 1 / mean log(r2 / r1).
+
+    Reference: Facco et al. (2017), Scientific Reports 7, 12140.
+
+    >>> corner = np.random.default_rng(0).random((4000, 2))
+    >>> surface = np.column_stack([corner, corner[:, 0] ** 2, corner[:, 0] * corner[:, 1], corner[:, 1] ** 2])
+    >>> round(_intrinsic_dimension(surface))
+    2
+    """
+    from scipy.spatial import cKDTree
+
+    left, _, _ = np.linalg.svd(t - t.mean(axis=0), full_matrices=False)
+    distances, _ = cKDTree(left).query(left, k=3)
+    apart = distances[:, 1] > 0.0
+    return float(apart.sum() / max(np.log(distances[apart, 2] / distances[apart, 1]).sum(), 1e-300))

@@ -1,0 +1,61 @@
+"""Unnormalised densities as arguments of compiled programs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from noisewise._compile.options import brief_filter_jit
+from noisewise._core.arrays import Array, describe
+from noisewise.errors import InvalidInputError, InvalidTypeError
+
+LogDensity = Callable[[Array], Array]
+"""z (d,) -> log of an unnormalised density, a float64 scalar, written with jax.numpy."""
+
+_BLOCK = 1024
+
+
+def log_densities(log_density: LogDensity, z: np.ndarray) -> np.ndarray:
+    """The log density at each row of z (N, d), NaN as -inf; one program serves every N."""
+    with jax.enable_x64(True):
+        target = as_pytree(log_density)
+        padded = np.concatenate([z, np.broadcast_to(z[-1:], (-len(z) % _BLOCK, z.shape[1]))])
+        blocks = padded.reshape(-1, _BLOCK, z.shape[1])
+        return np.concatenate([np.asarray(_evaluate(target, block)) for block in blocks])[: len(z)]
+
+
+def as_pytree(log_density: Any) -> Any:
+    """The same callable with numbers and NumPy arrays as JAX arrays, so that their values are arguments, not constants."""
+    if not callable(log_density):
+        raise InvalidTypeError(
+            f"log_density must be a function z (d,) -> log density, or a module that can be called, got {describe(log_density)}."
+        )
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, (float, np.ndarray, np.generic)) else leaf, log_density
+    )
+
+
+def as_points(points: Any, name: str) -> np.ndarray:
+    """Finite points (C, d) in float64."""
+    cloud = np.asarray(points, dtype=np.float64)
+    if cloud.ndim != 2 or 0 in cloud.shape or not np.isfinite(cloud).all():
+        raise InvalidInputError(f"{name} must be finite points (C, d), one row each, got {describe(points)}.")
+    return cloud
+
+
+def value_or_nothing(log_density: LogDensity, z: Array) -> Array:
+    """The log density at z (d,), -inf where it is NaN; for use inside compiled programs."""
+    value = jnp.asarray(log_density(z), jnp.float64)
+    if value.shape != ():
+        raise InvalidInputError(f"log_density(z) must be a single number for z (d,), got shape {value.shape}.")
+    return jnp.where(jnp.isnan(value), -jnp.inf, value)
+
+
+@brief_filter_jit
+def _evaluate(log_density: LogDensity, z: Array) -> Array:
+    return jax.vmap(functools.partial(value_or_nothing, log_density))(z)
