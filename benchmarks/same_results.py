@@ -104,7 +104,10 @@ def releases() -> Iterator[tuple[str, str]]:
 def run_in(tree: Path) -> dict[str, str]:
     """The digests of a tree, by a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "JAX_PLATFORMS": "cpu"}
-    code = "import json, runpy; found = runpy.run_path('same_results.py'); print(json.dumps(dict(found['results']())))"
+    code = (
+        "import json, runpy, noisewise; print(noisewise.__file__); found = runpy.run_path('same_results.py'); "
+        "print(json.dumps(dict(found['results']())))"
+    )
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "same_results.py").write_text(Path(__file__).read_text())
         done = subprocess.run(
@@ -112,6 +115,8 @@ def run_in(tree: Path) -> dict[str, str]:
         )
     if done.returncode:
         raise SystemExit(done.stderr)
+    if not Path(done.stdout.splitlines()[0]).is_relative_to(tree):
+        raise SystemExit(f"{done.stdout.splitlines()[0]} was imported, not {tree}.")
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from noisewise import __version__
-from noisewise.cli import compare, infer, lists, plan, release, report, reproduce, resume
+from noisewise.cli import compare, infer, ledger, lists, plan, release, report, reproduce, resume
 from noisewise.cli.exits import Commands
 
 _EPILOG = """
@@ -40,6 +40,7 @@ app.command(rich_help_panel=_ANALYST, epilog=report.EPILOG)(report.report)
 app.command(rich_help_panel=_ANALYST, epilog=compare.EPILOG)(compare.compare)
 app.command(rich_help_panel=_CURATOR, epilog=plan.EPILOG)(plan.plan)
 app.command(rich_help_panel=_CURATOR, epilog=release.EPILOG, cls=release.ReleaseCommand)(release.release)
+app.command(rich_help_panel=_CURATOR, epilog=ledger.EPILOG)(ledger.ledger)
 app.command(rich_help_panel=_REFEREE, epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.command(rich_help_panel=_LISTS, epilog=lists.EPILOGS["problems"])(lists.problems)
 app.command(rich_help_panel=_LISTS, epilog=lists.EPILOGS["methods"])(lists.methods)

@@ -181,3 +181,15 @@ def test_json_holds_what_is_public(loaded):
     assert set(found) == {"out", "names", "values", "guarantee", "ledger"}
     assert found["values"] == list(nw.Release.load("a.json").values)
     assert json.loads(Path("a.json").read_text())["values"] == found["values"]
+
+
+def test_a_ledger_is_shown(run, loaded):
+    mean = ["release", "--data", "people.csv", *shlex.split(COMMANDS["mean"])]
+    assert run(*mean, "--out", "a.json", "--ledger", "ledger.json", "--budget", "1.5").exit_code == 0
+    shown = " ".join(run("ledger", "ledger.json").stdout.split())
+    assert "PureDP(epsilon=1.0) of PureDP(epsilon=1.5) is spent" in shown
+    assert "PureDP(epsilon=0.5) is left" in shown
+    assert "mean of age, to a.json" in shown
+    found = loaded("ledger", "ledger.json")
+    assert [entry["description"] for entry in found["entries"]] == ["mean of age, to a.json"]
+    assert run("ledger", "nothing.json").stderr.startswith("Error: There is no ledger")
