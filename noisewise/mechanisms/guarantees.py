@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import decimal
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,17 +25,11 @@ from scipy.special import erfcx, erfinv, log_ndtr, logsumexp, ndtr, ndtri
 
 from noisewise._core.arrays import integer, number
 from noisewise.errors import ConversionError, FileFormatError, InvalidInputError, InvalidTypeError
+from noisewise.mechanisms.conversions import MARGIN, edge, least_epsilon_of_pure, smallest_epsilon
 
 G = TypeVar("G", bound="AbstractGuarantee")
 
 _MORE = 1.0 + 1e-12
-_MARGIN = 1e-12
-"""Searches aim this much below the log of the delta asked for, more than the error with which deltas are computed."""
-_PRECISE = decimal.Context(prec=60)
-"""Digits: float64 has 17, of which up to 17 cancel twice."""
-_UPWARDS = 1 + decimal.Decimal("1e-40")
-"""More than the rounding of all steps at 60 digits."""
-_TINY, _HUGE = 1e-300, 1e300
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
@@ -142,7 +135,7 @@ class PureDP(AbstractGuarantee):
         if kind is PureDP:
             return self
         if kind is ApproximateDP:
-            return ApproximateDP(_least_epsilon_of_pure(self.epsilon, delta or 0.0), delta or 0.0)
+            return ApproximateDP(least_epsilon_of_pure(self.epsilon, delta or 0.0), delta or 0.0)
         if kind is ZeroConcentratedDP:
             return ZeroConcentratedDP(self.epsilon * self.epsilon / 2)
         if self.epsilon > 700:
@@ -243,9 +236,9 @@ class ZeroConcentratedDP(AbstractGuarantee):
         """
         if guarantee.delta == 0.0:
             raise ConversionError("No zCDP guarantee gives delta = 0: state a positive delta, or use Laplace noise.")
-        limit = math.log(guarantee.delta) - _MARGIN
+        limit = math.log(guarantee.delta) - MARGIN
         return ZeroConcentratedDP(
-            _edge(lambda rho: ZeroConcentratedDP(rho)._log_delta(guarantee.epsilon) <= limit, up=False)
+            edge(lambda rho: ZeroConcentratedDP(rho)._log_delta(guarantee.epsilon) <= limit, up=False)
         )
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
@@ -254,7 +247,7 @@ class ZeroConcentratedDP(AbstractGuarantee):
         if kind is ApproximateDP:
             if not delta:
                 raise self._refuse(kind, " without a positive delta: write .to(ApproximateDP, delta=1e-6).")
-            return ApproximateDP(_smallest_epsilon(self._log_delta, delta), delta)
+            return ApproximateDP(smallest_epsilon(self._log_delta, delta), delta)
         raise self._refuse(kind, ". It converts to ApproximateDP, with a delta.")
 
 
@@ -305,8 +298,8 @@ class GaussianDP(AbstractGuarantee):
         """The largest mu whose (epsilon, delta) curve passes through `guarantee` (Balle and Wang 2018)."""
         if guarantee.delta == 0.0:
             raise ConversionError("No Gaussian noise gives delta = 0: state a positive delta, or use Laplace noise.")
-        limit = math.log(guarantee.delta) - _MARGIN
-        return GaussianDP(_edge(lambda mu: GaussianDP(mu)._log_delta(guarantee.epsilon) <= limit, up=False))
+        limit = math.log(guarantee.delta) - MARGIN
+        return GaussianDP(edge(lambda mu: GaussianDP(mu)._log_delta(guarantee.epsilon) <= limit, up=False))
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is GaussianDP:
@@ -316,7 +309,7 @@ class GaussianDP(AbstractGuarantee):
         if kind is ApproximateDP:
             if not delta:
                 raise self._refuse(kind, " without a positive delta: write .to(ApproximateDP, delta=1e-6).")
-            return ApproximateDP(_smallest_epsilon(self._log_delta, delta), delta)
+            return ApproximateDP(smallest_epsilon(self._log_delta, delta), delta)
         raise self._refuse(kind, ". It converts to ZeroConcentratedDP and, with a delta, to ApproximateDP.")
 
 
@@ -368,41 +361,3 @@ def guarantee_from_spec(spec: Any) -> AbstractGuarantee:
         return kind(**{name: spec[name] for name in expected})
     except (InvalidInputError, InvalidTypeError) as error:
         raise FileFormatError(f"The fields of {kind.__name__} do not fit: {error}") from None
-
-
-def _least_epsilon_of_pure(epsilon: float, delta: float) -> float:
-    """The least float64 that is no less than log(e^epsilon - delta (1 + e^epsilon)), or 0 where that is negative."""
-    if delta == 0.0:
-        return epsilon
-    with decimal.localcontext(_PRECISE):
-        # arranged so that a large epsilon does not overflow; near 1 the digits that cancel are there to spare
-        kept = 1 - decimal.Decimal(delta) * (1 + (-decimal.Decimal(epsilon)).exp())
-        exact = decimal.Decimal(epsilon) + kept.ln() if kept > 0 else decimal.Decimal(0)
-        least = max(0.0, float(exact))
-        return least if decimal.Decimal(least) >= exact * _UPWARDS else math.nextafter(least, math.inf)
-
-
-def _smallest_epsilon(log_delta_at: Callable[[float], float], delta: float) -> float:
-    """The smallest epsilon whose delta is at most the one given."""
-    limit = math.log(delta) - _MARGIN
-    return 0.0 if log_delta_at(0.0) <= limit else _edge(lambda epsilon: log_delta_at(epsilon) <= limit, up=True)
-
-
-def _edge(holds: Callable[[float], bool], *, up: bool) -> float:
-    """Where a condition on positive numbers begins to hold going up (or down): the nearest float at which it does hold."""
-    good = 1.0
-    step = 2.0 if up else 0.5
-    while not holds(good):
-        good *= step
-        if not _TINY < good < _HUGE:
-            raise ConversionError("The guarantee asked for lies beyond the range of float64.")
-    bad = good / step
-    while holds(bad):
-        good, bad = bad, bad / step
-        if not _TINY < bad < _HUGE:
-            raise ConversionError("The guarantee asked for lies beyond the range of float64.")
-    while True:
-        middle = math.sqrt(good) * math.sqrt(bad)
-        if not min(good, bad) < middle < max(good, bad):
-            return good
-        good, bad = (middle, bad) if holds(middle) else (good, middle)
