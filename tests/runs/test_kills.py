@@ -1,9 +1,9 @@
 """SIGKILL at random moments: every file loads, at most one batch is lost, and the posterior is the same to the last bit.
 
 All kills are real ones of real processes. Half of those in the fast suite strike right after a system call that changes a file, chosen at
-random, which random times would seldom hit; the other half, and all of the slow gate, strike at random times.
+random, which random times would seldom hit; the other half, and most of the slow gate, strike at random times.
 
-Planted, and caught: a journal that is written only in the end; rows taken from the start of their file whatever their place in it.
+Planted, and caught: rows taken from the start of their file whatever their place in it.
 """
 
 import os
@@ -99,10 +99,19 @@ def check_kills(tmp_path, name, kills):
     return finished
 
 
-def test_twenty_kills_of_a_sequential_run(tmp_path):
+def mixed_kills(num):
+    """After some system call, and at some time, in turn."""
     rng = np.random.default_rng(0)
-    kills = [(int(rng.integers(1, 16)), 0.0) if i % 2 else (0, rng.uniform(0.1, 1.0)) for i in range(20)]
-    check_kills(tmp_path, "smc-abc", kills)
+    return [(int(rng.integers(1, 16)), 0.0) if i % 2 else (0, rng.uniform(0.1, 1.0)) for i in range(num)]
+
+
+def test_eight_kills_of_a_sequential_run(tmp_path):
+    check_kills(tmp_path, "smc-abc", mixed_kills(8))
+
+
+@pytest.mark.slow
+def test_forty_kills_of_a_sequential_run(tmp_path):
+    check_kills(tmp_path, "smc-abc", mixed_kills(40))
 
 
 @pytest.mark.slow
