@@ -21,6 +21,9 @@ _FARTHEST = 2**44
 """Steps from 0: what lies farther out counts as that. Differences of float64 multiples of a step are exact to 1/256 of it
 there, so that a sensitivity that was measured in float64 is not too small for the steps that are counted."""
 
+_ROUNDED = Fraction(1, 2**51)
+"""Relative: what rounding the step, the value, and one division between them may take from a multiple such as k / n."""
+
 _NORMS = (0.0, 1.0, 2.0, math.inf)
 
 
@@ -148,10 +151,12 @@ def as_query(obj: Any) -> AbstractQuery:
 
 
 def _whole_steps(value: Any, step: float) -> int:
-    """How many steps a value is: of the number that was written, or of the float64 nearest to it.
+    """How many steps a value is: exactly, or but for the rounding of float64, which is less than 1/128 of a step.
 
     >>> _whole_steps(0.3, 0.1), _whole_steps(3 * 0.1, 0.1), _whole_steps(2**60, 0.5)
     (3, 3, 2305843009213693952)
+    >>> _whole_steps(4321 / 7000, 1 / 7000)
+    4321
     """
     plain = value.item() if isinstance(value, np.generic) else value
     if not isinstance(plain, (float, numbers.Rational)):
@@ -159,7 +164,9 @@ def _whole_steps(value: Any, step: float) -> int:
     written = as_written(plain) if isinstance(plain, float) else Fraction(plain)
     steps = written / as_written(step)
     index = round(steps)
-    if index != steps and not (isinstance(plain, float) and index * step == plain):
+    off = abs(Fraction(plain) - index * Fraction(step))
+    near = isinstance(plain, float) and abs(index) <= _FARTHEST and off <= _ROUNDED * abs(Fraction(plain))
+    if index != steps and not near:
         raise InvalidInputError("fn must return whole multiples of step.")
     return index
 

@@ -179,13 +179,17 @@ def test_who_reads_while_another_spends_sees_no_alarm(path):
         assert reader.stdout.read() == "read\n"
 
 
-def test_a_lock_that_is_removed_meanwhile_keeps_nobody_apart_and_is_refused(path, monkeypatch):
+@pytest.mark.parametrize("exchanged", [False, True])
+def test_a_lock_that_is_removed_meanwhile_keeps_nobody_apart_and_is_refused(exchanged, path, monkeypatch):
     ledger = nw.Ledger(path, limit=Pure(1.0))
     check = ledger_module.Ledger._check
 
     def removed(self, *arguments):
         check(self, *arguments)
-        path.with_name("ledger.json.lock").unlink()
+        lock = path.with_name("ledger.json.lock")
+        lock.rename(path.with_name("old.lock"))  # its number is not given to another file
+        if exchanged:
+            lock.write_text("")
 
     monkeypatch.setattr(ledger_module.Ledger, "_check", removed)
     with pytest.raises(ReleaseError, match="removed or exchanged meanwhile"):

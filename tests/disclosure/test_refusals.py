@@ -319,6 +319,23 @@ def test_values_off_the_lattice_are_refused_however_large():
             nw.release(data, query, mechanism=mechanism)
 
 
+def test_proportions_are_multiples_whatever_the_count():
+    """k/n is often not the float64 k * (1/n): to refuse it then would tell of the count."""
+    for num in (3, 7, 49, 7000, 12_345, 10**6 + 3):
+        for count in np.random.default_rng(num).integers(0, num + 1, 200).tolist():
+            query = q.FunctionQuery(lambda x: [x / num], sensitivity=1 / num, step=1 / num)  # noqa: B023
+            assert query.integer_statistic(count) == [count]
+
+
+@pytest.mark.parametrize("index", [1, 1000, 2**30, 2**43])
+def test_a_hundredth_of_a_step_is_off_the_lattice(index):
+    for step in (1.0, 0.5, 0.1, 1 / 3):
+        query = q.FunctionQuery(lambda x: [step * (index + x)], sensitivity=step, step=step)  # noqa: B023
+        assert query.integer_statistic(0.0) == [index]
+        with pytest.raises(nw.errors.InvalidInputError):
+            query.integer_statistic(0.01)
+
+
 def test_integers_are_never_farther_apart_than_the_values(monkeypatch):
     """Over functions of every size whose values keep to a lattice: what noise is added to moves as the claim says."""
     seen = []
