@@ -1,8 +1,8 @@
 """Run benchmarks, print what they found, and keep it as JSON under benchmarks/results/.
 
-python -m benchmarks                     # all that is measured within minutes, then the contest for the rest of 44 minutes
-python -m benchmarks --quick             # the same, small, without rivals: under 5 minutes, nothing is kept
-python -m benchmarks --only start_up sir
+python -m benchmarks                     # all that is measured within minutes, then the contest for
+the rest of 44 minutes python -m benchmarks --quick             # the same, small, without rivals:
+under 5 minutes, nothing is kept python -m benchmarks --only start_up sir
 """
 
 import argparse
@@ -29,11 +29,16 @@ MINUTES = 44.0
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="+", default=list(PARTS), choices=PARTS)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument(
-        "--minutes", type=float, default=MINUTES, help="the contest begins no cell that could end later than this"
+        "--minutes",
+        type=float,
+        default=MINUTES,
+        help="the contest begins no cell that could end later than this",
     )
     options = parser.parse_args(arguments)
     until = time.monotonic() + 60.0 * options.minutes
@@ -58,7 +63,9 @@ def part(name: str, quick: bool) -> dict[str, Any]:
 
 
 def contest(quick: bool, until: float) -> dict[str, Any]:
-    """Cells behind the claims that are missing, or of ours by other sources; quick: two rounds of SPPE on SIR, which are not kept."""
+    """Cells behind the claims that are missing, or of ours by other sources; quick: two rounds of
+    SPPE on SIR, which are not kept.
+    """
     from benchmarks import contest as contest_
 
     if quick:

@@ -1,12 +1,14 @@
-"""Calibration of every method on the private normal mean, with the exact log likelihood beside the parameter.
+"""Calibration of every method on the private normal mean, with the exact log likelihood beside the
+parameter.
 
     python -m benchmarks.calibration [NAMES]          run them, write results/calibration.json and docs/calibration.md
     python -m benchmarks.calibration --table          write docs/calibration.md anew from the JSON
 
-theta ~ N(0, 2^2), 100 records of N(theta, 1) clamped to [-2, 2], their mean released with Laplace noise at epsilon .3: of theta = 0 the
-noise has an sd of .19 and sampling one of .1, and a third of the thetas lie beyond the bounds. Settings are small where that keeps a
-method what it is. Where nearly all records are clamped s hardly varies, and the chains of CLE on (theta, s) mix slowly: it is reported for
-these bounds, from fewer trials, and must pass for [-8, 8].
+theta ~ N(0, 2^2), 100 records of N(theta, 1) clamped to [-2, 2], their mean released with Laplace
+noise at epsilon .3: of theta = 0 the noise has an sd of .19 and sampling one of .1, and a third of
+the thetas lie beyond the bounds. Settings are small where that keeps a method what it is. Where
+nearly all records are clamped s hardly varies, and the chains of CLE on (theta, s) mix slowly: it
+is reported for these bounds, from fewer trials, and must pass for [-8, 8].
 """
 
 import argparse
@@ -37,17 +39,26 @@ NUM_DRAWS = 100
 WORKERS = 2
 KEY = jax.random.key(20_260)
 I = nw.inference
-mdn = functools.partial(nw.estimators.mixture_density_network, num_components=6, num_units=32, num_hidden=2)
+mdn = functools.partial(
+    nw.estimators.mixture_density_network, num_components=6, num_units=32, num_hidden=2
+)
 spline = functools.partial(nw.estimators.neural_spline_flow, num_layers=2, num_bins=8)
 CONFIDENTIAL = I.ConfidentialLikelihoodEstimation(
     num_simulations=10_000, num_members=1, num_chains=32, num_warmup=50, target_ess=200
 )
-ROBUST: dict[str, Any] = {"num_simulations": 1000, "estimator": mdn, "marginal": spline, "target_ess": 400}
+ROBUST: dict[str, Any] = {
+    "num_simulations": 1000,
+    "estimator": mdn,
+    "marginal": spline,
+    "target_ess": 400,
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A method, the number of trials, and whether it should pass: None where there is nothing that it should."""
+    """A method, the number of trials, and whether it should pass: None where there is nothing that
+    it should.
+    """
 
     method: Any
     num_trials: int
@@ -57,32 +68,57 @@ class Case:
 
 
 CASES = {
-    "ImportanceSampling": Case(I.ImportanceSampling(num_stages=1, num_adapt=2000, num_final=4000), 500, True),
+    "ImportanceSampling": Case(
+        I.ImportanceSampling(num_stages=1, num_adapt=2000, num_final=4000), 500, True
+    ),
     "ExactSMC": Case(I.ExactSMC(num_particles=200, target_ess=200), 500, True),
-    "PseudoMarginalMCMC": Case(I.PseudoMarginalMCMC(num_chains=64, num_warmup=50, max_sweeps=50), 500, True),
-    "DataAugmentationMCMC": Case(I.DataAugmentationMCMC(num_chains=16, num_warmup=100, target_ess=400), 500, True),
+    "PseudoMarginalMCMC": Case(
+        I.PseudoMarginalMCMC(num_chains=64, num_warmup=50, max_sweeps=50), 500, True
+    ),
+    "DataAugmentationMCMC": Case(
+        I.DataAugmentationMCMC(num_chains=16, num_warmup=100, target_ess=400), 500, True
+    ),
     "RejectionABC, exact": Case(I.RejectionABC(num_draws=NUM_DRAWS), 500, True),
-    "PPE": Case(I.PrivatePosteriorEstimation(num_rounds=1, num_simulations=10_000), 500, True, amortised=True),
+    "PPE": Case(
+        I.PrivatePosteriorEstimation(num_rounds=1, num_simulations=10_000),
+        500,
+        True,
+        amortised=True,
+    ),
     "PLE": Case(
-        I.PrivateLikelihoodEstimation(num_rounds=1, num_simulations=10_000, estimator=spline, target_ess=400),
+        I.PrivateLikelihoodEstimation(
+            num_rounds=1, num_simulations=10_000, estimator=spline, target_ess=400
+        ),
         500,
         True,
         amortised=True,
     ),
     "CLE, bounds [-8, 8]": Case(CONFIDENTIAL, 500, True, amortised=True, bounds=(-8.0, 8.0)),
     "CLE": Case(CONFIDENTIAL, 100, None, amortised=True),
-    "SPPE, 2 rounds": Case(I.PrivatePosteriorEstimation(num_rounds=2, num_simulations=1000, estimator=mdn), 100, True),
-    "SPLE, 2 rounds": Case(
-        I.PrivateLikelihoodEstimation(num_rounds=2, num_simulations=1000, estimator=mdn, target_ess=400), 100, True
+    "SPPE, 2 rounds": Case(
+        I.PrivatePosteriorEstimation(num_rounds=2, num_simulations=1000, estimator=mdn), 100, True
     ),
-    "RNPE, MechanismError": Case(I.RobustPosteriorEstimation(error=I.MechanismError(), **ROBUST), 100, True),
+    "SPLE, 2 rounds": Case(
+        I.PrivateLikelihoodEstimation(
+            num_rounds=2, num_simulations=1000, estimator=mdn, target_ess=400
+        ),
+        100,
+        True,
+    ),
+    "RNPE, MechanismError": Case(
+        I.RobustPosteriorEstimation(error=I.MechanismError(), **ROBUST), 100, True
+    ),
     "RNPE, SpikeAndSlab": Case(I.RobustPosteriorEstimation(**ROBUST), 250, False),
     "NaivePlugIn": Case(I.NaivePlugIn(num_draws=NUM_DRAWS), 500, False),
     "SMCABC, 6 rounds": Case(I.SMCABC(num_particles=200, num_rounds=6), 500, None),
-    "RejectionABC, tolerance .2": Case(I.RejectionABC(tolerance=0.2, num_draws=NUM_DRAWS), 500, None),
+    "RejectionABC, tolerance .2": Case(
+        I.RejectionABC(tolerance=0.2, num_draws=NUM_DRAWS), 500, None
+    ),
 }
 ALPHA = 0.05 / 11
-"""Eleven methods should pass: if all are right, one or more of them fails in at most 5% of choices of the key."""
+"""Eleven methods should pass: if all are right, one or more of them fails in at most 5% of choices
+of the key.
+"""
 
 
 @functools.cache
@@ -116,7 +152,9 @@ def likelihood(bounds: tuple[float, float] = Case.bounds) -> ExactLikelihood:
 
 @dataclasses.dataclass(frozen=True)
 class Exact:
-    """Draws of the exact posterior on the grid, moved by `bias` of its sds and stretched about its mean."""
+    """Draws of the exact posterior on the grid, moved by `bias` of its sds and stretched about its
+    mean.
+    """
 
     bias: float = 0.0
     stretch: float = 1.0
@@ -128,8 +166,12 @@ class Exact:
         weights /= weights.sum(axis=1, keepdims=True)
         mean = weights @ grid
         sd = np.sqrt(weights @ grid**2 - mean**2)
-        places = np.stack([np.interp(rng.random(num), np.cumsum(w), grid) for w in weights]) + 0.5 * (grid[1] - grid[0])
-        return (mean[:, None] + self.stretch * (places - mean[:, None]) + self.bias * sd[:, None])[..., None]
+        places = np.stack(
+            [np.interp(rng.random(num), np.cumsum(w), grid) for w in weights]
+        ) + 0.5 * (grid[1] - grid[0])
+        return (mean[:, None] + self.stretch * (places - mean[:, None]) + self.bias * sd[:, None])[
+            ..., None
+        ]
 
 
 @contextlib.contextmanager
@@ -139,11 +181,20 @@ def workers() -> Iterator[Executor]:
 
 
 def calibrated(
-    posterior_of: Any, num_trials: int, executor: Executor | None = None, bounds: tuple[float, float] = Case.bounds
+    posterior_of: Any,
+    num_trials: int,
+    executor: Executor | None = None,
+    bounds: tuple[float, float] = Case.bounds,
 ) -> Calibration:
     """Ranks of theta and of its log likelihood."""
     trials = draw_trials(
-        KEY, posterior_of, model(bounds), num_trials, num_draws=NUM_DRAWS, executor=executor, progress=False
+        KEY,
+        posterior_of,
+        model(bounds),
+        num_trials,
+        num_draws=NUM_DRAWS,
+        executor=executor,
+        progress=False,
     )
     return calibrate(KEY, trials, quantities={"log likelihood": likelihood(bounds)}, alpha=ALPHA)
 
@@ -151,7 +202,9 @@ def calibrated(
 def run(name: str, executor: Executor | None = None) -> Calibration:
     """The calibration of one case."""
     case = CASES[name]
-    posterior_of = case.method.fit(KEY, model(case.bounds), progress=False) if case.amortised else case.method
+    posterior_of = (
+        case.method.fit(KEY, model(case.bounds), progress=False) if case.amortised else case.method
+    )
     return calibrated(posterior_of, case.num_trials, executor, case.bounds)
 
 
@@ -178,13 +231,31 @@ def page(result: dict[str, Any]) -> str:
     lines = [
         "# Calibration of every method",
         "",
-        "Simulation-based calibration on the private normal mean at epsilon .3 (100 records clamped to [-2, 2], Laplace noise): ranks of",
-        "the true mean, and of its exact log likelihood, among 100 draws of its posterior, over observations that the model made.",
-        "Smallest p-values over both are shown test by test; *p* is for all tests together (weighted Bonferroni). A method fails below",
-        f"{ALPHA:.4f}, .05 shared by the eleven that should pass. All methods see the same observations, as far as their number goes, so",
-        "that their p-values go together. Where nearly all records are clamped the chains of CLE mix slowly, and say so; it must pass for",
+        (
+            "Simulation-based calibration on the private normal mean at epsilon .3 (100 records"
+            " clamped to [-2, 2], Laplace noise): ranks of"
+        ),
+        (
+            "the true mean, and of its exact log likelihood, among 100 draws of its posterior, over"
+            " observations that the model made."
+        ),
+        (
+            "Smallest p-values over both are shown test by test; *p* is for all tests together"
+            " (weighted Bonferroni). A method fails below"
+        ),
+        (
+            f"{ALPHA:.4f}, .05 shared by the eleven that should pass. All methods see the same"
+            " observations, as far as their number goes, so"
+        ),
+        (
+            "that their p-values go together. Where nearly all records are clamped the chains of"
+            " CLE mix slowly, and say so; it must pass for"
+        ),
         "wider bounds, and is reported here. Settings are small, and stand with these numbers in",
-        "`benchmarks/results/calibration.json`; `python -m benchmarks.calibration` writes both, and `make verify` runs the same.",
+        (
+            "`benchmarks/results/calibration.json`; `python -m benchmarks.calibration` writes both,"
+            " and `make verify` runs the same."
+        ),
         "",
         "| method | trials | ECDF | location | dispersion | dependence | p | found | should |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -192,24 +263,40 @@ def page(result: dict[str, Any]) -> str:
     words = {True: "pass", False: "fail", None: "be reported"}
     for row in result["rows"]:
         p = row["p"]
-        numbers = " | ".join(f"{p[test]:.2g}" for test in ("ecdf", "location", "dispersion", "dependence", "all"))
+        numbers = " | ".join(
+            f"{p[test]:.2g}" for test in ("ecdf", "location", "dispersion", "dependence", "all")
+        )
         found = "passes" if row["passed"] else "fails"
-        lines.append(f"| {row['method']} | {row['trials']} | {numbers} | {found} | {words[row['should pass']]} |")
+        lines.append(
+            f"| {row['method']} | {row['trials']} | {numbers} | {found} |"
+            f" {words[row['should pass']]} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def main(arguments: list[str] | None = None, write: Callable[[str], Any] = print) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=[*CASES, []], help="which cases; all by default")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", choices=[*CASES, []], help="which cases; all by default"
+    )
     parser.add_argument("--table", action="store_true")
     options = parser.parse_args(arguments)
-    rows = {row["method"]: row for row in json.loads(RESULT.read_text())["rows"]} if RESULT.exists() else {}
+    rows = (
+        {row["method"]: row for row in json.loads(RESULT.read_text())["rows"]}
+        if RESULT.exists()
+        else {}
+    )
     if not options.table:
         with workers() as pool:
             for name in options.names or CASES:
                 rows[name] = record(name, pool)
                 write(f"{name}: {rows[name]['p']}, {rows[name]['seconds']} s")
-                result = {"made by": "python -m benchmarks.calibration", "rows": [rows[n] for n in CASES if n in rows]}
+                result = {
+                    "made by": "python -m benchmarks.calibration",
+                    "rows": [rows[n] for n in CASES if n in rows],
+                }
                 RESULT.write_text(json.dumps(result, indent=1) + "\n")
     PAGE.write_text(page(json.loads(RESULT.read_text())))
 

@@ -1,4 +1,6 @@
-"""Results that arrive one by one: lines of JSON in a file, so that a benchmark that was stopped goes on where it was."""
+"""Results that arrive one by one: lines of JSON in a file, so that a benchmark that was stopped
+goes on where it was.
+"""
 
 import json
 from collections.abc import Iterable

@@ -1,4 +1,6 @@
-"""Who competes: noisewise's methods and its rivals, each a generator of (simulations so far, 1000 draws of theta)."""
+"""Who competes: noisewise's methods and its rivals, each a generator of (simulations so far, 1000
+draws of theta).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ BOTH = ("linear_regression", "sir")
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """`path` is module:function; `neural` ones learn from rounds and could go on for ever; `says` is how a reader knows it."""
+    """`path` is module:function; `neural` ones learn from rounds and could go on for ever; `says`
+    is how a reader knows it.
+    """
 
     path: str
     says: str
@@ -26,7 +30,9 @@ class Contender:
     def start(self, made: Any, seed: int, *, threads: int, num: int) -> Stages:
         """Its stages; what it imports is imported here, before the clock runs."""
         module, function = self.path.split(":")
-        generator: Stages = getattr(importlib.import_module(module), function)(made, seed, threads=threads, num=num)
+        generator: Stages = getattr(importlib.import_module(module), function)(
+            made, seed, threads=threads, num=num
+        )
         return generator
 
     @property
@@ -45,11 +51,19 @@ CONTENDERS: dict[str, Contender] = {
     "exact-smc": Contender("benchmarks.ours:exact_smc", "ExactSMC", False, _OURS),
     "smc-abc": Contender("benchmarks.ours:smc_abc", "SMC-ABC", False, _OURS),
     "sbi-npe": Contender("benchmarks.rivals.sbi_tools:npe", "sbi NPE-C", True, _SBI),
-    "sbi-npe-paper": Contender("benchmarks.rivals.sbi_tools:npe_paper", "sbi NPE-C, paper's flow", True, _SBI),
+    "sbi-npe-paper": Contender(
+        "benchmarks.rivals.sbi_tools:npe_paper", "sbi NPE-C, paper's flow", True, _SBI
+    ),
     "sbi-nle": Contender("benchmarks.rivals.sbi_tools:nle", "sbi NLE", True, _SBI),
-    "sbi-nle-paper": Contender("benchmarks.rivals.sbi_tools:nle_paper", "sbi NLE, paper's flow", True, _SBI),
+    "sbi-nle-paper": Contender(
+        "benchmarks.rivals.sbi_tools:nle_paper", "sbi NLE, paper's flow", True, _SBI
+    ),
     "sbi-smc-abc": Contender("benchmarks.rivals.sbi_tools:smc_abc", "sbi SMC-ABC", False, _SBI),
     "pyabc": Contender("benchmarks.rivals.pyabc_tools:abc", "pyABC", False, _PYABC),
-    "pyabc-exact": Contender("benchmarks.rivals.pyabc_tools:exact", "pyABC, exact acceptor", False, _PYABC),
-    "torch-sppe": Contender("benchmarks.rivals.torch_sppe:torch_sppe", "SPPE in PyTorch", True, ("torch",)),
+    "pyabc-exact": Contender(
+        "benchmarks.rivals.pyabc_tools:exact", "pyABC, exact acceptor", False, _PYABC
+    ),
+    "torch-sppe": Contender(
+        "benchmarks.rivals.torch_sppe:torch_sppe", "SPPE in PyTorch", True, ("torch",)
+    ),
 }

@@ -1,14 +1,16 @@
-"""Head to head: every contender on the same problems with the same simulators, scored against draws of the exact posterior.
+"""Head to head: every contender on the same problems with the same simulators, scored against draws
+of the exact posterior.
 
     RIVALS=.cache/rivals/bin/python                                      # made by make rivals
     $RIVALS -m benchmarks.contest                                       # the cells behind the claims that are still missing
     $RIVALS -m benchmarks.contest --contender sppe sbi-npe --seed 1 2 3
     $RIVALS -m benchmarks.contest --contender sppe sbi-npe --large      # rounds of 10,000, up to 100,000
 
-A cell is a contender, a problem, a seed and a number of threads. It runs in a process of its own, bound to as many cores as it has threads,
-with nothing compiled before. The clock runs while the contender works, from its first step to the draws of each stage, and stands still
-while these are scored; at 15 minutes it ends the cell. A cell is written to `results/head_to_head.jsonl` as soon as it is done, and not run
-again unless asked for with --again.
+A cell is a contender, a problem, a seed and a number of threads. It runs in a process of its own,
+bound to as many cores as it has threads, with nothing compiled before. The clock runs while the
+contender works, from its first step to the draws of each stage, and stands still while these are
+scored; at 15 minutes it ends the cell. A cell is written to `results/head_to_head.jsonl` as soon as
+it is done, and not run again unless asked for with --again.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ class Cell:
 
 
 class Clock:
-    """Seconds of work, which end the process once they pass the limit: no rival can be asked to stop in the middle of a round."""
+    """Seconds of work, which end the process once they pass the limit: no rival can be asked to
+    stop in the middle of a round.
+    """
 
     def __init__(self, limit: float, at_end: Any) -> None:
         self.seconds, self._limit, self._at_end = 0.0, limit, at_end
@@ -111,7 +115,11 @@ def run_cell(cell: Cell, *, limit: float = LIMIT, most: int | None = None) -> di
         simulations, draws = stage
         draws = np.asarray(draws, dtype=float)[:, free]
         score = float(c2st(reference[: len(draws)], draws)) if np.isfinite(draws).all() else 1.0
-        told = {"simulations": int(simulations), "seconds": round(clock.seconds, 2), "c2st": round(score, 4)}
+        told = {
+            "simulations": int(simulations),
+            "seconds": round(clock.seconds, 2),
+            "c2st": round(score, 4),
+        }
         record["stages"].append(told | ({} if len(draws) == NUM_DRAWS else {"draws": len(draws)}))
         print(f"{cell} {record['stages'][-1]}", file=sys.stderr, flush=True)
         if simulations >= (most or cell.most):
@@ -130,7 +138,7 @@ def _ended(record: dict[str, Any], why: str, seconds: float) -> dict[str, Any]:
     return {**record, "ended": why, "seconds": round(seconds, 2), "peak MiB": round(peak)}
 
 
-# Many cells ------------------------------------------------------------------------------------------------------------
+# Many cells ---------------------------------------------------------------------------------------
 
 
 def identity(record: dict[str, Any] | Cell) -> tuple[Any, ...]:
@@ -153,7 +161,9 @@ def chosen(
     threads: int = 1,
     large: bool = False,
 ) -> list[Cell]:
-    """All cells of these, but those that a contender does not serve; the first seed of all comes first."""
+    """All cells of these, but those that a contender does not serve; the first seed of all comes
+    first.
+    """
     return [
         Cell(contender, problem, seed, threads, large)
         for seed in seeds
@@ -164,7 +174,9 @@ def chosen(
 
 
 def missing(path: Path = STORE) -> list[Cell]:
-    """Cells behind the claims that are not stored, or of ours with other sources than these; one thread first."""
+    """Cells behind the claims that are not stored, or of ours with other sources than these; one
+    thread first.
+    """
     now = sources()
     done = {
         identity(record)
@@ -172,13 +184,17 @@ def missing(path: Path = STORE) -> list[Cell]:
         if not CONTENDERS[record["contender"]].ours or record["noisewise"] == now
     }
     cells = [
-        cell for threads in (1, 2) for cell in (*chosen(threads=threads), *chosen(*INSTEAD_OF_CLE, threads=threads))
+        cell
+        for threads in (1, 2)
+        for cell in (*chosen(threads=threads), *chosen(*INSTEAD_OF_CLE, threads=threads))
     ]
     return [cell for cell in cells if identity(cell) not in done]
 
 
 def run_cells(cells: Sequence[Cell], *, path: Path = STORE, until: float = float("inf")) -> None:
-    """Each in a process of its own, bound to its own cores; none is begun that could end after `until` (time.monotonic)."""
+    """Each in a process of its own, bound to its own cores; none is begun that could end after
+    `until` (time.monotonic).
+    """
     cores = sorted(os.sched_getaffinity(0))
     free, waiting = list(cores), list(cells)
     running: list[Turn] = []
@@ -201,9 +217,17 @@ def run_cells(cells: Sequence[Cell], *, path: Path = STORE, until: float = float
 
 
 def _begun(cell: Cell, cores: list[int]) -> Turn:
-    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"
+    }
     environment |= {"JAX_ENABLE_COMPILATION_CACHE": "false", "OMP_NUM_THREADS": str(cell.threads)}
-    command = [sys.executable, "-m", "benchmarks.contest", "--cell", json.dumps(dataclasses.asdict(cell))]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.contest",
+        "--cell",
+        json.dumps(dataclasses.asdict(cell)),
+    ]
     output = tempfile.TemporaryFile("w+")  # noqa: SIM115, a pipe that nobody empties would stop who prints much
     process = subprocess.Popen(command, stdout=output, env=environment)
     os.sched_setaffinity(process.pid, cores)
@@ -225,14 +249,26 @@ class Turn:
         lines = [line for line in self.output.read().splitlines() if line.startswith("{")]
         self.output.close()
         if self.process.returncode or not lines:
-            failed = {**dataclasses.asdict(self.cell), "epsilon": EPSILON, "stages": [], "seconds": 0.0, "peak MiB": 0}
-            return failed | circumstances(CONTENDERS[self.cell.contender].packages) | {"ended": "failed"}
+            failed = {
+                **dataclasses.asdict(self.cell),
+                "epsilon": EPSILON,
+                "stages": [],
+                "seconds": 0.0,
+                "peak MiB": 0,
+            }
+            return (
+                failed
+                | circumstances(CONTENDERS[self.cell.contender].packages)
+                | {"ended": "failed"}
+            )
         found: dict[str, Any] = json.loads(lines[-1])
         return found
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--contender", nargs="+", default=list(CLAIMED), choices=list(CONTENDERS))
     parser.add_argument("--problem", nargs="+", default=list(PROBLEMS), choices=list(PROBLEMS))
     parser.add_argument("--seed", nargs="+", type=int, default=list(SEEDS))
@@ -240,7 +276,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--again", action="store_true", help="also cells that are stored")
     parser.add_argument(
-        "--minutes", type=float, default=float("inf"), help="begin no cell that could end later than this"
+        "--minutes",
+        type=float,
+        default=float("inf"),
+        help="begin no cell that could end later than this",
     )
     parser.add_argument("--out", type=Path, default=STORE)
     parser.add_argument("--limit", type=float, default=LIMIT, help=argparse.SUPPRESS)
@@ -249,7 +288,13 @@ def main(arguments: list[str] | None = None) -> None:
     if options.cell:
         tell(run_cell(Cell(**json.loads(options.cell)), limit=options.limit))
         return
-    cells = chosen(options.contender, options.problem, options.seed, threads=options.threads, large=options.large)
+    cells = chosen(
+        options.contender,
+        options.problem,
+        options.seed,
+        threads=options.threads,
+        large=options.large,
+    )
     done = set() if options.again else {identity(record) for record in stored(options.out)}
     until = time.monotonic() + 60.0 * options.minutes
     run_cells([cell for cell in cells if identity(cell) not in done], path=options.out, until=until)

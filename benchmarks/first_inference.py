@@ -1,4 +1,6 @@
-"""Where the seconds of a first inference go, compiling or working, and what a second one in the same process takes."""
+"""Where the seconds of a first inference go, compiling or working, and what a second one in the
+same process takes.
+"""
 
 import itertools
 import multiprocessing
@@ -16,7 +18,9 @@ ENTRIES = (
     ("exact-smc", "linear_regression", None),
     ("exact-smc", "sir", None),
 )
-"""Contender, problem, and how many rounds of 1000 simulations: as many as it typically needs to C2ST .60."""
+"""Contender, problem, and how many rounds of 1000 simulations: as many as it typically needs to
+C2ST .60.
+"""
 QUICK = (("sppe", "sir", 1),)
 TOLD = 4
 
@@ -32,7 +36,9 @@ def run(quick: bool = False) -> dict[str, Any]:
 
 
 def measured(contender: str, problem: str, rounds: int | None) -> dict[str, Any]:
-    """Seconds of two inferences with different seeds, and of compiling in the first: what it waits for, and what another thread does."""
+    """Seconds of two inferences with different seeds, and of compiling in the first: what it waits
+    for, and what another thread does.
+    """
     import jax
 
     from benchmarks.contenders import CONTENDERS

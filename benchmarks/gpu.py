@@ -1,11 +1,13 @@
-"""What a GPU buys: training pairs per second against the batch, a million particles, and twenty inferences side by side.
+"""What a GPU buys: training pairs per second against the batch, a million particles, and twenty
+inferences side by side.
 
     python -m benchmarks.gpu --out gpu.json                                   # on a GPU
     python -m benchmarks.gpu --part throughput trials --minutes 8 --out gpu.json
     JAX_PLATFORMS=cpu python -m benchmarks.gpu --quick --out /tmp/gpu.json    # the same at tiny sizes, to try it
 
-The file is written after every batch size, stage and round, so that a run that is stopped leaves what it had. Draws are kept beside it;
-`--part score`, the last part, scores them on a CPU, of this machine or another.
+The file is written after every batch size, stage and round, so that a run that is stopped leaves
+what it had. Draws are kept beside it; `--part score`, the last part, scores them on a CPU, of this
+machine or another.
 """
 
 import argparse
@@ -35,7 +37,9 @@ _CHECKS = 100
 
 
 class Log:
-    """A JSON file of parts, each replaced whole whenever it has something new, and draws by name beside it."""
+    """A JSON file of parts, each replaced whole whenever it has something new, and draws by name
+    beside it.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path, self.draws = path, path.with_suffix(".npz")
@@ -53,7 +57,9 @@ class Log:
 
 
 def throughput(log: Log, options: argparse.Namespace) -> None:
-    """Milliseconds per step and pairs per second of the 8-layer flow on data like those of the SIR: 2 targets, 10 conditions."""
+    """Milliseconds per step and pairs per second of the 8-layer flow on data like those of the SIR:
+    2 targets, 10 conditions.
+    """
     rows: list[dict[str, Any]] = []
     for batch in FEW_BATCHES if options.quick else BATCHES:
         rows.append(_steps(batch, 1 if options.quick else 40, 2 if options.quick else TURNS))
@@ -62,7 +68,9 @@ def throughput(log: Log, options: argparse.Namespace) -> None:
 
 
 def _steps(batch: int, epochs: int, turns: int) -> dict[str, Any]:
-    steps, num, _ = training(*pairs(STEPS * batch + _CHECKS, 2, 10), batch=batch, epochs=epochs, checks=_CHECKS)
+    steps, num, _ = training(
+        *pairs(STEPS * batch + _CHECKS, 2, 10), batch=batch, epochs=epochs, checks=_CHECKS
+    )
     seconds = [elapsed(steps) / num for _ in range(1 + turns)]
     usual = seconds[1:]
     middle = statistics.median(usual)
@@ -78,7 +86,10 @@ def _steps(batch: int, epochs: int, turns: int) -> dict[str, Any]:
 
 def exact_smc(log: Log, options: argparse.Namespace) -> None:
     """ExactSMC with a million particles on the SIR at epsilon 10."""
-    made, num = problem("sir", EPSILON, options.backend), FEW_PARTICLES if options.quick else PARTICLES
+    made, num = (
+        problem("sir", EPSILON, options.backend),
+        (FEW_PARTICLES if options.quick else PARTICLES),
+    )
     method = nw.inference.ExactSMC(num_particles=num)
     stages: list[dict[str, Any]] = []
     started = time.perf_counter()
@@ -89,18 +100,27 @@ def exact_smc(log: Log, options: argparse.Namespace) -> None:
                 "seconds": round(time.perf_counter() - started, 2),
                 "simulations": report.num_simulations,
                 **{
-                    name: report.rounds[-1][name] for name in ("temperature", "acceptance") if name in report.rounds[-1]
+                    name: report.rounds[-1][name]
+                    for name in ("temperature", "acceptance")
+                    if name in report.rounds[-1]
                 },
             }
         )
         _say(f"stage {len(stages)}: {stages[-1]}")
-        told = {"particles": num, "backend": options.backend, "exact": report.exact, "stopped": report.stopped}
+        told = {
+            "particles": num,
+            "backend": options.backend,
+            "exact": report.exact,
+            "stopped": report.stopped,
+        }
         log.write("exact_smc", told | {"stages": stages, "diagnostics": _plain(report.diagnostics)})
     log.keep(exact_smc=posterior.sample(jax.random.key(1), NUM_DRAWS))
 
 
 def trials(log: Log, options: argparse.Namespace) -> None:
-    """SPPE with the atomic loss, M = 32: all trials at once, round by round until the next one would pass the deadline."""
+    """SPPE with the atomic loss, M = 32: all trials at once, round by round until the next one
+    would pass the deadline.
+    """
     made = problem("sir", EPSILON, options.backend)
     num, rounds, simulations = (2, 2, 100) if options.quick else (20, 10, 1000)
     method = nw.inference.PrivatePosteriorEstimation(
@@ -120,7 +140,11 @@ def trials(log: Log, options: argparse.Namespace) -> None:
         _say(f"round {len(done)}: {done[-1]}")
         told = {"trials": num, "rounds asked for": rounds, "simulations per round": simulations}
         log.write("trials", told | {"backend": options.backend, "rounds": done})
-        log.keep(trials=np.stack([posterior.sample(jax.random.key(99), NUM_DRAWS) for posterior in posteriors]))
+        log.keep(
+            trials=np.stack(
+                [posterior.sample(jax.random.key(99), NUM_DRAWS) for posterior in posteriors]
+            )
+        )
         if seconds + _longest(done) > 60.0 * options.minutes:
             break
 
@@ -140,10 +164,14 @@ def score(log: Log, options: argparse.Namespace) -> None:
     with jax.default_device(jax.devices("cpu")[0]):
         for part, draws in np.load(log.draws).items():
             scores[part] = [
-                round(float(c2st(reference, one)), 4) for one in draws.reshape(-1, NUM_DRAWS, draws.shape[-1])
+                round(float(c2st(reference, one)), 4)
+                for one in draws.reshape(-1, NUM_DRAWS, draws.shape[-1])
             ]
             _say(f"C2ST of {part}: {scores[part]}")
-            told = {name: {"c2st": each, "median": statistics.median(each)} for name, each in scores.items()}
+            told = {
+                name: {"c2st": each, "median": statistics.median(each)}
+                for name, each in scores.items()
+            }
             log.write("score", told)
 
 
@@ -164,11 +192,19 @@ PARTS: dict[str, Callable[[Log, argparse.Namespace], None]] = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", nargs="+", choices=list(PARTS), default=list(PARTS), help="all, where left out")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--part", nargs="+", choices=list(PARTS), default=list(PARTS), help="all, where left out"
+    )
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--minutes", type=float, default=8.0, help="when no further round of trials is begun")
-    parser.add_argument("--backend", default="jax", choices=["numba", "jax"], help="what simulates epidemics")
+    parser.add_argument(
+        "--minutes", type=float, default=8.0, help="when no further round of trials is begun"
+    )
+    parser.add_argument(
+        "--backend", default="jax", choices=["numba", "jax"], help="what simulates epidemics"
+    )
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
     options = parser.parse_args(arguments)
     for part in options.part:

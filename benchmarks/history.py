@@ -1,6 +1,8 @@
-"""What a number was measured with, and the numbers of earlier runs, so that a later change can be compared.
+"""What a number was measured with, and the numbers of earlier runs, so that a later change can be
+compared.
 
-python -m benchmarks.history             # the last two runs of each part on one processor: what became faster or slower by a tenth
+python -m benchmarks.history             # the last two runs of each part on one processor: what
+became faster or slower by a tenth
 """
 
 from __future__ import annotations
@@ -47,7 +49,9 @@ def circumstances(packages: Sequence[str]) -> dict[str, Any]:
 
 
 def yardstick() -> float:
-    """Milliseconds that this machine takes to sort a fixed million numbers: by it runs of different days can be compared."""
+    """Milliseconds that this machine takes to sort a fixed million numbers: by it runs of different
+    days can be compared.
+    """
     values, times = np.random.default_rng(0).random(1_000_000), []
     for _ in range(5):
         started = time.perf_counter()
@@ -57,7 +61,9 @@ def yardstick() -> float:
 
 
 def sources() -> str:
-    """The version of the code: a hash of its sources, which are not always in a repository where this runs."""
+    """The version of the code: a hash of its sources, which are not always in a repository where
+    this runs.
+    """
     import noisewise
 
     digest = hashlib.sha256()
@@ -106,7 +112,10 @@ def compared(path: Path = HISTORY) -> Iterator[str]:
         if len(lines) < 2:
             continue
         before, after = lines[-2], lines[-1]
-        yield f"{part}, {where}: {before['noisewise']} ({before['date']}) to {after['noisewise']} ({after['date']})"
+        yield (
+            f"{part}, {where}: {before['noisewise']} ({before['date']}) to {after['noisewise']}"
+            f" ({after['date']})"
+        )
         drift = after["yardstick ms"] / before["yardstick ms"]
         yield f"  the machine itself: {drift:.2f} times"
         for name, value in after["numbers"].items():
@@ -116,19 +125,27 @@ def compared(path: Path = HISTORY) -> Iterator[str]:
 
 
 def cells_compared(path: Path) -> Iterator[str]:
-    """Cells of the contest that were run more than once: seconds in all and the last C2ST, before and after."""
+    """Cells of the contest that were run more than once: seconds in all and the last C2ST, before
+    and after.
+    """
     runs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for cell in read(path):
         if cell["ended"] != "failed":
-            place = tuple(cell[name] for name in ("contender", "problem", "seed", "threads", "large"))
+            place = tuple(
+                cell[name] for name in ("contender", "problem", "seed", "threads", "large")
+            )
             runs.setdefault(place, []).append(cell)
     for (contender, problem, seed, threads, large), cells in runs.items():
         if len(cells) > 1:
             before, after = cells[-2], cells[-1]
-            scores = [cell["stages"][-1]["c2st"] if cell["stages"] else 1.0 for cell in (before, after)]
+            scores = [
+                cell["stages"][-1]["c2st"] if cell["stages"] else 1.0 for cell in (before, after)
+            ]
             yield (
-                f"{contender}, {problem}, seed {seed}, {threads} threads{', large rounds' if large else ''}: {before['noisewise']} to "
-                f"{after['noisewise']}, {before['seconds']:.0f} to {after['seconds']:.0f} s, C2ST {scores[0]:.3f} to {scores[1]:.3f}"
+                f"{contender}, {problem}, seed {seed}, {threads}"
+                f" threads{', large rounds' if large else ''}: {before['noisewise']} to"
+                f" {after['noisewise']}, {before['seconds']:.0f} to {after['seconds']:.0f} s, C2ST"
+                f" {scores[0]:.3f} to {scores[1]:.3f}"
             )
 
 

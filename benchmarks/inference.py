@@ -1,4 +1,6 @@
-"""Exact inference: simulations and seconds that ExactSMC and SMC-ABC take on SIR, and what interweaving buys on the regression."""
+"""Exact inference: simulations and seconds that ExactSMC and SMC-ABC take on SIR, and what
+interweaving buys on the regression.
+"""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -17,13 +19,18 @@ def run(quick: bool = False) -> dict[str, Any]:
     seeds = SEEDS[:1] if quick else SEEDS
     rows = [row("exact-smc", [exact_epidemic(seed) for seed in seeds])]
     if not quick:
-        rows.append(row("smc-abc, until mmd^2 < .1", [approximate_epidemic(seed) for seed in seeds]))
+        rows.append(
+            row("smc-abc, until mmd^2 < .1", [approximate_epidemic(seed) for seed in seeds])
+        )
     return {"epidemics": rows, "interweaving": interweaving(seeds, 300 if quick else 2000)}
 
 
 def row(method: str, found: Sequence[dict[str, float]]) -> dict[str, Any]:
     """Medians over seeds, with spread."""
-    return {"method": method, **{name: summary([each[name] for each in found]) for name in found[0]}}
+    return {
+        "method": method,
+        **{name: summary([each[name] for each in found]) for name in found[0]},
+    }
 
 
 def exact_epidemic(seed: int) -> dict[str, float]:
@@ -36,7 +43,9 @@ def exact_epidemic(seed: int) -> dict[str, float]:
 
 
 def approximate_epidemic(seed: int) -> dict[str, float]:
-    """The same by SMC-ABC, stopped at the first population with MMD^2 < .1; measuring it is not on the clock."""
+    """The same by SMC-ABC, stopped at the first population with MMD^2 < .1; measuring it is not on
+    the clock.
+    """
     problem, seconds = nw.problems.sir(10.0), 0.0
     reference = problem.reference(jax.random.key(1), 2000)
     for posterior, spent in timed(abc_populations(problem, seed)):
@@ -47,7 +56,9 @@ def approximate_epidemic(seed: int) -> dict[str, float]:
 
 
 def abc_populations(problem: Any, seed: int) -> Iterator[Any]:
-    method = nw.inference.SMCABC(num_particles=1000, tolerance=nw.inference.GeometricDecay(0.5, 0.7), max_minutes=5.0)
+    method = nw.inference.SMCABC(
+        num_particles=1000, tolerance=nw.inference.GeometricDecay(0.5, 0.7), max_minutes=5.0
+    )
     return method.rounds(jax.random.key(seed), problem.model, problem.observed, progress=False)
 
 
@@ -63,7 +74,10 @@ def timed(values: Iterator[Any]) -> Iterator[tuple[Any, float]]:
 
 def scored(problem: Any, posterior: Any, seconds: float) -> dict[str, float]:
     """Against 2000 exact draws."""
-    reference, draws = problem.reference(jax.random.key(1), 2000), posterior.sample(jax.random.key(2), 2000)
+    reference, draws = (
+        problem.reference(jax.random.key(1), 2000),
+        posterior.sample(jax.random.key(2), 2000),
+    )
     return {
         "simulations": posterior.report.num_simulations,
         "seconds": seconds,
@@ -73,16 +87,24 @@ def scored(problem: Any, posterior: Any, seconds: float) -> dict[str, float]:
 
 
 def interweaving(seeds: Sequence[int], sweeps: int) -> dict[str, Any]:
-    """Regression at epsilon .1: bulk effective draws per second, compiled beforehand, with and without moves that are not centred."""
+    """Regression at epsilon .1: bulk effective draws per second, compiled beforehand, with and
+    without moves that are not centred.
+    """
     problem = nw.problems.linear_regression(0.1)
     rates: dict[int, list[float]] = {0: [], 5: []}
     for num_moves in rates:
-        short = nw.inference.DataAugmentationMCMC(num_moves=num_moves, num_warmup=50, target_ess=1, max_sweeps=50)
+        short = nw.inference.DataAugmentationMCMC(
+            num_moves=num_moves, num_warmup=50, target_ess=1, max_sweeps=50
+        )
         short.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
     for seed in seeds:
         for num_moves, found in rates.items():
-            method = nw.inference.DataAugmentationMCMC(num_moves=num_moves, target_ess=10**6, max_sweeps=sweeps)
-            posterior = method.infer(jax.random.key(1 + seed), problem.model, problem.observed, progress=False)
+            method = nw.inference.DataAugmentationMCMC(
+                num_moves=num_moves, target_ess=10**6, max_sweeps=sweeps
+            )
+            posterior = method.infer(
+                jax.random.key(1 + seed), problem.model, problem.observed, progress=False
+            )
             found.append(posterior.report.diagnostics["effective size"] / posterior.report.seconds)
     return {
         "effective draws per second": summary(rates[5]),

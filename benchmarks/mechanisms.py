@@ -23,7 +23,10 @@ def run(quick: bool = False) -> dict[str, Any]:
     seconds = in_turns(calls, 3)
     return {
         "quantiles": int(u.size),
-        **{f"{name} ms": summary([1e3 * value for value in values]) for name, values in seconds.items()},
+        **{
+            f"{name} ms": summary([1e3 * value for value in values])
+            for name, values in seconds.items()
+        },
         "times faster": ratios(seconds["scipy"], seconds["noisewise"]),
         "all equal": bool(np.array_equal(calls["noisewise"](), calls["scipy"]())),
     }

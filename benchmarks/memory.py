@@ -1,4 +1,6 @@
-"""Memory over 20 rounds of posterior estimation and a million simulations: whether anything grows but what is kept, and the peak."""
+"""Memory over 20 rounds of posterior estimation and a million simulations: whether anything grows
+but what is kept, and the peak.
+"""
 
 import ctypes
 import functools
@@ -25,7 +27,9 @@ MOST_GROWTH, MOST_PEAK = 0.05, 3.0
 
 
 def run(quick: bool = False) -> dict[str, Any]:
-    """All rounds in a process of its own, twice: as it is, and with what is free given back after every round."""
+    """All rounds in a process of its own, twice: as it is, and with what is free given back after
+    every round.
+    """
     context = multiprocessing.get_context("spawn")
     found = {}
     for name, trim in (("resident", False), ("in use", True)):
@@ -35,10 +39,12 @@ def run(quick: bool = False) -> dict[str, Any]:
 
 
 def judged(found: dict[str, Any]) -> dict[str, Any]:
-    """Growth from round 5 to 20, and the peak over a tiny inference in units of the arrays that hold all simulations.
+    """Growth from round 5 to 20, and the peak over a tiny inference in units of the arrays that
+    hold all simulations.
 
-    Memory moves from round to round, so that a line through all from 5 on says more than two of them: both must hold. What compilers have
-    freed stays resident, so that the peak as it is counts them in; that of the other run, once programs are compiled, does not.
+    Memory moves from round to round, so that a line through all from 5 on says more than two of
+    them: both must hold. What compilers have freed stays resident, so that the peak as it is counts
+    them in; that of the other run, once programs are compiled, does not.
     """
     growth: dict[str, float] = {}
     for name, run in found.items():
@@ -49,7 +55,9 @@ def judged(found: dict[str, Any]) -> dict[str, Any]:
     arrays = found["resident"]["arrays MB"]
     peaks = {
         "peak": max(run["peak MB"] - run["baseline MB"] for run in found.values()),
-        "peak without compilers": found["in use"]["peak once compiled MB"] - found["in use"]["baseline MB"],
+        "peak without compilers": (
+            found["in use"]["peak once compiled MB"] - found["in use"]["baseline MB"]
+        ),
     }
     return found | {
         "targets": f"growth <= {MOST_GROWTH:g}, peak <= {MOST_PEAK:g} times the arrays",
@@ -63,13 +71,17 @@ def judged(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def measured(num: int, trim: bool) -> dict[str, Any]:
-    """Memory after every round of `num` simulations, over that after a tiny inference; nothing compiled is read from disk."""
+    """Memory after every round of `num` simulations, over that after a tiny inference; nothing
+    compiled is read from disk.
+    """
     jax.config.update("jax_enable_compilation_cache", False)
     made = nw.problems.linear_regression(epsilon=1.0)
     for _ in _method(2, 50).rounds(jax.random.key(0), made.model, made.observed, progress=False):
         pass
     baseline, started, rounds = _in_use(), time.perf_counter(), []
-    for posterior in _method(ROUNDS, num).rounds(jax.random.key(1), made.model, made.observed, progress=False):
+    for posterior in _method(ROUNDS, num).rounds(
+        jax.random.key(1), made.model, made.observed, progress=False
+    ):
         arrays, copied = _arrays()
         rounds.append(
             {
@@ -99,13 +111,17 @@ def _method(rounds: int, num: int) -> Any:
         num_simulations=num,
         num_noise=1,
         noise_bank=1,
-        estimator=functools.partial(nw.estimators.neural_spline_flow, num_layers=2, num_units=16, num_hidden=1),
+        estimator=functools.partial(
+            nw.estimators.neural_spline_flow, num_layers=2, num_units=16, num_hidden=1
+        ),
         training=nw.estimators.Training(max_epochs=1, batch_size=min(num, 1000)),
     )
 
 
 def _arrays() -> tuple[float, float]:
-    """MB of the arrays of all simulations and their noisy versions, and of those that are copied for a training."""
+    """MB of the arrays of all simulations and their noisy versions, and of those that are copied
+    for a training.
+    """
     learner = max((one for one in gc.get_objects() if isinstance(one, PosteriorLearner)), key=_size)
     copied = learner.simulations.whole()[0].nbytes + learner._bank.whole.nbytes
     return (learner.simulations.nbytes + learner._bank.whole.nbytes) / 1e6, copied / 1e6

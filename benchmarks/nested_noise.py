@@ -1,9 +1,11 @@
-"""Nested randomised quasi-Monte Carlo over privacy noise: variance of the loss gradient, and which noise to train with.
+"""Nested randomised quasi-Monte Carlo over privacy noise: variance of the loss gradient, and which
+noise to train with.
 
     python -m benchmarks.nested_noise --out cells.jsonl          every cell that the file lacks
     python -m benchmarks.nested_noise --table cells.jsonl        its means over seeds, into benchmarks/results/
 
-A cell is one training; `--problems` and `--seeds` choose some, so that several processes may share the work, each on a core of its own.
+A cell is one training; `--problems` and `--seeds` choose some, so that several processes may share
+the work, each on a core of its own.
 """
 
 import argparse
@@ -39,7 +41,9 @@ NUM_SIMULATIONS, SECONDS = 2000, 6.0
 
 
 def gradients(backend: str) -> Iterator[dict[str, object]]:
-    """Var of the gradient given 100 simulations, summed over all weights of a half-trained flow: nets over independent points."""
+    """Var of the gradient given 100 simulations, summed over all weights of a half-trained flow:
+    nets over independent points.
+    """
     for name in PROBLEMS:
         problem = ready(name, 10.0, backend)
         method = nw.inference.PrivatePosteriorEstimation(
@@ -64,17 +68,22 @@ def _learner(method: Any, problem: Any, seed: int) -> PosteriorLearner:
 def _gradient(members: Any, standard: Any, condition: Any) -> Any:
     with jax.enable_x64(False):
         weights, frozen = eqx.partition(members, eqx.is_inexact_array)
-        loss = lambda w: negative_log_prob(paramax.unwrap(eqx.combine(w, frozen)), standard, condition).mean()  # noqa: E731
+        loss = lambda w: negative_log_prob(
+            paramax.unwrap(eqx.combine(w, frozen)), standard, condition
+        ).mean()
         leaves = jax.tree.leaves(jax.grad(loss)(weights))
         return jnp.concatenate([leaf.ravel() for leaf in leaves])
 
 
 def _ratio(first: np.ndarray, second: np.ndarray) -> str:
-    """The ratio of summed variances of gradients (R, weights), with a bootstrap standard error over repetitions."""
+    """The ratio of summed variances of gradients (R, weights), with a bootstrap standard error over
+    repetitions.
+    """
     rng = np.random.default_rng(0)
     total = lambda found: np.var(found, axis=0, ddof=1).sum()  # noqa: E731
     again = [
-        total(first[rng.integers(0, len(first), len(first))]) / total(second[rng.integers(0, len(second), len(second))])
+        total(first[rng.integers(0, len(first), len(first))])
+        / total(second[rng.integers(0, len(second), len(second))])
         for _ in range(200)
     ]
     return f"{total(first) / total(second):.3f} +- {np.std(again):.3f}"
@@ -93,9 +102,11 @@ def _gradients(learner: PosteriorLearner, num: int, points: Any) -> np.ndarray:
     return np.stack(found)
 
 
-def noises(names: list[str], seeds: list[int], done: set[Any], backend: str) -> Iterator[dict[str, object]]:
-    """One round with fixed or fresh noise, M points at a time: test loss and C2ST, trained until it stops, or for as many seconds. Lower
-    is better for both.
+def noises(
+    names: list[str], seeds: list[int], done: set[Any], backend: str
+) -> Iterator[dict[str, object]]:
+    """One round with fixed or fresh noise, M points at a time: test loss and C2ST, trained until it
+    stops, or for as many seconds. Lower is better for both.
     """
     for name in names:
         problem = ready(name, 10.0, backend)
@@ -105,13 +116,25 @@ def noises(names: list[str], seeds: list[int], done: set[Any], backend: str) -> 
             for seed in seeds:
                 for kind in ("fixed", "fresh"):
                     for until in ("it stops", f"{SECONDS:g} s"):
-                        cell = {"problem": name, "noise": kind, "M": m, "until": until, "seed": seed}
+                        cell = {
+                            "problem": name,
+                            "noise": kind,
+                            "M": m,
+                            "until": until,
+                            "seed": seed,
+                        }
                         if tuple(cell.values()) in done:
                             continue
                         limit = None if until == "it stops" else SECONDS
                         bank = m if kind == "fixed" else 128
-                        loss, distance, seconds = _trained(problem, test, reference, m, bank, limit, seed)
-                        yield cell | {"test loss": loss, "c2st": distance, "seconds": round(seconds, 2)}
+                        loss, distance, seconds = _trained(
+                            problem, test, reference, m, bank, limit, seed
+                        )
+                        yield cell | {
+                            "test loss": loss,
+                            "c2st": distance,
+                            "seconds": round(seconds, 2),
+                        }
 
 
 def _test_pairs(problem: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +145,13 @@ def _test_pairs(problem: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _trained(
-    problem: Any, test: Any, reference: np.ndarray, m: int, bank: int, limit: float | None, seed: int
+    problem: Any,
+    test: Any,
+    reference: np.ndarray,
+    m: int,
+    bank: int,
+    limit: float | None,
+    seed: int,
 ) -> tuple[float, float, float]:
     method = nw.inference.PrivatePosteriorEstimation(
         num_rounds=1, num_simulations=NUM_SIMULATIONS, num_noise=m, noise_bank=bank
@@ -131,7 +160,9 @@ def _trained(
     learner.simulate(0)
     learner.prepare(0)
     train_rows, validation_rows = learner.rows()
-    noisy = noisy_statistics(jax.random.key(321 + seed), problem.model, learner.simulations.s, 16, POINTS["rqmc"])
+    noisy = noisy_statistics(
+        jax.random.key(321 + seed), problem.model, learner.simulations.s, 16, POINTS["rqmc"]
+    )
     pairs = learner.pairs(0, m)
     fit = functools.partial(
         train,
@@ -150,7 +181,9 @@ def _trained(
     learner.learnt(trained.members, trained.validation_losses, 0)
     z, s_dp = test
     loss = -np.mean(learner.density.log_prob(z, learner.features(s_dp)))
-    draws = problem.model.prior.constrain(learner.density.sample(jax.random.key(9), learner.condition, 2000))
+    draws = problem.model.prior.constrain(
+        learner.density.sample(jax.random.key(9), learner.condition, 2000)
+    )
     free = list(problem.free_columns)
     return float(loss), float(c2st(reference[:, free], draws[:, free])), clock.seconds
 
@@ -172,7 +205,9 @@ def table(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for record in records:
         if "what" not in record:
-            groups.setdefault(tuple(record[part] for part in ("problem", "noise", "M", "until")), []).append(record)
+            groups.setdefault(
+                tuple(record[part] for part in ("problem", "noise", "M", "until")), []
+            ).append(record)
     for (name, kind, m, until), cells in sorted(groups.items()):
         loss = np.array([cell["test loss"] for cell in cells])
         rows.append(
@@ -192,7 +227,9 @@ def table(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--problems", nargs="*", default=list(LEARNT), choices=LEARNT)
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5])
     parser.add_argument("--out", type=Path, default=Path("nested_noise.jsonl"))
@@ -202,14 +239,21 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.table:
         rows = table([record for path in options.table for record in read(path)])
-        RESULT.write_text(json.dumps({"made by": "python -m benchmarks.nested_noise", "rows": rows}, indent=1) + "\n")
+        RESULT.write_text(
+            json.dumps({"made by": "python -m benchmarks.nested_noise", "rows": rows}, indent=1)
+            + "\n"
+        )
         for row in rows:
             print("  ".join(f"{name}: {value}" for name, value in row.items()))
     elif options.gradients:
         append(options.out, gradients(options.backend))
     else:
         identity = ("problem", "noise", "M", "until", "seed")
-        done = {tuple(record[part] for part in identity) for record in read(options.out) if "seed" in record}
+        done = {
+            tuple(record[part] for part in identity)
+            for record in read(options.out)
+            if "seed" in record
+        }
         append(options.out, noises(options.problems, options.seeds, done, options.backend))
 
 

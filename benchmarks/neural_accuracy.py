@@ -1,10 +1,12 @@
-"""Accuracy of learnt posteriors at the paper's budget, 10 rounds of 1000 simulations: C2ST against exact draws, cell by cell.
+"""Accuracy of learnt posteriors at the paper's budget, 10 rounds of 1000 simulations: C2ST against
+exact draws, cell by cell.
 
     python -m benchmarks.neural_accuracy sppe-truncated sppe-atomic sple cle --seeds 5 --out cells.jsonl
     python -m benchmarks.neural_accuracy --table cells.jsonl
 
-A cell is a method, a problem, an epsilon and a seed. Each is written to the file as soon as it is done, and cells in the file are not run
-again. With --together the trials of a problem, over all epsilons and seeds, train side by side, which is how a GPU wants them.
+A cell is a method, a problem, an epsilon and a seed. Each is written to the file as soon as it is
+done, and cells in the file are not run again. With --together the trials of a problem, over all
+epsilons and seeds, train side by side, which is how a GPU wants them.
 """
 
 import argparse
@@ -35,7 +37,9 @@ REFERENCE, DRAWS = jax.random.key(99), jax.random.key(98)
 
 
 METHODS: dict[str, Callable[[], Any]] = {
-    "sppe-truncated": lambda: nw.inference.PrivatePosteriorEstimation(correction=nw.inference.TruncatedProposals()),
+    "sppe-truncated": lambda: nw.inference.PrivatePosteriorEstimation(
+        correction=nw.inference.TruncatedProposals()
+    ),
     "sppe-atomic": lambda: nw.inference.PrivatePosteriorEstimation(
         correction=nw.inference.AtomicProposals(), num_noise=1
     ),
@@ -60,10 +64,14 @@ def score(made: Any, posterior: Any) -> float:
     return round(float(c2st(reference[:, free], posterior.sample(DRAWS, NUM_DRAWS)[:, free])), 4)
 
 
-def cell(method: str, name: str, epsilon: float, seed: int, backend: str = "numba") -> dict[str, Any]:
+def cell(
+    method: str, name: str, epsilon: float, seed: int, backend: str = "numba"
+) -> dict[str, Any]:
     """One cell by itself."""
     made, started = problem(name, epsilon, backend), time.perf_counter()
-    posterior = METHODS[method]().infer(jax.random.key(seed), made.model, made.observed, progress=False)
+    posterior = METHODS[method]().infer(
+        jax.random.key(seed), made.model, made.observed, progress=False
+    )
     seconds = time.perf_counter() - started
     return _record(method, name, epsilon, seed, score(made, posterior), posterior, seconds)
 
@@ -80,12 +88,16 @@ def one_training(name: str, seed: int, backend: str) -> Iterator[dict[str, Any]]
         yield record | {"simulations": fit.report.num_simulations, "settings": fit.report.settings}
 
 
-def together(method: str, name: str, cells: list[tuple[float, int]], backend: str) -> Iterator[dict[str, Any]]:
+def together(
+    method: str, name: str, cells: list[tuple[float, int]], backend: str
+) -> Iterator[dict[str, Any]]:
     """Several cells of one problem, trained side by side; the seconds are those of all."""
     made = [problem(name, epsilon, backend) for epsilon, _ in cells]
     keys = [jax.random.key(seed) for _, seed in cells]
     started = time.perf_counter()
-    rounds = METHODS[method]().rounds_of_many(keys, [m.model for m in made], [m.observed for m in made])
+    rounds = METHODS[method]().rounds_of_many(
+        keys, [m.model for m in made], [m.observed for m in made]
+    )
     *_, posteriors = rounds
     seconds = time.perf_counter() - started
     for (epsilon, seed), m, posterior in zip(cells, made, posteriors, strict=True):
@@ -112,14 +124,18 @@ def _record(
     }
 
 
-def run(names: list[str], seeds: range, out: Path, *, at_once: bool, backend: str, only: list[str]) -> None:
+def run(
+    names: list[str], seeds: range, out: Path, *, at_once: bool, backend: str, only: list[str]
+) -> None:
     """Every cell that the file lacks."""
     done = {_identity(record) for record in read(out)}
     for method in names:
         for name in only:
             if method == "cle" and name != "linear_regression":
                 continue
-            missing = [(e, s) for e in SETTINGS[name] for s in seeds if (method, name, e, s) not in done]
+            missing = [
+                (e, s) for e in SETTINGS[name] for s in seeds if (method, name, e, s) not in done
+            ]
             if not missing:
                 continue
             if at_once and method.startswith("sppe"):
@@ -153,13 +169,20 @@ def table(paths: list[Path]) -> dict[str, Any]:
         }
         for (m, p, e), v in groups.items()
     ]
-    made = "python -m benchmarks.neural_accuracy METHODS --out FILE (GPU: --together --backend jax), then --table FILE"
+    made = (
+        "python -m benchmarks.neural_accuracy METHODS --out FILE (GPU: --together --backend jax),"
+        " then --table FILE"
+    )
     return {"made by": made, "rows": rows, "cells": [cells[key] for key in sorted(cells)]}
 
 
 def main(arguments: list[str] | None = None, write: Callable[[str], Any] = print) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("methods", nargs="*", choices=[*METHODS, []], help="which methods; all by default")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "methods", nargs="*", choices=[*METHODS, []], help="which methods; all by default"
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--problems", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
     parser.add_argument("--out", type=Path, default=Path("neural_accuracy.jsonl"))
@@ -175,7 +198,14 @@ def main(arguments: list[str] | None = None, write: Callable[[str], Any] = print
         return
     names = options.methods or list(METHODS)
     seeds = range(1, options.seeds + 1)
-    run(names, seeds, options.out, at_once=options.together, backend=options.backend, only=options.problems)
+    run(
+        names,
+        seeds,
+        options.out,
+        at_once=options.together,
+        backend=options.backend,
+        only=options.problems,
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""An optimiser step of the paper's flow, batch 100, in turns with the same network in nflows and with sbi's own flow of that size."""
+"""An optimiser step of the paper's flow, batch 100, in turns with the same network in nflows and
+with sbi's own flow of that size.
+"""
 
 import importlib.util
 from collections.abc import Callable
@@ -14,9 +16,14 @@ SIZES = {"like SIR": (2, 10), "like the regression": (3, 9)}
 
 
 def run(quick: bool = False) -> dict[str, Any]:
-    """Milliseconds per step; rivals where they are installed, on 1 or 2 threads, whichever is faster."""
+    """Milliseconds per step; rivals where they are installed, on 1 or 2 threads, whichever is
+    faster.
+    """
     rivals = not quick and importlib.util.find_spec("sbi") is not None
-    return {name: steps(*sizes, turns=3 if quick else TURNS, rivals=rivals) for name, sizes in SIZES.items()}
+    return {
+        name: steps(*sizes, turns=3 if quick else TURNS, rivals=rivals)
+        for name, sizes in SIZES.items()
+    }
 
 
 def steps(dim: int, width: int, *, turns: int, rivals: bool) -> dict[str, Any]:
@@ -27,7 +34,10 @@ def steps(dim: int, width: int, *, turns: int, rivals: bool) -> dict[str, Any]:
     if rivals:
         from benchmarks.rivals import sbi_tools
 
-        for name, build in (("nflows, same network", sbi_tools.same_flow), ("sbi's flow", sbi_tools.sbi_flow)):
+        for name, build in (
+            ("nflows, same network", sbi_tools.same_flow),
+            ("sbi's flow", sbi_tools.sbi_flow),
+        ):
             for threads in (1, 2):
                 place = f"{name}, {threads} threads"
                 theirs, sizes[place] = sbi_tools.stepper(build, target, condition, BATCH, threads)
@@ -42,6 +52,8 @@ def steps(dim: int, width: int, *, turns: int, rivals: bool) -> dict[str, Any]:
         "ms": {name: summary([1e3 * value for value in values]) for name, values in each.items()},
         "weights": sizes,
         "times slower": {
-            name: ratios(values, each["noisewise"]) for name, values in each.items() if name != "noisewise"
+            name: ratios(values, each["noisewise"])
+            for name, values in each.items()
+            if name != "noisewise"
         },
     }

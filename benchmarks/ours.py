@@ -16,24 +16,36 @@ ROUNDS = 10
 def sppe(made: Any, seed: int, *, threads: int, num: int) -> Stages:
     """Truncated proposals; one noise at a time, as `nw.infer` has it where simulations are cheap."""
     return _stages(
-        inference.PrivatePosteriorEstimation(num_rounds=ROUNDS, num_simulations=num, num_noise=1), made, seed
+        inference.PrivatePosteriorEstimation(num_rounds=ROUNDS, num_simulations=num, num_noise=1),
+        made,
+        seed,
     )
 
 
 def sppe_atomic(made: Any, seed: int, *, threads: int, num: int) -> Stages:
     """The atomic loss of the paper."""
     settings: dict[str, Any] = {"num_rounds": ROUNDS, "num_simulations": num, "num_noise": 1}
-    return _stages(inference.PrivatePosteriorEstimation(correction=inference.AtomicProposals(), **settings), made, seed)
+    return _stages(
+        inference.PrivatePosteriorEstimation(correction=inference.AtomicProposals(), **settings),
+        made,
+        seed,
+    )
 
 
 def sple(made: Any, seed: int, *, threads: int, num: int) -> Stages:
     """The private likelihood."""
-    return _stages(inference.PrivateLikelihoodEstimation(num_rounds=ROUNDS, num_simulations=num), made, seed)
+    return _stages(
+        inference.PrivateLikelihoodEstimation(num_rounds=ROUNDS, num_simulations=num), made, seed
+    )
 
 
 def cle(made: Any, seed: int, *, threads: int, num: int) -> Stages:
     """The confidential likelihood, in rounds."""
-    return _stages(inference.ConfidentialLikelihoodEstimation(num_rounds=ROUNDS, num_simulations=num), made, seed)
+    return _stages(
+        inference.ConfidentialLikelihoodEstimation(num_rounds=ROUNDS, num_simulations=num),
+        made,
+        seed,
+    )
 
 
 def exact_smc(made: Any, seed: int, *, threads: int, num: int) -> Stages:
@@ -49,4 +61,7 @@ def smc_abc(made: Any, seed: int, *, threads: int, num: int) -> Stages:
 def _stages(method: Any, made: Any, seed: int) -> Stages:
     """Threads need no setting: XLA and numba take the cores that the process is bound to."""
     for posterior in method.rounds(jax.random.key(seed), made.model, made.observed, progress=False):
-        yield posterior.report.num_simulations, posterior.sample(jax.random.key(1000 + seed), NUM_DRAWS)
+        yield (
+            posterior.report.num_simulations,
+            posterior.sample(jax.random.key(1000 + seed), NUM_DRAWS),
+        )

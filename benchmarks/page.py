@@ -1,4 +1,5 @@
-"""The page of the benchmarks, `docs/benchmarks.md` and its pictures, from the JSON files under benchmarks/results/: no number is typed.
+"""The page of the benchmarks, `docs/benchmarks.md` and its pictures, from the JSON files under
+benchmarks/results/: no number is typed.
 
 python -m benchmarks.page
 """
@@ -50,7 +51,10 @@ def main() -> None:
 def page() -> str:
     """The whole text."""
     parts = (targets, contest, lost, circumstances, *sections.ALL)
-    return "\n\n".join(["# Benchmarks", INTRODUCTION, *(text for part in parts if (text := part()))]) + "\n"
+    return (
+        "\n\n".join(["# Benchmarks", INTRODUCTION, *(text for part in parts if (text := part()))])
+        + "\n"
+    )
 
 
 def figures() -> Iterator[tuple[str, Figure]]:
@@ -81,7 +85,9 @@ BOUND = """*> x times*: the rival was stopped before it got there, so that the r
 
 
 def why(rows: list[dict[str, Any]]) -> str:
-    """Why targets are missed, with the profile of CLE where it is one of them; nothing where none is."""
+    """Why targets are missed, with the profile of CLE where it is one of them; nothing where none
+    is.
+    """
     missed = [row for row in rows if not row["met"]]
     about = lambda *words: any(all(word in row["target"] for word in words) for row in missed)  # noqa: E731
     reasons = [REFUSED] * about("CLE", NAMES["sir"])
@@ -98,8 +104,9 @@ def profile() -> str:
     if slow is None:
         return ""
     return (
-        f"Of the {slow['first s']:.0f} seconds of CLE to a first posterior {slow['first s'] - slow['second s']:.0f} are spent on "
-        "programs that a second inference in the same process finds compiled (*Where the seconds go*, below)."
+        f"Of the {slow['first s']:.0f} seconds of CLE to a first posterior"
+        f" {slow['first s'] - slow['second s']:.0f} are spent on programs that a second inference"
+        " in the same process finds compiled (*Where the seconds go*, below)."
     )
 
 
@@ -111,7 +118,7 @@ PROBLEMS_ARE = """The problems are the paper's. *Regression*: 3 parameters, 100 
 own (`problems`), checked against independent numbers in the tests; C2ST follows the recipe of sbibm."""
 
 
-# Head to head ----------------------------------------------------------------------------------------------------------
+# Head to head -------------------------------------------------------------------------------------
 
 
 def targets() -> str:
@@ -120,7 +127,10 @@ def targets() -> str:
     words = {True: "met", False: "**missed**", None: "**not shown**"}
     rows = [[row["target"], row["asked"], row["text"], words[row["met"]]] for row in found]
     picture = f"![C2ST against seconds and against simulations]({PICTURES}/head_to_head.png)"
-    table = markdown(["what", "asked of the rival", "what it needs, in ours (range over pairs of seeds)", ""], rows)
+    table = markdown(
+        ["what", "asked of the rival", "what it needs, in ours (range over pairs of seeds)", ""],
+        rows,
+    )
     return f"## In short\n\n{picture}\n\n{CAPTION}\n\n{table}\n\n{why(found)}".rstrip()
 
 
@@ -130,14 +140,24 @@ def own_targets() -> Iterator[dict[str, Any]]:
         (ours,) = [row for row in found["imports"] if row["process"] == "import noisewise"]
         heavy = [name for name in ("matplotlib", "arviz", "numba") if name in ours["loaded"]]
         method = {row["process"]: row["seconds"] for row in found["imports"]}
-        line, theirs = "from noisewise.inference import PrivatePosteriorEstimation", "from sbi.inference import NPE"
+        line, theirs = (
+            "from noisewise.inference import PrivatePosteriorEstimation",
+            "from sbi.inference import NPE",
+        )
         text = (
-            f"{ours['seconds']:.2f} s ({1e3 * ours['beyond an empty process']:.0f} ms beyond an empty process), without "
-            f"{'matplotlib, arviz and numba' if not heavy else 'all but ' + ', '.join(heavy)}; with a method {method[line]:.2g} s"
+            f"{ours['seconds']:.2f} s ({1e3 * ours['beyond an empty process']:.0f} ms beyond an"
+            " empty process), without"
+            f" {'matplotlib, arviz and numba' if not heavy else 'all but ' + ', '.join(heavy)};"
+            f" with a method {method[line]:.2g} s"
         )
         text += f" (sbi's NPE {method[theirs]:.2g} s)" if theirs in method else ""
         met = ours["seconds"] < 2.0 and not heavy
-        yield {"target": "`import noisewise`", "asked": "under 2 s, no heavier than needed", "met": met, "text": text}
+        yield {
+            "target": "`import noisewise`",
+            "asked": "under 2 s, no heavier than needed",
+            "met": met,
+            "text": text,
+        }
     if (found := sections.result("memory")) is not None:
         growth, peaks, holds = found["growth"], found["peaks, in arrays"], found["holds"]
         yield {
@@ -146,10 +166,18 @@ def own_targets() -> Iterator[dict[str, Any]]:
             "met": holds["growth"],
             "text": ", ".join(f"{name} {value:+.1%}" for name, value in growth.items()),
         }
-        for name, what in (("peak", "as it is"), ("peak without compilers", "without what compilers took")):
+        for name, what in (
+            ("peak", "as it is"),
+            ("peak without compilers", "without what compilers took"),
+        ):
             target = f"its peak over a tiny inference, {what}"
             asked = "at most 3 times the arrays of simulations"
-            yield {"target": target, "asked": asked, "met": holds[name], "text": f"{peaks[name]:.3g} times"}
+            yield {
+                "target": target,
+                "asked": asked,
+                "met": holds[name],
+                "text": f"{peaks[name]:.3g} times",
+            }
 
 
 def contest() -> str:
@@ -158,13 +186,17 @@ def contest() -> str:
     parts = [
         "## Head to head, epsilon 10",
         PROBLEMS_ARE,
-        "Wall time and simulations until C2ST against the exact posterior is at most .60 and .55: median over seeds (range). *No*: not "
-        f"within {LIMIT / 60:.0f} minutes or, by a method that learns, within {MOST:,} simulations, whichever came first.",
+        (
+            "Wall time and simulations until C2ST against the exact posterior is at most .60 and"
+            f" .55: median over seeds (range). *No*: not within {LIMIT / 60:.0f} minutes or, by a"
+            f" method that learns, within {MOST:,} simulations, whichever came first."
+        ),
     ]
     for problem in PROBLEMS:
         parts.append(f"### On {NAMES[problem]}\n\n{reach_table(standings, problem)}")
         parts.append(
-            f"C2ST with a given number of simulations (empty: stopped before, or not run):\n\n{budget_table(standings, problem)}"
+            "C2ST with a given number of simulations (empty: stopped before, or not"
+            f" run):\n\n{budget_table(standings, problem)}"
         )
     return "\n\n".join(parts)
 
@@ -176,12 +208,23 @@ def reach_table(standings: Standings, problem: str) -> str:
     rows = []
     for name in standings.contenders(problem):
         cells = standings.best(name, problem)
-        row = [CONTENDERS[name].says, f"{len(cells)}", " and ".join(map(str, sorted(standings.threads(name, problem))))]
-        row += [_spread(standings.reach(name, problem, what, level)) for level in LEVELS for what in MEASURES]
+        row = [
+            CONTENDERS[name].says,
+            f"{len(cells)}",
+            " and ".join(map(str, sorted(standings.threads(name, problem)))),
+        ]
+        row += [
+            _spread(standings.reach(name, problem, what, level))
+            for level in LEVELS
+            for what in MEASURES
+        ]
         ends = [cell["stages"][-1]["c2st"] for cell in cells if cell["stages"]]
         minutes = float(np.median([cell["seconds"] for cell in cells])) / 60.0
         stopped = {cell["ended"] for cell in cells} == {"limit"}
-        row += [f"{np.median(ends):.3f}" if ends else "", _spread(Spread.of(begins(cell) for cell in cells))]
+        row += [
+            f"{np.median(ends):.3f}" if ends else "",
+            _spread(Spread.of(begins(cell) for cell in cells)),
+        ]
         row += [f"> {LIMIT / 60:.0f}" if stopped else f"{minutes:.1f}"]
         row.append(f"{np.median([cell['peak MiB'] for cell in cells]) * 1.048576:,.0f}")
         rows.append(row)
@@ -211,7 +254,11 @@ def _spread(spread: Spread | None) -> str:
 def _score(spread: Spread | None) -> str:
     if spread is None:
         return ""
-    return f"{spread.median:.3f}" if spread.num == 1 else f"{spread.median:.3f} ({spread.low:.3f} to {spread.high:.3f})"
+    return (
+        f"{spread.median:.3f}"
+        if spread.num == 1
+        else f"{spread.median:.3f} ({spread.low:.3f} to {spread.high:.3f})"
+    )
 
 
 def lost() -> str:
@@ -226,26 +273,49 @@ def lost() -> str:
                 theirs, *ours = values
                 if theirs is None or math.isinf(theirs.median):
                     continue
-                behind = [(n, v) for n, v in zip(mine, ours, strict=True) if v is not None and v.median > theirs.median]
+                behind = [
+                    (n, v)
+                    for n, v in zip(mine, ours, strict=True)
+                    if v is not None and v.median > theirs.median
+                ]
                 if behind:
-                    text = "; ".join(f"{CONTENDERS[name].says} {shown(value)}" for name, value in behind)
-                    rows.append([f"{NAMES[problem]}: {what}", f"{CONTENDERS[rival].says} {shown(theirs)}", text])
+                    text = "; ".join(
+                        f"{CONTENDERS[name].says} {shown(value)}" for name, value in behind
+                    )
+                    rows.append(
+                        [
+                            f"{NAMES[problem]}: {what}",
+                            f"{CONTENDERS[rival].says} {shown(theirs)}",
+                            text,
+                        ]
+                    )
     if not rows:
         return ""
-    said = "Every measure by which a rival is ahead of one of our methods, though another of ours may be ahead of both."
-    return f"## Where a rival wins\n\n{said}\n\n" + markdown(["measure", "rival", "ours behind it"], rows)
+    said = (
+        "Every measure by which a rival is ahead of one of our methods, though another of ours may"
+        " be ahead of both."
+    )
+    return f"## Where a rival wins\n\n{said}\n\n" + markdown(
+        ["measure", "rival", "ours behind it"], rows
+    )
 
 
 Shown = Callable[[Spread | None], str]
 
 
-def _measures(standings: Standings, problem: str, names: list[str]) -> Iterator[tuple[str, Shown, list[Spread | None]]]:
+def _measures(
+    standings: Standings, problem: str, names: list[str]
+) -> Iterator[tuple[str, Shown, list[Spread | None]]]:
     """Each measure, how it is printed, and its value for each contender."""
     first = [Spread.of(begins(cell) for cell in standings.best(name, problem)) for name in names]
     yield "seconds to a first answer, however good", _spread, list(first)
     for level in LEVELS:
         for what in MEASURES:
-            yield f"{what} to {level:.2f}", _spread, [standings.reach(name, problem, what, level) for name in names]
+            yield (
+                f"{what} to {level:.2f}",
+                _spread,
+                [standings.reach(name, problem, what, level) for name in names],
+            )
     for budget in BUDGETS:
         found = [standings.accuracy(name, problem, budget) for name in names]
         yield f"C2ST with {budget:,} simulations", _score, found
@@ -256,7 +326,9 @@ def circumstances() -> str:
     cells = stored()
     if not cells:
         return ""
-    versions = sorted({f"{name} {version}" for cell in cells for name, version in cell["versions"].items()})
+    versions = sorted(
+        {f"{name} {version}" for cell in cells for name, version in cell["versions"].items()}
+    )
     processors = sorted({cell["processor"].split(",")[0] for cell in cells})
     dates = sorted({cell["date"] for cell in cells})
     yardsticks = [cell["yardstick ms"] for cell in cells]
@@ -287,25 +359,44 @@ def circumstances() -> str:
 
 @styled
 def head_to_head(standings: Standings) -> Figure:
-    """C2ST against seconds and simulations, one line per contender: the seed whose score at the end is the median."""
+    """C2ST against seconds and simulations, one line per contender: the seed whose score at the end
+    is the median.
+    """
     figure, axes = plt.subplots(len(PROBLEMS), 2, figsize=(9.5, 3.3 * len(PROBLEMS)), sharey=True)
-    names = [name for name in CONTENDERS if any(name in standings.contenders(problem) for problem in PROBLEMS)]
+    names = [
+        name
+        for name in CONTENDERS
+        if any(name in standings.contenders(problem) for problem in PROBLEMS)
+    ]
     look = looks(names)
     for row, problem in zip(axes, PROBLEMS, strict=True):
         for name in standings.contenders(problem):
             stages = _typical(standings.best(name, problem))
             style = {**look[name], "linewidth": 2.0 if CONTENDERS[name].ours else 1.1}
             for ax, what in zip(row, ("seconds", "simulations"), strict=True):
-                ax.plot([s[what] for s in stages], [s["c2st"] for s in stages], **style, label=CONTENDERS[name].says)
+                ax.plot(
+                    [s[what] for s in stages],
+                    [s["c2st"] for s in stages],
+                    **style,
+                    label=CONTENDERS[name].says,
+                )
         _dress(row, problem)
-    handles = {text: handle for ax in axes.flat for handle, text in zip(*ax.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(5, len(handles)))
+    handles = {
+        text: handle
+        for ax in axes.flat
+        for handle, text in zip(*ax.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(
+        handles.values(), handles.keys(), loc="outside upper center", ncols=min(5, len(handles))
+    )
     return figure
 
 
 def _typical(cells: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The stages of the cell with the median score at its end."""
-    told = sorted((cell for cell in cells if cell["stages"]), key=lambda cell: cell["stages"][-1]["c2st"])
+    told = sorted(
+        (cell for cell in cells if cell["stages"]), key=lambda cell: cell["stages"][-1]["c2st"]
+    )
     return list(told[len(told) // 2]["stages"]) if told else []
 
 
@@ -316,14 +407,31 @@ def _dress(row: Any, problem: str) -> None:
         ax.set(xscale="log", xlabel=what, ylim=(0.47, 1.01))
     row[0].axvline(LIMIT, color="0.6", linewidth=0.7, linestyle=":", zorder=0)
     row[0].annotate(
-        "15 min", (LIMIT, 1.0), xytext=(-3, -2), textcoords="offset points", ha="right", va="top", color="0.5"
+        "15 min",
+        (LIMIT, 1.0),
+        xytext=(-3, -2),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        color="0.5",
     )
     for level in LEVELS:
-        row[1].annotate(f"{level:.2f}", (1.0, level), xycoords=("axes fraction", "data"), xytext=(3, 0), **_SMALL)
+        row[1].annotate(
+            f"{level:.2f}",
+            (1.0, level),
+            xycoords=("axes fraction", "data"),
+            xytext=(3, 0),
+            **_SMALL,
+        )
     row[0].set_ylabel(f"{NAMES[problem]}: C2ST")
 
 
-_SMALL: dict[str, Any] = {"textcoords": "offset points", "va": "center", "color": "0.5", "fontsize": "small"}
+_SMALL: dict[str, Any] = {
+    "textcoords": "offset points",
+    "va": "center",
+    "color": "0.5",
+    "fontsize": "small",
+}
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ def run(quick: bool = False) -> dict[str, Any]:
         3 if quick else 11,
     )
     throughput = {
-        **{f"{name} ms": summary([1e3 * value for value in values]) for name, values in seconds.items()},
+        **{
+            f"{name} ms": summary([1e3 * value for value in values])
+            for name, values in seconds.items()
+        },
         "times faster": ratios(seconds["scipy"], seconds["noisewise"]),
         "target": 50,
     }
@@ -36,11 +39,17 @@ def run(quick: bool = False) -> dict[str, Any]:
 
 
 def rmse_slopes(points: ScrambledSobol | IndependentUniforms) -> dict[str, float]:
-    weights = {"prod(1+(u_j-1/2)/j^2)": np.arange(1, DIM + 1) ** -2.0, "prod(1+(u_j-1/2))": np.ones(DIM)}
+    weights = {
+        "prod(1+(u_j-1/2)/j^2)": np.arange(1, DIM + 1) ** -2.0,
+        "prod(1+(u_j-1/2))": np.ones(DIM),
+    }
     rmse: dict[str, list[float]] = {name: [] for name in weights}
     for i, size in enumerate(SIZES):
         u = points.uniforms(jax.random.key(i), REPETITIONS, int(size), DIM)
         for name, weight in weights.items():
             means = np.prod(1.0 + (u - 0.5) * weight, axis=-1).mean(-1)
             rmse[name].append(float(np.sqrt(np.mean((means - 1.0) ** 2))))
-    return {name: float(np.polyfit(np.log2(SIZES), np.log2(values), 1)[0]) for name, values in rmse.items()}
+    return {
+        name: float(np.polyfit(np.log2(SIZES), np.log2(values), 1)[0])
+        for name, values in rmse.items()
+    }

@@ -1,4 +1,6 @@
-"""Cost against size: records up to a million, statistics up to a thousand columns, and round after round."""
+"""Cost against size: records up to a million, statistics up to a thousand columns, and round after
+round.
+"""
 
 import dataclasses
 import functools
@@ -29,11 +31,15 @@ BATCH, ROWS, EPOCHS = 100, 1000, 10
 LIMIT = 60.0
 """Seconds of simulation above which a whole inference is not run."""
 _RECORDS_AT_ONCE = 8_000_000
-_SMALL = functools.partial(nw.estimators.neural_spline_flow, num_layers=2, num_units=16, num_hidden=1)
+_SMALL = functools.partial(
+    nw.estimators.neural_spline_flow, num_layers=2, num_units=16, num_hidden=1
+)
 
 
 def run(quick: bool = False) -> dict[str, Any]:
-    """Every sweep; medians of three after one call that compiles, with exponents of the cost in the size."""
+    """Every sweep; medians of three after one call that compiles, with exponents of the cost in the
+    size.
+    """
     simulated = records(FEW_RECORDS if quick else RECORDS)
     costs = {row["n"]: row["seconds"] for row in simulated["rows"]}
     return {
@@ -44,7 +50,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     }
 
 
-# Records -------------------------------------------------------------------------------------------------------------
+# Records ------------------------------------------------------------------------------------------
 
 
 def records(sizes: tuple[int, ...]) -> dict[str, Any]:
@@ -54,12 +60,20 @@ def records(sizes: tuple[int, ...]) -> dict[str, Any]:
         model, num = _regression(size), int(np.clip(_RECORDS_AT_ONCE // size, 4, 256))
         theta = model.prior.sample(jax.random.key(0), num)
         spent = _timed(functools.partial(model.statistics, jax.random.key(1), theta))
-        rows.append({"n": size, "data sets": num, **_spread([value / num for value in spent["seconds"]])})
-    return {"rows": rows, "exponent": _exponent("n", rows), "exponent at the end": _exponent("n", rows[-2:])}
+        rows.append(
+            {"n": size, "data sets": num, **_spread([value / num for value in spent["seconds"]])}
+        )
+    return {
+        "rows": rows,
+        "exponent": _exponent("n", rows),
+        "exponent at the end": _exponent("n", rows[-2:]),
+    }
 
 
 def whole_inferences(sizes: tuple[int, ...], costs: dict[int, float]) -> dict[str, Any]:
-    """SPPE in 2 rounds of 200 simulations with hardly any training, where the simulations, whose costs are known, do not take too long."""
+    """SPPE in 2 rounds of 200 simulations with hardly any training, where the simulations, whose
+    costs are known, do not take too long.
+    """
     rows = []
     left_out = {str(size): round(400 * costs[size]) for size in sizes if 400 * costs[size] > LIMIT}
     for size in [size for size in sizes if str(size) not in left_out]:
@@ -81,23 +95,31 @@ def _regression(num_records: int) -> Any:
     )
 
 
-# Columns of s --------------------------------------------------------------------------------------------------------
+# Columns of s -------------------------------------------------------------------------------------
 
 
 def columns(widths: tuple[int, ...], layers: int) -> dict[str, Any]:
-    """A histogram of k bins of 1000 normal records under Laplace noise: simulation, a step of a flow of `layers`, an inference, draws."""
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in ("simulation", "step", "inference", "1000 draws")}
+    """A histogram of k bins of 1000 normal records under Laplace noise: simulation, a step of a
+    flow of `layers`, an inference, draws.
+    """
+    found: dict[str, list[dict[str, Any]]] = {
+        name: [] for name in ("simulation", "step", "inference", "1000 draws")
+    }
     for width in widths:
         model = _histogram(width)
         theta = model.prior.sample(jax.random.key(0), 512)
         simulated = _timed(functools.partial(model.statistics, jax.random.key(1), theta))
-        found["simulation"].append({"k": width, **_spread([value / 512 for value in simulated["seconds"]])})
+        found["simulation"].append(
+            {"k": width, **_spread([value / 512 for value in simulated["seconds"]])}
+        )
         found["step"].append({"k": width, **_step(width, layers)})
         observed = model.simulate(jax.random.key(2), np.zeros((1, 2)))[0]
         method = _method(1, 500, 5, max_simulations=500)
         infer = functools.partial(method.infer, model=model, observed=observed, progress=False)
         spent = _timed(lambda infer=infer: infer(jax.random.key(3)))
-        found["inference"].append({"k": width, "first": spent["first"], **_spread(spent["seconds"])})
+        found["inference"].append(
+            {"k": width, "first": spent["first"], **_spread(spent["seconds"])}
+        )
         drawn = _timed(functools.partial(infer(jax.random.key(3)).sample, jax.random.key(4), 1000))
         found["1000 draws"].append({"k": width, **_spread(drawn["seconds"])})
     swept = {name: {"rows": rows, "exponent": _exponent("k", rows)} for name, rows in found.items()}
@@ -107,7 +129,9 @@ def columns(widths: tuple[int, ...], layers: int) -> dict[str, Any]:
 def _histogram(width: int) -> Any:
     edges = tuple(np.linspace(-3.0, 3.0, width + 1).tolist())
     query = nw.queries.Histogram(edges=edges, num_records=1000, normalize=True)
-    noise = nw.mechanisms.Laplace.calibrate(sensitivity=query.sensitivity(norm=1), guarantee=nw.PureDP(1.0))
+    noise = nw.mechanisms.Laplace.calibrate(
+        sensitivity=query.sensitivity(norm=1), guarantee=nw.PureDP(1.0)
+    )
     return nw.PrivateModel(
         prior=nw.Prior({"mean": dist.Normal(0.0, 1.0), "log_sd": dist.Normal(0.0, 0.5)}),
         simulator=nw.simulators.JaxSimulator(_normals),
@@ -122,16 +146,19 @@ def _normals(key: Any, theta: Any) -> Any:
 
 def _step(width: int, layers: int) -> dict[str, Any]:
     """Seconds of one optimiser step, batch 100, two targets."""
-    steps, num, _ = training(*pairs(ROWS, 2, width), batch=BATCH, epochs=EPOCHS, checks=BATCH, num_layers=layers)
+    steps, num, _ = training(
+        *pairs(ROWS, 2, width), batch=BATCH, epochs=EPOCHS, checks=BATCH, num_layers=layers
+    )
     spent = _timed(steps)
     return {"first": spent["first"], **_spread([value / num for value in spent["seconds"]])}
 
 
-# Rounds --------------------------------------------------------------------------------------------------------------
+# Rounds -------------------------------------------------------------------------------------------
 
 
 def rounds(num: int) -> dict[str, Any]:
-    """Seconds of each round of 200 simulations, with 20 epochs over all data so far, once compiled and the first time.
+    """Seconds of each round of 200 simulations, with 20 epochs over all data so far, once compiled
+    and the first time.
 
     The first round simulates 400 more, to look at the observation.
     """
@@ -147,7 +174,12 @@ def rounds(num: int) -> dict[str, Any]:
     first = once()
     found = list(zip(*(once() for _ in range(TURNS)), strict=True))
     rows = [
-        {"round": i + 1, "simulations so far": 200 * (i + 1), "first": round(first[i], 3), **_spread(seconds)}
+        {
+            "round": i + 1,
+            "simulations so far": 200 * (i + 1),
+            "first": round(first[i], 3),
+            **_spread(seconds),
+        }
         for i, seconds in enumerate(found)
     ]
     usual = [row["seconds"] for row in rows]
@@ -159,11 +191,13 @@ def rounds(num: int) -> dict[str, Any]:
     }
 
 
-# Shared --------------------------------------------------------------------------------------------------------------
+# Shared -------------------------------------------------------------------------------------------
 
 
 def _method(num_rounds: int, num: int, epochs: int, max_simulations: int | None = None) -> Any:
-    """A small flow, one noise at a time; a small budget keeps it from simulating 400 more to look at the observation."""
+    """A small flow, one noise at a time; a small budget keeps it from simulating 400 more to look
+    at the observation.
+    """
     return nw.inference.PrivatePosteriorEstimation(
         num_rounds=num_rounds,
         num_simulations=num,

@@ -1,4 +1,6 @@
-"""Sections of the page that concern noisewise's own parts: speed, start-up, memory, cost against size, and the GPU."""
+"""Sections of the page that concern noisewise's own parts: speed, start-up, memory, cost against
+size, and the GPU.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def stored_json(name: str) -> Any:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-# Parts -----------------------------------------------------------------------------------------------------------------
+# Parts --------------------------------------------------------------------------------------------
 
 
 def speed() -> str:
@@ -51,7 +53,8 @@ def speed() -> str:
                     ]
                 )
         parts.append(
-            "An optimiser step of the paper's flow, batch 100, in turns; ours includes validation after every epoch (target: 10 times).\n\n"
+            "An optimiser step of the paper's flow, batch 100, in turns; ours includes validation"
+            " after every epoch (target: 10 times).\n\n"
             + markdown(["data", "who", "ms", "times slower than noisewise"], rows)
         )
     rows = [
@@ -63,7 +66,10 @@ def speed() -> str:
         parts.append(markdown(["what", "noisewise", "other", "times", "target"], rows))
     if (found := result("inference")) is not None:
         rows = [
-            [made["method"], *(_median(made[name]) for name in ("simulations", "seconds", "c2st", "mmd^2"))]
+            [
+                made["method"],
+                *(_median(made[name]) for name in ("simulations", "seconds", "c2st", "mmd^2")),
+            ]
             for made in found["epidemics"]
         ]
         parts.append(
@@ -72,8 +78,10 @@ def speed() -> str:
         )
         made = found["interweaving"]
         parts.append(
-            f"DA-MCMC on the regression at epsilon .1: {_median(made['effective draws per second'])} effective draws per second, "
-            f"{_median(made['without interweaving'])} without interweaving: {_median(made['times better'])} times."
+            "DA-MCMC on the regression at epsilon .1:"
+            f" {_median(made['effective draws per second'])} effective draws per second,"
+            f" {_median(made['without interweaving'])} without interweaving:"
+            f" {_median(made['times better'])} times."
         )
     return "\n\n".join(parts) if len(parts) > 1 else ""
 
@@ -153,8 +161,8 @@ def start() -> str:
     return (
         "## From nothing\n\n"
         + markdown(["process", "seconds", "peak MB", "loaded"], rows)
-        + "\n\nFrom the start of a process to the printed summary of its first posterior, nothing compiled before:\n\n"
-        + markdown(["use", "seconds", "of these imports", "peak MB"], first)
+        + "\n\nFrom the start of a process to the printed summary of its first posterior, nothing"
+        " compiled before:\n\n" + markdown(["use", "seconds", "of these imports", "peak MB"], first)
     )
 
 
@@ -184,9 +192,10 @@ def first() -> str:
         "seconds, second time",
     ]
     return (
-        "## Where the seconds go\n\nTo about C2ST .60, on both cores, nothing compiled before. What comes after a training is compiled "
-        "ahead, in another thread, while it runs. A second inference in the same process, with another seed, finds all programs compiled; "
-        "one in a new process with JAX's compilation cache on disk finds most.\n\n" + markdown(header, rows)
+        "## Where the seconds go\n\nTo about C2ST .60, on both cores, nothing compiled before. What"
+        " comes after a training is compiled ahead, in another thread, while it runs. A second"
+        " inference in the same process, with another seed, finds all programs compiled; one in a"
+        " new process with JAX's compilation cache on disk finds most.\n\n" + markdown(header, rows)
     )
 
 
@@ -197,24 +206,32 @@ def memory() -> str:
         return ""
     resident, in_use = found["resident"], found["in use"]
     rows = [
-        [f"{resident['rounds'][i]['simulations']:,}", *(f"{one['rounds'][i]['MB']:.0f}" for one in (resident, in_use))]
+        [
+            f"{resident['rounds'][i]['simulations']:,}",
+            *(f"{one['rounds'][i]['MB']:.0f}" for one in (resident, in_use)),
+        ]
         for i in (0, 4, 9, 14, 19)
     ]
     growth, peaks, arrays = found["growth"], found["peaks, in arrays"], resident["arrays MB"]
     return (
-        "## Memory\n\nSPPE in 20 rounds of 50,000 simulations, hardly any training. A tiny inference leaves "
-        f"{resident['baseline MB']:.0f} MB; the arrays for all simulations, {arrays:.0f} MB, are made at the start. In use is what is "
-        "resident, in a second run, when the allocator has given back what is free after every round.\n\n"
+        "## Memory\n\nSPPE in 20 rounds of 50,000 simulations, hardly any training. A tiny"
+        f" inference leaves {resident['baseline MB']:.0f} MB; the arrays for all simulations,"
+        f" {arrays:.0f} MB, are made at the start. In use is what is resident, in a second run,"
+        " when the allocator has given back what is free after every round.\n\n"
         + markdown(["simulations", "MB resident", "MB in use"], rows)
-        + f"\n\nFrom round 5 to 20 resident memory changes by {growth['resident']:+.1%} ({growth['resident, by a line']:+.1%} by a line "
-        f"through all rounds between), memory in use by {growth['in use']:+.1%} ({growth['in use, by a line']:+.1%}). The peak above a "
-        f"tiny inference is {peaks['peak without compilers']:.3g} times the arrays, of which "
-        f"{resident['copied for training MB'] / arrays:.2g} times are the copy that training takes; with what compilers "
-        f"took and have not given back, {peaks['peak']:.3g} times."
+        + f"\n\nFrom round 5 to 20 resident memory changes by {growth['resident']:+.1%}"
+        f" ({growth['resident, by a line']:+.1%} by a line through all rounds between), memory in"
+        f" use by {growth['in use']:+.1%} ({growth['in use, by a line']:+.1%}). The peak above a"
+        f" tiny inference is {peaks['peak without compilers']:.3g} times the arrays, of which"
+        f" {resident['copied for training MB'] / arrays:.2g} times are the copy that training"
+        f" takes; with what compilers took and have not given back, {peaks['peak']:.3g} times."
     )
 
 
-_STATISTICS = {"step": "an optimiser step", "inference": "SPPE, 500 simulations, hardly any training"}
+_STATISTICS = {
+    "step": "an optimiser step",
+    "inference": "SPPE, 500 simulations, hardly any training",
+}
 
 
 def scaling() -> str:
@@ -237,7 +254,12 @@ def scaling() -> str:
             f"{found['whole inference against records']['exponent'] or 0.0:.2f}",
         ],
         *(
-            [_STATISTICS.get(name, name), "columns of s", _range(made["rows"], "k"), f"{made['exponent']:.2f}"]
+            [
+                _STATISTICS.get(name, name),
+                "columns of s",
+                _range(made["rows"], "k"),
+                f"{made['exponent']:.2f}",
+            ]
             for name, made in columns.items()
         ),
         [
@@ -248,7 +270,8 @@ def scaling() -> str:
         ],
     ]
     return (
-        f"## Cost against size\n\n![Seconds against records, columns and rounds]({PICTURES}/scaling.png)\n\n"
+        "## Cost against size\n\n![Seconds against records, columns and"
+        f" rounds]({PICTURES}/scaling.png)\n\n"
         + markdown(["cost of", "against", "seconds, from smallest to largest", "exponent"], rows)
     )
 
@@ -272,7 +295,10 @@ def scaling_figure(found: dict[str, Any]) -> Figure:
             axes[0],
             "n",
             "records n",
-            {"a simulation": found["records"], "SPPE, 400 simulations": found["whole inference against records"]},
+            {
+                "a simulation": found["records"],
+                "SPPE, 400 simulations": found["whole inference against records"],
+            },
         ),
         (axes[1], "k", "columns of s", _swept(found["columns of s"])),
         (axes[2], "round", "round", {"a round of 200": found["rounds"]}),
@@ -281,7 +307,10 @@ def scaling_figure(found: dict[str, Any]) -> Figure:
         look = looks(curves)
         for name, made in curves.items():
             ax.plot(
-                [row[size] for row in made["rows"]], [row["seconds"] for row in made["rows"]], **look[name], label=name
+                [row[size] for row in made["rows"]],
+                [row["seconds"] for row in made["rows"]],
+                **look[name],
+                label=name,
             )
         ax.set(xscale="log", yscale="log", xlabel=says)
         ax.legend()
@@ -290,7 +319,7 @@ def scaling_figure(found: dict[str, Any]) -> Figure:
     return figure
 
 
-# The GPU ---------------------------------------------------------------------------------------------------------------
+# The GPU ------------------------------------------------------------------------------------------
 
 
 def gpu() -> str:
@@ -298,7 +327,10 @@ def gpu() -> str:
     found = stored_json("gpu")
     if found is None:
         return ""
-    parts = ["## On a GPU", f"`python -m benchmarks.gpu` on one {next(iter(found.values()))['device']}."]
+    parts = [
+        "## On a GPU",
+        f"`python -m benchmarks.gpu` on one {next(iter(found.values()))['device']}.",
+    ]
     if "throughput" in found:
         rows = [
             [
@@ -309,7 +341,8 @@ def gpu() -> str:
             for row in found["throughput"]["rows"]
         ]
         parts.append(
-            f"Training the 8-layer flow (2 targets, 10 conditions):\n\n{markdown(['batch', 'ms per step', 'pairs per second'], rows)}"
+            "Training the 8-layer flow (2 targets, 10"
+            f" conditions):\n\n{markdown(['batch', 'ms per step', 'pairs per second'], rows)}"
         )
         parts.append(f"![Pairs per second against the batch]({PICTURES}/gpu.png)")
     scores = found.get("score", {})
@@ -324,11 +357,15 @@ def _trials(made: dict[str, Any], score: Any) -> str:
     done, asked = len(made["rounds"]), made["rounds asked for"]
     seconds, simulations = made["rounds"][-1]["seconds"], made["simulations per round"]
     text = (
-        f"{made['trials']} trials of SPPE at once on SIR at epsilon 10 (atomic loss, 10 atoms, M = 32, 8 layers, {simulations:,} "
-        f"simulations a round): {done} of {asked} rounds in {seconds:.0f} s, compilation included, {seconds / made['trials']:.0f} s a trial"
+        f"{made['trials']} trials of SPPE at once on SIR at epsilon 10 (atomic loss, 10 atoms, M ="
+        f" 32, 8 layers, {simulations:,} simulations a round): {done} of {asked} rounds in"
+        f" {seconds:.0f} s, compilation included, {seconds / made['trials']:.0f} s a trial"
     )
     if score:
-        text += f"; C2ST {score['median']:.3f} (median; {min(score['c2st']):.3f} to {max(score['c2st']):.3f})"
+        text += (
+            f"; C2ST {score['median']:.3f} (median; {min(score['c2st']):.3f} to"
+            f" {max(score['c2st']):.3f})"
+        )
     return text + "."
 
 
@@ -340,8 +377,8 @@ def _particles(made: dict[str, Any], score: Any) -> str:
         else f"not ended, at power {last.get('temperature', 0.0):.2g} of the mechanism's density"
     )
     text = (
-        f"ExactSMC with {made['particles']:,} particles on SIR at epsilon 10: {last['simulations']:,} simulations in "
-        f"{last['seconds']:.0f} s, {ended}"
+        f"ExactSMC with {made['particles']:,} particles on SIR at epsilon 10:"
+        f" {last['simulations']:,} simulations in {last['seconds']:.0f} s, {ended}"
     )
     if score:
         text += f"; C2ST {score['median']:.3f}"
@@ -352,7 +389,11 @@ def _particles(made: dict[str, Any], score: Any) -> str:
 def gpu_figure(found: dict[str, Any]) -> Figure:
     figure, ax = plt.subplots(figsize=(4.5, 3.0))
     rows = found["rows"]
-    ax.plot([row["batch"] for row in rows], [row["pairs per second"] for row in rows], **looks(["pairs"])["pairs"])
+    ax.plot(
+        [row["batch"] for row in rows],
+        [row["pairs per second"] for row in rows],
+        **looks(["pairs"])["pairs"],
+    )
     ax.set(xscale="log", yscale="log", xlabel="batch", ylabel="training pairs per second")
     return figure
 

@@ -1,4 +1,6 @@
-"""SIR epidemics in a population of a million: leaps against events, and events against the same loop in C."""
+"""SIR epidemics in a population of a million: leaps against events, and events against the same
+loop in C.
+"""
 
 import ctypes
 import shutil
@@ -27,7 +29,9 @@ def run(quick: bool = False) -> dict[str, Any]:
     return {"leaps": leaps_against_events(), "events": events_against_c()}
 
 
-def leaps_against_events(num_exact: int = 16, num_leap: int = 4000, repetitions: int = 7) -> dict[str, Any]:
+def leaps_against_events(
+    num_exact: int = 16, num_leap: int = 4000, repetitions: int = 7
+) -> dict[str, Any]:
     """Per epidemic, on all cores."""
 
     def simulate(method: str, num: int) -> Callable[[], object]:
@@ -35,13 +39,19 @@ def leaps_against_events(num_exact: int = 16, num_leap: int = 4000, repetitions:
         theta = np.tile(TRUTH, (num, 1))
         return lambda: simulator.simulate(KEY, theta)
 
-    seconds = in_turns({"gillespie": simulate("gillespie", num_exact), "leap": simulate("leap", num_leap)}, repetitions)
+    seconds = in_turns(
+        {"gillespie": simulate("gillespie", num_exact), "leap": simulate("leap", num_leap)},
+        repetitions,
+    )
     each = {
         "gillespie": [value / num_exact for value in seconds["gillespie"]],
         "leap": [value / num_leap for value in seconds["leap"]],
     }
     return {
-        **{f"{name} ms": summary([1e3 * value for value in values]) for name, values in each.items()},
+        **{
+            f"{name} ms": summary([1e3 * value for value in values])
+            for name, values in each.items()
+        },
         "leaps per second": summary([1.0 / value for value in each["leap"]]),
         "times faster": ratios(each["gillespie"], each["leap"]),
         "target": 100,
@@ -71,7 +81,10 @@ def events_against_c(num: int = 8, repetitions: int = 7) -> dict[str, Any]:
         events = by_c()
         seconds = in_turns({"numba": by_numba, "C -O3": by_c}, repetitions)
     return {
-        **{f"{name} ns": summary([1e9 * value / events for value in values]) for name, values in seconds.items()},
+        **{
+            f"{name} ns": summary([1e9 * value / events for value in values])
+            for name, values in seconds.items()
+        },
         "ratio": ratios(seconds["numba"], seconds["C -O3"]),
         "target": "<= 1.5",
         "same curves": bool(np.array_equal(ours, theirs)),
@@ -80,7 +93,9 @@ def events_against_c(num: int = 8, repetitions: int = 7) -> dict[str, Any]:
 
 def compiled_loop(compiler: str, folder: Path) -> Callable[..., int]:
     source, library = Path(__file__).with_name("gillespie.c"), folder / "gillespie.so"
-    subprocess.run([compiler, "-O3", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"], check=True)
+    subprocess.run(
+        [compiler, "-O3", "-shared", "-fPIC", str(source), "-o", str(library), "-lm"], check=True
+    )
     function = ctypes.CDLL(str(library)).epidemics
     floats, words = np.ctypeslib.ndpointer(np.float64), np.ctypeslib.ndpointer(np.uint64)
     number, real = ctypes.c_int64, ctypes.c_double

@@ -1,4 +1,6 @@
-"""What the cells of the contest say: time and simulations to an accuracy, accuracy at a budget, ratios, and whether the targets are met."""
+"""What the cells of the contest say: time and simulations to an accuracy, accuracy at a budget,
+ratios, and whether the targets are met.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ NAMES = {"linear_regression": "the regression", "sir": "SIR"}
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """A median over seeds with the least and the largest value; infinite where most seeds did not get there."""
+    """A median over seeds with the least and the largest value; infinite where most seeds did not
+    get there.
+    """
 
     median: float
     low: float
@@ -45,7 +49,9 @@ MEASURES: tuple[Measure, ...] = ("seconds", "simulations")
 
 
 class Standings:
-    """The cells of one contest. A contender counts by its best entry: on one or two threads, with rounds of 1000 or of 10,000."""
+    """The cells of one contest. A contender counts by its best entry: on one or two threads, with
+    rounds of 1000 or of 10,000.
+    """
 
     def __init__(self, cells: Sequence[dict[str, Any]]) -> None:
         self._cells = list(cells)
@@ -56,7 +62,9 @@ class Standings:
         return [name for name in CONTENDERS if name in found]
 
     def entries(self, contender: str, problem: str) -> list[Cells]:
-        """Its cells by threads and size of rounds, one per seed; entries with fewer seeds than another are left out."""
+        """Its cells by threads and size of rounds, one per seed; entries with fewer seeds than
+        another are left out.
+        """
         groups: dict[tuple[int, bool], Cells] = {}
         for cell in self._cells:
             if (cell["contender"], cell["problem"]) == (contender, problem):
@@ -64,7 +72,9 @@ class Standings:
         most = max(map(len, groups.values()), default=0)
         return [groups[place] for place in sorted(groups) if len(groups[place]) == most]
 
-    def best(self, contender: str, problem: str, what: Measure = "seconds", level: float = LEVELS[0]) -> Cells:
+    def best(
+        self, contender: str, problem: str, what: Measure = "seconds", level: float = LEVELS[0]
+    ) -> Cells:
         """The entry that needs least, by the median over seeds."""
         key = lambda cells: statistics.median_low(needed(cell, level, what) for cell in cells)  # noqa: E731
         return min(self.entries(contender, problem), key=key, default=[])
@@ -75,7 +85,9 @@ class Standings:
         return Spread.of(reached(cell, level, what) for cell in cells) if cells else None
 
     def accuracy(self, contender: str, problem: str, budget: int) -> Spread | None:
-        """The least C2ST within a budget of simulations, of entries all of whose seeds have one: None where there is none."""
+        """The least C2ST within a budget of simulations, of entries all of whose seeds have one:
+        None where there is none.
+        """
         found = []
         for cells in self.entries(contender, problem):
             values = [value for cell in cells if (value := at_budget(cell, budget)) is not None]
@@ -88,12 +100,22 @@ class Standings:
         return {cell["threads"] for cell in self._of(contender, problem)}
 
     def tried_well(self, contender: str, problem: str, level: float) -> bool:
-        """Whether both numbers of threads were tried: on all seeds, or on some of which none was faster with it."""
-        groups = {number: {c["seed"]: c for c in self._of(contender, problem, number)} for number in THREADS}
+        """Whether both numbers of threads were tried: on all seeds, or on some of which none was
+        faster with it.
+        """
+        groups = {
+            number: {c["seed"]: c for c in self._of(contender, problem, number)}
+            for number in THREADS
+        }
         full = max(groups.values(), key=len)
         return all(
             len(group) == len(full)
-            or (group and all(needed(cell, level) >= needed(full[seed], level) for seed, cell in group.items()))
+            or (
+                group
+                and all(
+                    needed(cell, level) >= needed(full[seed], level) for seed, cell in group.items()
+                )
+            )
             for group in groups.values()
         )
 
@@ -106,16 +128,22 @@ class Standings:
             and threads in (None, cell["threads"])
         ]
 
-    def ratio(self, ours: str, rival: str, problem: str, level: float, what: Measure = "seconds") -> Ratio | None:
-        """How many times more the rival needs: rival over ours, of medians, with the range over all pairs of seeds.
+    def ratio(
+        self, ours: str, rival: str, problem: str, level: float, what: Measure = "seconds"
+    ) -> Ratio | None:
+        """How many times more the rival needs: rival over ours, of medians, with the range over all
+        pairs of seeds.
 
-        Where the rival did not get there it is a bound from below: what it had spent when it was stopped stands for what it needs.
+        Where the rival did not get there it is a bound from below: what it had spent when it was
+        stopped stands for what it needs.
         """
         mine = [reached(cell, level, what) for cell in self.best(ours, problem, what, level)]
         cells = self.best(rival, problem, what, level)
         if not mine or not cells:
             return None
-        theirs = sorted((needed(cell, level, what), math.isinf(reached(cell, level, what))) for cell in cells)
+        theirs = sorted(
+            (needed(cell, level, what), math.isinf(reached(cell, level, what))) for cell in cells
+        )
         value, bound = theirs[(len(theirs) - 1) // 2]
         return Ratio(
             value=value / statistics.median_high(mine),
@@ -172,11 +200,14 @@ def begins(cell: dict[str, Any]) -> float:
 def for_good(cell: dict[str, Any], level: float) -> float:
     """Seconds of the first stage from which on C2ST stays at or below the level."""
     later = [stage["c2st"] <= level for stage in cell["stages"]]
-    return next((stage["seconds"] for i, stage in enumerate(cell["stages"]) if all(later[i:])), NEVER)
+    return next(
+        (stage["seconds"] for i, stage in enumerate(cell["stages"]) if all(later[i:])), NEVER
+    )
 
 
 def at_budget(cell: dict[str, Any], budget: int) -> float | None:
-    """C2ST of the last stage with no more simulations than the budget; None before the first, or where the cell was stopped earlier.
+    """C2ST of the last stage with no more simulations than the budget; None before the first, or
+    where the cell was stopped earlier.
 
     A contender that ended by itself has spent less than a larger budget, and keeps its accuracy.
     """
@@ -192,30 +223,46 @@ NPE: tuple[tuple[Measure, float], ...] = (("seconds", 10.0), ("simulations", 1.0
 """How many times more of what sbi's NPE-C is to need."""
 
 
-# The targets -----------------------------------------------------------------------------------------------------------
+# The targets --------------------------------------------------------------------------------------
 
 
 def verdicts(standings: Standings) -> list[dict[str, Any]]:
-    """Each target with what was measured: `met` is True, False, or None where it is not shown, and `text` says what was seen."""
+    """Each target with what was measured: `met` is True, False, or None where it is not shown, and
+    `text` says what was seen.
+    """
     rows = []
     for ours in ("sppe", "cle"):
         for problem in PROBLEMS:
             if problem not in CONTENDERS[ours].problems:
-                target = f"{CONTENDERS[ours].says} against {CONTENDERS['sbi-npe'].says}, {NAMES[problem]}"
+                target = (
+                    f"{CONTENDERS[ours].says} against {CONTENDERS['sbi-npe'].says},"
+                    f" {NAMES[problem]}"
+                )
                 text = "it refuses statistics without a density given theta; SPLE serves there"
                 rows.append({"target": target, "asked": "as above", "met": False, "text": text})
                 rows += [_compared(standings, "sple", "sbi-npe", problem, *more) for more in NPE]
-                rows.append(_compared(standings, "sple", "pyabc-exact", problem, "simulations", 1.0))
+                rows.append(
+                    _compared(standings, "sple", "pyabc-exact", problem, "simulations", 1.0)
+                )
                 continue
             rows += [_compared(standings, ours, "sbi-npe", problem, *more) for more in NPE]
             rows.append(_compared(standings, ours, "pyabc-exact", problem, "simulations", 1.0))
     for problem in PROBLEMS:
-        rows += [_compared(standings, "exact-smc", "pyabc-exact", problem, "seconds", 5.0, level) for level in LEVELS]
+        rows += [
+            _compared(standings, "exact-smc", "pyabc-exact", problem, "seconds", 5.0, level)
+            for level in LEVELS
+        ]
     return rows
 
 
 def _compared(
-    standings: Standings, ours: str, rival: str, problem: str, what: Measure, least: float, level: float = LEVELS[0]
+    standings: Standings,
+    ours: str,
+    rival: str,
+    problem: str,
+    what: Measure,
+    least: float,
+    level: float = LEVELS[0],
 ) -> dict[str, Any]:
     found = standings.ratio(ours, rival, problem, level, what)
     mine, theirs = CONTENDERS[ours].says, CONTENDERS[rival].says
@@ -227,7 +274,9 @@ def _compared(
     text = f"{found}" if found.arrives else f"{mine} does not get there"
     if found.arrives and not met and found.bound:
         met = None
-    if what == "seconds" and not all(standings.tried_well(name, problem, level) for name in (ours, rival)):
+    if what == "seconds" and not all(
+        standings.tried_well(name, problem, level) for name in (ours, rival)
+    ):
         text += "; one number of threads only"
         met = None if met else met
     if found.seeds < SEEDS:

@@ -1,4 +1,6 @@
-"""From nothing: what `import noisewise` costs in a fresh process, and how long the first posterior takes, compilation included."""
+"""From nothing: what `import noisewise` costs in a fresh process, and how long the first posterior
+takes, compilation included.
+"""
 
 import importlib.util
 import json
@@ -20,12 +22,15 @@ LINES = {
     "import jax": "jax",
     "import torch": "torch",
 }
-"""What a process imports, and the package it needs; `import noisewise` and `import sbi` by themselves load next to nothing."""
+"""What a process imports, and the package it needs; `import noisewise` and `import sbi` by
+themselves load next to nothing.
+"""
 WATCHED = ("matplotlib", "arviz", "numba", "pandas", "scipy", "jax", "torch")
 TURNS, FEW_TURNS = 7, 3
 
 USES = {
-    "nw.infer, the mean of the README": """
+    "nw.infer, the mean of the README": (
+        """
 import jax
 import numpy as np
 import numpyro.distributions as dist
@@ -40,22 +45,27 @@ model = nw.PrivateModel.from_release(
     simulator=nw.simulators.JaxSimulator(lambda key, theta: theta[0] / 2 * jax.random.gamma(key, 2.0, (400, 1))),
 )
 posterior = nw.infer(jax.random.key(0), model, release)
-""",
-    "ExactSMC, regression at epsilon 1": """
+"""
+    ),
+    "ExactSMC, regression at epsilon 1": (
+        """
 import jax
 import noisewise as nw
 
 problem = nw.problems.linear_regression(epsilon=1.0)
 posterior = nw.inference.ExactSMC().infer(jax.random.key(0), problem.model, problem.observed)
-""",
-    "SPPE, SIR at epsilon 10, 2 x 1000, one noise at a time": """
+"""
+    ),
+    "SPPE, SIR at epsilon 10, 2 x 1000, one noise at a time": (
+        """
 import jax
 import noisewise as nw
 
 problem = nw.problems.sir(epsilon=10.0)
 method = nw.inference.PrivatePosteriorEstimation(num_rounds=2, num_noise=1)
 posterior = method.infer(jax.random.key(0), problem.model, problem.observed)
-""",
+"""
+    ),
 }
 _SHOW = "print(posterior.summary().round(2).to_string(), flush=True)"
 _TELL = """
@@ -69,7 +79,9 @@ _IMPORT_TIME = re.compile(r"import time:\s+(\d+) \|")
 
 
 def run(quick: bool = False) -> dict[str, Any]:
-    """Imports in turns, then each use in fresh processes. Nothing compiled by JAX is kept between them; what Numba compiled is."""
+    """Imports in turns, then each use in fresh processes. Nothing compiled by JAX is kept between
+    them; what Numba compiled is.
+    """
     uses = list(USES)[:1] if quick else list(USES)
     return {
         "imports": imports(1 if quick else TURNS),
@@ -79,7 +91,10 @@ def run(quick: bool = False) -> dict[str, Any]:
 
 def imports(turns: int) -> list[dict[str, Any]]:
     """Wall seconds of a process that imports one thing and ends, beside one that does nothing."""
-    lines = ["pass", *(line for line, package in LINES.items() if importlib.util.find_spec(package))]
+    lines = [
+        "pass",
+        *(line for line, package in LINES.items() if importlib.util.find_spec(package)),
+    ]
     told = {line: _told(line) for line in lines}
     seconds: dict[str, list[float]] = {line: [] for line in lines}
     for _ in range(turns):
@@ -101,7 +116,9 @@ def imports(turns: int) -> list[dict[str, Any]]:
 
 
 def first_posterior(name: str, turns: int) -> dict[str, Any]:
-    """Seconds from the start of the process to the printed summary, and how many of them were imports."""
+    """Seconds from the start of the process to the printed summary, and how many of them were
+    imports.
+    """
     found = [_told(USES[name] + _SHOW, "-X", "importtime") for _ in range(turns)]
     return {
         "use": name,
@@ -120,14 +137,23 @@ def _told(code: str, *options: str) -> dict[str, Any]:
 
 
 def _python(*arguments: str) -> Any:
-    environment = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"
+    }
     environment["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-    return subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True, check=True)
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, check=True
+    )
 
 
 def _spread(seconds: list[float]) -> dict[str, Any]:
     middle, least, most = statistics.median(seconds), min(seconds), max(seconds)
-    return {"seconds": round(middle, 3), "least": round(least, 3), "most": round(most, 3), "runs": len(seconds)}
+    return {
+        "seconds": round(middle, 3),
+        "least": round(least, 3),
+        "most": round(most, 3),
+        "runs": len(seconds),
+    }
 
 
 if __name__ == "__main__":

@@ -8,8 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
-def in_turns(calls: Mapping[str, Callable[[], object]], repetitions: int = 5) -> dict[str, list[float]]:
-    """Seconds of each call, one after the other so that all meet the same load, after one unmeasured turn."""
+def in_turns(
+    calls: Mapping[str, Callable[[], object]], repetitions: int = 5
+) -> dict[str, list[float]]:
+    """Seconds of each call, one after the other so that all meet the same load, after one
+    unmeasured turn.
+    """
     for call in calls.values():
         call()
     seconds: dict[str, list[float]] = {name: [] for name in calls}
@@ -33,7 +37,9 @@ def summary(values: Sequence[float], digits: int = 3) -> dict[str, Any]:
     {'median': 0.2, 'low': 0.1, 'high': 0.3, 'repetitions': 3}
     """
     ends = {"median": statistics.median(values), "low": min(values), "high": max(values)}
-    return {name: float(f"{value:.{digits}g}") for name, value in ends.items()} | {"repetitions": len(values)}
+    return {name: float(f"{value:.{digits}g}") for name, value in ends.items()} | {
+        "repetitions": len(values)
+    }
 
 
 def ratios(slow: Sequence[float], fast: Sequence[float]) -> dict[str, Any]:

@@ -31,15 +31,26 @@ def pairs(num: int, *dims: int) -> tuple[np.ndarray, ...]:
 
 
 def training(
-    target: np.ndarray, condition: np.ndarray, *, batch: int, epochs: int, checks: int, num_layers: int = 8
+    target: np.ndarray,
+    condition: np.ndarray,
+    *,
+    batch: int,
+    epochs: int,
+    checks: int,
+    num_layers: int = 8,
 ) -> tuple[Callable[[], None], int, int]:
-    """So many epochs of the paper's flow, the loss of the last `checks` rows found after each; its steps, and the number of weights."""
+    """So many epochs of the paper's flow, the loss of the last `checks` rows found after each; its
+    steps, and the number of weights.
+    """
     num = len(target)
     flow = functools.partial(nw.estimators.neural_spline_flow, num_layers=num_layers)
     members = ensemble(jax.random.key(0), flow, 1, target.shape[1], condition.shape[1])
     weights = sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(members, eqx.is_inexact_array)))
     settings = Training(max_epochs=epochs, patience=epochs, batch_size=batch)
-    rows: dict[str, Any] = {"train_rows": np.arange(num - checks), "validation_rows": np.arange(num - checks, num)}
+    rows: dict[str, Any] = {
+        "train_rows": np.arange(num - checks),
+        "validation_rows": np.arange(num - checks, num),
+    }
     data = Rows(jnp.asarray(target), jnp.asarray(condition))
 
     def run() -> None:

@@ -1,8 +1,9 @@
 """A hospital publishes one private number; an analyst gets the exact posterior from it.
 
-The curator clamps 100 lengths of stay to 30 days, averages them and adds exact integer noise (epsilon = 0.2). The analyst
-models stays as Gamma(2) with unknown mean and computes the posterior by quadrature: the law of the clamped, rounded sum is an
-n-fold convolution, the noise has a known probability, so nothing is approximated but the integral over a grid of means.
+The curator clamps 100 lengths of stay to 30 days, averages them and adds exact integer noise
+(epsilon = 0.2). The analyst models stays as Gamma(2) with unknown mean and computes the posterior
+by quadrature: the law of the clamped, rounded sum is an n-fold convolution, the noise has a known
+probability, so nothing is approximated but the integral over a grid of means.
 """
 
 import numpy as np
@@ -25,10 +26,13 @@ def main() -> None:
     console = Console(highlight=False)
     console.print("[bold]What the hospital publishes[/]")
     console.print(
-        f"  mean of {NUM_PATIENTS} stays, each clamped to [0, {LIMIT:g}] days, plus noise: {release.values[0]:.3f}"
+        f"  mean of {NUM_PATIENTS} stays, each clamped to [0, {LIMIT:g}] days, plus noise:"
+        f" {release.values[0]:.3f}"
     )
     noise = f"{type(release.mechanism).__name__}, scale {release.mechanism.scale:.3g} days"
-    console.print(f"  guarantee: {release.guarantee} for {release.neighbours} neighbours; noise: {noise}\n")
+    console.print(
+        f"  guarantee: {release.guarantee} for {release.neighbours} neighbours; noise: {noise}\n"
+    )
 
     exact = normalise(log_prior() + private_log_likelihood(release, query))
     naive = normalise(log_prior() + naive_log_likelihood(release.values[0]))
@@ -41,9 +45,10 @@ def main() -> None:
     table.add_row("exact", *summary(exact))
     console.print(table)
     console.print(
-        f"The data were simulated with mean {TRUE_MEAN:g}. The naive posterior ignores the noise and the clamp; at this "
-        "epsilon the noise is larger than the sampling error, so its interval is far too narrow. The exact posterior "
-        "accounts for both. A release has no seed: run again and the noise is new."
+        f"The data were simulated with mean {TRUE_MEAN:g}. The naive posterior ignores the noise"
+        " and the clamp; at this epsilon the noise is larger than the sampling error, so its"
+        " interval is far too narrow. The exact posterior accounts for both. A release has no"
+        " seed: run again and the noise is new."
     )
 
 

@@ -1,7 +1,9 @@
-"""Regression coefficients from nine noisy moments: the exact posterior beside the one that ignores the noise.
+"""Regression coefficients from nine noisy moments: the exact posterior beside the one that ignores
+the noise.
 
-A curator released nine moments of 100 records (x1, x2, y), clamped to [-10, 10], with Laplace noise for epsilon = 10. The analyst knows
-the mechanism. Data augmentation draws the coefficients together with databases that could have led to the release.
+A curator released nine moments of 100 records (x1, x2, y), clamped to [-10, 10], with Laplace noise
+for epsilon = 10. The analyst knows the mechanism. Data augmentation draws the coefficients together
+with databases that could have led to the release.
 """
 
 import jax
@@ -16,7 +18,10 @@ def main() -> None:
     console = Console(highlight=False)
     problem = nw.problems.linear_regression(epsilon=10.0)
     released = dict(zip(problem.model.private_names, problem.observed, strict=True))
-    console.print("[bold]What was released[/]: " + ", ".join(f"{name} {value:.3f}" for name, value in released.items()))
+    console.print(
+        "[bold]What was released[/]: "
+        + ", ".join(f"{name} {value:.3f}" for name, value in released.items())
+    )
     console.print(f"Noise: Laplace of scale {problem.model.mechanism.scale:.3g}\n")
 
     key = jax.random.key(0)
@@ -34,8 +39,9 @@ def main() -> None:
     console.print(table)
     console.print(str(exact.report))
     console.print(
-        "\nThe naive posterior takes the noise for signal: it is narrow and far off. The exact one is as wide as the noise makes it, "
-        "and holds the truth. The last column is what the curator, who has the data, would find."
+        "\nThe naive posterior takes the noise for signal: it is narrow and far off. The exact one"
+        " is as wide as the noise makes it, and holds the truth. The last column is what the"
+        " curator, who has the data, would find."
     )
 
 

@@ -25,10 +25,18 @@ _VALUES = (*METRICS, "nlog_paper")
 
 
 def panel(
-    scale: Scale, progress: Progress, problem: str, epsilon: float, methods: tuple[str, ...], layers: int | None = None
+    scale: Scale,
+    progress: Progress,
+    problem: str,
+    epsilon: float,
+    methods: tuple[str, ...],
+    layers: int | None = None,
 ) -> dict[str, Any]:
     """The metrics (trials, rounds) of each method, and those of exact draws."""
-    found = {slug: trials.each(problem, epsilon, slug, scale, progress, layers=layers) for slug in methods}
+    found = {
+        slug: trials.each(problem, epsilon, slug, scale, progress, layers=layers)
+        for slug in methods
+    }
     exact = trials.get(problem, epsilon, "exact", scale.seed, scale, progress=progress).rounds[-1]
     return {
         "problem": problem,
@@ -47,7 +55,8 @@ def of_trials(found: list[trials.Trial]) -> dict[str, Any]:
 
 
 def floor(shown: dict[str, Any]) -> float:
-    """The sd of MMD^2 of exact draws, about .5 over their number: what is below is not told apart on the logarithmic axis.
+    """The sd of MMD^2 of exact draws, about .5 over their number: what is below is not told apart
+    on the logarithmic axis.
 
     >>> floor({"measured draws": 1000})
     0.0005
@@ -56,13 +65,24 @@ def floor(shown: dict[str, Any]) -> float:
 
 
 def rows(shown: dict[str, Any]) -> list[list[str]]:
-    """One row per method and metric: mean and quartiles over trials after some rounds, and the exact value."""
+    """One row per method and metric: mean and quartiles over trials after some rounds, and the
+    exact value.
+    """
     made = []
     for slug, values in shown["methods"].items():
         for metric, name in METRICS.items():
             decimals = DECIMALS[metric]
-            cells = [quartiles(np.array(values[metric])[:, r - 1], decimals) for r in _rounds(shown)]
-            made.append([NAMES[slug], name.replace("$^2$", "²"), *cells, number(shown["exact"][metric], decimals)])
+            cells = [
+                quartiles(np.array(values[metric])[:, r - 1], decimals) for r in _rounds(shown)
+            ]
+            made.append(
+                [
+                    NAMES[slug],
+                    name.replace("$^2$", "²"),
+                    *cells,
+                    number(shown["exact"][metric], decimals),
+                ]
+            )
     return made
 
 
@@ -97,10 +117,11 @@ def first_below(values: list[float], threshold: float = THRESHOLD) -> int | None
 
 
 def settled(shown: dict[str, Any], slug: str) -> int | None:
-    """The first round from which on the mean C2ST stays where it is in the end; None where it does not even in the last round.
+    """The first round from which on the mean C2ST stays where it is in the end; None where it does
+    not even in the last round.
 
-    The end is the mean of the last three rounds, and staying there means within .02 of it. What trials differ by has no part: methods
-    that vary more would settle sooner.
+    The end is the mean of the last three rounds, and staying there means within .02 of it. What
+    trials differ by has no part: methods that vary more would settle sooner.
     """
     found = np.mean(shown["methods"][slug]["c2st"], axis=0)
     away = np.flatnonzero(np.abs(found - end(shown, slug).mean()) > MARGIN)
@@ -110,13 +131,18 @@ def settled(shown: dict[str, Any], slug: str) -> int | None:
 
 def end(shown: dict[str, Any], slug: str) -> np.ndarray:
     """The C2ST of each trial (T,), averaged over the last three rounds."""
-    return np.asarray(np.asarray(shown["methods"][slug]["c2st"], dtype=float)[:, -_LAST:].mean(axis=1))
+    return np.asarray(
+        np.asarray(shown["methods"][slug]["c2st"], dtype=float)[:, -_LAST:].mean(axis=1)
+    )
 
 
 def stays(shown: dict[str, Any]) -> str:
     """From which round on the C2ST of SPPE and of SPLE stays where it is in the end."""
     parts = [f"{settles(settled(shown, slug))} for {NAMES[slug]}" for slug in ("sppe", "sple")]
-    return f"The mean C2ST stays within {MARGIN:g} of its mean over the last three rounds {' and '.join(parts)}"
+    return (
+        f"The mean C2ST stays within {MARGIN:g} of its mean over the last three rounds"
+        f" {' and '.join(parts)}"
+    )
 
 
 def settles(first: int | None) -> str:
@@ -125,7 +151,9 @@ def settles(first: int | None) -> str:
 
 
 def later(shown: dict[str, Any], slug: str) -> np.ndarray:
-    """The C2ST of each trial (T,), averaged over the rounds after the fifth; of the last round where there are no more."""
+    """The C2ST of each trial (T,), averaged over the rounds after the fifth; of the last round
+    where there are no more.
+    """
     values = np.asarray(shown["methods"][slug]["c2st"], dtype=float)
     return np.asarray(values[:, min(AFTER, values.shape[1] - 1) :].mean(axis=1))
 
@@ -136,8 +164,8 @@ def similar(shown: dict[str, Any]) -> Judged:
     gap = difference(*found)
     verdict = all_of([below(gap, MARGIN), above(gap, -MARGIN)])
     text = (
-        f"C2ST averaged over the rounds after round {AFTER}: SPPE {found[0].mean():.3f}, SPLE {found[1].mean():.3f}, difference by seed "
-        f"{gap.text()}"
+        f"C2ST averaged over the rounds after round {AFTER}: SPPE {found[0].mean():.3f}, SPLE"
+        f" {found[1].mean():.3f}, difference by seed {gap.text()}"
     )
     return verdict, text
 
@@ -148,11 +176,17 @@ def sentence(shown: dict[str, Any]) -> str:
     for slug, values in shown["methods"].items():
         first = [first_below(trial) for trial in values["mmd"]]
         reached = [r for r in first if r is not None]
-        when = f"after {number(float(np.mean(reached)), 1)} rounds on average" if reached else "in no trial"
+        when = (
+            f"after {number(float(np.mean(reached)), 1)} rounds on average"
+            if reached
+            else "in no trial"
+        )
         if 0 < len(reached) < len(first):
             when += f" in {len(reached)} of {len(first)} trials"
         last = float(np.mean(values["c2st"], axis=0)[-1])
-        parts.append(f"{NAMES[slug]} has MMD² < {THRESHOLD} {when} and ends at C2ST {number(last, 3)}")
+        parts.append(
+            f"{NAMES[slug]} has MMD² < {THRESHOLD} {when} and ends at C2ST {number(last, 3)}"
+        )
     return joined(parts) + f" (exact draws: {number(shown['exact']['c2st'], 3)})"
 
 
@@ -162,7 +196,12 @@ def draw(shown: dict[str, Any], axes: Any, *, legend: bool) -> None:
 
     for ax, (metric, name) in zip(axes, METRICS.items(), strict=True):
         values = {NAMES[slug]: np.asarray(each[metric]) for slug, each in shown["methods"].items()}
-        convergence(values, metric=name, ax=ax, floor=floor(shown) if metric == "mmd" else shown["exact"][metric])
+        convergence(
+            values,
+            metric=name,
+            ax=ax,
+            floor=floor(shown) if metric == "mmd" else shown["exact"][metric],
+        )
         if metric == "mmd":
             logarithmic(ax, floor(shown))
         if not legend or ax is not axes[0]:
@@ -170,12 +209,17 @@ def draw(shown: dict[str, Any], axes: Any, *, legend: bool) -> None:
 
 
 def logarithmic(ax: Any, least: float) -> None:
-    """A logarithmic axis for MMD^2, with the threshold; means and quartiles below `least` are drawn there."""
+    """A logarithmic axis for MMD^2, with the threshold; means and quartiles below `least` are drawn
+    there.
+    """
     for line in ax.lines:
         line.set_ydata(np.maximum(line.get_ydata(), least))
     for bars in ax.collections:
         bars.set_segments(
-            [np.column_stack([each[:, 0], np.maximum(each[:, 1], least)]) for each in bars.get_segments()]
+            [
+                np.column_stack([each[:, 0], np.maximum(each[:, 1], least)])
+                for each in bars.get_segments()
+            ]
         )
     ax.axhline(THRESHOLD, color="black", linewidth=0.7, linestyle=":")
     ax.set_yscale("log")
@@ -191,7 +235,9 @@ def figure(panels: dict[str, dict[str, Any]]) -> Any:
     from noisewise.plotting.style import STYLE
 
     with matplotlib.rc_context(STYLE):
-        made, grid = plt.subplots(len(panels), 4, figsize=(9.6, 0.5 + 2.3 * len(panels)), squeeze=False)
+        made, grid = plt.subplots(
+            len(panels), 4, figsize=(9.6, 0.5 + 2.3 * len(panels)), squeeze=False
+        )
         for row, (title, shown) in zip(grid, panels.items(), strict=True):
             draw(shown, row, legend=False)
             if len(panels) > 1:

@@ -26,7 +26,9 @@ WORK = "nothing is simulated"
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """What is claimed, the item by which it is judged, and how; and what other items add to the evidence."""
+    """What is claimed, the item by which it is judged, and how; and what other items add to the
+    evidence.
+    """
 
     text: str
     item: str
@@ -36,17 +38,41 @@ class Claim:
 
 _AGREEING = ("da-mcmc", "smc-abc", "sppe", "sple")
 CLAIMS = (
-    Claim("SPPE reaches MMD < 0.1 on SIR 6 times faster than SMC-ABC", "table_cost", judges.faster("sppe")),
-    Claim("SPLE reaches MMD < 0.1 on SIR 2 times faster than SMC-ABC", "table_cost", judges.faster("sple")),
-    Claim("SPPE converges faster than SPLE on SIR", "sir_accuracy", judges.converges_first("sppe", "sple")),
-    Claim("SPPE and SPLE have similar accuracy on SIR after round 5", "sir_accuracy", judges.similar_later),
+    Claim(
+        "SPPE reaches MMD < 0.1 on SIR 6 times faster than SMC-ABC",
+        "table_cost",
+        judges.faster("sppe"),
+    ),
+    Claim(
+        "SPLE reaches MMD < 0.1 on SIR 2 times faster than SMC-ABC",
+        "table_cost",
+        judges.faster("sple"),
+    ),
+    Claim(
+        "SPPE converges faster than SPLE on SIR",
+        "sir_accuracy",
+        judges.converges_first("sppe", "sple"),
+    ),
+    Claim(
+        "SPPE and SPLE have similar accuracy on SIR after round 5",
+        "sir_accuracy",
+        judges.similar_later,
+    ),
     Claim(
         "SPLE converges faster than SPPE on the regression",
         "regression_accuracy",
         judges.converges_first("sple", "sppe"),
     ),
-    Claim("of SMC-ABC, SPPE and SPLE, SPLE is the closest to DA-MCMC at ε = 10", "ks_heatmaps", judges.closest),
-    Claim("SPPE, SPLE, SMC-ABC and DA-MCMC agree at ε = 10", "regression_tables", judges.aligned(_AGREEING, ("10",))),
+    Claim(
+        "of SMC-ABC, SPPE and SPLE, SPLE is the closest to DA-MCMC at ε = 10",
+        "ks_heatmaps",
+        judges.closest,
+    ),
+    Claim(
+        "SPPE, SPLE, SMC-ABC and DA-MCMC agree at ε = 10",
+        "regression_tables",
+        judges.aligned(_AGREEING, ("10",)),
+    ),
     *(
         Claim(
             f"{NAMES[slug]} is biased at ε = 10",
@@ -61,10 +87,26 @@ CLAIMS = (
         "regression_tables",
         judges.aligned((*_AGREEING, "gibbs-ss"), ("1", "0.1")),
     ),
-    Claim("RNPE is farther off than all others at ε = 1 and 0.1", "ks_heatmaps", judges.farthest("rnpe", ("1", "0.1"))),
-    Claim("on the log-linear model both methods are stable by round 3", "log_linear_accuracy", judges.stable),
-    Claim("SPLE needs about 5 rounds on SIR at ε = 1 and 0.1", "sir_accuracy_low_epsilon", judges.five_rounds),
-    Claim("SPPE settles before SPLE on SIR at ε = 1 and 0.1", "sir_accuracy_low_epsilon", judges.settles_first),
+    Claim(
+        "RNPE is farther off than all others at ε = 1 and 0.1",
+        "ks_heatmaps",
+        judges.farthest("rnpe", ("1", "0.1")),
+    ),
+    Claim(
+        "on the log-linear model both methods are stable by round 3",
+        "log_linear_accuracy",
+        judges.stable,
+    ),
+    Claim(
+        "SPLE needs about 5 rounds on SIR at ε = 1 and 0.1",
+        "sir_accuracy_low_epsilon",
+        judges.five_rounds,
+    ),
+    Claim(
+        "SPPE settles before SPLE on SIR at ε = 1 and 0.1",
+        "sir_accuracy_low_epsilon",
+        judges.settles_first,
+    ),
     Claim(
         "10,000 simulations of SPPE and SPLE match or beat about 100,000 of SMC-ABC",
         "abc_accuracy",
@@ -76,9 +118,17 @@ CLAIMS = (
     Claim("the cost is linear in dim(s)", "complexity", formula_judges.grows("dim_s", 1)),
     Claim("the cost is linear in dim(theta)", "complexity", formula_judges.grows("dim_theta", 1)),
     Claim("the cost is quadratic in the units", "complexity", formula_judges.grows("units", 2)),
-    Claim("R0 of Ebola and COVID-19 agrees with the literature", "outbreaks", formula_judges.literature),
+    Claim(
+        "R0 of Ebola and COVID-19 agrees with the literature",
+        "outbreaks",
+        formula_judges.literature,
+    ),
     Claim("the RMSE of nets falls approximately as 1/M", "noise_rmse", formula_judges.nets),
-    Claim("a released curve is n L / m differentially private", "privacy_proposition", formula_judges.proposition),
+    Claim(
+        "a released curve is n L / m differentially private",
+        "privacy_proposition",
+        formula_judges.proposition,
+    ),
 )
 
 
@@ -87,7 +137,8 @@ def run(scale: Any, progress: Any) -> dict[str, Any]:
     found = judged(scale.folder)
     if all(each["verdict"] == MISSING for each in found):
         raise InvalidInputError(
-            f"There is nothing to judge claims by in {scale.folder}: run other items first, or all (noisewise reproduce --list)."
+            f"There is nothing to judge claims by in {scale.folder}: run other items first, or all"
+            " (noisewise reproduce --list)."
         )
     return {"claims": found}
 
@@ -95,7 +146,10 @@ def run(scale: Any, progress: Any) -> dict[str, Any]:
 def of_item(slug: str, result: dict[str, Any]) -> list[dict[str, str]]:
     """The claims that are judged by one item."""
     found = [(claim, *claim.judge(result)) for claim in CLAIMS if claim.item == slug]
-    return [{"claim": claim.text, "item": slug, "verdict": v, "evidence": evidence} for claim, v, evidence in found]
+    return [
+        {"claim": claim.text, "item": slug, "verdict": v, "evidence": evidence}
+        for claim, v, evidence in found
+    ]
 
 
 def judged(folder: Path) -> list[dict[str, str]]:
@@ -106,9 +160,13 @@ def judged(folder: Path) -> list[dict[str, str]]:
         if (result := _result(folder, claim.item)) is not None:
             verdict, evidence = claim.judge(result)
             others = {slug: _result(folder, slug) for slug in claim.remarks}
-            remarks = [claim.remarks[slug](found) for slug, found in others.items() if found is not None]
+            remarks = [
+                claim.remarks[slug](found) for slug, found in others.items() if found is not None
+            ]
             evidence = "; ".join([evidence, *remarks])
-        made.append({"claim": claim.text, "item": claim.item, "verdict": verdict, "evidence": evidence})
+        made.append(
+            {"claim": claim.text, "item": claim.item, "verdict": verdict, "evidence": evidence}
+        )
     return made
 
 
@@ -117,7 +175,7 @@ def _result(folder: Path, slug: str) -> dict[str, Any] | None:
     return dict(read_json(path, "the result")["result"]) if path.exists() else None
 
 
-# Showing -------------------------------------------------------------------------------------------------------------
+# Showing ------------------------------------------------------------------------------------------
 
 
 def table(result: dict[str, Any]) -> str:
@@ -160,6 +218,7 @@ def paragraph(result: dict[str, Any]) -> str:
     parts = [f"{verdict}: {len(found)}" for verdict, found in counts.items() if found]
     failed = f" Not confirmed: {'; '.join(counts[NOT])}." if counts[NOT] else ""
     return (
-        f"Of {len(result['claims'])} claims {', '.join(parts)}.{failed} Verdicts are computed from the JSON files of the items named, by "
-        f"rules that stand in `experiments/judges.py` and `experiments/formula_judges.py`. {judges.RULES}"
+        f"Of {len(result['claims'])} claims {', '.join(parts)}.{failed} Verdicts are computed from"
+        " the JSON files of the items named, by rules that stand in `experiments/judges.py` and"
+        f" `experiments/formula_judges.py`. {judges.RULES}"
     )

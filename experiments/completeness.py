@@ -1,4 +1,6 @@
-"""Whether a record holds all that its item promises: every method, budget, trial and round, and a number wherever one belongs."""
+"""Whether a record holds all that its item promises: every method, budget, trial and round, and a
+number wherever one belongs.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,27 @@ from experiments.measures import METRICS
 from experiments.trials import ONCE
 from noisewise.problems.outbreak import NAMES as OUTBREAKS
 
-MAY_BE_NONE = {"operations", "operations_exponent", "operations_last", "first", "stays", "strict", "first_abc"}
-"""What has no number in some cases: operations that nobody counts, rounds in which a threshold is not reached."""
+MAY_BE_NONE = {
+    "operations",
+    "operations_exponent",
+    "operations_last",
+    "first",
+    "stays",
+    "strict",
+    "first_abc",
+}
+"""What has no number in some cases: operations that nobody counts, rounds in which a threshold is
+not reached.
+"""
 
 Missing = Iterator[str]
 
 
 def missing(record: Mapping[str, Any]) -> list[str]:
     """What a record lacks, in words; nothing where it is complete."""
-    sizes = {name: value for name, value in record["scale"].items() if name in Scale.__dataclass_fields__}
+    sizes = {
+        name: value for name, value in record["scale"].items() if name in Scale.__dataclass_fields__
+    }
     found = list(without_number(record["result"], "result"))
     check = CHECKS.get(record["item"])
     return found + (list(check(record["result"], Scale(**sizes))) if check is not None else [])
@@ -90,16 +104,20 @@ def shaped(value: Any, shape: tuple[int | None, ...], place: str) -> Missing:
         yield f"{place} has shape {found}, expected ({words})"
 
 
-# Items ---------------------------------------------------------------------------------------------------------------
+# Items --------------------------------------------------------------------------------------------
 
 
-def _panel(shown: Mapping[str, Any], methods: Iterable[str], scale: Scale, place: str = "panel") -> Missing:
+def _panel(
+    shown: Mapping[str, Any], methods: Iterable[str], scale: Scale, place: str = "panel"
+) -> Missing:
     yield from keys(shown["methods"], methods, place)
     yield from keys(shown["exact"], METRICS, f"{place}.exact")
     for slug, values in shown["methods"].items():
         yield from keys(values, METRICS, f"{place}.{slug}")
         for metric in METRICS:
-            yield from shaped(values.get(metric), (scale.trials, scale.rounds), f"{place}.{slug}.{metric}")
+            yield from shaped(
+                values.get(metric), (scale.trials, scale.rounds), f"{place}.{slug}.{metric}"
+            )
 
 
 def _one_panel(methods: Iterable[str]) -> Callable[[Any, Scale], Missing]:
@@ -107,7 +125,9 @@ def _one_panel(methods: Iterable[str]) -> Callable[[Any, Scale], Missing]:
 
 
 def _low_epsilon(result: Any, scale: Scale) -> Missing:
-    yield from keys(result["panels"], (f"{e:g}" for e in sir_accuracy_low_epsilon.EPSILONS), "panels")
+    yield from keys(
+        result["panels"], (f"{e:g}" for e in sir_accuracy_low_epsilon.EPSILONS), "panels"
+    )
     for epsilon, shown in result["panels"].items():
         yield from _panel(shown, sir_accuracy_low_epsilon.METHODS, scale, epsilon)
 
@@ -127,7 +147,9 @@ def _clouds(result: Any, scale: Scale) -> Missing:
     for slug, each in result["methods"].items():
         yield from keys(each["draws"], map(str, result["rounds"]), f"{slug}.draws")
         for name in ("mean", "sd"):
-            yield from shaped(each[name], (len(result["rounds"]), scale.trials, 2), f"{slug}.{name}")
+            yield from shaped(
+                each[name], (len(result["rounds"]), scale.trials, 2), f"{slug}.{name}"
+            )
     if scale.rounds not in result["rounds"]:
         yield f"rounds have no {scale.rounds}"
 
@@ -157,7 +179,9 @@ def _abc(result: Any, scale: Scale) -> Missing:
         yield f"SMC-ABC has {len(result['trials'])} trials"
     for i, trial in enumerate(result["trials"]):
         for name in ("tolerance", *METRICS):
-            yield from shaped(trial.get(name), (len(trial["num_simulations"]),), f"trial {i}.{name}")
+            yield from shaped(
+                trial.get(name), (len(trial["num_simulations"]),), f"trial {i}.{name}"
+            )
     yield from keys(result["learnt"], abc_accuracy.LEARNERS, "learnt")
     for slug, each in result["learnt"].items():
         for name in METRICS:
@@ -185,12 +209,16 @@ def _rows(result: Any, scale: Scale) -> Missing:
             if "refused" not in row:
                 for name in ("mean", "sd", "low", "high"):
                     yield from shaped(
-                        row.get(name), (1 if slug in ONCE else scale.trials, 3), f"{epsilon}.{slug}.{name}"
+                        row.get(name),
+                        (1 if slug in ONCE else scale.trials, 3),
+                        f"{epsilon}.{slug}.{name}",
                     )
 
 
 def _epsilons(result: Any, scale: Scale) -> Missing:
-    yield from keys(result["posteriors"], (f"{e:g}" for e in regression_epsilons.EPSILONS), "posteriors")
+    yield from keys(
+        result["posteriors"], (f"{e:g}" for e in regression_epsilons.EPSILONS), "posteriors"
+    )
     for epsilon, each in result["posteriors"].items():
         yield from keys(each, regression_epsilons.METHODS, epsilon)
 
@@ -211,14 +239,20 @@ def _nets(result: Any, scale: Scale) -> Missing:
     for name, made in result["problems"].items():
         yield from keys(made, noise_rmse.POINTS, name)
         for kind in noise_rmse.POINTS:
-            yield from shaped(made.get(kind, {}).get("rmse"), (len(result["sizes"]),), f"{name}.{kind}.rmse")
+            yield from shaped(
+                made.get(kind, {}).get("rmse"), (len(result["sizes"]),), f"{name}.{kind}.rmse"
+            )
     if not scale.quick and len(result["sizes"]) != len(noise_rmse.SIZES):
         yield f"sizes are {len(result['sizes'])}"
 
 
 def _sweeps(result: Any, scale: Scale) -> Missing:
     found = {f"{sweep['kind']} {sweep['size']}" for sweep in result["sweeps"]}
-    wanted = ["simulation n", "noise n", *(f"{kind} {size}" for kind in ("PLE", "PPE") for size in ("dim_s", "units"))]
+    wanted = [
+        "simulation n",
+        "noise n",
+        *(f"{kind} {size}" for kind in ("PLE", "PPE") for size in ("dim_s", "units")),
+    ]
     if not scale.quick:
         wanted += [f"{kind} {size}" for kind in ("PLE", "PPE") for size in complexity.SIZES]
         wanted.remove("PLE atoms")
@@ -228,7 +262,11 @@ def _sweeps(result: Any, scale: Scale) -> Missing:
 def _claims(result: Any, scale: Scale) -> Missing:
     found = {each["claim"]: each for each in result["claims"]}
     yield from keys(found, (claim.text for claim in claims.CLAIMS), "claims")
-    yield from (f"{text} is not judged yet" for text, each in found.items() if each["verdict"] == claims.MISSING)
+    yield from (
+        f"{text} is not judged yet"
+        for text, each in found.items()
+        if each["verdict"] == claims.MISSING
+    )
 
 
 CHECKS: dict[str, Callable[[Any, Scale], Missing]] = {

@@ -1,4 +1,6 @@
-"""What a training step costs against each size in the paper's complexity formulas, with fitted exponents."""
+"""What a training step costs against each size in the paper's complexity formulas, with fitted
+exponents.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,17 @@ from noisewise.plotting.style import looks, styled
 
 TITLE = "Cost of a training step against every size"
 PAPER = "Appendix D, equations eq:comp_nsf, eq:comp_ple and eq:comp_ppe"
-QUESTION = "The cost is linear in dim(s), dim(theta) and n and quadratic in the units, as the formulas say."
+QUESTION = (
+    "The cost is linear in dim(s), dim(theta) and n and quadratic in the units, as the formulas"
+    " say."
+)
 WORK = "single gradients, nothing is trained"
 PAPER_VALUES = {
     "PLE": "n_l B M [(dim(theta) + dim(s)) n_u + n_h n_u^2 + K dim(s) n_u] + n dim(X) B M log M",
-    "PPE": "n_l B M [(dim(theta) + dim(s)) n_u + n_a n_h n_u^2 + K dim(s) n_a n_u] + n dim(X) B M log M",
+    "PPE": (
+        "n_l B M [(dim(theta) + dim(s)) n_u + n_a n_h n_u^2 + K dim(s) n_a n_u] + n dim(X) B M"
+        " log M"
+    ),
 }
 """The formulas, up to constants."""
 
@@ -57,7 +65,9 @@ SWEEPS: dict[str, tuple[int, ...]] = {
 }
 RECORDS = (100, 400, 1600, 6400)
 _QUICK_POINTS = 2
-_QUICK_SWEEPS = {(kind, size) for kind in ("PLE", "PPE") for size in ("dim_s", "dim_theta", "units")}
+_QUICK_SWEEPS = {
+    (kind, size) for kind in ("PLE", "PPE") for size in ("dim_s", "dim_theta", "units")
+}
 _SECONDS = 0.05
 _TURNS = 5
 CLOSE = 0.25
@@ -69,7 +79,9 @@ _DEGREES = (0, 1, 2)
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """One training step; the paper's flow on ten statistics by default, with few enough pairs to sweep all sizes upwards."""
+    """One training step; the paper's flow on ten statistics by default, with few enough pairs to
+    sweep all sizes upwards.
+    """
 
     batch: int = 32
     M: int = 4
@@ -83,38 +95,55 @@ class Sizes:
 
 
 def formula(kind: str, sizes: Sizes) -> float:
-    """The paper's formula for the flow, all constants 1; for K the 3 K - 1 numbers that, as it says, make a spline."""
+    """The paper's formula for the flow, all constants 1; for K the 3 K - 1 numbers that, as it
+    says, make a spline.
+    """
     each = (sizes.dim_theta + sizes.dim_s) * sizes.units
     atoms = sizes.atoms if kind == "PPE" else 1
-    each += atoms * (sizes.hidden * sizes.units**2 + (3 * sizes.knots - 1) * sizes.dim_s * sizes.units)
+    each += atoms * (
+        sizes.hidden * sizes.units**2 + (3 * sizes.knots - 1) * sizes.dim_s * sizes.units
+    )
     return float(sizes.layers * sizes.batch * sizes.M * each)
 
 
 def run(scale: Any, progress: Any) -> dict[str, Any]:
-    """Sweep each size alone, for both losses, and the number of records for simulations and for noise."""
+    """Sweep each size alone, for both losses, and the number of records for simulations and for
+    noise.
+    """
     base = Sizes(layers=scale.layers, units=scale.hidden)
     sweeps = []
     for kind in PAPER_VALUES:
         for name in SIZES:
-            if (kind, name) == ("PLE", "atoms") or (scale.quick and (kind, name) not in _QUICK_SWEEPS):
+            if (kind, name) == ("PLE", "atoms") or (
+                scale.quick and (kind, name) not in _QUICK_SWEEPS
+            ):
                 continue
             values = SWEEPS[name][:_QUICK_POINTS] if scale.quick else SWEEPS[name]
             progress(f"{kind}, {WORDS[name]}")
             points = [dataclasses.replace(base, **{name: value}) for value in values]
             costs = [step_cost(kind, point) for point in points]
             expected = [formula(kind, point) for point in points]
-            sweeps.append({"kind": kind, "size": name, "values": values, **fitted(values, costs, expected)})
+            sweeps.append(
+                {"kind": kind, "size": name, "values": values, **fitted(values, costs, expected)}
+            )
     records = RECORDS[:_QUICK_POINTS] if scale.quick else RECORDS
     progress("records")
     for kind, cost in (("simulation", _simulation_cost), ("noise", _noise_cost)):
         sweeps.append(
-            {"kind": kind, "size": "n", "values": records, **fitted(records, [cost(n) for n in records], records)}
+            {
+                "kind": kind,
+                "size": "n",
+                "values": records,
+                **fitted(records, [cost(n) for n in records], records),
+            }
         )
     return {"base": dataclasses.asdict(base), "sweeps": sweeps}
 
 
 def fitted(values: Any, costs: list[dict[str, Any]], expected: Any) -> dict[str, Any]:
-    """Exponents of operations, of seconds and of the formula, by least squares on logarithms and over the last step."""
+    """Exponents of operations, of seconds and of the formula, by least squares on logarithms and
+    over the last step.
+    """
     made: dict[str, Any] = {}
     for name, found in (
         ("operations", [cost["operations"] for cost in costs]),
@@ -125,7 +154,11 @@ def fitted(values: Any, costs: list[dict[str, Any]], expected: Any) -> dict[str,
         made[name] = found
         made[f"{name}_exponent"] = exponent(values, found) if known else None
         made[f"{name}_last"] = exponent(values[-2:], found[-2:]) if known else None
-    measured = made["operations_exponent"] if made["operations_exponent"] is not None else made["seconds_exponent"]
+    measured = (
+        made["operations_exponent"]
+        if made["operations_exponent"] is not None
+        else made["seconds_exponent"]
+    )
     return {**made, "close": bool(abs(measured - made["formula_exponent"]) <= CLOSE)}
 
 
@@ -135,11 +168,14 @@ def exponent(values: Any, costs: Any) -> float:
     >>> round(exponent([1, 2, 4], [3, 12, 48]), 6)
     2.0
     """
-    return float(np.polyfit(np.log(np.asarray(values, float)), np.log(np.asarray(costs, float)), 1)[0])
+    return float(
+        np.polyfit(np.log(np.asarray(values, float)), np.log(np.asarray(costs, float)), 1)[0]
+    )
 
 
 def polynomial(sweep: dict[str, Any], degree: int) -> tuple[float, float]:
-    """The largest relative error of a polynomial fitted to the operations, by least squares of relative errors; its leading coefficient.
+    """The largest relative error of a polynomial fitted to the operations, by least squares of
+    relative errors; its leading coefficient.
 
     >>> error, leading = polynomial({"values": [1, 2, 4], "operations": [5, 8, 14]}, 1)
     >>> round(error, 9), round(leading, 9)
@@ -152,7 +188,8 @@ def polynomial(sweep: dict[str, Any], degree: int) -> tuple[float, float]:
 
 
 def least_degree(sweep: dict[str, Any]) -> int | None:
-    """The least degree, up to 2, of a polynomial that fits the operations within 5% at all sizes, which must be two more than it.
+    """The least degree, up to 2, of a polynomial that fits the operations within 5% at all sizes,
+    which must be two more than it.
 
     >>> least_degree({"values": [1, 2, 4, 8], "operations": [1, 4, 16, 64]})
     2
@@ -165,11 +202,18 @@ def swapped(result: dict[str, Any]) -> str:
     """What one more statistic and one more parameter cost PPE, and what that says of the formula."""
     of = {(sweep["kind"], sweep["size"]): sweep for sweep in result["sweeps"]}
     statistic, parameter = (polynomial(of["PPE", size], 1)[1] for size in ("dim_s", "dim_theta"))
-    text = f"in PPE one more statistic adds {statistic:,.0f} operations and one more parameter {parameter:,.0f}"
-    return f"{text}: the paper's K dim(s) n_a n_u must read K dim(theta) n_a n_u" if parameter > statistic else text
+    text = (
+        f"in PPE one more statistic adds {statistic:,.0f} operations and one more parameter"
+        f" {parameter:,.0f}"
+    )
+    return (
+        f"{text}: the paper's K dim(s) n_a n_u must read K dim(theta) n_a n_u"
+        if parameter > statistic
+        else text
+    )
 
 
-# Measuring -----------------------------------------------------------------------------------------------------------
+# Measuring ----------------------------------------------------------------------------------------
 
 
 def step_cost(kind: str, sizes: Sizes) -> dict[str, float]:
@@ -196,10 +240,16 @@ def _gradient(kind: str, sizes: Sizes) -> tuple[Callable[..., Any], tuple[Any, .
     target: Any
     if kind == "PPE":
         atoms = draw(1, sizes.batch, sizes.atoms, sizes.M, sizes.dim_theta)
-        target, condition = (atoms, draw(2, sizes.batch, sizes.atoms)), draw(3, sizes.batch, 1, sizes.M, sizes.dim_s)
+        target, condition = (
+            (atoms, draw(2, sizes.batch, sizes.atoms)),
+            draw(3, sizes.batch, 1, sizes.M, sizes.dim_s),
+        )
         loss: Any = atomic_loss
     else:
-        target, condition = draw(1, sizes.batch, sizes.M, sizes.dim_s), draw(2, sizes.batch, 1, sizes.dim_theta)
+        target, condition = (
+            draw(1, sizes.batch, sizes.M, sizes.dim_s),
+            draw(2, sizes.batch, 1, sizes.dim_theta),
+        )
         loss = negative_log_prob
 
     def mean_loss(weights: Any, target: Any, condition: Any) -> Any:
@@ -240,18 +290,22 @@ def _simulation_cost(num_records: int) -> dict[str, Any]:
 
 
 def _noise_cost(num_records: int) -> dict[str, Any]:
-    """Making 200 stored statistics of data sets of n records private, 8 times each by nets: what a training step does instead."""
+    """Making 200 stored statistics of data sets of n records private, 8 times each by nets: what a
+    training step does instead.
+    """
     model = _regression(num_records)
     s = model.statistics(jax.random.key(1), model.prior.sample(jax.random.key(0), 200))
     points, mechanism = nw.mechanisms.ScrambledSobol(), model.mechanism
 
     def noise() -> Any:
-        return mechanism.transport(points.uniforms(jax.random.key(2), 200, 8, s.shape[1]), s[:, None])
+        return mechanism.transport(
+            points.uniforms(jax.random.key(2), 200, 8, s.shape[1]), s[:, None]
+        )
 
     return {"operations": None, "seconds": least_seconds(noise)}
 
 
-# Showing -------------------------------------------------------------------------------------------------------------
+# Showing ------------------------------------------------------------------------------------------
 
 
 def table(result: dict[str, Any]) -> str:
@@ -271,10 +325,26 @@ def table(result: dict[str, Any]) -> str:
     ]
     rows = []
     for sweep in result["sweeps"]:
-        texts = [sweep["kind"], WORDS[sweep["size"]], f"{sweep['values'][0]}", f"{sweep['values'][-1]}"]
-        parts = ("formula_exponent", "operations_exponent", "seconds_exponent", "formula_last", "operations_last")
+        texts = [
+            sweep["kind"],
+            WORDS[sweep["size"]],
+            f"{sweep['values'][0]}",
+            f"{sweep['values'][-1]}",
+        ]
+        parts = (
+            "formula_exponent",
+            "operations_exponent",
+            "seconds_exponent",
+            "formula_last",
+            "operations_last",
+        )
         rows.append(
-            [*texts, *(_number(sweep[part]) for part in parts), "yes" if sweep["close"] else "no", _degree(sweep)]
+            [
+                *texts,
+                *(_number(sweep[part]) for part in parts),
+                "yes" if sweep["close"] else "no",
+                _degree(sweep),
+            ]
         )
     return markdown(header, rows)
 
@@ -291,14 +361,20 @@ def _number(value: float | None) -> str:
 
 @styled
 def figure(result: dict[str, Any]) -> Figure:
-    """One panel per size: cost over its first value, measured and by the formula, on logarithmic axes."""
+    """One panel per size: cost over its first value, measured and by the formula, on logarithmic
+    axes.
+    """
     made, axes = plt.subplots(2, 5, figsize=(10.0, 4.4))
     look = looks(["PPE", "PLE", "simulation", "noise"])
     for ax, size in zip(axes.ravel(), WORDS, strict=True):
         found = [sweep for sweep in result["sweeps"] if sweep["size"] == size]
         for sweep in found:
             style, kind = look[sweep["kind"]], sweep["kind"]
-            costs = sweep["operations"] if sweep["operations_exponent"] is not None else sweep["seconds"]
+            costs = (
+                sweep["operations"]
+                if sweep["operations_exponent"] is not None
+                else sweep["seconds"]
+            )
             ax.plot(sweep["values"], np.asarray(costs) / costs[0], **style, label=kind)
             if kind != "noise":
                 guide = np.asarray(sweep["formula"], float) / sweep["formula"][0]
@@ -325,17 +401,22 @@ def paragraph(result: dict[str, Any]) -> str:
         if not s["close"]
     ]
     return (
-        "Measured is one gradient of the loss, by the operations that the compiler counts and by the clock; an exponent is the slope of "
-        "the logarithm of the cost, and the formula's is taken over the same sizes with all constants 1, as its terms mix, and with the "
-        f"paper's 3 K - 1 numbers of a spline for K. {agree} of {len(result['sweeps'])} exponents are within {CLOSE:g} of the formula's. "
-        f"Not: {'; '.join(off) if off else 'none'}. In the units the cost grows with exponent {_measured(units):.2f} "
-        f"({_number(units['operations_last'])} at the end; formula {units['formula_exponent']:.2f}): its quadratic term leads only once "
-        f"the hidden layers outweigh the spline's parameters. In dim(s) it is {_measured(statistics):.2f} for PLE and "
-        f"{_measured(condition):.2f} for PPE, where s only enters the first layer and theta has the spline: {swapped(result)}. Sums of "
-        "terms have no one exponent, so that orders of growth are judged by the least degree, in the last column, of a polynomial that is "
-        f"within {FITS:.0%} of the operations at all sizes; 0 means that over these sizes the cost hardly grows. In n, simulations cost "
-        f"{_measured(of['simulation', 'n']):.2f}; training steps cost {_measured(of['noise', 'n']):.2f}, not the formula's n dim(X) B "
-        "M log M: noise is drawn for the stored statistics, never for records, so that n is paid once per simulation."
+        "Measured is one gradient of the loss, by the operations that the compiler counts and by"
+        " the clock; an exponent is the slope of the logarithm of the cost, and the formula's is"
+        " taken over the same sizes with all constants 1, as its terms mix, and with the paper's 3"
+        f" K - 1 numbers of a spline for K. {agree} of {len(result['sweeps'])} exponents are within"
+        f" {CLOSE:g} of the formula's. Not: {'; '.join(off) if off else 'none'}. In the units the"
+        f" cost grows with exponent {_measured(units):.2f} ({_number(units['operations_last'])} at"
+        f" the end; formula {units['formula_exponent']:.2f}): its quadratic term leads only once"
+        " the hidden layers outweigh the spline's parameters. In dim(s) it is"
+        f" {_measured(statistics):.2f} for PLE and {_measured(condition):.2f} for PPE, where s only"
+        f" enters the first layer and theta has the spline: {swapped(result)}. Sums of terms have"
+        " no one exponent, so that orders of growth are judged by the least degree, in the last"
+        f" column, of a polynomial that is within {FITS:.0%} of the operations at all sizes; 0"
+        " means that over these sizes the cost hardly grows. In n, simulations cost"
+        f" {_measured(of['simulation', 'n']):.2f}; training steps cost"
+        f" {_measured(of['noise', 'n']):.2f}, not the formula's n dim(X) B M log M: noise is drawn"
+        " for the stored statistics, never for records, so that n is paid once per simulation."
     )
 
 

@@ -19,7 +19,12 @@ METHODS = ("sppe", "sple")
 PROBLEMS = {"sir": "SIR", "linear_regression": "regression"}
 ROLES = {"fewer": 5, "usual": 8, "more": 10}
 """What the numbers of layers stand for; small scales have others, in the panels."""
-PANELS = (("sir", "fewer"), ("sir", "more"), ("linear_regression", "fewer"), ("linear_regression", "more"))
+PANELS = (
+    ("sir", "fewer"),
+    ("sir", "more"),
+    ("linear_regression", "fewer"),
+    ("linear_regression", "more"),
+)
 """A, B, C and D of the paper."""
 
 
@@ -35,7 +40,9 @@ def run(scale: Scale, progress: Progress) -> dict[str, Any]:
 
 
 def of_scale(layers: int, scale: Scale) -> int:
-    """Eight stands for what the scale calls usual, so that small scales differ by the same numbers of layers."""
+    """Eight stands for what the scale calls usual, so that small scales differ by the same numbers
+    of layers.
+    """
     return max(1, scale.layers + layers - ROLES["usual"])
 
 
@@ -44,9 +51,17 @@ def table(result: dict[str, Any]) -> str:
     for problem, by_role in result["panels"].items():
         for slug in METHODS:
             for shown in by_role.values():
-                rows.append([f"{NAMES[slug]}, {PROBLEMS[problem]}", str(shown["layers"]), *_cells(shown, slug)])
+                rows.append(
+                    [
+                        f"{NAMES[slug]}, {PROBLEMS[problem]}",
+                        str(shown["layers"]),
+                        *_cells(shown, slug),
+                    ]
+                )
     heads = [f"C2ST, {name}" for name in ("first round", "middle", "last")]
-    others = [f"{name.replace('$^2$', '²')}, last" for metric, name in METRICS.items() if metric != "c2st"]
+    others = [
+        f"{name.replace('$^2$', '²')}, last" for metric, name in METRICS.items() if metric != "c2st"
+    ]
     return markdown(["mean [quartiles]", "layers", "rounds to MMD² < .1", *heads, *others], rows)
 
 
@@ -55,12 +70,21 @@ def _cells(shown: dict[str, Any], slug: str) -> list[str]:
     first = [accuracy.first_below(trial) for trial in shown["methods"][slug]["mmd"]]
     reached = [r for r in first if r is not None]
     when = (
-        number(float(np.mean(reached)), 1) if len(reached) == len(first) else f"{len(reached)} of {len(first)} trials"
+        number(float(np.mean(reached)), 1)
+        if len(reached) == len(first)
+        else f"{len(reached)} of {len(first)} trials"
     )
     last = values["c2st"].shape[1] - 1
-    c2st = [accuracy.quartiles(values["c2st"][:, i], accuracy.DECIMALS["c2st"]) for i in (0, last // 2, last)]
+    c2st = [
+        accuracy.quartiles(values["c2st"][:, i], accuracy.DECIMALS["c2st"])
+        for i in (0, last // 2, last)
+    ]
     others = [m for m in METRICS if m != "c2st"]
-    return [when, *c2st, *(accuracy.quartiles(values[m][:, -1], accuracy.DECIMALS[m]) for m in others)]
+    return [
+        when,
+        *c2st,
+        *(accuracy.quartiles(values[m][:, -1], accuracy.DECIMALS[m]) for m in others),
+    ]
 
 
 def figure(result: dict[str, Any]) -> Any:
@@ -82,11 +106,17 @@ def figure(result: dict[str, Any]) -> Any:
                 mean = np.mean(usual["methods"][slug][metric], axis=0)
                 mean = np.maximum(mean, accuracy.floor(usual)) if metric == "mmd" else mean
                 ax.plot(
-                    range(1, len(mean) + 1), mean, color=colours[NAMES[slug]]["color"], linewidth=0.7, linestyle="--"
+                    range(1, len(mean) + 1),
+                    mean,
+                    color=colours[NAMES[slug]]["color"],
+                    linewidth=0.7,
+                    linestyle="--",
                 )
     usual = result["panels"]["sir"]["usual"]["layers"]
     (line,) = axes[0, 1].plot([], [], color="black", linewidth=0.7, linestyle="--")
-    axes[0, 1].legend([line], [f"{usual} layers, mean"], loc="upper right", frameon=False, fontsize=8.0)
+    axes[0, 1].legend(
+        [line], [f"{usual} layers, mean"], loc="upper right", frameon=False, fontsize=8.0
+    )
     return made
 
 
@@ -94,14 +124,18 @@ def paragraph(result: dict[str, Any]) -> str:
     parts = []
     for problem, by_role in result["panels"].items():
         for slug in METHODS:
-            last = [np.mean(shown["methods"][slug]["c2st"], axis=0)[-1] for shown in by_role.values()]
+            last = [
+                np.mean(shown["methods"][slug]["c2st"], axis=0)[-1] for shown in by_role.values()
+            ]
             numbers = [shown["layers"] for shown in by_role.values()]
-            listed = joined([f"{number(value, 3)} with {n}" for n, value in zip(numbers, last, strict=True)])
+            listed = joined(
+                [f"{number(value, 3)} with {n}" for n, value in zip(numbers, last, strict=True)]
+            )
             parts.append(f"{NAMES[slug]} on {PROBLEMS[problem]} ends at C2ST {listed} layers")
     usual = result["panels"]["sir"]["usual"]["layers"]
     return (
-        f"{'; '.join(parts)}. {_chance(result)}Panels are those of the paper; dashed lines without marks are the means with {usual} "
-        "layers, which the paper shows elsewhere."
+        f"{'; '.join(parts)}. {_chance(result)}Panels are those of the paper; dashed lines without"
+        f" marks are the means with {usual} layers, which the paper shows elsewhere."
     )
 
 
@@ -115,4 +149,7 @@ def _chance(result: dict[str, Any]) -> str:
     ]
     if len(last[0]) < 2:
         return ""
-    return f"The sd over trials is {np.mean([np.std(values, ddof=1) for values in last]):.3f} on average. "
+    return (
+        f"The sd over trials is {np.mean([np.std(values, ddof=1) for values in last]):.3f} on"
+        " average. "
+    )

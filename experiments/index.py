@@ -1,6 +1,7 @@
 """All that is shown of the committed results, made from their JSON files alone.
 
-python -m experiments.index           write pages and figures of results, experiments/README.md and docs/reproduction.md
+python -m experiments.index           write pages and figures of results, experiments/README.md and
+docs/reproduction.md
 """
 
 from __future__ import annotations
@@ -80,18 +81,33 @@ _LEARNERS = ("sppe", "sppe-atomic", "sple")
 
 
 def settings() -> str:
-    """How the learning methods of the committed results differ from the paper's, read off their settings."""
+    """How the learning methods of the committed results differ from the paper's, read off their
+    settings.
+    """
     found = {slug: method(slug, items.STANDARD, 10.0) for slug in _LEARNERS}
     noise = "; ".join(f"{NAMES[slug]}: {each.num_noise}" for slug, each in found.items())
     training = found["sppe"].training
-    pairs = {name.replace("_", " "): (getattr(training, name), paper) for name, paper in PAPER_TRAINING.items()}
-    pairs["share of simulations kept for validation"] = (found["sppe"].validation_share, PAPER_VALIDATION)
+    pairs = {
+        name.replace("_", " "): (getattr(training, name), paper)
+        for name, paper in PAPER_TRAINING.items()
+    }
+    pairs["share of simulations kept for validation"] = (
+        found["sppe"].validation_share,
+        PAPER_VALIDATION,
+    )
     same = [f"{name} {ours:g}" for name, (ours, paper) in pairs.items() if ours == paper]
-    other = [f"{name} {ours:g} (paper: {paper:g})" for name, (ours, paper) in pairs.items() if ours != paper]
-    extra = f"weights averaged over steps ({training.averaging:g}), and a learning rate multiplied by {training.decay:g} on plateaus"
+    other = [
+        f"{name} {ours:g} (paper: {paper:g})"
+        for name, (ours, paper) in pairs.items()
+        if ours != paper
+    ]
+    extra = (
+        f"weights averaged over steps ({training.averaging:g}), and a learning rate multiplied by"
+        f" {training.decay:g} on plateaus"
+    )
     return (
-        f"M, the number of noisy versions of a simulation in a training step: {noise}. Training as in the paper: "
-        f"{joined(same)}. Not as in the paper: {joined([*other, extra])}.\n\n"
+        f"M, the number of noisy versions of a simulation in a training step: {noise}. Training as"
+        f" in the paper: {joined(same)}. Not as in the paper: {joined([*other, extra])}.\n\n"
     )
 
 

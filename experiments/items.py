@@ -10,7 +10,8 @@ An item is a module of this folder:
     figure(result) -> Figure
     paragraph(result) -> str        the paper's answer, ours, the exact one, and why they differ
 
-The last three are pure functions of the result, so that all that is shown can be made anew from the JSON.
+The last three are pure functions of the result, so that all that is shown can be made anew from the
+JSON.
 """
 
 from __future__ import annotations
@@ -71,10 +72,11 @@ ITEMS: dict[str, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """How much work: `trials` trials of `rounds` rounds of `num_simulations`, flows of `layers` x `hidden`.
+    """How much work: `trials` trials of `rounds` rounds of `num_simulations`, flows of `layers` x
+    `hidden`.
 
-    `max_epochs` bounds the training of one round; None leaves it to the method. `folder` is where results lie, `cache` where
-    finished trials do.
+    `max_epochs` bounds the training of one round; None leaves it to the method. `folder` is where
+    results lie, `cache` where finished trials do.
     """
 
     name: str
@@ -106,10 +108,14 @@ class Scale:
 
     def settings(self) -> dict[str, Any]:
         """JSON-ready, without the folders."""
-        return {name: value for name, value in vars(self).items() if name not in ("folder", "cache")}
+        return {
+            name: value for name, value in vars(self).items() if name not in ("folder", "cache")
+        }
 
 
-QUICK = Scale("quick", 1, 3, 200, layers=2, hidden=20, max_epochs=15, num_draws=500, folder=QUICK_RESULTS)
+QUICK = Scale(
+    "quick", 1, 3, 200, layers=2, hidden=20, max_epochs=15, num_draws=500, folder=QUICK_RESULTS
+)
 STANDARD = Scale("standard", 5, 10, 1000)
 FULL = Scale("full", 20, 10, 1000)
 
@@ -123,7 +129,7 @@ def silent(text: str) -> None:
     """Progress that nobody wants to see."""
 
 
-# Running -------------------------------------------------------------------------------------------------------------
+# Running ------------------------------------------------------------------------------------------
 
 
 _USED: list[dict[str, Any]] = []
@@ -135,7 +141,9 @@ def note(record: dict[str, Any]) -> None:
 
 
 def reproduce(slug: str, scale: Scale, progress: Progress = silent) -> dict[str, Any]:
-    """Run an item and write ITEM.json, .md, .png and .pdf to `scale.folder`; returns the record in the JSON file."""
+    """Run an item and write ITEM.json, .md, .png and .pdf to `scale.folder`; returns the record in
+    the JSON file.
+    """
     slug = slug.replace("-", "_")
     module, started = load(slug), time.perf_counter()
     _USED.clear()
@@ -194,18 +202,22 @@ def hardware() -> str:
 
 
 def source_hash() -> str:
-    """The version of the code: a hash of the sources of noisewise, which are not always in a repository where this runs."""
+    """The version of the code: a hash of the sources of noisewise, which are not always in a
+    repository where this runs.
+    """
     digest = hashlib.sha256()
     for path in sorted(Path(nw.__file__).parent.rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 
-# Results -------------------------------------------------------------------------------------------------------------
+# Results ------------------------------------------------------------------------------------------
 
 
 def write(record: Mapping[str, Any], folder: Path) -> None:
-    """The record as JSON, the page as Markdown, the figure as PNG and PDF; each whole or not at all."""
+    """The record as JSON, the page as Markdown, the figure as PNG and PDF; each whole or not at
+    all.
+    """
     slug, result = record["item"], record["result"]
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in pictures(load(slug).figure(result)).items():
@@ -219,7 +231,10 @@ def pictures(figure: Any) -> dict[str, bytes]:
     import matplotlib.pyplot as plt
 
     made = {}
-    for name, metadata in (("png", {"Software": None}), ("pdf", {"CreationDate": None, "Producer": None})):
+    for name, metadata in (
+        ("png", {"Software": None}),
+        ("pdf", {"CreationDate": None, "Producer": None}),
+    ):
         file = io.BytesIO()
         figure.savefig(file, format=name, dpi=150, metadata=metadata)
         made[name] = file.getvalue()
@@ -234,7 +249,9 @@ def page(record: Mapping[str, Any]) -> str:
 
 
 def body(record: Mapping[str, Any]) -> str:
-    """What is in question, the table, what comes of it, and the verdicts on the paper's claims about it."""
+    """What is in question, the table, what comes of it, and the verdicts on the paper's claims
+    about it.
+    """
     module, result = load(record["item"]), record["result"]
     parts = [
         f"{module.PAPER}. *In question:* {module.QUESTION}",
@@ -250,7 +267,9 @@ def verdicts(record: Mapping[str, Any]) -> str:
     """What the item says of the paper's claims; nothing of small trials."""
     from experiments.claims import of_item
 
-    judged = [] if record["scale"]["name"] == QUICK.name else of_item(record["item"], record["result"])
+    judged = (
+        [] if record["scale"]["name"] == QUICK.name else of_item(record["item"], record["result"])
+    )
     told = [f"{each['claim']}: **{each['verdict']}**" for each in judged]
     return f"*Claimed, and what comes of it here:* {'; '.join(told)}." if told else ""
 
@@ -261,15 +280,25 @@ def made_by(record: Mapping[str, Any]) -> str:
     flag = {"standard": "", "full": " --full"}.get(scale["name"], " --quick")
     seed = "" if record["seed"] == STANDARD.seed else f" --seed {record['seed']}"
     trials = f"{scale['trials']} trial{'' if scale['trials'] == 1 else 's'}"
-    sizes = f"{scale['num_simulations']:,} simulations, flows of {scale['layers']} layers of {scale['hidden']} units"
-    work = getattr(load(record["item"]), "WORK", None) or f"{trials} of {scale['rounds']} rounds of {sizes}"
+    sizes = (
+        f"{scale['num_simulations']:,} simulations, flows of {scale['layers']} layers of"
+        f" {scale['hidden']} units"
+    )
+    work = (
+        getattr(load(record["item"]), "WORK", None)
+        or f"{trials} of {scale['rounds']} rounds of {sizes}"
+    )
     packages = ", ".join(f"{name} {version}" for name, version in versions.items())
     origins = record["trials"]
     hours = f" of {origins['seconds'] / 3600.0:.1f} hours in all" if origins.get("seconds") else ""
-    made = f"; {origins['number']} stored trials{hours}, by sources {', '.join(origins['sources'])} on {'; '.join(origins['hardware'])}"
+    made = (
+        f"; {origins['number']} stored trials{hours}, by sources {', '.join(origins['sources'])} on"
+        f" {'; '.join(origins['hardware'])}"
+    )
     return (
-        f"*`noisewise reproduce {record['item'].replace('_', '-')}{flag}{seed}`: {work}, seed {record['seed']}; "
-        f"{packages}; {record['hardware']}; sources {record['source']}{made if origins['number'] else ''}.*"
+        f"*`noisewise reproduce {record['item'].replace('_', '-')}{flag}{seed}`: {work}, seed"
+        f" {record['seed']}; {packages}; {record['hardware']}; sources"
+        f" {record['source']}{made if origins['number'] else ''}.*"
     )
 
 
@@ -277,7 +306,9 @@ def result(scale: Scale, slug: str) -> dict[str, Any]:
     """The result of another item at the same scale, which must have been run before."""
     path = scale.folder / f"{slug}.json"
     if not path.exists():
-        raise InvalidInputError(f"This needs {path}: run noisewise reproduce {slug.replace('_', '-')} first.")
+        raise InvalidInputError(
+            f"This needs {path}: run noisewise reproduce {slug.replace('_', '-')} first."
+        )
     found: dict[str, Any] = read_json(path, "the result")["result"]
     return found
 

@@ -1,4 +1,6 @@
-"""How each of the paper's claims is judged: functions from the result of an item to a verdict and its evidence."""
+"""How each of the paper's claims is judged: functions from the result of an item to a verdict and
+its evidence.
+"""
 
 from __future__ import annotations
 
@@ -45,39 +47,67 @@ Judge = Callable[[dict[str, Any]], Judged]
 Remark = Callable[[dict[str, Any]], str]
 """What the result of another item adds to the evidence."""
 PAPER_VALUES = {"sppe": 6.0, "sple": 2.0, "stable": 3, "rounds": 5, "abc": 100_000, "slope": -1.0}
-"""Times faster than SMC-ABC, rounds until stable, rounds of SPLE, simulations of SMC-ABC, slope of nets."""
+"""Times faster than SMC-ABC, rounds until stable, rounds of SPLE, simulations of SMC-ABC, slope of
+nets.
+"""
 BIASED = 0.25
 """Exact sds by which a mean must be off to be called biased."""
 SURE = 8.0
-"""Standard errors by trials beyond which a small bias is mentioned: of three, t with 4 degrees of freedom, one is in 1 of 250 cases."""
+"""Standard errors by trials beyond which a small bias is mentioned: of three, t with 4 degrees of
+freedom, one is in 1 of 250 cases.
+"""
 ABOUT = 1
 """Rounds by which `about` may be off."""
 
-# Cost and speed ------------------------------------------------------------------------------------------------------
+# Cost and speed -----------------------------------------------------------------------------------
 
 
 def faster(slug: str) -> Judge:
-    """Minutes of SMC-ABC over those of a method until the threshold, simulating every event, where they are of one machine."""
+    """Minutes of SMC-ABC over those of a method until the threshold, simulating every event, where
+    they are of one machine.
+    """
 
     def judge(result: dict[str, Any]) -> Judged:
         mine, abc = (result["methods"][name].get("trials", []) for name in (slug, "smc-abc"))
         reached = sum(trial["reached"] for trial in mine)
         if not mine or reached < len(mine):
-            return NOT, f"{NAMES[slug]} reaches MMD² < {accuracy.THRESHOLD} in {reached} of {len(mine)} trials"
-        bound = "" if all(trial["reached"] for trial in abc) else "at least (SMC-ABC does not always reach it) "
-        fewer = difference(*(np.log([trial["simulations"] for trial in each]) for each in (abc, mine)))
+            return (
+                NOT,
+                (
+                    f"{NAMES[slug]} reaches MMD² < {accuracy.THRESHOLD} in {reached} of {len(mine)}"
+                    " trials"
+                ),
+            )
+        bound = (
+            ""
+            if all(trial["reached"] for trial in abc)
+            else "at least (SMC-ABC does not always reach it) "
+        )
+        fewer = difference(
+            *(np.log([trial["simulations"] for trial in each]) for each in (abc, mine))
+        )
         counts = f"{bound}{table_cost.times(fewer)} times fewer simulations"
         counts += (
-            f", {np.mean([t['simulations'] for t in mine]):,.0f} for {np.mean([t['simulations'] for t in abc]):,.0f}"
+            f", {np.mean([t['simulations'] for t in mine]):,.0f} for"
+            f" {np.mean([t['simulations'] for t in abc]):,.0f}"
         )
         if not table_cost.one_machine(result, slug, "smc-abc"):
-            return UNJUDGED, f"minutes are of different machines, or of trials that trained side by side; {counts}"
+            return (
+                UNJUDGED,
+                (
+                    "minutes are of different machines, or of trials that trained side by side;"
+                    f" {counts}"
+                ),
+            )
         ratio = table_cost.speed(result, slug, "gillespie")
         verdict = _at_least(ratio, PAPER_VALUES[slug])
         return (
             verdict,
-            f"{bound}{table_cost.times(ratio)} times faster, with Gillespie, against the paper's {PAPER_VALUES[slug]:g}; {counts}; "
-            f"with the leap {table_cost.in_words(table_cost.speed(result, slug, 'leap'))}",
+            (
+                f"{bound}{table_cost.times(ratio)} times faster, with Gillespie, against the"
+                f" paper's {PAPER_VALUES[slug]:g}; {counts}; with the leap"
+                f" {table_cost.in_words(table_cost.speed(result, slug, 'leap'))}"
+            ),
         )
 
     return judge
@@ -98,7 +128,8 @@ def converges_first(slug: str, other: str) -> Judge:
         if "sppe-atomic" in methods:
             area = [np.mean(methods[each]["c2st"], axis=1) for each in ("sppe-atomic", "sple")]
             text += (
-                f"; with the paper's loss SPPE has {area[0].mean():.3f}, more than SPLE by {difference(*area).text()}"
+                f"; with the paper's loss SPPE has {area[0].mean():.3f}, more than SPLE by"
+                f" {difference(*area).text()}"
             )
         return verdict, text
 
@@ -106,14 +137,20 @@ def converges_first(slug: str, other: str) -> Judge:
 
 
 def _compared(pairs: list[tuple[str, dict[str, Any]]]) -> Judged:
-    """Whether the first is the faster of two, by two measures; where one of them tells nothing apart the other decides."""
-    rounds = [[accuracy.first_below(trial) or len(trial) + 1 for trial in values["mmd"]] for _, values in pairs]
+    """Whether the first is the faster of two, by two measures; where one of them tells nothing
+    apart the other decides.
+    """
+    rounds = [
+        [accuracy.first_below(trial) or len(trial) + 1 for trial in values["mmd"]]
+        for _, values in pairs
+    ]
     area = [np.mean(values["c2st"], axis=1) for _, values in pairs]
     (first, _), (second, _) = pairs
     later, worse = (difference(measure[1], measure[0]) for measure in (rounds, area))
     text = (
-        f"rounds to MMD² < {accuracy.THRESHOLD}: {first} {np.mean(rounds[0]):.1f}, {second} {np.mean(rounds[1]):.1f}, "
-        f"difference {later.text(1)}; C2ST averaged over rounds: {area[0].mean():.3f} and {area[1].mean():.3f}, difference {worse.text()}"
+        f"rounds to MMD² < {accuracy.THRESHOLD}: {first} {np.mean(rounds[0]):.1f}, {second}"
+        f" {np.mean(rounds[1]):.1f}, difference {later.text(1)}; C2ST averaged over rounds:"
+        f" {area[0].mean():.3f} and {area[1].mean():.3f}, difference {worse.text()}"
     )
     return by_measures([above(later), above(worse)]), text
 
@@ -128,21 +165,26 @@ def stable(result: dict[str, Any]) -> Judged:
     """Rounds until the C2ST stays where it ends, of both methods."""
     found = {slug: accuracy.settled(result["panel"], slug) for slug in ("sppe", "sple")}
     told = joined([f"{NAMES[slug]} {accuracy.settles(r)}" for slug, r in found.items()])
-    return graded(
-        [r is not None and r <= PAPER_VALUES["stable"] for r in found.values()]
-    ), f"C2ST as in the end: {told}"
+    return (
+        graded([r is not None and r <= PAPER_VALUES["stable"] for r in found.values()]),
+        f"C2ST as in the end: {told}",
+    )
 
 
 def five_rounds(result: dict[str, Any]) -> Judged:
     """Rounds until the C2ST of SPLE stays where it ends, at each budget."""
-    found = {epsilon: accuracy.settled(shown, "sple") for epsilon, shown in result["panels"].items()}
+    found = {
+        epsilon: accuracy.settled(shown, "sple") for epsilon, shown in result["panels"].items()
+    }
     told = joined([f"{accuracy.settles(r)} at ε = {epsilon}" for epsilon, r in found.items()])
     near = [r is not None and abs(r - PAPER_VALUES["rounds"]) <= ABOUT for r in found.values()]
     return graded(near), f"SPLE's C2ST is as in the end {told}"
 
 
 def settles_first(result: dict[str, Any]) -> Judged:
-    """Whether the C2ST of SPPE stays where it ends from an earlier round on than that of SPLE, at each budget."""
+    """Whether the C2ST of SPPE stays where it ends from an earlier round on than that of SPLE, at
+    each budget.
+    """
     verdicts, told = [], []
     for epsilon, shown in result["panels"].items():
         found = {slug: accuracy.settled(shown, slug) for slug in ("sppe", "sple")}
@@ -150,23 +192,36 @@ def settles_first(result: dict[str, Any]) -> Judged:
         verdicts.append(UNTOLD if sppe == sple == np.inf else HOLDS if sppe < sple else NOT)
         each = [f"{NAMES[slug]} {accuracy.settles(first)}" for slug, first in found.items()]
         told.append(f"at ε = {epsilon} {joined(each)}")
-    return by_settings(verdicts), f"C2ST as in the end: {'; '.join(told)}; the paper calls SPPE rapid and stable"
+    return (
+        by_settings(verdicts),
+        f"C2ST as in the end: {'; '.join(told)}; the paper calls SPPE rapid and stable",
+    )
 
 
 def ten_thousand(result: dict[str, Any]) -> Judged:
-    """The C2ST of learnt posteriors against that of SMC-ABC in the round nearest to so many simulations: as low, or lower."""
+    """The C2ST of learnt posteriors against that of SMC-ABC in the round nearest to so many
+    simulations: as low, or lower.
+    """
     verdicts, told = [], []
     counts = abc_accuracy.means(result, "num_simulations")
     at = int(np.argmin(np.abs(np.log(counts / PAPER_VALUES["abc"]))))
     for slug, learnt in result["learnt"].items():
-        gaps = [difference(learnt["c2st"], [t["c2st"][r] for t in result["trials"]]) for r in range(at + 1)]
+        gaps = [
+            difference(learnt["c2st"], [t["c2st"][r] for t in result["trials"]])
+            for r in range(at + 1)
+        ]
         verdicts.append(_matched(gaps))
-        told.append(f"{abc_accuracy.comes_there(result, slug)} (difference after {counts[at]:,.0f}: {gaps[at].text()})")
+        told.append(
+            f"{abc_accuracy.comes_there(result, slug)} (difference after {counts[at]:,.0f}:"
+            f" {gaps[at].text()})"
+        )
     return by_settings(verdicts), "; ".join(told)
 
 
 def _matched(gaps: list[Gap]) -> str:
-    """Lower than SMC-ABC in its last round here; or not told apart from it, where the round before is told to be worse."""
+    """Lower than SMC-ABC in its last round here; or not told apart from it, where the round before
+    is told to be worse.
+    """
     verdict = below(gaps[-1])
     return HOLDS if verdict == UNTOLD and len(gaps) > 1 and below(gaps[-2]) == HOLDS else verdict
 
@@ -178,35 +233,52 @@ def fewer_layers(result: dict[str, Any]) -> Judged:
 
 
 def more_layers(result: dict[str, Any]) -> Judged:
-    """The C2ST in the end, of the last three rounds, with more layers against the usual number: lower by less than the margin."""
+    """The C2ST in the end, of the last three rounds, with more layers against the usual number:
+    lower by less than the margin.
+    """
     verdicts, told = [], []
     for problem, by_role in result["panels"].items():
         for slug in flow_layers.METHODS:
             gain = difference(*(accuracy.end(by_role[role], slug) for role in ("usual", "more")))
             verdicts.append(below(gain, accuracy.MARGIN))
             told.append(f"{NAMES[slug]} on {flow_layers.PROBLEMS[problem]} {gain.text()}")
-    text = f"C2ST over the last three rounds lower by: {'; '.join(told)}; better means by more than {accuracy.MARGIN:g}"
+    text = (
+        f"C2ST over the last three rounds lower by: {'; '.join(told)}; better means by more than"
+        f" {accuracy.MARGIN:g}"
+    )
     return by_settings(verdicts), text
 
 
-# Bias ----------------------------------------------------------------------------------------------------------------
+# Bias ---------------------------------------------------------------------------------------------
 
 
 def closest(result: dict[str, Any]) -> Judged:
-    """KS distances to DA-MCMC at ε = 10, where the paper says so, by trial: SPLE's is smaller than the others'."""
+    """KS distances to DA-MCMC at ε = 10, where the paper says so, by trial: SPLE's is smaller than
+    the others'.
+    """
     epsilon = "10"
     mine = ks_heatmaps.by_trial(result, epsilon, "sple", "da-mcmc")
-    gaps = {s: difference(ks_heatmaps.by_trial(result, epsilon, s, "da-mcmc"), mine) for s in ("smc-abc", "sppe")}
+    gaps = {
+        s: difference(ks_heatmaps.by_trial(result, epsilon, s, "da-mcmc"), mine)
+        for s in ("smc-abc", "sppe")
+    }
     told = joined([f"that of {NAMES[slug]} minus it {gap.text()}" for slug, gap in gaps.items()])
-    others = [f"{NAMES[ks_heatmaps.nearest(result, e)]} at {e}" for e in result["distances"] if e != epsilon]
+    others = [
+        f"{NAMES[ks_heatmaps.nearest(result, e)]} at {e}"
+        for e in result["distances"]
+        if e != epsilon
+    ]
     also = f"; smallest means at other ε: {joined(others)}" if others else ""
-    return all_of(
-        [above(gap) for gap in gaps.values()]
-    ), f"at ε = 10 SPLE's KS distance is {mine.mean():.3f}; {told}{also}"
+    return (
+        all_of([above(gap) for gap in gaps.values()]),
+        f"at ε = 10 SPLE's KS distance is {mine.mean():.3f}; {told}{also}",
+    )
 
 
 def biased(slug: str, epsilon: str) -> Judge:
-    """Whether a mean of any coefficient is off, by size and by its Monte Carlo error; one that is sure is told in any case."""
+    """Whether a mean of any coefficient is off, by size and by its Monte Carlo error; one that is
+    sure is told in any case.
+    """
 
     def judge(result: dict[str, Any]) -> Judged:
         gaps = _off(result, epsilon, slug)
@@ -217,8 +289,10 @@ def biased(slug: str, epsilon: str) -> Judge:
         sure = words.get(verdict, "") if any(abs(gap.mean) > SURE * gap.se for gap in gaps) else ""
         return (
             verdict,
-            f"means at ε = {epsilon} off by {_sizes(gaps)}, in exact sds; called biased beyond {BIASED:g}{sure}; "
-            "this is our implementation, the paper's is not published",
+            (
+                f"means at ε = {epsilon} off by {_sizes(gaps)}, in exact sds; called biased beyond"
+                f" {BIASED:g}{sure}; this is our implementation, the paper's is not published"
+            ),
         )
 
     return judge
@@ -230,31 +304,41 @@ def from_exact(slug: str, epsilon: str) -> Remark:
     def remark(result: dict[str, Any]) -> str:
         floor = result["floor"][epsilon]
         return (
-            f"its KS distance to exact draws is {ks_heatmaps.to(result, epsilon, slug, 'exact'):.3f}, where exact draws have "
-            f"{floor['mean']:.3f} (less than {floor['high']:.3f} in 95% of cases)"
+            "its KS distance to exact draws is"
+            f" {ks_heatmaps.to(result, epsilon, slug, 'exact'):.3f}, where exact draws have"
+            f" {floor['mean']:.3f} (less than {floor['high']:.3f} in 95% of cases)"
         )
 
     return remark
 
 
 def aligned(slugs: tuple[str, ...], epsilons: tuple[str, ...]) -> Judge:
-    """Whether no mean is off, by method and budget; the paper's own rows are told beside, by their distance to its DA-MCMC."""
+    """Whether no mean is off, by method and budget; the paper's own rows are told beside, by their
+    distance to its DA-MCMC.
+    """
 
     def judge(result: dict[str, Any]) -> Judged:
         verdicts, told = [], []
         for epsilon in epsilons:
             found = {slug: _off(result, epsilon, slug) for slug in slugs}
-            gaps = {slug: max(each, key=lambda gap: abs(gap.mean)) for slug, each in found.items() if each is not None}
+            gaps = {
+                slug: max(each, key=lambda gap: abs(gap.mean))
+                for slug, each in found.items()
+                if each is not None
+            }
             verdicts += [
-                NOT if each is None else opposite(any_of([large(g, BIASED) for g in each])) for each in found.values()
+                NOT if each is None else opposite(any_of([large(g, BIASED) for g in each]))
+                for each in found.values()
             ]
             told.append(
-                f"ε = {epsilon}: {joined([f'{NAMES[s]} {_size(gap)}' for s, gap in gaps.items()])} (the paper's rows, from its DA-MCMC: "
+                f"ε = {epsilon}: {joined([f'{NAMES[s]} {_size(gap)}' for s, gap in gaps.items()])}"
+                " (the paper's rows, from its DA-MCMC: "
                 f"{joined([f'{NAMES[s]} {_printed(result, epsilon, s):.2f}' for s in slugs if s != 'da-mcmc'])})"
             )
-        return by_settings(
-            verdicts
-        ), f"largest distance of a mean from the exact one, in exact sds, at {'; '.join(told)}"
+        return (
+            by_settings(verdicts),
+            f"largest distance of a mean from the exact one, in exact sds, at {'; '.join(told)}",
+        )
 
     return judge
 
@@ -262,19 +346,26 @@ def aligned(slugs: tuple[str, ...], epsilons: tuple[str, ...]) -> Judge:
 def _printed(result: dict[str, Any], epsilon: str, slug: str) -> float:
     """The largest distance of a mean that the paper prints from that of its DA-MCMC, in exact sds."""
     sd = np.mean(result["rows"][epsilon]["exact"]["sd"], axis=0)
-    mine, other = (np.array(regression_tables.PAPER_VALUES[epsilon][name])[:, 0] for name in (slug, "da-mcmc"))
+    mine, other = (
+        np.array(regression_tables.PAPER_VALUES[epsilon][name])[:, 0] for name in (slug, "da-mcmc")
+    )
     return float(np.max(np.abs(mine - other) / sd))
 
 
 def _off(result: dict[str, Any], epsilon: str, slug: str) -> list[Gap] | None:
-    """Distances of the three means from the exact ones, in exact sds, with errors by trials and of the exact means; None if refused."""
+    """Distances of the three means from the exact ones, in exact sds, with errors by trials and of
+    the exact means; None if refused.
+    """
     rows = result["rows"][epsilon]
     if regression_tables.ours(result, epsilon, slug) is None:
         return None
     exact, sd = (np.mean(rows["exact"][name], axis=0) for name in ("mean", "sd"))
     found = [average(each) for each in ((np.array(rows[slug]["mean"]) - exact) / sd).T]
     errors = np.array(rows["exact"]["error"]["mean"]) / sd
-    return [Gap(gap.mean, float(np.hypot(gap.se, error)), gap.num) for gap, error in zip(found, errors, strict=True)]
+    return [
+        Gap(gap.mean, float(np.hypot(gap.se, error)), gap.num)
+        for gap, error in zip(found, errors, strict=True)
+    ]
 
 
 def _size(gap: Gap) -> str:
@@ -287,7 +378,9 @@ def _sizes(gaps: list[Gap]) -> str:
 
 
 def farthest(slug: str, epsilons: tuple[str, ...]) -> Judge:
-    """Whether a method has a larger KS distance to the exact posterior than each of the paper's others, by trial."""
+    """Whether a method has a larger KS distance to the exact posterior than each of the paper's
+    others, by trial.
+    """
 
     def judge(result: dict[str, Any]) -> Judged:
         verdicts, told = [], []
@@ -300,26 +393,35 @@ def farthest(slug: str, epsilons: tuple[str, ...]) -> Judge:
             verdicts.append(all_of([above(gap) for gap in gaps.values()]))
             near = min(gaps, key=lambda other: gaps[other].mean)
             told.append(
-                f"{mine.mean():.2f} at ε = {epsilon}, minus that of {NAMES[near]}, the next, {gaps[near].text(2)}"
+                f"{mine.mean():.2f} at ε = {epsilon}, minus that of {NAMES[near]}, the next,"
+                f" {gaps[near].text(2)}"
             )
-        return by_settings(verdicts), f"KS distance of {NAMES[slug]} to exact draws: {'; '.join(told)}"
+        return (
+            by_settings(verdicts),
+            f"KS distance of {NAMES[slug]} to exact draws: {'; '.join(told)}",
+        )
 
     return judge
 
 
 RULES = (
-    "SPPE is judged by ours, with truncated proposals; `MMD < 0.1` is judged as MMD² < 0.1. Standard errors (se) are by trials. A "
-    f"difference is taken by seed; where its {LEVEL:.0%} interval, by the quantiles of t, does not decide it is `{UNTOLD}`, and one trial "
-    f"decides nothing. A method is called biased where the interval of the distance of a mean from the exact one lies beyond {BIASED:g} "
-    f"exact sds, unbiased where all lie within; agreement is judged method by method. C2STs within {accuracy.MARGIN:g} are similar; a C2ST "
-    f"is as in the end where its mean over trials stays within {accuracy.MARGIN:g} of that over the last three rounds, whatever its error, "
-    f"and `about {PAPER_VALUES['rounds']} rounds` allows one more or less. The slope of nets may be {noise_rmse.STEEPER:g} off; one not so "
-    f"near, but {noise_rmse.STEEPER:g} steeper than that of independent noise, makes the claim hold `{PARTLY}`. A cost is of a "
-    f"degree in a size where a polynomial of that degree, with a positive leading coefficient, is within {complexity.FITS:.0%} of the "
-    f"counted operations at all sizes, and none of a lower degree is; for n there are seconds alone, whose exponent may be "
-    f"{complexity.CLOSE:g} off. Where one of two measures decides nothing the other does; `{PARTLY}` means that a claim holds in some of "
-    f"its settings, by one of two measures, or in a weaker form; `{UNJUDGED}`, that what it is about was not measured alike. The rules for "
-    "orders of cost and for Gibbs-SS were changed after the results were known, and so, on a review, were those for intervals, settled "
-    "rounds, agreement, layers, nets and n."
+    "SPPE is judged by ours, with truncated proposals; `MMD < 0.1` is judged as MMD² < 0.1."
+    f" Standard errors (se) are by trials. A difference is taken by seed; where its {LEVEL:.0%}"
+    f" interval, by the quantiles of t, does not decide it is `{UNTOLD}`, and one trial decides"
+    " nothing. A method is called biased where the interval of the distance of a mean from the"
+    f" exact one lies beyond {BIASED:g} exact sds, unbiased where all lie within; agreement is"
+    f" judged method by method. C2STs within {accuracy.MARGIN:g} are similar; a C2ST is as in the"
+    f" end where its mean over trials stays within {accuracy.MARGIN:g} of that over the last three"
+    f" rounds, whatever its error, and `about {PAPER_VALUES['rounds']} rounds` allows one more or"
+    f" less. The slope of nets may be {noise_rmse.STEEPER:g} off; one not so near, but"
+    f" {noise_rmse.STEEPER:g} steeper than that of independent noise, makes the claim hold"
+    f" `{PARTLY}`. A cost is of a degree in a size where a polynomial of that degree, with a"
+    f" positive leading coefficient, is within {complexity.FITS:.0%} of the counted operations at"
+    " all sizes, and none of a lower degree is; for n there are seconds alone, whose exponent may"
+    f" be {complexity.CLOSE:g} off. Where one of two measures decides nothing the other does;"
+    f" `{PARTLY}` means that a claim holds in some of its settings, by one of two measures, or in a"
+    f" weaker form; `{UNJUDGED}`, that what it is about was not measured alike. The rules for"
+    " orders of cost and for Gibbs-SS were changed after the results were known, and so, on a"
+    " review, were those for intervals, settled rounds, agreement, layers, nets and n."
 )
 """By which rules verdicts are given."""

@@ -28,6 +28,6 @@ def figure(result: dict[str, Any]) -> Any:
 def paragraph(result: dict[str, Any]) -> str:
     shown = result["panel"]
     return (
-        f"{accuracy.sentence(shown)}. {accuracy.stays(shown)}. Distances are taken on the five free probabilities, not on all ten "
-        "columns, of which half are one minus others."
+        f"{accuracy.sentence(shown)}. {accuracy.stays(shown)}. Distances are taken on the five free"
+        " probabilities, not on all ten columns, of which half are one minus others."
     )

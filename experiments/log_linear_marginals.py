@@ -28,8 +28,12 @@ def run(scale: Scale, progress: Progress) -> dict[str, Any]:
     return {
         "truth": problem.truth[free],
         "draws": {slug: each[0].final[:_POINTS, free] for slug, each in found.items()},
-        "mean": {slug: [np.array(each["mean"])[free] for each in rounds] for slug, rounds in last.items()},
-        "sd": {slug: [np.array(each["sd"])[free] for each in rounds] for slug, rounds in last.items()},
+        "mean": {
+            slug: [np.array(each["mean"])[free] for each in rounds] for slug, rounds in last.items()
+        },
+        "sd": {
+            slug: [np.array(each["sd"])[free] for each in rounds] for slug, rounds in last.items()
+        },
     }
 
 
@@ -37,7 +41,12 @@ def table(result: dict[str, Any]) -> str:
     rows = []
     for slug in METHODS:
         mean, sd = (np.mean(result[name][slug], axis=0) for name in ("mean", "sd"))
-        rows.append([NAMES[slug], *(f"{number(m, 3)} ± {number(s, 3)}" for m, s in zip(mean, sd, strict=True))])
+        rows.append(
+            [
+                NAMES[slug],
+                *(f"{number(m, 3)} ± {number(s, 3)}" for m, s in zip(mean, sd, strict=True)),
+            ]
+        )
     rows.append(["truth", *(number(value, 3) for value in result["truth"])])
     return markdown(["mean ± sd", "p¹₁₁", "p²₁₁", "p¹₂₁", "p²₂₁", "p₁"], rows)
 
@@ -68,9 +77,11 @@ def paragraph(result: dict[str, Any]) -> str:
         mean, sd = (np.mean(result[name][slug], axis=0) for name in ("mean", "sd"))
         off, ratio = np.abs(mean - exact_mean) / exact_sd, sd / exact_sd
         parts.append(
-            f"{NAMES[slug]} by at most {off.max():.2f}, with sds of {ratio.min():.2f} to {ratio.max():.2f} of the exact ones"
+            f"{NAMES[slug]} by at most {off.max():.2f}, with sds of {ratio.min():.2f} to"
+            f" {ratio.max():.2f} of the exact ones"
         )
     return (
-        f"In units of exact standard deviations the means, averaged over trials, are off in {joined(parts)}. This model has exact, "
-        "independent draws, against which the paper does not compare."
+        "In units of exact standard deviations the means, averaged over trials, are off in"
+        f" {joined(parts)}. This model has exact, independent draws, against which the paper does"
+        " not compare."
     )

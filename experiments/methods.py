@@ -26,7 +26,9 @@ NAMES = {
     "exact-smc": "ExactSMC",
     "cle": "CLE",
 }
-"""How tables call them. `sppe` learns with truncated proposals, `sppe-atomic` with the paper's loss."""
+"""How tables call them. `sppe` learns with truncated proposals, `sppe-atomic` with the paper's
+loss.
+"""
 
 UNCLAMPED_SQUARES = 2521.1204
 """y'y of the regression's confidential records as they are."""
@@ -40,11 +42,15 @@ def method(slug: str, scale: Scale, epsilon: float, layers: int | None = None) -
 
 
 def _flow(scale: Scale, layers: int) -> Callable[..., Any]:
-    return functools.partial(nw.estimators.neural_spline_flow, num_layers=layers, num_units=scale.hidden)
+    return functools.partial(
+        nw.estimators.neural_spline_flow, num_layers=layers, num_units=scale.hidden
+    )
 
 
 def _training(scale: Scale) -> nw.estimators.Training:
-    return nw.estimators.Training(**({} if scale.max_epochs is None else {"max_epochs": scale.max_epochs}))
+    return nw.estimators.Training(
+        **({} if scale.max_epochs is None else {"max_epochs": scale.max_epochs})
+    )
 
 
 def _learning(scale: Scale, layers: int) -> dict[str, Any]:
@@ -62,7 +68,9 @@ def _sppe(scale: Scale, epsilon: float, layers: int) -> Any:
 
 def _atomic(scale: Scale, epsilon: float, layers: int) -> Any:
     correction = nw.inference.AtomicProposals()
-    return nw.inference.PrivatePosteriorEstimation(correction=correction, num_noise=1, **_learning(scale, layers))
+    return nw.inference.PrivatePosteriorEstimation(
+        correction=correction, num_noise=1, **_learning(scale, layers)
+    )
 
 
 def _sple(scale: Scale, epsilon: float, layers: int) -> Any:
@@ -70,17 +78,25 @@ def _sple(scale: Scale, epsilon: float, layers: int) -> Any:
 
 
 def _smc_abc(scale: Scale, epsilon: float, layers: int) -> Any:
-    """The paper's tolerances .5 x .7^t where the noise allows them, else medians of what was accepted."""
+    """The paper's tolerances .5 x .7^t where the noise allows them, else medians of what was
+    accepted.
+    """
     geometric = epsilon >= _ABC_TOLERANCE_AT
-    tolerance = nw.inference.GeometricDecay(0.5, 0.7) if geometric else nw.inference.QuantileDecay(0.5)
+    tolerance = (
+        nw.inference.GeometricDecay(0.5, 0.7) if geometric else nw.inference.QuantileDecay(0.5)
+    )
     size: dict[str, Any] = (
-        {"num_particles": 100, "max_simulations": 3000} if scale.quick else {"max_simulations": 500_000}
+        {"num_particles": 100, "max_simulations": 3000}
+        if scale.quick
+        else {"max_simulations": 500_000}
     )
     return nw.inference.SMCABC(tolerance=tolerance, **size)
 
 
 def _exact_smc(scale: Scale, epsilon: float, layers: int) -> Any:
-    size: dict[str, Any] = {"num_particles": 400, "target_ess": 300, "max_simulations": 20_000} if scale.quick else {}
+    size: dict[str, Any] = (
+        {"num_particles": 400, "target_ess": 300, "max_simulations": 20_000} if scale.quick else {}
+    )
     return nw.inference.ExactSMC(**size)
 
 
@@ -106,7 +122,11 @@ def _rnpe(scale: Scale, epsilon: float, layers: int) -> Any:
     budget = scale.rounds * scale.num_simulations
     marginal: dict[str, Any] = {"marginal": _flow(scale, 1)} if scale.quick else {}
     return nw.inference.RobustPosteriorEstimation(
-        num_simulations=budget, estimator=_flow(scale, layers), training=_training(scale), **marginal, **_chains(scale)
+        num_simulations=budget,
+        estimator=_flow(scale, layers),
+        training=_training(scale),
+        **marginal,
+        **_chains(scale),
     )
 
 
@@ -119,7 +139,9 @@ def _confidential(scale: Scale, epsilon: float, layers: int) -> Any:
 
 
 def unclamped_records() -> np.ndarray:
-    """100 records (x1, x2, y) with exactly the sums of the paper's confidential data, of which only the sums are known."""
+    """100 records (x1, x2, y) with exactly the sums of the paper's confidential data, of which only
+    the sums are known.
+    """
     cross = np.array(UNCLAMPED_CROSS)
     sums = np.block([[np.array(UNCLAMPED_GRAM), cross[:, None]], [cross, UNCLAMPED_SQUARES]])
     basis = np.column_stack([np.ones(100), np.random.default_rng(0).normal(size=(100, 3))])

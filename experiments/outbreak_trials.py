@@ -1,10 +1,11 @@
-"""Inference from the five outbreaks, released through the mechanism or, as in the paper, not at all; stored one by one.
+"""Inference from the five outbreaks, released through the mechanism or, as in the paper, not at
+all; stored one by one.
 
     python -m experiments.outbreak_trials --method sppe --outbreak ebola-guinea covid-clark --together --backend jax
     python -m experiments.outbreak_trials --method smc-abc sple
 
-With --together all trials of SPPE train side by side, which is how a GPU wants them. Influenza is simulated event by event,
-which wants a CPU.
+With --together all trials of SPPE train side by side, which is how a GPU wants them. Influenza is
+simulated event by event, which wants a CPU.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from noisewise.problems.outbreak import NAMES, outbreak_data
 
 METHODS = ("exact", "smc-abc", "sppe", "sple")
 VARIANTS = ("released", "published")
-"""A curve that went through the mechanism, and the paper's raw proportions taken for one that did."""
+"""A curve that went through the mechanism, and the paper's raw proportions taken for one that did.
+"""
 QUANTITIES = ("R0", "beta_per_day", "gamma_per_day")
 _EPSILON = 10.0
 
 
 def problem(name: str, variant: str, backend: str = "numba") -> Any:
-    """An outbreak; `published` observes the nearest counts out of n to the published proportions, without any noise."""
+    """An outbreak; `published` observes the nearest counts out of n to the published proportions,
+    without any noise.
+    """
     made = nw.problems.outbreak(name)
     if backend != "numba" and made.model.simulator.method == "leap":
         simulator = dataclasses.replace(made.model.simulator, backend=backend)
@@ -86,7 +90,11 @@ def kept(place: Cell, scale: Scale) -> Trial | None:
 
 
 def _settings(place: Cell, scale: Scale) -> str:
-    return f"{scale.num_draws:,} draws" if place.method == "exact" else in_words(chosen(place.method, scale))
+    return (
+        f"{scale.num_draws:,} draws"
+        if place.method == "exact"
+        else in_words(chosen(place.method, scale))
+    )
 
 
 def run(place: Cell, made: Any, scale: Scale) -> Trial:
@@ -94,7 +102,9 @@ def run(place: Cell, made: Any, scale: Scale) -> Trial:
     started = time.perf_counter()
     if place.method == "exact":
         draws = made.reference(REFERENCE, scale.num_draws)
-        posterior: Any = nw.posteriors.Draws(draws, made.model.names, nw.posteriors.Report("exact", exact=True))
+        posterior: Any = nw.posteriors.Draws(
+            draws, made.model.names, nw.posteriors.Report("exact", exact=True)
+        )
     else:
         posterior = chosen(place.method, scale).infer(
             jax.random.key(place.seed), made.model, made.observed, progress=False
@@ -103,9 +113,15 @@ def run(place: Cell, made: Any, scale: Scale) -> Trial:
 
 
 def chosen(slug: str, scale: Scale) -> Any:
-    """The method; tolerances of SMC-ABC are medians, as the paper's steps end far from some of these curves."""
+    """The method; tolerances of SMC-ABC are medians, as the paper's steps end far from some of
+    these curves.
+    """
     found = method(slug, scale, _EPSILON)
-    return dataclasses.replace(found, tolerance=nw.inference.QuantileDecay(0.5)) if slug == "smc-abc" else found
+    return (
+        dataclasses.replace(found, tolerance=nw.inference.QuantileDecay(0.5))
+        if slug == "smc-abc"
+        else found
+    )
 
 
 def run_together(places: list[Cell], problems: list[Any], scale: Scale) -> list[Trial]:
@@ -116,10 +132,15 @@ def run_together(places: list[Cell], problems: list[Any], scale: Scale) -> list[
     *_, posteriors = chosen("sppe", scale).rounds_of_many(keys, models, observed)
     seconds = (time.perf_counter() - started) / len(places)
     each = zip(places, problems, posteriors, strict=True)
-    return [_trial(place, scale, made, posterior, seconds, len(places)) for place, made, posterior in each]
+    return [
+        _trial(place, scale, made, posterior, seconds, len(places))
+        for place, made, posterior in each
+    ]
 
 
-def _trial(place: Cell, scale: Scale, made: Any, posterior: Any, seconds: float, together: int = 1) -> Trial:
+def _trial(
+    place: Cell, scale: Scale, made: Any, posterior: Any, seconds: float, together: int = 1
+) -> Trial:
     draws = posterior.sample(jax.random.key(98), scale.num_draws)
     result = {
         "num_simulations": posterior.report.num_simulations,
@@ -151,7 +172,12 @@ def summary(model: Any, draws: np.ndarray) -> dict[str, dict[str, float]]:
 
 def _summary(values: np.ndarray) -> dict[str, float]:
     low, high = np.quantile(values, [0.025, 0.975])
-    return {"mean": float(values.mean()), "sd": float(values.std(ddof=1)), "low": float(low), "high": float(high)}
+    return {
+        "mean": float(values.mean()),
+        "sd": float(values.std(ddof=1)),
+        "low": float(low),
+        "high": float(high),
+    }
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -161,8 +187,15 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     scale = scale_of(options)
     for slug in options.method:
-        wanted = [(name, v, seed) for name in options.outbreak for v in VARIANTS for seed in seeds(slug, v, scale)]
-        missing = [each for each in wanted if kept(cell(each[0], each[1], slug, each[2]), scale) is None]
+        wanted = [
+            (name, v, seed)
+            for name in options.outbreak
+            for v in VARIANTS
+            for seed in seeds(slug, v, scale)
+        ]
+        missing = [
+            each for each in wanted if kept(cell(each[0], each[1], slug, each[2]), scale) is None
+        ]
         if options.together and slug == "sppe" and missing:
             places = [cell(name, variant, slug, seed) for name, variant, seed in missing]
             problems = [problem(name, variant, options.backend) for name, variant, _ in missing]
@@ -171,7 +204,9 @@ def main(arguments: list[str] | None = None) -> None:
         for name, variant, seed in missing:
             found = get(name, variant, slug, seed, scale, backend=options.backend).rounds[-1]
             print(
-                f"{name} {variant} {slug} {seed}: R0 {found['quantities']['R0']}, {found['seconds']:.0f} s", flush=True
+                f"{name} {variant} {slug} {seed}: R0 {found['quantities']['R0']},"
+                f" {found['seconds']:.0f} s",
+                flush=True,
             )
 
 

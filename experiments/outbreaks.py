@@ -1,4 +1,6 @@
-"""Influenza, Ebola and COVID-19: the basic reproduction number from truly privatised infection curves."""
+"""Influenza, Ebola and COVID-19: the basic reproduction number from truly privatised infection
+curves.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ from noisewise.problems.outbreak import NAMES, UNITS, ode_fit, outbreak_data
 
 TITLE = "Real outbreaks: R0 from private infection curves"
 PAPER = "Figure 2 (fig:sir_realdata)"
-QUESTION = "The R0 of SPPE, SPLE and SMC-ABC from private curves agrees with the ODE fit and with the literature, influenza apart."
+QUESTION = (
+    "The R0 of SPPE, SPLE and SMC-ABC from private curves agrees with the ODE fit and with the"
+    " literature, influenza apart."
+)
 PAPER_VALUES = {"influenza": (0.9, 2.1), "ebola": (1.51, 2.53), "covid": (1.5, 3.5)}
 """The ranges of R0 in the literature that the paper compares with."""
 
@@ -43,7 +48,10 @@ MISFIT = 0.01
 
 def run(scale: Any, progress: Any) -> dict[str, Any]:
     """Every method on every outbreak, released and as published."""
-    return {"outbreaks": {name: _outbreak(name, scale, progress) for name in NAMES}, "interval": 0.95}
+    return {
+        "outbreaks": {name: _outbreak(name, scale, progress) for name in NAMES},
+        "interval": 0.95,
+    }
 
 
 def _outbreak(name: str, scale: Any, progress: Any) -> dict[str, Any]:
@@ -51,7 +59,10 @@ def _outbreak(name: str, scale: Any, progress: Any) -> dict[str, Any]:
     log_beta, log_gamma = ode_fit(data)
     per_day = UNITS / data.interval_days
     observed = {variant: outbreak_trials.problem(name, variant).observed for variant in VARIANTS}
-    found = {variant: {slug: _cell(name, variant, slug, scale, progress) for slug in METHODS} for variant in VARIANTS}
+    found = {
+        variant: {slug: _cell(name, variant, slug, scale, progress) for slug in METHODS}
+        for variant in VARIANTS
+    }
     progress(f"predictions of {name}")
     return {
         "title": data.title,
@@ -83,12 +94,18 @@ def _cell(name: str, variant: str, slug: str, scale: Any, progress: Any) -> dict
 
 
 def _predictive(name: str, variant: str, scale: Any) -> float:
-    """The p-value of the posterior predictive check: can the model, at its exact posterior, make the observation at all?"""
+    """The p-value of the posterior predictive check: can the model, at its exact posterior, make
+    the observation at all?
+    """
     made = outbreak_trials.problem(name, variant)
     exact = outbreak_trials.get(name, variant, "exact", scale.seed, scale).final.astype(float)
-    posterior = nw.posteriors.Draws(exact, made.model.names, nw.posteriors.Report("exact", exact=True))
+    posterior = nw.posteriors.Draws(
+        exact, made.model.names, nw.posteriors.Report("exact", exact=True)
+    )
     num = 200 if scale.quick else 10_000
-    return nw.diagnostics.predictive_check(jax.random.key(0), posterior, made.model, made.observed, num).p_value
+    return nw.diagnostics.predictive_check(
+        jax.random.key(0), posterior, made.model, made.observed, num
+    ).p_value
 
 
 def pooled(rounds: list[dict[str, Any]]) -> dict[str, Any]:
@@ -110,7 +127,9 @@ def pooled(rounds: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def astray(draws: np.ndarray, exact: np.ndarray) -> float:
-    """The share of draws (N, 2) more than 6 exact standard deviations from the exact mean, in the metric of the exact covariance."""
+    """The share of draws (N, 2) more than 6 exact standard deviations from the exact mean, in the
+    metric of the exact covariance.
+    """
     root = np.linalg.cholesky(np.cov(exact.T))
     away = np.linalg.solve(root, (draws - exact.mean(axis=0)).T)
     return float(np.mean(np.linalg.norm(away, axis=0) > _ASTRAY))
@@ -127,7 +146,9 @@ def inside(cell: dict[str, Any], literature: list[float]) -> bool:
 
 
 def table(result: dict[str, Any]) -> str:
-    """R0 by outbreak and method: mean and 95% interval, released and as published, and draws astray, averaged over trials."""
+    """R0 by outbreak and method: mean and 95% interval, released and as published, and draws
+    astray, averaged over trials.
+    """
     header = [
         "outbreak",
         "method",
@@ -148,9 +169,11 @@ def table(result: dict[str, Any]) -> str:
                 _interval(released["R0"]),
                 _interval(published["R0"]),
                 literature,
-                " / ".join(f"{np.mean(each['astray']):.1%}" for each in (released, published))
-                if slug != "exact"
-                else "",
+                (
+                    " / ".join(f"{np.mean(each['astray']):.1%}" for each in (released, published))
+                    if slug != "exact"
+                    else ""
+                ),
                 num,
                 f"{len(released['trials'])} / {len(published['trials'])}",
             ]
@@ -174,7 +197,9 @@ def _interval(part: dict[str, float]) -> str:
 
 @styled
 def figure(result: dict[str, Any]) -> Figure:
-    """A: contours of 50% and 95% of the rates per day. B: R0 with its interval, filled where released, hollow as published."""
+    """A: contours of 50% and 95% of the rates per day. B: R0 with its interval, filled where
+    released, hollow as published.
+    """
     made = plt.figure(figsize=(10.0, 6.2))
     outbreaks = result["outbreaks"]
     grid = made.add_gridspec(2, len(outbreaks), height_ratios=(1.0, 1.3))
@@ -206,11 +231,21 @@ def _draw_rates(ax: Axes, found: dict[str, Any], look: dict[str, Any]) -> None:
                 linestyles=[look[METHOD_NAMES[slug]]["linestyle"]],
             )
     ax.set(xscale="log", yscale="log")
-    ax.plot(found["ode"]["beta_per_day"], found["ode"]["gamma_per_day"], "*", color=TRUTH, markersize=8.0)
+    ax.plot(
+        found["ode"]["beta_per_day"],
+        found["ode"]["gamma_per_day"],
+        "*",
+        color=TRUTH,
+        markersize=8.0,
+    )
     exact = np.array(found["variants"]["released"]["exact"]["draws"])
     middle, reach = exact.mean(axis=0), _REACH * exact.std(axis=0)
     for axis, set_limits, low, high in zip(
-        (ax.xaxis, ax.yaxis), (ax.set_xlim, ax.set_ylim), middle - reach, middle + reach, strict=True
+        (ax.xaxis, ax.yaxis),
+        (ax.set_xlim, ax.set_ylim),
+        middle - reach,
+        middle + reach,
+        strict=True,
     ):
         axis.set_major_locator(FixedLocator(_ticks(*found["per_day"] * np.exp([low, high]))))
         axis.set_major_formatter("{x:g}")
@@ -224,7 +259,11 @@ def _ticks(low: float, high: float) -> list[float]:
     >>> _ticks(0.6, 3.0), _ticks(0.11, 0.18)
     ([0.7, 1.0, 1.5, 2.0, 3.0], [0.12, 0.14, 0.16, 0.18])
     """
-    for steps in ((1.0, 1.5, 2.0, 3.0, 5.0, 7.0), (1.0, 1.2, 1.4, 1.6, 1.8, *range(2, 10)), np.arange(1.0, 10.0, 0.1)):
+    for steps in (
+        (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
+        (1.0, 1.2, 1.4, 1.6, 1.8, *range(2, 10)),
+        np.arange(1.0, 10.0, 0.1),
+    ):
         found = [round(m * 10.0**k, 6) for k in range(-6, 3) for m in steps]
         inside = [tick for tick in found if low <= tick <= high]
         if len(inside) > 1:
@@ -276,7 +315,10 @@ def _draw_numbers(ax: Axes, outbreaks: dict[str, Any], look: dict[str, Any]) -> 
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set_ylabel("$R_0$, mean and 95% interval")
     ax.get_figure().legend(
-        loc="outside upper center", ncols=6, title="B: filled released, hollow as published", title_fontsize=8.0
+        loc="outside upper center",
+        ncols=6,
+        title="B: filled released, hollow as published",
+        title_fontsize=8.0,
     )
 
 
@@ -284,24 +326,35 @@ def paragraph(result: dict[str, Any]) -> str:
     """The honest paragraph."""
     outbreaks = result["outbreaks"]
     exact = {name: made["variants"]["released"]["exact"] for name, made in outbreaks.items()}
-    within = [SHORT[name] for name in outbreaks if inside(exact[name], outbreaks[name]["literature"])]
-    meets = [SHORT[name] for name in outbreaks if overlaps(exact[name], outbreaks[name]["literature"])]
+    within = [
+        SHORT[name] for name in outbreaks if inside(exact[name], outbreaks[name]["literature"])
+    ]
+    meets = [
+        SHORT[name] for name in outbreaks if overlaps(exact[name], outbreaks[name]["literature"])
+    ]
     ode = sum(
-        exact[name]["R0"]["low"] <= made["ode"]["R0"] <= exact[name]["R0"]["high"] for name, made in outbreaks.items()
+        exact[name]["R0"]["low"] <= made["ode"]["R0"] <= exact[name]["R0"]["high"]
+        for name, made in outbreaks.items()
     )
     widths = [_width(made, "released") / _width(made, "published") for made in outbreaks.values()]
     return (
-        "The paper's observations are raw proportions that never went through its mechanism. Here they are the confidential curves, "
-        f"released once with n = m = 100 (epsilon {next(iter(outbreaks.values()))['epsilon']:.2f}) and a recorded seed; `as published` "
-        "takes the counts out of 100 that are nearest to the published proportions for a release, where the paper feeds the proportions "
-        f"themselves. The exact mean of R0 lies in the literature's range for {_listed(within)}, the exact 95% interval meets it for "
-        f"{_listed(meets)}; the ODE fit lies in the exact interval in {ode} of {len(outbreaks)} outbreaks. The paper excepts influenza; "
-        f"that R0 of the others is `consistent with common estimates` {_consistent(outbreaks)}. R0 rests on the assumed population and "
-        f"on one infected person at the start, so that ranges from other models need not agree. {_distances(outbreaks)} Released and "
-        f"as-published intervals differ in width by factors of {min(widths):.2f} to {max(widths):.2f}: the counts are taken to be noisy in "
-        "both. For the 763 boys the mechanism adds 100 phantoms to each side, so that published counts near 0 are nearly impossible "
-        "releases. Tolerances of SMC-ABC are medians of the distances accepted before: the paper's steps of .7 end far from some curves. "
-        "The paper prints no prior for these data; ours is N((-2, -3), I) on the logs of the rates per 1/17 of an observation interval."
+        "The paper's observations are raw proportions that never went through its mechanism. Here"
+        " they are the confidential curves, released once with n = m = 100 (epsilon"
+        f" {next(iter(outbreaks.values()))['epsilon']:.2f}) and a recorded seed; `as published`"
+        " takes the counts out of 100 that are nearest to the published proportions for a release,"
+        " where the paper feeds the proportions themselves. The exact mean of R0 lies in the"
+        f" literature's range for {_listed(within)}, the exact 95% interval meets it for"
+        f" {_listed(meets)}; the ODE fit lies in the exact interval in {ode} of {len(outbreaks)}"
+        " outbreaks. The paper excepts influenza; that R0 of the others is `consistent with common"
+        f" estimates` {_consistent(outbreaks)}. R0 rests on the assumed population and on one"
+        " infected person at the start, so that ranges from other models need not agree."
+        f" {_distances(outbreaks)} Released and as-published intervals differ in width by factors"
+        f" of {min(widths):.2f} to {max(widths):.2f}: the counts are taken to be noisy in both. For"
+        " the 763 boys the mechanism adds 100 phantoms to each side, so that published counts near"
+        " 0 are nearly impossible releases. Tolerances of SMC-ABC are medians of the distances"
+        " accepted before: the paper's steps of .7 end far from some curves. The paper prints no"
+        " prior for these data; ours is N((-2, -3), I) on the logs of the rates per 1/17 of an"
+        " observation interval."
     )
 
 
@@ -314,16 +367,32 @@ def _consistent(outbreaks: dict[str, Any]) -> str:
 
 
 def _distances(outbreaks: dict[str, Any]) -> str:
-    """How far means of R0 are from the exact ones, where the model can make the release and where it cannot."""
-    misfits = [name for name, made in outbreaks.items() if made["predictive_p"]["released"] < MISFIT]
+    """How far means of R0 are from the exact ones, where the model can make the release and where
+    it cannot.
+    """
+    misfits = [
+        name for name, made in outbreaks.items() if made["predictive_p"]["released"] < MISFIT
+    ]
     fits = [name for name in outbreaks if name not in misfits]
     parts = []
-    for names, where in ((fits, "where the model predicts the release"), (misfits, "where it does not")):
+    for names, where in (
+        (fits, "where the model predicts the release"),
+        (misfits, "where it does not"),
+    ):
         if names:
-            far = [f"{METHOD_NAMES[s]} {max(_shift(outbreaks[name], s) for name in names):.2f}" for s in METHODS[1:]]
+            far = [
+                f"{METHOD_NAMES[s]} {max(_shift(outbreaks[name], s) for name in names):.2f}"
+                for s in METHODS[1:]
+            ]
             parts.append(f"{where} ({_listed([SHORT[name] for name in names])}): {'; '.join(far)}")
-    told = f"Largest distance of a mean of R0 from the exact mean, in exact sds, {', and '.join(parts)}."
-    wrong = f" It does not where a posterior predictive check at the exact posterior has p < {MISFIT:g}; there networks must extrapolate."
+    told = (
+        "Largest distance of a mean of R0 from the exact mean, in exact sds,"
+        f" {', and '.join(parts)}."
+    )
+    wrong = (
+        " It does not where a posterior predictive check at the exact posterior has p <"
+        f" {MISFIT:g}; there networks must extrapolate."
+    )
     return told + (wrong if misfits else "") + _strays(outbreaks)
 
 
@@ -331,17 +400,22 @@ def _strays(outbreaks: dict[str, Any]) -> str:
     """How many draws are far from the exact posterior, and where most."""
     parts = []
     for slug in METHODS[1:]:
-        shares = {name: np.array(made["variants"]["released"][slug]["astray"]) for name, made in outbreaks.items()}
+        shares = {
+            name: np.array(made["variants"]["released"][slug]["astray"])
+            for name, made in outbreaks.items()
+        }
         worst = max(shares, key=lambda name: float(shares[name].mean()))
         low, high = shares[worst].min(), shares[worst].max()
         parts.append(f"{METHOD_NAMES[slug]} {low:.1%} to {high:.1%} by trial ({SHORT[worst]})")
     return (
-        f" Astray are draws more than {_ASTRAY:g} exact standard deviations from the exact mean, at worst {', '.join(parts)}. SMC-ABC is "
-        "stopped by its budget, at tolerances that a curve without any outbreak nearly meets where few of 100 are ever infected. SPLE "
-        "learns a density of ten counts, and its draws lie where that density is wrong: not for want of fit alone, as it also happens "
-        "where the model predicts the release, nor of simulations, of which every round makes some there, nor by the machine, as CPU and "
-        "GPU "
-        "do the same. Its chains then mix badly, of which the report warns. SPPE learns the two rates themselves."
+        f" Astray are draws more than {_ASTRAY:g} exact standard deviations from the exact mean, at"
+        f" worst {', '.join(parts)}. SMC-ABC is stopped by its budget, at tolerances that a curve"
+        " without any outbreak nearly meets where few of 100 are ever infected. SPLE learns a"
+        " density of ten counts, and its draws lie where that density is wrong: not for want of"
+        " fit alone, as it also happens where the model predicts the release, nor of simulations,"
+        " of which every round makes some there, nor by the machine, as CPU and GPU do the same."
+        " Its chains then mix badly, of which the report warns. SPPE learns the two rates"
+        " themselves."
     )
 
 

@@ -31,7 +31,9 @@ def plain(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
-    raise TypeError(f"A result holds numbers, texts, lists and mappings, got {type(value).__name__}.")
+    raise TypeError(
+        f"A result holds numbers, texts, lists and mappings, got {type(value).__name__}."
+    )
 
 
 def compact_json(value: Any) -> str:
@@ -54,7 +56,9 @@ def compact_json(value: Any) -> str:
 def _text(value: Any, indent: str) -> str:
     deeper = indent + " "
     if isinstance(value, Mapping) and value:
-        lines = [f"{deeper}{json.dumps(name)}: {_text(item, deeper)}" for name, item in value.items()]
+        lines = [
+            f"{deeper}{json.dumps(name)}: {_text(item, deeper)}" for name, item in value.items()
+        ]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     if isinstance(value, list) and any(isinstance(item, (list, Mapping)) for item in value):
         return "[\n" + ",\n".join(deeper + _text(item, deeper) for item in value) + f"\n{indent}]"

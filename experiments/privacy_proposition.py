@@ -17,7 +17,9 @@ from noisewise.plotting.style import looks, styled
 
 TITLE = "Privacy of a released infection curve"
 PAPER = "Proposition 4 (prop:dp_sir) and its proof"
-QUESTION = "s_i ~ Binomial(n, (I(t_i) + m)/(K + 2m)) at L times is epsilon-DP with epsilon = n L / m."
+QUESTION = (
+    "s_i ~ Binomial(n, (I(t_i) + m)/(K + 2m)) at L times is epsilon-DP with epsilon = n L / m."
+)
 WORK = "nothing is simulated"
 PAPER_VALUES = {
     "SIR, epsilon 10": (1000, 1e3, 10, 1_000_000, 10.0),
@@ -39,14 +41,18 @@ _SOME_PAIRS = 400
 
 
 def run(scale: Any, progress: Any) -> dict[str, Any]:
-    """Audit the paper's settings and sweeps of n, m and L; the same at every scale, as it takes seconds."""
+    """Audit the paper's settings and sweeps of n, m and L; the same at every scale, as it takes
+    seconds.
+    """
     rows = []
     for setting, (n, m, L, K, stated) in PAPER_VALUES.items():
         rows.append({"setting": setting, "stated": stated, **measured(_mechanism(n, m, L, K))})
     sweeps = {}
     for name, values in SWEEPS.items():
         made = [{**BASE, name: value} for value in values]
-        sweeps[name] = [measured(_mechanism(point["n"], point["m"], point["L"], point["K"])) for point in made]
+        sweeps[name] = [
+            measured(_mechanism(point["n"], point["m"], point["L"], point["K"])) for point in made
+        ]
     return {"rows": rows, "sweeps": sweeps, "base": BASE}
 
 
@@ -55,13 +61,20 @@ def _mechanism(n: int, m: float, L: int, K: int) -> PaddedBinomial:
 
 
 def measured(mechanism: PaddedBinomial) -> dict[str, Any]:
-    """What is claimed for a mechanism, and what its probabilities attain: by the audit, and by a search that shares no code with it.
+    """What is claimed for a mechanism, and what its probabilities attain: by the audit, and by a
+    search that shares no code with it.
 
-    `search` is the largest |log P(y | I) - log P(y | I + 1)| over counts y and pairs of neighbours, times L, from the binomial formula;
-    `audit` the loss of all L times that the mechanism's own `log_prob` implies. `outcome_log10` is log10 of the probability of the
-    outcome that attains it; `without_start` leaves out a first time whose count is public.
+    `search` is the largest |log P(y | I) - log P(y | I + 1)| over counts y and pairs of neighbours,
+    times L, from the binomial formula; `audit` the loss of all L times that the mechanism's own
+    `log_prob` implies. `outcome_log10` is log10 of the probability of the outcome that attains it;
+    `without_start` leaves out a first time whose count is public.
     """
-    n, m, L, K = mechanism.trials, float(mechanism.padding), mechanism.num_times, int(mechanism.population)
+    n, m, L, K = (
+        mechanism.trials,
+        float(mechanism.padding),
+        mechanism.num_times,
+        int(mechanism.population),
+    )
     audit, pairs = privacy_loss(mechanism), neighbouring_counts(K)
     search = L * binomial_loss(n, m, K, pairs)
     limit = mechanism.paper_epsilon * (1.0 + 1e-12) + audit.rounding
@@ -84,7 +97,9 @@ def measured(mechanism: PaddedBinomial) -> dict[str, Any]:
 
 
 def neighbouring_counts(K: int) -> np.ndarray:
-    """Counts I whose pairs (I, I + 1) are compared: all of a small population, both ends and some between of a large one."""
+    """Counts I whose pairs (I, I + 1) are compared: all of a small population, both ends and some
+    between of a large one.
+    """
     if K <= _EVERY_PAIR:
         return np.arange(K)
     ends = np.arange(_SOME_PAIRS // 4)
@@ -93,7 +108,9 @@ def neighbouring_counts(K: int) -> np.ndarray:
 
 
 def binomial_loss(n: int, m: float, K: int, counts: np.ndarray) -> float:
-    """The largest |log Bin(y; n, p) - log Bin(y; n, p')| over y = 0..n and the given pairs of one time."""
+    """The largest |log Bin(y; n, p) - log Bin(y; n, p')| over y = 0..n and the given pairs of one
+    time.
+    """
     y = np.arange(n + 1)
     log_choose = gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0)
 
@@ -106,7 +123,17 @@ def binomial_loss(n: int, m: float, K: int, counts: np.ndarray) -> float:
 
 def table(result: dict[str, Any]) -> str:
     """One line per setting of the paper, then the sweep of the padding."""
-    header = ["setting", "n", "m", "L", "paper: n L / m", "exact: n L log(1 + 1/m)", "audit", "search", "without t = 0"]
+    header = [
+        "setting",
+        "n",
+        "m",
+        "L",
+        "paper: n L / m",
+        "exact: n L log(1 + 1/m)",
+        "audit",
+        "search",
+        "without t = 0",
+    ]
     rows = [_cells(row["setting"], row) for row in result["rows"]]
     for name, points in result["sweeps"].items():
         rows += [_cells(f"{name} = {point[name]:g}", point) for point in points]
@@ -115,7 +142,13 @@ def table(result: dict[str, Any]) -> str:
 
 def _cells(setting: str, row: dict[str, Any]) -> list[str]:
     numbers = [row[name] for name in ("paper", "claimed", "audit", "search", "without_start")]
-    return [setting, f"{row['n']}", f"{row['m']:g}", f"{row['L']}", *(f"{value:.6g}" for value in numbers)]
+    return [
+        setting,
+        f"{row['n']}",
+        f"{row['m']:g}",
+        f"{row['L']}",
+        *(f"{value:.6g}" for value in numbers),
+    ]
 
 
 @styled
@@ -126,23 +159,33 @@ def figure(result: dict[str, Any]) -> Figure:
     for ax, (name, points) in zip(axes, result["sweeps"].items(), strict=False):
         x = [point[name] for point in points]
         ax.plot(
-            x, [point["paper"] for point in points], **{**look["paper: n L / m"], "marker": ""}, label="paper: n L / m"
+            x,
+            [point["paper"] for point in points],
+            **{**look["paper: n L / m"], "marker": ""},
+            label="paper: n L / m",
         )
         ax.plot(
-            x, [point["audit"] for point in points], **{**look["exact"], "linestyle": "none"}, label="exact, audited"
+            x,
+            [point["audit"] for point in points],
+            **{**look["exact"], "linestyle": "none"},
+            label="exact, audited",
         )
         ax.set(xscale="log", yscale="log", xlabel=f"{name}  ({_others(result['base'], name)})")
     axes[0].set_ylabel(r"$\epsilon$")
     axes[0].legend()
     points = result["sweeps"]["m"]
-    axes[3].plot([p["m"] for p in points], [p["audit"] / p["paper"] for p in points], **look["exact"])
+    axes[3].plot(
+        [p["m"] for p in points], [p["audit"] / p["paper"] for p in points], **look["exact"]
+    )
     axes[3].axhline(1.0, color=look["paper: n L / m"]["color"], linewidth=1.0)
     axes[3].set(xscale="log", xlabel="m", ylabel=r"exact $\epsilon$ / paper's", ylim=(0.0, 1.08))
     return made
 
 
 def _others(base: dict[str, Any], name: str) -> str:
-    return ", ".join(f"{other} = {value:g}" for other, value in base.items() if other not in (name, "K"))
+    return ", ".join(
+        f"{other} = {value:g}" for other, value in base.items() if other not in (name, "K")
+    )
 
 
 def paragraph(result: dict[str, Any]) -> str:
@@ -154,13 +197,16 @@ def paragraph(result: dict[str, Any]) -> str:
     influenza = result["rows"][-1]
     verdict = "The proposition holds" if held == len(points) else "The proposition FAILS"
     return (
-        f"{verdict}: n L / m is at least the exact loss in {held} of {len(points)} settings. The exact loss is n L log(1 + 1/m), "
-        f"attained between nobody and one person infected where all n draws at all L times come out infected; a search over counts and "
-        f"pairs of neighbours from the binomial formula alone differs from it by a share of {worst:.0e} at most. "
-        f"For the paper's SIR setting it is {first['audit']:.4f} where the paper states {first['stated']:g}, for its outbreaks "
-        f"{influenza['audit']:.3f} where it states {influenza['stated']:g}; the bound is loose only where m is small "
-        f"({small['audit'] / small['paper']:.2f} of it at m = {small['m']:g}). The population K does not enter. The first of the L "
-        f"times is t = 0, when exactly one person is infected by assumption: without that count the release would cost "
-        f"{first['without_start']:.3f} and tell as much. The outcome that attains the loss has probability "
-        f"10^{first['outcome_log10']:,.0f} at K = {first['K']:,}: pure DP is a worst case here."
+        f"{verdict}: n L / m is at least the exact loss in {held} of {len(points)} settings. The"
+        " exact loss is n L log(1 + 1/m), attained between nobody and one person infected where"
+        " all n draws at all L times come out infected; a search over counts and pairs of"
+        f" neighbours from the binomial formula alone differs from it by a share of {worst:.0e} at"
+        f" most. For the paper's SIR setting it is {first['audit']:.4f} where the paper states"
+        f" {first['stated']:g}, for its outbreaks {influenza['audit']:.3f} where it states"
+        f" {influenza['stated']:g}; the bound is loose only where m is small"
+        f" ({small['audit'] / small['paper']:.2f} of it at m = {small['m']:g}). The population K"
+        " does not enter. The first of the L times is t = 0, when exactly one person is infected"
+        f" by assumption: without that count the release would cost {first['without_start']:.3f}"
+        " and tell as much. The outcome that attains the loss has probability"
+        f" 10^{first['outcome_log10']:,.0f} at K = {first['K']:,}: pure DP is a worst case here."
     )

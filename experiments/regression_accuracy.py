@@ -30,7 +30,8 @@ def figure(result: dict[str, Any]) -> Any:
 def paragraph(result: dict[str, Any]) -> str:
     shown = result["panel"]
     return (
-        f"{accuracy.sentence(shown)}. {accuracy.stays(shown)}. The file that the authors' code names as reference at ε = 10 has MMD² "
-        f"{PUBLISHED_REFERENCE_MMD} to the exact posterior. That the paper's curves were measured against it is our assumption; if so, "
-        "neither their heights nor the order of the methods says who is nearer to the exact posterior."
+        f"{accuracy.sentence(shown)}. {accuracy.stays(shown)}. The file that the authors' code"
+        f" names as reference at ε = 10 has MMD² {PUBLISHED_REFERENCE_MMD} to the exact posterior."
+        " That the paper's curves were measured against it is our assumption; if so, neither their"
+        " heights nor the order of the methods says who is nearer to the exact posterior."
     )

@@ -19,15 +19,22 @@ _POINTS = 600
 
 
 def run(scale: Scale, progress: Progress) -> dict[str, Any]:
-    found = {slug: trials.each("linear_regression", 10.0, slug, scale, progress) for slug in METHODS}
+    found = {
+        slug: trials.each("linear_regression", 10.0, slug, scale, progress) for slug in METHODS
+    }
     problem = trials.made("linear_regression", 10.0)
     return {
         "names": problem.model.names,
         "truth": problem.truth,
         "draws": {slug: each[0].final[:_POINTS] for slug, each in found.items()},
-        "c2st": {slug: [trial.rounds[-1]["c2st"] for trial in each] for slug, each in found.items()},
+        "c2st": {
+            slug: [trial.rounds[-1]["c2st"] for trial in each] for slug, each in found.items()
+        },
         "mmd": {slug: [trial.rounds[-1]["mmd"] for trial in each] for slug, each in found.items()},
-        "simulations": {slug: [trial.rounds[-1]["num_simulations"] for trial in each] for slug, each in found.items()},
+        "simulations": {
+            slug: [trial.rounds[-1]["num_simulations"] for trial in each]
+            for slug, each in found.items()
+        },
         "correlations": {slug: _correlations(each) for slug, each in found.items()},
     }
 
@@ -43,7 +50,13 @@ def table(result: dict[str, Any]) -> str:
         simulations = "-" if slug == "exact" else f"{count:,.0f}"
         correlations = [number(value, 2) for value in result["correlations"][slug]]
         rows.append(
-            [NAMES[slug], simulations, spread(result["c2st"][slug], 3), spread(result["mmd"][slug], 4), *correlations]
+            [
+                NAMES[slug],
+                simulations,
+                spread(result["c2st"][slug], 3),
+                spread(result["mmd"][slug], 4),
+                *correlations,
+            ]
         )
     heads = ["simulations", "C2ST to exact", "MMD² to exact", "corr β₀β₁", "corr β₀β₂", "corr β₁β₂"]
     return markdown(["", *heads], rows)
@@ -57,9 +70,12 @@ def figure(result: dict[str, Any]) -> Any:
 
 
 def paragraph(result: dict[str, Any]) -> str:
-    parts = [f"{NAMES[slug]} {number(float(np.mean(result['c2st'][slug])), 3)}" for slug in METHODS[1:]]
+    parts = [
+        f"{NAMES[slug]} {number(float(np.mean(result['c2st'][slug])), 3)}" for slug in METHODS[1:]
+    ]
     floor = number(float(np.mean(result["c2st"]["exact"])), 3)
     return (
-        f"C2ST against the exact posterior, mean over trials: {joined(parts)}; another set of exact draws has {floor}. The paper's figure "
-        "compares with SMC-ABC, which is near the exact posterior only where its tolerance is small enough."
+        f"C2ST against the exact posterior, mean over trials: {joined(parts)}; another set of exact"
+        f" draws has {floor}. The paper's figure compares with SMC-ABC, which is near the exact"
+        " posterior only where its tolerance is small enough."
     )

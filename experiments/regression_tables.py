@@ -13,7 +13,10 @@ from experiments.words import interval, joined, markdown, number
 
 TITLE = "Linear regression: posterior means and 95% intervals"
 PAPER = "Tables 2, 3 and 4 (tab:linreg, tab:linreg_eps1, tab:linreg_eps.1)"
-QUESTION = "The plug-in posterior is wrong, Gibbs-SS and RNPE are biased, SMC-ABC, SPPE and SPLE agree with DA-MCMC."
+QUESTION = (
+    "The plug-in posterior is wrong, Gibbs-SS and RNPE are biased, SMC-ABC, SPPE and SPLE agree"
+    " with DA-MCMC."
+)
 EPSILONS = (10.0, 1.0, 0.1)
 METHODS = (
     "exact",
@@ -66,11 +69,17 @@ PAPER_VALUES: dict[str, dict[str, Any]] = {
 CLOSE = 0.25
 """Exact sds by which no cell of a learnt row should be off."""
 _LARGEST = 3.9
-"""Of 27 standardised distances with errors from 50 batches: t with 49 degrees of freedom, .01 / 27 in both tails."""
+"""Of 27 standardised distances with errors from 50 batches: t with 49 degrees of freedom, .01 / 27
+in both tails.
+"""
 
 
 def run(scale: Scale, progress: Progress) -> dict[str, Any]:
-    return {"rows": {f"{e:g}": {slug: _row(e, slug, scale, progress) for slug in METHODS} for e in EPSILONS}}
+    return {
+        "rows": {
+            f"{e:g}": {slug: _row(e, slug, scale, progress) for slug in METHODS} for e in EPSILONS
+        }
+    }
 
 
 def _row(epsilon: float, slug: str, scale: Scale, progress: Progress) -> dict[str, Any]:
@@ -85,10 +94,14 @@ def _row(epsilon: float, slug: str, scale: Scale, progress: Progress) -> dict[st
 
 
 def ours(result: dict[str, Any], epsilon: str, slug: str) -> Any:
-    """Mean and ends (3, 3), averaged over trials: a row per coefficient; None where the method refused."""
+    """Mean and ends (3, 3), averaged over trials: a row per coefficient; None where the method
+    refused.
+    """
     row = result["rows"][epsilon][slug]
     return (
-        None if "refused" in row else np.stack([np.mean(row[name], axis=0) for name in ("mean", "low", "high")], axis=1)
+        None
+        if "refused" in row
+        else np.stack([np.mean(row[name], axis=0) for name in ("mean", "low", "high")], axis=1)
     )
 
 
@@ -100,10 +113,11 @@ def off(result: dict[str, Any], epsilon: str, slug: str) -> np.ndarray:
 
 
 def monte_carlo(result: dict[str, Any], epsilon: str, slug: str) -> float:
-    """The largest distance of a row from the exact one in Monte Carlo standard errors, for rows of exact methods.
+    """The largest distance of a row from the exact one in Monte Carlo standard errors, for rows of
+    exact methods.
 
-    Errors e of the exact row come from batches of its N draws; a row worth K independent draws has e sqrt(N / K), or what its trials
-    differ by where that is more.
+    Errors e of the exact row come from batches of its N draws; a row worth K independent draws has
+    e sqrt(N / K), or what its trials differ by where that is more.
     """
     exact, row = result["rows"][epsilon]["exact"], result["rows"][epsilon][slug]
     names = ("mean", "low", "high")
@@ -117,15 +131,21 @@ def monte_carlo(result: dict[str, Any], epsilon: str, slug: str) -> float:
 
 
 def largest(result: dict[str, Any], slug: str) -> float:
-    """The largest distance of a cell, mean or end of an interval, from the exact one at any budget, in exact sds."""
+    """The largest distance of a cell, mean or end of an interval, from the exact one at any budget,
+    in exact sds.
+    """
     return max(float(np.abs(off(result, epsilon, slug)).max()) for epsilon in result["rows"])
 
 
 def worst_trial(result: dict[str, Any], epsilon: str, slug: str) -> float:
-    """The largest distance of a cell, mean or end, of a single trial from the exact one, in exact sds."""
+    """The largest distance of a cell, mean or end, of a single trial from the exact one, in exact
+    sds.
+    """
     rows, names = result["rows"][epsilon], ("mean", "low", "high")
     sd = np.mean(rows["exact"]["sd"], axis=0)
-    away = [(np.array(rows[slug][name]) - np.mean(rows["exact"][name], axis=0)) / sd for name in names]
+    away = [
+        (np.array(rows[slug][name]) - np.mean(rows["exact"][name], axis=0)) / sd for name in names
+    ]
     return float(np.max(np.abs(away)))
 
 
@@ -145,7 +165,9 @@ def _table(result: dict[str, Any], epsilon: str) -> str:
             rows.append([NAMES[slug], *["-"] * 3, "refused", ""])
             continue
         away = np.abs(off(result, epsilon, slug))
-        row_off = ["", ""] if slug == "exact" else [number(away[:, 0].max()), number(away[:, 1:].max())]
+        row_off = (
+            ["", ""] if slug == "exact" else [number(away[:, 0].max()), number(away[:, 1:].max())]
+        )
         rows.append([f"**{NAMES[slug]}**", *(interval(*each) for each in found), *row_off])
     return markdown(["", "β₀", "β₁", "β₂", "mean off by (exact sd)", "ends off by"], rows)
 
@@ -161,12 +183,22 @@ def figure(result: dict[str, Any]) -> Any:
         for row, epsilon in zip(grid, result["rows"], strict=True):
             exact = ours(result, epsilon, "exact")
             for j, ax in enumerate(row):
-                ax.axvspan(*exact[j, 1:], color=SHADE, alpha=0.5, zorder=0, label="exact 95% interval")
+                ax.axvspan(
+                    *exact[j, 1:], color=SHADE, alpha=0.5, zorder=0, label="exact 95% interval"
+                )
                 ax.axvline(exact[j, 0], color=PRIOR, linewidth=1.0, zorder=0)
                 for place, slug in enumerate(METHODS[1:]):
                     _bar(ax, ours(result, epsilon, slug), j, place, OKABE_ITO[0], "o", "ours")
                     printed = PAPER_VALUES[epsilon].get(slug)
-                    _bar(ax, None if printed is None else np.array(printed), j, place + 0.3, OKABE_ITO[1], "s", "paper")
+                    _bar(
+                        ax,
+                        None if printed is None else np.array(printed),
+                        j,
+                        place + 0.3,
+                        OKABE_ITO[1],
+                        "s",
+                        "paper",
+                    )
                 ax.set_title(rf"$\beta_{j}$, $\epsilon$ = {epsilon}")
             row[0].set_yticks(range(len(METHODS) - 1), [NAMES[slug] for slug in METHODS[1:]])
         grid[0, 0].invert_yaxis()
@@ -176,7 +208,9 @@ def figure(result: dict[str, Any]) -> Any:
     return made
 
 
-def _bar(ax: Any, row: np.ndarray | None, j: int, place: float, colour: str, marker: str, name: str) -> None:
+def _bar(
+    ax: Any, row: np.ndarray | None, j: int, place: float, colour: str, marker: str, name: str
+) -> None:
     if row is None:
         return
     ax.plot(row[j, 1:], [place, place], color=colour, linewidth=1.4)
@@ -199,25 +233,37 @@ def paragraph(result: dict[str, Any]) -> str:
     ]
     refused = [epsilon for epsilon, rows in result["rows"].items() if "refused" in rows["naive"]]
     none = f"at ε = {joined(refused)} the plug-in has no posterior; " if refused else ""
-    share = {slug: max(worst_trial(result, epsilon, slug) for epsilon in result["rows"]) for slug in ("sppe", "sple")}
-    errors = {slug: max(monte_carlo(result, e, slug) for e in result["rows"]) for slug in ("da-mcmc", "exact-smc")}
+    share = {
+        slug: max(worst_trial(result, epsilon, slug) for epsilon in result["rows"])
+        for slug in ("sppe", "sple")
+    }
+    errors = {
+        slug: max(monte_carlo(result, e, slug) for e in result["rows"])
+        for slug in ("da-mcmc", "exact-smc")
+    }
     gibbs, found = PAPER_VALUES["10"]["gibbs-ss"][1][0], ours(result, "10", "gibbs-ss")[1, 0]
     width = np.mean([high - low for _, low, high in PAPER_VALUES["0.1"]["rnpe"]])
     return (
-        f"The confidential row differs from the paper's by at most {confidential:.3f}, the naive one by at most {naive:.3f}; "
-        f"{none}the paper has none at 1 and 0.1. Within {CLOSE:g} exact sds of the exact row in every cell, means and ends at all budgets: "
-        f"{joined(cells)}. The largest distance of a row's mean (over trials) from the exact one, "
-        f"in exact standard deviations: {'; '.join(parts)}. In Monte Carlo standard errors, of means and of ends alike, DA-MCMC is at "
-        f"most {errors['da-mcmc']:.1f} and ExactSMC at most {errors['exact-smc']:.1f} away from the exact row; the largest of 27 such "
-        f"distances of an exact method is below {_LARGEST:g} with probability .99 or more. In single trials a cell of SPPE is at most "
-        f"{share['sppe']:.2f} and one of SPLE at most {share['sple']:.2f} exact sds off. The paper's Gibbs-SS "
-        f"(β₁ = {gibbs:.2f} at ε = 10) comes from an implementation that is not published; the sampler of Bernstein and Sheldon with "
-        f"moments in closed form gives {found:.2f}, and the exact value is "
-        f"{ours(result, '10', 'exact')[1, 0]:.2f}. RNPE takes each statistic for right or grossly wrong and ignores that the law of the "
-        "noise is known: its intervals are no posterior given that noise, and where latent statistics leave the cloud of simulations the "
-        f"network extrapolates. The paper's intervals at ε = 0.1 are {width:.1f} wide, those of the prior 3.9. That code is not published "
-        "either: this row is of our implementation. SMC-ABC has the paper's tolerances at ε = 10; at 1 and 0.1, where the noise is larger "
-        "than these, each tolerance is the median of the distances accepted before. DA-MCMC is interwoven with moves that are not centred."
+        f"The confidential row differs from the paper's by at most {confidential:.3f}, the naive"
+        f" one by at most {naive:.3f}; {none}the paper has none at 1 and 0.1. Within {CLOSE:g}"
+        " exact sds of the exact row in every cell, means and ends at all budgets:"
+        f" {joined(cells)}. The largest distance of a row's mean (over trials) from the exact one,"
+        f" in exact standard deviations: {'; '.join(parts)}. In Monte Carlo standard errors, of"
+        f" means and of ends alike, DA-MCMC is at most {errors['da-mcmc']:.1f} and ExactSMC at most"
+        f" {errors['exact-smc']:.1f} away from the exact row; the largest of 27 such distances of"
+        f" an exact method is below {_LARGEST:g} with probability .99 or more. In single trials a"
+        f" cell of SPPE is at most {share['sppe']:.2f} and one of SPLE at most {share['sple']:.2f}"
+        f" exact sds off. The paper's Gibbs-SS (β₁ = {gibbs:.2f} at ε = 10) comes from an"
+        " implementation that is not published; the sampler of Bernstein and Sheldon with moments"
+        f" in closed form gives {found:.2f}, and the exact value is"
+        f" {ours(result, '10', 'exact')[1, 0]:.2f}. RNPE takes each statistic for right or grossly"
+        " wrong and ignores that the law of the noise is known: its intervals are no posterior"
+        " given that noise, and where latent statistics leave the cloud of simulations the network"
+        f" extrapolates. The paper's intervals at ε = 0.1 are {width:.1f} wide, those of the prior"
+        " 3.9. That code is not published either: this row is of our implementation. SMC-ABC has"
+        " the paper's tolerances at ε = 10; at 1 and 0.1, where the noise is larger than these,"
+        " each tolerance is the median of the distances accepted before. DA-MCMC is interwoven"
+        " with moves that are not centred."
     )
 
 

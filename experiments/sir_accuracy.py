@@ -31,10 +31,12 @@ def figure(result: dict[str, Any]) -> Any:
 def paragraph(result: dict[str, Any]) -> str:
     shown = result["panel"]
     return (
-        "The paper shows curves without numbers, against SMC-ABC draws; here everything is measured against the exact posterior. "
-        f"{accuracy.sentence(shown)}. {accuracy.stays(shown)}. {_similar(shown)} NLOG is of a whitened kernel estimate. That of the "
-        f"paper has a kernel several times wider than this posterior: exact draws have {shown['exact']['nlog_paper']:.3f} by it, and "
-        f"SPPE {_paper_nlog(shown, 0):.3f} after the first round and {_paper_nlog(shown, -1):.3f} after the last."
+        "The paper shows curves without numbers, against SMC-ABC draws; here everything is"
+        f" measured against the exact posterior. {accuracy.sentence(shown)}."
+        f" {accuracy.stays(shown)}. {_similar(shown)} NLOG is of a whitened kernel estimate. That"
+        " of the paper has a kernel several times wider than this posterior: exact draws have"
+        f" {shown['exact']['nlog_paper']:.3f} by it, and SPPE {_paper_nlog(shown, 0):.3f} after the"
+        f" first round and {_paper_nlog(shown, -1):.3f} after the last."
     )
 
 

@@ -15,11 +15,15 @@ METHODS = ("sppe", "sple")
 
 
 def run(scale: Scale, progress: Progress) -> dict[str, Any]:
-    return {"panels": {f"{e:g}": accuracy.panel(scale, progress, "sir", e, METHODS) for e in EPSILONS}}
+    return {
+        "panels": {f"{e:g}": accuracy.panel(scale, progress, "sir", e, METHODS) for e in EPSILONS}
+    }
 
 
 def table(result: dict[str, Any]) -> str:
-    return "\n\n".join(f"ε = {e}\n\n{accuracy.table(shown)}" for e, shown in result["panels"].items())
+    return "\n\n".join(
+        f"ε = {e}\n\n{accuracy.table(shown)}" for e, shown in result["panels"].items()
+    )
 
 
 def figure(result: dict[str, Any]) -> Any:
@@ -29,9 +33,10 @@ def figure(result: dict[str, Any]) -> Any:
 
 def paragraph(result: dict[str, Any]) -> str:
     parts = [
-        f"At ε = {e} {accuracy.sentence(shown)}. {accuracy.stays(shown)}." for e, shown in result["panels"].items()
+        f"At ε = {e} {accuracy.sentence(shown)}. {accuracy.stays(shown)}."
+        for e, shown in result["panels"].items()
     ]
     return (
-        f"{' '.join(parts)} The paper's observations at these budgets come from other epidemics than the one at ε = 10: budgets must "
-        "not be compared by these figures."
+        f"{' '.join(parts)} The paper's observations at these budgets come from other epidemics"
+        " than the one at ε = 10: budgets must not be compared by these figures."
     )

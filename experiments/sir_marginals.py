@@ -13,7 +13,10 @@ from experiments.words import interval, markdown, number
 
 TITLE = "SIR: marginals of β, γ and β/γ"
 PAPER = "Figure 6 (fig:sir_hist)"
-QUESTION = "SPPE and SPLE perform similarly well; SPPE is slightly more concentrated than SMC-ABC and SPLE."
+QUESTION = (
+    "SPPE and SPLE perform similarly well; SPPE is slightly more concentrated than SMC-ABC and"
+    " SPLE."
+)
 METHODS = ("exact", "smc-abc", "sppe", "sple")
 QUANTITIES = ("beta", "gamma", "R0")
 _POINTS = 600
@@ -24,7 +27,9 @@ def run(scale: Scale, progress: Progress) -> dict[str, Any]:
     return {
         "truth": _rates(trials.made("sir", 10.0).truth[None])[0],
         "draws": {slug: _rates(each[0].final[:_POINTS]) for slug, each in found.items()},
-        "moments": {slug: [_moments(trial.final) for trial in each] for slug, each in found.items()},
+        "moments": {
+            slug: [_moments(trial.final) for trial in each] for slug, each in found.items()
+        },
     }
 
 
@@ -49,7 +54,10 @@ def table(result: dict[str, Any]) -> str:
     for slug in METHODS:
         mean, sd, low, high = (_mean(result, slug, name) for name in ("mean", "sd", "low", "high"))
         decimals = (3, 4, 2)
-        cells = [f"{interval(mean[j], low[j], high[j], d)}, sd {number(sd[j], d)}" for j, d in enumerate(decimals)]
+        cells = [
+            f"{interval(mean[j], low[j], high[j], d)}, sd {number(sd[j], d)}"
+            for j, d in enumerate(decimals)
+        ]
         rows.append([NAMES[slug], *cells])
     rows.append(["truth", *(number(v, d) for v, d in zip(result["truth"], (3, 4, 2), strict=True))])
     return markdown(["", "β", "γ", "β/γ"], rows)
@@ -65,8 +73,12 @@ def figure(result: dict[str, Any]) -> Any:
 def paragraph(result: dict[str, Any]) -> str:
     exact = _mean(result, "exact", "sd")
     ratios = {slug: _mean(result, slug, "sd") / exact for slug in METHODS[1:]}
-    parts = [f"{NAMES[slug]} {ratio[0]:.2f}, {ratio[1]:.2f} and {ratio[2]:.2f}" for slug, ratio in ratios.items()]
+    parts = [
+        f"{NAMES[slug]} {ratio[0]:.2f}, {ratio[1]:.2f} and {ratio[2]:.2f}"
+        for slug, ratio in ratios.items()
+    ]
     return (
-        f"Standard deviations of β, γ and β/γ divided by the exact ones, mean over trials: {'; '.join(parts)}. The paper has no exact "
-        "posterior; it finds SPPE slightly more concentrated than SMC-ABC and SPLE. A ratio near 1 is what is right."
+        "Standard deviations of β, γ and β/γ divided by the exact ones, mean over trials:"
+        f" {'; '.join(parts)}. The paper has no exact posterior; it finds SPPE slightly more"
+        " concentrated than SMC-ABC and SPLE. A ratio near 1 is what is right."
     )

@@ -33,13 +33,17 @@ def paragraph(result: dict[str, Any]) -> str:
         when = (
             "in no round"
             if near is None
-            else f"from round {near} on"
-            if max(away[near - 1 :]) < 0.5
-            else f"first in round {near}"
+            else (
+                f"from round {near} on" if max(away[near - 1 :]) < 0.5 else f"first in round {near}"
+            )
         )
-        parts.append(f"{NAMES[slug]} has its mean within half an exact standard deviation of the exact one {when}")
+        parts.append(
+            f"{NAMES[slug]} has its mean within half an exact standard deviation of the exact one"
+            f" {when}"
+        )
     exact, abc = (result[name]["sd"] for name in ("exact", "smc-abc"))
     return (
-        f"On average over trials {' and '.join(parts)}. The target is the exact posterior (grey regions), with sds ({exact[0]:.3f}, "
-        f"{exact[1]:.3f}), not SMC-ABC, which the paper takes for it and whose sds here are ({abc[0]:.3f}, {abc[1]:.3f})."
+        f"On average over trials {' and '.join(parts)}. The target is the exact posterior (grey"
+        f" regions), with sds ({exact[0]:.3f}, {exact[1]:.3f}), not SMC-ABC, which the paper takes"
+        f" for it and whose sds here are ({abc[0]:.3f}, {abc[1]:.3f})."
     )

@@ -13,11 +13,15 @@ import noisewise as nw
 from noisewise.inference.learned.common import learning
 
 KEPT = 64
-"""Simulated parameters that are remembered of one round, by which the cost of other simulators can be told."""
+"""Simulated parameters that are remembered of one round, by which the cost of other simulators can
+be told.
+"""
 
 
 class Stopwatch:
-    """Seconds of simulation and of training since `reset`, and a sample of the parameters that were simulated."""
+    """Seconds of simulation and of training since `reset`, and a sample of the parameters that were
+    simulated.
+    """
 
     def __init__(self) -> None:
         self.reset()
@@ -29,7 +33,10 @@ class Stopwatch:
 
     def timed(self, model: nw.PrivateModel) -> TimedModel:
         """The same model, whose simulations are timed."""
-        stages = {name: getattr(model, name) for name in ("prior", "simulator", "query", "mechanism", "derived")}
+        stages = {
+            name: getattr(model, name)
+            for name in ("prior", "simulator", "query", "mechanism", "derived")
+        }
         made = TimedModel(**stages)
         object.__setattr__(made, "watch", self)
         return made

@@ -1,9 +1,10 @@
-"""SMC-ABC and SPPE, one inference per outbreak, on the synthetic outbreaks of one setting; stored one by one.
+"""SMC-ABC and SPPE, one inference per outbreak, on the synthetic outbreaks of one setting; stored
+one by one.
 
     python -m experiments.synthetic_trials --method sppe --together --backend jax
 
-With --together all trials of SPPE train side by side, which is how a GPU wants them. The releases are stored beside the trials, so that
-all methods and machines see the same.
+With --together all trials of SPPE train side by side, which is how a GPU wants them. The releases
+are stored beside the trials, so that all methods and machines see the same.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _EPSILON = 10.0
 
 
 def released(number: int, scale: Scale, draw: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The parameters (N, d) and releases (N, k') of a setting from the store, or as `draw()` makes them, and then stored."""
+    """The parameters (N, d) and releases (N, k') of a setting from the store, or as `draw()` makes
+    them, and then stored.
+    """
     path = scale.store / f"synthetic-{number}-seed{scale.seed}.npz"
     if not path.exists():
         theta, observed = draw()
@@ -44,7 +47,13 @@ def cell(number: int, i: int, slug: str, scale: Scale) -> Cell:
 
 
 def get(
-    number: int, i: int, slug: str, model: Any, observed: np.ndarray, scale: Scale, progress: Progress = silent
+    number: int,
+    i: int,
+    slug: str,
+    model: Any,
+    observed: np.ndarray,
+    scale: Scale,
+    progress: Progress = silent,
 ) -> Trial:
     """The trial of the i-th outbreak of a setting from the store, or run and stored."""
     place = cell(number, i, slug, scale)
@@ -66,17 +75,27 @@ def main(arguments: list[str] | None = None) -> None:
     scale = scale_of(options)
     number = list(outbreak_coverage.SETTINGS).index(outbreak_coverage.SEQUENTIAL)
     model, _, observed = outbreak_coverage.outbreaks(number, scale)
-    model = dataclasses.replace(model, simulator=dataclasses.replace(model.simulator, backend=options.backend))
+    model = dataclasses.replace(
+        model, simulator=dataclasses.replace(model.simulator, backend=options.backend)
+    )
     for slug in options.method:
-        missing = [i for i in range(len(observed)) if outbreak_trials.kept(cell(number, i, slug, scale), scale) is None]
+        missing = [
+            i
+            for i in range(len(observed))
+            if outbreak_trials.kept(cell(number, i, slug, scale), scale) is None
+        ]
         if options.together and slug == "sppe" and missing:
             places = [cell(number, i, slug, scale) for i in missing]
             made = [SimpleNamespace(model=model, observed=observed[i]) for i in missing]
-            for place, trial in zip(places, outbreak_trials.run_together(places, made, scale), strict=True):
+            for place, trial in zip(
+                places, outbreak_trials.run_together(places, made, scale), strict=True
+            ):
                 keep(trial, place, scale)
         for i in missing:
             found = get(number, i, slug, model, observed[i], scale).rounds[-1]
-            print(f"{slug} {i}: R0 {found['quantities']['R0']}, {found['seconds']:.0f} s", flush=True)
+            print(
+                f"{slug} {i}: R0 {found['quantities']['R0']}, {found['seconds']:.0f} s", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,12 @@ TITLE = "SIR: the cost of MMD² < 0.1"
 PAPER = "Table 1 (tab:cost)"
 QUESTION = "To reach MMD < 0.1 SPPE is 6 times and SPLE 2 times faster than SMC-ABC."
 PAPER_VALUES: dict[str, Any] = {
-    "smc-abc": {"simulation": "115.38 ± 1.51", "training": "-", "total": "115.38 ± 1.51", "thousands": (82.85, 1.03)},
+    "smc-abc": {
+        "simulation": "115.38 ± 1.51",
+        "training": "-",
+        "total": "115.38 ± 1.51",
+        "thousands": (82.85, 1.03),
+    },
     "sppe": {
         "simulation": "2.65 ± 1.03",
         "training": "15.73 ± 7.67",
@@ -39,7 +44,9 @@ PAPER_VALUES: dict[str, Any] = {
 """Minutes, and thousands of simulations with their sd."""
 METHODS = ("smc-abc", "sppe", "sppe-atomic", "sple", "exact-smc", "cle")
 COMPARED = {"sppe": "sppe", "sppe-atomic": "sppe", "sple": "sple"}
-"""Ours, and the row of the paper that it is compared with: the paper's SPPE has the atomic loss, our default truncated proposals."""
+"""Ours, and the row of the paper that it is compared with: the paper's SPPE has the atomic loss,
+our default truncated proposals.
+"""
 SIMULATORS = {"leap": "the leap", "gillespie": "Gillespie's simulator"}
 STRICT = 0.01
 """The same threshold for those who read MMD < .1 as the distance, not its square."""
@@ -56,12 +63,18 @@ def run(scale: Scale, progress: Progress) -> dict[str, Any]:
             methods[slug] = {"refused": found[0].refused}
             continue
         progress(f"timing simulations of {NAMES[slug]}")
-        methods[slug] = {"trials": [_cost(trial, clock, abc[(i + 1) % len(abc)]) for i, trial in enumerate(found)]}
+        methods[slug] = {
+            "trials": [
+                _cost(trial, clock, abc[(i + 1) % len(abc)]) for i, trial in enumerate(found)
+            ]
+        }
     return {"methods": methods, "simulated on": hardware(), "parameters timed per round": clock.num}
 
 
 class _Clock:
-    """Seconds per epidemic, simulated event by event, at given parameters on this machine; trials were simulated by leaps."""
+    """Seconds per epidemic, simulated event by event, at given parameters on this machine; trials
+    were simulated by leaps.
+    """
 
     def __init__(self, scale: Scale) -> None:
         self.num = 4 if scale.quick else _PER_ROUND
@@ -77,7 +90,9 @@ class _Clock:
 
 
 def _cost(trial: trials.Trial, clock: _Clock, abc: np.ndarray) -> dict[str, Any]:
-    """What one trial took until the threshold, or until its end where it was not reached; `abc` are SMC-ABC draws of another seed."""
+    """What one trial took until the threshold, or until its end where it was not reached; `abc` are
+    SMC-ABC draws of another seed.
+    """
     values = [each["mmd"] for each in trial.rounds]
     num = len(abc) // 2
     reference = spaced(abc.astype(float), num)
@@ -129,7 +144,9 @@ def _reached(result: dict[str, Any], slug: str) -> list[dict[str, Any]]:
 
 
 def thousands(result: dict[str, Any], slug: str, rule: str = "first") -> list[float]:
-    """Thousands of simulations of the trials that come below the threshold by a rule: `first`, `stays`, `strict` or `first_abc`."""
+    """Thousands of simulations of the trials that come below the threshold by a rule: `first`,
+    `stays`, `strict` or `first_abc`.
+    """
     found = result["methods"][slug].get("trials", [])
     return [trial["counts"][trial[rule] - 1] / 1000.0 for trial in found if trial[rule]]
 
@@ -139,7 +156,12 @@ def table(result: dict[str, Any]) -> str:
 
 
 def _simulations(result: dict[str, Any]) -> str:
-    heads = [f"first MMD² < {THRESHOLD}", "stays below", f"first MMD² < {STRICT}", "against SMC-ABC, as in the paper"]
+    heads = [
+        f"first MMD² < {THRESHOLD}",
+        "stays below",
+        f"first MMD² < {STRICT}",
+        "against SMC-ABC, as in the paper",
+    ]
     rows = [
         [f"{NAMES[slug]}, paper", "-", "-", "-", "{:.2f} ± {:.2f}".format(*paper["thousands"]), "-"]
         for slug, paper in PAPER_VALUES.items()
@@ -149,7 +171,13 @@ def _simulations(result: dict[str, Any]) -> str:
             rows.append([NAMES[slug], "refused", *["-"] * 4])
             continue
         cells = [_counted(result, slug, rule) for rule in ("first", "stays", "strict", "first_abc")]
-        rows.append([f"**{NAMES[slug]}**", *cells, spread([trial["last_mmd"] for trial in made["trials"]], 4)])
+        rows.append(
+            [
+                f"**{NAMES[slug]}**",
+                *cells,
+                spread([trial["last_mmd"] for trial in made["trials"]], 4),
+            ]
+        )
     return markdown(["thousand simulations until", *heads, "MMD² in the end"], rows)
 
 
@@ -165,16 +193,30 @@ def _minutes_table(result: dict[str, Any]) -> str:
         for slug, paper in PAPER_VALUES.items()
     ]
     rows += [_row(result, slug) for slug in result["methods"] if _reached(result, slug)]
-    heads = ["simulation, leap", "simulation, Gillespie", "training and sampling", "total, leap", "total, Gillespie"]
+    heads = [
+        "simulation, leap",
+        "simulation, Gillespie",
+        "training and sampling",
+        "total, leap",
+        "total, Gillespie",
+    ]
     return markdown([f"minutes until MMD² < {THRESHOLD}", *heads], rows)
 
 
 def _row(result: dict[str, Any], slug: str) -> list[str]:
     found = _reached(result, slug)
-    leap, gillespie = ([trial["simulation_minutes"][name] for trial in found] for name in SIMULATORS)
+    leap, gillespie = (
+        [trial["simulation_minutes"][name] for trial in found] for name in SIMULATORS
+    )
     training = [trial["training_minutes"] for trial in found]
-    totals = ([a + b for a, b in zip(simulation, training, strict=True)] for simulation in (leap, gillespie))
-    return [f"**{NAMES[slug]}**", *(spread(values, 3) for values in (leap, gillespie, training, *totals))]
+    totals = (
+        [a + b for a, b in zip(simulation, training, strict=True)]
+        for simulation in (leap, gillespie)
+    )
+    return [
+        f"**{NAMES[slug]}**",
+        *(spread(values, 3) for values in (leap, gillespie, training, *totals)),
+    ]
 
 
 def figure(result: dict[str, Any]) -> Any:
@@ -198,12 +240,20 @@ def figure(result: dict[str, Any]) -> Any:
             )
             if slug in PAPER_VALUES:
                 mean, sd = PAPER_VALUES[slug]["thousands"]
-                left.errorbar(mean, place + 0.22, xerr=sd, fmt="D", color=PRIOR, label="paper, mean ± sd")
+                left.errorbar(
+                    mean, place + 0.22, xerr=sd, fmt="D", color=PRIOR, label="paper, mean ± sd"
+                )
             gillespie = np.mean([trial["simulation_minutes"]["gillespie"] for trial in found])
             training = np.mean([trial["training_minutes"] for trial in found])
-            right.barh(place, gillespie, color=OKABE_ITO[4], height=0.5, label="simulation (Gillespie)")
+            right.barh(
+                place, gillespie, color=OKABE_ITO[4], height=0.5, label="simulation (Gillespie)"
+            )
             same = "smc-abc" not in shown or one_machine(result, slug, "smc-abc")
-            look = {"label": "training and sampling"} if same else {"hatch": "////", "label": "the same, other machine"}
+            look = (
+                {"label": "training and sampling"}
+                if same
+                else {"hatch": "////", "label": "the same, other machine"}
+            )
             right.barh(
                 place,
                 training,
@@ -223,22 +273,31 @@ def figure(result: dict[str, Any]) -> Any:
             handles, texts = ax.get_legend_handles_labels()
             once = dict(zip(texts, handles, strict=True))
             if once:
-                ax.legend(once.values(), once.keys(), loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
+                ax.legend(
+                    once.values(),
+                    once.keys(),
+                    loc="lower center",
+                    bbox_to_anchor=(0.5, 1.0),
+                    ncols=2,
+                )
     return made
 
 
 def paragraph(result: dict[str, Any]) -> str:
     refused = [
-        f"{NAMES[s]} does not serve this model: {v['refused']}" for s, v in result["methods"].items() if "refused" in v
+        f"{NAMES[s]} does not serve this model: {v['refused']}"
+        for s, v in result["methods"].items()
+        if "refused" in v
     ]
     return (
-        f"{_verdict(result)} The paper measures the distance to SMC-ABC draws, we to the exact posterior, and beside it to SMC-ABC draws "
-        f"of another seed; counts go by rounds, 1,000 simulations each. {_speed(result)} Gillespie's simulator makes one event after the "
-        "other; the leap makes many at once, which is nearly exact and much faster, so that there little is gained by fewer simulations. "
-        f"Minutes of the leap were measured in the trials; those of Gillespie's simulator are the number of simulations of each round "
-        f"times the time that {result['parameters timed per round']} of its parameters take on {result['simulated on']}. "
-        f"{_machines(result)} "
-        f"{' '.join(refused)}"
+        f"{_verdict(result)} The paper measures the distance to SMC-ABC draws, we to the exact"
+        " posterior, and beside it to SMC-ABC draws of another seed; counts go by rounds, 1,000"
+        f" simulations each. {_speed(result)} Gillespie's simulator makes one event after the"
+        " other; the leap makes many at once, which is nearly exact and much faster, so that there"
+        " little is gained by fewer simulations. Minutes of the leap were measured in the trials;"
+        " those of Gillespie's simulator are the number of simulations of each round times the"
+        f" time that {result['parameters timed per round']} of its parameters take on"
+        f" {result['simulated on']}. {_machines(result)} {' '.join(refused)}"
     )
 
 
@@ -252,22 +311,39 @@ def _verdict(result: dict[str, Any]) -> str:
             told.append(f"{NAMES[slug]} comes there in {len(found)} of {len(every)} trials")
             continue
         mean, stays = float(np.mean(found)), thousands(result, slug, "stays")
-        order = "less than half of" if mean < paper / 2 else "no more than" if mean <= paper else "more than"
+        order = (
+            "less than half of"
+            if mean < paper / 2
+            else "no more than"
+            if mean <= paper
+            else "more than"
+        )
         error = "" if len(found) < 2 else f" ± {np.std(found, ddof=1) / np.sqrt(len(found)):.2f}"
-        lasting = f" ({np.mean(stays):.2f} until it stays below)" if len(stays) == len(every) else ""
-        told.append(f"{NAMES[slug]} needs {mean:.2f}{error}{lasting}, {order} the paper's {paper:.2f}")
+        lasting = (
+            f" ({np.mean(stays):.2f} until it stays below)" if len(stays) == len(every) else ""
+        )
+        told.append(
+            f"{NAMES[slug]} needs {mean:.2f}{error}{lasting}, {order} the paper's {paper:.2f}"
+        )
     abc = thousands(result, "smc-abc")
     told.append(
-        f"SMC-ABC {f'needs {np.mean(abc):.2f}' if abc else 'never comes there'} (paper {PAPER_VALUES['smc-abc']['thousands'][0]:.2f})"
+        f"SMC-ABC {f'needs {np.mean(abc):.2f}' if abc else 'never comes there'} (paper"
+        f" {PAPER_VALUES['smc-abc']['thousands'][0]:.2f})"
     )
-    return f"Thousands of simulations until MMD² < {THRESHOLD}, mean over trials: {'; '.join(told)}."
+    return (
+        f"Thousands of simulations until MMD² < {THRESHOLD}, mean over trials: {'; '.join(told)}."
+    )
 
 
 def one_machine(result: dict[str, Any], *slugs: str) -> bool:
-    """Whether the trials of these methods trained one by one on machines of one kind, on which simulations were timed too."""
+    """Whether the trials of these methods trained one by one on machines of one kind, on which
+    simulations were timed too.
+    """
     found = [trial for slug in slugs for trial in result["methods"][slug].get("trials", [])]
     machines = {trial["trained_on"] for trial in found}
-    return machines == {result["simulated on"]} and all(trial["trained_together"] == 1 for trial in found)
+    return machines == {result["simulated on"]} and all(
+        trial["trained_together"] == 1 for trial in found
+    )
 
 
 def speed(result: dict[str, Any], slug: str, simulator: str) -> Gap:
@@ -305,14 +381,18 @@ def _speed(result: dict[str, Any]) -> str:
     compared = [
         slug
         for slug in ("sppe", "sppe-atomic", "sple")
-        if all(_always(result, name) for name in (slug, "smc-abc")) and one_machine(result, slug, "smc-abc")
+        if all(_always(result, name) for name in (slug, "smc-abc"))
+        and one_machine(result, slug, "smc-abc")
     ]
     told = []
     for name in reversed(SIMULATORS) if compared else ():
         each = [f"{NAMES[slug]} {in_words(speed(result, slug, name))}" for slug in compared]
         told.append(f"with {SIMULATORS[name]} {joined(each)}")
     return (
-        f"Against SMC-ABC, total minutes on like machines: {'; '.join(told)} (paper: SPPE 6, SPLE 2)." if told else ""
+        f"Against SMC-ABC, total minutes on like machines: {'; '.join(told)} (paper: SPPE 6,"
+        " SPLE 2)."
+        if told
+        else ""
     )
 
 
@@ -327,10 +407,14 @@ def _machines(result: dict[str, Any]) -> str:
         by_machine.setdefault(joined(found), []).append(name)
     told = "; ".join(f"{joined(names)} on {machine}" for machine, names in by_machine.items())
     shared = any(
-        trial["trained_together"] > 1 for made in result["methods"].values() for trial in made.get("trials", [])
+        trial["trained_together"] > 1
+        for made in result["methods"].values()
+        for trial in made.get("trials", [])
     )
     words = " Where trials trained side by side each has its share." if shared else ""
-    mixed = " Minutes of rows of different machines cannot be compared." if len(by_machine) > 1 else ""
+    mixed = (
+        " Minutes of rows of different machines cannot be compared." if len(by_machine) > 1 else ""
+    )
     return f"Training and sampling, compilation included: {told}.{words}{mixed}"
 
 

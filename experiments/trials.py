@@ -1,11 +1,13 @@
-"""Trials that several items share: one method on one problem, measured after every round, stored as soon as it is done.
+"""Trials that several items share: one method on one problem, measured after every round, stored as
+soon as it is done.
 
     python -m experiments.trials --problem sir --epsilon 10 1 .1 --method sppe --seeds 1 2 3 4 5 --together --backend jax
     python -m experiments.trials --problem linear_regression --epsilon 10 --method sple --seeds 1 2 3 4 5
 
-fills the store, a folder of files PROBLEM-EPSILON-METHOD-SEED.json and .npz that may be copied from machine to machine. What is
-there is not run again. With --together the trials train side by side, which is how a GPU wants them (SPPE only); with --measure-later
-the metrics, which want a CPU, are left to whoever reads the trial first.
+fills the store, a folder of files PROBLEM-EPSILON-METHOD-SEED.json and .npz that may be copied from
+machine to machine. What is there is not run again. With --together the trials train side by side,
+which is how a GPU wants them (SPPE only); with --measure-later the metrics, which want a CPU, are
+left to whoever reads the trial first.
 """
 
 from __future__ import annotations
@@ -26,7 +28,17 @@ import jax
 import numpy as np
 
 import noisewise as nw
-from experiments.items import FULL, QUICK, STANDARD, Progress, Scale, hardware, note, silent, source_hash
+from experiments.items import (
+    FULL,
+    QUICK,
+    STANDARD,
+    Progress,
+    Scale,
+    hardware,
+    note,
+    silent,
+    source_hash,
+)
 from experiments.measures import measured, measures_hash, spaced
 from experiments.methods import NAMES, method
 from experiments.plain import compact_json, plain
@@ -43,8 +55,8 @@ ROW, NUM_ROW, NUM_BATCHES = jax.random.key(97), 100_000, 50
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """`record` is JSON-ready; `draws` (R, 2000, d) are of the posterior after each round, `theta` some of the parameters that each
-    round simulated.
+    """`record` is JSON-ready; `draws` (R, 2000, d) are of the posterior after each round, `theta`
+    some of the parameters that each round simulated.
     """
 
     record: dict[str, Any]
@@ -100,7 +112,7 @@ class Round:
     theta: np.ndarray
 
 
-# Reading and running -------------------------------------------------------------------------------------------------
+# Reading and running ------------------------------------------------------------------------------
 
 
 def get(
@@ -126,11 +138,19 @@ def get(
 
 
 def each(
-    problem: str, epsilon: float, slug: str, scale: Scale, progress: Progress = silent, *, layers: int | None = None
+    problem: str,
+    epsilon: float,
+    slug: str,
+    scale: Scale,
+    progress: Progress = silent,
+    *,
+    layers: int | None = None,
 ) -> list[Trial]:
     """One trial per seed of the scale."""
     seeds = scale.seeds[:1] if slug in ONCE else scale.seeds
-    return [get(problem, epsilon, slug, seed, scale, layers=layers, progress=progress) for seed in seeds]
+    return [
+        get(problem, epsilon, slug, seed, scale, layers=layers, progress=progress) for seed in seeds
+    ]
 
 
 def made(name: str, epsilon: float, backend: str = "numba") -> Any:
@@ -139,7 +159,9 @@ def made(name: str, epsilon: float, backend: str = "numba") -> Any:
     if name != "sir" or backend == "numba":
         return problem
     simulator = dataclasses.replace(problem.model.simulator, backend=backend)
-    return dataclasses.replace(problem, model=dataclasses.replace(problem.model, simulator=simulator))
+    return dataclasses.replace(
+        problem, model=dataclasses.replace(problem.model, simulator=simulator)
+    )
 
 
 def run(cell: Cell, scale: Scale, backend: str = "numba") -> Trial:
@@ -147,7 +169,9 @@ def run(cell: Cell, scale: Scale, backend: str = "numba") -> Trial:
     problem = made(cell.problem, cell.epsilon, backend)
     if cell.method == "exact":
         record, draws, theta = _round(exact_posterior(problem, scale), scale, {}, np.zeros((0, 0)))
-        return _trial(cell, scale, [({**record, "error": exact_error(problem, scale)}, draws, theta)])
+        return _trial(
+            cell, scale, [({**record, "error": exact_error(problem, scale)}, draws, theta)]
+        )
     chosen = method(cell.method, scale, cell.epsilon, cell.layers)
     rounds: list[Any] = []
     try:
@@ -161,7 +185,9 @@ def run(cell: Cell, scale: Scale, backend: str = "numba") -> Trial:
 
 
 def run_together(cells: Sequence[Cell], scale: Scale, backend: str = "numba") -> list[Trial]:
-    """Several trials of one problem and one architecture, whose networks train side by side; the time of training is shared out."""
+    """Several trials of one problem and one architecture, whose networks train side by side; the
+    time of training is shared out.
+    """
     problems = [made(cell.problem, cell.epsilon, backend) for cell in cells]
     watches = [Stopwatch() for _ in cells]
     models = [watch.timed(problem.model) for watch, problem in zip(watches, problems, strict=True)]
@@ -189,7 +215,9 @@ def _rounds(chosen: Any, key: Any, problem: Any) -> Iterator[Round]:
         if hasattr(chosen, "rounds"):
             posteriors = chosen.rounds(key, model, problem.observed, progress=False)
         else:
-            posteriors = (chosen.infer(key, model, problem.observed, progress=False) for _ in range(1))
+            posteriors = (
+                chosen.infer(key, model, problem.observed, progress=False) for _ in range(1)
+            )
         for posterior, seconds in _timed(posteriors):
             yield Round(posterior, _split(watch, seconds), watch.theta)
             watch.reset()
@@ -234,7 +262,10 @@ def exact_error(problem: Any, scale: Scale) -> dict[str, np.ndarray]:
     found = {"mean": [batch.mean(axis=0) for batch in batches]}
     for name, level in (("low", 0.025), ("high", 0.975)):
         found[name] = [np.quantile(batch, level, axis=0) for batch in batches]
-    return {name: np.std(values, axis=0, ddof=1) / np.sqrt(NUM_BATCHES) for name, values in found.items()}
+    return {
+        name: np.std(values, axis=0, ddof=1) / np.sqrt(NUM_BATCHES)
+        for name, values in found.items()
+    }
 
 
 def _round(
@@ -242,7 +273,11 @@ def _round(
 ) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """One round without its metrics."""
     draws = posterior.sample(jax.random.key(98), scale.num_draws)
-    record = {"num_simulations": posterior.report.num_simulations, "seconds": seconds, **_summary(posterior, draws)}
+    record = {
+        "num_simulations": posterior.report.num_simulations,
+        "seconds": seconds,
+        **_summary(posterior, draws),
+    }
     return record, draws.astype(np.float32), theta
 
 
@@ -257,7 +292,9 @@ def with_metrics(trial: Trial) -> Trial:
         {**each, **measured(problem, reference[:num], spaced(draws.astype(float), num), key)}
         for each, draws in zip(trial.rounds, trial.draws, strict=True)
     ]
-    return dataclasses.replace(trial, record=plain({**trial.record, "rounds": rounds, "measures": measures_hash()}))
+    return dataclasses.replace(
+        trial, record=plain({**trial.record, "rounds": rounds, "measures": measures_hash()})
+    )
 
 
 def _summary(posterior: Any, draws: np.ndarray) -> dict[str, Any]:
@@ -292,17 +329,21 @@ def _trial(
         "refused": refused,
         "rounds": [each_round for each_round, _, _ in rounds],
     }
-    draws = np.stack([draws for _, draws, _ in rounds]) if rounds else np.zeros((0, 0, 0), np.float32)
+    draws = (
+        np.stack([draws for _, draws, _ in rounds]) if rounds else np.zeros((0, 0, 0), np.float32)
+    )
     return Trial(plain(record), draws, tuple(theta for _, _, theta in rounds))
 
 
-# The store -----------------------------------------------------------------------------------------------------------
+# The store ----------------------------------------------------------------------------------------
 
 _SIZES = ("rounds", "num_simulations", "layers", "hidden", "max_epochs", "num_draws")
 
 
 def settings(cell: Cell, scale: Scale) -> str:
-    """The method with all its settings, in words of Python; of the exact posterior how many draws it has."""
+    """The method with all its settings, in words of Python; of the exact posterior how many draws
+    it has.
+    """
     return (
         f"{NUM_ROW:,} draws"
         if cell.method == "exact"
@@ -316,7 +357,9 @@ def in_words(chosen: Any) -> str:
 
 
 def stored(cell: Cell, scale: Scale, wanted: str | None = None) -> Trial | None:
-    """The trial in the store, unless its sizes or its settings (`wanted`, or those of the scale) differ; of quick ones, or the sources."""
+    """The trial in the store, unless its sizes or its settings (`wanted`, or those of the scale)
+    differ; of quick ones, or the sources.
+    """
     path = scale.store / f"{cell.name}.json"
     with contextlib.suppress(FileNotFoundError):
         record = json.loads(path.read_text())
@@ -334,7 +377,9 @@ def keep(trial: Trial, cell: Cell, scale: Scale) -> None:
     """Write the trial; the JSON file comes last and says that it is whole."""
     scale.store.mkdir(parents=True, exist_ok=True)
     file = io.BytesIO()
-    theta: dict[str, Any] = {f"theta{i}": rows.astype(np.float32) for i, rows in enumerate(trial.theta)}
+    theta: dict[str, Any] = {
+        f"theta{i}": rows.astype(np.float32) for i, rows in enumerate(trial.theta)
+    }
     np.savez_compressed(file, draws=trial.draws, **theta)
     path = scale.store / f"{cell.name}.json"
     write_atomically(path.with_suffix(".npz"), file.getvalue(), overwrite=True)
@@ -343,7 +388,9 @@ def keep(trial: Trial, cell: Cell, scale: Scale) -> None:
 
 def parser_of(text: str | None) -> argparse.ArgumentParser:
     """The options that all commands which fill the store share."""
-    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--scale", default="standard", choices=["quick", "standard", "full"])
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--backend", default="numba", choices=["numba", "jax"])
@@ -364,12 +411,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--method", required=True, nargs="+", choices=list(NAMES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--layers", type=int)
-    parser.add_argument("--measure-later", action="store_true", help="leave the metrics to the first reader")
+    parser.add_argument(
+        "--measure-later", action="store_true", help="leave the metrics to the first reader"
+    )
     options = parser.parse_args(arguments)
     scale = scale_of(options)
     for slug in options.method:
         layers = None if options.layers == scale.layers else options.layers
-        pairs = itertools.product(options.epsilon, options.seeds[:1] if slug in ONCE else options.seeds)
+        pairs = itertools.product(
+            options.epsilon, options.seeds[:1] if slug in ONCE else options.seeds
+        )
         cells = [Cell(options.problem, epsilon, slug, seed, layers) for epsilon, seed in pairs]
         missing = [cell for cell in cells if stored(cell, scale) is None]
         together = options.together and slug.startswith("sppe")
@@ -379,7 +430,9 @@ def main(arguments: list[str] | None = None) -> None:
 def _fill(cells: list[Cell], scale: Scale, backend: str, *, together: bool, measure: bool) -> None:
     for group in [cells] if together and cells else [[cell] for cell in cells]:
         started = time.perf_counter()
-        trials = run_together(group, scale, backend) if together else [run(group[0], scale, backend)]
+        trials = (
+            run_together(group, scale, backend) if together else [run(group[0], scale, backend)]
+        )
         for cell, trial in zip(group, trials, strict=True):
             done = with_metrics(trial) if measure else trial
             keep(done, cell, scale)

@@ -1,4 +1,6 @@
-"""Verdicts on claims, and differences of trials with their standard errors, by which they are given."""
+"""Verdicts on claims, and differences of trials with their standard errors, by which they are
+given.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Gap:
 
     @property
     def reach(self) -> float:
-        """Half the width of the 95% interval: standard errors times the quantile of t with `num` - 1 degrees of freedom.
+        """Half the width of the 95% interval: standard errors times the quantile of t with `num` -
+        1 degrees of freedom.
 
         >>> round(Gap(0.0, 1.0, 5).reach, 3)
         2.776
@@ -91,7 +94,8 @@ def opposite(verdict: str) -> str:
 
 
 def large(found: Gap, bound: float) -> str:
-    """Whether a mean is large, with whichever sign: its interval lies beyond the bound; not, where it lies within.
+    """Whether a mean is large, with whichever sign: its interval lies beyond the bound; not, where
+    it lies within.
 
     >>> [large(Gap(*each, 5), 0.25) for each in ((-0.5, 0.08), (0.4, 0.1), (0.2, 0.1), (0.1, 0.02))]
     ['holds', 'undecided', 'undecided', 'does not hold']
@@ -99,11 +103,12 @@ def large(found: Gap, bound: float) -> str:
     return above(Gap(abs(found.mean), found.se, found.num), bound)
 
 
-# Several parts of one claim ------------------------------------------------------------------------------------------
+# Several parts of one claim -----------------------------------------------------------------------
 
 
 def by_measures(parts: Sequence[str]) -> str:
-    """Of one claim by several measures: those by which nothing is told apart leave it to the others.
+    """Of one claim by several measures: those by which nothing is told apart leave it to the
+    others.
 
     >>> by_measures([HOLDS, UNTOLD]), by_measures([HOLDS, NOT]), by_measures([UNTOLD, UNTOLD])
     ('holds', 'partly', 'undecided')

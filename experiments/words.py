@@ -44,7 +44,9 @@ def spread(values: Sequence[float], decimals: int = 2) -> str:
     ('2.00 ± 1.41', '1.00')
     """
     mean = number(float(np.mean(values)), decimals)
-    return mean if len(values) < 2 else f"{mean} ± {number(float(np.std(values, ddof=1)), decimals)}"
+    return (
+        mean if len(values) < 2 else f"{mean} ± {number(float(np.std(values, ddof=1)), decimals)}"
+    )
 
 
 def joined(parts: Sequence[str]) -> str:

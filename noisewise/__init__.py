@@ -30,7 +30,12 @@ if TYPE_CHECKING:
         simulators,
     )
     from noisewise.disclosure import Ledger, Release, release
-    from noisewise.mechanisms.guarantees import ApproximateDP, GaussianDP, PureDP, ZeroConcentratedDP
+    from noisewise.mechanisms.guarantees import (
+        ApproximateDP,
+        GaussianDP,
+        PureDP,
+        ZeroConcentratedDP,
+    )
     from noisewise.model.private_model import PrivateModel
     from noisewise.planning import plan
     from noisewise.posteriors import load_posterior

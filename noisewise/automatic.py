@@ -28,10 +28,22 @@ from noisewise.inference import (
 from noisewise.inference.contract.base import prior_only
 from noisewise.inference.contract.recorded import identity_of, recorded
 from noisewise.inference.contract.work import OutOfBudget, Work
-from noisewise.inference.exact.weighted_draws import ImportanceDraws, UnconstrainedPrior, pooled_draws
+from noisewise.inference.exact.weighted_draws import (
+    ImportanceDraws,
+    UnconstrainedPrior,
+    pooled_draws,
+)
 from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
-from noisewise.posteriors import AbstractPosterior, Finding, Kind, Report, Stop, StopKind, WeightedSamples
+from noisewise.posteriors import (
+    AbstractPosterior,
+    Finding,
+    Kind,
+    Report,
+    Stop,
+    StopKind,
+    WeightedSamples,
+)
 from noisewise.posteriors.findings import without
 from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.runs import Journal
@@ -66,7 +78,8 @@ def infer(
     executor: Executor | None = None,
     progress: bool = True,
 ) -> AbstractPosterior:
-    """The posterior of theta given the private statistic `observed`, by the cheapest route that can show how good it is.
+    """The posterior of theta given the private statistic `observed`, by the cheapest route that can
+    show how good it is.
 
     | model | route | evidence |
     |---|---|---|
@@ -77,9 +90,11 @@ def infer(
     | any simulator | rounds of `PrivatePosteriorEstimation`, until simulations drawn from it and weighted reach the target | `certify` |
     | a mechanism without a density | `PrivatePosteriorEstimation` | none: `report.exact` is False |
 
-    It stops when the draws are worth `target_ess` independent ones from the exact posterior, or when a budget is spent; then it returns the
-    best it has. `posterior.report` says what was done and what the answer is worth: read `report.exact` and `report.warnings` first
-    (programs look at `report.findings`, which have kinds). With `run_dir` an interrupted run goes on where it stopped.
+    It stops when the draws are worth `target_ess` independent ones from the exact posterior, or
+    when a budget is spent; then it returns the best it has. `posterior.report` says what was done
+    and what the answer is worth: read `report.exact` and `report.warnings` first (programs look at
+    `report.findings`, which have kinds). With `run_dir` an interrupted run goes on where it
+    stopped.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -88,7 +103,9 @@ def infer(
     (True, 'da-mcmc')
     """
     if not isinstance(model, PrivateModel):
-        raise InvalidTypeError(f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}.")
+        raise InvalidTypeError(
+            f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}."
+        )
     run = _Run(
         as_key(key),
         model,
@@ -100,7 +117,9 @@ def infer(
     )
     if run_dir is None:
         return run.posterior()
-    return recorded(run_dir, identity_of("infer", run.settings, run.key, model, run.observed), run.resumed)
+    return recorded(
+        run_dir, identity_of("infer", run.settings, run.key, model, run.observed), run.resumed
+    )
 
 
 @dataclasses.dataclass
@@ -119,12 +138,18 @@ class _Run:
     rounds_seen: tuple[int, int] = (0, 0)
     surprised: bool = False
     replaced: AbstractPosterior | None = None
-    """A set of draws that the next one contains or repeats at greater length: to keep the luckier of the two would bias."""
+    """A set of draws that the next one contains or repeats at greater length: to keep the luckier
+    of the two would bias.
+    """
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"target_ess": self.target, "max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
+        return {
+            "target_ess": self.target,
+            "max_simulations": self.max_simulations,
+            "max_minutes": self.max_minutes,
+        }
 
     def resumed(self, journal: Journal) -> AbstractPosterior:
         """`posterior`, with what earlier sittings did."""
@@ -148,7 +173,9 @@ class _Run:
         if Capability.DENSITY not in self.model.mechanism.capabilities:
             yield self._method(6, PrivatePosteriorEstimation(num_noise=1))
             return
-        records = DataAugmentationMCMC(num_chains=16, num_warmup=200, target_ess=_PLENTY * self.target)
+        records = DataAugmentationMCMC(
+            num_chains=16, num_warmup=200, target_ess=_PLENTY * self.target
+        )
         if _serves(records, self.model) and self._can_spend(_RECORDS):
             yield self._method(0, records)
             if self._can_spend(_WAVES * _PARTICLES):
@@ -162,7 +189,8 @@ class _Run:
         if Capability.SAMPLE not in self.model.mechanism.capabilities:
             yield self._method(4, self._particles)
             return
-        # where few simulations come near the observation, tempering may get there, and a network may extrapolate: each has its turn
+        # where few simulations come near the observation, tempering may get there, and a network
+        # may extrapolate: each has its turn
         if self.surprised and self._can_spend(3 * _WAVES * _PARTICLES):
             yield self._method(4, self._particles, share=1 / 3)
         if self._can_spend(_LEAST + _LOOK):
@@ -190,7 +218,9 @@ class _Run:
             yield self._method(3, ImportanceSampling(num_stages=0, num_final=needed))
 
     def _adapted(self) -> Iterator[AbstractPosterior]:
-        """Draws from a law fitted to weighted draws, three times over, then more and more while that leaves half of what is left."""
+        """Draws from a law fitted to weighted draws, three times over, then more and more while
+        that leaves half of what is left.
+        """
         num = min(_MOST_TO_ADAPT, self.remaining // 25)
         if not self._can_spend(25 * _LEAST_TO_ADAPT):
             return
@@ -212,16 +242,20 @@ class _Run:
         """Count a pilot without a single positive weight, and refuse a simulator that always fails."""
         if work.num_failed == work.num_simulations:
             where = self.model.prior.constrain(pilot.z[:1])[0]
-            at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(self.model.names, where, strict=True))
+            at = ", ".join(
+                f"{name} = {value:.4g}" for name, value in zip(self.model.names, where, strict=True)
+            )
             raise SimulationError(
-                f"All of {work.num_simulations:,} simulations failed (NaN statistics), for instance at {at}: fix the simulator."
+                f"All of {work.num_simulations:,} simulations failed (NaN statistics), for instance"
+                f" at {at}: fix the simulator."
             )
         self._add("importance", work.num_simulations, work.num_failed, effective_size=0.0)
 
     def _learnt_and_corrected(self) -> Iterator[AbstractPosterior]:
         """Rounds of learning, while the certificate says that they pay.
 
-        A short look at each round decides whether to weigh many draws of it; all sets that are weighed make one, so that none is picked.
+        A short look at each round decides whether to weigh many draws of it; all sets that are
+        weighed make one, so that none is picked.
         """
         method = PrivatePosteriorEstimation(num_noise=1, **self._budgets)
         keys = jax.random.split(jax.random.fold_in(self.key, 5), method.num_rounds + 1)
@@ -237,13 +271,18 @@ class _Run:
                 needed, settled = self._look(look_key, learnt)
                 settled = settled or last
                 while needed >= _LEAST and (needed <= self._affordable or settled):
-                    num, final_key = min(needed, self._affordable), jax.random.fold_in(weigh_key, len(weighed))
+                    num, final_key = (
+                        min(needed, self._affordable),
+                        jax.random.fold_in(weigh_key, len(weighed)),
+                    )
                     if num < _LEAST:
                         break
                     weighed.append(self._certified(final_key, learnt, num).corrected)
                     self.replaced, pooled = pooled, pooled_draws(weighed)
                     yield pooled
-                    needed = math.ceil(_SPARE * num * (self.target / max(pooled.effective_size, 1.0) - 1.0))
+                    needed = math.ceil(
+                        _SPARE * num * (self.target / max(pooled.effective_size, 1.0) - 1.0)
+                    )
                     if not settled:
                         break
                 if settled:
@@ -254,7 +293,9 @@ class _Run:
             yield learnt
 
     def _look(self, key: Array, posterior: AbstractPosterior) -> tuple[int, bool]:
-        """How many simulations the target would take, 0 if there are none left to tell, and whether q is as good as it need be."""
+        """How many simulations the target would take, 0 if there are none left to tell, and whether
+        q is as good as it need be.
+        """
         if self._affordable < _LOOK:
             return 0, True
         started = time.monotonic()
@@ -271,7 +312,11 @@ class _Run:
             return self.remaining
         affordable = int(60.0 * self.rate * max(0.0, self.max_minutes - self.minutes))
         if self.journal is not None:
-            affordable = int(self.journal.remembered("affordable", lambda: {"num": np.asarray(affordable)})["num"])
+            affordable = int(
+                self.journal.remembered("affordable", lambda: {"num": np.asarray(affordable)})[
+                    "num"
+                ]
+            )
         return min(self.remaining, affordable)
 
     @property
@@ -291,7 +336,9 @@ class _Run:
     def _can_spend(self, num: int) -> bool:
         return not self.spent and self.remaining >= num
 
-    def _method(self, number_: int, method: AbstractMethod, *, share: float = 1.0) -> AbstractPosterior:
+    def _method(
+        self, number_: int, method: AbstractMethod, *, share: float = 1.0
+    ) -> AbstractPosterior:
         budgets = self._budgets
         budgets["max_simulations"] = max(1, int(share * budgets["max_simulations"]))
         method = dataclasses.replace(method, **budgets)
@@ -309,7 +356,13 @@ class _Run:
         return certificate
 
     def _count(self, stage: str, posterior: AbstractPosterior, num: int, **more: Any) -> None:
-        self._add(stage, num, posterior.report.num_failed, effective_size=float(posterior.effective_size), **more)
+        self._add(
+            stage,
+            num,
+            posterior.report.num_failed,
+            effective_size=float(posterior.effective_size),
+            **more,
+        )
 
     def _add(self, stage: str, num: int, num_failed: int, **more: Any) -> None:
         self.used += num
@@ -322,7 +375,9 @@ class _Run:
 
     @property
     def spent(self) -> bool:
-        return self.remaining == 0 or (self.max_minutes is not None and self._late(self.max_minutes))
+        return self.remaining == 0 or (
+            self.max_minutes is not None and self._late(self.max_minutes)
+        )
 
     def _late(self, max_minutes: float) -> bool:
         expired = self.minutes >= max_minutes
@@ -361,7 +416,9 @@ class _Run:
         faults: Faults = self.options["faults"]
         num_nan, dropped = self.failed - faults.total, faults.numbers()
         if num_nan > 0:
-            found += (Finding(Kind.SIMULATIONS_IMPOSSIBLE, {"failed": num_nan, "simulations": self.used}),)
+            found += (
+                Finding(Kind.SIMULATIONS_IMPOSSIBLE, {"failed": num_nan, "simulations": self.used}),
+            )
         if dropped is not None:
             found += (Finding(Kind.SIMULATIONS_DROPPED, dropped),)
         return found
@@ -386,8 +443,9 @@ def _serves(method: AbstractMethod, model: PrivateModel) -> bool:
 
 
 def _rank(posterior: AbstractPosterior) -> float:
-    """What to prefer: exact draws, by their number; then weighted ones worth 50 at least; then a learnt posterior, or chains that have not
-    settled; then fewer weighted ones; draws that are still wider than the posterior, or of the prior, last.
+    """What to prefer: exact draws, by their number; then weighted ones worth 50 at least; then a
+    learnt posterior, or chains that have not settled; then fewer weighted ones; draws that are
+    still wider than the posterior, or of the prior, last.
     """
     power = posterior.report.power
     if power is not None and power < 1.0:

@@ -1,15 +1,17 @@
 """Every error noisewise raises on purpose.
 
-Each also is the built-in exception a Python user would expect (`ValueError`, `TypeError`, ...), so `except
-ValueError` keeps working. Messages say what was expected, what came, and what to do; they never contain
-confidential data.
+Each also is the built-in exception a Python user would expect (`ValueError`, `TypeError`, ...), so
+`except ValueError` keeps working. Messages say what was expected, what came, and what to do; they
+never contain confidential data.
 """
 
 from noisewise._core.text import printable
 
 
 class NoisewiseError(Exception):
-    """Base class of all deliberate errors. A message may quote a stranger's file, but not command a terminal."""
+    """Base class of all deliberate errors. A message may quote a stranger's file, but not command a
+    terminal.
+    """
 
     def __str__(self) -> str:
         return printable(super().__str__())
@@ -24,7 +26,9 @@ class InvalidTypeError(NoisewiseError, TypeError):
 
 
 class MissingCapabilityError(NoisewiseError, TypeError):
-    """An object lacks what was asked of it: a mechanism without density, a query without sensitivity."""
+    """An object lacks what was asked of it: a mechanism without density, a query without
+    sensitivity.
+    """
 
 
 class ConversionError(NoisewiseError, ValueError):
@@ -32,7 +36,9 @@ class ConversionError(NoisewiseError, ValueError):
 
 
 class SensitivityError(NoisewiseError, ValueError):
-    """A mechanism was calibrated for less than the query's sensitivity: its guarantee would be false."""
+    """A mechanism was calibrated for less than the query's sensitivity: its guarantee would be
+    false.
+    """
 
 
 class SimulationError(NoisewiseError, RuntimeError):
@@ -52,7 +58,9 @@ class FileFormatError(NoisewiseError, ValueError):
 
 
 class ResumeError(InvalidInputError):
-    """A run directory was begun with another model, other settings or other packages: nothing in it was touched."""
+    """A run directory was begun with another model, other settings or other packages: nothing in it
+    was touched.
+    """
 
 
 class StorageError(NoisewiseError, OSError):

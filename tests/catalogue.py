@@ -1,4 +1,6 @@
-"""The catalogue of mechanisms: every full one, at several widths and epsilons, with asymmetrical statistics."""
+"""The catalogue of mechanisms: every full one, at several widths and epsilons, with asymmetrical
+statistics.
+"""
 
 import dataclasses
 import math
@@ -35,9 +37,9 @@ def around(s: np.ndarray, width: float, step: float | None = None) -> Callable:
 class Case:
     """A mechanism with a statistic for it.
 
-    `statistics(rng, n)` draws other statistics; `settings` are what `calibrate` takes besides the guarantee;
-    `best(s_dp)` is a statistic at which `log_prob_bound` is attained, to a relative error of 1e-12; `continuous` says
-    that s is, so that gradients exist.
+    `statistics(rng, n)` draws other statistics; `settings` are what `calibrate` takes besides the
+    guarantee; `best(s_dp)` is a statistic at which `log_prob_bound` is attained, to a relative
+    error of 1e-12; `continuous` says that s is, so that gradients exist.
     """
 
     mechanism: AbstractMechanism
@@ -61,11 +63,15 @@ def additive(mechanism: AbstractMechanism, s: list[float], **settings: float) ->
     width = 3.0 * mechanism.scale
     step = getattr(mechanism, "step", None)
     settings = {"sensitivity": mechanism.sensitivity, **settings}
-    return Case(mechanism, s, around(s, width, step), settings, best=lambda y: y, continuous=step is None)
+    return Case(
+        mechanism, s, around(s, width, step), settings, best=lambda y: y, continuous=step is None
+    )
 
 
 def padded(trials: int, padding: float, population: int, s: list[float]) -> Case:
-    mechanism = PaddedBinomial(trials=trials, padding=padding, population=population, num_times=len(s))
+    mechanism = PaddedBinomial(
+        trials=trials, padding=padding, population=population, num_times=len(s)
+    )
     settings = {"trials": trials, "population": population, "num_times": len(s)}
 
     def draw(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -94,9 +100,19 @@ def exponential(mechanism: ExponentialMechanism, s: list[float]) -> Case:
 
 
 def wrapped(
-    mechanism: AbstractMechanism, s: list[float], *, step: float | None = None, best: Callable | None = None
+    mechanism: AbstractMechanism,
+    s: list[float],
+    *,
+    step: float | None = None,
+    best: Callable | None = None,
 ) -> Case:
-    return Case(mechanism, np.asarray(s), around(np.asarray(s), 3.0, step), best=best, continuous=step is None)
+    return Case(
+        mechanism,
+        np.asarray(s),
+        around(np.asarray(s), 3.0, step),
+        best=best,
+        continuous=step is None,
+    )
 
 
 def far_from(low: float, high: float) -> Callable:
@@ -124,38 +140,55 @@ MECHANISMS = {
     "Gaussian k=3": additive(Gaussian(scale=2.0, sensitivity=0.2), [1.0, -4.0, 30.0]),
     "DiscreteLaplace": additive(DiscreteLaplace(scale=1.7, sensitivity=1.0), [5.0]),
     "DiscreteLaplace narrow": additive(DiscreteLaplace(scale=0.2, sensitivity=2.0), [-3.0]),
-    "DiscreteLaplace step": additive(DiscreteLaplace(scale=3.0, sensitivity=0.1, step=0.1), [0.7], step=0.1),
-    "DiscreteLaplace k=3": additive(DiscreteLaplace(scale=4.0, sensitivity=2.0, step=0.5), [-1.5, 0.0, 7.0], step=0.5),
+    "DiscreteLaplace step": additive(
+        DiscreteLaplace(scale=3.0, sensitivity=0.1, step=0.1), [0.7], step=0.1
+    ),
+    "DiscreteLaplace k=3": additive(
+        DiscreteLaplace(scale=4.0, sensitivity=2.0, step=0.5), [-1.5, 0.0, 7.0], step=0.5
+    ),
     "DiscreteGaussian": additive(DiscreteGaussian(scale=3.0, sensitivity=1.0), [5.0]),
     "DiscreteGaussian narrow": additive(DiscreteGaussian(scale=0.4, sensitivity=2.0), [-3.0]),
-    "DiscreteGaussian step": additive(DiscreteGaussian(scale=4.0, sensitivity=0.1, step=0.1), [0.7], step=0.1),
+    "DiscreteGaussian step": additive(
+        DiscreteGaussian(scale=4.0, sensitivity=0.1, step=0.1), [0.7], step=0.1
+    ),
     "DiscreteGaussian k=3": additive(
         DiscreteGaussian(scale=5.0, sensitivity=2.0, step=0.5), [-1.5, 0.0, 7.0], step=0.5
     ),
     "EuclideanLaplace": additive(EuclideanLaplace(scale=0.5, sensitivity=1.0), [0.3]),
     "EuclideanLaplace k=2": additive(EuclideanLaplace(scale=2.0, sensitivity=1.0), [1.0, -2.0]),
-    "EuclideanLaplace k=3": additive(EuclideanLaplace(scale=2.0, sensitivity=0.2), [1.0, -4.0, 30.0]),
+    "EuclideanLaplace k=3": additive(
+        EuclideanLaplace(scale=2.0, sensitivity=0.2), [1.0, -4.0, 30.0]
+    ),
     "PaddedBinomial": padded(30, 4.0, 100, [20.0]),
     "PaddedBinomial paper": padded(1000, 1000.0, 1_000_000, [12_345.0]),
     "PaddedBinomial k=3": padded(1000, 10_000.0, 1_000_000, [0.0, 12_345.0, 999_999.0]),
-    "RandomizedResponse": response(RandomizedResponse(num_categories=2, truth_probability=0.8), [1.0]),
+    "RandomizedResponse": response(
+        RandomizedResponse(num_categories=2, truth_probability=0.8), [1.0]
+    ),
     "RandomizedResponse k=3": response(RandomizedResponse(5, 0.6, sensitivity=2), [4.0, 0.0, 2.0]),
     "ExponentialMechanism": exponential(
         ExponentialMechanism((3.0, -1.0, 2.0, 8.0, 5.0), 0.5), [0.0, 1.0, 0.3, -0.5, 0.9]
     ),
     "ExponentialMechanism wide": exponential(
-        ExponentialMechanism((3.0, -1.0, 2.0, 8.0, 5.0), 20.0, sensitivity=0.5), [0.0, 1.0, 0.3, -0.5, 0.9]
+        ExponentialMechanism((3.0, -1.0, 2.0, 8.0, 5.0), 20.0, sensitivity=0.5),
+        [0.0, 1.0, 0.3, -0.5, 0.9],
     ),
     "Clamped Laplace": wrapped(
-        Clamped(Laplace(scale=2.0, sensitivity=1.0), low=0.0, high=4.0), [1.2], best=far_from(0.0, 4.0)
+        Clamped(Laplace(scale=2.0, sensitivity=1.0), low=0.0, high=4.0),
+        [1.2],
+        best=far_from(0.0, 4.0),
     ),
     "Clamped Laplace k=3": wrapped(
-        Clamped(Laplace(scale=2.0, sensitivity=1.0), low=0.0, high=4.0), [1.2, -3.0, 3.9], best=far_from(0.0, 4.0)
+        Clamped(Laplace(scale=2.0, sensitivity=1.0), low=0.0, high=4.0),
+        [1.2, -3.0, 3.9],
+        best=far_from(0.0, 4.0),
     ),
     "Clamped non-negative": wrapped(
         Clamped(Gaussian(scale=2.0, sensitivity=1.0), low=0.0), [1.2], best=far_from(0.0, math.inf)
     ),
-    "Clamped rounded": wrapped(Clamped(Gaussian(scale=2.0, sensitivity=1.0), low=-1.5, high=4.0, step=0.5), [1.2]),
+    "Clamped rounded": wrapped(
+        Clamped(Gaussian(scale=2.0, sensitivity=1.0), low=-1.5, high=4.0, step=0.5), [1.2]
+    ),
     "Clamped DiscreteLaplace": wrapped(
         Clamped(DiscreteLaplace(scale=3.0, sensitivity=1.0), low=0.0, high=10.0),
         [4.0],
@@ -175,7 +208,10 @@ MECHANISMS = {
         best=None,
     ),
     "Product": wrapped(
-        Product([Gaussian(scale=1.0, sensitivity=0.5), Laplace(scale=3.0, sensitivity=1.0)], widths=[1, 2]),
+        Product(
+            [Gaussian(scale=1.0, sensitivity=0.5), Laplace(scale=3.0, sensitivity=1.0)],
+            widths=[1, 2],
+        ),
         [0.5, -1.0, 2.0],
         best=lambda y: y,
     ),

@@ -11,7 +11,9 @@ import scipy.stats as st
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A distribution, its scipy twin, a point off its support, and which entries of theta are free coordinates."""
+    """A distribution, its scipy twin, a point off its support, and which entries of theta are free
+    coordinates.
+    """
 
     make: Callable[[], dist.Distribution]
     twin: Any = None
@@ -20,7 +22,9 @@ class Case:
 
 
 def affine_of_normal():
-    return dist.TransformedDistribution(dist.Normal(0, 1), dist.transforms.AffineTransform(1.0, 2.0))
+    return dist.TransformedDistribution(
+        dist.Normal(0, 1), dist.transforms.AffineTransform(1.0, 2.0)
+    )
 
 
 COVARIANCE = np.array([[0.5, 0.1], [0.1, 0.2]])
@@ -32,17 +36,25 @@ ONE = {
     "beta": Case(lambda: dist.Beta(2, 3), st.beta(2, 3), 1.5),
     "uniform": Case(lambda: dist.Uniform(-1, 2), st.uniform(-1, 3), 2.1),
     "log-uniform": Case(lambda: dist.LogUniform(0.1, 10.0), st.loguniform(0.1, 10), 0.09),
-    "truncated": Case(lambda: dist.TruncatedNormal(0, 1, low=-1, high=0.3), st.truncnorm(-1, 0.3), 0.31),
-    "left-truncated": Case(lambda: dist.TruncatedNormal(0, 1, low=0.1), st.truncnorm(0.1, np.inf), 0.0),
+    "truncated": Case(
+        lambda: dist.TruncatedNormal(0, 1, low=-1, high=0.3), st.truncnorm(-1, 0.3), 0.31
+    ),
+    "left-truncated": Case(
+        lambda: dist.TruncatedNormal(0, 1, low=0.1), st.truncnorm(0.1, np.inf), 0.0
+    ),
     "transformed": Case(affine_of_normal, st.norm(1, 2), np.inf),
 }
 MANY = {
     "normals": Case(lambda: dist.Normal(np.arange(3.0), 2).to_event(1), None, [0.0, np.nan, 0.0]),
     "multivariate": Case(
-        lambda: dist.MultivariateNormal(np.ones(2), COVARIANCE), st.multivariate_normal(np.ones(2), COVARIANCE)
+        lambda: dist.MultivariateNormal(np.ones(2), COVARIANCE),
+        st.multivariate_normal(np.ones(2), COVARIANCE),
     ),
     "simplex": Case(
-        lambda: dist.Dirichlet(np.array([2.0, 1.0, 3.5])), st.dirichlet([2, 1, 3.5]), [0.2, 0.3, 0.6], (0, 1)
+        lambda: dist.Dirichlet(np.array([2.0, 1.0, 3.5])),
+        st.dirichlet([2, 1, 3.5]),
+        [0.2, 0.3, 0.6],
+        (0, 1),
     ),
     "simplex-50": Case(
         lambda: dist.Dirichlet(np.linspace(0.5, 3.0, 50)),
@@ -51,7 +63,10 @@ MANY = {
         tuple(range(49)),
     ),
     "simplexes": Case(
-        lambda: dist.Dirichlet(np.full((3, 4), 1.5)), None, np.full(12, 0.3), (0, 1, 2, 4, 5, 6, 8, 9, 10)
+        lambda: dist.Dirichlet(np.full((3, 4), 1.5)),
+        None,
+        np.full(12, 0.3),
+        (0, 1, 2, 4, 5, 6, 8, 9, 10),
     ),
     "intervals": Case(lambda: dist.Uniform(np.zeros(2), np.array([1.0, 5.0])), None, [2.0, 2.0]),
     "cholesky": Case(lambda: dist.LKJCholesky(3, 1.5), None, np.full(9, 0.5), (3, 6, 7)),

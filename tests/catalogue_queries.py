@@ -1,4 +1,6 @@
-"""The catalogue of queries: one small asymmetrical database each, with its statistic worked out by hand."""
+"""The catalogue of queries: one small asymmetrical database each, with its statistic worked out by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from noisewise import queries as q
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class QueryCase:
-    """A query, a database, its statistic, and whether the stated sensitivities are exact (or only upper bounds)."""
+    """A query, a database, its statistic, and whether the stated sensitivities are exact (or only
+    upper bounds).
+    """
 
     query: q.AbstractQuery
     x: Any
@@ -35,7 +39,9 @@ QUERIES: dict[str, QueryCase] = {
         [3.25, -0.75, -2.0],
     ),
     "clamped_mean_grid": QueryCase(
-        q.ClampedMean(bounds=(-1.0, 4.0), num_records=5, grid=0.5), _LINE, [(0.0 + 1.0 + 2.5 + 4.0 - 1.0) / 5]
+        q.ClampedMean(bounds=(-1.0, 4.0), num_records=5, grid=0.5),
+        _LINE,
+        [(0.0 + 1.0 + 2.5 + 4.0 - 1.0) / 5],
     ),
     "histogram": QueryCase(q.Histogram(edges=(0.0, 1.0, 2.0, 5.0)), _LINE, [2.0, 1.0, 2.0]),
     "histogram_normalized": QueryCase(
@@ -50,9 +56,13 @@ QUERIES: dict[str, QueryCase] = {
         [0.0, 0.25, 0.0, 0.25, 0.5, 0.0],
     ),
     # Below and above: (1, 4), (2, 2), (3, 2), (4, 1)
-    "median": QueryCase(q.Median(candidates=(0.0, 1.0, 2.0, 3.0), num_records=5), _LINE, [-1.5, 0.0, -0.5, -1.5]),
+    "median": QueryCase(
+        q.Median(candidates=(0.0, 1.0, 2.0, 3.0), num_records=5), _LINE, [-1.5, 0.0, -0.5, -1.5]
+    ),
     "regression_moments": QueryCase(
-        q.RegressionMoments(num_records=4, num_predictors=2), _REAL, [value / 4 for value in _MOMENTS]
+        q.RegressionMoments(num_records=4, num_predictors=2),
+        _REAL,
+        [value / 4 for value in _MOMENTS],
     ),
     "regression_moments_grid": QueryCase(
         q.RegressionMoments(num_records=4, num_predictors=2, grid=0.25),
@@ -61,7 +71,9 @@ QUERIES: dict[str, QueryCase] = {
         [2 / 16, 14 / 64, -12 / 64, 30 / 64, 5 / 16, -1 / 16, 21 / 64, -10 / 64, 9 / 64],
     ),
     "regression_moments_bounds": QueryCase(
-        q.RegressionMoments(num_records=4, num_predictors=1, bounds=((0.0, 4.0), (-2.0, 0.0)), grid=1 / 6),
+        q.RegressionMoments(
+            num_records=4, num_predictors=1, bounds=((0.0, 4.0), (-2.0, 0.0)), grid=1 / 6
+        ),
         np.array([[1.0, -2.0], [9.0, -1.5], [0.0, 3.0], [3.0, -1.0]]),
         # Rescaled: (-.5, -1), (1, -.5), (-1, 1), (.5, 0)
         [-0.5 / 4, -1.0 / 4, 2.25 / 4, 0.0, 2.5 / 4],
@@ -71,9 +83,13 @@ QUERIES: dict[str, QueryCase] = {
         _CLASSES,
         [0.2, 0.4, 0.2, 0.0, 0.4, 0.4, 0.0, 0.0, 0.2, 0.2],
     ),
-    "infection_curve": QueryCase(q.InfectionCurve(population=5, num_times=4), _STATUSES, [1.0, 4.0, 2.0, 1.0]),
+    "infection_curve": QueryCase(
+        q.InfectionCurve(population=5, num_times=4), _STATUSES, [1.0, 4.0, 2.0, 1.0]
+    ),
     "joint": QueryCase(
-        q.Joint([q.Histogram(edges=(0.0, 2.0, 5.0)), q.ClampedMean(bounds=(-1.0, 4.0), num_records=5)]),
+        q.Joint(
+            [q.Histogram(edges=(0.0, 2.0, 5.0)), q.ClampedMean(bounds=(-1.0, 4.0), num_records=5)]
+        ),
         _LINE,
         [3.0, 2.0, 1.36],
         exact=False,

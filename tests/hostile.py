@@ -1,4 +1,6 @@
-"""Seeded damage to JSON files, for every loader: bytes flipped, cut, repeated; wrong values in any place."""
+"""Seeded damage to JSON files, for every loader: bytes flipped, cut, repeated; wrong values in any
+place.
+"""
 
 import copy
 import json
@@ -8,7 +10,16 @@ TEXTS = ["", "x", "PureDP", "inf", "-inf", "\u0000", "\u2028", "9" * 2000]
 LISTS = [[], {}, [[]], [1], [True], [None]]
 SPECS = [{"type": "Laplace"}, {"type": []}, {"type": {}}, {"type": "Clamped", "mechanism": None}]
 WEIRD = [*NUMBERS, *TEXTS, *LISTS, *SPECS]
-WORDS = [b"NaN", b"Infinity", b"-Infinity", b"1e999", b"9" * 400, b"\xff\xfe", b"\\ud800", b'"a":1,"a":2']
+WORDS = [
+    b"NaN",
+    b"Infinity",
+    b"-Infinity",
+    b"1e999",
+    b"9" * 400,
+    b"\xff\xfe",
+    b"\\ud800",
+    b'"a":1,"a":2',
+]
 BYTES = [*WORDS, b"[" * 500, b"\0", b"{}", b","]
 
 

@@ -24,6 +24,8 @@ def model(**changes):
         "prior": PRIOR,
         "simulator": JaxSimulator(draw),
         "query": MEAN,
-        "mechanism": M.Laplace.calibrate(sensitivity=MEAN.sensitivity(norm=1), guarantee=nw.PureDP(1.0)),
+        "mechanism": M.Laplace.calibrate(
+            sensitivity=MEAN.sensitivity(norm=1), guarantee=nw.PureDP(1.0)
+        ),
     }
     return nw.PrivateModel(**{**parts, **changes})

@@ -20,14 +20,18 @@ def one_number(mechanism, spread=1.0):
     """theta ~ N(0, 1), s ~ N(theta, spread^2), through a mechanism."""
     return nw.PrivateModel(
         prior=nw.Prior({"a": dist.Normal(0.0, 1.0)}),
-        simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + spread * jax.random.normal(key, (1,))),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: theta + spread * jax.random.normal(key, (1,))
+        ),
         query=lambda x: x,
         mechanism=mechanism,
     )
 
 
 def test_where_noise_hides_the_data_draws_from_the_prior_do():
-    """Gaussian noise of sd 2: the posterior is N(y / 6, 5/6), here within 4 standard errors of its own effective size."""
+    """Gaussian noise of sd 2: the posterior is N(y / 6, 5/6), here within 4 standard errors of its
+    own effective size.
+    """
     model = one_number(nw.mechanisms.Gaussian(scale=2.0))
     posterior = nw.infer(KEY, model, [1.5], progress=False)
     assert posterior.report.diagnostics["route"] == "importance"
@@ -53,7 +57,9 @@ def many_parameters(monkeypatch):
 
 @pytest.mark.usefixtures("many_parameters")
 def test_an_observation_far_from_the_prior_is_reached_by_tempering():
-    """y = 6 with noise of variance .02 in all: N(y / 1.02, .02 / 1.02), where no draw of the prior comes near."""
+    """y = 6 with noise of variance .02 in all: N(y / 1.02, .02 / 1.02), where no draw of the prior
+    comes near.
+    """
     model = one_number(nw.mechanisms.Gaussian(scale=0.1), spread=0.1)
     posterior = nw.infer(KEY, model, [6.0], target_ess=300, progress=False)
     assert posterior.report.diagnostics["route"] == "exact-smc"
@@ -61,7 +67,9 @@ def test_an_observation_far_from_the_prior_is_reached_by_tempering():
     assert any("outside what the prior predicts" in text for text in posterior.report.warnings)
     draws = posterior.sample(jax.random.key(1), 2000)[:, 0]
     sd = np.sqrt(0.02 / 1.02)
-    assert abs(posterior.weights @ posterior.theta[:, 0] - 6.0 / 1.02) < 4 * sd / np.sqrt(posterior.effective_size)
+    assert abs(posterior.weights @ posterior.theta[:, 0] - 6.0 / 1.02) < 4 * sd / np.sqrt(
+        posterior.effective_size
+    )
     assert abs(draws.std() / sd - 1.0) < 4 / np.sqrt(2 * 300)
 
 
@@ -91,14 +99,26 @@ def test_bad_input_is_refused_before_any_work(tmp_path):
 def weighted(rng, num, mean, spread, shift):
     """Draws of N(mean, spread^2), weighted for N(0, 1) up to a constant factor exp(shift)."""
     theta = mean + spread * rng.normal(size=(num, 1))
-    log_weights = -0.5 * theta[:, 0] ** 2 + 0.5 * ((theta[:, 0] - mean) / spread) ** 2 + np.log(spread) + shift
+    log_weights = (
+        -0.5 * theta[:, 0] ** 2
+        + 0.5 * ((theta[:, 0] - mean) / spread) ** 2
+        + np.log(spread)
+        + shift
+    )
     return WeightedSamples(
-        theta, ("a",), Report("certify"), log_weights=log_weights, statistics=theta, statistic_names=("s",)
+        theta,
+        ("a",),
+        Report("certify"),
+        log_weights=log_weights,
+        statistics=theta,
+        statistic_names=("s",),
     )
 
 
 def test_pooled_sets_weigh_by_what_they_are_worth():
-    """Two proposals for N(0, 1): mean and sd of the pooled set within 4 standard errors; sets normalised one by one fail."""
+    """Two proposals for N(0, 1): mean and sd of the pooled set within 4 standard errors; sets
+    normalised one by one fail.
+    """
     rng = np.random.default_rng(0)
     sets = [weighted(rng, 4000, 1.0, 1.5, -30.0), weighted(rng, 1000, -0.5, 2.0, -30.0)]
     pooled = pooled_draws(sets)
@@ -113,12 +133,20 @@ def test_pooled_sets_weigh_by_what_they_are_worth():
 def test_exact_draws_rank_before_learnt_ones_and_these_before_poor_weights():
     rng = np.random.default_rng(1)
     poor = WeightedSamples(
-        rng.normal(size=(100, 1)), ("a",), Report("importance"), log_weights=rng.normal(size=100) * 9
+        rng.normal(size=(100, 1)),
+        ("a",),
+        Report("importance"),
+        log_weights=rng.normal(size=100) * 9,
     )
-    fair = WeightedSamples(rng.normal(size=(100, 1)), ("a",), Report("certify"), log_weights=np.zeros(100))
+    fair = WeightedSamples(
+        rng.normal(size=(100, 1)), ("a",), Report("certify"), log_weights=np.zeros(100)
+    )
     learnt = Draws(rng.normal(size=(4000, 1)), ("a",), Report("sppe"))
     exact = WeightedSamples(
-        rng.normal(size=(150, 1)), ("a",), Report("importance", exact=True), log_weights=np.zeros(150)
+        rng.normal(size=(150, 1)),
+        ("a",),
+        Report("importance", exact=True),
+        log_weights=np.zeros(150),
     )
     ranks = [_rank(posterior) for posterior in (poor, learnt, fair, exact)]
     assert ranks == sorted(ranks)
@@ -143,10 +171,16 @@ def test_draws_of_the_prior_never_replace_an_answer(monkeypatch):
 
 
 def test_a_pool_replaces_the_luckier_part_of_it(monkeypatch):
-    """A part that calls itself exact, a pool whose tail is heavy, and something else: the pool stands for both, unless beaten."""
+    """A part that calls itself exact, a pool whose tail is heavy, and something else: the pool
+    stands for both, unless beaten.
+    """
     rng = np.random.default_rng(3)
-    part = WeightedSamples(rng.normal(size=(500, 1)), ("a",), Report("certify", exact=True), log_weights=np.zeros(500))
-    pool = WeightedSamples(rng.normal(size=(900, 1)), ("a",), Report("certify"), log_weights=np.zeros(900))
+    part = WeightedSamples(
+        rng.normal(size=(500, 1)), ("a",), Report("certify", exact=True), log_weights=np.zeros(500)
+    )
+    pool = WeightedSamples(
+        rng.normal(size=(900, 1)), ("a",), Report("certify"), log_weights=np.zeros(900)
+    )
     learnt = Draws(rng.normal(size=(100, 1)), ("a",), Report("sppe"))
 
     def routes(self):
@@ -159,8 +193,9 @@ def test_a_pool_replaces_the_luckier_part_of_it(monkeypatch):
 
 
 def test_a_small_budget_is_not_spent_on_a_warm_up():
-    """Regression at epsilon 10 with 9999 simulations: the chains would end in their warm-up, weighted draws have an answer. Their effective
-    size, 66 when this was written, leaves an error of .12 sd: four of those.
+    """Regression at epsilon 10 with 9999 simulations: the chains would end in their warm-up,
+    weighted draws have an answer. Their effective size, 66 when this was written, leaves an error
+    of .12 sd: four of those.
     """
     problem = nw.problems.linear_regression(epsilon=10.0)
     posterior = nw.infer(KEY, problem.model, problem.observed, max_simulations=9999, progress=False)
@@ -171,7 +206,9 @@ def test_a_small_budget_is_not_spent_on_a_warm_up():
 
 @pytest.mark.slow
 def test_a_surprising_observation_is_not_starved():
-    """Two parameters, four statistics, noise .1 and .02, an observation outside the prior's: within half an sd of the closed form."""
+    """Two parameters, four statistics, noise .1 and .02, an observation outside the prior's: within
+    half an sd of the closed form.
+    """
     matrix = np.array([[1.0, 0.3], [0.2, 1.0], [0.5, -0.4], [-0.3, 0.8]])
     model = nw.PrivateModel(
         prior=nw.Prior({"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 1.0)}),
@@ -194,17 +231,27 @@ SHARP = 0.03
 
 
 def sharp():
-    """Two parameters, three statistics, small noise, with mean and covariance of the posterior: model, observed, mean, covariance."""
+    """Two parameters, three statistics, small noise, with mean and covariance of the posterior:
+    model, observed, mean, covariance.
+    """
     model = nw.PrivateModel(
         prior=nw.Prior({"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 1.0)}),
         simulator=nw.simulators.JaxSimulator(
-            lambda key, theta: jnp.asarray(linear_gaussian.A) @ theta + SHARP * jax.random.normal(key, (3,))
+            lambda key, theta: (
+                jnp.asarray(linear_gaussian.A) @ theta + SHARP * jax.random.normal(key, (3,))
+            )
         ),
         query=lambda x: x,
         mechanism=nw.mechanisms.Gaussian(scale=SHARP),
     )
     covariance = np.linalg.inv(np.eye(2) + linear_gaussian.A.T @ linear_gaussian.A / (2 * SHARP**2))
-    observed = linear_gaussian.A @ covariance @ linear_gaussian.A.T @ linear_gaussian.OBSERVED / (2 * SHARP**2)
+    observed = (
+        linear_gaussian.A
+        @ covariance
+        @ linear_gaussian.A.T
+        @ linear_gaussian.OBSERVED
+        / (2 * SHARP**2)
+    )
     return model, observed, covariance @ linear_gaussian.A.T @ observed / (2 * SHARP**2), covariance
 
 

@@ -1,4 +1,5 @@
-"""A mechanism, a query and a method from outside the package, each one class: released, planned with, inferred from, reported.
+"""A mechanism, a query and a method from outside the package, each one class: released, planned
+with, inferred from, reported.
 
 Nothing in the package knows them by name: what it needs they say of themselves.
 """
@@ -27,11 +28,15 @@ HALF = math.log(2.0)
 
 @nw.mechanisms.register
 class Halving(AbstractLatticeNoise):
-    """s_dp = s + N with P(N = n) = 2^-|n| / 3: each step further out is half as likely. epsilon = sensitivity log 2."""
+    """s_dp = s + N with P(N = n) = 2^-|n| / 3: each step further out is half as likely. epsilon =
+    sensitivity log 2.
+    """
 
     norm: ClassVar[float] = 1.0
 
-    sensitivity: float | None = eqx.field(default=None, converter=number("sensitivity", above=0.0, optional=True))
+    sensitivity: float | None = eqx.field(
+        default=None, converter=number("sensitivity", above=0.0, optional=True)
+    )
 
     step: ClassVar[float] = 1.0
     scale: ClassVar[float] = 1.0 / HALF
@@ -73,7 +78,9 @@ class Tall(AbstractCountQuery):
     num_records: int
 
     def __post_init__(self):
-        object.__setattr__(self, "num_records", integer("num_records", at_least=1)(self.num_records))
+        object.__setattr__(
+            self, "num_records", integer("num_records", at_least=1)(self.num_records)
+        )
 
     @property
     def names(self):
@@ -131,7 +138,9 @@ def released(tmp_path_factory):
     ledger = nw.Ledger(folder / "ledger.json", limit=nw.PureDP(1.0))
     mechanism = Halving(sensitivity=1.0)
     path = folder / "release.json"
-    nw.release(HEIGHTS, QUERY, mechanism=mechanism, ledger=ledger, save_to=path, description="tall people")
+    nw.release(
+        HEIGHTS, QUERY, mechanism=mechanism, ledger=ledger, save_to=path, description="tall people"
+    )
     assert ledger.spent == nw.PureDP(HALF)
     return nw.Release.load(path)
 
@@ -156,12 +165,16 @@ def test_release(released):
 
 def test_audits():
     assert nw.audit.sensitivity(QUERY).ratio == pytest.approx(1.0)
-    assert nw.audit.sampler_against_density(jax.random.key(0), Halving(sensitivity=1.0), [3.0], num_draws=20_000)
+    assert nw.audit.sampler_against_density(
+        jax.random.key(0), Halving(sensitivity=1.0), [3.0], num_draws=20_000
+    )
     assert nw.audit.privacy_loss(Halving(sensitivity=1.0))
 
 
 def test_exact_noise_has_its_law():
-    """A chi-square of five cells; 30,000 draws of released noise, at alpha 1e-6: 33.4 with 4 degrees of freedom."""
+    """A chi-square of five cells; 30,000 draws of released noise, at alpha 1e-6: 33.4 with 4
+    degrees of freedom.
+    """
     from noisewise.disclosure.exact_mechanisms import Columns, exact_sampler
 
     draw = exact_sampler(Halving(sensitivity=1.0), Columns(30_000, (1.0,), (None,)))
@@ -170,9 +183,13 @@ def test_exact_noise_has_its_law():
     assert np.sum((counts - expected) ** 2 / expected) < 33.4
 
 
-@pytest.mark.parametrize("method", [PriorWeights(), nw.inference.ImportanceSampling(num_stages=0, num_final=4000)])
+@pytest.mark.parametrize(
+    "method", [PriorWeights(), nw.inference.ImportanceSampling(num_stages=0, num_final=4000)]
+)
 def test_infer(released, method):
-    """The posterior sd is about .07. The release has no seed, so the tolerance is six Monte Carlo errors."""
+    """The posterior sd is about .07. The release has no seed, so the tolerance is six Monte Carlo
+    errors.
+    """
     posterior = method.infer(jax.random.key(0), model_of(released), released, progress=False)
     error = 6.0 * 0.07 / math.sqrt(posterior.effective_size)
     assert float(posterior.weights @ posterior.theta[:, 0]) == pytest.approx(
@@ -181,8 +198,17 @@ def test_infer(released, method):
 
 
 def test_plan(released):
-    mechanisms = {"half": Halving(sensitivity=1.0), "laplace": nw.mechanisms.DiscreteLaplace(5.0, 1.0)}
-    found = nw.plan(jax.random.key(0), model_of(released), mechanisms=mechanisms, num_simulations=2000, progress=False)
+    mechanisms = {
+        "half": Halving(sensitivity=1.0),
+        "laplace": nw.mechanisms.DiscreteLaplace(5.0, 1.0),
+    }
+    found = nw.plan(
+        jax.random.key(0),
+        model_of(released),
+        mechanisms=mechanisms,
+        num_simulations=2000,
+        progress=False,
+    )
     assert "half" in str(found)
 
 
@@ -190,7 +216,12 @@ def test_report(released, tmp_path):
     model = model_of(released)
     posterior = PriorWeights().infer(jax.random.key(1), model, released, progress=False)
     page = write_report(
-        tmp_path / "r.html", posterior, title="tall people", model=model, observed=released, release=released
+        tmp_path / "r.html",
+        posterior,
+        title="tall people",
+        model=model,
+        observed=released,
+        release=released,
     )
     text = page.read_text()
     assert "half as likely with every step" in text

@@ -44,7 +44,9 @@ def component(path):
 
 
 def imported(source, package=()):
-    """The parts of noisewise that a source imports; "" stands for the whole of it. `package` is where it lies."""
+    """The parts of noisewise that a source imports; "" stands for the whole of it. `package` is
+    where it lies.
+    """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
@@ -94,7 +96,10 @@ PLANTED = {
     "plain": ("queries", "import noisewise.mechanisms.laplace"),
     "inside a function": ("priors", "def f():\n    from noisewise.simulators import JaxSimulator"),
     "relative": ("mechanisms", "from ..queries import base"),
-    "for types only": ("mechanisms", "if TYPE_CHECKING:\n    from noisewise.priors.prior import Prior"),
+    "for types only": (
+        "mechanisms",
+        "if TYPE_CHECKING:\n    from noisewise.priors.prior import Prior",
+    ),
     "the whole package": ("queries", "import noisewise as nw"),
     "upwards": ("queries", "from noisewise.model.private_model import PrivateModel"),
     "a sampler that knows of privacy": ("samplers", "from noisewise.mechanisms import Laplace"),
@@ -112,7 +117,13 @@ def test_wrong_imports_are_caught(name):
 @pytest.mark.parametrize(
     ("part", "source"),
     [
-        ("simulators", "from noisewise.errors import SimulationError\nfrom noisewise.simulators import _compiled"),
+        (
+            "simulators",
+            (
+                "from noisewise.errors import SimulationError\nfrom noisewise.simulators import"
+                " _compiled"
+            ),
+        ),
         ("priors", "from noisewise._core.files import reading"),
         ("queries", "from .base import AbstractQuery\nimport numpy as np"),
         ("model", "from noisewise.queries import as_query"),
@@ -140,11 +151,15 @@ HEAVY = {
 
 def loaded_by(statement):
     code = f"import sys\n{statement}\nprint(*sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     return HEAVY & set(result.stdout.split())
 
 
-@pytest.mark.parametrize("statement", ["import noisewise", "import noisewise.simulators", "import noisewise.errors"])
+@pytest.mark.parametrize(
+    "statement", ["import noisewise", "import noisewise.simulators", "import noisewise.errors"]
+)
 def test_importing_loads_nothing_heavy(statement):
     assert loaded_by(statement) == set()
 
@@ -169,4 +184,7 @@ def test_every_public_name_exists_or_is_named():
         _ = nw.no_such_name
     with pytest.raises(AttributeError, match="JaxSimulator"):
         _ = nw.simulators.no_such_name
-    assert all(getattr(nw.simulators, name).__name__ == name for name in ("JaxSimulator", "PythonSimulator"))
+    assert all(
+        getattr(nw.simulators, name).__name__ == name
+        for name in ("JaxSimulator", "PythonSimulator")
+    )

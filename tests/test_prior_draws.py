@@ -1,4 +1,6 @@
-"""Draws from priors: inside, by their law, independent, the same however many are made, and accurate where they are tiny."""
+"""Draws from priors: inside, by their law, independent, the same however many are made, and
+accurate where they are tiny.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +51,9 @@ def test_draws_follow_the_law(drawn, name):
 
 def test_draws_of_different_parameters_are_independent(drawn):
     """Correlations of 10,000 draws have standard error .01; one key for all would give 1."""
-    columns = np.stack([drawn[2]["n"][:, 0], drawn[2]["n"][:, 1], drawn[2]["beta"], drawn[2]["truncated"]])
+    columns = np.stack(
+        [drawn[2]["n"][:, 0], drawn[2]["n"][:, 1], drawn[2]["beta"], drawn[2]["truncated"]]
+    )
     correlations = np.corrcoef(columns)[np.triu_indices(4, 1)]
     assert np.abs(correlations).max() < 0.04
     assert np.abs(np.corrcoef(columns[0], columns[0])[0, 1]) > 0.04
@@ -65,13 +69,17 @@ def test_draws_do_not_depend_on_how_many_are_made_and_share_a_program(drawn):
     assert len(np.unique(theta[:, 1])) == len(theta)  # no block repeats another
 
 
-@pytest.mark.parametrize(("dim", "rows"), [(1, 1024), (1024, 1024), (1025, 512), (2**20, 1), (2**21, 1)])
+@pytest.mark.parametrize(
+    ("dim", "rows"), [(1, 1024), (1024, 1024), (1025, 512), (2**20, 1), (2**21, 1)]
+)
 def test_blocks_of_draws_are_bounded_by_memory(dim, rows):
     assert priors_module._rows(dim) == rows
 
 
 def test_tiny_draws_of_gamma_stay_positive(drawn):
-    """P(Gamma(.01) < 2.2e-308) = 8.3e-4: of 10,000 draws about 8 are moved up to the smallest normal number."""
+    """P(Gamma(.01) < 2.2e-308) = 8.3e-4: of 10,000 draws about 8 are moved up to the smallest
+    normal number.
+    """
     draws, tiny = drawn[2]["tiny"], np.finfo(np.float64).tiny
     assert 1 <= (draws == tiny).sum() <= 25
     assert (draws >= tiny).all()
@@ -81,7 +89,9 @@ def test_sparse_simplexes_keep_their_smallest_entries(drawn):
     """Relative accuracy for entries down to 1e-300, where numpyro's own stick-breaking loses them."""
     prior, theta, values = drawn
     assert (values["p"] < 1e-100).mean() > 0.05
-    np.testing.assert_allclose(prior.as_dict(prior.constrain(prior.unconstrain(theta)))["p"], values["p"], rtol=1e-10)
+    np.testing.assert_allclose(
+        prior.as_dict(prior.constrain(prior.unconstrain(theta)))["p"], values["p"], rtol=1e-10
+    )
     with jax.enable_x64(True):
         theirs = dist.biject_to(dist.constraints.simplex)
         back = np.asarray(theirs(theirs.inv(jnp.asarray(values["p"]))))

@@ -1,4 +1,6 @@
-"""Priors: laws over a table of supports, edges and points off the support, unconstrained coordinates, fingerprints."""
+"""Priors: laws over a table of supports, edges and points off the support, unconstrained
+coordinates, fingerprints.
+"""
 
 import os
 import pickle
@@ -45,12 +47,16 @@ def test_density_equals_scipys(made):
     case, prior, theta = made
     if case.twin is None:
         pytest.skip("scipy has no such law")
-    theirs = case.twin.logpdf(theta.T if "dirichlet" in type(case.twin).__name__ else theta.squeeze())
+    theirs = case.twin.logpdf(
+        theta.T if "dirichlet" in type(case.twin).__name__ else theta.squeeze()
+    )
     np.testing.assert_allclose(prior.log_prob(theta), theirs, rtol=1e-10, atol=1e-10)
 
 
 def test_off_the_support_is_minus_infinity_without_a_warning(made):
-    """Warnings are errors in this suite; numpyro's own log_prob warns, or gives the density of a uniform anywhere."""
+    """Warnings are errors in this suite; numpyro's own log_prob warns, or gives the density of a
+    uniform anywhere.
+    """
     case, prior, theta = made
     rows = theta.copy()
     rows[0] = np.nan
@@ -67,21 +73,30 @@ def test_jacobian_equals_automatic_differentiation(made):
     case, prior, theta = made
     free = np.arange(prior.dim) if case.free is None else np.array(case.free)
     if prior.unconstrained_dim != len(free) or len(free) > 20:
-        pytest.skip("zero-sum coordinates are no choice of entries, and the small simplex stands for the large one")
+        pytest.skip(
+            "zero-sum coordinates are no choice of entries, and the small simplex stands for the"
+            " large one"
+        )
     z = Z[:, : len(free)]
     with jax.enable_x64(True):
         jacobian = jax.jit(jax.jacfwd(lambda z: prior.constrain(z)[free]))(jnp.asarray(z[0]))
     claimed = prior.log_prob_unconstrained(z) - prior.log_prob(theta)
-    assert claimed[0] == pytest.approx(np.linalg.slogdet(np.asarray(jacobian))[1], rel=1e-7, abs=1e-7)
+    assert claimed[0] == pytest.approx(
+        np.linalg.slogdet(np.asarray(jacobian))[1], rel=1e-7, abs=1e-7
+    )
 
 
 T = np.linspace(-12.0, 12.0, len(Z))
 LINE = np.sinh(T)[:, None]
-"""Points of the real line up to 81,000, dense at zero; beyond them Student's t with 3 degrees has mass 1e-14."""
+"""Points of the real line up to 81,000, dense at zero; beyond them Student's t with 3 degrees has
+mass 1e-14.
+"""
 
 
 def total_mass(log_density):
-    """The trapezoidal rule in t, z = sinh(t): exponentially accurate for smooth densities, far below 1e-6 here."""
+    """The trapezoidal rule in t, z = sinh(t): exponentially accurate for smooth densities, far
+    below 1e-6 here.
+    """
     return (np.exp(log_density) * np.cosh(T)).sum() * (T[1] - T[0])
 
 
@@ -107,12 +122,16 @@ def test_density_of_z_on_the_simplex_integrates_to_one(concentration):
     assert abs(forgotten - 1.0) > 0.05
 
 
-# Edges ---------------------------------------------------------------------------------------------------------------
+# Edges --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("law", "edges"),
-    [(dist.Uniform(-1, 2), [-1.0, 2.0]), (dist.Uniform(1e6, 1e6 + 1), [1e6, 1e6 + 1]), (dist.Beta(2, 3), [0.0, 1.0])],
+    [
+        (dist.Uniform(-1, 2), [-1.0, 2.0]),
+        (dist.Uniform(1e6, 1e6 + 1), [1e6, 1e6 + 1]),
+        (dist.Beta(2, 3), [0.0, 1.0]),
+    ],
     ids=["uniform", "narrow", "beta"],
 )
 def test_closed_edges_have_finite_unconstrained_coordinates(law, edges):
@@ -125,17 +144,22 @@ def test_closed_edges_have_finite_unconstrained_coordinates(law, edges):
 
 def test_infinite_density_on_an_edge_counts_as_off_the_support():
     prior = nw.Prior({"a": dist.Beta(0.5, 0.5)})
-    assert prior.log_prob([[0.0], [0.5]]).tolist() == [-np.inf, pytest.approx(st.beta(0.5, 0.5).logpdf(0.5))]
+    assert prior.log_prob([[0.0], [0.5]]).tolist() == [
+        -np.inf,
+        pytest.approx(st.beta(0.5, 0.5).logpdf(0.5)),
+    ]
 
 
 def test_extreme_coordinates_never_give_nan():
-    prior = nw.Prior({"g": dist.Gamma(2.0, 3.0), "u": dist.Uniform(0, 1), "p": dist.Dirichlet(np.ones(3))})
+    prior = nw.Prior(
+        {"g": dist.Gamma(2.0, 3.0), "u": dist.Uniform(0, 1), "p": dist.Dirichlet(np.ones(3))}
+    )
     z = np.array([[sign * size] * 4 for sign in (-1.0, 1.0) for size in (50.0, 800.0, 1e6)])
     assert not np.isnan(prior.log_prob_unconstrained(z)).any()
     assert np.isneginf(prior.log_prob_unconstrained(np.full((1, 4), np.nan))).all()
 
 
-# Structure -----------------------------------------------------------------------------------------------------------
+# Structure ----------------------------------------------------------------------------------------
 
 
 def mixed():
@@ -151,10 +175,16 @@ def mixed():
 
 def test_names_and_widths():
     prior = mixed()
-    names = "beta[0] beta[1] beta[2] rate L[0,0] L[0,1] L[1,0] L[1,1] p[0,0] p[0,1] p[0,2] p[1,0] p[1,1] p[1,2]"
+    names = (
+        "beta[0] beta[1] beta[2] rate L[0,0] L[0,1] L[1,0] L[1,1] p[0,0] p[0,1] p[0,2] p[1,0]"
+        " p[1,1] p[1,2]"
+    )
     assert prior.names == tuple(names.split())
     assert (prior.dim, prior.unconstrained_dim) == (14, 3 + 1 + 1 + 4)
-    assert repr(prior) == "Prior(beta: Normal[3], rate: LogNormal, L: LKJCholesky[2, 2], p: Dirichlet[2, 3])"
+    assert (
+        repr(prior)
+        == "Prior(beta: Normal[3], rate: LogNormal, L: LKJCholesky[2, 2], p: Dirichlet[2, 3])"
+    )
     assert list(prior.distributions) == ["beta", "rate", "L", "p"]
 
 
@@ -188,7 +218,11 @@ def test_dictionaries_and_back():
 
 def test_works_under_transformations_and_both_flags(x64_flag):
     prior = nw.Prior(
-        {"beta": dist.Normal(0, 1).expand([2]), "rate": dist.LogNormal(0, 1), "p": dist.Dirichlet(np.ones(3))}
+        {
+            "beta": dist.Normal(0, 1).expand([2]),
+            "rate": dist.LogNormal(0, 1),
+            "p": dist.Dirichlet(np.ones(3)),
+        }
     )
     z = Z[:4, :5]
     theta = prior.constrain(z)
@@ -196,19 +230,27 @@ def test_works_under_transformations_and_both_flags(x64_flag):
     assert theta.dtype == expected.dtype == np.float64
     tolerance = 1e-12 if x64_flag else 1e-5
     np.testing.assert_allclose(jax.jit(prior.log_prob_unconstrained)(z), expected, rtol=tolerance)
-    np.testing.assert_allclose(jax.vmap(prior.log_prob)(theta), prior.log_prob(theta), rtol=tolerance)
+    np.testing.assert_allclose(
+        jax.vmap(prior.log_prob)(theta), prior.log_prob(theta), rtol=tolerance
+    )
     gradient = jax.grad(lambda z: prior.log_prob_unconstrained(z))(jnp.asarray(z[0]))
     step = 1e-6 * np.eye(z.shape[1])
-    numerical = (prior.log_prob_unconstrained(z[0] + step) - prior.log_prob_unconstrained(z[0] - step)) / 2e-6
+    numerical = (
+        prior.log_prob_unconstrained(z[0] + step) - prior.log_prob_unconstrained(z[0] - step)
+    ) / 2e-6
     np.testing.assert_allclose(gradient, numerical, atol=1e-4)
 
 
 def test_draws_under_jit_are_the_same():
-    """In float64 only: JAX lowers the caller's program, 64-bit draws included, under the caller's own setting."""
+    """In float64 only: JAX lowers the caller's program, 64-bit draws included, under the caller's
+    own setting.
+    """
     prior = nw.Prior({"a": dist.Normal(0, 1)})
     with jax.enable_x64(True):
         for num in (4, 1500):
-            assert np.array_equal(jax.jit(lambda key, num=num: prior.sample(key, num))(KEY), prior.sample(KEY, num))
+            assert np.array_equal(
+                jax.jit(lambda key, num=num: prior.sample(key, num))(KEY), prior.sample(KEY, num)
+            )
         assert np.array_equal(jax.jit(lambda: prior.sample(KEY, 4))(), prior.sample(KEY, 4))
 
 
@@ -227,7 +269,7 @@ def test_one_program_serves_all_priors_of_one_structure():
     assert before > 0
 
 
-# Fingerprints --------------------------------------------------------------------------------------------------------
+# Fingerprints -------------------------------------------------------------------------------------
 
 
 def test_fingerprints_tell_priors_apart():
@@ -238,7 +280,10 @@ def test_fingerprints_tell_priors_apart():
         {**base, "a": dist.Cauchy(0, 1)},
         {"b": base["b"], "a": base["a"]},
         {"c": base["a"], "b": base["b"]},
-        {**base, "a": dist.TransformedDistribution(dist.Normal(0, 1), dist.transforms.ExpTransform())},
+        {
+            **base,
+            "a": dist.TransformedDistribution(dist.Normal(0, 1), dist.transforms.ExpTransform()),
+        },
         {**base, "a": dist.Normal(0, 1).expand([2])},
         {**base, "b": dist.LKJCholesky(3, 1.0)},
     ]
@@ -251,12 +296,17 @@ def test_fingerprints_tell_priors_apart():
 
 def test_fingerprint_does_not_depend_on_the_process():
     code = (
-        "import numpy as np, numpyro.distributions as dist, noisewise as nw\n"
-        "print(nw.Prior({'a': dist.TruncatedNormal(0, 1, low=0.5), 'p': dist.Dirichlet(np.ones((2, 3)))}).fingerprint())"
+        "import numpy as np, numpyro.distributions as dist, noisewise as nw\nprint(nw.Prior({'a':"
+        " dist.TruncatedNormal(0, 1, low=0.5), 'p': dist.Dirichlet(np.ones((2,"
+        " 3)))}).fingerprint())"
     )
-    here = nw.Prior({"a": dist.TruncatedNormal(0, 1, low=0.5), "p": dist.Dirichlet(np.ones((2, 3)))}).fingerprint()
+    here = nw.Prior(
+        {"a": dist.TruncatedNormal(0, 1, low=0.5), "p": dist.Dirichlet(np.ones((2, 3)))}
+    ).fingerprint()
     environment = {**os.environ, "PYTHONHASHSEED": "12345"}
-    there = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    there = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
     assert there.stdout.strip() == here
 
 
@@ -265,30 +315,66 @@ def test_survives_pickling_in_float64():
     assert pickle.loads(pickle.dumps(prior)) == prior
 
 
-# Bad input -----------------------------------------------------------------------------------------------------------
+# Bad input ----------------------------------------------------------------------------------------
 
 GOOD = nw.Prior({"a": dist.Normal(0, 1), "p": dist.Dirichlet(np.ones(3))})
 BAD = {
     "not a mapping": (lambda: nw.Prior([dist.Normal(0, 1)]), errors.InvalidTypeError, "mapping"),
     "empty": (lambda: nw.Prior({}), errors.InvalidInputError, "at least one"),
-    "not a distribution": (lambda: nw.Prior({"a": 1.0}), errors.InvalidTypeError, "numpyro distribution"),
+    "not a distribution": (
+        lambda: nw.Prior({"a": 1.0}),
+        errors.InvalidTypeError,
+        "numpyro distribution",
+    ),
     "a class": (lambda: nw.Prior({"a": dist.Normal}), errors.InvalidTypeError, r"Normal\(\.\.\.\)"),
-    "a scipy law": (lambda: nw.Prior({"a": st.norm(0, 1)}), errors.InvalidTypeError, "numpyro distribution"),
-    "name with bracket": (lambda: nw.Prior({"a[0]": dist.Normal(0, 1)}), errors.InvalidInputError, "brackets"),
+    "a scipy law": (
+        lambda: nw.Prior({"a": st.norm(0, 1)}),
+        errors.InvalidTypeError,
+        "numpyro distribution",
+    ),
+    "name with bracket": (
+        lambda: nw.Prior({"a[0]": dist.Normal(0, 1)}),
+        errors.InvalidInputError,
+        "brackets",
+    ),
     "empty name": (lambda: nw.Prior({"": dist.Normal(0, 1)}), errors.InvalidInputError, "names"),
     "number as name": (lambda: nw.Prior({1: dist.Normal(0, 1)}), errors.InvalidInputError, "names"),
     "discrete": (lambda: nw.Prior({"a": dist.Poisson(3.0)}), errors.InvalidInputError, "discrete"),
-    "categorical": (lambda: nw.Prior({"a": dist.Categorical(np.ones(3) / 3)}), errors.InvalidInputError, "simulator"),
-    "point mass": (lambda: nw.Prior({"a": dist.Delta(1.0)}), errors.InvalidInputError, "no density"),
+    "categorical": (
+        lambda: nw.Prior({"a": dist.Categorical(np.ones(3) / 3)}),
+        errors.InvalidInputError,
+        "simulator",
+    ),
+    "point mass": (
+        lambda: nw.Prior({"a": dist.Delta(1.0)}),
+        errors.InvalidInputError,
+        "no density",
+    ),
     "improper": (
         lambda: nw.Prior({"a": dist.ImproperUniform(dist.constraints.real, (), ())}),
         errors.InvalidInputError,
         "density",
     ),
-    "sphere": (lambda: nw.Prior({"a": dist.ProjectedNormal(np.ones(3))}), errors.MissingCapabilityError, "coordinates"),
-    "empty interval": (lambda: nw.Prior({"a": dist.Uniform(2, -1)}), errors.InvalidInputError, "lower bound"),
-    "no entries": (lambda: nw.Prior({"a": dist.Normal(0, 1).expand([0])}), errors.InvalidInputError, "constant"),
-    "simplex of one": (lambda: nw.Prior({"a": dist.Dirichlet(np.ones(1))}), errors.InvalidInputError, "constant"),
+    "sphere": (
+        lambda: nw.Prior({"a": dist.ProjectedNormal(np.ones(3))}),
+        errors.MissingCapabilityError,
+        "coordinates",
+    ),
+    "empty interval": (
+        lambda: nw.Prior({"a": dist.Uniform(2, -1)}),
+        errors.InvalidInputError,
+        "lower bound",
+    ),
+    "no entries": (
+        lambda: nw.Prior({"a": dist.Normal(0, 1).expand([0])}),
+        errors.InvalidInputError,
+        "constant",
+    ),
+    "simplex of one": (
+        lambda: nw.Prior({"a": dist.Dirichlet(np.ones(1))}),
+        errors.InvalidInputError,
+        "constant",
+    ),
     "NaN parameter": (
         lambda: nw.Prior({"a": dist.Normal(np.nan, 1, validate_args=False)}),
         errors.InvalidInputError,
@@ -302,12 +388,24 @@ BAD = {
     "no key": (lambda: GOOD.sample(0, 5), errors.InvalidTypeError, "PRNG key"),
     "num of zero": (lambda: GOOD.sample(KEY, 0), errors.InvalidInputError, "num"),
     "fractional num": (lambda: GOOD.sample(KEY, 2.5), errors.InvalidTypeError, "num"),
-    "wrong width": (lambda: GOOD.log_prob(np.zeros((2, 3))), errors.InvalidInputError, r"\(\.\.\., 4\)"),
-    "theta as z": (lambda: GOOD.constrain(np.zeros((2, 4))), errors.InvalidInputError, r"\(\.\.\., 3\)"),
+    "wrong width": (
+        lambda: GOOD.log_prob(np.zeros((2, 3))),
+        errors.InvalidInputError,
+        r"\(\.\.\., 4\)",
+    ),
+    "theta as z": (
+        lambda: GOOD.constrain(np.zeros((2, 4))),
+        errors.InvalidInputError,
+        r"\(\.\.\., 3\)",
+    ),
     "a number": (lambda: GOOD.log_prob(1.0), errors.InvalidInputError, "single number"),
     "text": (lambda: GOOD.unconstrain("theta"), errors.InvalidTypeError, "numbers"),
     "missing name": (lambda: GOOD.from_dict({"a": 0.0}), errors.InvalidInputError, "'p'"),
-    "wrong block": (lambda: GOOD.from_dict({"a": 0.0, "p": np.ones(2)}), errors.InvalidInputError, r"\(3,\)"),
+    "wrong block": (
+        lambda: GOOD.from_dict({"a": 0.0, "p": np.ones(2)}),
+        errors.InvalidInputError,
+        r"\(3,\)",
+    ),
     "not a dictionary": (lambda: GOOD.from_dict(np.zeros(4)), errors.InvalidInputError, "mapping"),
 }
 

@@ -1,4 +1,6 @@
-"""PrivateModel: composes the four stages, keeps noise apart from simulation, refuses what does not fit."""
+"""PrivateModel: composes the four stages, keeps noise apart from simulation, refuses what does not
+fit.
+"""
 
 import math
 import pickle
@@ -23,16 +25,20 @@ def draw_in_python(rng, theta):
     return rng.normal(theta[0], theta[1], size=(50, 1))
 
 
-# What it does --------------------------------------------------------------------------------------------------------
+# What it does -------------------------------------------------------------------------------------
 
 
 def test_statistics_are_the_simulators():
-    assert np.array_equal(model().statistics(KEY, THETA), JaxSimulator(draw).statistics(KEY, THETA, MEAN))
+    assert np.array_equal(
+        model().statistics(KEY, THETA), JaxSimulator(draw).statistics(KEY, THETA, MEAN)
+    )
     assert model().names == ("mu", "sd")
 
 
 def test_private_statistics_add_noise_that_is_independent_of_the_simulation():
-    """With 4000 pairs, var(s_dp) = var(s) + 2 b^2 within 5 standard errors of about 4%; doubled noise is caught."""
+    """With 4000 pairs, var(s_dp) = var(s) + 2 b^2 within 5 standard errors of about 4%; doubled
+    noise is caught.
+    """
     theta = np.tile([[0.0, 1.0]], (4000, 1))
     scale = 0.2
     s_dp = model(mechanism=M.Laplace(scale=scale)).simulate(KEY, theta)
@@ -55,7 +61,9 @@ def test_the_same_key_gives_the_same_databases_under_any_mechanism():
 
 def test_python_simulators_and_bare_functions_serve():
     both = model(
-        simulator=PythonSimulator(draw_in_python), query=lambda x: [x.mean(), x.std()], mechanism=M.Laplace(0.1)
+        simulator=PythonSimulator(draw_in_python),
+        query=lambda x: [x.mean(), x.std()],
+        mechanism=M.Laplace(0.1),
     )
     assert isinstance(both.query, Q.FunctionQuery)
     assert both.statistics(KEY, THETA, batch_size=2).shape == (3, 2)
@@ -68,7 +76,9 @@ def test_failed_simulations_stay_nan():
     assert np.isnan(s_dp[:, 0]).tolist() == [False, True, False]
 
 
-@pytest.mark.parametrize("simulator", [JaxSimulator(draw), PythonSimulator(draw_in_python)], ids=["jax", "python"])
+@pytest.mark.parametrize(
+    "simulator", [JaxSimulator(draw), PythonSimulator(draw_in_python)], ids=["jax", "python"]
+)
 def test_names_of_statistics(simulator):
     known = model(simulator=simulator)
     assert known.statistic_names == known.private_names == MEAN.names
@@ -79,7 +89,10 @@ def test_names_of_statistics(simulator):
 
 def test_names_where_the_mechanism_changes_the_width():
     candidates = (-1.0, 0.0, 1.0)
-    median = model(query=Q.Median(candidates, num_records=50), mechanism=M.ExponentialMechanism(candidates, scale=2.0))
+    median = model(
+        query=Q.Median(candidates, num_records=50),
+        mechanism=M.ExponentialMechanism(candidates, scale=2.0),
+    )
     assert median.statistic_width == 3
     assert median.private_names == ("s_dp[0]",)
     assert set(median.simulate(KEY, THETA).ravel()) <= set(candidates)
@@ -98,13 +111,19 @@ def test_the_width_is_found_once():
 
 
 def test_derived_quantities():
-    derived = {"ratio": lambda theta: theta[..., 0] / theta[..., 1], "sum": lambda theta: jnp.sum(theta, axis=-1)}
+    derived = {
+        "ratio": lambda theta: theta[..., 0] / theta[..., 1],
+        "sum": lambda theta: jnp.sum(theta, axis=-1),
+    }
     made = model(derived=derived)
     values = made.derived_quantities(THETA)
     np.testing.assert_allclose(values["ratio"], [0.0, 2.0, -1.0])
     np.testing.assert_allclose(values["sum"], [1.0, 1.5, 0.0])
     assert values["sum"].dtype == np.float64
-    assert made.derived_quantities(np.tile(THETA, (2, 4, 1)).reshape(2, 12, 2))["sum"].shape == (2, 12)
+    assert made.derived_quantities(np.tile(THETA, (2, 4, 1)).reshape(2, 12, 2))["sum"].shape == (
+        2,
+        12,
+    )
     assert model().derived == {}
     assert model().derived_quantities(THETA) == {}
 
@@ -137,25 +156,34 @@ def test_survives_pickling():
     assert np.array_equal(again.simulate(KEY, THETA), made.simulate(KEY, THETA))
 
 
-# One key in several places -------------------------------------------------------------------------------------------
+# One key in several places ------------------------------------------------------------------------
 
 
 def without_stages(monkeypatch):
     """The planted bug: every stage divides the caller's key itself."""
-    for module in ("noisewise.priors.prior", "noisewise.simulators._keys", "noisewise.mechanisms.base"):
+    for module in (
+        "noisewise.priors.prior",
+        "noisewise.simulators._keys",
+        "noisewise.mechanisms.base",
+    ):
         monkeypatch.setattr(f"{module}.stage_key", lambda key, stage: key)
 
 
 def correlation_of_parameters_and_noise():
-    """Between 1000 draws of the prior and the noise of the first simulation, both with the same key."""
+    """Between 1000 draws of the prior and the noise of the first simulation, both with the same
+    key.
+    """
     prior = nw.Prior({"mu": dist.Normal(0, 1)})
-    simulator = JaxSimulator(lambda key, theta: jax.random.normal(jax.random.split(key)[0], (1000,)) + 0 * theta)
+    simulator = JaxSimulator(
+        lambda key, theta: jax.random.normal(jax.random.split(key)[0], (1000,)) + 0 * theta
+    )
     theta = prior.sample(KEY, 1000)
     return np.corrcoef(theta[:, 0], simulator.simulate(KEY, theta[:1])[0])[0, 1]
 
 
 def test_prior_and_simulator_may_share_a_key(monkeypatch):
-    """split(key, n)[i] is fold_in(key, i): without a domain for each, the draws of one are the noise of the other.
+    """split(key, n)[i] is fold_in(key, i): without a domain for each, the draws of one are the
+    noise of the other.
 
     The correlation of 1000 independent pairs has standard error 1/sqrt(1000).
     """
@@ -178,7 +206,7 @@ def test_mechanism_and_points_may_share_a_key(monkeypatch):
     assert correlation_of_noise_and_points() > 0.9
 
 
-# Sensitivity ---------------------------------------------------------------------------------------------------------
+# Sensitivity --------------------------------------------------------------------------------------
 
 BOTH = Q.Joint([MEAN, COUNTS])
 L1, L2 = MEAN.sensitivity(norm=1), COUNTS.sensitivity(norm=2)
@@ -194,15 +222,27 @@ ENOUGH = {
     "more": (MEAN, M.Laplace(1.0, 2 * L1)),
     "unknown to the mechanism": (MEAN, M.Laplace(1.0)),
     "unknown to the query": (lambda x: x[:1, 0], M.Laplace(1.0, 1e-6)),
-    "stated by the user": (Q.FunctionQuery(lambda x: x[:1, 0], sensitivity=0.5), M.Laplace(1.0, 0.5)),
-    "another norm unknown": (Q.FunctionQuery(lambda x: x[:1, 0], sensitivity={2: 0.5}), M.Laplace(1.0, 1e-6)),
+    "stated by the user": (
+        Q.FunctionQuery(lambda x: x[:1, 0], sensitivity=0.5),
+        M.Laplace(1.0, 0.5),
+    ),
+    "another norm unknown": (
+        Q.FunctionQuery(lambda x: x[:1, 0], sensitivity={2: 0.5}),
+        M.Laplace(1.0, 1e-6),
+    ),
     "the L2 norm": (COUNTS, M.Gaussian(1.0, math.sqrt(2.0))),
     "a clamped mechanism": (MEAN, M.Clamped(M.Laplace(1.0, L1), low=-5.0)),
     "blocks": (BOTH, product(L1, L2)),
     "blocks that do not match": (BOTH, product(COUNTS.sensitivity(norm=1), 1.0, widths=(2, 1))),
     "one mechanism for all": (BOTH, M.Laplace(1.0, BOTH.sensitivity(norm=1))),
-    "the median": (Q.Median((0.0, 1.0), num_records=50), M.ExponentialMechanism((0.0, 1.0), scale=1.0)),
-    "an epidemic": (Q.InfectionCurve(100, 3), M.PaddedBinomial(trials=10, padding=5, population=100, num_times=3)),
+    "the median": (
+        Q.Median((0.0, 1.0), num_records=50),
+        M.ExponentialMechanism((0.0, 1.0), scale=1.0),
+    ),
+    "an epidemic": (
+        Q.InfectionCurve(100, 3),
+        M.PaddedBinomial(trials=10, padding=5, population=100, num_times=3),
+    ),
     "a user's mechanism": (MEAN, M.SampledMechanism(lambda key, s: s, sensitivity=L1)),
 }
 SHORT = {
@@ -211,10 +251,22 @@ SHORT = {
         M.Laplace(1.0, L1 * 0.99),
         r"0\.198 in the L1 norm.* 0\.2,.*Laplace\.calibrate\(sensitivity=0\.2",
     ),
-    "stated by the user": (Q.FunctionQuery(lambda x: x, sensitivity=0.5), M.Laplace(1.0, 0.4), "FunctionQuery is 0.5"),
-    "a bound in another norm": (Q.FunctionQuery(lambda x: x, sensitivity=0.5), M.Gaussian(1.0, 0.4), "L2 norm"),
+    "stated by the user": (
+        Q.FunctionQuery(lambda x: x, sensitivity=0.5),
+        M.Laplace(1.0, 0.4),
+        "FunctionQuery is 0.5",
+    ),
+    "a bound in another norm": (
+        Q.FunctionQuery(lambda x: x, sensitivity=0.5),
+        M.Gaussian(1.0, 0.4),
+        "L2 norm",
+    ),
     "the L2 norm": (COUNTS, M.Gaussian(1.0, 1.0), r"1\.41421"),
-    "a clamped mechanism": (MEAN, M.Clamped(M.Laplace(1.0, 0.1), low=-5.0), "Laplace is calibrated for"),
+    "a clamped mechanism": (
+        MEAN,
+        M.Clamped(M.Laplace(1.0, 0.1), low=-5.0),
+        "Laplace is calibrated for",
+    ),
     "the first block": (BOTH, product(0.9 * L1, L2), "ClampedMean"),
     "the second block": (BOTH, product(L1, 0.9 * L2), "Histogram"),
     "a clamped block": (
@@ -227,10 +279,26 @@ SHORT = {
         M.Product([M.Laplace(1.0, 0.9), M.Laplace(1.0, 0.9)]),
         "Laplace is calibrated .* 0.9 in the L1 norm, .* is 1,",
     ),
-    "all L2 blocks together": (COUNTS, M.Product([M.Gaussian(1.0, 0.9), M.Gaussian(1.0, 0.9)]), "L2 norm"),
-    "mixed blocks": (COUNTS, M.Product([M.Laplace(1.0, 1.0), M.Gaussian(1.0, 0.9)]), "Gaussian is .* L2 norm"),
-    "one block for another": (COUNTS, M.Product([M.Laplace(0.01, 1e-6), M.Laplace(10.0, 2.0)]), "1e-06 in the L1 norm"),
-    "a user's mechanism": (MEAN, M.SampledMechanism(lambda key, s: s, sensitivity=0.1), "pass sensitivity=0.2"),
+    "all L2 blocks together": (
+        COUNTS,
+        M.Product([M.Gaussian(1.0, 0.9), M.Gaussian(1.0, 0.9)]),
+        "L2 norm",
+    ),
+    "mixed blocks": (
+        COUNTS,
+        M.Product([M.Laplace(1.0, 1.0), M.Gaussian(1.0, 0.9)]),
+        "Gaussian is .* L2 norm",
+    ),
+    "one block for another": (
+        COUNTS,
+        M.Product([M.Laplace(0.01, 1e-6), M.Laplace(10.0, 2.0)]),
+        "1e-06 in the L1 norm",
+    ),
+    "a user's mechanism": (
+        MEAN,
+        M.SampledMechanism(lambda key, s: s, sensitivity=0.1),
+        "pass sensitivity=0.2",
+    ),
 }
 
 
@@ -247,7 +315,7 @@ def test_too_little_noise_is_refused_with_both_numbers(name):
         model(query=query, mechanism=mechanism)
 
 
-# Bad input -----------------------------------------------------------------------------------------------------------
+# Bad input ----------------------------------------------------------------------------------------
 
 
 class Records(AbstractRecordModel):

@@ -1,4 +1,6 @@
-"""PrivateModel and releases: what a release brings, observations, and those that do not fit the model."""
+"""PrivateModel and releases: what a release brings, observations, and those that do not fit the
+model.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +24,10 @@ def test_a_release_brings_its_query_and_mechanism(tmp_path):
     RELEASE.save(tmp_path / "release.json")
     loaded = nw.Release.load(tmp_path / "release.json")
     made = nw.PrivateModel.from_release(
-        loaded, prior=PRIOR, simulator=JaxSimulator(draw), derived={"var": lambda theta: theta[..., 1] ** 2}
+        loaded,
+        prior=PRIOR,
+        simulator=JaxSimulator(draw),
+        derived={"var": lambda theta: theta[..., 1] ** 2},
     )
     assert (made.query, made.mechanism.to_spec()) == (GRIDDED, NOISE.to_spec())
     assert list(made.derived) == ["var"]
@@ -50,9 +55,13 @@ def test_observations_are_arrays_of_their_own():
 
 def test_densities_of_the_observation_can_be_transformed():
     with jax.enable_x64(True):
-        inside = jax.jit(lambda s: FROM_RELEASE.log_prob_observed(RELEASE, s))(np.array([[0.3], [0.1]]))
+        inside = jax.jit(lambda s: FROM_RELEASE.log_prob_observed(RELEASE, s))(
+            np.array([[0.3], [0.1]])
+        )
         width_unknown = model(query=lambda x: x.mean(), mechanism=NOISE)
-        again = jax.jit(lambda s: width_unknown.log_prob_observed([0.31], s))(np.array([[0.3], [0.1]]))
+        again = jax.jit(lambda s: width_unknown.log_prob_observed([0.31], s))(
+            np.array([[0.3], [0.1]])
+        )
     expected = FROM_RELEASE.log_prob_observed(RELEASE, [[0.3], [0.1]])
     np.testing.assert_allclose([inside, again], [expected, expected], rtol=1e-12)
 

@@ -46,7 +46,9 @@ def test_at_the_top_it_is_compiled_with_options_and_gives_the_same():
         jax.vmap(cubed),
         jax.jit(lambda x: x + cubed(np.float32(1.0)) - 1.0 + cubed(x) - x),
         lambda x: jax.lax.map(cubed, x),
-        lambda x: x + jax.lax.fori_loop(0, 3, lambda _, y: y + cubed(1.0), 0.0) - 3.0 + cubed(x) - x,
+        lambda x: (
+            x + jax.lax.fori_loop(0, 3, lambda _, y: y + cubed(1.0), 0.0) - 3.0 + cubed(x) - x
+        ),
     ],
     ids=["jit", "vmap", "constants in jit", "map", "constants in a loop"],
 )
@@ -78,7 +80,10 @@ def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
     ("flags", "left"),
     [
         ("", options._FOR_A_SHORT_LIFE),
-        ("--xla_backend_optimization_level=0 --xla_dump_to=x", {"xla_cpu_use_fusion_emitters": False}),
+        (
+            "--xla_backend_optimization_level=0 --xla_dump_to=x",
+            {"xla_cpu_use_fusion_emitters": False},
+        ),
         ("--xla_backend_optimization_level_of_another_time=0", options._FOR_A_SHORT_LIFE),
     ],
 )

@@ -24,13 +24,21 @@ NUMBERS = [pytest.param(i, marks=pytest.mark.slow) if i in SLOW else i for i in 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_code_block_runs(number, tmp_path):
-    """In a process of its own, and compiled as a reader's would be: the suite itself asks for programs that are quick to make."""
+    """In a process of its own, and compiled as a reader's would be: the suite itself asks for
+    programs that are quick to make.
+    """
     env = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
     env |= {"NOISEWISE_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(README.parent)}
     script = tmp_path / "block.py"
     script.write_text(BLOCKS[number])
     done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900, check=False
+        [sys.executable, script],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     for expected in PRINTED[number]:

@@ -1,7 +1,8 @@
-"""The ready problems one data set at a time, for tools that do not simulate in batches: as directly as can be, in NumPy and Numba.
+"""The ready problems one data set at a time, for tools that do not simulate in batches: as directly
+as can be, in NumPy and Numba.
 
-JAX takes longer over a single call than the simulation itself, and must not run in processes that fork. Numbers come from NumPy's global
-generator, which pyABC seeds anew in each process.
+JAX takes longer over a single call than the simulation itself, and must not run in processes that
+fork. Numbers come from NumPy's global generator, which pyABC seeds anew in each process.
 """
 
 import itertools
@@ -22,19 +23,28 @@ Simulate = Callable[[np.ndarray], np.ndarray]
 
 def statistics(made: Problem) -> Simulate:
     """theta (d,) -> confidential statistics (k,), of the law of `made.model.statistics`."""
-    return regression(made) if isinstance(made.model.simulator, LinearRegression) else epidemic(made)
+    return (
+        regression(made) if isinstance(made.model.simulator, LinearRegression) else epidemic(made)
+    )
 
 
 def regression(made: Problem) -> Simulate:
-    """Means of products of clamped and rescaled columns: records stand in columns here, which is quicker."""
+    """Means of products of clamped and rescaled columns: records stand in columns here, which is
+    quicker.
+    """
     simulator: Any = made.model.simulator
     query: Any = made.model.query
     records, p = simulator.num_records, simulator.num_predictors
-    mean, root = np.array(simulator.predictor_mean)[:, None], np.linalg.cholesky(simulator.predictor_covariance)
+    mean, root = (
+        np.array(simulator.predictor_mean)[:, None],
+        np.linalg.cholesky(simulator.predictor_covariance),
+    )
     noise_sd = math.sqrt(simulator.noise_variance)
     low, high = np.array(query.domain.low)[:, None], np.array(query.domain.high)[:, None]
     centre, half = (low + high) / 2, (high - low) / 2
-    pairs = [(j, p + 1) for j in range(p + 2)] + list(itertools.combinations_with_replacement(range(p + 1), 2))[1:]
+    pairs = [(j, p + 1) for j in range(p + 2)] + list(
+        itertools.combinations_with_replacement(range(p + 1), 2)
+    )[1:]
     places = np.array([row * (p + 2) + column for row, column in pairs])
 
     def simulate(theta: np.ndarray) -> np.ndarray:
@@ -70,11 +80,15 @@ def noise(made: Problem) -> Simulate:
     if isinstance(mechanism, Laplace):
         return lambda s: s + np.random.laplace(0.0, mechanism.scale, s.shape)
     total = mechanism.population + 2.0 * mechanism.padding
-    return lambda s: np.random.binomial(mechanism.trials, (s + mechanism.padding) / total).astype(float)
+    return lambda s: np.random.binomial(mechanism.trials, (s + mechanism.padding) / total).astype(
+        float
+    )
 
 
 def log_mass(made: Problem) -> Callable[[np.ndarray], float]:
-    """Confidential statistics (k,) -> the log probability that a padded binomial mechanism makes the observation of them."""
+    """Confidential statistics (k,) -> the log probability that a padded binomial mechanism makes
+    the observation of them.
+    """
     mechanism: Any = made.model.mechanism
     observed, n = np.asarray(made.observed), mechanism.trials
     total = mechanism.population + 2.0 * mechanism.padding
@@ -95,8 +109,8 @@ def systematic(rng: np.random.Generator, weights: np.ndarray, num: int) -> np.nd
 
 
 def worth(weights: np.ndarray, num: int) -> int:
-    """How many draws weighted particles are worth, (sum w)^2 / sum w^2, 200 at least and `num` at most: more of them would be copies, by
-    which a classifier knows any population from exact draws.
+    """How many draws weighted particles are worth, (sum w)^2 / sum w^2, 200 at least and `num` at
+    most: more of them would be copies, by which a classifier knows any population from exact draws.
 
     >>> worth(np.ones(1000), 1000), worth(np.r_[np.ones(400), np.zeros(600)], 1000), worth(np.eye(1000)[0], 1000)
     (1000, 400, 200)

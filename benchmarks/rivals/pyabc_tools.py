@@ -1,4 +1,6 @@
-"""pyABC: exact likelihood-free inference by a stochastic acceptor, and SMC-ABC with an adaptive distance. Needs pyabc."""
+"""pyABC: exact likelihood-free inference by a stochastic acceptor, and SMC-ABC with an adaptive
+distance. Needs pyabc.
+"""
 
 import functools
 import itertools
@@ -22,25 +24,42 @@ Stages = Iterator[tuple[int, np.ndarray]]
 
 
 def exact(made: Problem, seed: int, *, threads: int = 1, num: int = 1000) -> Stages:
-    """Populations at falling temperatures, the mechanism being the kernel: the last one, at temperature 1, is exact.
+    """Populations at falling temperatures, the mechanism being the kernel: the last one, at
+    temperature 1, is exact.
 
     Temperatures and the normalisation of the kernel are pyABC's defaults.
     """
     np.random.seed(seed)
-    tools = {"distance_function": kernel(made), "eps": pyabc.Temperature(), "acceptor": pyabc.StochasticAcceptor()}
+    tools = {
+        "distance_function": kernel(made),
+        "eps": pyabc.Temperature(),
+        "acceptor": pyabc.StochasticAcceptor(),
+    }
     yield from stages(made, seed, statistics(made), threads, num, 0.0, tools)
 
 
 def abc(made: Problem, seed: int, *, threads: int = 1, num: int = 1000) -> Stages:
-    """Populations at falling tolerances on private statistics, until fewer than one proposal in a thousand is accepted."""
+    """Populations at falling tolerances on private statistics, until fewer than one proposal in a
+    thousand is accepted.
+    """
     np.random.seed(seed)
     confidential, private = statistics(made), noise(made)
     tools = {"distance_function": pyabc.AdaptivePNormDistance(p=2), "eps": pyabc.MedianEpsilon()}
-    yield from stages(made, seed, lambda theta: private(confidential(theta)), threads, num, LOWEST_ACCEPTANCE, tools)
+    yield from stages(
+        made,
+        seed,
+        lambda theta: private(confidential(theta)),
+        threads,
+        num,
+        LOWEST_ACCEPTANCE,
+        tools,
+    )
 
 
 class Stepwise(pyabc.ABCSMC):
-    """ABC-SMC that leaves the preparation of a population for when it is asked for, which after the last is never."""
+    """ABC-SMC that leaves the preparation of a population for when it is asked for, which after the
+    last is never.
+    """
 
     prepare: Callable[[], Any]
 
@@ -50,7 +69,13 @@ class Stepwise(pyabc.ABCSMC):
 
 
 def stages(
-    made: Problem, seed: int, simulate: Simulate, threads: int, num: int, lowest: float, tools: dict[str, Any]
+    made: Problem,
+    seed: int,
+    simulate: Simulate,
+    threads: int,
+    num: int,
+    lowest: float,
+    tools: dict[str, Any],
 ) -> Stages:
     """The generations of a run, each with the simulations up to its end and draws by its weights."""
     rng, names = np.random.default_rng(seed), list(made.model.names)
@@ -63,7 +88,11 @@ def stages(
     smc = Stepwise(model, law, population_size=num, sampler=sampler(threads), **tools)
     history = smc.new("sqlite://", {"s": np.asarray(made.observed)})
     history.stores_sum_stats = False
-    limits = {"max_nr_populations": np.inf, "max_total_nr_simulations": np.inf, "max_walltime": None}
+    limits = {
+        "max_nr_populations": np.inf,
+        "max_total_nr_simulations": np.inf,
+        "max_walltime": None,
+    }
     start = smc.initialize_components_before_run(
         minimum_epsilon=None, min_acceptance_rate=lowest, min_eps_diff=0.0, **limits
     )
@@ -79,8 +108,14 @@ def stages(
 
 
 def sampler(threads: int) -> pyabc.sampler.Sampler:
-    """One process, or as many as threads; those seed themselves, so that only one process repeats its results."""
-    return pyabc.SingleCoreSampler() if threads == 1 else pyabc.MulticoreEvalParallelSampler(n_procs=threads)
+    """One process, or as many as threads; those seed themselves, so that only one process repeats
+    its results.
+    """
+    return (
+        pyabc.SingleCoreSampler()
+        if threads == 1
+        else pyabc.MulticoreEvalParallelSampler(n_procs=threads)
+    )
 
 
 def prior(made: Problem) -> tuple[pyabc.Distribution, np.ndarray]:
@@ -89,7 +124,10 @@ def prior(made: Problem) -> tuple[pyabc.Distribution, np.ndarray]:
     mean = np.concatenate([np.ravel(law.mean) for law in laws]).astype(float)
     sd = np.sqrt(np.concatenate([np.ravel(law.variance) for law in laws]).astype(float))
     columns = zip(made.model.names, mean.tolist(), sd.tolist(), strict=True)
-    return pyabc.Distribution(**{name: pyabc.RV("norm", loc, scale) for name, loc, scale in columns}), mean
+    return (
+        pyabc.Distribution(**{name: pyabc.RV("norm", loc, scale) for name, loc, scale in columns}),
+        mean,
+    )
 
 
 def kernel(made: Problem) -> pyabc.StochasticKernel:
@@ -98,4 +136,6 @@ def kernel(made: Problem) -> pyabc.StochasticKernel:
     if isinstance(mechanism, Laplace):
         return pyabc.IndependentLaplaceKernel(scale=mechanism.scale)
     log_probability = log_mass(made)
-    return pyabc.FunctionKernel(lambda x, **_: log_probability(x["s"]), ret_scale=pyabc.distance.SCALE_LOG)
+    return pyabc.FunctionKernel(
+        lambda x, **_: log_probability(x["s"]), ret_scale=pyabc.distance.SCALE_LOG
+    )

@@ -1,4 +1,6 @@
-"""sbi as a careful user runs it, with its defaults and with the paper's flow; the same flow in nflows for the time of a step."""
+"""sbi as a careful user runs it, with its defaults and with the paper's flow; the same flow in
+nflows for the time of a step.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,12 @@ from benchmarks.rivals.one_at_a_time import systematic, worth
 
 LAYERS, UNITS, BINS, BOUND = 8, 50, 10, 5.0
 NUM_DRAWS = 1000
-PAPER = {"training_batch_size": 100, "validation_fraction": 0.05, "stop_after_epochs": 20, "learning_rate": 5e-4}
+PAPER = {
+    "training_batch_size": 100,
+    "validation_fraction": 0.05,
+    "stop_after_epochs": 20,
+    "learning_rate": 5e-4,
+}
 CHAINS = {"num_chains": 20, "warmup_steps": 50}
 BUDGET = 100_000
 FARTHEST = 20.0
@@ -29,7 +36,7 @@ Stages = Iterator[tuple[int, np.ndarray]]
 Sampler = Callable[[int], torch.Tensor]
 
 
-# Contenders ------------------------------------------------------------------------------------------------------------
+# Contenders ---------------------------------------------------------------------------------------
 
 
 def npe(made: Any, seed: int, *, threads: int = 1, num: int = 1000) -> Stages:
@@ -39,7 +46,9 @@ def npe(made: Any, seed: int, *, threads: int = 1, num: int = 1000) -> Stages:
 
 def npe_paper(made: Any, seed: int, *, threads: int = 1, num: int = 1000) -> Stages:
     """NPE-C with the paper's flow and training."""
-    return _npe(made, seed, threads, num, density_estimator=same_flow, training={"num_atoms": 10, **PAPER})
+    return _npe(
+        made, seed, threads, num, density_estimator=same_flow, training={"num_atoms": 10, **PAPER}
+    )
 
 
 def nle(made: Any, seed: int, *, threads: int = 1, num: int = 1000) -> Stages:
@@ -49,11 +58,19 @@ def nle(made: Any, seed: int, *, threads: int = 1, num: int = 1000) -> Stages:
 
 def nle_paper(made: Any, seed: int, *, threads: int = 1, num: int = 1000) -> Stages:
     """NLE with the paper's flow and training, sampled by vectorised slices."""
-    return _nle(made, seed, threads, num, density_estimator=lambda theta, x: same_flow(x, theta), training=PAPER)
+    return _nle(
+        made,
+        seed,
+        threads,
+        num,
+        density_estimator=lambda theta, x: same_flow(x, theta),
+        training=PAPER,
+    )
 
 
 def smc_abc(made: Any, seed: int, *, threads: int = 1, num: int = 1000) -> Stages:
-    """SMC-ABC, Euclidean in statistics over their prior predictive sds, with tolerances from the last distances.
+    """SMC-ABC, Euclidean in statistics over their prior predictive sds, with tolerances from the
+    last distances.
 
     sbi's own loop gives populations only at its end, so that its steps are called here in turn.
     """
@@ -69,19 +86,31 @@ def smc_abc(made: Any, seed: int, *, threads: int = 1, num: int = 1000) -> Stage
     abc = SMCABC(simulator, prior, distance="l2", algorithm_variant="C", **batches)
     abc.num_simulations = BUDGET - num
     observed = torch_observed(made)[None] / scale
-    particles, _, distances, x = abc._set_xo_and_sample_initial_population(observed, num, 5 * num, 1)
+    particles, _, distances, x = abc._set_xo_and_sample_initial_population(
+        observed, num, 5 * num, 1
+    )
     log_weights = torch.full((num,), -float(np.log(num)))
     yield num + abc.simulation_counter, _resampled(particles, log_weights)
     while abc.simulation_counter < abc.num_simulations:
         tolerance = abc._get_next_epsilon(distances, 0.5)
-        abc.kernel_variance = abc._get_kernel_variance(particles, log_weights.exp(), kernel_variance_scale=0.5)
+        abc.kernel_variance = abc._get_kernel_variance(
+            particles, log_weights.exp(), kernel_variance_scale=0.5
+        )
         particles, log_weights, distances, x = abc._sample_next_population(
             particles, log_weights, distances, tolerance, x, num_iid_samples=1
         )
         yield num + abc.simulation_counter, _resampled(particles, log_weights)
 
 
-def _npe(made: Any, seed: int, threads: int, num: int, *, density_estimator: Any, training: dict[str, Any]) -> Stages:
+def _npe(
+    made: Any,
+    seed: int,
+    threads: int,
+    num: int,
+    *,
+    density_estimator: Any,
+    training: dict[str, Any],
+) -> Stages:
     _begin(seed, threads)
     prior, observed = torch_prior(made), torch_observed(made)
     inference = NPE_C(prior=prior, density_estimator=density_estimator, show_progress_bars=False)
@@ -96,7 +125,15 @@ def _npe(made: Any, seed: int, threads: int, num: int, *, density_estimator: Any
         theta = _proposed(sample, draws, num)
 
 
-def _nle(made: Any, seed: int, threads: int, num: int, *, density_estimator: Any, training: dict[str, Any]) -> Stages:
+def _nle(
+    made: Any,
+    seed: int,
+    threads: int,
+    num: int,
+    *,
+    density_estimator: Any,
+    training: dict[str, Any],
+) -> Stages:
     _begin(seed, threads)
     prior, observed = torch_prior(made), torch_observed(made)
     inference = NLE_A(prior=prior, density_estimator=density_estimator, show_progress_bars=False)
@@ -113,14 +150,16 @@ def _nle(made: Any, seed: int, threads: int, num: int, *, density_estimator: Any
         theta = _proposed(sample, draws, num)
 
 
-# What they share -------------------------------------------------------------------------------------------------------
+# What they share ----------------------------------------------------------------------------------
 
 
 def torch_prior(made: Any) -> torch.distributions.MultivariateNormal:
     """The prior of a problem all of whose parameters are independent and normal."""
     laws = made.model.prior.distributions.values()
     mean, variance = (
-        torch.tensor(np.concatenate([np.ravel(getattr(law, part)) for law in laws]), dtype=torch.float32)
+        torch.tensor(
+            np.concatenate([np.ravel(getattr(law, part)) for law in laws]), dtype=torch.float32
+        )
         for part in ("mean", "variance")
     )
     return torch.distributions.MultivariateNormal(mean, torch.diag(variance))
@@ -132,13 +171,17 @@ def torch_observed(made: Any) -> torch.Tensor:
 
 
 def simulated(made: Any, key: Any, theta: torch.Tensor) -> torch.Tensor:
-    """Private statistics (n, k') at theta (n, d); a posterior that leaks proposes log rates of 900, which no simulator serves."""
+    """Private statistics (n, k') at theta (n, d); a posterior that leaks proposes log rates of 900,
+    which no simulator serves.
+    """
     served = theta.clamp(-FARTHEST, FARTHEST).numpy().astype(np.float64)
     return torch.tensor(made.model.simulate(key, served), dtype=torch.float32)
 
 
 def _simulated_padded(made: Any, key: Any, theta: torch.Tensor) -> torch.Tensor:
-    """The same, with theta repeated up to a power of two: batches shrink as particles are accepted, and each new size compiles."""
+    """The same, with theta repeated up to a power of two: batches shrink as particles are accepted,
+    and each new size compiles.
+    """
     size = max(32, 1 << (len(theta) - 1).bit_length())
     rows = torch.arange(size) % len(theta)
     return simulated(made, key, theta[rows])[: len(theta)]
@@ -167,7 +210,7 @@ def _resampled(particles: torch.Tensor, log_weights: torch.Tensor) -> np.ndarray
     return particles.numpy().astype(np.float64)[rows]
 
 
-# Flows -----------------------------------------------------------------------------------------------------------------
+# Flows --------------------------------------------------------------------------------------------
 
 
 class Conditioner(nn.Module):
@@ -195,7 +238,9 @@ def same_flow(target: torch.Tensor, condition: torch.Tensor) -> NFlowsFlow:
         parts.append(
             transforms.PiecewiseRationalQuadraticCouplingTransform(
                 mask=mask,
-                transform_net_create_fn=lambda inputs, outputs: Conditioner(inputs, outputs, condition_dim),
+                transform_net_create_fn=lambda inputs, outputs: Conditioner(
+                    inputs, outputs, condition_dim
+                ),
                 num_bins=BINS,
                 tails="linear",
                 tail_bound=BOUND,
@@ -207,16 +252,32 @@ def same_flow(target: torch.Tensor, condition: torch.Tensor) -> NFlowsFlow:
 
 
 def sbi_flow(target: torch.Tensor, condition: torch.Tensor) -> NFlowsFlow:
-    """sbi's own spline flow of as many layers, units and bins: residual blocks, and a linear map after each layer."""
-    sizes = {"hidden_features": UNITS, "num_transforms": LAYERS, "num_bins": BINS, "tail_bound": BOUND}
+    """sbi's own spline flow of as many layers, units and bins: residual blocks, and a linear map
+    after each layer.
+    """
+    sizes = {
+        "hidden_features": UNITS,
+        "num_transforms": LAYERS,
+        "num_bins": BINS,
+        "tail_bound": BOUND,
+    }
     return build_nsf(target, condition, num_blocks=2, **sizes)
 
 
 def stepper(
-    build: Callable[..., NFlowsFlow], target: np.ndarray, condition: np.ndarray, batch: int, threads: int
+    build: Callable[..., NFlowsFlow],
+    target: np.ndarray,
+    condition: np.ndarray,
+    batch: int,
+    threads: int,
 ) -> tuple[Callable[[int], None], int]:
-    """What takes so many optimiser steps on random batches, as sbi's own loop does, and the number of weights."""
-    theta, x = torch.tensor(target, dtype=torch.float32), torch.tensor(condition, dtype=torch.float32)
+    """What takes so many optimiser steps on random batches, as sbi's own loop does, and the number
+    of weights.
+    """
+    theta, x = (
+        torch.tensor(target, dtype=torch.float32),
+        torch.tensor(condition, dtype=torch.float32),
+    )
     flow = build(theta, x)
     optimiser = torch.optim.Adam(flow.parameters(), lr=5e-4)
 

@@ -1,4 +1,6 @@
-"""The paper's SPPE written plainly in PyTorch: confidential statistics are kept, and noise is drawn anew in every epoch."""
+"""The paper's SPPE written plainly in PyTorch: confidential statistics are kept, and noise is drawn
+anew in every epoch.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +21,29 @@ ATOMS, BATCH, VALIDATION, PATIENCE, RATE, DECAY, CLIP = 10, 100, 0.05, 20, 5e-4,
 Noise = Callable[[torch.Tensor], torch.Tensor]
 
 
-def torch_sppe(made: Any, seed: int, *, threads: int = 1, num: int = 1000) -> Iterator[tuple[int, np.ndarray]]:
-    """Rounds of `num` simulations, the first with the plain and all others with the atomic loss; one noise for each at a time."""
+def torch_sppe(
+    made: Any, seed: int, *, threads: int = 1, num: int = 1000
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Rounds of `num` simulations, the first with the plain and all others with the atomic loss;
+    one noise for each at a time.
+    """
     torch.manual_seed(seed)
     torch.set_num_threads(threads)
-    prior, observed, noise = torch_prior(made), torch_observed(made)[None], noise_of(made.model.mechanism)
+    prior, observed, noise = (
+        torch_prior(made),
+        torch_observed(made)[None],
+        noise_of(made.model.mechanism),
+    )
     theta, flow = prior.sample((num,)), None
     rows: list[list[torch.Tensor]] = [[], [], [], []]
     for index in itertools.count():
-        s = made.model.statistics(jax.random.fold_in(jax.random.key(seed), index), theta.numpy().astype(np.float64))
+        s = made.model.statistics(
+            jax.random.fold_in(jax.random.key(seed), index), theta.numpy().astype(np.float64)
+        )
         held = round(VALIDATION * num)
-        for part, values in zip(rows, _split(theta, torch.tensor(s, dtype=torch.float64), held), strict=True):
+        for part, values in zip(
+            rows, _split(theta, torch.tensor(s, dtype=torch.float64), held), strict=True
+        ):
             part.append(values)
         parts = [torch.cat(part) for part in rows]
         flow = flow or same_flow(parts[0], noise(parts[1]))
@@ -45,8 +59,13 @@ def noise_of(mechanism: Any) -> Noise:
         law = torch.distributions.Laplace(0.0, mechanism.scale)
         return lambda s: (s + law.sample(s.shape)).float()
     if isinstance(mechanism, PaddedBinomial):
-        total, trials = mechanism.population + 2 * mechanism.padding, torch.tensor(float(mechanism.trials))
-        return lambda s: torch.binomial(trials.double().expand(s.shape), (s + mechanism.padding) / total).float()
+        total, trials = (
+            mechanism.population + 2 * mechanism.padding,
+            torch.tensor(float(mechanism.trials)),
+        )
+        return lambda s: torch.binomial(
+            trials.double().expand(s.shape), (s + mechanism.padding) / total
+        ).float()
     raise TypeError(f"Noise of {type(mechanism).__name__} is not written in torch.")
 
 
@@ -60,7 +79,8 @@ def train(
     noise: Noise,
     prior: torch.distributions.Distribution | None,
 ) -> None:
-    """Adam until the loss of the held rows, whose noise and atoms stay, has not fallen for so many epochs; the best weights remain.
+    """Adam until the loss of the held rows, whose noise and atoms stay, has not fallen for so many
+    epochs; the best weights remain.
 
     Without a prior the loss is the plain one.
     """
@@ -90,7 +110,9 @@ def loss(
     s_dp: torch.Tensor,
     others: torch.Tensor,
 ) -> torch.Tensor:
-    """-log q(theta | s_dp), or with a prior -log of the share of q / prior that theta has among itself and the others at its s_dp."""
+    """-log q(theta | s_dp), or with a prior -log of the share of q / prior that theta has among
+    itself and the others at its s_dp.
+    """
     if prior is None:
         return flow.loss(theta, s_dp).mean()
     candidates = torch.cat([theta[None], theta[others.T]])

@@ -1,6 +1,8 @@
-"""The pictures of this folder, from ready problems, their exact posteriors and small runs: `python docs/gallery/make.py [name ...]`.
+"""The pictures of this folder, from ready problems, their exact posteriors and small runs: `python
+docs/gallery/make.py [name ...]`.
 
-All take about five minutes on two cores. Nothing is made up; settings are here and in the captions of README.md.
+All take about five minutes on two cores. Nothing is made up; settings are here and in the captions
+of README.md.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ KEY = jax.random.key(0)
 NUM = 2000
 DPI = 150
 
-SMALL_NETWORK = functools.partial(nw.estimators.mixture_density_network, num_components=4, num_units=32, num_hidden=2)
+SMALL_NETWORK = functools.partial(
+    nw.estimators.mixture_density_network, num_components=4, num_units=32, num_hidden=2
+)
 
 
 @functools.cache
@@ -43,13 +47,16 @@ def methods() -> dict[str, AbstractPosterior]:
     """Four posteriors of the same private regression."""
     problem = nw.problems.linear_regression(epsilon=10.0)
     inference = {
-        "PPE": nw.inference.PrivatePosteriorEstimation(num_rounds=1, num_simulations=2000, estimator=SMALL_NETWORK),
+        "PPE": nw.inference.PrivatePosteriorEstimation(
+            num_rounds=1, num_simulations=2000, estimator=SMALL_NETWORK
+        ),
         "SMC-ABC": nw.inference.SMCABC(num_particles=1000, max_simulations=200_000),
         "naive plug-in": nw.inference.NaivePlugIn(),
     }
     exact = Draws(problem.reference(KEY, NUM), problem.model.names, Report("exact"))
     made = {
-        name: method.infer(KEY, problem.model, problem.observed, progress=False) for name, method in inference.items()
+        name: method.infer(KEY, problem.model, problem.observed, progress=False)
+        for name, method in inference.items()
     }
     return {"exact": exact, **made}
 
@@ -59,10 +66,17 @@ def sequential() -> dict[str, list[list[AbstractPosterior]]]:
     """Five trials of six rounds of 200 simulations, for two methods."""
     problem, _ = epidemic()
     settings: dict[str, Any] = {"num_rounds": 6, "num_simulations": 200, "estimator": SMALL_NETWORK}
-    kinds = {"SPPE": nw.inference.PrivatePosteriorEstimation, "SPLE": nw.inference.PrivateLikelihoodEstimation}
+    kinds = {
+        "SPPE": nw.inference.PrivatePosteriorEstimation,
+        "SPLE": nw.inference.PrivateLikelihoodEstimation,
+    }
     return {
         name: [
-            list(kind(**settings).rounds(jax.random.key(trial), problem.model, problem.observed, progress=False))
+            list(
+                kind(**settings).rounds(
+                    jax.random.key(trial), problem.model, problem.observed, progress=False
+                )
+            )
             for trial in range(5)
         ]
         for name, kind in kinds.items()
@@ -78,18 +92,28 @@ class NormalMean:
 
     def sample_many(self, key: Any, observed: np.ndarray, num: int) -> np.ndarray:
         """`num` draws for each observation."""
-        noise = np.random.default_rng(np.asarray(jax.random.key_data(key))).normal(size=(len(observed), num, 1))
+        noise = np.random.default_rng(np.asarray(jax.random.key_data(key))).normal(
+            size=(len(observed), num, 1)
+        )
         return observed[:, None] / self.variance / self.precision + noise / np.sqrt(self.precision)
 
 
 @functools.cache
 def calibrations() -> dict[str, Any]:
-    """500 trials of the right posterior of a mean, and of the one that takes the noisy statistic for the true one."""
+    """500 trials of the right posterior of a mean, and of the one that takes the noisy statistic
+    for the true one.
+    """
     problem = nw.problems.gaussian_mean(epsilon=1.0, noise="gaussian", bounds=None)
     model, sampling = problem.model, 1.0 / problem.settings["num_records"]
     noise = float(model.mechanism.scale) ** 2
-    made = {"noise-aware": NormalMean(4.0, sampling + noise), "naive plug-in": NormalMean(4.0, sampling)}
-    return {name: nw.diagnostics.calibrate(KEY, posterior, model, 500) for name, posterior in made.items()}
+    made = {
+        "noise-aware": NormalMean(4.0, sampling + noise),
+        "naive plug-in": NormalMean(4.0, sampling),
+    }
+    return {
+        name: nw.diagnostics.calibrate(KEY, posterior, model, 500)
+        for name, posterior in made.items()
+    }
 
 
 def pair_plot() -> Any:
@@ -103,7 +127,9 @@ def marginals() -> Any:
     problems = {f"$\\epsilon = {e:g}$": nw.problems.linear_regression(e) for e in (10.0, 1.0, 0.1)}
     problem = nw.problems.linear_regression()
     draws = {name: each.reference(KEY, 4000) for name, each in problems.items()}
-    return nw.plotting.marginals(draws, names=problem.model.names, prior=problem.model, truth=problem)
+    return nw.plotting.marginals(
+        draws, names=problem.model.names, prior=problem.model, truth=problem
+    )
 
 
 def forest() -> Any:
@@ -138,11 +164,15 @@ def predictive_check() -> Any:
     exact = Draws(problem.reference(KEY, NUM), problem.model.names, Report("exact"))
     observed = problem.observed.copy()
     observed[4] += 0.08
-    return nw.plotting.predictive_check(nw.diagnostics.predictive_check(KEY, exact, problem.model, observed))
+    return nw.plotting.predictive_check(
+        nw.diagnostics.predictive_check(KEY, exact, problem.model, observed)
+    )
 
 
 class FreshNoise(eqx.Module):
-    """Standardised pairs (theta, s_dp) of stored (theta, s), with privacy noise drawn anew whenever rows are asked for."""
+    """Standardised pairs (theta, s_dp) of stored (theta, s), with privacy noise drawn anew whenever
+    rows are asked for.
+    """
 
     theta: jax.Array
     s: jax.Array
@@ -164,11 +194,15 @@ def trained() -> Any:
     pairs = FreshNoise(jnp.asarray(theta), jnp.asarray(s / unit), jnp.asarray(noise / unit))
     members = nw.estimators.ensemble(KEY, SMALL_NETWORK, 3, theta.shape[1], s.shape[1])
     rows = np.arange(2000)
-    return nw.estimators.train(KEY, members, pairs, train_rows=rows[200:], validation_rows=rows[:200], capacity=2000)
+    return nw.estimators.train(
+        KEY, members, pairs, train_rows=rows[200:], validation_rows=rows[:200], capacity=2000
+    )
 
 
 def loss_curves() -> Any:
-    """Over the epochs of one training, and over the rounds of three trials of SPPE from `convergence`."""
+    """Over the epochs of one training, and over the rounds of three trials of SPPE from
+    `convergence`.
+    """
     with matplotlib.rc_context(STYLE):
         _, axes = plt.subplots(1, 2, figsize=(6.4, 2.6))
     nw.plotting.loss_curves(trained(), ax=axes[0])
@@ -181,7 +215,11 @@ def infection_fan() -> Any:
     """The same epidemic as in the pair plot: curves of the exact posterior."""
     problem, exact = epidemic()
     return nw.plotting.infection_fan(
-        exact, model=problem.model, observed=problem.observed, truth=problem.truth, xlabel="time (days)"
+        exact,
+        model=problem.model,
+        observed=problem.observed,
+        truth=problem.truth,
+        xlabel="time (days)",
     )
 
 
@@ -189,7 +227,10 @@ def privacy_utility() -> Any:
     """The mean of 100 records under two mechanisms."""
     budgets = (0.1, 0.3, 1.0, 3.0, 10.0)
     draws = {
-        noise: {e: nw.problems.gaussian_mean(e, noise=noise.lower()).reference(KEY, NUM) for e in budgets}
+        noise: {
+            e: nw.problems.gaussian_mean(e, noise=noise.lower()).reference(KEY, NUM)
+            for e in budgets
+        }
         for noise in ("Laplace", "Gaussian")
     }
     problem = nw.problems.gaussian_mean(epsilon=1e4, bounds=(-8.0, 8.0))
@@ -199,11 +240,15 @@ def privacy_utility() -> Any:
 
 
 def uncertainty_bars() -> Any:
-    """What part of the posterior variance of a mean, clamped to [-1, 1], is left by sampling, clamping and Laplace noise."""
+    """What part of the posterior variance of a mean, clamped to [-1, 1], is left by sampling,
+    clamping and Laplace noise.
+    """
     parts = {}
     for epsilon in (10.0, 3.0, 1.0, 0.3, 0.1):
         problem = nw.problems.gaussian_mean(epsilon, bounds=(-1.0, 1.0))
-        parts[epsilon] = nw.diagnostics.decompose_uncertainty(KEY, problem.model, problem.observed, progress=False)
+        parts[epsilon] = nw.diagnostics.decompose_uncertainty(
+            KEY, problem.model, problem.observed, progress=False
+        )
     return nw.plotting.uncertainty_bars(parts)
 
 

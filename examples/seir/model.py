@@ -1,4 +1,6 @@
-"""An SEIR epidemic in a town, known by a private histogram of the week in which each person was reported ill."""
+"""An SEIR epidemic in a town, known by a private histogram of the week in which each person was
+reported ill.
+"""
 
 import numpy as np
 import numpyro.distributions as dist
@@ -8,7 +10,9 @@ import noisewise as nw
 PEOPLE, WEEKS, LATENT_DAYS, INFECTIOUS_DAYS = 600, 10, 3.0, 5.0
 
 initial, reporting = dist.LogNormal(np.log(10.0), 0.7), dist.Beta(4.0, 4.0)
-prior = nw.Prior({"R0": dist.LogNormal(np.log(2.0), 0.3), "initial": initial, "reporting": reporting})
+prior = nw.Prior(
+    {"R0": dist.LogNormal(np.log(2.0), 0.3), "initial": initial, "reporting": reporting}
+)
 
 
 def simulate(rng, theta):
@@ -17,7 +21,9 @@ def simulate(rng, theta):
     exposed, infectious, reported = min(PEOPLE, round(initial)), 0, np.zeros(WEEKS + 1, dtype=int)
     susceptible = PEOPLE - exposed
     for day in range(7 * WEEKS):
-        infections = rng.binomial(susceptible, 1.0 - np.exp(-r0 / INFECTIOUS_DAYS * infectious / PEOPLE))
+        infections = rng.binomial(
+            susceptible, 1.0 - np.exp(-r0 / INFECTIOUS_DAYS * infectious / PEOPLE)
+        )
         onsets = rng.binomial(exposed, 1.0 - np.exp(-1.0 / LATENT_DAYS))
         recoveries = rng.binomial(infectious, 1.0 - np.exp(-1.0 / INFECTIOUS_DAYS))
         susceptible -= infections
@@ -29,5 +35,9 @@ def simulate(rng, theta):
 
 
 def model(release):
-    """The release says what was counted and with which noise; this says what is believed of the town."""
-    return nw.PrivateModel.from_release(release, prior=prior, simulator=nw.simulators.PythonSimulator(simulate))
+    """The release says what was counted and with which noise; this says what is believed of the
+    town.
+    """
+    return nw.PrivateModel.from_release(
+        release, prior=prior, simulator=nw.simulators.PythonSimulator(simulate)
+    )

@@ -11,10 +11,11 @@ from typing import Any
 
 @contextlib.contextmanager
 def meanwhile(call: Callable[[], Any] | None) -> Iterator[None]:
-    """Make a call in another thread during the block, and wait for it at the end; on a machine with one core, leave it out.
+    """Make a call in another thread during the block, and wait for it at the end; on a machine with
+    one core, leave it out.
 
-    It is for programs that are needed later: compiling one takes seconds of one core. What the call raises is of no concern here, as
-    it will be raised again where its result is needed.
+    It is for programs that are needed later: compiling one takes seconds of one core. What the call
+    raises is of no concern here, as it will be raised again where its result is needed.
 
     >>> found = []
     >>> with meanwhile(lambda: found.append(1)):

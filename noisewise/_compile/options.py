@@ -1,4 +1,6 @@
-"""Programs compiled for a short life: in less than half the time, though steps of a training then take a fifth longer."""
+"""Programs compiled for a short life: in less than half the time, though steps of a training then
+take a fifth longer.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ _FOR_A_SHORT_LIFE = _FOR_A_LONG_LIFE | {"xla_cpu_use_fusion_emitters": False}
 
 
 def brief_jit(function: Callable[..., Any] | None = None, **settings: Any) -> Any:
-    """`jax.jit`, for functions of which compiling is most of the cost. On a GPU, and inside other programs, it is `jax.jit`.
+    """`jax.jit`, for functions of which compiling is most of the cost. On a GPU, and inside other
+    programs, it is `jax.jit`.
 
     >>> @brief_jit
     ... def double(x):
@@ -47,7 +50,9 @@ def brief_filter_jit(function: Callable[..., Any]) -> Any:
 class _Chosen:
     """A function compiled with options where it is a program of its own."""
 
-    def __init__(self, function: Callable[..., Any], jit: Callable[..., Any], options: dict[str, Any]) -> None:
+    def __init__(
+        self, function: Callable[..., Any], jit: Callable[..., Any], options: dict[str, Any]
+    ) -> None:
         functools.update_wrapper(self, function)
         self._function, self._jit, self._options = function, jit, options
 
@@ -57,7 +62,9 @@ class _Chosen:
 
     @property
     def num_compiled(self) -> int:
-        """How many programs `brief_jit` or `steady_jit` has compiled, one for each kind of arguments, not as parts of others."""
+        """How many programs `brief_jit` or `steady_jit` has compiled, one for each kind of
+        arguments, not as parts of others.
+        """
         return int(self._whole._cache_size())
 
     @functools.cached_property
@@ -81,11 +88,15 @@ def _as_it_is(x: Any) -> Any:
 
 
 def _possible(options: dict[str, Any]) -> dict[str, Any] | None:
-    """Options that this version of XLA knows and the user does not set; none where it does not compile for a CPU."""
+    """Options that this version of XLA knows and the user does not set; none where it does not
+    compile for a CPU.
+    """
     if jax.default_backend() != "cpu":
         return None
     flags = {flag.partition("=")[0].lstrip("-") for flag in os.environ.get("XLA_FLAGS", "").split()}
-    return {name: value for name, value in options.items() if name not in flags and _known(name, value)}
+    return {
+        name: value for name, value in options.items() if name not in flags and _known(name, value)
+    }
 
 
 @functools.cache

@@ -1,8 +1,8 @@
 """Precision and shapes at the borders: what every public array method does first and last.
 
-Inside noisewise priors, mechanisms and statistics are float64 whatever JAX's global flag says. `in_float64` wraps
-a public method so that it runs under `jax.enable_x64(True)` and hands back NumPy arrays, or tracers when the
-caller is itself inside a JAX transformation.
+Inside noisewise priors, mechanisms and statistics are float64 whatever JAX's global flag says.
+`in_float64` wraps a public method so that it runs under `jax.enable_x64(True)` and hands back NumPy
+arrays, or tracers when the caller is itself inside a JAX transformation.
 """
 
 from __future__ import annotations
@@ -33,18 +33,25 @@ _ROWS_AT_ONCE = 2048
 
 def is_traced(*values: Any) -> bool:
     """Whether any leaf is a JAX tracer (so that its values cannot be looked at)."""
-    return any(isinstance(leaf, jax.core.Tracer) for value in values for leaf in jax.tree.leaves(value))
+    return any(
+        isinstance(leaf, jax.core.Tracer) for value in values for leaf in jax.tree.leaves(value)
+    )
 
 
 def to_numpy(tree: Any) -> Any:
-    """JAX arrays to writable NumPy arrays; tracers stay as they are, and dictionaries keep their order."""
+    """JAX arrays to writable NumPy arrays; tracers stay as they are, and dictionaries keep their
+    order.
+    """
     if type(tree) is dict:
         return {name: to_numpy(part) for name, part in tree.items()}
-    return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.core.Tracer) else np.array(leaf), tree)
+    return jax.tree.map(
+        lambda leaf: leaf if isinstance(leaf, jax.core.Tracer) else np.array(leaf), tree
+    )
 
 
 def placed(array: np.ndarray) -> Array:
-    """The array where programs find it, without the second copy that `jnp.asarray` makes for a moment. Call where float64 is enabled.
+    """The array where programs find it, without the second copy that `jnp.asarray` makes for a
+    moment. Call where float64 is enabled.
 
     It may share its memory with the array, which must not be written to while it is used.
     """
@@ -67,7 +74,9 @@ def as_float64(value: Any, name: str) -> Array:
     if value is None or isinstance(value, (str, bytes)):
         raise InvalidTypeError(f"{name} must be an array of numbers, got {type(value).__name__}.")
     if is_key(value):
-        raise InvalidTypeError(f"{name} must be an array of numbers, got a PRNG key: are two arguments swapped?")
+        raise InvalidTypeError(
+            f"{name} must be an array of numbers, got a PRNG key: are two arguments swapped?"
+        )
     try:
         if is_traced(value):
             return jnp.asarray(value, dtype=jnp.float64)
@@ -77,7 +86,8 @@ def as_float64(value: Any, name: str) -> Array:
         return jnp.asarray(array.astype(np.float64))
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(
-            f"{name} must be a rectangular array of real numbers, got {type(value).__name__} ({error})."
+            f"{name} must be a rectangular array of real numbers, got {type(value).__name__}"
+            f" ({error})."
         ) from None
 
 
@@ -85,7 +95,9 @@ def as_vectors(value: Any, name: str, width: int | None = None) -> Array:
     """`value` as float64 with at least one axis, the last of length `width` if that is given."""
     array = as_float64(value, name)
     if array.ndim == 0:
-        raise InvalidInputError(f"{name} must have shape (..., {width or 'k'}), got a single number: write [{name}].")
+        raise InvalidInputError(
+            f"{name} must have shape (..., {width or 'k'}), got a single number: write [{name}]."
+        )
     if width is not None and array.shape[-1] != width:
         raise InvalidInputError(f"{name} must have shape (..., {width}), got {array.shape}.")
     if width is None and array.shape[-1] == 0:
@@ -107,15 +119,17 @@ def as_key(key: Any) -> Array:
     if is_key(key):
         return key
     raise InvalidTypeError(
-        f"The first argument must be one JAX PRNG key, such as jax.random.key(0); got {describe(key)}."
+        "The first argument must be one JAX PRNG key, such as jax.random.key(0); got"
+        f" {describe(key)}."
     )
 
 
 def stage_key(key: Array, stage: str) -> Array:
     """The key that one stage draws from: `fold_in(key, crc32(stage))`.
 
-    `jax.random.split(key, n)[i]` equals `fold_in(key, i)`, so two stages that divided one and the same key would share
-    draws. With a domain for each, handing one key to the prior and to the simulator does no harm.
+    `jax.random.split(key, n)[i]` equals `fold_in(key, i)`, so two stages that divided one and the
+    same key would share draws. With a domain for each, handing one key to the prior and to the
+    simulator does no harm.
 
     >>> jax.random.key_data(stage_key(jax.random.key(0), "prior")).tolist()
     [2091360807, 2698684526]
@@ -124,18 +138,24 @@ def stage_key(key: Array, stage: str) -> Array:
 
 
 def as_keys(key: Any, num: int) -> Array:
-    """`key` itself if it is one key, or an array of `num` of them; else an error that says what is expected."""
+    """`key` itself if it is one key, or an array of `num` of them; else an error that says what is
+    expected.
+    """
     if is_key(key):
         return key
-    expected = "one JAX PRNG key, such as jax.random.key(0), or an array of keys, one per row of theta"
+    expected = (
+        "one JAX PRNG key, such as jax.random.key(0), or an array of keys, one per row of theta"
+    )
     if not _is_array_of_keys(key):
         raise InvalidTypeError(f"The first argument must be {expected}; got {describe(key)}.")
     if len(key) != num:
-        raise InvalidInputError(f"The first argument must be {expected}; got {len(key)} keys for {num} rows.")
+        raise InvalidInputError(
+            f"The first argument must be {expected}; got {len(key)} keys for {num} rows."
+        )
     if not _is_threefry(key):
         raise InvalidTypeError(
-            f"An array of keys must be of the kind {_THREEFRY!r}, as in jax.random.key(0, impl={_THREEFRY!r}): what others "
-            "draw under vmap depends on their neighbours."
+            f"An array of keys must be of the kind {_THREEFRY!r}, as in jax.random.key(0,"
+            f" impl={_THREEFRY!r}): what others draw under vmap depends on their neighbours."
         )
     return key
 
@@ -149,20 +169,27 @@ def _is_array_of_keys(value: Any) -> bool:
 
 
 def _is_threefry(key: Array) -> bool:
-    return not jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or str(jax.random.key_impl(key)) == _THREEFRY
+    return (
+        not jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+        or str(jax.random.key_impl(key)) == _THREEFRY
+    )
 
 
 def key_words(key: Array) -> tuple[np.ndarray, Any]:
-    """The words of a key or of an array of keys (..., w), in uint32, and their kind: None for raw keys."""
+    """The words of a key or of an array of keys (..., w), in uint32, and their kind: None for raw
+    keys.
+    """
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         return np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
     return np.asarray(key), None
 
 
 def fold_in_rows(key: Array, rows: np.ndarray) -> Array:
-    """An array of keys `fold_in(key, rows[i])`, from one key or from as many as there are rows; of the kind of `key`.
+    """An array of keys `fold_in(key, rows[i])`, from one key or from as many as there are rows; of
+    the kind of `key`.
 
-    Keys of other kinds than JAX's default cannot stand in arrays: in their place one of the default kind is drawn from them.
+    Keys of other kinds than JAX's default cannot stand in arrays: in their place one of the default
+    kind is drawn from them.
 
     >>> keys = fold_in_rows(jax.random.key(0), np.arange(3))
     >>> bool(keys[2] == jax.random.fold_in(jax.random.key(0), 2))
@@ -175,9 +202,13 @@ def fold_in_rows(key: Array, rows: np.ndarray) -> Array:
     words = np.pad(np.broadcast_to(words, (len(rows), 2)), ((0, padding), (0, 0)))
     numbers = np.pad(np.asarray(rows).astype(np.uint32), (0, padding))
     starts = range(0, len(words), _ROWS_AT_ONCE)
-    parts = [_folded(words[at : at + _ROWS_AT_ONCE], numbers[at : at + _ROWS_AT_ONCE]) for at in starts]
+    parts = [
+        _folded(words[at : at + _ROWS_AT_ONCE], numbers[at : at + _ROWS_AT_ONCE]) for at in starts
+    ]
     folded: Array = np.concatenate([np.asarray(part) for part in parts])[: len(rows)]
-    return folded if implementation is None else jax.random.wrap_key_data(folded, impl=implementation)
+    return (
+        folded if implementation is None else jax.random.wrap_key_data(folded, impl=implementation)
+    )
 
 
 @brief_jit
@@ -187,13 +218,20 @@ def _folded(words: Array, numbers: Array) -> Array:
 
 
 def describe(value: Any) -> str:
-    """A short description of a value for messages: its type, and its shape if it has one. Never its contents."""
+    """A short description of a value for messages: its type, and its shape if it has one. Never its
+    contents.
+    """
     shape = getattr(value, "shape", None)
-    return f"{type(value).__name__} of shape {shape}" if isinstance(shape, tuple) else type(value).__name__
+    return (
+        f"{type(value).__name__} of shape {shape}"
+        if isinstance(shape, tuple)
+        else type(value).__name__
+    )
 
 
 def open_uniforms(key: Array, shape: Sequence[int]) -> Array:
-    """Uniforms strictly inside (0, 1): odd multiples of 2^-53, so that neither `log(u)` nor `log(1-u)` overflows.
+    """Uniforms strictly inside (0, 1): odd multiples of 2^-53, so that neither `log(u)` nor
+    `log(1-u)` overflows.
 
     Call inside `in_float64`.
     """
@@ -217,7 +255,9 @@ def number(
     infinite: bool = False,
     tell: str = "",
 ) -> Callable[[Any], Any]:
-    """A converter that returns a Python float inside the stated range or raises, naming the argument."""
+    """A converter that returns a Python float inside the stated range or raises, naming the
+    argument.
+    """
     rules = [(above, ">"), (at_least, ">="), (below, "<"), (at_most, "<=")]
     limits = [(limit, sign) for limit, sign in rules if limit is not None]
     range_text = " and ".join(f"{sign} {limit:g}" for limit, sign in limits)
@@ -227,7 +267,12 @@ def number(
     def convert(value: Any) -> Any:
         if (value is None and optional) or isinstance(value, jax.core.Tracer):
             return value
-        if isinstance(value, (bool, str, bytes)) or value is None or np.ndim(value) != 0 or is_key(value):
+        if (
+            isinstance(value, (bool, str, bytes))
+            or value is None
+            or np.ndim(value) != 0
+            or is_key(value)
+        ):
             raise InvalidTypeError(f"{expected}, got {describe(value)}. {tell}".rstrip())
         try:
             result = float(value)
@@ -241,7 +286,9 @@ def number(
     return convert
 
 
-def integer(name: str, *, at_least: int, optional: bool = False, tell: str = "") -> Callable[[Any], Any]:
+def integer(
+    name: str, *, at_least: int, optional: bool = False, tell: str = ""
+) -> Callable[[Any], Any]:
     """A converter that returns a Python int of at least `at_least` or raises, naming the argument."""
 
     def convert(value: Any) -> Any:
@@ -258,7 +305,9 @@ def integer(name: str, *, at_least: int, optional: bool = False, tell: str = "")
                 f"{name} must be a whole number >= {at_least}, got {describe(value)}. {tell}".rstrip()
             )
         if int(value) < at_least:
-            raise InvalidInputError(f"{name} must be a whole number >= {at_least}, got {int(value)}. {tell}".rstrip())
+            raise InvalidInputError(
+                f"{name} must be a whole number >= {at_least}, got {int(value)}. {tell}".rstrip()
+            )
         return int(value)
 
     return convert

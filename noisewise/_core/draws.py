@@ -13,22 +13,30 @@ from noisewise.errors import InvalidInputError, InvalidTypeError
 MIN_DRAWS = 10
 """Draws below which nothing can be said."""
 
-DRAWS_OF = "posterior.sample(key, n) gives draws of a posterior, fit.posterior(observed) the posterior of a fit"
+DRAWS_OF = (
+    "posterior.sample(key, n) gives draws of a posterior, fit.posterior(observed) the posterior of"
+    " a fit"
+)
 
 _LARGEST = 1e150
 """Squares of larger numbers overflow."""
 
 
-def two_samples(reference: Any, draws: Any, *, allow_constant: bool = True) -> tuple[np.ndarray, np.ndarray]:
+def two_samples(
+    reference: Any, draws: Any, *, allow_constant: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
     """Both sets as float64 (n, d) and (m, d), finite and of one width."""
     first, second = one_sample(reference, "reference"), one_sample(draws, "draws")
     if first.shape[1] != second.shape[1]:
         raise InvalidInputError(
-            f"reference and draws must have the same number of columns, got {first.shape[1]} and {second.shape[1]}."
+            f"reference and draws must have the same number of columns, got {first.shape[1]} and"
+            f" {second.shape[1]}."
         )
     if not allow_constant and constant_columns(first).any():
         columns = np.flatnonzero(constant_columns(first)).tolist()
-        raise InvalidInputError(f"Columns {columns} of the reference are constant: leave them out of the comparison.")
+        raise InvalidInputError(
+            f"Columns {columns} of the reference are constant: leave them out of the comparison."
+        )
     return first, second
 
 
@@ -40,32 +48,45 @@ def one_sample(value: Any, name: str, *, tell: str = DRAWS_OF) -> np.ndarray:
     if array.ndim != 2 or array.shape[1] == 0:
         raise InvalidInputError(f"{name} must have shape (n, d), got {array.shape}.")
     if len(array) < MIN_DRAWS:
-        raise InvalidInputError(f"{name} must hold at least {MIN_DRAWS} draws, got {len(array)}: draw more.")
+        raise InvalidInputError(
+            f"{name} must hold at least {MIN_DRAWS} draws, got {len(array)}: draw more."
+        )
     if not np.isfinite(array).all():
         bad = int((~np.isfinite(array)).any(axis=1).sum())
         raise InvalidInputError(
-            f"{name} must be finite; {bad} of {len(array)} rows hold NaN or infinity: leave them out."
+            f"{name} must be finite; {bad} of {len(array)} rows hold NaN or infinity: leave them"
+            " out."
         )
     if np.abs(array).max() > _LARGEST:
-        raise InvalidInputError(f"{name} holds numbers beyond {_LARGEST:g}, whose squares overflow: change units.")
+        raise InvalidInputError(
+            f"{name} holds numbers beyond {_LARGEST:g}, whose squares overflow: change units."
+        )
     return array
 
 
-def point_and_draws(point: Any, draws: Any, names: tuple[str, str]) -> tuple[np.ndarray, np.ndarray]:
-    """One row (d,) and draws (n, d), both finite; where their shapes say that they are swapped, the error does, too."""
-    row, values = (real_array(value, name) for value, name in zip((point, draws), names, strict=True))
+def point_and_draws(
+    point: Any, draws: Any, names: tuple[str, str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """One row (d,) and draws (n, d), both finite; where their shapes say that they are swapped, the
+    error does, too.
+    """
+    row, values = (
+        real_array(value, name) for value, name in zip((point, draws), names, strict=True)
+    )
     many = row.ndim == 2 and len(row) >= MIN_DRAWS
-    if many or (row.ndim == 1 and len(row) >= MIN_DRAWS and values.ndim < 2 and values.size < MIN_DRAWS):
+    if many or (
+        row.ndim == 1 and len(row) >= MIN_DRAWS and values.ndim < 2 and values.size < MIN_DRAWS
+    ):
         raise InvalidInputError(
-            f"{names[0]} comes first and is one row of numbers, {names[1]} second; got shapes {row.shape} and {values.shape}: are the two "
-            "swapped?"
+            f"{names[0]} comes first and is one row of numbers, {names[1]} second; got shapes"
+            f" {row.shape} and {values.shape}: are the two swapped?"
         )
     values = one_sample(values, names[1])
     width = values.shape[1]
     if row.shape != (width,) or not np.isfinite(row).all():
         raise InvalidInputError(
-            f"{names[0]} must be {width} finite numbers, one for each column of {names[1]}, got shape {row.shape}"
-            f"{'' if np.isfinite(row).all() else ' with NaN or infinity'}."
+            f"{names[0]} must be {width} finite numbers, one for each column of {names[1]}, got"
+            f" shape {row.shape}{'' if np.isfinite(row).all() else ' with NaN or infinity'}."
         )
     return row, values
 
@@ -79,7 +100,8 @@ def real_array(value: Any, name: str, *, tell: str = DRAWS_OF) -> np.ndarray:
     if array.dtype.kind not in "fiub":
         plain = value is None or isinstance(value, (str, bytes, Sequence, np.ndarray))
         raise InvalidTypeError(
-            f"{name} must be a rectangular array of numbers, got {describe(value)}{'' if plain else f': {tell}'}."
+            f"{name} must be a rectangular array of numbers, got"
+            f" {describe(value)}{'' if plain else f': {tell}'}."
         )
     return array.astype(np.float64)
 

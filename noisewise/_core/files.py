@@ -1,8 +1,9 @@
 """JSON files that a stranger may have touched: strict reading, atomic writing.
 
-Reading accepts one JSON object and nothing ambiguous: no duplicate keys, no NaN or infinity (spelt out or by
-overflow), no integer beyond 64 bits, no lone surrogate, bounded size and nesting. Writing goes through a temporary file
-in the same folder, flushed to the disk, then renamed: a reader sees the old file or the new one, never a part.
+Reading accepts one JSON object and nothing ambiguous: no duplicate keys, no NaN or infinity (spelt
+out or by overflow), no integer beyond 64 bits, no lone surrogate, bounded size and nesting. Writing
+goes through a temporary file in the same folder, flushed to the disk, then renamed: a reader sees
+the old file or the new one, never a part.
 """
 
 from __future__ import annotations
@@ -22,28 +23,45 @@ from typing import Any
 import numpy as np
 
 from noisewise._core.regular_files import read_regular
-from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, NoisewiseError, StorageError
+from noisewise.errors import (
+    FileFormatError,
+    InvalidInputError,
+    InvalidTypeError,
+    NoisewiseError,
+    StorageError,
+)
 
 MAX_BYTES = 16 * 2**20
 MAX_DEPTH = 32
-_RESERVED = json.dumps({"schema": "noisewise.reservation", "meaning": "A release that did not end. Delete this file."})
+_RESERVED = json.dumps(
+    {"schema": "noisewise.reservation", "meaning": "A release that did not end. Delete this file."}
+)
 _MOST_ITEMS, _MOST_BRACKETS = 2_400_000, 400_000
-"""Commas or quotes, and opening brackets, of one file: those that noisewise writes have fewer in `MAX_BYTES`. So what is made of them stays
-below 256 MiB."""
+"""Commas or quotes, and opening brackets, of one file: those that noisewise writes have fewer in
+`MAX_BYTES`. So what is made of them stays below 256 MiB."""
 _MAX_INTEGER = 2**63 - 1
 _MAX_TEXT = 1000
 
 
 def as_path(path: Any, name: str = "path") -> Path:
     """`path` as a `Path`, or an error that says what came."""
-    if isinstance(path, (str, os.PathLike)) and not isinstance(path, bytes) and str(path) and "\0" not in str(path):
+    if (
+        isinstance(path, (str, os.PathLike))
+        and not isinstance(path, bytes)
+        and str(path)
+        and "\0" not in str(path)
+    ):
         return Path(path)
-    raise InvalidTypeError(f"{name} must be the path of a file, such as 'release.json', got {type(path).__name__}.")
+    raise InvalidTypeError(
+        f"{name} must be the path of a file, such as 'release.json', got {type(path).__name__}."
+    )
 
 
 def read_json(path: Path, what: str, *, follow_links: bool = True) -> dict[str, Any]:
     """The JSON object in a file, read strictly. `what` names the kind of file in messages."""
-    return parse_json(read_regular(path, limit=MAX_BYTES, follow_links=follow_links), f"{what} {path.name}")
+    return parse_json(
+        read_regular(path, limit=MAX_BYTES, follow_links=follow_links), f"{what} {path.name}"
+    )
 
 
 def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
@@ -51,7 +69,9 @@ def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
     if isinstance(content, str):
         content = content.encode("utf-8", errors="surrogatepass")
     if len(content) > MAX_BYTES:
-        raise FileFormatError(f"{what} is larger than {MAX_BYTES // 2**20} MiB: this is not a file noisewise wrote.")
+        raise FileFormatError(
+            f"{what} is larger than {MAX_BYTES // 2**20} MiB: this is not a file noisewise wrote."
+        )
     commas, quotes, lists, objects = map(content.count, (b",", b'"', b"[", b"{"))
     if max(commas, quotes) > _MOST_ITEMS or lists + objects > _MOST_BRACKETS:
         raise FileFormatError(f"{what} holds too many items: this is not a file noisewise wrote.")
@@ -69,10 +89,18 @@ def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise FileFormatError(f"{what} is not UTF-8 text: get an unaltered copy.") from None
     except RecursionError:
-        raise FileFormatError(f"{what} is nested too deeply: this is not a file noisewise wrote.") from None
+        raise FileFormatError(
+            f"{what} is nested too deeply: this is not a file noisewise wrote."
+        ) from None
     except ValueError as error:
-        where = f"line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else "a number"
-        raise FileFormatError(f"{what} is not JSON ({where}); it may be truncated: get an unaltered copy.") from None
+        where = (
+            f"line {error.lineno}, column {error.colno}"
+            if isinstance(error, json.JSONDecodeError)
+            else "a number"
+        )
+        raise FileFormatError(
+            f"{what} is not JSON ({where}); it may be truncated: get an unaltered copy."
+        ) from None
     if not isinstance(value, dict):
         raise FileFormatError(f"{what} must hold one JSON object, got a {type(value).__name__}.")
     return value
@@ -86,19 +114,25 @@ def require_keys(value: Any, expected: Iterable[str], what: str) -> dict[str, An
     if missing:
         raise FileFormatError(f"{what} lacks {', '.join(missing)}.")
     if unknown:
-        raise FileFormatError(f"{what} has keys that this version does not know: {', '.join(map(ascii, unknown[:5]))}.")
+        raise FileFormatError(
+            f"{what} has keys that this version does not know:"
+            f" {', '.join(map(ascii, unknown[:5]))}."
+        )
     return value
 
 
 def require_schema(value: dict[str, Any], schema: str, version: int, what: str) -> None:
     """Refuse a file of another kind or another version."""
     if value.get("schema") != schema:
-        raise FileFormatError(f'{what} must say "schema": "{schema}"; this is another kind of file.')
+        raise FileFormatError(
+            f'{what} must say "schema": "{schema}"; this is another kind of file.'
+        )
     found = value.get("schema_version")
     if isinstance(found, bool) or found != version:
         shown = found if isinstance(found, (int, float)) else "none"
         raise FileFormatError(
-            f"{what} has schema version {shown}; this noisewise reads version {version}: use the one that wrote it."
+            f"{what} has schema version {shown}; this noisewise reads version {version}: use the"
+            " one that wrote it."
         )
 
 
@@ -111,20 +145,32 @@ def sealed(value: dict[str, Any]) -> dict[str, Any]:
 def check_seal(value: dict[str, Any], what: str) -> None:
     """Refuse an object that was altered since it was `sealed`."""
     if value.get("sha256") != sealed(value)["sha256"]:
-        raise FileFormatError(f"{what} was altered: it does not match its sha256. Get an unaltered copy.")
+        raise FileFormatError(
+            f"{what} was altered: it does not match its sha256. Get an unaltered copy."
+        )
 
 
 @contextlib.contextmanager
 def reading(what: str) -> Iterator[None]:
     """Turn whatever goes wrong while objects are built from a file into a `FileFormatError`."""
-    foreign = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RecursionError, MemoryError)
+    foreign = (
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+        MemoryError,
+    )
     try:
         with np.errstate(all="ignore"):  # absurd numbers overflow on their way to being refused
             yield
     except NoisewiseError as error:
         raise FileFormatError(f"{what} is not valid: {error}") from None
     except foreign as error:
-        raise FileFormatError(f"{what} is not valid ({type(error).__name__}): get an unaltered copy.") from None
+        raise FileFormatError(
+            f"{what} is not valid ({type(error).__name__}): get an unaltered copy."
+        ) from None
 
 
 def require_text(value: Any, name: str, *, empty: bool = False) -> str:
@@ -132,17 +178,23 @@ def require_text(value: Any, name: str, *, empty: bool = False) -> str:
     if not isinstance(value, str):
         raise InvalidTypeError(f"{name} must be a text, got {type(value).__name__}.")
     if (not value.strip() and not empty) or len(value) > _MAX_TEXT or not value.isprintable():
-        raise InvalidInputError(f"{name} must be one printable line of at most {_MAX_TEXT} characters.")
+        raise InvalidInputError(
+            f"{name} must be one printable line of at most {_MAX_TEXT} characters."
+        )
     return value
 
 
 def dump_json(value: dict[str, Any]) -> str:
-    """JSON text, two spaces deep, one newline at the end; floats are written so that they read back bit by bit."""
+    """JSON text, two spaces deep, one newline at the end; floats are written so that they read back
+    bit by bit.
+    """
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def write_atomically(path: Path, content: str | bytes, *, overwrite: bool) -> None:
-    """Write the whole file or nothing. Without `overwrite` an existing file wins, whenever it appeared."""
+    """Write the whole file or nothing. Without `overwrite` an existing file wins, whenever it
+    appeared.
+    """
     try:
         with _temporary(path, content) as temporary:
             if overwrite:
@@ -151,17 +203,22 @@ def write_atomically(path: Path, content: str | bytes, *, overwrite: bool) -> No
                 _link(temporary, path)
         _sync_folder(path.parent)
     except FileExistsError:
-        raise InvalidInputError(f"{path} exists and is kept: choose another name, or pass overwrite=True.") from None
+        raise InvalidInputError(
+            f"{path} exists and is kept: choose another name, or pass overwrite=True."
+        ) from None
     except OSError as error:
         raise unwritten(path, error) from None
 
 
-def unwritten(path: Path, error: OSError, advice: str = "Free some space, and do the same again.") -> NoisewiseError:
+def unwritten(
+    path: Path, error: OSError, advice: str = "Free some space, and do the same again."
+) -> NoisewiseError:
     """What to raise where a file or a folder cannot be written."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         reason = "the disk fails" if error.errno == errno.EIO else "the disk is full"
         return StorageError(
-            f"{path} cannot be written, because {reason}. What was written before is intact. {advice}".rstrip()
+            f"{path} cannot be written, because {reason}. What was written before is intact."
+            f" {advice}".rstrip()
         )
     hint = " Make its folder first." if error.errno == errno.ENOENT else ""
     return InvalidInputError(f"{path} cannot be written: {error.strerror}.{hint}")
@@ -180,7 +237,9 @@ def require_new(path: Path) -> None:
     try:
         with contextlib.suppress(FileNotFoundError):
             path.lstat()
-            raise InvalidInputError(f"{path} exists and is kept: choose another name, or move it away.")
+            raise InvalidInputError(
+                f"{path} exists and is kept: choose another name, or move it away."
+            )
         with _temporary(path, b""):
             pass
     except OSError as error:
@@ -188,7 +247,8 @@ def require_new(path: Path) -> None:
 
 
 class Reservation:
-    """The name of a file that is yet to come, taken so that nobody else gets it; given back where the file never comes.
+    """The name of a file that is yet to come, taken so that nobody else gets it; given back where
+    the file never comes.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, Reservation(Path(folder) / "a.json") as reserved:
@@ -206,20 +266,28 @@ class Reservation:
                 file.flush()
                 os.fsync(file.fileno())
                 self._identity = _identity(os.fstat(file.fileno()))
-            with _temporary(path, _RESERVED):  # the finished file will come by way of another one beside it
+            with _temporary(
+                path, _RESERVED
+            ):  # the finished file will come by way of another one beside it
                 pass
         except FileExistsError:
-            raise InvalidInputError(f"{path} exists and is kept: choose another name, or move it away.") from None
+            raise InvalidInputError(
+                f"{path} exists and is kept: choose another name, or move it away."
+            ) from None
         except OSError as error:
             self._give_back()
             raise unwritten(path, error) from None
 
     def fill(self, content: str) -> None:
-        """Write the whole file in place of the reservation; where that fails the message does not say to try again."""
+        """Write the whole file in place of the reservation; where that fails the message does not
+        say to try again.
+        """
         try:
             with _temporary(self.path, content) as temporary:
                 if not self._is_ours():
-                    raise InvalidInputError(f"{self.path} was replaced by another file in the meantime.")
+                    raise InvalidInputError(
+                        f"{self.path} was replaced by another file in the meantime."
+                    )
                 os.replace(temporary, self.path)
             self.filled = True
             _sync_folder(self.path.parent)
@@ -239,13 +307,17 @@ class Reservation:
         return False
 
     def _give_back(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # without an identity there is no file of ours
+        with contextlib.suppress(
+            OSError, AttributeError
+        ):  # without an identity there is no file of ours
             if self._is_ours():
                 self.path.unlink()
 
 
 def _identity(found: os.stat_result) -> tuple[int, int, int]:
-    """By which a file is known again: its number alone would be that of the next one, once it is deleted."""
+    """By which a file is known again: its number alone would be that of the next one, once it is
+    deleted.
+    """
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
@@ -317,7 +389,9 @@ def _check_tree(value: Any) -> None:
                 children += [*item.keys(), *item.values()]
             elif isinstance(item, list):
                 children += item
-            elif isinstance(item, str) and any("\ud800" <= character <= "\udfff" for character in item):
+            elif isinstance(item, str) and any(
+                "\ud800" <= character <= "\udfff" for character in item
+            ):
                 raise FileFormatError("a text contains half a character (a lone surrogate).")
         if not children:
             return

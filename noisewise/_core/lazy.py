@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def attach(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def attach(
+    package: str, names: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` for a package: `names` maps each public name to its module.
 
-    A name mapped to the module of that name is the module. So a function must not be named as the module it lives in: packages
-    with such names import eagerly.
+    A name mapped to the module of that name is the module. So a function must not be named as the
+    module it lives in: packages with such names import eagerly.
     """
 
     def get(name: str) -> Any:

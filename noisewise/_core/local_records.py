@@ -1,9 +1,11 @@
-"""What this user has done on this machine, kept outside the folders that travel: small JSON files in the user's state folder.
+"""What this user has done on this machine, kept outside the folders that travel: small JSON files
+in the user's state folder.
 
     $XDG_STATE_HOME/noisewise/KIND/NAME.json         (~/.local/state where XDG_STATE_HOME is not set)
 
-A folder that somebody else could have written is not believed: it must belong to the user, be closed to others and be no
-symbolic link. Where the records cannot be read or written, callers go on without them and say so.
+A folder that somebody else could have written is not believed: it must belong to the user, be
+closed to others and be no symbolic link. Where the records cannot be read or written, callers go on
+without them and say so.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from noisewise.errors import NoisewiseError
 
 
 def state_folder() -> Path:
-    """`noisewise` in the user's folder for the state of programs; a relative `XDG_STATE_HOME` does not count, as its standard says."""
+    """`noisewise` in the user's folder for the state of programs; a relative `XDG_STATE_HOME` does
+    not count, as its standard says.
+    """
     chosen = Path(os.environ.get("XDG_STATE_HOME", ""))
     return (chosen if chosen.is_absolute() else Path.home() / ".local" / "state") / "noisewise"
 
@@ -36,7 +40,9 @@ def read_record(kind: str, name: str) -> dict[str, Any] | None:
 
 def write_record(kind: str, name: str, value: dict[str, Any]) -> bool:
     """Write, whole or not at all; whether that was possible."""
-    with contextlib.suppress(OSError, RuntimeError, NoisewiseError):  # RuntimeError: the user has no home
+    with contextlib.suppress(
+        OSError, RuntimeError, NoisewiseError
+    ):  # RuntimeError: the user has no home
         path = _path(kind, name)
         for folder in (path.parent.parent, path.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -49,7 +55,9 @@ def write_record(kind: str, name: str, value: dict[str, Any]) -> bool:
 
 def _path(kind: str, name: str) -> Path:
     if not re.fullmatch(r"[a-z-]+", kind) or not re.fullmatch(r"[0-9a-f]+", name):
-        raise ValueError("A record is named by a kind in small letters and a name in hexadecimal digits.")
+        raise ValueError(
+            "A record is named by a kind in small letters and a name in hexadecimal digits."
+        )
     return state_folder() / kind / f"{name}.json"
 
 

@@ -1,7 +1,8 @@
-"""Files that a stranger may have put in place: regular ones alone, opened once, and never more of them than was looked for.
+"""Files that a stranger may have put in place: regular ones alone, opened once, and never more of
+them than was looked for.
 
-A name in a folder that travels may stand for anything: a pipe that never answers, a device that never ends, a link to another folder,
-or a file that seems to be a terabyte.
+A name in a folder that travels may stand for anything: a pipe that never answers, a device that
+never ends, a link to another folder, or a file that seems to be a terabyte.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import BinaryIO
 from noisewise.errors import FileFormatError, InvalidInputError
 
 _SAFELY = functools.reduce(
-    operator.or_, (getattr(os, f"O_{name}", 0) for name in ("NONBLOCK", "CLOEXEC", "NOCTTY", "BINARY"))
+    operator.or_,
+    (getattr(os, f"O_{name}", 0) for name in ("NONBLOCK", "CLOEXEC", "NOCTTY", "BINARY")),
 )
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _READING = os.O_RDONLY | _SAFELY
@@ -26,7 +28,9 @@ _LOCKING = os.O_RDWR | os.O_CREAT | _NO_LINKS | _SAFELY
 _SMALL = 16 * 2**20
 """Bytes up to which a file may be as empty as it likes."""
 _SPARSEST = 8
-"""How many times larger than what is stored of it a larger file may be: disks compress zeros, and noise not at all."""
+"""How many times larger than what is stored of it a larger file may be: disks compress zeros, and
+noise not at all.
+"""
 _MOST_PARTS = 10_000
 """Stored parts that are counted before a file is taken for empty."""
 
@@ -40,16 +44,20 @@ def read_regular(path: Path, *, limit: int, follow_links: bool = True) -> bytes:
         except OSError as error:
             raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
     if len(content) != size:
-        raise InvalidInputError(f"{path} changed while it was read: wait until it is written, and read it again.")
+        raise InvalidInputError(
+            f"{path} changed while it was read: wait until it is written, and read it again."
+        )
     return content
 
 
 @contextlib.contextmanager
 def opened(path: Path, *, limit: int, follow_links: bool) -> Iterator[BinaryIO]:
-    """A regular file, opened once, for its bytes; without `follow_links`, as inside folders that travel, no symbolic link to one.
+    """A regular file, opened once, for its bytes; without `follow_links`, as inside folders that
+    travel, no symbolic link to one.
 
-    Folders, pipes and devices are refused before they are opened, which could hang or have an effect, and what was put in place of a
-    file meanwhile is refused as well. So is a large file that is next to empty on the disk: it would fill the memory.
+    Folders, pipes and devices are refused before they are opened, which could hang or have an
+    effect, and what was put in place of a file meanwhile is refused as well. So is a large file
+    that is next to empty on the disk: it would fill the memory.
     """
     try:
         _check_regular(path.stat() if follow_links else path.lstat(), path, limit)
@@ -61,7 +69,11 @@ def opened(path: Path, *, limit: int, follow_links: bool) -> Iterator[BinaryIO]:
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         _check_regular(found, path, limit)
-        if found.st_size > _SMALL and hasattr(os, "SEEK_DATA") and found.st_blocks * 512 * _SPARSEST < found.st_size:
+        if (
+            found.st_size > _SMALL
+            and hasattr(os, "SEEK_DATA")
+            and found.st_blocks * 512 * _SPARSEST < found.st_size
+        ):
             _check_filled(descriptor, found.st_size, path)
         yield file
 
@@ -79,7 +91,9 @@ def _check_regular(found: os.stat_result, path: Path, limit: int) -> None:
 
 
 def _check_filled(descriptor: int, size: int, path: Path) -> None:
-    """Refuse a file of which hardly anything is stored. Where a file system counts otherwise, its parts are asked for."""
+    """Refuse a file of which hardly anything is stored. Where a file system counts otherwise, its
+    parts are asked for.
+    """
     end = stored = 0
     with contextlib.suppress(OSError):  # there are no more parts
         for _ in range(_MOST_PARTS):
@@ -88,11 +102,15 @@ def _check_filled(descriptor: int, size: int, path: Path) -> None:
             stored += end - start
     os.lseek(descriptor, 0, os.SEEK_SET)
     if stored * _SPARSEST < size:
-        raise FileFormatError(f"{path} is next to empty on the disk, though it seems large: get an unaltered copy.")
+        raise FileFormatError(
+            f"{path} is next to empty on the disk, though it seems large: get an unaltered copy."
+        )
 
 
 def opened_lock(path: Path) -> BinaryIO:
-    """The regular file of this name, made where there is none, and open so that it can be locked; nothing is written into it."""
+    """The regular file of this name, made where there is none, and open so that it can be locked;
+    nothing is written into it.
+    """
     with contextlib.suppress(FileNotFoundError):
         _check_regular(path.lstat(), path, _SMALL)
     file = os.fdopen(os.open(path, _LOCKING, 0o666), "rb")
@@ -105,9 +123,12 @@ def opened_lock(path: Path) -> BinaryIO:
 
 
 def check_no_links(folder: Path, *names: str) -> None:
-    """Refuse a folder in which one of these files or folders is a symbolic link, by which it would reach elsewhere."""
+    """Refuse a folder in which one of these files or folders is a symbolic link, by which it would
+    reach elsewhere.
+    """
     for name in names:
         if (folder / name).is_symlink():
             raise InvalidInputError(
-                f"{folder / name} is a symbolic link, and nothing was touched: put what it stands for in its place."
+                f"{folder / name} is a symbolic link, and nothing was touched: put what it stands"
+                " for in its place."
             )

@@ -11,8 +11,12 @@ from noisewise._core.arrays import as_key
 
 
 def generator(key: Any, index: int = 0) -> np.random.Generator:
-    """The generator of stream `index` under a JAX key, typed or raw; different streams are independent."""
+    """The generator of stream `index` under a JAX key, typed or raw; different streams are
+    independent.
+    """
     key = as_key(key)
-    data = jax.random.key_data(key) if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    data = (
+        jax.random.key_data(key) if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    )
     words = [int(word) for word in np.asarray(data).ravel()]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words, spawn_key=(index,))))

@@ -1,4 +1,6 @@
-"""Users' functions, checked when they are handed over: how many arguments they take, and in which order."""
+"""Users' functions, checked when they are handed over: how many arguments they take, and in which
+order.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,11 @@ _NAMES = {
 
 
 def check_call(function: Callable[..., Any], call: str, *arguments: str) -> None:
-    """Refuse a function that cannot be called with these positional arguments, or whose names say another order.
+    """Refuse a function that cannot be called with these positional arguments, or whose names say
+    another order.
 
-    `call` is how the function is called, as "fn(key, theta)". Functions that Python cannot look into pass.
+    `call` is how the function is called, as "fn(key, theta)". Functions that Python cannot look
+    into pass.
 
     >>> check_call(lambda theta, key: theta, "fn(key, theta)", "key", "theta")
     Traceback (most recent call last):
@@ -36,8 +40,8 @@ def check_call(function: Callable[..., Any], call: str, *arguments: str) -> None
         signature.bind(*arguments)
     except TypeError:
         raise InvalidTypeError(
-            f"{what}: give it {len(arguments)} positional parameter(s), ({', '.join(arguments)}), and no others without "
-            "a default."
+            f"{what}: give it {len(arguments)} positional parameter(s), ({', '.join(arguments)}),"
+            " and no others without a default."
         ) from None
     written = list(signature.parameters)[: len(arguments)]
     for place, name in enumerate(written):

@@ -9,7 +9,10 @@ _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _SURROGATES = range(0xD800, 0xE000)
 """Halves of characters, which no terminal can be sent."""
 _REMOVED = dict.fromkeys(
-    number for part in (_C0, _DEL_AND_C1, _BIDI, _SURROGATES) for number in part if chr(number) not in _KEPT
+    number
+    for part in (_C0, _DEL_AND_C1, _BIDI, _SURROGATES)
+    for number in part
+    if chr(number) not in _KEPT
 )
 
 

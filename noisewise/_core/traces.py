@@ -1,8 +1,9 @@
-r"""What a function written in JAX reads, found by tracing it: does its result depend on the key, which entries of a
-vector does it take, and does it draw numbers that come from nowhere.
+r"""What a function written in JAX reads, found by tracing it: does its result depend on the key,
+which entries of a vector does it take, and does it draw numbers that come from nowhere.
 
-JAX clamps an index beyond the end (theta[3] of one entry is theta[0]) and freezes into the compiled program whatever
-NumPy or Python computes while it is traced (np.random draws once, for all simulations). Both go unseen in the results.
+JAX clamps an index beyond the end (theta[3] of one entry is theta[0]) and freezes into the compiled
+program whatever NumPy or Python computes while it is traced (np.random draws once, for all
+simulations). Both go unseen in the results.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ _FOLDED: dict[str, Callable[..., Any]] = {
 
 
 def trace(function: Callable[..., Any], *args: Any) -> tuple[Trace, Any]:
-    """The program of a function, traced afresh at arguments of these shapes, and the shapes it returns."""
+    """The program of a function, traced afresh at arguments of these shapes, and the shapes it
+    returns.
+    """
     return jax.make_jaxpr(lambda *each: function(*each), return_shape=True)(*args)
 
 
@@ -50,9 +53,11 @@ def depends_on(program: Trace, argument: int) -> bool:
 
 
 def read_beyond(program: Trace, argument: int) -> int | None:
-    """An index that lies outside the vector given as this argument, or outside one of its size computed from it.
+    """An index that lies outside the vector given as this argument, or outside one of its size
+    computed from it.
 
-    Only indices known while tracing count, those that `jnp.take(..., mode="fill")` answers with NaN do not.
+    Only indices known while tracing count, those that `jnp.take(..., mode="fill")` answers with NaN
+    do not.
 
     >>> import jax.numpy as jnp
     >>> program, _ = trace(lambda theta: jnp.exp(theta)[3], jnp.zeros(2))
@@ -64,14 +69,16 @@ def read_beyond(program: Trace, argument: int) -> int | None:
 
 
 def differ(first: Trace, second: Trace) -> bool:
-    """Whether two traces of one function hold different constants, so that it draws numbers while it is traced."""
+    """Whether two traces of one function hold different constants, so that it draws numbers while
+    it is traced.
+    """
     pairs = list(itertools.zip_longest(_constants(first), _constants(second), fillvalue=None))
     if any(one is None or other is None for one, other in pairs):
         return False
     return any(one is not other and not _equal(one, other) for one, other in pairs)
 
 
-# Reading programs ----------------------------------------------------------------------------------------------------
+# Reading programs ---------------------------------------------------------------------------------
 
 
 def _dependent(jaxpr: core.Jaxpr, marked: list[bool]) -> list[bool]:
@@ -97,7 +104,9 @@ def _beyond(program: Trace, vectors: set[Any], known: dict[Any, Any], size: int)
         if index is not None:
             return index
         values = [_value(known, value) for value in eqn.invars]
-        if eqn.primitive.name in _FOLDED and all(value is not None and value.size <= 1024 for value in values):
+        if eqn.primitive.name in _FOLDED and all(
+            value is not None and value.size <= 1024 for value in values
+        ):
             known[eqn.outvars[0]] = np.asarray(_FOLDED[eqn.primitive.name](*values))
         if any(_is_in(vectors, value) for value in eqn.invars):
             vectors |= {var for var in eqn.outvars if var.aval.shape == (size,)}
@@ -120,7 +129,8 @@ def _passed_on(
 ) -> tuple[set[Any], dict[Any, Any]]:
     """The vectors and the constants among the arguments of an inner program.
 
-    Loops and branches pass their last arguments on; what a loop carries changes, so constants go to plain calls only.
+    Loops and branches pass their last arguments on; what a loop carries changes, so constants go to
+    plain calls only.
     """
     pairs = list(zip(reversed(inner.jaxpr.invars), reversed(eqn.invars), strict=False))
     passed = {var for var, value in pairs if _is_in(vectors, value) and var.aval.shape == (size,)}
@@ -164,9 +174,15 @@ def _value(known: dict[Any, Any], value: Any) -> np.ndarray | None:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    one, other = (jax.random.key_data(value) if _is_random_key(value) else value for value in (one, other))
+    one, other = (
+        jax.random.key_data(value) if _is_random_key(value) else value for value in (one, other)
+    )
     first, second = np.asarray(one), np.asarray(other)
-    return first.dtype == second.dtype and first.shape == second.shape and first.tobytes() == second.tobytes()
+    return (
+        first.dtype == second.dtype
+        and first.shape == second.shape
+        and first.tobytes() == second.tobytes()
+    )
 
 
 def _is_random_key(value: Any) -> bool:

@@ -6,9 +6,10 @@ Three families of starts, the best of which are climbed coordinate by coordinate
 - records next to a value that the query returned, all but the exchanged one;
 - mixtures: all alike, half and half, extreme records in any mix, anything.
 
-Chains settle linear combinations of the order statistics of one column (quantiles, ranges, trimmed means). With the n + 1
-values of a database and of the record that comes in, in a given order, the change is linear in these values, so its norm
-is convex and largest at a vertex of low <= v_1 <= ... <= v_(n+1) <= high: every value is `low` or `high`.
+Chains settle linear combinations of the order statistics of one column (quantiles, ranges, trimmed
+means). With the n + 1 values of a database and of the record that comes in, in a given order, the
+change is linear in these values, so its norm is convex and largest at a vertex of low <= v_1 <= ...
+<= v_(n+1) <= high: every value is `low` or `high`.
 """
 
 from __future__ import annotations
@@ -31,10 +32,14 @@ _CLIMBS = 2
 """How many starts of each family are climbed."""
 
 _ENTRIES = 32
-"""How many values of records that stay are moved at each radius, besides the exchanged record's own."""
+"""How many values of records that stay are moved at each radius, besides the exchanged record's
+own.
+"""
 
 _EVERY = 64
-"""Databases of up to so many records are tried with every m; longer chains are halved where the query moves."""
+"""Databases of up to so many records are tried with every m; longer chains are halved where the
+query moves.
+"""
 
 _LINKS = 8
 """How many links of a chain are followed and kept."""
@@ -46,10 +51,13 @@ _RETURNED = 6
 """How many of the values that the query returned are tried in records."""
 
 _BESIDE = np.array([0.0, 1e-9, -1e-9, 1e-3, -1e-3])
-"""How far from a returned value records are put, in widths of the column; the next float64 on each side comes on top."""
+"""How far from a returned value records are put, in widths of the column; the next float64 on each
+side comes on top.
+"""
 
 _SHARPENED = 4
-"""At every so many radii of a climb, records are moved next to the values that the query returns."""
+"""At every so many radii of a climb, records are moved next to the values that the query returns.
+"""
 
 Change = Callable[["_Candidate"], float]
 
@@ -62,12 +70,16 @@ def search_databases(
     num_starts: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A database of `size` records and a neighbour that the query tells apart by as much as was found."""
+    """A database of `size` records and a neighbour that the query tells apart by as much as was
+    found.
+    """
     search = _Search(query, domain, norm, rng)
     chained = [start for chain in _chains(search, size) for start in _links(search, chain)]
     beside = [start for pair in chained[:1] for start in _beside(search, pair)]
     mixed = [_mixture(search, size, kind) for kind in range(num_starts)]
-    families = (sorted(starts, key=search.change, reverse=True) for starts in (chained, beside, mixed))
+    families = (
+        sorted(starts, key=search.change, reverse=True) for starts in (chained, beside, mixed)
+    )
     climbed = [_climb(search, start) for family in families for start in family[:_CLIMBS]]
     return search.databases(max(climbed, key=search.change))
 
@@ -99,8 +111,12 @@ class _Search:
         return self.domain.extremes(self.rng, POOL)
 
     def shaped(self, records: np.ndarray) -> np.ndarray:
-        """A copy, as a query may sort it in place; one column is handed to a query without a domain as (n,)."""
-        return np.array(records[:, 0] if self.query.domain is None and self.domain.width == 1 else records)
+        """A copy, as a query may sort it in place; one column is handed to a query without a domain
+        as (n,).
+        """
+        return np.array(
+            records[:, 0] if self.query.domain is None and self.domain.width == 1 else records
+        )
 
     def databases(self, candidate: _Candidate) -> tuple[np.ndarray, np.ndarray]:
         first, second = candidate.records[:-1], np.array(candidate.records[:-1])
@@ -110,7 +126,9 @@ class _Search:
     def distance(self, first: np.ndarray, second: np.ndarray) -> float:
         difference = float(np.linalg.norm(first - second, ord=self.norm))
         if math.isnan(difference):
-            raise SimulationError("The query is NaN for some database of the domain: it has no sensitivity there.")
+            raise SimulationError(
+                "The query is NaN for some database of the domain: it has no sensitivity there."
+            )
         return difference
 
     def change(self, candidate: _Candidate) -> float:
@@ -118,8 +136,12 @@ class _Search:
         return self.distance(self.query(first), self.query(second))
 
     def returned(self, candidate: _Candidate, column: int) -> np.ndarray:
-        """Values of a column at and around what the query returns for the two databases, and the ends."""
-        found = np.unique(np.concatenate([self.query(database) for database in self.databases(candidate)]))
+        """Values of a column at and around what the query returns for the two databases, and the
+        ends.
+        """
+        found = np.unique(
+            np.concatenate([self.query(database) for database in self.databases(candidate)])
+        )
         found = found[np.isfinite(found)]
         if found.size > _RETURNED:
             found = self.rng.choice(found, _RETURNED, replace=False)
@@ -128,7 +150,7 @@ class _Search:
         return np.unique(self.domain.around(column, np.concatenate(tried), 0.0))
 
 
-# Chains ---------------------------------------------------------------------------------------------------------------
+# Chains -------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -147,7 +169,9 @@ class _Chain:
 
 
 def _chains(search: _Search, size: int) -> list[_Chain]:
-    """The extreme records furthest apart in the listing, in the order of rows; then pairs and orders at random."""
+    """The extreme records furthest apart in the listing, in the order of rows; then pairs and
+    orders at random.
+    """
     pool, rng = search.pool, search.rng
     chains = [_Chain(pool[0], pool[-1], np.arange(size))]
     while len(chains) < _PAIRS:
@@ -165,12 +189,16 @@ def _links(search: _Search, chain: _Chain) -> list[_Candidate]:
 
 
 def largest_steps(
-    values: Callable[[int], np.ndarray], size: int, distance: Callable[[np.ndarray, np.ndarray], float]
+    values: Callable[[int], np.ndarray],
+    size: int,
+    distance: Callable[[np.ndarray, np.ndarray], float],
 ) -> list[int]:
-    """The numbers m in 0..size-1 where `values` moves most between m and m + 1, largest first, at most 8.
+    """The numbers m in 0..size-1 where `values` moves most between m and m + 1, largest first, at
+    most 8.
 
-    All m are looked at up to a size of 64. Beyond, intervals between 65 of them are halved again and again, and those across
-    which the values move most are kept: of two halves one moves at least half as far as the whole, and a single jump is found.
+    All m are looked at up to a size of 64. Beyond, intervals between 65 of them are halved again
+    and again, and those across which the values move most are kept: of two halves one moves at
+    least half as far as the whole, and a single jump is found.
 
     >>> largest_steps(lambda m: np.array([float(m > 712)]), 1000, lambda a, b: abs(a - b).max())[0]
     712
@@ -190,11 +218,13 @@ def _halves(low: int, high: int) -> list[tuple[int, int]]:
     return [(low, high)] if high - low == 1 else [(low, middle), (middle, high)]
 
 
-# Other starts ---------------------------------------------------------------------------------------------------------
+# Other starts -------------------------------------------------------------------------------------
 
 
 def _beside(search: _Search, start: _Candidate) -> list[_Candidate]:
-    """All records that stay lie next to a value that the query returned; the exchanged one moves between extremes."""
+    """All records that stay lie next to a value that the query returned; the exchanged one moves
+    between extremes.
+    """
     stay = np.delete(np.arange(len(start.records) - 1), start.position)
     return [
         start.with_entries(stay, column, value)
@@ -204,7 +234,9 @@ def _beside(search: _Search, start: _Candidate) -> list[_Candidate]:
 
 
 def _mixture(search: _Search, size: int, kind: int) -> _Candidate:
-    """All records alike, half and half, any mix of extremes, or anything; one extreme replaces another."""
+    """All records alike, half and half, any mix of extremes, or anything; one extreme replaces
+    another.
+    """
     pool, rng = search.pool, search.rng
     old, new = pool[rng.integers(0, len(pool), 2)] if kind >= 2 else pool[[0, -1]]
     records = np.stack([old] * size + [new])
@@ -219,7 +251,7 @@ def _mixture(search: _Search, size: int, kind: int) -> _Candidate:
     return _Candidate(records, position)
 
 
-# Climbing -------------------------------------------------------------------------------------------------------------
+# Climbing -----------------------------------------------------------------------------------------
 
 
 def _climb(search: _Search, start: _Candidate) -> _Candidate:
@@ -228,7 +260,9 @@ def _climb(search: _Search, start: _Candidate) -> _Candidate:
     last = len(start.records) - 1
     for turn, radius in enumerate(RADII):
         shared = search.rng.permutation(last)[: max(1, _ENTRIES // search.domain.width)]
-        for row, column in itertools.product((last, start.position, *shared), range(search.domain.width)):
+        for row, column in itertools.product(
+            (last, start.position, *shared), range(search.domain.width)
+        ):
             values = search.domain.around(column, best.records[row : row + 1, column], radius)[0]
             best, reached = _best_entry(search, best, reached, [row], column, values)
         if turn % _SHARPENED == 0:
@@ -240,7 +274,9 @@ def _climb(search: _Search, start: _Candidate) -> _Candidate:
 
 
 def _together(candidate: _Candidate, column: int) -> list[np.ndarray]:
-    """Rows that move together: each exchanged record, and the staying ones that share one of the commonest values."""
+    """Rows that move together: each exchanged record, and the staying ones that share one of the
+    commonest values.
+    """
     last = len(candidate.records) - 1
     stay = np.delete(np.arange(last), candidate.position)
     values, counts = np.unique(candidate.records[stay, column], return_counts=True)
@@ -253,7 +289,12 @@ def _together(candidate: _Candidate, column: int) -> list[np.ndarray]:
 
 
 def _best_entry(
-    search: _Search, best: _Candidate, reached: float, rows: Sequence[int] | np.ndarray, column: int, values: np.ndarray
+    search: _Search,
+    best: _Candidate,
+    reached: float,
+    rows: Sequence[int] | np.ndarray,
+    column: int,
+    values: np.ndarray,
 ) -> tuple[_Candidate, float]:
     """The best of the candidates with one of `values` in these rows, if it is better."""
     for value in values:

@@ -1,13 +1,15 @@
-r"""Tests of independence beyond pairs of columns: of rows, of calls, of three columns; each a p-value.
+r"""Tests of independence beyond pairs of columns: of rows, of calls, of three columns; each a
+p-value.
 
-With phi_1, phi_2 the Legendre polynomials normalised on (0,1) and U_1, ..., U_n uniform and independent,
+With phi_1, phi_2 the Legendre polynomials normalised on (0,1) and U_1, ..., U_n uniform and
+independent,
 
     rows            R_l = n^(-1/2) sum_i phi(U_i) phi(U_(i+l)), indices modulo n      ~  N(0, 1), for every lag l
     three columns   n^(-1/2) sum_i sign(U_i - 1/2) sign(V_i - 1/2) sign(W_i - 1/2)    ~  N(0, 1)
     pairs           Phi((Phi^-1(U) +- Phi^-1(V)) / sqrt 2)                             ~  uniform
 
-Rows that come twice have R_l near n^(1/2) or a share of it at some lag, antithetic ones near -n^(1/2), and the sums over
-different lags are uncorrelated.
+Rows that come twice have R_l near n^(1/2) or a share of it at some lag, antithetic ones near
+-n^(1/2), and the sums over different lags are uncorrelated.
 """
 
 from __future__ import annotations
@@ -30,11 +32,15 @@ _TINY = 2.0**-53
 
 
 def serial(u: np.ndarray) -> float:
-    """The p-value of "the rows of a uniform column are independent": the largest |R_l| over both polynomials and all lags."""
+    """The p-value of "the rows of a uniform column are independent": the largest |R_l| over both
+    polynomials and all lags.
+    """
     n = u.size
     largest = 0.0
     for column in legendre(u, 2).T:
-        correlations = np.fft.irfft(np.abs(np.fft.rfft(column)) ** 2, n)[1 : n // 2 + 1] / math.sqrt(n)
+        correlations = np.fft.irfft(np.abs(np.fft.rfft(column)) ** 2, n)[
+            1 : n // 2 + 1
+        ] / math.sqrt(n)
         if n % 2 == 0:
             # At lag n/2 every pair is counted twice.
             correlations[-1] /= math.sqrt(2.0)
@@ -58,12 +64,16 @@ def three_signs(columns: Sequence[np.ndarray]) -> float:
 
 
 def sum_and_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:
-    """The p-values of "two uniform columns are independent", from the sum and the difference of their normal scores."""
+    """The p-values of "two uniform columns are independent", from the sum and the difference of
+    their normal scores.
+    """
     a, b = (ndtri(np.clip(u, _TINY, 1.0 - _TINY)) for u in (first, second))
     return uniformity(ndtr((a + b) / math.sqrt(2.0))), uniformity(ndtr((a - b) / math.sqrt(2.0)))
 
 
-def groups(columns: int, size: int, rng: np.random.Generator, at_most: int = AT_MOST) -> list[tuple[int, ...]]:
+def groups(
+    columns: int, size: int, rng: np.random.Generator, at_most: int = AT_MOST
+) -> list[tuple[int, ...]]:
     """Groups of `size` columns: all, or `at_most` of them at random.
 
     >>> groups(3, 2, np.random.default_rng(0))
@@ -78,7 +88,9 @@ def groups(columns: int, size: int, rng: np.random.Generator, at_most: int = AT_
 
 
 def ranked_uniforms(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Ranks between 0 and 1, equal values in random order: for draws whose law is unknown. NaN ranks last."""
+    """Ranks between 0 and 1, equal values in random order: for draws whose law is unknown. NaN
+    ranks last.
+    """
     shuffled = rng.permutation(values.size)
     u = np.empty(values.size)
     u[shuffled[np.argsort(values[shuffled])]] = (np.arange(values.size) + 0.5) / values.size

@@ -6,8 +6,8 @@ Between neighbours s and s', with p = eta(. | s) and q = eta(. | s'):
     hockey stick      delta(epsilon) = integral of max(0, p - e^epsilon q)
     Renyi divergence  D_alpha = log integral of p^alpha q^(1-alpha) / (alpha - 1),  D_1 = integral of p log(p/q)
 
-Nothing here knows the formula of any mechanism: a wrong density, scale or sensitivity shows. An output that s allows and
-s' does not makes the pure loss and every D_alpha infinite.
+Nothing here knows the formula of any mechanism: a wrong density, scale or sensitivity shows. An
+output that s allows and s' does not makes the pure loss and every D_alpha infinite.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from noisewise.mechanisms.guarantees import (
 _ORDERS = (1.0, 1.05, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 64.0)
 _NEAR = np.array([0.0, 0.05, 0.2])
 _FAR = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0])
-"""Where GaussianDP(mu) is compared, in units of mu: delta(0) is the total variation distance; from mu^2/2 on each step
-is a standard deviation of the loss, and 8 of them see noise that was cut off anywhere float64 draws can tell."""
+"""Where GaussianDP(mu) is compared, in units of mu: delta(0) is the total variation distance; from
+mu^2/2 on each step is a standard deviation of the loss, and 8 of them see noise that was cut off
+anywhere float64 draws can tell."""
 _BATCH = 64
 
 
@@ -45,8 +46,9 @@ _BATCH = 64
 class PrivacyLoss(AbstractVerdict):
     """What a mechanism claims and what its density attains over the neighbours looked at.
 
-    `attained` is in the claim's own parameter (epsilon, rho or mu), infinite where no parameter would do. `rounding` bounds its
-    float64 error, from the size of the logarithms that were subtracted. `neighbours` holds the pair (s, s') where the loss was largest.
+    `attained` is in the claim's own parameter (epsilon, rho or mu), infinite where no parameter
+    would do. `rounding` bounds its float64 error, from the size of the logarithms that were
+    subtracted. `neighbours` holds the pair (s, s') where the loss was largest.
     """
 
     claimed: AbstractGuarantee
@@ -56,18 +58,25 @@ class PrivacyLoss(AbstractVerdict):
 
     @property
     def ratio(self) -> float:
-        """Attained over claimed: above 1 the claim is false, far below 1 the noise is larger than it need be."""
+        """Attained over claimed: above 1 the claim is false, far below 1 the noise is larger than
+        it need be.
+        """
         return self.attained / self._parameter if self._parameter > 0.0 else math.nan
 
     @property
     def passed(self) -> bool:
-        """Whether the claim survives, up to 1e-12 and float64 rounding (1e-8 where an integral was computed)."""
+        """Whether the claim survives, up to 1e-12 and float64 rounding (1e-8 where an integral was
+        computed).
+        """
         slack = 1e-12 if isinstance(self.claimed, PureDP) else 1e-8
         return bool(self.attained <= self._parameter * (1.0 + slack) + self.rounding)
 
     def describe(self) -> str:
         name = dataclasses.fields(self.claimed)[0].name
-        return f"{type(self.claimed).__name__} {name}: claimed {self._parameter:.6g}, attained {self.attained:.6g}"
+        return (
+            f"{type(self.claimed).__name__} {name}: claimed {self._parameter:.6g}, attained"
+            f" {self.attained:.6g}"
+        )
 
     @property
     def _parameter(self) -> float:
@@ -83,10 +92,11 @@ def privacy_loss(
 ) -> PrivacyLoss:
     """Compare a mechanism's claim with the loss its density attains.
 
-    `neighbours` is a pair of arrays (pairs, k); without it the mechanism's own extreme pairs of `width` columns are
-    used (`width` is ignored where the mechanism fixes it). A mechanism without a transport, such as `DensityMechanism`, needs the
-    `outputs` (rows, k') to look at. Pure claims are checked for any number of columns; zCDP and GDP claims
-    need an output of one column, which loses nothing for noise whose law depends on s only through the distance
+    `neighbours` is a pair of arrays (pairs, k); without it the mechanism's own extreme pairs of
+    `width` columns are used (`width` is ignored where the mechanism fixes it). A mechanism without
+    a transport, such as `DensityMechanism`, needs the `outputs` (rows, k') to look at. Pure claims
+    are checked for any number of columns; zCDP and GDP claims need an output of one column, which
+    loses nothing for noise whose law depends on s only through the distance
     |s - s'|_2.
 
     >>> import noisewise as nw
@@ -105,19 +115,26 @@ def privacy_loss(
 
 
 def _attained(
-    mechanism: AbstractMechanism, claimed: AbstractGuarantee, s: np.ndarray, other: np.ndarray, outputs: Any
+    mechanism: AbstractMechanism,
+    claimed: AbstractGuarantee,
+    s: np.ndarray,
+    other: np.ndarray,
+    outputs: Any,
 ) -> tuple[float, float]:
     """The claim's parameter between two statistics, and a bound on its rounding error."""
     if isinstance(claimed, PureDP):
         return pure_loss(mechanism, s, other, outputs)
     if isinstance(claimed, ZeroConcentratedDP):
-        return float(np.max(renyi_divergence(mechanism, s, other, _ORDERS) / np.asarray(_ORDERS))), 0.0
+        return (
+            float(np.max(renyi_divergence(mechanism, s, other, _ORDERS) / np.asarray(_ORDERS))),
+            0.0,
+        )
     if isinstance(claimed, GaussianDP):
         epsilons = np.concatenate([claimed.mu * _NEAR, claimed.mu * _FAR + claimed.mu**2 / 2])
         return max(map(_mu, epsilons, hockey_stick(mechanism, s, other, epsilons))), 0.0
     raise MissingCapabilityError(
-        f"privacy_loss audits PureDP, ZeroConcentratedDP and GaussianDP claims, got {type(claimed).__name__}; "
-        "use hockey_stick for one epsilon."
+        "privacy_loss audits PureDP, ZeroConcentratedDP and GaussianDP claims, got"
+        f" {type(claimed).__name__}; use hockey_stick for one epsilon."
     )
 
 
@@ -125,22 +142,28 @@ def _mu(epsilon: float, delta: float) -> float:
     """The mu whose curve passes through (epsilon, delta)."""
     if delta <= 0.0:
         return 0.0
-    return math.inf if delta >= 1.0 else GaussianDP.from_approximate(ApproximateDP(epsilon, delta)).mu
+    return (
+        math.inf if delta >= 1.0 else GaussianDP.from_approximate(ApproximateDP(epsilon, delta)).mu
+    )
 
 
-def pure_loss(mechanism: AbstractMechanism, s: Any, other: Any, outputs: Any = None) -> tuple[float, float]:
+def pure_loss(
+    mechanism: AbstractMechanism, s: Any, other: Any, outputs: Any = None
+) -> tuple[float, float]:
     """The largest |log p - log q| over outputs, and a bound on its rounding error."""
     s, other = np.asarray(s, dtype=float), np.asarray(other, dtype=float)
     if outputs is None and Capability.TRANSPORT not in mechanism.capabilities:
         raise MissingCapabilityError(
-            f"{type(mechanism).__name__} cannot be drawn, so the audit does not know where its outputs lie: pass outputs=, "
-            "rows of s_dp among which the loss is largest."
+            f"{type(mechanism).__name__} cannot be drawn, so the audit does not know where its"
+            " outputs lie: pass outputs=, rows of s_dp among which the loss is largest."
         )
     outputs = scan(mechanism, s, other) if outputs is None else np.asarray(outputs, dtype=float)
     p, q = mechanism.log_prob(outputs, s), mechanism.log_prob(outputs, other)
     possible = (p > -np.inf) | (q > -np.inf)
     if not possible.any():
-        raise InvalidInputError("None of the outputs is possible under either statistic: pass outputs= on the support.")
+        raise InvalidInputError(
+            "None of the outputs is possible under either statistic: pass outputs= on the support."
+        )
     p, q = p[possible], q[possible]
     sizes = np.maximum(np.abs(p), np.abs(q))
     rounding = 8 * np.finfo(float).eps * sizes[np.isfinite(sizes)].max(initial=0.0)
@@ -150,7 +173,8 @@ def pure_loss(mechanism: AbstractMechanism, s: Any, other: Any, outputs: Any = N
 def hockey_stick(
     mechanism: AbstractMechanism, s: Any, other: Any, epsilons: Sequence[float] | np.ndarray
 ) -> np.ndarray:
-    """delta(epsilon) between two statistics, the larger of the two directions; outputs of one column.
+    """delta(epsilon) between two statistics, the larger of the two directions; outputs of one
+    column.
 
     >>> import noisewise as nw
     >>> gaussian = nw.mechanisms.Gaussian(scale=1.0, sensitivity=1.0)
@@ -161,10 +185,17 @@ def hockey_stick(
     epsilons = np.asarray(epsilons, dtype=float)
     grid = _cells(mechanism, s, other)
     if np.ptp(grid.log_weights) > 0:
-        grid = _cells(mechanism, s, other, kinks=_crossings(mechanism, s, other, np.sort(grid.points), epsilons))
+        grid = _cells(
+            mechanism,
+            s,
+            other,
+            kinks=_crossings(mechanism, s, other, np.sort(grid.points), epsilons),
+        )
     p, q = _masses(mechanism, grid, s), _masses(mechanism, grid, other)
     with np.errstate(over="ignore"):
-        return np.array([max(_excess(p, q, epsilon), _excess(q, p, epsilon)) for epsilon in epsilons])
+        return np.array(
+            [max(_excess(p, q, epsilon), _excess(q, p, epsilon)) for epsilon in epsilons]
+        )
 
 
 def _excess(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
@@ -174,13 +205,16 @@ def _excess(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 def _crossings(
     mechanism: AbstractMechanism, s: Any, other: Any, points: np.ndarray, epsilons: np.ndarray
 ) -> np.ndarray:
-    """Where log p - log q passes epsilon or -epsilon, by bisection: the integrands of the hockey stick bend there."""
+    """Where log p - log q passes epsilon or -epsilon, by bisection: the integrands of the hockey
+    stick bend there.
+    """
 
     def loss(y: np.ndarray) -> np.ndarray:
         p, q = mechanism.log_prob(y[:, None], s), mechanism.log_prob(y[:, None], other)
         return np.subtract(p, q, out=np.zeros_like(p), where=(p > -np.inf) | (q > -np.inf))
 
-    # Just above its level a loss that stays there, as that of Laplace noise does, is not crossed by rounding errors.
+    # Just above its level a loss that stays there, as that of Laplace noise does, is not crossed by
+    # rounding errors.
     levels = np.unique(np.concatenate([epsilons, -epsilons]))[:, None] + 1e-10
     above = loss(points) > levels
     which, index = np.nonzero(above[:, 1:] != above[:, :-1])
@@ -194,8 +228,11 @@ def _crossings(
     return high
 
 
-def renyi_divergence(mechanism: AbstractMechanism, s: Any, other: Any, orders: Sequence[float]) -> np.ndarray:
-    """D_alpha between two statistics for each order alpha >= 1, the larger of the two directions; outputs of one column.
+def renyi_divergence(
+    mechanism: AbstractMechanism, s: Any, other: Any, orders: Sequence[float]
+) -> np.ndarray:
+    """D_alpha between two statistics for each order alpha >= 1, the larger of the two directions;
+    outputs of one column.
 
     >>> import noisewise as nw
     >>> gaussian = nw.mechanisms.Gaussian(scale=2.0, sensitivity=1.0)
@@ -206,7 +243,9 @@ def renyi_divergence(mechanism: AbstractMechanism, s: Any, other: Any, orders: S
         raise InvalidInputError(f"orders must be at least 1, got {min(orders):g}.")
     grid = _cells(mechanism, s, other, tilt=max(orders))
     p, q = _masses(mechanism, grid, s), _masses(mechanism, grid, other)
-    return np.max([[_divergence(a, b, order) for order in orders] for a, b in ((p, q), (q, p))], axis=0)
+    return np.max(
+        [[_divergence(a, b, order) for order in orders] for a, b in ((p, q), (q, p))], axis=0
+    )
 
 
 def _divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
@@ -220,12 +259,21 @@ def _divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
 
 
 def _cells(
-    mechanism: AbstractMechanism, s: Any, other: Any, *, tilt: float = 0.0, kinks: np.ndarray | None = None
+    mechanism: AbstractMechanism,
+    s: Any,
+    other: Any,
+    *,
+    tilt: float = 0.0,
+    kinks: np.ndarray | None = None,
 ) -> Cells:
     s, other = np.asarray(s, dtype=float), np.asarray(other, dtype=float)
     if mechanism.output_width(s.shape[-1]) != 1:
-        raise MissingCapabilityError("Integrals of the privacy loss need an output of one column: audit with width=1.")
-    return cells(mechanism, np.stack([s, other]), tilt=tilt, kinks=np.empty(0) if kinks is None else kinks)
+        raise MissingCapabilityError(
+            "Integrals of the privacy loss need an output of one column: audit with width=1."
+        )
+    return cells(
+        mechanism, np.stack([s, other]), tilt=tilt, kinks=np.empty(0) if kinks is None else kinks
+    )
 
 
 def _masses(mechanism: AbstractMechanism, grid: Cells, s: Any) -> np.ndarray:

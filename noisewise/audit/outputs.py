@@ -13,7 +13,11 @@ from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Interval, Lattice, Real
 
 _TAILS = np.concatenate(
-    [10.0 ** np.arange(-15, -1), np.linspace(0.02, 0.98, 49), 1.0 - 10.0 ** np.arange(-15, -1)[::-1]]
+    [
+        10.0 ** np.arange(-15, -1),
+        np.linspace(0.02, 0.98, 49),
+        1.0 - 10.0 ** np.arange(-15, -1)[::-1],
+    ]
 )
 _MIRRORS = 32
 _PANELS = 4000
@@ -23,14 +27,17 @@ _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 @dataclasses.dataclass(frozen=True)
 class Cells:
-    """Points of a one-column output with log weights: sum over points of exp(log_prob + log_weights) is total mass."""
+    """Points of a one-column output with log weights: sum over points of exp(log_prob +
+    log_weights) is total mass.
+    """
 
     points: np.ndarray
     log_weights: np.ndarray
 
 
 def independent_blocks(mechanism: AbstractMechanism, k: int) -> list[slice]:
-    """The columns of an output in groups that are independent of each other: single ones, where a mechanism allows.
+    """The columns of an output in groups that are independent of each other: single ones, where a
+    mechanism allows.
 
     >>> import noisewise as nw
     >>> both = nw.mechanisms.Product([nw.mechanisms.Laplace(1.0), nw.mechanisms.EuclideanLaplace(1.0)], widths=[2, 3])
@@ -61,8 +68,9 @@ def column_supports(support: AbstractSupport, width: int) -> list[AbstractSuppor
 def quantiles(mechanism: AbstractMechanism, statistics: np.ndarray) -> np.ndarray:
     """Outputs at a ladder of levels t for each row of `statistics`: (rows, ladder, k').
 
-    All uniforms equal t. A mechanism with more uniforms than columns spends some on directions: its uniforms are t or
-    1 - t, in all combinations or some, so that every column is seen on both sides.
+    All uniforms equal t. A mechanism with more uniforms than columns spends some on directions: its
+    uniforms are t or 1 - t, in all combinations or some, so that every column is seen on both
+    sides.
     """
     k = statistics.shape[-1]
     mirrored = _mirrored(mechanism.num_uniforms(k), mechanism.output_width(k))
@@ -77,11 +85,15 @@ def typical(ladder: np.ndarray) -> np.ndarray:
 
 
 def _mirrored(num_uniforms: int, width: int) -> np.ndarray:
-    """Which uniforms go down while the first goes up, (combinations, num_uniforms): the ladder does the rest."""
+    """Which uniforms go down while the first goes up, (combinations, num_uniforms): the ladder does
+    the rest.
+    """
     if num_uniforms <= width:
         return np.zeros((1, num_uniforms), dtype=bool)
     if 2 ** (num_uniforms - 1) <= _MIRRORS:
-        return np.array([(False, *rest) for rest in itertools.product([False, True], repeat=num_uniforms - 1)])
+        return np.array(
+            [(False, *rest) for rest in itertools.product([False, True], repeat=num_uniforms - 1)]
+        )
     some = np.random.default_rng(0).integers(0, 2, (_MIRRORS, num_uniforms)).astype(bool)
     some[0] = False
     return some
@@ -90,9 +102,10 @@ def _mirrored(num_uniforms: int, width: int) -> np.ndarray:
 def scan(mechanism: AbstractMechanism, s: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Outputs (rows, k') among which |log p - log q| has its supremum, or comes near it.
 
-    log p - log q is a sum over independent blocks of columns. For each block the largest and the smallest term is
-    looked for on a ladder of quantiles, at the statistics themselves and, for single columns, at the values or ends of
-    the support and far beyond the ladder; the two outputs put together from them follow the ladder itself.
+    log p - log q is a sum over independent blocks of columns. For each block the largest and the
+    smallest term is looked for on a ladder of quantiles, at the statistics themselves and, for
+    single columns, at the values or ends of the support and far beyond the ladder; the two outputs
+    put together from them follow the ladder itself.
     """
     statistics = np.stack([s, other])
     ladder = np.concatenate(quantiles(mechanism, statistics))
@@ -104,7 +117,9 @@ def scan(mechanism: AbstractMechanism, s: np.ndarray, other: np.ndarray) -> np.n
     for block in independent_blocks(mechanism, s.size):
         trials = ladder[:, block]
         if block.stop - block.start == 1:
-            trials = np.concatenate([trials, _further(supports[block.start], trials[:, 0])[:, None]])
+            trials = np.concatenate(
+                [trials, _further(supports[block.start], trials[:, 0])[:, None]]
+            )
         trials = _padded(trials)
         outputs = np.tile(base, (len(trials), 1))
         outputs[:, block] = trials
@@ -117,7 +132,9 @@ def scan(mechanism: AbstractMechanism, s: np.ndarray, other: np.ndarray) -> np.n
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:
-    """Rows, and the first one again and again up to a power of two: few sizes, few compiled programs."""
+    """Rows, and the first one again and again up to a power of two: few sizes, few compiled
+    programs.
+    """
     return np.concatenate([rows, np.repeat(rows[:1], _power_of_two(len(rows)) - len(rows), axis=0)])
 
 
@@ -126,7 +143,9 @@ def _power_of_two(size: int) -> int:
 
 
 def _further(support: AbstractSupport, ladder: np.ndarray) -> np.ndarray:
-    """Values of one column besides the ladder: all of a finite support, else its ends and one span beyond the ladder."""
+    """Values of one column besides the ladder: all of a finite support, else its ends and one span
+    beyond the ladder.
+    """
     values = all_values(support)
     if values is not None:
         return values
@@ -146,10 +165,12 @@ def cells(
     tilt: float = 0.0,
     kinks: np.ndarray = _NO_KINKS,
 ) -> Cells:
-    """Cells covering a one-column output: beyond each extreme quantile by `reach` times the span between them.
+    """Cells covering a one-column output: beyond each extreme quantile by `reach` times the span
+    between them.
 
-    `tilt` times the distance between the statistics comes on top: p^alpha q^(1-alpha) of Gaussian noise lies that far
-    out. A continuous output gets panel edges at the statistics, where densities may have kinks, and at the `kinks`.
+    `tilt` times the distance between the statistics comes on top: p^alpha q^(1-alpha) of Gaussian
+    noise lies that far out. A continuous output gets panel edges at the statistics, where densities
+    may have kinks, and at the `kinks`.
     """
     support = mechanism.support
     values = all_values(support)
@@ -181,9 +202,13 @@ def cells(
 
 
 def _panels(low: float, high: float, kinks: np.ndarray) -> Cells:
-    """Gauss-Legendre panels on [low, high] with edges at the kinks, the same number whatever the kinks."""
+    """Gauss-Legendre panels on [low, high] with edges at the kinks, the same number whatever the
+    kinks.
+    """
     inner = np.unique(kinks[(kinks > low) & (kinks < high)])
-    edges = np.sort(np.concatenate([np.linspace(low, high, max(2, _PANELS + 1 - inner.size)), inner]))
+    edges = np.sort(
+        np.concatenate([np.linspace(low, high, max(2, _PANELS + 1 - inner.size)), inner])
+    )
     # A panel between a kink and an edge that coincide has no width, and no weight.
     half = np.maximum(np.diff(edges)[:, None], np.finfo(float).tiny) / 2.0
     middle = (edges[1:] + edges[:-1])[:, None] / 2.0
@@ -195,7 +220,9 @@ def all_values(support: AbstractSupport) -> np.ndarray | None:
     if isinstance(support, Finite):
         return np.asarray(support.values)
     if isinstance(support, Lattice) and (support.high - support.low) / support.step <= 1e6:
-        return support.step * np.arange(round(support.low / support.step), round(support.high / support.step) + 1)
+        return support.step * np.arange(
+            round(support.low / support.step), round(support.high / support.step) + 1
+        )
     return None
 
 

@@ -14,7 +14,8 @@ Change = Callable[[np.ndarray, np.ndarray], float]
 
 _BEYOND = (1.0, 1e6)
 _HUGE = 1e100
-"""How far out records are tried: in widths of the box, and a number whose square is still finite."""
+"""How far out records are tried: in widths of the box, and a number whose square is still finite.
+"""
 
 _INSIDE = 128
 
@@ -22,10 +23,11 @@ _INSIDE = 128
 def search_outside(
     change: Change, domain: Box, size: int, num_random: int, rng: np.random.Generator
 ) -> tuple[float, np.ndarray, np.ndarray] | None:
-    """The largest change between databases with records outside the box, and they; None if the query refuses all.
+    """The largest change between databases with records outside the box, and they; None if the
+    query refuses all.
 
-    The last record of a database is replaced by one outside. The others lie at the ends of the box, or half of the time
-    anywhere.
+    The last record of a database is replaced by one outside. The others lie at the ends of the box,
+    or half of the time anywhere.
     """
     inside, outside = domain.extremes(rng, _INSIDE), records_outside(domain, rng, num_random)
     best: tuple[float, np.ndarray, np.ndarray] | None = None
@@ -41,7 +43,8 @@ def search_outside(
 
 
 def records_outside(domain: Box, rng: np.random.Generator, num_random: int) -> np.ndarray:
-    """Records beyond the box, in all columns alike; then `num_random` with some columns beyond, by mixed distances.
+    """Records beyond the box, in all columns alike; then `num_random` with some columns beyond, by
+    mixed distances.
 
     >>> records_outside(Box(low=(0.0,), high=(2.0,)), np.random.default_rng(0), 0)[:, 0].tolist()
     [-2.0, -2000000.0, 4.0, 2000002.0, -1e+100, 1e+100]
@@ -51,12 +54,16 @@ def records_outside(domain: Box, rng: np.random.Generator, num_random: int) -> n
     above = [high + beyond * (high - low) for beyond in _BEYOND]
     rows = np.stack([*below, *above, np.full(domain.width, -_HUGE), np.full(domain.width, _HUGE)])
     choices = np.concatenate([rows, [low, high]])
-    mixed = choices[rng.integers(0, len(choices), (num_random, domain.width)), np.arange(domain.width)]
+    mixed = choices[
+        rng.integers(0, len(choices), (num_random, domain.width)), np.arange(domain.width)
+    ]
     return np.concatenate([rows, mixed])
 
 
 def _accepted(change: Change, database: np.ndarray, neighbour: np.ndarray) -> float | None:
-    """The change, infinite if it is NaN; None if the query refuses a database, whatever it raises to say so."""
+    """The change, infinite if it is NaN; None if the query refuses a database, whatever it raises
+    to say so.
+    """
     try:
         with np.errstate(all="ignore"):
             found = change(database, neighbour)

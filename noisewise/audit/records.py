@@ -1,4 +1,6 @@
-"""The search over pairs of records: all that matters to a sum over records, where the others cancel."""
+"""The search over pairs of records: all that matters to a sum over records, where the others
+cancel.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ POOL = 128
 """At most so many extreme records are looked at, and as many at random."""
 
 RADII = 0.5 ** np.arange(12)
-"""How far a climb moves a value, in widths of its column: from one end to the other down to 1/2048."""
+"""How far a climb moves a value, in widths of its column: from one end to the other down to 1/2048.
+"""
 
 
 def search_records(
@@ -32,7 +35,9 @@ def search_records(
     for radius in RADII:
         for moved, fixed in ((0, 1), (1, 0)):
             pair[moved] = _improve(query, domain, norm, pair[moved], pair[fixed], radius)
-    change = np.linalg.norm(query.contributions(pair[0]) - query.contributions(pair[1]), ord=norm, axis=1)
+    change = np.linalg.norm(
+        query.contributions(pair[0]) - query.contributions(pair[1]), ord=norm, axis=1
+    )
     winner = int(np.argmax(change))
     database = np.repeat(pool[:1], size, axis=0)
     neighbour = database.copy()

@@ -1,17 +1,20 @@
 r"""Does a sampler draw from the density it claims?
 
-A draw where the density has none fails at once. Then each column is tested twice: its probability integral transform, and
-that of T = log_prob at the draw (an omnibus test of the level sets, and nearly the best test against a wrong scale). Laws are
-integrated numerically from `log_prob` itself, with atoms and lattices randomised, so a transform U is uniform exactly when
-sampler and density agree. That is done at s, and with an eighth of the draws at each of some statistics around it.
+A draw where the density has none fails at once. Then each column is tested twice: its probability
+integral transform, and that of T = log_prob at the draw (an omnibus test of the level sets, and
+nearly the best test against a wrong scale). Laws are integrated numerically from `log_prob` itself,
+with atoms and lattices randomised, so a transform U is uniform exactly when sampler and density
+agree. That is done at s, and with an eighth of the draws at each of some statistics around it.
 
-Independence is tested of columns in pairs (products of moments, sums and differences), of three columns by their signs, of all through
+Independence is tested of columns in pairs (products of moments, sums and differences), of three
+columns by their signs, of all through
 
     Phi(sum_j Phi^-1(U_j) / sqrt k),   U_j the transform of column j's T,
 
-which is uniform too; of the rows of one call at all lags; and of two calls with different keys. Continuous columns must not
-repeat values more often than float64 does, and their bits far below the noise must be uniform. The p-values, of the tests
-in `smooth_tests`, `dependence` and `low_bits`, are combined by Bonferroni's inequality.
+which is uniform too; of the rows of one call at all lags; and of two calls with different keys.
+Continuous columns must not repeat values more often than float64 does, and their bits far below the
+noise must be uniform. The p-values, of the tests in `smooth_tests`, `dependence` and `low_bits`,
+are combined by Bonferroni's inequality.
 """
 
 from __future__ import annotations
@@ -42,17 +45,22 @@ Sampler = Callable[[Array, np.ndarray], Any]
 _TINY = 2.0**-53
 
 _PAIRS = 12
-"""At most so many pairs of columns are looked at through their sum and difference: they cost as much as single columns."""
+"""At most so many pairs of columns are looked at through their sum and difference: they cost as
+much as single columns.
+"""
 
 _LEAST = 1000
-"""Draws given one statistic, at least: the laws of the tests hold in the far tails for many draws only."""
+"""Draws given one statistic, at least: the laws of the tests hold in the far tails for many draws
+only.
+"""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class SamplerAudit(AbstractVerdict):
     """The verdict, with each test's p-value before correction; one that is NaN fails.
 
-    `statistics` (m, k) are those of the tests named "statistic 0: ..." and so on; `num_draws` those at s.
+    `statistics` (m, k) are those of the tests named "statistic 0: ..." and so on; `num_draws` those
+    at s.
     """
 
     p_values: dict[str, float]
@@ -72,8 +80,14 @@ class SamplerAudit(AbstractVerdict):
         return self.p_value >= self.alpha
 
     def describe(self) -> str:
-        size = f"{len(self.p_values)} test{'s' if len(self.p_values) > 1 else ''} on {self.num_draws:,} draws"
-        return f"p-value {self.p_value:.3g} of {size}, smallest for {self._worst}, alpha {self.alpha:g}"
+        size = (
+            f"{len(self.p_values)} test{'s' if len(self.p_values) > 1 else ''} on"
+            f" {self.num_draws:,} draws"
+        )
+        return (
+            f"p-value {self.p_value:.3g} of {size}, smallest for {self._worst}, alpha"
+            f" {self.alpha:g}"
+        )
 
     @property
     def _worst(self) -> str:
@@ -90,26 +104,30 @@ def sampler_against_density(
     num_draws: int = 500_000,
     alpha: float = 1e-6,
 ) -> SamplerAudit:
-    """Test draws of s_dp given one statistic `s (k,)`, and given others, against `mechanism.log_prob`.
+    """Test draws of s_dp given one statistic `s (k,)`, and given others, against
+    `mechanism.log_prob`.
 
-    `sampler(key, s (N, k)) -> (N, k')` defaults to the mechanism's own; pass another to audit a release path. It is called
-    three times with `num_draws` rows: twice with s in all rows and different keys, once with the rows of `statistics`
-    (m, k) in random order. These default to 8 shifts of s by 1 to 1000 widths of the noise; give those that matter, such
-    as `model.statistics(key, model.prior.sample(key, 20))`, or none, `np.empty((0, k))`.
+    `sampler(key, s (N, k)) -> (N, k')` defaults to the mechanism's own; pass another to audit a
+    release path. It is called three times with `num_draws` rows: twice with s in all rows and
+    different keys, once with the rows of `statistics` (m, k) in random order. These default to 8
+    shifts of s by 1 to 1000 widths of the noise; give those that matter, such as
+    `model.statistics(key, model.prior.sample(key, 20))`, or none, `np.empty((0, k))`.
 
-    A mechanism's own `sample` must return the same for the same key. A `sampler` need not (a release draws from the operating
-    system and ignores the key), but must not return the same for different keys.
+    A mechanism's own `sample` must return the same for the same key. A `sampler` need not (a
+    release draws from the operating system and ignores the key), but must not return the same for
+    different keys.
 
-    With the default size a scale that is off by 2% is caught with probability above .99 at alpha = 1e-6. Mechanisms
-    whose columns depend on each other are audited with one or two columns.
+    With the default size a scale that is off by 2% is caught with probability above .99 at alpha =
+    1e-6. Mechanisms whose columns depend on each other are audited with one or two columns.
 
-    What no test of draws sees: a fault at statistics that were not tried, or too rare for `num_draws` (10 rows in a
-    million); pseudo-random noise that its maker can recompute, and s written into bits under a cipher, both uniform
-    to whoever lacks the key; a sampler that behaves while it is tested. What these tests do not look for: dependence
-    of four or more columns that leaves the sizes of their noise alone; dependence between one column and another's
-    earlier rows; rows of a lattice repeated in random order, where equal rows are common anyway; rows and their
-    mirror images in random order; and the last bits of float64, which tell s from its neighbours in every floating-
-    point sampler (Mironov 2012): publish by `nw.release`.
+    What no test of draws sees: a fault at statistics that were not tried, or too rare for
+    `num_draws` (10 rows in a million); pseudo-random noise that its maker can recompute, and s
+    written into bits under a cipher, both uniform to whoever lacks the key; a sampler that behaves
+    while it is tested. What these tests do not look for: dependence of four or more columns that
+    leaves the sizes of their noise alone; dependence between one column and another's earlier rows;
+    rows of a lattice repeated in random order, where equal rows are common anyway; rows and their
+    mirror images in random order; and the last bits of float64, which tell s from its neighbours in
+    every floating- point sampler (Mironov 2012): publish by `nw.release`.
 
     >>> import jax, noisewise as nw
     >>> laplace = nw.mechanisms.Laplace(scale=1.0)
@@ -124,7 +142,9 @@ def sampler_against_density(
     'column 0 under two keys'
     """
     if not isinstance(mechanism, AbstractMechanism):
-        raise InvalidTypeError(f"sampler_against_density audits a mechanism, got {type(mechanism).__name__}.")
+        raise InvalidTypeError(
+            f"sampler_against_density audits a mechanism, got {type(mechanism).__name__}."
+        )
     s = np.atleast_1d(np.asarray(s, dtype=float))
     if s.ndim != 1:
         raise InvalidInputError(f"s must be one statistic of shape (k,), got shape {s.shape}.")
@@ -151,30 +171,40 @@ def sampler_against_density(
     return SamplerAudit(tests, num_draws, alpha, others)
 
 
-def _others(mechanism: AbstractMechanism, s: np.ndarray, statistics: Any, num_draws: int) -> np.ndarray:
+def _others(
+    mechanism: AbstractMechanism, s: np.ndarray, statistics: Any, num_draws: int
+) -> np.ndarray:
     """The statistics besides s, at most one per 1,000 draws."""
     if statistics is None:
         return spread(mechanism, s)[: num_draws // _LEAST]
     try:
         others = np.asarray(statistics, dtype=float)
     except (TypeError, ValueError):
-        raise InvalidTypeError(f"statistics must be an array of numbers (m, k), got {describe(statistics)}.") from None
+        raise InvalidTypeError(
+            f"statistics must be an array of numbers (m, k), got {describe(statistics)}."
+        ) from None
     if others.ndim != 2 or others.shape[1] != s.size or not np.isfinite(others).all():
-        raise InvalidInputError(f"statistics must be finite, of shape (m, {s.size}) like s, got shape {others.shape}.")
+        raise InvalidInputError(
+            f"statistics must be finite, of shape (m, {s.size}) like s, got shape {others.shape}."
+        )
     if len(others) > num_draws // _LEAST:
         raise InvalidInputError(
-            f"{len(others)} statistics need {len(others) * _LEAST:,} draws or more, got num_draws={num_draws}: "
-            "raise it, or pass fewer."
+            f"{len(others)} statistics need {len(others) * _LEAST:,} draws or more, got"
+            f" num_draws={num_draws}: raise it, or pass fewer."
         )
     return others
 
 
-def _checked(sampler: Sampler, expected: tuple[int, ...]) -> Callable[[Array, np.ndarray], np.ndarray]:
+def _checked(
+    sampler: Sampler, expected: tuple[int, ...]
+) -> Callable[[Array, np.ndarray], np.ndarray]:
     def draw(key: Array, s: np.ndarray) -> np.ndarray:
         # A copy: a sampler may hand out the same array again and again.
         draws = np.array(sampler(key, s), dtype=float)
         if draws.shape != expected:
-            raise InvalidInputError(f"The sampler must return an array of shape {expected}, got {draws.shape}.")
+            raise InvalidInputError(
+                f"The sampler must return an array of shape {expected}, got {draws.shape}."
+            )
         return draws
 
     return draw
@@ -182,7 +212,9 @@ def _checked(sampler: Sampler, expected: tuple[int, ...]) -> Callable[[Array, np
 
 def _possible(mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray) -> bool:
     """Whether every draw lies on the support and where the density is positive; NaN does not."""
-    return bool(np.all(mechanism.support.contains(draws)) and np.all(mechanism.log_prob(draws, s) > -np.inf))
+    return bool(
+        np.all(mechanism.support.contains(draws)) and np.all(mechanism.log_prob(draws, s) > -np.inf)
+    )
 
 
 def _p_values(
@@ -198,7 +230,9 @@ def _p_values(
     tests |= _between_columns(first, [p[:size] for p in polynomials], rng)
     for j, (u, _) in enumerate(columns):
         tests[f"rows of column {j}"] = serial(u[:size])
-        tests[f"column {j} under two keys"] = association(polynomials[j][:size], polynomials[j][size:])
+        tests[f"column {j} under two keys"] = association(
+            polynomials[j][:size], polynomials[j][size:]
+        )
     return tests | _float_tests(mechanism, s, both)
 
 
@@ -213,7 +247,9 @@ def _p_values_elsewhere(
 
 def _rows(block: Block, rows: slice) -> Block:
     """Some of the draws of a block."""
-    return dataclasses.replace(block, columns=[u[rows] for u in block.columns], levels=block.levels[rows])
+    return dataclasses.replace(
+        block, columns=[u[rows] for u in block.columns], levels=block.levels[rows]
+    )
 
 
 def _marginal(blocks: list[Block]) -> dict[str, float]:
@@ -228,7 +264,9 @@ def _marginal(blocks: list[Block]) -> dict[str, float]:
     return tests
 
 
-def _between_columns(blocks: list[Block], polynomials: list[np.ndarray], rng: np.random.Generator) -> dict[str, float]:
+def _between_columns(
+    blocks: list[Block], polynomials: list[np.ndarray], rng: np.random.Generator
+) -> dict[str, float]:
     """Columns two by two, three by three, and all together."""
     columns = [(u, i) for i, block in enumerate(blocks) for u in block.columns]
     tests = {}
@@ -238,22 +276,31 @@ def _between_columns(blocks: list[Block], polynomials: list[np.ndarray], rng: np
     for a, b in groups(len(columns), 2, rng, _PAIRS):
         if columns[a][1] != columns[b][1]:
             found = sum_and_difference(columns[a][0], columns[b][0])
-            tests[f"sum of columns {a} and {b}"], tests[f"difference of columns {a} and {b}"] = found
-    # Blocks have at most two columns, so one of three is independent of the others, and its sign is a fair coin.
+            tests[f"sum of columns {a} and {b}"], tests[f"difference of columns {a} and {b}"] = (
+                found
+            )
+    # Blocks have at most two columns, so one of three is independent of the others, and its sign is
+    # a fair coin.
     for a, b, c in groups(len(columns), 3, rng):
-        tests[f"signs of columns {a}, {b} and {c}"] = three_signs([columns[j][0] for j in (a, b, c)])
+        tests[f"signs of columns {a}, {b} and {c}"] = three_signs(
+            [columns[j][0] for j in (a, b, c)]
+        )
     if len(blocks) > 1:
         normal = sum(ndtri(np.clip(block.levels, _TINY, 1.0 - _TINY)) for block in blocks)
         tests["log density of all columns"] = uniformity(ndtr(normal / math.sqrt(len(blocks))))
     return tests
 
 
-def _float_tests(mechanism: AbstractMechanism, s: np.ndarray, blocks: list[Block]) -> dict[str, float]:
+def _float_tests(
+    mechanism: AbstractMechanism, s: np.ndarray, blocks: list[Block]
+) -> dict[str, float]:
     """Repeated values, bits and fine cells, of continuous columns."""
     tests = {}
     ties = [item for block in blocks for item in block.ties]
     if ties:
-        tests["ties"] = repetition([values for values, _ in ties], sum(expected for _, expected in ties))
+        tests["ties"] = repetition(
+            [values for values, _ in ties], sum(expected for _, expected in ties)
+        )
     start = 0
     for block in blocks:
         if len(block.columns) == 1 and block.ties:

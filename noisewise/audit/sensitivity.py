@@ -22,9 +22,11 @@ from noisewise.queries.function_query import as_query
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SensitivityAudit(AbstractVerdict):
-    """The largest change that the search found, between `database` and `neighbour`, and what the query claims.
+    """The largest change that the search found, between `database` and `neighbour`, and what the
+    query claims.
 
-    `found` is a lower bound of the sensitivity: above `claimed` the claim is false. `claimed` is None if there is none.
+    `found` is a lower bound of the sensitivity: above `claimed` the claim is false. `claimed` is
+    None if there is none.
     """
 
     norm: float
@@ -35,7 +37,9 @@ class SensitivityAudit(AbstractVerdict):
 
     @property
     def ratio(self) -> float:
-        """Found over claimed: above 1 the claim is false, far below 1 it may be larger than it need be."""
+        """Found over claimed: above 1 the claim is false, far below 1 it may be larger than it need
+        be.
+        """
         return math.nan if self.claimed is None else self.found / self.claimed
 
     @property
@@ -44,7 +48,11 @@ class SensitivityAudit(AbstractVerdict):
         return self.claimed is not None and self.found <= self.claimed * (1.0 + 1e-9)
 
     def describe(self) -> str:
-        claimed = "nothing claimed" if self.claimed is None else f"claimed {self.claimed:.6g}, ratio {self.ratio:.4g}"
+        claimed = (
+            "nothing claimed"
+            if self.claimed is None
+            else f"claimed {self.claimed:.6g}, ratio {self.ratio:.4g}"
+        )
         return f"L{self.norm:g} norm: found {self.found:.6g}, {claimed}"
 
 
@@ -59,19 +67,23 @@ def sensitivity(
 ) -> SensitivityAudit:
     """Search for the pair of neighbours (one record replaced) that moves a query most.
 
-    Additive queries are searched over pairs of records. Others are searched over whole databases of `num_records`: m records
-    at one extreme and the rest at another for every m, records next to values that the query returned, and mixtures; then
-    coordinate by coordinate with a shrinking radius. For linear combinations of order statistics of one column
-    (quantiles, ranges, trimmed means) up to 64 records that is exact, for whatever else a lower bound. A query with
-    a `step` is measured by its exact integer statistic: with a grid, the audit is of the rounded query that a release adds noise to.
+    Additive queries are searched over pairs of records. Others are searched over whole databases of
+    `num_records`: m records at one extreme and the rest at another for every m, records next to
+    values that the query returned, and mixtures; then coordinate by coordinate with a shrinking
+    radius. For linear combinations of order statistics of one column (quantiles, ranges, trimmed
+    means) up to 64 records that is exact, for whatever else a lower bound. A query with a `step` is
+    measured by its exact integer statistic: with a grid, the audit is of the rounded query that a
+    release adds noise to.
 
-    Databases may hold any finite numbers, so a query with a box of its own must clamp: records far outside the box are
-    tried too, unless the query refuses them. A `domain` given here says where records lie instead, and nothing outside
-    is tried; a one-column database is handed over with shape (n,) if the query has no domain.
+    Databases may hold any finite numbers, so a query with a box of its own must clamp: records far
+    outside the box are tried too, unless the query refuses them. A `domain` given here says where
+    records lie instead, and nothing outside is tried; a one-column database is handed over with
+    shape (n,) if the query has no domain.
 
-    What no search of this kind sees: a query that behaves differently for values that it neither returns nor has at the
-    ends of the domain (`x == 0.1234567`), for other numbers of records (a quantile's sensitivity depends on n: ask for
-    yours), in time, memory or errors, or because it keeps a state or draws random numbers.
+    What no search of this kind sees: a query that behaves differently for values that it neither
+    returns nor has at the ends of the domain (`x == 0.1234567`), for other numbers of records (a
+    quantile's sensitivity depends on n: ask for yours), in time, memory or errors, or because it
+    keeps a state or draws random numbers.
 
     >>> import noisewise as nw
     >>> query = nw.queries.RegressionMoments(num_records=100, num_predictors=2, sensitivity_bound="paper")
@@ -95,7 +107,9 @@ def sensitivity(
         database, neighbour = search_databases(query, domain, norm, size, num_starts, rng)
     found = _measure(query, norm, database, neighbour)
     if given is None and isinstance(domain, Box):
-        further = search_outside(functools.partial(_measure, query, norm), domain, size, num_starts, rng)
+        further = search_outside(
+            functools.partial(_measure, query, norm), domain, size, num_starts, rng
+        )
         # A clamp makes records outside as good as those at the ends, which are nicer to read.
         if further is not None and further[0] > found * (1.0 + 1e-9):
             found, database, neighbour = further
@@ -111,14 +125,19 @@ def _claimed(query: AbstractQuery, norm: float) -> float | None:
 
 def _domain(query: AbstractQuery, domain: AbstractDomain | None) -> AbstractDomain:
     if domain is not None and not isinstance(domain, AbstractDomain):
-        raise InvalidTypeError(f"domain must be a queries.Box or queries.Categories, got {describe(domain)}.")
+        raise InvalidTypeError(
+            f"domain must be a queries.Box or queries.Categories, got {describe(domain)}."
+        )
     if domain is not None and query.domain is not None and domain.width != query.domain.width:
-        raise InvalidInputError(f"The query's records have {query.domain.width} column(s), domain has {domain.width}.")
+        raise InvalidInputError(
+            f"The query's records have {query.domain.width} column(s), domain has {domain.width}."
+        )
     chosen = domain or query.domain
     if chosen is None:
         raise MissingCapabilityError(
-            "This query does not say what a record is: pass domain=, such as queries.Box(low=(0.0,), high=(1.0,)) "
-            "or queries.Categories(levels=(2, 3)), one entry per column."
+            "This query does not say what a record is: pass domain=, such as"
+            " queries.Box(low=(0.0,), high=(1.0,)) or queries.Categories(levels=(2, 3)), one entry"
+            " per column."
         )
     return chosen
 
@@ -126,16 +145,23 @@ def _domain(query: AbstractQuery, domain: AbstractDomain | None) -> AbstractDoma
 def _size(query: AbstractQuery, num_records: int | None) -> int:
     given = integer("num_records", at_least=1, optional=True)(num_records)
     if given is not None and query.num_records not in (None, given):
-        raise InvalidInputError(f"The query is of {query.num_records} records, got num_records={given}: leave it out.")
+        raise InvalidInputError(
+            f"The query is of {query.num_records} records, got num_records={given}: leave it out."
+        )
     return query.num_records or given or 3
 
 
-def _measure(query: AbstractQuery, norm: float, database: np.ndarray, neighbour: np.ndarray) -> float:
+def _measure(
+    query: AbstractQuery, norm: float, database: np.ndarray, neighbour: np.ndarray
+) -> float:
     if query.step is not None:
-        pairs = zip(query.integer_statistic(database), query.integer_statistic(neighbour), strict=True)
+        pairs = zip(
+            query.integer_statistic(database), query.integer_statistic(neighbour), strict=True
+        )
         return float(query.step * np.linalg.norm([float(a - b) for a, b in pairs], ord=norm))
     if isinstance(query, AbstractAdditiveQuery):
-        # The other records cancel exactly here; in a difference of long sums they would leave rounding errors.
+        # The other records cancel exactly here; in a difference of long sums they would leave
+        # rounding errors.
         first, second = query.contributions(database[-1:]), query.contributions(neighbour[-1:])
         return float(np.linalg.norm((first - second)[0], ord=norm) / query.divisor)
     return float(np.linalg.norm(query(database) - query(neighbour), ord=norm))

@@ -1,4 +1,6 @@
-"""Other statistics at which a sampler is tested: noise that is right at one s may be wrong at another."""
+"""Other statistics at which a sampler is tested: noise that is right at one s may be wrong at
+another.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,17 @@ _SHIFTS = (10.0, -10.0, 1000.0, -1000.0, 1.0, -1.0, 100.0, -100.0)
 """How far from s, in units of the noise."""
 
 _CENTRAL = (0.3, 0.7)
-"""The rows of the ladder of quantiles between which the width of the noise is measured: levels .2 and .8."""
+"""The rows of the ladder of quantiles between which the width of the noise is measured: levels .2
+and .8.
+"""
 
 
 def spread(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
-    """At most 8 statistics (m, k) around s that the mechanism takes, chosen without looking at data.
+    """At most 8 statistics (m, k) around s that the mechanism takes, chosen without looking at
+    data.
 
-    Columns move together by 1, 10, 100 and 1000 widths of their noise up and down, each a little further than the one
-    before, so that their differences move too.
+    Columns move together by 1, 10, 100 and 1000 widths of their noise up and down, each a little
+    further than the one before, so that their differences move too.
 
     >>> import noisewise as nw
     >>> spread(nw.mechanisms.RandomizedResponse(num_categories=4, truth_probability=0.5), np.array([2.0])).ravel()
@@ -37,12 +42,16 @@ def spread(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
 def _rows(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
     """One row per shift, (8, k); where a block cannot take it, another that it can, or s."""
     if mechanism.is_composed:
-        return np.concatenate([_rows(part, values) for part, values in _blocks(mechanism, s)], axis=1)
+        return np.concatenate(
+            [_rows(part, values) for part, values in _blocks(mechanism, s)], axis=1
+        )
     usable = [row for row in s + _shifts(mechanism, s) if _usable(mechanism, row)]
     return np.stack([usable[i % len(usable)] if usable else s for i in range(len(_SHIFTS))])
 
 
-def _blocks(mechanism: AbstractMechanism, s: np.ndarray) -> Iterator[tuple[AbstractMechanism, np.ndarray]]:
+def _blocks(
+    mechanism: AbstractMechanism, s: np.ndarray
+) -> Iterator[tuple[AbstractMechanism, np.ndarray]]:
     """The blocks with their columns of s."""
     ends = np.cumsum(mechanism.block_widths(s.size))[:-1]
     return zip(mechanism.blocks, np.split(s, ends), strict=True)
@@ -50,7 +59,11 @@ def _blocks(mechanism: AbstractMechanism, s: np.ndarray) -> Iterator[tuple[Abstr
 
 def _shifts(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
     """By how much each column moves, (8, k): whole steps where outputs lie on a lattice."""
-    widths = np.nan_to_num(noise(mechanism, s)[1], nan=1.0) if mechanism.output_width(s.size) == s.size else 1.0
+    widths = (
+        np.nan_to_num(noise(mechanism, s)[1], nan=1.0)
+        if mechanism.output_width(s.size) == s.size
+        else 1.0
+    )
     shifts = np.outer(_SHIFTS, widths * (1.0 + np.arange(s.size) / s.size))
     if mechanism.output_width(s.size) != s.size:
         return shifts
@@ -62,10 +75,11 @@ def _shifts(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
 
 
 def noise(mechanism: AbstractMechanism, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Center and width of the noise in each column of the output, (k',) each; NaN where it is not known.
+    """Center and width of the noise in each column of the output, (k',) each; NaN where it is not
+    known.
 
-    The center is the column of s, if there is one for each of the output. The width is the distance between quantiles .2
-    and .8, unknown if 0.
+    The center is the column of s, if there is one for each of the output. The width is the distance
+    between quantiles .2 and .8, unknown if 0.
 
     >>> import noisewise as nw
     >>> both = nw.mechanisms.Product([nw.mechanisms.ExponentialMechanism((1.0, 2.0), 1.0), nw.mechanisms.Laplace(1.0)])
@@ -75,7 +89,9 @@ def noise(mechanism: AbstractMechanism, s: np.ndarray) -> tuple[np.ndarray, np.n
     """
     if mechanism.is_composed:
         found = [noise(part, values) for part, values in _blocks(mechanism, s)]
-        return np.concatenate([center for center, _ in found]), np.concatenate([width for _, width in found])
+        return np.concatenate([center for center, _ in found]), np.concatenate(
+            [width for _, width in found]
+        )
     size = mechanism.output_width(s.size)
     if size != s.size:
         return np.full(size, np.nan), np.full(size, np.nan)
@@ -84,7 +100,9 @@ def noise(mechanism: AbstractMechanism, s: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _usable(mechanism: AbstractMechanism, s: np.ndarray) -> bool:
-    """Whether the mechanism takes s, and has noise there that an audit can see: a clamp far away leaves none."""
+    """Whether the mechanism takes s, and has noise there that an audit can see: a clamp far away
+    leaves none.
+    """
     try:
         ladder = quantiles(mechanism, s[None])[0]
     except InvalidInputError:
@@ -92,5 +110,8 @@ def _usable(mechanism: AbstractMechanism, s: np.ndarray) -> bool:
     supports = column_supports(mechanism.support, ladder.shape[-1])
     varies = np.ptp(ladder, axis=0) > 0.0
     return bool(
-        all(moves or isinstance(support, (Finite, Lattice)) for moves, support in zip(varies, supports, strict=True))
+        all(
+            moves or isinstance(support, (Finite, Lattice))
+            for moves, support in zip(varies, supports, strict=True)
+        )
     )

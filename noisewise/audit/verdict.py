@@ -6,7 +6,9 @@ import abc
 
 
 class AbstractVerdict(abc.ABC):
-    """`passed` says whether a claim survived; `bool(audit)` is the same, so that `assert audit` means what it says."""
+    """`passed` says whether a claim survived; `bool(audit)` is the same, so that `assert audit`
+    means what it says.
+    """
 
     @property
     @abc.abstractmethod

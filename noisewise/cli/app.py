@@ -25,21 +25,30 @@ use the answer, 130 interrupted.
 
 app = typer.Typer(
     cls=Commands,
-    help="Bayesian inference from differentially private releases, for models you can only simulate.",
+    help=(
+        "Bayesian inference from differentially private releases, for models you can only simulate."
+    ),
     epilog=_EPILOG,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_ANALYST, _CURATOR, _REFEREE, _LISTS = "For analysts", "For curators", "For referees", "What there is"
+_ANALYST, _CURATOR, _REFEREE, _LISTS = (
+    "For analysts",
+    "For curators",
+    "For referees",
+    "What there is",
+)
 
 app.command(rich_help_panel=_ANALYST, epilog=infer.EPILOG)(infer.infer)
 app.command(rich_help_panel=_ANALYST, epilog=resume.EPILOG)(resume.resume)
 app.command(rich_help_panel=_ANALYST, epilog=report.EPILOG)(report.report)
 app.command(rich_help_panel=_ANALYST, epilog=compare.EPILOG)(compare.compare)
 app.command(rich_help_panel=_CURATOR, epilog=plan.EPILOG)(plan.plan)
-app.command(rich_help_panel=_CURATOR, epilog=release.EPILOG, cls=release.ReleaseCommand)(release.release)
+app.command(rich_help_panel=_CURATOR, epilog=release.EPILOG, cls=release.ReleaseCommand)(
+    release.release
+)
 app.command(rich_help_panel=_CURATOR, epilog=ledger.EPILOG)(ledger.ledger)
 app.command(rich_help_panel=_REFEREE, epilog=reproduce.EPILOG)(reproduce.reproduce)
 app.command(rich_help_panel=_LISTS, epilog=lists.EPILOGS["problems"])(lists.problems)
@@ -51,9 +60,14 @@ app.command(rich_help_panel=_LISTS, epilog=lists.EPILOGS["queries"])(lists.queri
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=lambda v: _version(v))
+        bool,
+        typer.Option(
+            "--version", help="Show the version.", is_eager=True, callback=lambda v: _version(v)
+        ),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")
+    ] = False,
 ) -> None:
     """Bayesian inference from differentially private releases, for models you can only simulate."""
 

@@ -1,4 +1,6 @@
-"""What there is, read from the sources without importing them: listing and completing cost next to nothing."""
+"""What there is, read from the sources without importing them: listing and completing cost next to
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _PACKAGE = Path(__file__).parent.parent
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A problem, method, mechanism or query: what the command line calls it, its Python name, and one line about it."""
+    """A problem, method, mechanism or query: what the command line calls it, its Python name, and
+    one line about it.
+    """
 
     slug: str
     name: str
@@ -41,7 +45,12 @@ def problems() -> tuple[Item, ...]:
     >>> [item.slug for item in problems() if not item.slug.startswith("outbreak")]
     ['gaussian-mean', 'linear-regression', 'log-linear', 'sir']
     """
-    return tuple(item for stem, name in _exported("problems") if name[0].islower() for item in _problem(stem, name))
+    return tuple(
+        item
+        for stem, name in _exported("problems")
+        if name[0].islower()
+        for item in _problem(stem, name)
+    )
 
 
 @functools.cache
@@ -54,7 +63,11 @@ def methods() -> tuple[Item, ...]:
     found = []
     for path in sorted((_PACKAGE / "inference").rglob("[a-z]*.py")):
         tree = _tree(path)
-        found += [Item(slug, kind.name, _line(tree)) for kind in _classes(tree) for slug in _constants(kind, "slug")]
+        found += [
+            Item(slug, kind.name, _line(tree))
+            for kind in _classes(tree)
+            for slug in _constants(kind, "slug")
+        ]
     return tuple(sorted(found, key=lambda item: item.slug))
 
 
@@ -91,7 +104,7 @@ def slug_of(given: str) -> str:
     return given.strip().lower().replace("_", "-").replace(":", "-")
 
 
-# Reading sources -----------------------------------------------------------------------------------------------------
+# Reading sources ----------------------------------------------------------------------------------
 
 
 def _problem(stem: str, name: str) -> Iterator[Item]:
@@ -102,28 +115,45 @@ def _problem(stem: str, name: str) -> Iterator[Item]:
         return
     for variant in variants:
         head = (_PACKAGE / "problems" / "data" / f"{variant}.csv").read_text().splitlines()
-        title = next(line.removeprefix("# title: ") for line in head if line.startswith("# title: "))
+        title = next(
+            line.removeprefix("# title: ") for line in head if line.startswith("# title: ")
+        )
         yield Item(f"{name}-{variant}", f'{name}("{variant}")', f"{title}.")
 
 
 def _descendants(folder: str, root: str) -> tuple[Item, ...]:
     trees = {path.stem: _tree(path) for path in sorted((_PACKAGE / folder).glob("[a-z]*.py"))}
     bases = {
-        kind.name: [ast.unparse(base) for base in kind.bases] for tree in trees.values() for kind in _classes(tree)
+        kind.name: [ast.unparse(base) for base in kind.bases]
+        for tree in trees.values()
+        for kind in _classes(tree)
     }
 
     def descends(name: str) -> bool:
         return name == root or any(descends(base) for base in bases.get(name, ()))
 
-    exported = [(stem, name) for stem, name in _exported(folder) if not name.startswith("Abstract") and descends(name)]
-    return tuple(Item(name, name, _line(trees[stem])) for stem, name in sorted(exported, key=lambda pair: pair[1]))
+    exported = [
+        (stem, name)
+        for stem, name in _exported(folder)
+        if not name.startswith("Abstract") and descends(name)
+    ]
+    return tuple(
+        Item(name, name, _line(trees[stem]))
+        for stem, name in sorted(exported, key=lambda pair: pair[1])
+    )
 
 
 def _exported(folder: str) -> list[tuple[str, str]]:
     """(module, name) of what the package's `__init__` imports from its own modules."""
-    nodes = [node for node in _tree(_PACKAGE / folder / "__init__.py").body if isinstance(node, ast.ImportFrom)]
+    nodes = [
+        node
+        for node in _tree(_PACKAGE / folder / "__init__.py").body
+        if isinstance(node, ast.ImportFrom)
+    ]
     own = [node for node in nodes if (node.module or "").startswith(f"noisewise.{folder}.")]
-    return [((node.module or "").rsplit(".", 1)[1], alias.name) for node in own for alias in node.names]
+    return [
+        ((node.module or "").rsplit(".", 1)[1], alias.name) for node in own for alias in node.names
+    ]
 
 
 @functools.cache

@@ -19,7 +19,10 @@ Example:
 
 def compare(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN RUN...", help="Two or more run directories.", show_default=False)
+        list[Path],
+        typer.Argument(
+            metavar="RUN RUN...", help="Two or more run directories.", show_default=False
+        ),
     ],
     as_json: show.Json = False,
 ) -> None:
@@ -34,7 +37,9 @@ def compare(
     from noisewise.errors import InvalidInputError
 
     if len(runs) < 2:
-        raise InvalidInputError("compare needs two runs or more, as in noisewise compare runs/a runs/b.")
+        raise InvalidInputError(
+            "compare needs two runs or more, as in noisewise compare runs/a runs/b."
+        )
     if len({run.resolve() for run in runs}) < len(runs):
         raise InvalidInputError("The same run is given twice: name two that differ.")
     found = compared({str(run): _answer(run) for run in runs})
@@ -49,7 +54,11 @@ def _answer(run: Path) -> Any:
     from noisewise.cli import outcomes
     from noisewise.posteriors import load_posterior
 
-    return outcomes.stored(run).answer if os.path.lexists(run / outcomes.CERTIFICATE) else load_posterior(run)
+    return (
+        outcomes.stored(run).answer
+        if os.path.lexists(run / outcomes.CERTIFICATE)
+        else load_posterior(run)
+    )
 
 
 def _print(found: Any) -> None:
@@ -66,7 +75,8 @@ def _print(found: Any) -> None:
         pairs.append([", ".join(pair), *(f"{value:.3f}" for value in told)])
     show.table(["pair", "C2ST", "by chance", *(f"KS {name}" for name in names), "by chance"], pairs)
     show.say(
-        "By chance: exact posteriors that are worth as many draws as these stay below in 95% of cases. What is above differs."
+        "By chance: exact posteriors that are worth as many draws as these stay below in 95% of"
+        " cases. What is above differs."
     )
 
 

@@ -21,9 +21,13 @@ _DEBUG = "--debug"
 
 
 class Commands(TyperGroup):
-    """The commands; what goes wrong in any of them becomes one sentence and an exit code, unless `--debug` is among the arguments."""
+    """The commands; what goes wrong in any of them becomes one sentence and an exit code, unless
+    `--debug` is among the arguments.
+    """
 
-    def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **more: Any) -> Any:  # type: ignore[override]
+    def main(
+        self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **more: Any
+    ) -> Any:  # type: ignore[override]
         given = list(sys.argv[1:] if args is None else args)
         debug = _DEBUG in given
         words = [word for word in given if word != _DEBUG] or ["--help"]
@@ -56,18 +60,21 @@ def _failed(error: Exception, *, debug: bool) -> int:
     if debug:
         print(printable("".join(traceback.format_exception(error))), file=sys.stderr, end="")
     if isinstance(error, BrokenPipeError):
-        # whoever read the output has stopped reading: nothing is left to say, and nobody to say it to
+        # whoever read the output has stopped reading: nothing is left to say, and nobody to say it
+        # to
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return GOOD
-    if hasattr(error, "format_message"):  # a usage error, of typer's own or of click's, whichever typer stands on
+    if hasattr(
+        error, "format_message"
+    ):  # a usage error, of typer's own or of click's, whichever typer stands on
         tell(f"Error: {_usage(error)}")
         return BAD_INPUT
     if isinstance(error, NoisewiseError):
         tell(f"Error: {error}")
         return BAD_INPUT
     tell(
-        f"Error: noisewise failed unexpectedly ({type(error).__name__}: {error}): run the command again with --debug and report "
-        "what it prints."
+        f"Error: noisewise failed unexpectedly ({type(error).__name__}: {error}): run the command"
+        " again with --debug and report what it prints."
     )
     return INTERNAL
 
@@ -78,7 +85,11 @@ def _usage(error: Any) -> str:
     where = f" See {' '.join(['noisewise', *words, '--help'])}."
     name = getattr(error, "option_name", None)
     if name is not None and getattr(error, "possibilities", None) is not None:
-        known = [flag for parameter in context.command.params for flag in parameter.opts] if context else []
+        known = (
+            [flag for parameter in context.command.params for flag in parameter.opts]
+            if context
+            else []
+        )
         bare = {flag.lstrip("-"): flag for flag in known}  # dashes, which all have, are no likeness
         near = get_close_matches(name.lstrip("-"), list(bare), n=1, cutoff=0.6)
         hint = f" Did you mean {bare[near[0]]}?" if near else ""

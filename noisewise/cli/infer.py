@@ -35,11 +35,17 @@ _HOW, _BUDGET, _OUTPUT = "How", "How much work", "Output"
 
 def _complete_target(incomplete: str) -> list[tuple[str, str]]:
     files = [(str(path), "a model file") for path in Path().glob("*.py")]
-    return [(name, text) for name, text in _slugs(catalogue.problems()) + files if name.startswith(incomplete)]
+    return [
+        (name, text)
+        for name, text in _slugs(catalogue.problems()) + files
+        if name.startswith(incomplete)
+    ]
 
 
 def _complete_method(incomplete: str) -> list[tuple[str, str]]:
-    return [(name, text) for name, text in _slugs(catalogue.methods()) if name.startswith(incomplete)]
+    return [
+        (name, text) for name, text in _slugs(catalogue.methods()) if name.startswith(incomplete)
+    ]
 
 
 def _slugs(items: tuple[catalogue.Item, ...]) -> list[tuple[str, str]]:
@@ -51,7 +57,10 @@ def infer(
         str,
         typer.Argument(
             metavar="PROBLEM_OR_FILE",
-            help="A ready problem (see noisewise problems), or a file of your own and the name in it: model.py:model.",
+            help=(
+                "A ready problem (see noisewise problems), or a file of your own and the name in"
+                " it: model.py:model."
+            ),
             autocompletion=_complete_target,
             show_default=False,
         ),
@@ -67,20 +76,28 @@ def infer(
     ] = None,
     epsilon: Annotated[
         float | None,
-        typer.Option(help="The privacy budget of a ready problem; by default the problem's own.", show_default=False),
+        typer.Option(
+            help="The privacy budget of a ready problem; by default the problem's own.",
+            show_default=False,
+        ),
     ] = None,
     method: Annotated[
         str | None,
         typer.Option(
             "--method",
             "-m",
-            help="See noisewise methods. By default the cheapest route that can show how good it is.",
+            help=(
+                "See noisewise methods. By default the cheapest route that can show how good it is."
+            ),
             autocompletion=_complete_method,
             rich_help_panel=_HOW,
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same result.", rich_help_panel=_HOW, min=0, max=2**32 - 1)] = 1,
+    seed: Annotated[
+        int,
+        typer.Option(help="Same seed, same result.", rich_help_panel=_HOW, min=0, max=2**32 - 1),
+    ] = 1,
     assignments: Annotated[
         list[str] | None,
         typer.Option(
@@ -92,30 +109,52 @@ def infer(
         ),
     ] = None,
     num_rounds: Annotated[
-        int | None, typer.Option(help="Rounds of a sequential method.", rich_help_panel=_BUDGET, show_default=False)
+        int | None,
+        typer.Option(
+            help="Rounds of a sequential method.", rich_help_panel=_BUDGET, show_default=False
+        ),
     ] = None,
     num_simulations: Annotated[
-        int | None, typer.Option(help="Simulations per round.", rich_help_panel=_BUDGET, show_default=False)
+        int | None,
+        typer.Option(help="Simulations per round.", rich_help_panel=_BUDGET, show_default=False),
     ] = None,
     target_ess: Annotated[
         int | None,
-        typer.Option(help="How many independent draws to be worth.", rich_help_panel=_BUDGET, show_default=False),
+        typer.Option(
+            help="How many independent draws to be worth.",
+            rich_help_panel=_BUDGET,
+            show_default=False,
+        ),
     ] = None,
     max_simulations: Annotated[
         int | None,
         typer.Option(
-            help="Stop after so many simulations, --certify not counted.", rich_help_panel=_BUDGET, show_default=False
+            help="Stop after so many simulations, --certify not counted.",
+            rich_help_panel=_BUDGET,
+            show_default=False,
         ),
     ] = None,
     max_minutes: Annotated[
         float | None,
-        typer.Option(help="Stop after so long, --certify not counted.", rich_help_panel=_BUDGET, show_default=False),
+        typer.Option(
+            help="Stop after so long, --certify not counted.",
+            rich_help_panel=_BUDGET,
+            show_default=False,
+        ),
     ] = None,
     certify: Annotated[
-        int, typer.Option(help="Simulations on top that judge what is not exact.", rich_help_panel=_BUDGET, min=1000)
+        int,
+        typer.Option(
+            help="Simulations on top that judge what is not exact.",
+            rich_help_panel=_BUDGET,
+            min=1000,
+        ),
     ] = 50_000,
     workers: Annotated[
-        int, typer.Option(help="Processes for simulators in plain Python.", rich_help_panel=_BUDGET, min=1)
+        int,
+        typer.Option(
+            help="Processes for simulators in plain Python.", rich_help_panel=_BUDGET, min=1
+        ),
     ] = 1,
     out: Annotated[
         Path | None,
@@ -128,11 +167,19 @@ def infer(
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object on stdout, for machines.", rich_help_panel=_OUTPUT)
+        bool,
+        typer.Option(
+            "--json", help="One JSON object on stdout, for machines.", rich_help_panel=_OUTPUT
+        ),
     ] = False,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", help="No progress and no table: the verdict alone.", rich_help_panel=_OUTPUT),
+        typer.Option(
+            "--quiet",
+            "-q",
+            help="No progress and no table: the verdict alone.",
+            rich_help_panel=_OUTPUT,
+        ),
     ] = False,
 ) -> None:
     """Infer a posterior from private numbers, and say how far to trust it.
@@ -150,11 +197,16 @@ def infer(
         "max_minutes": max_minutes,
     }
     chosen = _merged(
-        {name: value for name, value in named.items() if value is not None}, settings.parsed(assignments or [])
+        {name: value for name, value in named.items() if value is not None},
+        settings.parsed(assignments or []),
     )
     request = Request(
         target=target,
-        out=out if out is not None else _default_out(target, tuple(releases or ()), method, epsilon, seed),
+        out=(
+            out
+            if out is not None
+            else _default_out(target, tuple(releases or ()), method, epsilon, seed)
+        ),
         releases=tuple(releases or ()),
         method=method,
         epsilon=epsilon,
@@ -180,10 +232,14 @@ def run(request: Request, *, as_json: bool, quiet: bool) -> None:
         target = targets.load(request)
         method.check(target.model)
     if not request.remember():
-        exits.tell(f"This machine keeps no record of the run, so that going on takes: {request.resume_command}")
+        exits.tell(
+            "This machine keeps no record of the run, so that going on takes:"
+            f" {request.resume_command}"
+        )
     if not (as_json or quiet):
         exits.tell(
-            f"{target.title}: {', '.join(target.model.names)} by {request.method or 'the cheapest route'}, into {request.out}"
+            f"{target.title}: {', '.join(target.model.names)} by"
+            f" {request.method or 'the cheapest route'}, into {request.out}"
         )
 
     def work() -> tuple[Any, Path]:
@@ -203,11 +259,15 @@ def _merged(named: dict[str, Any], assigned: dict[str, Any]) -> dict[str, Any]:
 
     twice = sorted(set(named) & set(assigned))
     if twice:
-        raise InvalidInputError(f"{twice[0]} is given by an option of its own and by --set: choose one.")
+        raise InvalidInputError(
+            f"{twice[0]} is given by an option of its own and by --set: choose one."
+        )
     return named | assigned
 
 
-def _default_out(target: str, releases: tuple[Path, ...], method: str | None, epsilon: float | None, seed: int) -> Path:
+def _default_out(
+    target: str, releases: tuple[Path, ...], method: str | None, epsilon: float | None, seed: int
+) -> Path:
     stem = Path(target.partition(".py")[0]).name.replace(":", "-").replace("_", "-") or "run"
     noise = [f"epsilon{epsilon:g}"] if epsilon is not None else [path.stem for path in releases]
     parts = [stem, *noise, method or "auto", f"seed{seed}"]

@@ -1,4 +1,6 @@
-"""Ctrl-C: compiled programs cannot be interrupted, so the work runs in a thread and the main one leaves."""
+"""Ctrl-C: compiled programs cannot be interrupted, so the work runs in a thread and the main one
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def _leave(farewell: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for child in multiprocessing.active_children():
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid or -1, signal.SIGKILL)  # a worker leads a group of its own, with what it has started
+            os.killpg(
+                child.pid or -1, signal.SIGKILL
+            )  # a worker leads a group of its own, with what it has started
         child.kill()
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
     os.write(2, f"{cursor}\n{printable(farewell)}\n".encode())
@@ -62,7 +66,10 @@ def pool(workers: int) -> Iterator[Executor | None]:
         return
     from noisewise.simulators import Workers
 
-    # a process that ends hard leaves its semaphores to Python's tracker, which clears them away but would complain on the terminal
-    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker"]))
+    # a process that ends hard leaves its semaphores to Python's tracker, which clears them away but
+    # would complain on the terminal
+    os.environ["PYTHONWARNINGS"] = ",".join(
+        filter(None, [os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker"])
+    )
     with Workers(workers) as executor:
         yield executor

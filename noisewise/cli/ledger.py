@@ -22,7 +22,9 @@ Example:
 def ledger(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="The file that release --ledger named.", show_default=False),
+        typer.Argument(
+            metavar="FILE", help="The file that release --ledger named.", show_default=False
+        ),
     ],
     as_json: show.Json = False,
 ) -> None:
@@ -48,7 +50,9 @@ def ledger(
         f"{account['remaining']!r} is left."
     )
     if found.entries:
-        show.table(["when", "what", "cost"], [_row(entry) for entry in found.entries], numbers=False)
+        show.table(
+            ["when", "what", "cost"], [_row(entry) for entry in found.entries], numbers=False
+        )
 
 
 def _row(entry: Entry) -> list[Any]:

@@ -7,14 +7,17 @@ from typing import Any
 from noisewise.cli import catalogue, show
 
 EPILOGS = {
-    "problems": """
+    "problems": (
+        """
 Examples:
 
   noisewise problems
 
   noisewise infer outbreak-influenza --epsilon 1
-""",
-    "methods": """
+"""
+    ),
+    "methods": (
+        """
 Examples:
 
   noisewise methods
@@ -22,8 +25,10 @@ Examples:
   noisewise methods --json | jq '.[].slug'
 
   noisewise infer sir --method exact-smc
-""",
-    "mechanisms": """
+"""
+    ),
+    "mechanisms": (
+        """
 Examples:
 
   noisewise mechanisms
@@ -31,8 +36,10 @@ Examples:
   noisewise mechanisms --json | jq '.[].line'
 
 In Python: nw.mechanisms.Laplace(scale=2.0, sensitivity=1.0).
-""",
-    "queries": """
+"""
+    ),
+    "queries": (
+        """
 Examples:
 
   noisewise queries
@@ -42,7 +49,8 @@ Examples:
 
 Those in lower case can be released by noisewise release; the others are
 classes of nw.queries.
-""",
+"""
+    ),
 }
 
 

@@ -1,6 +1,8 @@
-"""Whose code is run: that of a file which the user names, or which this machine's own record names for the very run.
+"""Whose code is run: that of a file which the user names, or which this machine's own record names
+for the very run.
 
-A run directory may be a stranger's, and what it says of a model file is shown, never run. The record lies outside of it:
+A run directory may be a stranger's, and what it says of a model file is shown, never run. The
+record lies outside of it:
 
     (state folder)/runs/SHA256-OF-THE-PATH.json     run and model, as real paths; what was asked for; the sha256 of the model
 """
@@ -27,7 +29,9 @@ _MAX_BYTES = 16 * 2**20
 
 @dataclasses.dataclass(frozen=True)
 class ModelFile:
-    """A file of Python and the name in it. It is read once: the content that is hashed is the content that is run."""
+    """A file of Python and the name in it. It is read once: the content that is hashed is the
+    content that is run.
+    """
 
     path: Path
     name: str
@@ -40,7 +44,9 @@ class ModelFile:
 
 
 def parsed(text: str) -> tuple[Path, str] | None:
-    """The path and the name of 'model.py:name', or of 'model.py' for short; None for what is no Python file."""
+    """The path and the name of 'model.py:name', or of 'model.py' for short; None for what is no
+    Python file.
+    """
     found = re.fullmatch(r"(.+\.py)(?::(\w+))?", text)
     return None if found is None else (Path(found[1]), found[2] or NAME)
 
@@ -56,9 +62,15 @@ def read(path: Path, name: str = NAME) -> ModelFile:
 
 
 def remember(run: Path, request: Mapping[str, Any], model: ModelFile) -> bool:
-    """Write down, outside the run directory, that this file is used for this run; whether that was possible."""
+    """Write down, outside the run directory, that this file is used for this run; whether that was
+    possible.
+    """
     known = {"path": os.path.realpath(model.path), "name": model.name, "sha256": model.sha256}
-    return write_record(_KIND, _key(run), {"run": os.path.realpath(run), "request": _digest(request), "model": known})
+    return write_record(
+        _KIND,
+        _key(run),
+        {"run": os.path.realpath(run), "request": _digest(request), "model": known},
+    )
 
 
 def recalled(run: Path, request: Mapping[str, Any]) -> tuple[Path, str, str] | None:
@@ -66,9 +78,17 @@ def recalled(run: Path, request: Mapping[str, Any]) -> tuple[Path, str, str] | N
     record = read_record(_KIND, _key(run)) or {}
     model = record.get("model")
     same = record.get("run") == os.path.realpath(run) and record.get("request") == _digest(request)
-    if not same or not isinstance(model, dict) or not all(isinstance(text, str) for text in model.values()):
+    if (
+        not same
+        or not isinstance(model, dict)
+        or not all(isinstance(text, str) for text in model.values())
+    ):
         return None
-    return None if set(model) != {"path", "name", "sha256"} else (Path(model["path"]), model["name"], model["sha256"])
+    return (
+        None
+        if set(model) != {"path", "name", "sha256"}
+        else (Path(model["path"]), model["name"], model["sha256"])
+    )
 
 
 def _key(run: Path) -> str:

@@ -1,4 +1,5 @@
-"""What a run came to: the posterior, what it is worth, the naive answer beside it, and where all that is stored.
+"""What a run came to: the posterior, what it is worth, the naive answer beside it, and where all
+that is stored.
 
 | file | content |
 |---|---|
@@ -56,14 +57,20 @@ class Outcome:
     def answer(self) -> AbstractPosterior:
         """The corrected draws where a certificate has sound ones, else the posterior itself."""
         certificate = self.certificate
-        return certificate.corrected if certificate and certificate.corrected.report.exact else self.posterior
+        return (
+            certificate.corrected
+            if certificate and certificate.corrected.report.exact
+            else self.posterior
+        )
 
     @property
     def trustworthy(self) -> bool:
-        """Whether the command exits with 0: the method is exact and its draws are worth 100 or more, or its answer is certified.
+        """Whether the command exits with 0: the method is exact and its draws are worth 100 or
+        more, or its answer is certified.
 
-        An approximation that its certificate calls poor exits with 3 even where corrected draws are exact and may be used: who goes on by
-        the exit code alone reads the posterior, which is the approximation. The sentence says that they may.
+        An approximation that its certificate calls poor exits with 3 even where corrected draws are
+        exact and may be used: who goes on by the exit code alone reads the posterior, which is the
+        approximation. The sentence says that they may.
         """
         if self.certificate is not None:
             return self.certificate.certified
@@ -90,19 +97,40 @@ class Outcome:
             return self.certificate.said(_wording(self.out))
         if self.posterior.report.exact:
             size = self.posterior.effective_size
-            few = ": too few for intervals. Give the method more simulations or time" if self._few else ""
+            few = (
+                ": too few for intervals. Give the method more simulations or time"
+                if self._few
+                else ""
+            )
             dropped = self.posterior.report.diagnostics.get("simulations dropped")
-            given = f", given that the simulator does not fail ({dropped:,} times it did)," if dropped else ""
-            return f"The draws come from the exact posterior{given} and are worth {size:,.0f} independent ones{few}."
+            given = (
+                f", given that the simulator does not fail ({dropped:,} times it did),"
+                if dropped
+                else ""
+            )
+            return (
+                f"The draws come from the exact posterior{given} and are worth {size:,.0f}"
+                f" independent ones{few}."
+            )
         if self.posterior.report.method in _COMPARISONS:
-            return "This answer is for comparison: it does not know of the noise, or needs the confidential data."
-        return "Nothing shows how good this approximation is: the mechanism has no density by which to certify it."
+            return (
+                "This answer is for comparison: it does not know of the noise, or needs the"
+                " confidential data."
+            )
+        return (
+            "Nothing shows how good this approximation is: the mechanism has no density by which to"
+            " certify it."
+        )
 
     @property
     def simulations(self) -> dict[str, int]:
         """How many served what; those of the certificate come on top of `--max-simulations`."""
         own = {"inference": self.posterior.report.num_simulations}
-        return own if self.certificate is None else own | {"certificate": self.certificate.num_simulations}
+        return (
+            own
+            if self.certificate is None
+            else own | {"certificate": self.certificate.num_simulations}
+        )
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -122,9 +150,15 @@ def _wording(out: Path) -> Wording:
     return Wording(
         use=f"Use these: {where}.",
         may_use=f"They are exact and may be used: {where}.",
-        refine="Give the method more rounds or simulations (--num-rounds, --num-simulations), or leave out --method.",
+        refine=(
+            "Give the method more rounds or simulations (--num-rounds, --num-simulations), or leave"
+            " out --method."
+        ),
         more="The same command with --certify {num} or more goes on from here.",
-        records="For models of records take --method da-mcmc or exact-smc, which change one record at a time.",
+        records=(
+            "For models of records take --method da-mcmc or exact-smc, which change one record at a"
+            " time."
+        ),
     )
 
 
@@ -148,9 +182,13 @@ def stored(out: Path, target: Target | None = None, *, seed: int = 1) -> Outcome
 
     check_no_links(out, CERTIFICATE, CORRECTED)
     if not (out / CERTIFICATE).exists():
-        raise InvalidInputError(f"The run {out} is not finished: noisewise resume {out} goes on with it.")
+        raise InvalidInputError(
+            f"The run {out} is not finished: noisewise resume {out} goes on with it."
+        )
     certificate = _read_certificate(out)
-    return Outcome(out, load_posterior(out), certificate, None if target is None else naive(target, seed))
+    return Outcome(
+        out, load_posterior(out), certificate, None if target is None else naive(target, seed)
+    )
 
 
 def naive(target: Target, seed: int) -> AbstractPosterior | None:
@@ -177,7 +215,11 @@ def write_report(request: Request, target: Target | None, outcome: Outcome) -> P
     """Write report.html."""
     from noisewise.reports import write_report as write
 
-    known = {} if target is None else {"model": target.model, "observed": target.observed, "truth": target.truth}
+    known = (
+        {}
+        if target is None
+        else {"model": target.model, "observed": target.observed, "truth": target.truth}
+    )
     return write(
         request.out / REPORT,
         outcome.answer,
@@ -192,7 +234,9 @@ def write_report(request: Request, target: Target | None, outcome: Outcome) -> P
     )
 
 
-def _posterior(request: Request, target: Target, executor: Executor | None, progress: bool) -> AbstractPosterior:
+def _posterior(
+    request: Request, target: Target, executor: Executor | None, progress: bool
+) -> AbstractPosterior:
     import jax
 
     from noisewise.automatic import infer as automatic
@@ -207,7 +251,11 @@ def _posterior(request: Request, target: Target, executor: Executor | None, prog
 
 
 def _certificate(
-    request: Request, target: Target, posterior: AbstractPosterior, executor: Executor | None, progress: bool
+    request: Request,
+    target: Target,
+    posterior: AbstractPosterior,
+    executor: Executor | None,
+    progress: bool,
 ) -> Certificate | None:
     import jax
 
@@ -219,7 +267,9 @@ def _certificate(
         return None
     key = jax.random.fold_in(jax.random.key(request.seed), 1)
     num = request.certify
-    return certify(key, posterior, target.model, target.observed, num, executor=executor, progress=progress)
+    return certify(
+        key, posterior, target.model, target.observed, num, executor=executor, progress=progress
+    )
 
 
 def _store(out: Path, outcome: Outcome) -> None:
@@ -242,11 +292,23 @@ def _read_certificate(out: Path) -> Certificate | None:
     if record.get("verdict") in (_EXACT, _EXACT_FEW, _UNCERTIFIED):
         return None
     with reading(what):
-        fields = {f.name: record[f.name] for f in dataclasses.fields(Certificate) if f.name != "corrected"}
-        fields = {name: _INFINITE.get(name, float("nan")) if value is None else value for name, value in fields.items()}
-        fields["comparison"] = {name: (float(mean), float(sd)) for name, (mean, sd) in fields["comparison"].items()}
-        kinds = {f.name: _KINDS[f.type] for f in dataclasses.fields(Certificate) if f.type in _KINDS}
-        if any(not isinstance(fields[name], kind) or isinstance(fields[name], bool) for name, kind in kinds.items()):
+        fields = {
+            f.name: record[f.name] for f in dataclasses.fields(Certificate) if f.name != "corrected"
+        }
+        fields = {
+            name: _INFINITE.get(name, float("nan")) if value is None else value
+            for name, value in fields.items()
+        }
+        fields["comparison"] = {
+            name: (float(mean), float(sd)) for name, (mean, sd) in fields["comparison"].items()
+        }
+        kinds = {
+            f.name: _KINDS[f.type] for f in dataclasses.fields(Certificate) if f.type in _KINDS
+        }
+        if any(
+            not isinstance(fields[name], kind) or isinstance(fields[name], bool)
+            for name, kind in kinds.items()
+        ):
             raise FileFormatError("it tells numbers and texts of other kinds.")
         certificate = Certificate(**fields, corrected=load_posterior(out / CORRECTED))  # type: ignore[arg-type]
         _ = (

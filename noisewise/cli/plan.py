@@ -37,28 +37,44 @@ def plan(
     ],
     epsilon: Annotated[
         list[str] | None,
-        typer.Option(metavar="NUMBER...", help="Budgets, one or more; 0.1 0.3 1 3 10 by default.", show_default=False),
+        typer.Option(
+            metavar="NUMBER...",
+            help="Budgets, one or more; 0.1 0.3 1 3 10 by default.",
+            show_default=False,
+        ),
     ] = None,
     release: Annotated[
         list[Path] | None,
         typer.Option(
             "--release",
             "-r",
-            help="For def model(release): an earlier or a trial release, whose query and kind of noise the plan takes.",
+            help=(
+                "For def model(release): an earlier or a trial release, whose query and kind of"
+                " noise the plan takes."
+            ),
             show_default=False,
         ),
     ] = None,
-    simulations: Annotated[int, typer.Option(help="Simulations, one set for all budgets.")] = 50_000,
+    simulations: Annotated[
+        int, typer.Option(help="Simulations, one set for all budgets.")
+    ] = 50_000,
     releases: Annotated[int, typer.Option(help="Simulated releases over which is averaged.")] = 100,
     delta: Annotated[float, typer.Option(help="The delta of Gaussian noise.")] = 1e-6,
     seed: Annotated[int, typer.Option(help="The same seed gives the same plan.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Write the plan as JSON.", show_default=False)] = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw the plan: .png, .pdf or .svg.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the plan as JSON.", show_default=False)
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the plan: .png, .pdf or .svg.", show_default=False)
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object on stdout, for machines.")
+    ] = False,
 ) -> None:
     """What will an analyst learn at each privacy budget?
 
-    Expected posterior widths and coverage before any data are released, from ONE set of simulations: noise is free.
+    Expected posterior widths and coverage before any data are released, from ONE set of
+    simulations: noise is free.
     """
     target, budgets = _sorted_out(words, epsilon or [])
     found = _found(target, tuple(release or ()), budgets, simulations, releases, delta, seed)
@@ -73,7 +89,9 @@ def plan(
 
 
 def _sorted_out(words: list[str], epsilon: list[str]) -> tuple[str, tuple[float, ...]]:
-    """The problem and the budgets: whatever stands for a number is a budget, as in `--epsilon 0.1 1 10`."""
+    """The problem and the budgets: whatever stands for a number is a budget, as in `--epsilon 0.1 1
+    10`.
+    """
     targets, budgets = [], []
     for text in [*epsilon, *words]:
         for part in text.split(",") if text in epsilon else [text]:
@@ -83,9 +101,13 @@ def _sorted_out(words: list[str], epsilon: list[str]) -> tuple[str, tuple[float,
                 targets.append(part)
     if len(targets) != 1:
         got = ", ".join(targets) or "none"
-        raise InvalidInputError(f"plan needs one problem, as in noisewise plan sir --epsilon 0.1 1 10; got {got}.")
+        raise InvalidInputError(
+            f"plan needs one problem, as in noisewise plan sir --epsilon 0.1 1 10; got {got}."
+        )
     if budgets and not epsilon:
-        raise InvalidInputError(f"Budgets follow --epsilon, as in noisewise plan {targets[0]} --epsilon 0.1 1 10.")
+        raise InvalidInputError(
+            f"Budgets follow --epsilon, as in noisewise plan {targets[0]} --epsilon 0.1 1 10."
+        )
     return targets[0], tuple(sorted(set(budgets))) or _BUDGETS
 
 
@@ -102,15 +124,23 @@ def _found(
 
     from noisewise.planning import plan as make_plan
 
-    options: dict[str, Any] = {"num_simulations": simulations, "num_releases": releases, "delta": delta}
+    options: dict[str, Any] = {
+        "num_simulations": simulations,
+        "num_releases": releases,
+        "delta": delta,
+    }
     key = jax.random.key(seed)
     if ":" in target or target.endswith(".py"):
         path, _, name = target.partition(":")
         if not Path(path).is_file():
             raise InvalidInputError(f"There is no Python file {path}.")
-        return make_plan(key, model_from(Path(path), name or "model", released(files)), budgets, **options)
+        return make_plan(
+            key, model_from(Path(path), name or "model", released(files)), budgets, **options
+        )
     if files:
-        raise InvalidInputError("--release is for models of your own: a ready problem has its query and its noise.")
+        raise InvalidInputError(
+            "--release is for models of your own: a ready problem has its query and its noise."
+        )
     item = catalogue.find("problem", target, catalogue.problems())
     models = {epsilon: ready_problem(item, epsilon).model for epsilon in budgets}
     mechanisms = {epsilon: model.mechanism for epsilon, model in models.items()}
@@ -134,19 +164,38 @@ def _print(found: Plan) -> None:
     from rich.table import Table
 
     shown = Table(box=SIMPLE_HEAD, pad_edge=False)
-    columns = ["epsilon", "quantity", "mean sd", "of prior", f"median {100 * found.level:g}% width", "coverage"]
+    columns = [
+        "epsilon",
+        "quantity",
+        "mean sd",
+        "of prior",
+        f"median {100 * found.level:g}% width",
+        "coverage",
+    ]
     for index, column in enumerate(columns):
         shown.add_column(column, justify="left" if index == 1 else "right", no_wrap=True)
     for (label, name), row in found.table.iterrows():
-        cells = [f"{row['mean sd']:.3g} ± {row['mean sd error']:.1g}", f"{100 * row['share of prior']:.0f}%"]
-        cells += [f"{row['median width']:.3g} ± {row['median width error']:.1g}", f"{100 * row['coverage']:.0f}%"]
+        cells = [
+            f"{row['mean sd']:.3g} ± {row['mean sd error']:.1g}",
+            f"{100 * row['share of prior']:.0f}%",
+        ]
+        cells += [
+            f"{row['median width']:.3g} ± {row['median width error']:.1g}",
+            f"{100 * row['coverage']:.0f}%",
+        ]
         first = label if name == found.names[0] else ""
         shown.add_row(
-            f"{first:g}" if isinstance(first, float) else first, name, *cells, end_section=name == found.names[-1]
+            f"{first:g}" if isinstance(first, float) else first,
+            name,
+            *cells,
+            end_section=name == found.names[-1],
         )
     console = show.console()
     console.print(shown)
-    console.print(f"Means and medians are over {found.num_releases:,} simulated releases, ± their standard errors.")
+    console.print(
+        f"Means and medians are over {found.num_releases:,} simulated releases, ± their standard"
+        " errors."
+    )
     for label in found.budgets:
         console.print(found.sentence(label))
     for text in found.warnings:

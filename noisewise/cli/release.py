@@ -84,7 +84,10 @@ def _complete_query(incomplete: str) -> list[str]:
 
 def release(
     data: Annotated[
-        Path, typer.Option(help="The confidential data, a CSV file.", rich_help_panel=_WHAT, show_default=False)
+        Path,
+        typer.Option(
+            help="The confidential data, a CSV file.", rich_help_panel=_WHAT, show_default=False
+        ),
     ],
     query: Annotated[
         str,
@@ -98,48 +101,87 @@ def release(
     out: Annotated[
         Path,
         typer.Option(
-            "--out", "-o", help="The file to publish; never overwritten.", rich_help_panel=_WHAT, show_default=False
+            "--out",
+            "-o",
+            help="The file to publish; never overwritten.",
+            rich_help_panel=_WHAT,
+            show_default=False,
         ),
     ],
     columns: Annotated[
         list[str] | None,
-        typer.Option("--column", "-c", help="A column to look at.", rich_help_panel=_QUERY, show_default=False),
+        typer.Option(
+            "--column",
+            "-c",
+            help="A column to look at.",
+            rich_help_panel=_QUERY,
+            show_default=False,
+        ),
     ] = None,
     outcome: Annotated[
-        str | None, typer.Option(help="The response, or the class.", rich_help_panel=_QUERY, show_default=False)
+        str | None,
+        typer.Option(
+            help="The response, or the class.", rich_help_panel=_QUERY, show_default=False
+        ),
     ] = None,
     predictors: Annotated[
         list[str] | None,
-        typer.Option(help="What predicts it: names, comma-separated.", rich_help_panel=_QUERY, show_default=False),
+        typer.Option(
+            help="What predicts it: names, comma-separated.",
+            rich_help_panel=_QUERY,
+            show_default=False,
+        ),
     ] = None,
     bounds: Annotated[
         tuple[float, float] | None,
         typer.Option(
-            metavar="LOW HIGH", help="Values are clamped to these.", rich_help_panel=_QUERY, show_default=False
+            metavar="LOW HIGH",
+            help="Values are clamped to these.",
+            rich_help_panel=_QUERY,
+            show_default=False,
         ),
     ] = None,
     bounds_of: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN=LOW,HIGH", help="Bounds of one column.", rich_help_panel=_QUERY, show_default=False
+            metavar="COLUMN=LOW,HIGH",
+            help="Bounds of one column.",
+            rich_help_panel=_QUERY,
+            show_default=False,
         ),
     ] = None,
     bins: Annotated[
         int | None,
-        typer.Option(help="Bins of equal width between the bounds.", rich_help_panel=_QUERY, min=2, show_default=False),
+        typer.Option(
+            help="Bins of equal width between the bounds.",
+            rich_help_panel=_QUERY,
+            min=2,
+            show_default=False,
+        ),
     ] = None,
     edges: Annotated[
-        str | None, typer.Option(metavar="A,B,C,...", help="Edges of bins.", rich_help_panel=_QUERY, show_default=False)
+        str | None,
+        typer.Option(
+            metavar="A,B,C,...", help="Edges of bins.", rich_help_panel=_QUERY, show_default=False
+        ),
     ] = None,
     levels: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN=A,B,...", help="All values a column may have.", rich_help_panel=_QUERY, show_default=False
+            metavar="COLUMN=A,B,...",
+            help="All values a column may have.",
+            rich_help_panel=_QUERY,
+            show_default=False,
         ),
     ] = None,
     candidates: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C,...", help="Values a median may take.", rich_help_panel=_QUERY, show_default=False),
+        typer.Option(
+            metavar="A,B,C,...",
+            help="Values a median may take.",
+            rich_help_panel=_QUERY,
+            show_default=False,
+        ),
     ] = None,
     trials: Annotated[
         int | None,
@@ -151,22 +193,37 @@ def release(
         ),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="Pure differential privacy.", rich_help_panel=_PRIVACY, show_default=False)
+        float | None,
+        typer.Option(
+            help="Pure differential privacy.", rich_help_panel=_PRIVACY, show_default=False
+        ),
     ] = None,
     delta: Annotated[
         float | None,
         typer.Option(
-            help="With --epsilon: approximate, by Gaussian noise.", rich_help_panel=_PRIVACY, show_default=False
+            help="With --epsilon: approximate, by Gaussian noise.",
+            rich_help_panel=_PRIVACY,
+            show_default=False,
         ),
     ] = None,
     rho: Annotated[
         float | None,
-        typer.Option(help="Zero-concentrated, by Gaussian noise.", rich_help_panel=_PRIVACY, show_default=False),
+        typer.Option(
+            help="Zero-concentrated, by Gaussian noise.",
+            rich_help_panel=_PRIVACY,
+            show_default=False,
+        ),
     ] = None,
-    unit: Annotated[str, typer.Option(help="What a line of the data stands for.", rich_help_panel=_PRIVACY)] = "person",
+    unit: Annotated[
+        str, typer.Option(help="What a line of the data stands for.", rich_help_panel=_PRIVACY)
+    ] = "person",
     ledger: Annotated[
         Path | None,
-        typer.Option(help="Where to keep what was spent on these data.", rich_help_panel=_LEDGER, show_default=False),
+        typer.Option(
+            help="Where to keep what was spent on these data.",
+            rich_help_panel=_LEDGER,
+            show_default=False,
+        ),
     ] = None,
     budget: Annotated[
         str | None,
@@ -178,7 +235,10 @@ def release(
         ),
     ] = None,
     description: Annotated[
-        str, typer.Option(help="A public line about the release.", rich_help_panel=_WHAT, show_default=False)
+        str,
+        typer.Option(
+            help="A public line about the release.", rich_help_panel=_WHAT, show_default=False
+        ),
     ] = "",
     as_json: show.Json = False,
 ) -> None:
@@ -197,7 +257,9 @@ def release(
         outcome=outcome,
         predictors=tuple(name.strip() for text in predictors or () for name in text.split(",")),
         bounds=bounds,
-        bounds_of={name: _pair(text, name) for name, text in _assignments("--bounds-of", bounds_of).items()},
+        bounds_of={
+            name: _pair(text, name) for name, text in _assignments("--bounds-of", bounds_of).items()
+        },
         bins=bins,
         edges=_numbers("--edges", edges),
         levels={name: _labels(text) for name, text in _assignments("--levels", levels).items()},
@@ -216,7 +278,12 @@ def release(
 
 
 def _publish(
-    prepared: Prepared, asked: Asked, given: dict[str, float], out: Path, account: Any, description: str
+    prepared: Prepared,
+    asked: Asked,
+    given: dict[str, float],
+    out: Path,
+    account: Any,
+    description: str,
 ) -> tuple[Release, Ledger | None]:
     from noisewise.disclosure import Ledger
     from noisewise.disclosure.curator import PlannedRelease
@@ -231,9 +298,16 @@ def _publish(
         ledger = None if path is None else Ledger(path, limit, privacy_unit=unit)
     for warning in noticed:
         tell(f"Warning: {warning.message}")
-    more = {"names": prepared.names, "privacy_unit": unit, "description": description, "ledger": ledger}
+    more = {
+        "names": prepared.names,
+        "privacy_unit": unit,
+        "description": description,
+        "ledger": ledger,
+    }
     with (
-        PlannedRelease.of(prepared.query, **terms, **more, refusal=prepared.refusal, save_to=out) as plan,
+        PlannedRelease.of(
+            prepared.query, **terms, **more, refusal=prepared.refusal, save_to=out
+        ) as plan,
         warnings.catch_warnings(record=True) as noticed,
     ):
         warnings.simplefilter("always")
@@ -260,7 +334,9 @@ def _present(published: Release, ledger: Ledger | None, out: Path, as_json: bool
     if as_json:
         account = None
         if ledger is not None:
-            account = {name: getattr(ledger, name).to_spec() for name in ("limit", "spent", "remaining")}
+            account = {
+                name: getattr(ledger, name).to_spec() for name in ("limit", "spent", "remaining")
+            }
         values = {"names": list(published.names or ()), "values": list(published.values)}
         guarantee = None if published.guarantee is None else published.guarantee.to_spec()
         show.print_json({"out": str(out), **values, "guarantee": guarantee, "ledger": account})
@@ -268,20 +344,26 @@ def _present(published: Release, ledger: Ledger | None, out: Path, as_json: bool
     show.console().print(repr(published), soft_wrap=True)
     show.say(f"\nSpent {spent!r}; saved to {out}.")
     if ledger is None:
-        show.say("No ledger is kept: --ledger ledger.json --budget 2 adds up what several releases of these data cost.")
+        show.say(
+            "No ledger is kept: --ledger ledger.json --budget 2 adds up what several releases of"
+            " these data cost."
+        )
     else:
         show.say(
-            f"{ledger.path.name}: {rounded(ledger.spent)!r} of {ledger.limit!r} is spent, {rounded(ledger.remaining)!r} is left."
+            f"{ledger.path.name}: {rounded(ledger.spent)!r} of {ledger.limit!r} is spent,"
+            f" {rounded(ledger.remaining)!r} is left."
         )
 
 
-# Options as texts ----------------------------------------------------------------------------------------------------
+# Options as texts ---------------------------------------------------------------------------------
 
 
 def _flags(**values: float | None) -> dict[str, float]:
     given = {name: value for name, value in values.items() if value is not None}
     if set(given) not in ({"epsilon"}, {"epsilon", "delta"}, {"rho"}):
-        raise InvalidInputError("State one guarantee: --epsilon 1, or --epsilon 1 --delta 1e-6, or --rho 0.1.")
+        raise InvalidInputError(
+            "State one guarantee: --epsilon 1, or --epsilon 1 --delta 1e-6, or --rho 0.1."
+        )
     return given
 
 
@@ -291,7 +373,11 @@ def guarantee_from(given: dict[str, float]) -> Any:
 
     if "rho" in given:
         return ZeroConcentratedDP(given["rho"])
-    return ApproximateDP(given["epsilon"], given["delta"]) if "delta" in given else PureDP(given["epsilon"])
+    return (
+        ApproximateDP(given["epsilon"], given["delta"])
+        if "delta" in given
+        else PureDP(given["epsilon"])
+    )
 
 
 def _budget(text: str | None, ledger: Path | None) -> Any:
@@ -299,22 +385,30 @@ def _budget(text: str | None, ledger: Path | None) -> Any:
 
     if text is None:
         if ledger is not None and not ledger.exists() and not lock_path(ledger).exists():
-            raise InvalidInputError(f"There is no ledger {ledger}: to begin one, pass its limit, as in --budget 2.")
+            raise InvalidInputError(
+                f"There is no ledger {ledger}: to begin one, pass its limit, as in --budget 2."
+            )
         return None
     if ledger is None:
         raise InvalidInputError("--budget is the limit of a ledger: pass --ledger ledger.json too.")
     rho = text.startswith("rho=")
     numbers = _numbers("--budget", text.removeprefix("rho="))
     if len(numbers) > (1 if rho else 2):
-        raise InvalidInputError(f"--budget takes EPSILON, or EPSILON,DELTA, or rho=RHO, got {text!r}.")
-    return guarantee_from(dict(zip(("rho",) if rho else ("epsilon", "delta"), numbers, strict=False)))
+        raise InvalidInputError(
+            f"--budget takes EPSILON, or EPSILON,DELTA, or rho=RHO, got {text!r}."
+        )
+    return guarantee_from(
+        dict(zip(("rho",) if rho else ("epsilon", "delta"), numbers, strict=False))
+    )
 
 
 def _numbers(flag: str, text: str | None) -> tuple[float, ...]:
     try:
         return () if text is None else tuple(float(part) for part in text.split(","))
     except ValueError:
-        raise InvalidInputError(f"{flag} takes numbers separated by commas, got {text!r}.") from None
+        raise InvalidInputError(
+            f"{flag} takes numbers separated by commas, got {text!r}."
+        ) from None
 
 
 def _assignments(flag: str, texts: list[str] | None) -> dict[str, str]:
@@ -322,14 +416,18 @@ def _assignments(flag: str, texts: list[str] | None) -> dict[str, str]:
     for (name, equals, value), text in zip(pairs, texts or (), strict=True):
         if not (name.strip() and equals and value.strip()):
             example = "age=0,100" if flag == "--bounds-of" else "smoker=no,yes"
-            raise InvalidInputError(f"{flag} takes a column and its values, such as {example}, got {text!r}.")
+            raise InvalidInputError(
+                f"{flag} takes a column and its values, such as {example}, got {text!r}."
+            )
     return {name.strip(): value for name, _, value in pairs}
 
 
 def _pair(text: str, name: str) -> tuple[float, float]:
     ends = _numbers(f"--bounds-of {name}", text)
     if len(ends) != 2:
-        raise InvalidInputError(f"--bounds-of {name} takes LOW,HIGH, such as {name}=0,100, got {text!r}.")
+        raise InvalidInputError(
+            f"--bounds-of {name} takes LOW,HIGH, such as {name}=0,100, got {text!r}."
+        )
     return ends[0], ends[1]
 
 

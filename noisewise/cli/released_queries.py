@@ -37,13 +37,16 @@ class Asked:
     @property
     def looked_at(self) -> tuple[str, ...]:
         """The columns that are named."""
-        return (*self.columns, *self.predictors, *((self.outcome,) if self.outcome else ())) or ("all columns",)
+        return (*self.columns, *self.predictors, *((self.outcome,) if self.outcome else ())) or (
+            "all columns",
+        )
 
     def check(self) -> None:
         """Refuse an unknown query, and options that it does not take or lacks."""
         if self.query not in _NEEDED:
             raise InvalidInputError(
-                f"There is no query {self.query!r} to release: {did_you_mean(self.query, list(_NEEDED))}"
+                f"There is no query {self.query!r} to release:"
+                f" {did_you_mean(self.query, list(_NEEDED))}"
             )
         needed, taken = _NEEDED[self.query], _TAKEN[self.query]
         for name, flag in _FLAGS.items():
@@ -52,12 +55,16 @@ class Asked:
                 takes = ", ".join(_FLAGS[other] for other in (*needed, *taken))
                 raise InvalidInputError(f"--query {self.query} takes no {flag}; it takes {takes}.")
             if not given and name in needed:
-                raise InvalidInputError(f"--query {self.query} needs {flag}, such as {_EXAMPLES[name]}.")
+                raise InvalidInputError(
+                    f"--query {self.query} needs {flag}, such as {_EXAMPLES[name]}."
+                )
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A query, and how to read the confidential cells that it needs; `names` where its own would not say what was counted."""
+    """A query, and how to read the confidential cells that it needs; `names` where its own would
+    not say what was counted.
+    """
 
     query: AbstractQuery
     read: Callable[[], Any]
@@ -71,15 +78,22 @@ def prepare(asked: Asked, table: Table) -> Prepared:
     return _BUILDERS[asked.query](asked, table)
 
 
-# One builder per query -----------------------------------------------------------------------------------------------
+# One builder per query ----------------------------------------------------------------------------
 
 
 def _mean(asked: Asked, table: Table) -> Prepared:
     from noisewise.queries import ClampedMean
 
     columns = _columns(asked, table)
-    query = ClampedMean(bounds=_bounds(asked, columns), num_records=table.num_records, num_columns=len(columns))
-    return _of_numbers(query, table, columns, tuple(f"mean {name}" for name in columns) if len(columns) > 1 else None)
+    query = ClampedMean(
+        bounds=_bounds(asked, columns), num_records=table.num_records, num_columns=len(columns)
+    )
+    return _of_numbers(
+        query,
+        table,
+        columns,
+        tuple(f"mean {name}" for name in columns) if len(columns) > 1 else None,
+    )
 
 
 def _median(asked: Asked, table: Table) -> Prepared:
@@ -101,7 +115,9 @@ def _contingency_table(asked: Asked, table: Table) -> Prepared:
 
     columns = _columns(asked, table)
     labels = _all_levels(asked, columns)
-    query = ContingencyTable(levels=tuple(len(part) for part in labels), num_records=table.num_records)
+    query = ContingencyTable(
+        levels=tuple(len(part) for part in labels), num_records=table.num_records
+    )
     cells = itertools.product(
         *([f"{name}={label}" for label in part] for name, part in zip(columns, labels, strict=True))
     )
@@ -114,7 +130,9 @@ def _category_proportions(asked: Asked, table: Table) -> Prepared:
     columns = [str(asked.outcome), *asked.predictors]
     labels = _all_levels(asked, columns)
     sizes = tuple(len(part) for part in labels)
-    query = CategoryProportions(num_classes=sizes[0], num_values=sizes[1:], num_records=table.num_records)
+    query = CategoryProportions(
+        num_classes=sizes[0], num_values=sizes[1:], num_records=table.num_records
+    )
     names = tuple(
         f"{columns[0]}={group}, {name}={label}"
         for group in labels[0]
@@ -129,7 +147,9 @@ def _regression_moments(asked: Asked, table: Table) -> Prepared:
 
     columns = [*asked.predictors, str(asked.outcome)]
     query = RegressionMoments(
-        num_records=table.num_records, num_predictors=len(asked.predictors), bounds=_bounds(asked, columns)
+        num_records=table.num_records,
+        num_predictors=len(asked.predictors),
+        bounds=_bounds(asked, columns),
     )
     return _of_numbers(query, table, columns)
 
@@ -190,7 +210,7 @@ _EXAMPLES = {
 }
 
 
-# What builders share -------------------------------------------------------------------------------------------------
+# What builders share ------------------------------------------------------------------------------
 
 
 def _columns(asked: Asked, table: Table) -> tuple[str, ...]:
@@ -205,7 +225,8 @@ def _one_column(asked: Asked, table: Table) -> str:
     columns = _columns(asked, table)
     if len(columns) > 1:
         raise InvalidInputError(
-            f"--query {asked.query} looks at one column, got {len(columns)}: make one release for each."
+            f"--query {asked.query} looks at one column, got {len(columns)}: make one release for"
+            " each."
         )
     return columns[0]
 
@@ -213,12 +234,14 @@ def _one_column(asked: Asked, table: Table) -> str:
 def _bounds(asked: Asked, columns: tuple[str, ...] | list[str]) -> Any:
     for name in asked.bounds_of:
         if name not in columns:
-            raise InvalidInputError(f"--bounds-of names the column {name!r}, which the query does not look at.")
+            raise InvalidInputError(
+                f"--bounds-of names the column {name!r}, which the query does not look at."
+            )
     missing = [name for name in columns if name not in asked.bounds_of]
     if missing and asked.bounds is None:
         raise InvalidInputError(
-            f"--query {asked.query} needs public bounds of {', '.join(missing)}, not taken from the data: pass --bounds 0 100, say, "
-            f"or --bounds-of {missing[0]}=0,100."
+            f"--query {asked.query} needs public bounds of {', '.join(missing)}, not taken from the"
+            f" data: pass --bounds 0 100, say, or --bounds-of {missing[0]}=0,100."
         )
     return tuple(asked.bounds_of.get(name, asked.bounds) for name in columns)
 
@@ -227,7 +250,9 @@ def _edges(asked: Asked) -> tuple[float, ...]:
     if asked.edges and asked.bounds is None and asked.bins is None:
         return asked.edges
     if asked.edges or asked.bounds is None or asked.bins is None:
-        raise InvalidInputError("--query histogram needs either --edges 0,18,65,120 or --bounds 0 100 --bins 10.")
+        raise InvalidInputError(
+            "--query histogram needs either --edges 0,18,65,120 or --bounds 0 100 --bins 10."
+        )
     low, high = asked.bounds
     return tuple(low + (high - low) * number / asked.bins for number in range(asked.bins + 1))
 
@@ -236,7 +261,8 @@ def _all_levels(asked: Asked, columns: Sequence[str]) -> list[tuple[str, ...]]:
     for name in asked.levels:
         if name not in columns:
             raise InvalidInputError(
-                f"--levels names the column {name!r}, which the query does not look at: name it by --column too, or leave it out."
+                f"--levels names the column {name!r}, which the query does not look at: name it by"
+                " --column too, or leave it out."
             )
     return [_levels(asked, name) for name in columns]
 
@@ -244,7 +270,8 @@ def _all_levels(asked: Asked, columns: Sequence[str]) -> list[tuple[str, ...]]:
 def _levels(asked: Asked, name: str) -> tuple[str, ...]:
     if name not in asked.levels:
         raise InvalidInputError(
-            f"The column {name!r} needs its public levels: pass --levels {name}=a,b,c with all of them."
+            f"The column {name!r} needs its public levels: pass --levels {name}=a,b,c with all of"
+            " them."
         )
     return asked.levels[name]
 
@@ -276,6 +303,6 @@ def _of_codes(
 def _refusal(table: Table, columns: Sequence[str], what: str) -> str:
     cells = "one cell" if len(table.names) == 1 else f"{len(table.names)} cells"
     return (
-        f"{table.path.name} is refused: every line after the first must have {cells}, and under {', '.join(columns)} {what}; no "
-        "line may be blank, not even the last."
+        f"{table.path.name} is refused: every line after the first must have {cells}, and under"
+        f" {', '.join(columns)} {what}; no line may be blank, not even the last."
     )

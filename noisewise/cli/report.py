@@ -39,18 +39,27 @@ def report(run: RunArgument, model: ModelOption = None, as_json: show.Json = Fal
         page = outcomes.write_report(request, target, outcome)
     if as_json:
         show.print_json(
-            {"run": str(run), "report": str(page), "verdict": outcome.verdict, "trustworthy": outcome.trustworthy}
+            {
+                "run": str(run),
+                "report": str(page),
+                "verdict": outcome.verdict,
+                "trustworthy": outcome.trustworthy,
+            }
         )
     else:
         show.console().print(str(page), soft_wrap=True)
 
 
 def _target(request: Request, model: str | None) -> Target | None:
-    """The model and its release, of a ready problem or of the file that the user names; None, said with the reason, without one."""
+    """The model and its release, of a ready problem or of the file that the user names; None, said
+    with the reason, without one.
+    """
     from noisewise.cli import targets
     from noisewise.cli.requests import remembered, without_model
 
     if request.file is not None and model is None:
-        exits.tell(f"The report goes without what needs the model. {without_model(request, 'report')}")
+        exits.tell(
+            f"The report goes without what needs the model. {without_model(request, 'report')}"
+        )
         return None
     return targets.load(remembered(request.out, model, command="report"))

@@ -37,14 +37,21 @@ _FOLDER = Path("experiments")
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ITEM...", help="Tables or figures (see --list), or all.", show_default=False),
+        typer.Argument(
+            metavar="ITEM...", help="Tables or figures (see --list), or all.", show_default=False
+        ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="One small trial each: does everything work?")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One small trial each: does everything work?")
+    ] = False,
     full: Annotated[bool, typer.Option("--full", help="20 trials, as in the paper.")] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", "-o", help="Where results go; experiments/results or runs/reproduce-quick.", show_default=False
+            "--out",
+            "-o",
+            help="Where results go; experiments/results or runs/reproduce-quick.",
+            show_default=False,
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the first trial.", min=0, max=2**31)] = 1,
@@ -66,7 +73,9 @@ def reproduce(
     from noisewise.cli.interrupts import in_thread
 
     words = ["noisewise reproduce", *(names or []), *(["--quick"] * quick), *(["--full"] * full)]
-    words += ([] if seed == 1 else [f"--seed {seed}"]) + ([] if out is None else [f"--out {shlex.quote(str(out))}"])
+    words += ([] if seed == 1 else [f"--seed {seed}"]) + (
+        [] if out is None else [f"--out {shlex.quote(str(out))}"]
+    )
     command = " ".join(words)
     farewell = f"Interrupted. Finished trials are stored: {command} goes on."
     _check_folder(scale.folder)
@@ -79,7 +88,8 @@ def _check_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInputError(
-            f"Results cannot be written to {folder}: {error.strerror}. Name another folder with --out."
+            f"Results cannot be written to {folder}: {error.strerror}. Name another folder with"
+            " --out."
         ) from None
 
 
@@ -87,7 +97,8 @@ def _items() -> Any:
     """The registry of the checkout in which the command runs."""
     if not (_FOLDER / "items.py").is_file():
         raise InvalidInputError(
-            "reproduce needs a checkout of the repository: run it in the folder that holds experiments/."
+            "reproduce needs a checkout of the repository: run it in the folder that holds"
+            " experiments/."
         )
     import importlib
 
@@ -100,7 +111,9 @@ def _slugs(items: Any, names: list[str]) -> list[str]:
 
     known = [slug.replace("_", "-") for slug in items.ITEMS]
     if not names:
-        raise InvalidInputError("reproduce needs an item, as in noisewise reproduce sir-accuracy, or all; see --list.")
+        raise InvalidInputError(
+            "reproduce needs an item, as in noisewise reproduce sir-accuracy, or all; see --list."
+        )
     wanted = [name.replace("_", "-").lower() for name in names]
     if "all" in wanted:
         return known

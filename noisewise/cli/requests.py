@@ -36,8 +36,20 @@ COMMAND = "command.json"
 _INPUTS = "inputs"
 _SCHEMA, _VERSION = "noisewise.command", 1
 _FREE = ("argv", "noisewise", "workers", "certify")
-"""What may differ between a run and its resumption; with another `certify` the posterior is certified anew."""
-_PARTS = (COMMAND, _INPUTS, "run.json", "journal", "posterior", "certificate.json", "corrected", "report.html", ".lock")
+"""What may differ between a run and its resumption; with another `certify` the posterior is
+certified anew.
+"""
+_PARTS = (
+    COMMAND,
+    _INPUTS,
+    "run.json",
+    "journal",
+    "posterior",
+    "certificate.json",
+    "corrected",
+    "report.html",
+    ".lock",
+)
 """What noisewise reads or writes in a run directory: none of it may be a symbolic link."""
 _MOST_WORKERS = 4096
 """Processes that a file may ask for."""
@@ -67,7 +79,9 @@ class Request:
 
     @property
     def file(self) -> tuple[Path, str] | None:
-        """The model file and the name in it, where the target is one: 'model.py:model', or 'model.py' for short."""
+        """The model file and the name in it, where the target is one: 'model.py:model', or
+        'model.py' for short.
+        """
         return model_files.parsed(self.target)
 
     @functools.cached_property
@@ -86,7 +100,9 @@ class Request:
         """The command that repeats this request."""
         words = ["noisewise", "infer", self.target]
         for flag, value in (("--method", self.method), ("--epsilon", self.epsilon)):
-            words += [] if value is None else [flag, f"{value:g}" if isinstance(value, float) else value]
+            words += (
+                [] if value is None else [flag, f"{value:g}" if isinstance(value, float) else value]
+            )
         for path in self.releases:
             words += ["--release", str(path)]
         for name, value in self.settings.items():
@@ -115,21 +131,26 @@ class Request:
             catalogue.find("method", self.method, catalogue.methods())
         if self.method == "confidential":
             raise InvalidInputError(
-                "The method 'confidential' needs the confidential data: use nw.inference.ConfidentialPosterior in Python."
+                "The method 'confidential' needs the confidential data: use"
+                " nw.inference.ConfidentialPosterior in Python."
             )
         if self.epsilon is not None and (self.file or self.releases):
             raise InvalidInputError(
-                "--epsilon chooses the noise of a ready problem, but here the release says what it is."
+                "--epsilon chooses the noise of a ready problem, but here the release says what"
+                " it is."
             )
         if self.epsilon is not None and not 0.0 < self.epsilon < float("inf"):
-            raise InvalidInputError(f"--epsilon must be a finite number above 0, got {self.epsilon:g}.")
+            raise InvalidInputError(
+                f"--epsilon must be a finite number above 0, got {self.epsilon:g}."
+            )
         if self.file is None:
             self._check_problem()
         else:
             _ = self.model_file
             if not self.releases:
                 raise InvalidInputError(
-                    "A model file needs the numbers that were released: pass --release release.json."
+                    "A model file needs the numbers that were released: pass --release"
+                    " release.json."
                 )
         digests = [_digest(path) for path in self.releases]
         if len(set(digests)) < len(digests):
@@ -138,18 +159,22 @@ class Request:
     def _check_problem(self) -> None:
         if self._is_path:
             raise InvalidInputError(
-                f"{self.target!r} is neither a ready problem nor a Python file: write model.py:model, or see noisewise problems."
+                f"{self.target!r} is neither a ready problem nor a Python file: write"
+                " model.py:model, or see noisewise problems."
             )
         catalogue.find("problem", self.target, catalogue.problems())
 
     def remember(self) -> bool:
         """Write the request into its run directory, or refuse one that holds something else.
 
-        Returns whether it can be gone on with by the directory alone: this machine's own record knows the model file, where there is one.
+        Returns whether it can be gone on with by the directory alone: this machine's own record
+        knows the model file, where there is one.
         """
         record = self._record()
         self._write(record)
-        return self.file is None or model_files.remember(self.out, _identity(record), self.model_file)
+        return self.file is None or model_files.remember(
+            self.out, _identity(record), self.model_file
+        )
 
     def _write(self, record: dict[str, Any]) -> None:
         path = self.out / COMMAND
@@ -161,7 +186,8 @@ class Request:
             return
         if self.out.is_dir() and any(self.out.iterdir()):
             raise InvalidInputError(
-                f"{self.out} holds files, but no {COMMAND} of an earlier run: choose a new folder for --out."
+                f"{self.out} holds files, but no {COMMAND} of an earlier run: choose a new folder"
+                " for --out."
             )
         try:
             (self.out / _INPUTS).mkdir(parents=True, exist_ok=True)
@@ -188,15 +214,18 @@ class Request:
             "noisewise": __version__,
             "argv": self.argv,
             "problem": self.target if file is None else None,
-            "file": None
-            if file is None
-            else {
-                "path": os.path.relpath(file[0].resolve(), self.out.resolve()),
-                "name": file[1],
-                "sha256": self.model_file.sha256,
-            },
+            "file": (
+                None
+                if file is None
+                else {
+                    "path": os.path.relpath(file[0].resolve(), self.out.resolve()),
+                    "name": file[1],
+                    "sha256": self.model_file.sha256,
+                }
+            ),
             "releases": [
-                {"copy": copy, "sha256": _digest(path)} for copy, path in zip(copies, self.releases, strict=True)
+                {"copy": copy, "sha256": _digest(path)}
+                for copy, path in zip(copies, self.releases, strict=True)
             ],
             "method": self.method,
             "epsilon": self.epsilon,
@@ -208,43 +237,66 @@ class Request:
 
 
 def described(out: Path) -> Request:
-    """The request that a run directory describes, its inputs unaltered. Of a model file it is a description: none is run by it."""
+    """The request that a run directory describes, its inputs unaltered. Of a model file it is a
+    description: none is run by it.
+    """
     return _described(out)[0]
 
 
 def remembered(out: Path, model: str | None = None, *, command: str = "resume") -> Request:
-    """The same to be run: with the model file that the user names, or else that of this machine's own record of this very run."""
+    """The same to be run: with the model file that the user names, or else that of this machine's
+    own record of this very run.
+    """
     request, record = _described(out)
     stored = record["file"]
     if stored is None:
         if model is not None:
-            raise InvalidInputError(f"{out} is a run of the ready problem {request.target}: leave out --model.")
+            raise InvalidInputError(
+                f"{out} is a run of the ready problem {request.target}: leave out --model."
+            )
         return request
-    path, name = _named(model, stored["name"]) if model is not None else _recalled(request, record, command)
+    path, name = (
+        _named(model, stored["name"]) if model is not None else _recalled(request, record, command)
+    )
     request = dataclasses.replace(request, target=f"{path}:{name}", described=False)
     if request.model_file.sha256 != stored["sha256"]:
-        raise InvalidInputError(f"{path} was changed since the run started: bring it back, or start a new run.")
+        raise InvalidInputError(
+            f"{path} was changed since the run started: bring it back, or start a new run."
+        )
     return request
 
 
 def without_model(request: Request, command: str) -> str:
     """Why a model file is not run, and the line that runs it."""
     file = request.file
-    line = shlex.join(["noisewise", command, str(request.out), "--model", model_files.spelt(*file) if file else "FILE"])
+    line = shlex.join(
+        [
+            "noisewise",
+            command,
+            str(request.out),
+            "--model",
+            model_files.spelt(*file) if file else "FILE",
+        ]
+    )
     return (
-        f"{request.out} names a model file, but a run directory may be a stranger's, and no file in it decides what code runs: "
-        f"if you trust that file, write {line}"
+        f"{request.out} names a model file, but a run directory may be a stranger's, and no file in"
+        f" it decides what code runs: if you trust that file, write {line}"
     )
 
 
 def _named(model: str, stored: str) -> tuple[Path, str]:
-    """The file that the user names; the name in it must be that of the run, and be written where it is not the usual one."""
+    """The file that the user names; the name in it must be that of the run, and be written where it
+    is not the usual one.
+    """
     found = model_files.parsed(model)
     if found is None:
-        raise InvalidInputError(f"--model takes a Python file, as in --model model.py:model, got {model!r}.")
+        raise InvalidInputError(
+            f"--model takes a Python file, as in --model model.py:model, got {model!r}."
+        )
     if found[1] != stored:
         raise InvalidInputError(
-            f"The run takes {stored!r} of its model file, not {found[1]!r}: write --model {found[0]}:{stored}"
+            f"The run takes {stored!r} of its model file, not {found[1]!r}: write --model"
+            f" {found[0]}:{stored}"
         )
     return found
 
@@ -269,7 +321,9 @@ def _described(out: Path) -> tuple[Request, dict[str, Any]]:
         else:
             path = Path(os.path.realpath(out / record["file"]["path"]))
             if path.is_relative_to(os.path.realpath(out)):
-                raise FileFormatError("it names a model file inside the run directory, where noisewise puts none.")
+                raise FileFormatError(
+                    "it names a model file inside the run directory, where noisewise puts none."
+                )
             target = f"{os.path.relpath(path)}:{record['file']['name']}"
             if model_files.parsed(target) is None:
                 raise FileFormatError("it names a model file that is no Python file.")
@@ -279,7 +333,8 @@ def _described(out: Path) -> tuple[Request, dict[str, Any]]:
     for path, entry in zip(releases, record["releases"], strict=True):
         if _digest(path, follow_links=False) != entry["sha256"]:
             raise FileFormatError(
-                f"{path} was altered since the run started: start a new run with the release you have."
+                f"{path} was altered since the run started: start a new run with the release you"
+                " have."
             )
     return request, record
 
@@ -305,7 +360,9 @@ def _read(out: Path) -> dict[str, Any]:
 
 
 def _check(record: dict[str, Any]) -> None:
-    """Refuse values of other types than `Request` writes, and copies that lie elsewhere: the file may be a stranger's."""
+    """Refuse values of other types than `Request` writes, and copies that lie elsewhere: the file
+    may be a stranger's.
+    """
     needed = {"seed": int, "certify": int, "workers": int, "settings": dict, "releases": list}
     optional = {"method": str, "epsilon": float, "problem": str, "file": dict}
     for name, kind in (needed | optional).items():
@@ -314,12 +371,20 @@ def _check(record: dict[str, Any]) -> None:
             raise FileFormatError(f"{name} must be a {kind.__name__}.")
     if (record["problem"] is None) == (record["file"] is None):
         raise FileFormatError("it must name either a problem or a model file.")
-    if not (0 <= record["seed"] < 2**32 and 0 < record["certify"] < 2**53 and 0 < record["workers"] <= _MOST_WORKERS):
-        raise FileFormatError("seed, certify and workers must be numbers that the command line takes.")
+    if not (
+        0 <= record["seed"] < 2**32
+        and 0 < record["certify"] < 2**53
+        and 0 < record["workers"] <= _MOST_WORKERS
+    ):
+        raise FileFormatError(
+            "seed, certify and workers must be numbers that the command line takes."
+        )
     file = record["file"]
     if file is not None:
         require_keys(file, ("path", "name", "sha256"), "A model file")
-        if not all(isinstance(text, str) for text in file.values()) or not re.fullmatch(r"\w+", file["name"]):
+        if not all(isinstance(text, str) for text in file.values()) or not re.fullmatch(
+            r"\w+", file["name"]
+        ):
             raise FileFormatError("a model file has a path, a name and a sha256.")
     for value in record["settings"].values():
         if value is not None and not isinstance(value, (bool, int, float, str)):
@@ -331,13 +396,23 @@ def _check(record: dict[str, Any]) -> None:
 
 
 def _require_same(stored: dict[str, Any], asked: dict[str, Any], out: Path) -> None:
-    files = [{name: part for name, part in (each["file"] or {}).items() if name != "path"} for each in (stored, asked)]
-    others = [name for name, value in asked.items() if name not in (*_FREE, "file") and stored[name] != value]
+    files = [
+        {name: part for name, part in (each["file"] or {}).items() if name != "path"}
+        for each in (stored, asked)
+    ]
+    others = [
+        name
+        for name, value in asked.items()
+        if name not in (*_FREE, "file") and stored[name] != value
+    ]
     others += ["file"] * (files[0] != files[1])  # wherever it lies now
     if others:
-        told = "; ".join(f"{name}: {_short(stored[name])} there, {_short(asked[name])} now" for name in others)
+        told = "; ".join(
+            f"{name}: {_short(stored[name])} there, {_short(asked[name])} now" for name in others
+        )
         raise InvalidInputError(
-            f"{out} holds another run ({told}): choose another --out, or go on with that one by noisewise resume {out}."
+            f"{out} holds another run ({told}): choose another --out, or go on with that one by"
+            f" noisewise resume {out}."
         )
 
 
@@ -348,4 +423,6 @@ def _short(value: Any) -> str:
 
 
 def _digest(path: Path, *, follow_links: bool = True) -> str:
-    return hashlib.sha256(read_regular(path, limit=MAX_BYTES, follow_links=follow_links)).hexdigest()
+    return hashlib.sha256(
+        read_regular(path, limit=MAX_BYTES, follow_links=follow_links)
+    ).hexdigest()

@@ -11,8 +11,12 @@ from noisewise.cli.requests import Request
 from noisewise.cli.targets import Target
 
 
-def present(request: Request, target: Target, outcome: Outcome, page: Path, *, as_json: bool, quiet: bool) -> None:
-    """The summary beside the naive answer and the truth, the verdict, warnings, and where everything is."""
+def present(
+    request: Request, target: Target, outcome: Outcome, page: Path, *, as_json: bool, quiet: bool
+) -> None:
+    """The summary beside the naive answer and the truth, the verdict, warnings, and where
+    everything is.
+    """
     if as_json:
         show.print_json(as_record(request, target, outcome, page))
         return
@@ -61,9 +65,15 @@ def _table(target: Target, outcome: Outcome) -> None:
     columns += ["ignoring the noise"] if naive is not None else []
     rows = []
     for name, row in summary.iterrows():
-        cells = [str(name), *(show.digits(row[c], row["sd"]) for c in ("mean", "sd")), _interval(row)]
+        cells = [
+            str(name),
+            *(show.digits(row[c], row["sd"]) for c in ("mean", "sd")),
+            _interval(row),
+        ]
         cells += ([show.digits(truth[name], row["sd"]) if name in truth else ""]) if truth else []
-        cells += [_interval(naive.loc[name]) if name in naive.index else ""] if naive is not None else []
+        cells += (
+            [_interval(naive.loc[name]) if name in naive.index else ""] if naive is not None else []
+        )
         rows.append(cells)
     show.table(columns, rows, title=f"{target.title}, by {_route(outcome)}")
 
@@ -71,7 +81,9 @@ def _table(target: Target, outcome: Outcome) -> None:
 def _route(outcome: Outcome) -> str:
     report = outcome.posterior.report
     route = str(report.diagnostics.get("route", report.method))
-    return route if outcome.answer is outcome.posterior else f"{route}, corrected by its certificate"
+    return (
+        route if outcome.answer is outcome.posterior else f"{route}, corrected by its certificate"
+    )
 
 
 def _interval(row: Any) -> str:

@@ -17,11 +17,16 @@ Examples:
   noisewise resume downloads/a --model model.py
 """
 
-RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="The folder that --out named.", show_default=False)]
+RunArgument = Annotated[
+    Path, typer.Argument(metavar="RUN", help="The folder that --out named.", show_default=False)
+]
 ModelOption = Annotated[
     str | None,
     typer.Option(
-        "--model", metavar="FILE", help="The model file of the run, model.py or model.py:name.", show_default=False
+        "--model",
+        metavar="FILE",
+        help="The model file of the run, model.py or model.py:name.",
+        show_default=False,
     ),
 ]
 
@@ -30,7 +35,9 @@ def resume(
     run: RunArgument,
     model: ModelOption = None,
     as_json: show.Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no table: the verdict alone.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress and no table: the verdict alone.")
+    ] = False,
 ) -> None:
     """Go on with an interrupted run; show a finished one again.
 

@@ -52,7 +52,8 @@ def check_automatic(settings: Mapping[str, Any]) -> None:
         if name not in AUTOMATIC:
             known = ", ".join(AUTOMATIC)
             raise InvalidInputError(
-                f"{name} is a setting of some methods: name one by --method. Without, there are {known}."
+                f"{name} is a setting of some methods: name one by --method. Without, there are"
+                f" {known}."
             )
         convert = number(name, above=0.0) if name == "max_minutes" else integer(name, at_least=1)
         convert(settings[name])
@@ -68,8 +69,12 @@ def method_from(slug: str, settings: Mapping[str, Any]) -> AbstractMethod:
         if name in plain:
             continue
         if any(field.name == name for field in dataclasses.fields(kind)):
-            raise InvalidInputError(f"{name} of {slug} is an object, not a number: set it in Python.")
-        raise InvalidInputError(f"The method {slug} has no setting {name}: {did_you_mean(name, plain)}")
+            raise InvalidInputError(
+                f"{name} of {slug} is an object, not a number: set it in Python."
+            )
+        raise InvalidInputError(
+            f"The method {slug} has no setting {name}: {did_you_mean(name, plain)}"
+        )
     return kind(**settings)
 
 

@@ -15,7 +15,9 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, f
 
 
 def console() -> Any:
-    """A console that prints text as it is, no markup, no highlights, but for what would command the terminal: that it leaves out."""
+    """A console that prints text as it is, no markup, no highlights, but for what would command the
+    terminal: that it leaves out.
+    """
     from rich.console import Console
 
     class Safe(Console):
@@ -56,7 +58,9 @@ def table(
     numbers: bool = True,
     num_names: int = 1,
 ) -> None:
-    """A table on stdout: `num_names` columns of names, then numbers, which are never cut while names can be folded, or else texts."""
+    """A table on stdout: `num_names` columns of names, then numbers, which are never cut while
+    names can be folded, or else texts.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -71,7 +75,9 @@ def table(
 
 
 def digits(value: float, sd: float) -> str:
-    """The number to a hundredth of its standard deviation, or to three digits where that is unknown."""
+    """The number to a hundredth of its standard deviation, or to three digits where that is
+    unknown.
+    """
     if not (math.isfinite(value) and math.isfinite(sd) and sd > 0.0):
         return f"{value:.3g}"
     decimals = min(12, max(0, 2 - math.floor(math.log10(sd))))

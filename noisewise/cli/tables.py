@@ -1,8 +1,10 @@
-"""Confidential tables: CSV files of which the names of columns and the number of lines are public, and nothing else.
+"""Confidential tables: CSV files of which the names of columns and the number of lines are public,
+and nothing else.
 
-A file is opened in two steps: its first line and its number of lines are looked at before a budget is spent, its cells
-after that. What is wrong with cells is never said: it would tell something of the people in them. Of the names of columns
-a message shows only one that was nearly typed, as a first line of data may have been mistaken for names.
+A file is opened in two steps: its first line and its number of lines are looked at before a budget
+is spent, its cells after that. What is wrong with cells is never said: it would tell something of
+the people in them. Of the names of columns a message shows only one that was nearly typed, as a
+first line of data may have been mistaken for names.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from pathlib import Path
 from noisewise.errors import InvalidInputError
 
 _NEARLY = 0.75
-"""How alike a name must be to what was typed to be shown: of 4 letters one may be missing, changed in 8 two."""
+"""How alike a name must be to what was typed to be shown: of 4 letters one may be missing, changed
+in 8 two.
+"""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 """A plain decimal number: no 'nan', no '1_000', no digits of other alphabets."""
@@ -51,7 +55,9 @@ class Table:
                 raise InvalidInputError(f"{self.path.name} has no column {name!r}: {hint}")
 
     def numbers(self, columns: Sequence[str]) -> list[list[float]]:
-        """Rows of numbers, one column per name. What it raises may tell of the data: let it go nowhere."""
+        """Rows of numbers, one column per name. What it raises may tell of the data: let it go
+        nowhere.
+        """
         return [[_number(row[name]) for name in columns] for row in self._rows()]
 
     def codes(self, columns: Sequence[str], labels: Sequence[Sequence[str]]) -> list[list[int]]:
@@ -97,15 +103,24 @@ def _header(line: bytes, path: Path) -> tuple[str, ...]:
     try:
         rows = list(csv.reader([line.decode("utf-8-sig").rstrip("\r")], strict=True))
     except (UnicodeDecodeError, csv.Error):
-        raise InvalidInputError(f"{path.name} is not a CSV file in UTF-8: save it as one.") from None
+        raise InvalidInputError(
+            f"{path.name} is not a CSV file in UTF-8: save it as one."
+        ) from None
     names = tuple(name.strip() for name in rows[0]) if rows else ()
     if len(names) == 1 and any(mark in names[0] for mark in _OTHER_MARKS):
         raise InvalidInputError(
-            f"{path.name} is not separated by commas, as far as its first line shows: save it with commas."
+            f"{path.name} is not separated by commas, as far as its first line shows: save it with"
+            " commas."
         )
-    if len(set(names)) < len(names) or not names or not all(names) or any(map(_NUMBER.fullmatch, names)):
+    if (
+        len(set(names)) < len(names)
+        or not names
+        or not all(names)
+        or any(map(_NUMBER.fullmatch, names))
+    ):
         raise InvalidInputError(
-            f"The first line of {path.name} must name the columns, each differently; names are not numbers."
+            f"The first line of {path.name} must name the columns, each differently; names are not"
+            " numbers."
         )
     return names
 

@@ -66,25 +66,30 @@ def model_from(path: Path, name: str, release: Release | None) -> PrivateModel:
 
 
 def model_of(file: ModelFile, release: Release | None) -> PrivateModel:
-    """The model in a file: a PrivateModel, or a function of the release, or of nothing, that returns one."""
+    """The model in a file: a PrivateModel, or a function of the release, or of nothing, that
+    returns one.
+    """
     from noisewise.model.private_model import PrivateModel
 
     path, name = file.path, file.name
     module = _run(file)
     if not hasattr(module, name):
         known = [
-            other for other, value in vars(module).items() if callable(value) and value.__module__ == module.__name__
+            other
+            for other, value in vars(module).items()
+            if callable(value) and value.__module__ == module.__name__
         ]
         raise InvalidInputError(
-            f"{path} has no {name!r}: {did_you_mean(name, known) if known else 'it defines nothing.'}"
+            f"{path} has no {name!r}:"
+            f" {did_you_mean(name, known) if known else 'it defines nothing.'}"
         )
     value = getattr(module, name)
     if callable(value) and not isinstance(value, PrivateModel):
         value = _call(value, f"{path}:{name}", release)
     if not isinstance(value, PrivateModel):
         raise InvalidInputError(
-            f"{path}:{name} must be a function of the release that returns a nw.PrivateModel, or such a model, got "
-            f"{type(value).__name__}."
+            f"{path}:{name} must be a function of the release that returns a nw.PrivateModel, or"
+            f" such a model, got {type(value).__name__}."
         )
     return value
 
@@ -97,9 +102,14 @@ def _problem(request: Request, release: Release | None) -> Target:
     if release is None:
         return Target(_title(item.slug, problem), problem.model, problem.observed, problem.truth)
     ready = problem.model
-    model = PrivateModel.from_release(release, prior=ready.prior, simulator=ready.simulator, derived=ready.derived)
+    model = PrivateModel.from_release(
+        release, prior=ready.prior, simulator=ready.simulator, derived=ready.derived
+    )
     return Target(
-        f"{item.slug}, {release.description or 'own release'}", _tried(model, release), release, release=release
+        f"{item.slug}, {release.description or 'own release'}",
+        _tried(model, release),
+        release,
+        release=release,
     )
 
 
@@ -113,7 +123,9 @@ def ready_problem(item: catalogue.Item, epsilon: float | None) -> Problem:
 
 
 def _tried(model: PrivateModel, release: Any) -> PrivateModel:
-    """The model, if the release fits it and it can simulate once: mistakes show before a run begins."""
+    """The model, if the release fits it and it can simulate once: mistakes show before a run
+    begins.
+    """
     import jax
 
     model.observation(release)
@@ -131,7 +143,10 @@ def _tried(model: PrivateModel, release: Any) -> PrivateModel:
 @contextlib.contextmanager
 def _patience() -> Iterator[None]:
     """Say that the first simulation takes long, as nothing else has been said by then."""
-    text = f"The first simulation has taken {PATIENCE:g} s so far. For one that may hang there is PythonSimulator(..., timeout=)."
+    text = (
+        f"The first simulation has taken {PATIENCE:g} s so far. For one that may hang there is"
+        " PythonSimulator(..., timeout=)."
+    )
     timer = threading.Timer(PATIENCE, tell, [text])
     timer.start()
     try:
@@ -156,17 +171,21 @@ def released(paths: tuple[Path, ...]) -> Release | None:
 def _call(function: Any, what: str, release: Release | None) -> Any:
     parameters = inspect.signature(function).parameters.values()
     required = [
-        p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        p
+        for p in parameters
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
     if len(required) > 1:
         raise InvalidInputError(
-            f"{what} must take the release alone, as in def model(release), but it has {len(required)}."
+            f"{what} must take the release alone, as in def model(release), but it has"
+            f" {len(required)}."
         )
     try:
         return function(*[release][: len(required)])
     except NoisewiseError as error:
         without = (
-            " It was called without a release, of which it may want the query: give one by --release."
+            " It was called without a release, of which it may want the query: give one by"
+            " --release."
             if release is None
             else ""
         )
@@ -176,9 +195,11 @@ def _call(function: Any, what: str, release: Release | None) -> Any:
 
 
 def _run(file: ModelFile) -> ModuleType:
-    """Run the content of a user's file as a module; its folder is where its own imports are looked for, as if it were a script.
+    """Run the content of a user's file as a module; its folder is where its own imports are looked
+    for, as if it were a script.
 
-    What was read is what is run: Python's loader would take compiled code from __pycache__ in its place.
+    What was read is what is run: Python's loader would take compiled code from __pycache__ in its
+    place.
     """
     import cloudpickle
 
@@ -199,6 +220,16 @@ def _run(file: ModelFile) -> ModuleType:
 
 def _broken(what: str, error: BaseException) -> InvalidInputError:
     frames = traceback.extract_tb(error.__traceback__)
-    line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if len(frames) else None
-    where = f" (line {line})" if line and what.startswith(frames[-1].filename if len(frames) else what) else ""
+    line = (
+        error.lineno
+        if isinstance(error, SyntaxError)
+        else frames[-1].lineno
+        if len(frames)
+        else None
+    )
+    where = (
+        f" (line {line})"
+        if line and what.startswith(frames[-1].filename if len(frames) else what)
+        else ""
+    )
     return InvalidInputError(f"{what} failed{where}: {type(error).__name__}: {error}.")

@@ -1,4 +1,6 @@
-"""How far may posteriors be trusted? `certify` one by fresh simulations; `calibrate` a method on data that it makes itself."""
+"""How far may posteriors be trusted? `certify` one by fresh simulations; `calibrate` a method on
+data that it makes itself.
+"""
 
 from noisewise.diagnostics.calibrate import calibrate
 from noisewise.diagnostics.calibration import Calibration

@@ -16,27 +16,35 @@ from noisewise.posteriors import AbstractPosterior
 
 
 def check_posterior(posterior: Any, what: str, model: PrivateModel | None = None) -> None:
-    """Refuse what is no posterior, or is of other parameters than the model, of fewer than ten draws, or with some that are not finite."""
+    """Refuse what is no posterior, or is of other parameters than the model, of fewer than ten
+    draws, or with some that are not finite.
+    """
     if isinstance(posterior, AbstractFit):
         raise InvalidTypeError(
-            f"{what} must be the posterior of one observation, got a {type(posterior).__name__}: write fit.{posterior.usage[0]}."
+            f"{what} must be the posterior of one observation, got a {type(posterior).__name__}:"
+            f" write fit.{posterior.usage[0]}."
         )
     if not isinstance(posterior, AbstractPosterior):
         raise InvalidTypeError(
-            f"{what} must be a posterior, as infer returns it, got {describe(posterior)}{instead_of(posterior)}."
+            f"{what} must be a posterior, as infer returns it, got"
+            f" {describe(posterior)}{instead_of(posterior)}."
         )
     if model is not None and posterior.names != model.names:
         raise InvalidInputError(
-            f"{what} must be of {', '.join(model.names)}, as the model is; got one of {', '.join(posterior.names)}."
+            f"{what} must be of {', '.join(model.names)}, as the model is; got one of"
+            f" {', '.join(posterior.names)}."
         )
     if len(posterior.theta) < MIN_DRAWS:
-        raise InvalidInputError(f"{what} must hold at least {MIN_DRAWS} draws, got {len(posterior.theta)}: draw more.")
+        raise InvalidInputError(
+            f"{what} must hold at least {MIN_DRAWS} draws, got {len(posterior.theta)}: draw more."
+        )
     columns = {**dict(zip(posterior.names, posterior.theta.T, strict=True)), **posterior.derived}
     for name, values in columns.items():
         bad = int((~np.isfinite(values[posterior.weights > 0.0])).sum())
         if bad:
             raise InvalidInputError(
-                f"{what} must be finite, but {bad} of {len(values)} draws of {name} are NaN or infinite: leave them out."
+                f"{what} must be finite, but {bad} of {len(values)} draws of {name} are NaN or"
+                " infinite: leave them out."
             )
 
 
@@ -45,5 +53,8 @@ def instead_of(given: Any) -> str:
     if isinstance(given, Certificate):
         return ": pass certificate.corrected"
     if isinstance(given, (np.ndarray, list, tuple)) or hasattr(given, "__array__"):
-        return ': pass nw.posteriors.Draws(draws, names, nw.posteriors.Report("my method")) for draws (N, d)'
+        return (
+            ': pass nw.posteriors.Draws(draws, names, nw.posteriors.Report("my method")) for draws'
+            " (N, d)"
+        )
     return ""

@@ -9,12 +9,16 @@ _PENALTIES = 10.0 ** np.arange(-9.0, 1.0)
 _DRAWS_PER_TERM = 10
 
 
-def predicted(values: np.ndarray, s: np.ndarray, groups: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Predictions (N, q) of values (N, q) from s (N, k): ridge regression on squares, products and cubes, across 5 folds of whole groups.
+def predicted(
+    values: np.ndarray, s: np.ndarray, groups: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Predictions (N, q) of values (N, q) from s (N, k): ridge regression on squares, products and
+    cubes, across 5 folds of whole groups.
 
-    `groups` (N,) are numbers that dependent draws share. Products, then all but s itself, are left out where there are fewer than ten draws
-    for each term. The penalty is the one that predicts best, the mean of the other folds among the candidates, so that predictions are
-    never much worse than none.
+    `groups` (N,) are numbers that dependent draws share. Products, then all but s itself, are left
+    out where there are fewer than ten draws for each term. The penalty is the one that predicts
+    best, the mean of the other folds among the candidates, so that predictions are never much worse
+    than none.
     """
     terms = _terms(s, weights)
     folds = np.unique(groups, return_inverse=True)[1] % _FOLDS
@@ -28,19 +32,28 @@ def predicted(values: np.ndarray, s: np.ndarray, groups: np.ndarray, weights: np
     return np.take_along_axis(candidates, errors.argmin(0)[None, None, :], axis=0)[0]
 
 
-def _fits(terms: np.ndarray, values: np.ndarray, weight: np.ndarray, here: np.ndarray) -> np.ndarray:
-    """Predictions (penalties + 1, n, q) for the rows `here` of fits to weighted rows, the last being the mean."""
+def _fits(
+    terms: np.ndarray, values: np.ndarray, weight: np.ndarray, here: np.ndarray
+) -> np.ndarray:
+    """Predictions (penalties + 1, n, q) for the rows `here` of fits to weighted rows, the last
+    being the mean.
+    """
     centre, mean = weight @ terms, weight @ values
     x, y = terms - centre, values - mean
     sizes, directions = np.linalg.eigh((x * weight[:, None]).T @ x)
     loads = directions.T @ ((x * weight[:, None]).T @ y)
     rotated = x[here] @ directions
-    fits = [mean + rotated @ (loads / (np.maximum(sizes, 0.0) + penalty)[:, None]) for penalty in _PENALTIES]
+    fits = [
+        mean + rotated @ (loads / (np.maximum(sizes, 0.0) + penalty)[:, None])
+        for penalty in _PENALTIES
+    ]
     return np.stack([*fits, np.broadcast_to(mean, fits[0].shape)])
 
 
 def _terms(s: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """s in standard deviations and, where draws are many enough, squares, products and cubes: (N, p), each of unit size."""
+    """s in standard deviations and, where draws are many enough, squares, products and cubes: (N,
+    p), each of unit size.
+    """
     deviation = s - weights @ s
     sd = np.sqrt(weights @ deviation**2)
     linear = deviation[:, sd > 0.0] / sd[sd > 0.0]

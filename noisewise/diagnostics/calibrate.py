@@ -36,13 +36,16 @@ def calibrate(
     executor: Executor | None = None,
     progress: bool = True,
 ) -> Calibration:
-    r"""theta_i ~ pi, s_dp,i ~ f(. | theta_i): the rank of theta_i among L draws of p(. | s_dp,i) is uniform for correct posteriors.
+    r"""theta_i ~ pi, s_dp,i ~ f(. | theta_i): the rank of theta_i among L draws of p(. | s_dp,i) is
+    uniform for correct posteriors.
 
-    `posterior_of` is what `draw_trials` takes, a fit, a method, or a function (key, observed); 200 trials are drawn by default, with 100
-    draws each. Or it is the trials that `draw_trials` has drawn, which other diagnostics may use too; then no model is needed.
-    `quantities` maps names to functions f(theta, observed), which broadcast over leading axes and are ranked beside the parameters. Pass
-    the log likelihood where it is known: ranks of parameters cannot see data that were ignored, so that `posterior = prior` passes
-    without it; `tarp` sees it for any model. The tests and their power are described in `Calibration`.
+    `posterior_of` is what `draw_trials` takes, a fit, a method, or a function (key, observed); 200
+    trials are drawn by default, with 100 draws each. Or it is the trials that `draw_trials` has
+    drawn, which other diagnostics may use too; then no model is needed. `quantities` maps names to
+    functions f(theta, observed), which broadcast over leading axes and are ranked beside the
+    parameters. Pass the log likelihood where it is known: ranks of parameters cannot see data that
+    were ignored, so that `posterior = prior` passes without it; `tarp` sees it for any model. The
+    tests and their power are described in `Calibration`.
 
     References: Talts et al. (2018); Sailynoja, Burkner and Vehtari (2022); Modrak et al. (2023).
 
@@ -63,12 +66,19 @@ def calibrate(
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
     _check_quantities(quantities)
     trial_key, tie_key = jax.random.split(stage_key(as_key(key), "calibrate"))
-    trials = as_trials(trial_key, posterior_of, model, num_trials, num_draws, executor=executor, progress=progress)
+    trials = as_trials(
+        trial_key, posterior_of, model, num_trials, num_draws, executor=executor, progress=progress
+    )
     if shared := set(trials.names) & set(quantities or {}):
         raise InvalidInputError(
-            f"quantities must have other names than the parameters, got {', '.join(sorted(shared))}."
+            "quantities must have other names than the parameters, got"
+            f" {', '.join(sorted(shared))}."
         )
-    columns = _columns(np.concatenate([trials.theta[:, None], trials.draws], axis=1), trials.observed, quantities or {})
+    columns = _columns(
+        np.concatenate([trials.theta[:, None], trials.draws], axis=1),
+        trials.observed,
+        quantities or {},
+    )
     return Calibration(
         names=(*trials.names, *(quantities or {})),
         uniforms=randomised_ranks(tie_key, columns),
@@ -81,24 +91,32 @@ def calibrate(
 
 def _check_quantities(quantities: Any) -> None:
     if quantities is not None and not isinstance(quantities, Mapping):
-        raise InvalidTypeError(f"quantities must map names to functions (theta, observed), got {describe(quantities)}.")
+        raise InvalidTypeError(
+            f"quantities must map names to functions (theta, observed), got {describe(quantities)}."
+        )
     for name, quantity in (quantities or {}).items():
         if not callable(quantity):
             raise InvalidTypeError(
-                f"The quantity {name!r} must be a function (theta, observed), got {describe(quantity)}."
+                f"The quantity {name!r} must be a function (theta, observed), got"
+                f" {describe(quantity)}."
             )
         check_call(quantity, f"{name}(theta, observed)", "theta", "observed")
 
 
-def _columns(theta: np.ndarray, observed: np.ndarray, quantities: Mapping[str, Quantity]) -> np.ndarray:
+def _columns(
+    theta: np.ndarray, observed: np.ndarray, quantities: Mapping[str, Quantity]
+) -> np.ndarray:
     """What is ranked (N, 1 + L, m), the truth first."""
     columns = [theta]
     for name, quantity in quantities.items():
-        values = real_array(quantity(theta, observed[:, None, :]), f"The quantity {name!r}", tell="return numbers")
+        values = real_array(
+            quantity(theta, observed[:, None, :]), f"The quantity {name!r}", tell="return numbers"
+        )
         if values.shape != theta.shape[:2] or np.isnan(values).any():
             raise InvalidInputError(
-                f"The quantity {name!r} must turn theta {theta.shape} and observed {observed[:, None, :].shape} into "
-                f"{theta.shape[:2]} without NaN, got {describe(values)}."
+                f"The quantity {name!r} must turn theta {theta.shape} and observed"
+                f" {observed[:, None, :].shape} into {theta.shape[:2]} without NaN, got"
+                f" {describe(values)}."
             )
         columns.append(values[..., None])
     return np.concatenate(columns, axis=-1)

@@ -50,18 +50,20 @@ def certify(
 
         theta_i ~ p = (1 - a) q + a pi,   s_i ~ f(. | theta_i),   w_i = pi(theta_i) eta(s_dp | s_i) / p(theta_i)
 
-    in unconstrained coordinates, one simulation per draw. Given any q the weighted draws have the posterior as their law, and the mean
-    weight is an unbiased estimate of the evidence. q is the posterior's own density where it has one, else a heavy-tailed law fitted to
-    its draws. The share a of prior draws bounds the weights, and shows what q misses.
+    in unconstrained coordinates, one simulation per draw. Given any q the weighted draws have the
+    posterior as their law, and the mean weight is an unbiased estimate of the evidence. q is the
+    posterior's own density where it has one, else a heavy-tailed law fitted to its draws. The share
+    a of prior draws bounds the weights, and shows what q misses.
 
-    Four fifths of the simulations make draws. The others tell a poor q from a noisy likelihood, at places theta_j taken from the
-    corrected draws. Half of them are single simulations, with
+    Four fifths of the simulations make draws. The others tell a poor q from a noisy likelihood, at
+    places theta_j taken from the corrected draws. Half of them are single simulations, with
 
         r_j = pi(theta_j) eta(s_dp | s_j) / (p(theta_j) Z),
 
-    whose mean is consistent for E[posterior / p] = 1 / efficiency, however noisy eta is; half are repeated at 12 places, for 1 + rv. Where
-    the weights are poor such places would mislead, because 1 + rv is much larger away from the posterior: half of this fifth then
-    goes to two refits of a heavy-tailed proposal first, and places come from the best set of draws. The verdicts are
+    whose mean is consistent for E[posterior / p] = 1 / efficiency, however noisy eta is; half are
+    repeated at 12 places, for 1 + rv. Where the weights are poor such places would mislead, because
+    1 + rv is much larger away from the posterior: half of this fifth then goes to two refits of a
+    heavy-tailed proposal first, and places come from the best set of draws. The verdicts are
     explained in `Certificate`.
 
     >>> import noisewise as nw
@@ -75,7 +77,9 @@ def certify(
     key = as_key(key)
     num_simulations = integer("num_simulations", at_least=1000)(num_simulations)
     share = number("prior_share", above=0.0, below=1.0)(prior_share)
-    work = start(posterior, model, observed, num_simulations, share, executor=executor, progress=progress)
+    work = start(
+        posterior, model, observed, num_simulations, share, executor=executor, progress=progress
+    )
     return certified_by(key, work, posterior)
 
 
@@ -112,27 +116,36 @@ def certified_by(key: Array, work: Work, posterior: AbstractPosterior) -> Certif
     return certificate
 
 
-def start(posterior: Any, model: Any, observed: Any, num_simulations: int, share: float, **options: Any) -> Work:
+def start(
+    posterior: Any, model: Any, observed: Any, num_simulations: int, share: float, **options: Any
+) -> Work:
     """The work of a certificate, after its inputs are checked."""
     if isinstance(posterior, AbstractFit):
         raise InvalidTypeError(
-            f"certify looks at the posterior of one observation, got a {type(posterior).__name__}: write certify(key, "
-            f"fit.{posterior.usage[0]}, model, observed)."
+            f"certify looks at the posterior of one observation, got a {type(posterior).__name__}:"
+            f" write certify(key, fit.{posterior.usage[0]}, model, observed)."
         )
     if not isinstance(posterior, AbstractPosterior) or not isinstance(model, PrivateModel):
         raise InvalidTypeError(
-            "certify(key, posterior, model, observed) needs a posterior, as infer returns it, and a PrivateModel; got "
-            f"{describe(posterior)} and {describe(model)}{instead_of(posterior)}."
+            "certify(key, posterior, model, observed) needs a posterior, as infer returns it, and"
+            f" a PrivateModel; got {describe(posterior)} and"
+            f" {describe(model)}{instead_of(posterior)}."
         )
     if np.isnan(posterior.theta).any():
         bad = int(np.isnan(posterior.theta).any(axis=1).sum())
-        raise InvalidInputError(f"{bad} of {len(posterior.theta)} draws of the posterior hold NaN: leave them out.")
+        raise InvalidInputError(
+            f"{bad} of {len(posterior.theta)} draws of the posterior hold NaN: leave them out."
+        )
     if Capability.DENSITY not in model.mechanism.capabilities:
         raise MissingCapabilityError(
-            f"certify weighs simulations by the mechanism's density, which {type(model.mechanism).__name__} lacks. Use calibrate, "
-            "which only simulates."
+            "certify weighs simulations by the mechanism's density, which"
+            f" {type(model.mechanism).__name__} lacks. Use calibrate, which only simulates."
         )
-    settings = {"num_simulations": num_simulations, "prior_share": share, "posterior": posterior.report.method}
+    settings = {
+        "num_simulations": num_simulations,
+        "prior_share": share,
+        "posterior": posterior.report.method,
+    }
     return Work(
         "certify",
         settings,
@@ -179,9 +192,11 @@ def _weigh(draws: ImportanceDraws, proposal: DefensiveProposal) -> _Weighed:
 
 
 def _unseen_share(draws: ImportanceDraws, proposal: DefensiveProposal) -> float:
-    """The posterior mass of which the prior draws would hold three effective ones, were it shaped as the mass that was found.
+    """The posterior mass of which the prior draws would hold three effective ones, were it shaped
+    as the mass that was found.
 
-    The effective size of n prior draws is n Z^2 / E[eta^2 | prior], a mean that all draws serve to estimate.
+    The effective size of n prior draws is n Z^2 / E[eta^2 | prior], a mean that all draws serve to
+    estimate.
     """
     log_prior = proposal.prior.log_prob(draws.z)
     found = np.isfinite(draws.log_weights)
@@ -198,7 +213,9 @@ def _verdict(weighed: _Weighed, measured: Measured, num_draws: int) -> str:
     return POOR if num_draws / measured.relative_variance >= enough else NOT_CERTIFIABLE
 
 
-def _corrected(work: Work, draws: ImportanceDraws, weighed: _Weighed, measured: Measured) -> WeightedSamples:
+def _corrected(
+    work: Work, draws: ImportanceDraws, weighed: _Weighed, measured: Measured
+) -> WeightedSamples:
     work.diagnostics |= {
         "effective size": weighed.effective_size,
         "Pareto k": weighed.pareto_k,
@@ -210,13 +227,25 @@ def _corrected(work: Work, draws: ImportanceDraws, weighed: _Weighed, measured: 
     }
     kept = np.isfinite(draws.z).all(axis=1)
     log_weights = draws.log_weights[kept] if weighed.effective_size else np.zeros(int(kept.sum()))
-    return work.weighted(work.model.prior.constrain(draws.z[kept]), log_weights, draws.s[kept], exact=weighed.exact)
+    return work.weighted(
+        work.model.prior.constrain(draws.z[kept]), log_weights, draws.s[kept], exact=weighed.exact
+    )
 
 
-def _compare(posterior: AbstractPosterior, corrected: WeightedSamples) -> dict[str, tuple[float, float]]:
-    """Shifts in corrected sds, and ratios of sds; infinite where the corrected draws do not spread and q differs."""
-    (mean, sd), (exact_mean, exact_sd) = (_moments(p.theta, p.weights) for p in (posterior, corrected))
-    pairs = zip(_ratio(mean - exact_mean, exact_sd, 0.0).tolist(), _ratio(sd, exact_sd, 1.0).tolist(), strict=True)
+def _compare(
+    posterior: AbstractPosterior, corrected: WeightedSamples
+) -> dict[str, tuple[float, float]]:
+    """Shifts in corrected sds, and ratios of sds; infinite where the corrected draws do not spread
+    and q differs.
+    """
+    (mean, sd), (exact_mean, exact_sd) = (
+        _moments(p.theta, p.weights) for p in (posterior, corrected)
+    )
+    pairs = zip(
+        _ratio(mean - exact_mean, exact_sd, 0.0).tolist(),
+        _ratio(sd, exact_sd, 1.0).tolist(),
+        strict=True,
+    )
     return dict(zip(posterior.names, pairs, strict=True))
 
 

@@ -36,31 +36,43 @@ class Comparison:
     c2st: Any = dataclasses.field(repr=False)
     """How well a classifier tells two methods apart, for each pair: .5 is not at all."""
     chance: Any = dataclasses.field(repr=False)
-    """What two exact posteriors that are worth as many draws stay below in 95% of cases, for each pair: C2ST and, in one quantity,
-    Kolmogorov-Smirnov; `draws` is how many of each the classifier saw."""
+    """What two exact posteriors that are worth as many draws stay below in 95% of cases, for each
+    pair: C2ST and, in one quantity, Kolmogorov-Smirnov; `draws` is how many of each the classifier
+    saw."""
 
     def __repr__(self) -> str:
         return str(self)
 
     def __str__(self) -> str:
         show = lambda table: table.round(3).to_string()  # noqa: E731
-        parts = [show(self.table), "C2ST", show(self.c2st), "Kolmogorov-Smirnov", show(self.kolmogorov_smirnov)]
+        parts = [
+            show(self.table),
+            "C2ST",
+            show(self.c2st),
+            "Kolmogorov-Smirnov",
+            show(self.kolmogorov_smirnov),
+        ]
         parts += ["By chance up to", show(self.chance)]
         return "\n".join(parts)
 
 
-def compare(posteriors: Mapping[str, AbstractPosterior], *, num_draws: int = 2000, level: float = 0.95) -> Comparison:
-    r"""Means, intervals, and all pairwise Kolmogorov-Smirnov distances and C2STs of posteriors of the same parameters.
+def compare(
+    posteriors: Mapping[str, AbstractPosterior], *, num_draws: int = 2000, level: float = 0.95
+) -> Comparison:
+    r"""Means, intervals, and all pairwise Kolmogorov-Smirnov distances and C2STs of posteriors of
+    the same parameters.
 
-    Derived quantities that all have appear like parameters. The same draws are taken in every call. Distances use `num_draws` of each, and
-    by chance stay below
+    Derived quantities that all have appear like parameters. The same draws are taken in every call.
+    Distances use `num_draws` of each, and by chance stay below
 
         1.36 sqrt(v_1 + v_2),   v = 1 / ESS + max(0, 1 / num_draws - 1 / N),
 
-    in 95% of columns, N being the draws that the posterior holds (v = 1 / num_draws where it makes fresh ones). The C2ST uses n draws of
-    each: num_draws, but at most half of what either posterior is worth, because repeated draws would give a set away. By chance it stays
-    below .5 + 2.5 (8 n)^-1/2, 2.5 standard deviations of 2 n fair coins, which covers what classifiers find in normal draws of one to four
-    dimensions with 4% of repeats. Columns that do not vary are left out of it; it is 1 where they differ, or vary in one posterior only.
+    in 95% of columns, N being the draws that the posterior holds (v = 1 / num_draws where it makes
+    fresh ones). The C2ST uses n draws of each: num_draws, but at most half of what either posterior
+    is worth, because repeated draws would give a set away. By chance it stays below .5 + 2.5 (8
+    n)^-1/2, 2.5 standard deviations of 2 n fair coins, which covers what classifiers find in normal
+    draws of one to four dimensions with 4% of repeats. Columns that do not vary are left out of it;
+    it is 1 where they differ, or vary in one posterior only.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(1.0)
@@ -72,28 +84,47 @@ def compare(posteriors: Mapping[str, AbstractPosterior], *, num_draws: int = 200
     """
     import pandas as pd
 
-    num_draws, level = integer("num_draws", at_least=10)(num_draws), number("level", above=0.0, below=1.0)(level)
+    num_draws, level = (
+        integer("num_draws", at_least=10)(num_draws),
+        number("level", above=0.0, below=1.0)(level),
+    )
     names = _check(posteriors)
-    shared = [n for n in next(iter(posteriors.values())).derived if all(n in p.derived for p in posteriors.values())]
+    shared = [
+        n
+        for n in next(iter(posteriors.values())).derived
+        if all(n in p.derived for p in posteriors.values())
+    ]
     summaries = {method: posterior.summary(level=level) for method, posterior in posteriors.items()}
     columns = ["mean", "sd", *next(iter(summaries.values())).columns[3:5]]
     rows = {
-        (name, method): table.loc[name, columns] for name in (*names, *shared) for method, table in summaries.items()
+        (name, method): table.loc[name, columns]
+        for name in (*names, *shared)
+        for method, table in summaries.items()
     }
     table = pd.DataFrame(rows).T.rename_axis(["quantity", "method"])
-    keys = {method: jax.random.fold_in(jax.random.key(_KEY), index) for index, method in enumerate(posteriors)}
-    draws = {method: posterior.sample(keys[method], num_draws) for method, posterior in posteriors.items()}
+    keys = {
+        method: jax.random.fold_in(jax.random.key(_KEY), index)
+        for index, method in enumerate(posteriors)
+    }
+    draws = {
+        method: posterior.sample(keys[method], num_draws)
+        for method, posterior in posteriors.items()
+    }
     worth = {method: _worth(posterior) for method, posterior in posteriors.items()}
     told, distances, chance = pd.DataFrame(0.5, index=list(keys), columns=list(keys)), {}, {}
     for pair in itertools.combinations(posteriors, 2):
         num = _telling(num_draws, min(worth[method] for method in pair))
-        told.loc[pair] = told.loc[pair[::-1]] = _told_apart(*(posteriors[m].sample(keys[m], num) for m in pair))
+        told.loc[pair] = told.loc[pair[::-1]] = _told_apart(
+            *(posteriors[m].sample(keys[m], num) for m in pair)
+        )
         distances[pair] = kolmogorov_smirnov(*(draws[method] for method in pair))
         variance = sum(_variance(posteriors[method], worth[method], num_draws) for method in pair)
         chance[pair] = [num, 0.5 + _COINS / math.sqrt(8.0 * num), _KOLMOGOROV * math.sqrt(variance)]
     index = pd.MultiIndex.from_tuples(distances, names=["method", "other"])
     ks = pd.DataFrame(list(distances.values()), index=index, columns=list(names))
-    floors = pd.DataFrame(list(chance.values()), index=index, columns=["draws", "C2ST", "Kolmogorov-Smirnov"])
+    floors = pd.DataFrame(
+        list(chance.values()), index=index, columns=["draws", "C2ST", "Kolmogorov-Smirnov"]
+    )
     return Comparison(table, ks, told, floors)
 
 
@@ -106,31 +137,41 @@ def _worth(posterior: AbstractPosterior) -> float:
 
 
 def _telling(num: int, worth: float) -> int:
-    """`num`, or the power of sqrt(2) that half of the worth reaches: the classifier is compiled for each number."""
+    """`num`, or the power of sqrt(2) that half of the worth reaches: the classifier is compiled for
+    each number.
+    """
     if worth >= 2.0 * num:
         return num
     return max(MIN_DRAWS, int(2.0 ** (math.floor(2.0 * math.log2(max(worth / 2.0, 1.0))) / 2.0)))
 
 
 def _variance(posterior: AbstractPosterior, worth: float, num: int) -> float:
-    """That of a mean of `num` draws, over the posterior's: few are a sample of all that it holds, which are worth few themselves."""
+    """That of a mean of `num` draws, over the posterior's: few are a sample of all that it holds,
+    which are worth few themselves.
+    """
     if math.isinf(worth):
         return 1.0 / num
     return 1.0 / worth + max(0.0, 1.0 / num - 1.0 / len(posterior.theta))
 
 
 def _told_apart(first: np.ndarray, second: np.ndarray) -> float:
-    """C2ST; where columns do not vary in both, their values decide, and one that varies in one set only tells all draws apart."""
+    """C2ST; where columns do not vary in both, their values decide, and one that varies in one set
+    only tells all draws apart.
+    """
     constant, other = constant_columns(first), constant_columns(second)
     both = constant & other
-    if (constant != other).any() or not np.allclose(first[0, both], second[0, both], rtol=1e-9, atol=0.0):
+    if (constant != other).any() or not np.allclose(
+        first[0, both], second[0, both], rtol=1e-9, atol=0.0
+    ):
         return 1.0
     return 0.5 if both.all() else c2st(first[:, ~both], second[:, ~both])
 
 
 def _check(posteriors: Any) -> tuple[str, ...]:
     if not isinstance(posteriors, Mapping):
-        raise InvalidTypeError(f"compare needs a mapping of names to posteriors, got {describe(posteriors)}.")
+        raise InvalidTypeError(
+            f"compare needs a mapping of names to posteriors, got {describe(posteriors)}."
+        )
     for name, posterior in posteriors.items():
         check_posterior(posterior, f"posteriors[{name!r}]")
     if len(posteriors) < 2:
@@ -139,6 +180,7 @@ def _check(posteriors: Any) -> tuple[str, ...]:
     if len(set(names)) > 1:
         other = next(given for given in names if given != names[0])
         raise InvalidInputError(
-            f"The posteriors must be of the same parameters, got {', '.join(names[0])} and {', '.join(other)}."
+            f"The posteriors must be of the same parameters, got {', '.join(names[0])} and"
+            f" {', '.join(other)}."
         )
     return names[0]

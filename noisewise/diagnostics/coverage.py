@@ -25,12 +25,14 @@ def coverage(
     executor: Executor | None = None,
     progress: bool = True,
 ) -> Any:
-    """How often the central intervals of each parameter hold the truth, over observations that the model makes: a table.
+    """How often the central intervals of each parameter hold the truth, over observations that the
+    model makes: a table.
 
-    One row per parameter and level, with columns `coverage`, its 95% Clopper-Pearson limits `low` and `high`, and `right`, whether they
-    hold the level. Over many rows some 5% are wrong by chance: `calibrate`, which tests all at once, says whether that is too many.
-    `posterior_of` is as in `calibrate`; 200 trials are drawn by default, with 100 draws each. The randomised ranks of `calibrate` count, so
-    that the expected coverage is exact for any number of draws.
+    One row per parameter and level, with columns `coverage`, its 95% Clopper-Pearson limits `low`
+    and `high`, and `right`, whether they hold the level. Over many rows some 5% are wrong by
+    chance: `calibrate`, which tests all at once, says whether that is too many. `posterior_of` is
+    as in `calibrate`; 200 trials are drawn by default, with 100 draws each. The randomised ranks of
+    `calibrate` count, so that the expected coverage is exact for any number of draws.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(1.0, bounds=None, noise="gaussian")
@@ -41,5 +43,13 @@ def coverage(
     >>> coverage(jax.random.key(0), exact, problem.model)["right"].tolist()
     [True, True, True]
     """
-    found = calibrate(key, posterior_of, model, num_trials, num_draws=num_draws, executor=executor, progress=progress)
+    found = calibrate(
+        key,
+        posterior_of,
+        model,
+        num_trials,
+        num_draws=num_draws,
+        executor=executor,
+        progress=progress,
+    )
     return found.coverage(levels)

@@ -45,19 +45,23 @@ def decompose_uncertainty(
         Var(theta | s_dp)  =  E[Var(theta | x)]  +  E[Var(E[theta | x] | s)]  +  Var(E[theta | s])
                               sampling              clamping and summary          privacy
 
-    `sampling` is left even to whoever holds the records: only more records help. `clamping` is what the released statistic does not tell of
-    them: wider bounds or another query help. `privacy` is what the noise hides: a larger budget helps. All are taken over x, s | s_dp.
+    `sampling` is left even to whoever holds the records: only more records help. `clamping` is what
+    the released statistic does not tell of them: wider bounds or another query help. `privacy` is
+    what the noise hides: a larger budget helps. All are taken over x, s | s_dp.
 
-    For a model of records (`AbstractRecordModel` with a query that is a sum), x comes from chains of `DataAugmentationMCMC`. Beside each
-    database theta | x is drawn 64 times, thinned where these draws depend on each other, as those of models without `sample_parameters` do.
-    The means A and B of the first and last 24 are independent given x, so that E[Var(theta | x)] = Var(theta) - Cov(A, B), and
-    E[Var(E[theta | x] | s)] = E[(A - g)(B - g)] with g(s) = E[theta | s]. Other models have two parts, E[Var(theta | s)] and
-    Var(E[theta | s]), from the draws of theta and s of `ExactSMC`, or of an exact `posterior` that has `statistics`, which costs no
-    simulation. g is a polynomial in s (squares, products, cubes), evaluated at draws that it was not fitted to: what such a polynomial
-    misses counts as clamping, never as privacy. Parts are never negative and sum to the total. The error of an approximate posterior is
-    another matter: see `certify`.
+    For a model of records (`AbstractRecordModel` with a query that is a sum), x comes from chains
+    of `DataAugmentationMCMC`. Beside each database theta | x is drawn 64 times, thinned where these
+    draws depend on each other, as those of models without `sample_parameters` do. The means A and B
+    of the first and last 24 are independent given x, so that E[Var(theta | x)] = Var(theta) -
+    Cov(A, B), and E[Var(E[theta | x] | s)] = E[(A - g)(B - g)] with g(s) = E[theta | s]. Other
+    models have two parts, E[Var(theta | s)] and Var(E[theta | s]), from the draws of theta and s of
+    `ExactSMC`, or of an exact `posterior` that has `statistics`, which costs no simulation. g is a
+    polynomial in s (squares, products, cubes), evaluated at draws that it was not fitted to: what
+    such a polynomial misses counts as clamping, never as privacy. Parts are never negative and sum
+    to the total. The error of an approximate posterior is another matter: see `certify`.
 
-    `num_draws` databases are used. Standard errors of the shares come from a jackknife over 20 blocks.
+    `num_draws` databases are used. Standard errors of the shares come from a jackknife over 20
+    blocks.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=0.3)
@@ -67,7 +71,8 @@ def decompose_uncertainty(
     """
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(
-            f"decompose_uncertainty(key, model, observed) needs a PrivateModel second, got {describe(model)}."
+            "decompose_uncertainty(key, model, observed) needs a PrivateModel second, got"
+            f" {describe(model)}."
         )
     num_draws, key = integer("num_draws", at_least=_FEWEST)(num_draws), as_key(key)
     if posterior is not None:
@@ -75,10 +80,14 @@ def decompose_uncertainty(
     if serves(model):
         return _of_records(key, model, observed, num_draws, progress)
     method = ExactSMC(num_particles=num_draws)
-    return _of_posterior(method.infer(key, model, observed, executor=executor, progress=progress), model)
+    return _of_posterior(
+        method.infer(key, model, observed, executor=executor, progress=progress), model
+    )
 
 
-def _of_records(key: Array, model: PrivateModel, observed: Any, num_draws: int, progress: bool) -> Decomposition:
+def _of_records(
+    key: Array, model: PrivateModel, observed: Any, num_draws: int, progress: bool
+) -> Decomposition:
     run_key, inner_key = jax.random.split(key)
     method = DataAugmentationMCMC(num_chains=_CHAINS, num_warmup=_WARMUP, target_ess=num_draws)
     work = method.start(model, model.observation(observed), progress=progress)
@@ -124,9 +133,13 @@ def _of_posterior(posterior: AbstractPosterior, model: PrivateModel) -> Decompos
 
 
 def _given_records(key: Array, chains: Chains, work: Work) -> np.ndarray:
-    """64 draws of theta (64, C, d) given the records of each chain, thinned until those 16 apart no longer depend on each other."""
+    """64 draws of theta (64, C, d) given the records of each chain, thinned until those 16 apart no
+    longer depend on each other.
+    """
     for thinning in _THINNING:
-        draws = np.asarray(chains.moves.parameters(key, chains.state, chains.walk, _INNER * thinning))[::thinning]
+        draws = np.asarray(
+            chains.moves.parameters(key, chains.state, chains.walk, _INNER * thinning)
+        )[::thinning]
         if _dependence(draws) < _INDEPENDENT:
             return draws
     work.warn(Kind.DRAWS_DEPENDENT, steps=_GAP * _THINNING[-1])
@@ -134,15 +147,18 @@ def _given_records(key: Array, chains: Chains, work: Work) -> np.ndarray:
 
 
 def _dependence(draws: np.ndarray) -> float:
-    """The largest autocorrelation, over parameters, of draws (n, C, d) that are `_GAP` apart, pooled over chains.
+    """The largest autocorrelation, over parameters, of draws (n, C, d) that are `_GAP` apart,
+    pooled over chains.
 
-    Deviations are from each chain's own mean, which takes (1 - r) / n off a correlation r, or 1 / n where there is none: that is added.
+    Deviations are from each chain's own mean, which takes (1 - r) / n off a correlation r, or 1 / n
+    where there is none: that is added.
     """
     deviation = draws - draws.mean(axis=0)
     variance = (deviation**2).mean(axis=(0, 1))
     product = (deviation[_GAP:] * deviation[:-_GAP]).mean(axis=(0, 1))
     return float(
-        np.max(np.where(variance > 0.0, product / np.where(variance > 0.0, variance, 1.0), 0.0)) + 1.0 / len(draws)
+        np.max(np.where(variance > 0.0, product / np.where(variance > 0.0, variance, 1.0), 0.0))
+        + 1.0 / len(draws)
     )
 
 
@@ -154,22 +170,25 @@ def _same(rows: np.ndarray) -> np.ndarray:
 
 def _checked(posterior: Any) -> AbstractPosterior:
     if not isinstance(posterior, AbstractPosterior):
-        raise InvalidTypeError(f"posterior must be a posterior, or None, got {describe(posterior)}.")
+        raise InvalidTypeError(
+            f"posterior must be a posterior, or None, got {describe(posterior)}."
+        )
     if posterior.statistics is None or not posterior.report.exact:
         raise InvalidInputError(
-            f"posterior must come from an exact method that draws s beside theta, which {posterior.report.method} does not: leave it out, "
-            "and such draws are made."
+            "posterior must come from an exact method that draws s beside theta, which"
+            f" {posterior.report.method} does not: leave it out, and such draws are made."
         )
     if posterior.effective_size < _FEWEST:
         raise InvalidInputError(
-            f"posterior is worth {posterior.effective_size:.0f} independent draws, and {_FEWEST} are the least: raise its target_ess."
+            f"posterior is worth {posterior.effective_size:.0f} independent draws, and {_FEWEST}"
+            " are the least: raise its target_ess."
         )
     return posterior
 
 
 class _Draws(NamedTuple):
-    """N draws of x, or of s alone, with weights: of each quantity (N, q) its mean and mean square given x, and two means that are
-    independent given x, or what stands for them.
+    """N draws of x, or of s alone, with weights: of each quantity (N, q) its mean and mean square
+    given x, and two means that are independent given x, or what stands for them.
     """
 
     mean: np.ndarray
@@ -181,7 +200,9 @@ class _Draws(NamedTuple):
     weights: np.ndarray
 
 
-def _decomposed(report: Report, model: PrivateModel, parts: tuple[str, ...], draws: _Draws) -> Decomposition:
+def _decomposed(
+    report: Report, model: PrivateModel, parts: tuple[str, ...], draws: _Draws
+) -> Decomposition:
     guess = predicted((draws.first + draws.last) / 2.0, draws.s, draws.groups, draws.weights)
     moments = np.stack(
         [
@@ -195,7 +216,9 @@ def _decomposed(report: Report, model: PrivateModel, parts: tuple[str, ...], dra
         axis=-1,
     )
     blocks = draws.groups % _BLOCKS
-    sums = np.stack([np.tensordot(draws.weights * (blocks == b), moments, axes=1) for b in range(_BLOCKS)])
+    sums = np.stack(
+        [np.tensordot(draws.weights * (blocks == b), moments, axes=1) for b in range(_BLOCKS)]
+    )
     masses = np.bincount(blocks, draws.weights, _BLOCKS)
     variances = _variances(sums.sum(0), len(parts))
     others = np.stack(

@@ -23,7 +23,9 @@ _WORDS = {
 
 @dataclasses.dataclass(frozen=True)
 class Decomposition:
-    """Variances (q, parts) of parameters and derived quantities, part by part; what `decompose_uncertainty` returns."""
+    """Variances (q, parts) of parameters and derived quantities, part by part; what
+    `decompose_uncertainty` returns.
+    """
 
     names: tuple[str, ...]
     parts: tuple[str, ...]
@@ -38,7 +40,9 @@ class Decomposition:
 
     @functools.cached_property
     def table(self) -> pd.DataFrame:
-        """Variances, one row per parameter and derived quantity, one column per part; rows sum to `total`."""
+        """Variances, one row per parameter and derived quantity, one column per part; rows sum to
+        `total`.
+        """
         import pandas as pd
 
         return pd.DataFrame(self.variances, index=list(self.names), columns=list(self.parts))
@@ -54,14 +58,29 @@ class Decomposition:
         return self.table.div(self.total.where(self.total > 0.0, 1.0), axis=0)
 
     def __str__(self) -> str:
-        lines = [f"{'':{self._width}}  {'sd':>9}  " + "  ".join(f"{part:>{max(len(part), 9)}}" for part in self.parts)]
-        rows = zip(self.names, np.sqrt(self.total), self.shares.to_numpy(), self.standard_errors, strict=True)
+        lines = [
+            f"{'':{self._width}}  {'sd':>9}  "
+            + "  ".join(f"{part:>{max(len(part), 9)}}" for part in self.parts)
+        ]
+        rows = zip(
+            self.names,
+            np.sqrt(self.total),
+            self.shares.to_numpy(),
+            self.standard_errors,
+            strict=True,
+        )
         for name, sd, shares, errors in rows:
-            cells = [f"{share:.0%} +-{error:.0%}" for share, error in zip(shares, errors, strict=True)]
-            aligned = "  ".join(f"{cell:>{max(len(part), 9)}}" for cell, part in zip(cells, self.parts, strict=True))
+            cells = [
+                f"{share:.0%} +-{error:.0%}" for share, error in zip(shares, errors, strict=True)
+            ]
+            aligned = "  ".join(
+                f"{cell:>{max(len(part), 9)}}" for cell, part in zip(cells, self.parts, strict=True)
+            )
             lines.append(f"{name:{self._width}}  {sd:>9.3g}  {aligned}")
         lines.append(
-            "Shares of the posterior variance: " + ", ".join(f"{part}: {_WORDS[part]}" for part in self.parts) + "."
+            "Shares of the posterior variance: "
+            + ", ".join(f"{part}: {_WORDS[part]}" for part in self.parts)
+            + "."
         )
         return "\n".join([*lines, *self.warnings])
 

@@ -27,9 +27,11 @@ _NOTHING = 1.0 - 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class DefensiveProposal:
-    """p(z) = (1 - a) q(z) + a pi(z) in unconstrained coordinates z, with exactly a share a of the draws from the prior, which come last.
+    """p(z) = (1 - a) q(z) + a pi(z) in unconstrained coordinates z, with exactly a share a of the
+    draws from the prior, which come last.
 
-    `draw(key, num)` gives z (num, d) from q, with rows that are not finite where theta is off the prior's support.
+    `draw(key, num)` gives z (num, d) from q, with rows that are not finite where theta is off the
+    prior's support.
     """
 
     prior: UnconstrainedPrior
@@ -49,12 +51,16 @@ class DefensiveProposal:
         return np.concatenate([self.draw(own_key, own), self.prior.sample(prior_key, num - own)])
 
     def log_prob(self, z: np.ndarray) -> np.ndarray:
-        """The log density of z (N, d), NaN where z is not finite; q counts as 0 where its density is not a number."""
+        """The log density of z (N, d), NaN where z is not finite; q counts as 0 where its density
+        is not a number.
+        """
         finite = np.isfinite(z).all(axis=1)
         z = np.where(finite[:, None], z, 0.0)
         log_q = np.asarray(self.log_density(z), dtype=np.float64)
         log_q = np.where(np.isnan(log_q), -np.inf, log_q)
-        log_p = np.logaddexp(np.log1p(-self.share) + log_q, np.log(self.share) + self.prior.log_prob(z))
+        log_p = np.logaddexp(
+            np.log1p(-self.share) + log_q, np.log(self.share) + self.prior.log_prob(z)
+        )
         return np.where(finite, log_p, np.nan)
 
     def prior_part(self, z: np.ndarray, log_prob: np.ndarray) -> np.ndarray:
@@ -63,17 +69,22 @@ class DefensiveProposal:
             return np.exp(np.log(self.share) + self.prior.log_prob(z) - log_prob)
 
     def unusable(self, z: np.ndarray, log_prob: np.ndarray) -> np.ndarray:
-        """Which draws (N,) are off the support, or come from q where its own density is 0, infinite or not a number."""
+        """Which draws (N,) are off the support, or come from q where its own density is 0, infinite
+        or not a number.
+        """
         own = np.arange(len(z)) < self.num_own(len(z))
         contradicted = ~(self.prior_part(z, log_prob) < _NOTHING) | np.isposinf(log_prob)
         return ~np.isfinite(z).all(axis=1) | (own & contradicted)
 
 
 def proposal_from(posterior: AbstractPosterior, prior: Prior, share: float) -> DefensiveProposal:
-    """The defensive proposal around a posterior: its own density where it has one, else a law fitted to its draws."""
+    """The defensive proposal around a posterior: its own density where it has one, else a law
+    fitted to its draws.
+    """
     if posterior.names != prior.names:
         raise InvalidInputError(
-            f"The posterior must be of {', '.join(prior.names)}, as the model is; got one of {', '.join(posterior.names)}."
+            f"The posterior must be of {', '.join(prior.names)}, as the model is; got one of"
+            f" {', '.join(posterior.names)}."
         )
     try:
         posterior.log_prob(posterior.theta[:1])
@@ -82,7 +93,11 @@ def proposal_from(posterior: AbstractPosterior, prior: Prior, share: float) -> D
 
     if isinstance(posterior, LearnedPosterior):
         return DefensiveProposal(
-            UnconstrainedPrior(prior), share, posterior.sample_unconstrained, posterior.log_prob_unconstrained, OWN
+            UnconstrainedPrior(prior),
+            share,
+            posterior.sample_unconstrained,
+            posterior.log_prob_unconstrained,
+            OWN,
         )
 
     def draw(key: Array, num: int) -> np.ndarray:
@@ -91,7 +106,9 @@ def proposal_from(posterior: AbstractPosterior, prior: Prior, share: float) -> D
     def log_density(z: np.ndarray) -> np.ndarray:
         theta = prior.constrain(z)
         with np.errstate(invalid="ignore"):
-            return posterior.log_prob(theta) + prior.log_prob_unconstrained(z) - prior.log_prob(theta)
+            return (
+                posterior.log_prob(theta) + prior.log_prob_unconstrained(z) - prior.log_prob(theta)
+            )
 
     return DefensiveProposal(UnconstrainedPrior(prior), share, draw, log_density, OWN)
 
@@ -106,17 +123,20 @@ def _fitted(posterior: AbstractPosterior, prior: Prior, share: float) -> Defensi
     needed = _DRAWS_PER_COORDINATE * z.shape[1]
     if usable.sum() < needed:
         raise InvalidInputError(
-            f"A posterior without a density needs at least {needed} draws inside the prior's support, so that a law can be fitted "
-            f"to them; got {usable.sum()}."
+            f"A posterior without a density needs at least {needed} draws inside the prior's"
+            f" support, so that a law can be fitted to them; got {usable.sum()}."
         )
     flat = [
         name
-        for name, constant in zip(posterior.names, constant_columns(posterior.theta[usable]), strict=True)
+        for name, constant in zip(
+            posterior.names, constant_columns(posterior.theta[usable]), strict=True
+        )
         if constant
     ]
     if flat:
         raise InvalidInputError(
-            f"A posterior without a density needs draws that vary, so that a law can be fitted to them; those of {', '.join(flat)} do not."
+            "A posterior without a density needs draws that vary, so that a law can be fitted to"
+            f" them; those of {', '.join(flat)} do not."
         )
     fit = fitted_proposal(z[usable], weights[usable], UnconstrainedPrior(prior), share)
     unit = np.sqrt(np.diag(fit.scale))
@@ -124,8 +144,9 @@ def _fitted(posterior: AbstractPosterior, prior: Prior, share: float) -> Defensi
         law = multivariate_t(shape=fit.scale / np.outer(unit, unit), df=_FREEDOM)
     except np.linalg.LinAlgError:
         raise InvalidInputError(
-            "A posterior without a density needs draws that vary in every direction, so that a law can be fitted to them; these lie on a "
-            "plane: use a method whose posterior has a density, or leave out what the others determine."
+            "A posterior without a density needs draws that vary in every direction, so that a law"
+            " can be fitted to them; these lie on a plane: use a method whose posterior has a"
+            " density, or leave out what the others determine."
         ) from None
 
     def draw(key: Array, num: int) -> np.ndarray:

@@ -34,11 +34,19 @@ class Measured(NamedTuple):
 
 
 def measure(
-    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int, *, sound: bool
+    key: Array,
+    work: Work,
+    draws: ImportanceDraws,
+    proposal: DefensiveProposal,
+    num: int,
+    *,
+    sound: bool,
 ) -> Measured:
-    """Spend `num` simulations on telling efficiency from 1 + rv, at places that stand for the posterior, as `certify` describes.
+    """Spend `num` simulations on telling efficiency from 1 + rv, at places that stand for the
+    posterior, as `certify` describes.
 
-    Sound weights: half of them single, half repeated. Else a half refits, an eighth is single, and three eighths are repeated.
+    Sound weights: half of them single, half repeated. Else a half refits, an eighth is single, and
+    three eighths are repeated.
     """
     if draws.effective_size == 0.0:
         return Measured(0.0, float("inf"), float("inf"), 0)
@@ -57,7 +65,9 @@ def measure(
 
 
 def _usual_size(draws: ImportanceDraws) -> float:
-    """The effective size without the five largest weights, so that no single lucky simulation decides on whom to blame."""
+    """The effective size without the five largest weights, so that no single lucky simulation
+    decides on whom to blame.
+    """
     log_weights = np.sort(draws.log_weights)[:-_OUTLIERS]
     if not np.isfinite(log_weights[-1]):
         return 1.0
@@ -65,9 +75,17 @@ def _usual_size(draws: ImportanceDraws) -> float:
 
 
 def _excess(
-    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int, *, known: bool
+    key: Array,
+    work: Work,
+    draws: ImportanceDraws,
+    proposal: DefensiveProposal,
+    num: int,
+    *,
+    known: bool,
 ) -> float:
-    """E[posterior / p], from `num` new simulations at draws that stand for the posterior; at least 1, as it must be."""
+    """E[posterior / p], from `num` new simulations at draws that stand for the posterior; at least
+    1, as it must be.
+    """
     place_key, simulate_key = jax.random.split(key)
     rows = _resampled(place_key, draws.weights, num)
     z = draws.z[rows]
@@ -78,7 +96,9 @@ def _excess(
 
 
 def _repeated(key: Array, work: Work, draws: ImportanceDraws, num: int) -> tuple[float, int]:
-    """1 + rv at 12 places, fewer where that leaves less than 64 simulations for each, and how many there are."""
+    """1 + rv at 12 places, fewer where that leaves less than 64 simulations for each, and how many
+    there are.
+    """
     place_key, simulate_key = jax.random.split(key)
     repeats = max(_LEAST_REPEATS, num // _PLACES)
     places = num // repeats
@@ -90,7 +110,9 @@ def _repeated(key: Array, work: Work, draws: ImportanceDraws, num: int) -> tuple
 def _refits(
     key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int
 ) -> list[ImportanceDraws]:
-    """Draws from laws fitted to the weighted draws before, which move towards the posterior where q is not."""
+    """Draws from laws fitted to the weighted draws before, which move towards the posterior where q
+    is not.
+    """
     from noisewise.samplers.adaptive_importance import fitted_proposal
 
     found = [draws]

@@ -1,4 +1,6 @@
-"""Observations against simulated ones: does the model, before or after inference, make data like these?"""
+"""Observations against simulated ones: does the model, before or after inference, make data like
+these?
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class PredictiveCheck:
     source: str
     """"prior" or "posterior"."""
     p_value: float
-    """The rank of the observation's distance from the centre of the simulated ones, over all statistics; small is surprising."""
+    """The rank of the observation's distance from the centre of the simulated ones, over all
+    statistics; small is surprising.
+    """
     alpha: float
 
     @property
@@ -44,7 +48,9 @@ class PredictiveCheck:
     @property
     def p_values(self) -> dict[str, float]:
         """Two-sided, statistic by statistic: twice the smaller tail, ties counted half."""
-        return dict(zip(self.names, two_sided_p_values(self.simulated, self.observed).tolist(), strict=True))
+        return dict(
+            zip(self.names, two_sided_p_values(self.simulated, self.observed).tolist(), strict=True)
+        )
 
     @property
     def sentence(self) -> str:
@@ -57,22 +63,32 @@ class PredictiveCheck:
             "posterior": "the model cannot make these data, or the posterior is wrong: certify it",
         }[self.source]
         return (
-            f"The observation lies outside what the {self.source} predicts (p = {self.p_value:.2g}), {name} the most "
-            f"(p = {self.p_values[name]:.2g}): {advice}."
+            f"The observation lies outside what the {self.source} predicts (p ="
+            f" {self.p_value:.2g}), {name} the most (p = {self.p_values[name]:.2g}): {advice}."
         )
 
     def __str__(self) -> str:
         low, high = np.quantile(self.simulated, [0.025, 0.975], axis=0)
         rows = [
             f"  {name:<16} {seen:12.5g}   95% of simulated ones in [{a:.5g}, {b:.5g}]   p = {p:.2g}"
-            for (name, p), seen, a, b in zip(self.p_values.items(), self.observed, low, high, strict=True)
+            for (name, p), seen, a, b in zip(
+                self.p_values.items(), self.observed, low, high, strict=True
+            )
         ]
-        failed = [f"  {self.num_failed:,} simulations failed (NaN) and were left out"] if self.num_failed else []
-        return "\n".join([("passed. " if self.passed else "failed. ") + self.sentence, *rows, *failed])
+        failed = (
+            [f"  {self.num_failed:,} simulations failed (NaN) and were left out"]
+            if self.num_failed
+            else []
+        )
+        return "\n".join(
+            [("passed. " if self.passed else "failed. ") + self.sentence, *rows, *failed]
+        )
 
 
 def two_sided_p_values(simulated: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    """Twice the smaller tail of each observed statistic (k,) among simulated ones (n, k), ties counted half."""
+    """Twice the smaller tail of each observed statistic (k,) among simulated ones (n, k), ties
+    counted half.
+    """
     ties = (simulated == observed).sum(axis=0)
     below = ((simulated < observed).sum(axis=0) + 0.5 * ties + 0.5) / (len(simulated) + 1)
     return np.asarray(2.0 * np.minimum(below, 1.0 - below))
@@ -87,12 +103,15 @@ def misspecification(
     alpha: float = 0.01,
     executor: Executor | None = None,
 ) -> PredictiveCheck:
-    r"""The observation against the prior predictive law of s_dp: could the model, at any parameter, have made it?
+    r"""The observation against the prior predictive law of s_dp: could the model, at any parameter,
+    have made it?
 
-    The observation is ranked among `num_simulations` simulated ones in two ways: by the mean squared deviation of all statistics, and by
-    how deep it lies between the least and the largest of each. `p_value` is twice the smaller rank, so that an observation from the model
-    fails with probability at most `alpha`, whatever the laws. It needs 2 / alpha simulations or more; with 4 / alpha for each statistic,
-    the default (or 1000, if that is more), any observation outside the range of simulated ones fails.
+    The observation is ranked among `num_simulations` simulated ones in two ways: by the mean
+    squared deviation of all statistics, and by how deep it lies between the least and the largest
+    of each. `p_value` is twice the smaller rank, so that an observation from the model fails with
+    probability at most `alpha`, whatever the laws. It needs 2 / alpha simulations or more; with 4 /
+    alpha for each statistic, the default (or 1000, if that is more), any observation outside the
+    range of simulated ones fails.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(1.0)
@@ -103,7 +122,9 @@ def misspecification(
     """
     theta_key, simulate_key = jax.random.split(as_key(key))
     num = _checked(model, num_simulations, alpha, optional=True)
-    return _check(simulate_key, model, observed, model.prior.sample(theta_key, num), "prior", alpha, executor)
+    return _check(
+        simulate_key, model, observed, model.prior.sample(theta_key, num), "prior", alpha, executor
+    )
 
 
 def predictive_check(
@@ -116,10 +137,11 @@ def predictive_check(
     alpha: float = 0.01,
     executor: Executor | None = None,
 ) -> PredictiveCheck:
-    r"""The observation against the posterior predictive law of s_dp, simulated at draws of the posterior.
+    r"""The observation against the posterior predictive law of s_dp, simulated at draws of the
+    posterior.
 
-    The data are used twice, to fit and to check, so that p-values are too large, not too small: a failure means what it says, a pass
-    means little. The ranks are those of `misspecification`.
+    The data are used twice, to fit and to check, so that p-values are too large, not too small: a
+    failure means what it says, a pass means little. The ranks are those of `misspecification`.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(1.0)
@@ -130,7 +152,15 @@ def predictive_check(
     theta_key, simulate_key = jax.random.split(as_key(key))
     num = _checked(model, num_simulations, alpha)
     check_posterior(posterior, "posterior, the second argument,", model)
-    return _check(simulate_key, model, observed, posterior.sample(theta_key, num), "posterior", alpha, executor)
+    return _check(
+        simulate_key,
+        model,
+        observed,
+        posterior.sample(theta_key, num),
+        "posterior",
+        alpha,
+        executor,
+    )
 
 
 def _checked(model: Any, num: Any, alpha: Any, *, optional: bool = False) -> int:
@@ -147,13 +177,21 @@ def _checked(model: Any, num: Any, alpha: Any, *, optional: bool = False) -> int
 
 
 def _check(
-    key: Array, model: PrivateModel, observed: Any, theta: np.ndarray, source: str, alpha: float, executor: Any
+    key: Array,
+    model: PrivateModel,
+    observed: Any,
+    theta: np.ndarray,
+    source: str,
+    alpha: float,
+    executor: Any,
 ) -> PredictiveCheck:
     seen = model.observation(observed)
     simulated = model.simulate(key, theta, executor=executor, faults=model.new_faults())
     good = np.isfinite(simulated).all(axis=1)
     if good.sum() < _FEWEST:
-        raise InvalidInputError(f"Of {len(good):,} simulations {good.sum():,} are finite: {_FEWEST} are the least.")
+        raise InvalidInputError(
+            f"Of {len(good):,} simulations {good.sum():,} are finite: {_FEWEST} are the least."
+        )
     return PredictiveCheck(
         names=model.private_names,
         observed=seen,

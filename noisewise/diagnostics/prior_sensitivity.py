@@ -15,21 +15,30 @@ from noisewise.posteriors import AbstractPosterior
 from noisewise.posteriors.weighted_samples import pareto_k
 
 SENSITIVE = 0.1
-"""Where doubling the prior moves probabilities by more than this, the prior matters: a normal moves by a quarter of an sd."""
+"""Where doubling the prior moves probabilities by more than this, the prior matters: a normal moves
+by a quarter of an sd.
+"""
 NARROWER = 0.2
-"""Or where it changes the log sd by more than this: a normal posterior that is its prior changes by .35, whatever does not move."""
+"""Or where it changes the log sd by more than this: a normal posterior that is its prior changes by
+.35, whatever does not move.
+"""
 
 
-def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, power: float = 1.25) -> Any:
-    r"""What changes where the prior pi is raised to a power a, by weights pi^(a - 1) on the draws: no new simulation.
+def prior_sensitivity(
+    posterior: AbstractPosterior, model: PrivateModel, *, power: float = 1.25
+) -> Any:
+    r"""What changes where the prior pi is raised to a power a, by weights pi^(a - 1) on the draws:
+    no new simulation.
 
-    A table with one row per parameter and derived quantity: `mean` and `sd` are the slopes of mean / sd and log sd in log2 a, by central
-    differences between a = 1 / `power` and `power`; `distance` the Kolmogorov-Smirnov distance between the two, per doubling; `sensitive`
-    whether it passes .1, or `sd` .2 in size, as where the posterior is the prior. Flat priors show nothing. The attribute
-    `attrs["pareto k"]` is the tail of the weights: above .7 the table is not to be trusted, and a smaller `power` helps.
+    A table with one row per parameter and derived quantity: `mean` and `sd` are the slopes of mean
+    / sd and log sd in log2 a, by central differences between a = 1 / `power` and `power`;
+    `distance` the Kolmogorov-Smirnov distance between the two, per doubling; `sensitive` whether it
+    passes .1, or `sd` .2 in size, as where the posterior is the prior. Flat priors show nothing.
+    The attribute `attrs["pareto k"]` is the tail of the weights: above .7 the table is not to be
+    trusted, and a smaller `power` helps.
 
-    Reference: Kallioinen, Paananen, Burkner and Vehtari (2023), Detecting and diagnosing prior and likelihood sensitivity with
-    power-scaling.
+    Reference: Kallioinen, Paananen, Burkner and Vehtari (2023), Detecting and diagnosing prior and
+    likelihood sensitivity with power-scaling.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(10.0)
@@ -41,7 +50,8 @@ def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, powe
 
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(
-            f"prior_sensitivity needs a posterior and its PrivateModel, got {describe(posterior)} and {describe(model)}."
+            f"prior_sensitivity needs a posterior and its PrivateModel, got {describe(posterior)}"
+            f" and {describe(model)}."
         )
     check_posterior(posterior, "posterior", model)
     power = number("power", above=1.0)(power)
@@ -51,7 +61,8 @@ def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, powe
     off = int((~np.isfinite(log_prior)).sum())
     if off:
         raise InvalidInputError(
-            f"{off} of {len(log_prior)} draws lie where the prior has no density: these are not draws of a posterior under this prior."
+            f"{off} of {len(log_prior)} draws lie where the prior has no density: these are not"
+            " draws of a posterior under this prior."
         )
     log_weights = [(a - 1.0) * log_prior for a in (1.0 / power, power)]
     low, high = (_normalised(base, values) for values in log_weights)
@@ -66,9 +77,14 @@ def prior_sensitivity(posterior: AbstractPosterior, model: PrivateModel, *, powe
         if constant_columns(values[:, None])[0]:
             rows[name] = [0.0, 0.0, 0.0, False]
             continue
-        slopes = (mean_high - mean_low) / sd / doublings, np.log(max(sd_high, 1e-300) / max(sd_low, 1e-300)) / doublings
+        slopes = (
+            (mean_high - mean_low) / sd / doublings,
+            np.log(max(sd_high, 1e-300) / max(sd_low, 1e-300)) / doublings,
+        )
         rows[name] = [*slopes, distance, bool(distance > SENSITIVE or abs(slopes[1]) > NARROWER)]
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "sd", "distance", "sensitive"])
+    table = pd.DataFrame.from_dict(
+        rows, orient="index", columns=["mean", "sd", "distance", "sensitive"]
+    )
     table.attrs["pareto k"] = max(pareto_k(np.log(base) + values) for values in log_weights)
     return table
 

@@ -29,20 +29,24 @@ def tarp(
     executor: Executor | None = None,
     progress: bool = True,
 ) -> Calibration:
-    r"""The share of draws nearer to a reference point than the truth is uniform for correct posteriors, whatever the point:
+    r"""The share of draws nearer to a reference point than the truth is uniform for correct
+    posteriors, whatever the point:
 
         u_i = #{ l : |theta_il - r_i| < |theta_i - r_i| } / L,        r_i a function of s_dp,i
 
-    The point must depend on the data, else `posterior = prior` passes. Here r_i is a linear regression of theta on the normal scores of
-    s_dp, fitted to the trials of the other half, plus a normal draw of the size of its residuals: a point near where theta_i should be,
-    which knows nothing of theta_i but s_dp,i, so that u_i is exactly uniform (and nearly independent of the others: the halves share
-    trials). Distances are in standard deviations of the prior. The result
-    is a `Calibration` with one column; its `gap` is the largest distance between the ECDF of u and the diagonal. Data that are ignored,
-    swapped parameters and a wrong spread show; a bias moves draws away from the point as often as towards it: `calibrate` sees that.
+    The point must depend on the data, else `posterior = prior` passes. Here r_i is a linear
+    regression of theta on the normal scores of s_dp, fitted to the trials of the other half, plus a
+    normal draw of the size of its residuals: a point near where theta_i should be, which knows
+    nothing of theta_i but s_dp,i, so that u_i is exactly uniform (and nearly independent of the
+    others: the halves share trials). Distances are in standard deviations of the prior. The result
+    is a `Calibration` with one column; its `gap` is the largest distance between the ECDF of u and
+    the diagonal. Data that are ignored, swapped parameters and a wrong spread show; a bias moves
+    draws away from the point as often as towards it: `calibrate` sees that.
 
     `posterior_of` is as in `calibrate`: 500 trials are drawn by default, with 100 draws each.
 
-    Reference: Lemos, Coogan, Hezaveh and Perreault-Levasseur (2023), Sampling-based accuracy testing of posterior estimators.
+    Reference: Lemos, Coogan, Hezaveh and Perreault-Levasseur (2023), Sampling-based accuracy
+    testing of posterior estimators.
 
     >>> import numpyro.distributions as dist, noisewise as nw
     >>> model = nw.PrivateModel(
@@ -87,7 +91,9 @@ def tarp(
 
 
 def _points(key: Array, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Predictions of theta (N, d), those of each half by a regression on the other, spread like its residuals."""
+    """Predictions of theta (N, d), those of each half by a regression on the other, spread like its
+    residuals.
+    """
     rng, features = generator(key), np.concatenate([np.ones((len(scores), 1)), scores], axis=1)
     half = rng.permutation(len(theta)) % 2 == 0
     points = np.empty_like(theta)
@@ -96,5 +102,7 @@ def _points(key: Array, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
         gram = x.T @ x + _RIDGE * len(x) * np.eye(x.shape[1])
         coefficients = np.linalg.solve(gram, x.T @ y)
         residual = (y - x @ coefficients).std(axis=0)
-        points[here] = features[here] @ coefficients + residual * rng.normal(size=(int(here.sum()), theta.shape[1]))
+        points[here] = features[here] @ coefficients + residual * rng.normal(
+            size=(int(here.sum()), theta.shape[1])
+        )
     return points

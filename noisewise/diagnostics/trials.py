@@ -1,4 +1,6 @@
-"""Trials of a method on data that it makes itself: a true parameter, an observation simulated from it, and draws of its posterior."""
+"""Trials of a method on data that it makes itself: a true parameter, an observation simulated from
+it, and draws of its posterior.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ PosteriorOf = SamplesMany | Amortised | AbstractMethod | Callable[[Array, np.nda
 
 @dataclasses.dataclass(frozen=True)
 class Trials:
-    """N trials that several diagnostics may share: theta (N, d) from the prior, observed (N, k'), draws (N, L, d) given observed."""
+    """N trials that several diagnostics may share: theta (N, d) from the prior, observed (N, k'),
+    draws (N, L, d) given observed.
+    """
 
     names: tuple[str, ...]
     theta: np.ndarray = dataclasses.field(repr=False)
@@ -66,30 +70,45 @@ class Trials:
 
     def __post_init__(self) -> None:
         theta, observed, draws = (
-            real_array(getattr(self, name), name, tell="Trials hold arrays, which draw_trials makes")
+            real_array(
+                getattr(self, name), name, tell="Trials hold arrays, which draw_trials makes"
+            )
             for name in _ARRAYS
         )
         shapes = f"theta {theta.shape}, observed {observed.shape} and draws {draws.shape}"
         fit = theta.ndim == observed.ndim == 2 and draws.ndim == 3
-        if not fit or (len(theta), len(draws), draws.shape[2]) != (len(observed), len(theta), theta.shape[1]):
-            raise InvalidInputError(f"Trials need theta (N, d), observed (N, k') and draws (N, L, d), got {shapes}.")
+        if not fit or (len(theta), len(draws), draws.shape[2]) != (
+            len(observed),
+            len(theta),
+            theta.shape[1],
+        ):
+            raise InvalidInputError(
+                f"Trials need theta (N, d), observed (N, k') and draws (N, L, d), got {shapes}."
+            )
         if len(self.names) != theta.shape[1] or len(theta) < FEWEST or draws.shape[1] < MIN_DRAWS:
             raise InvalidInputError(
-                f"Trials need at least {FEWEST} trials, {MIN_DRAWS} draws in each, and one name per parameter, got {shapes} and "
-                f"{len(self.names)} names."
+                f"Trials need at least {FEWEST} trials, {MIN_DRAWS} draws in each, and one name per"
+                f" parameter, got {shapes} and {len(self.names)} names."
             )
         for name, array in zip(_ARRAYS, (theta, observed, draws), strict=True):
             if not np.isfinite(array).all():
-                raise InvalidInputError(f"{name} must be finite, without NaN or infinity: leave such trials out.")
+                raise InvalidInputError(
+                    f"{name} must be finite, without NaN or infinity: leave such trials out."
+                )
             object.__setattr__(self, name, array)
 
     def __repr__(self) -> str:
         failed = f", {self.num_failed:,} left out (NaN)" if self.num_failed else ""
-        return f"Trials({self.num:,} trials of {', '.join(self.names)}, {self.num_draws:,} draws each{failed})"
+        return (
+            f"Trials({self.num:,} trials of {', '.join(self.names)}, {self.num_draws:,} draws"
+            f" each{failed})"
+        )
 
     @functools.cached_property
     def scores(self) -> np.ndarray:
-        """Each statistic of s_dp between -1 and 1, so that no outlier spoils a regression, and its square: (N, 2 k')."""
+        """Each statistic of s_dp between -1 and 1, so that no outlier spoils a regression, and its
+        square: (N, 2 k').
+        """
         centre = np.median(self.observed, axis=0)
         spread = np.median(np.abs(self.observed - centre), axis=0)
         spread = np.where(spread > 0.0, spread, np.maximum(self.observed.std(axis=0), 1e-300))
@@ -117,12 +136,14 @@ def draw_trials(
     executor: Executor | None = None,
     progress: bool = True,
 ) -> Trials:
-    """theta_i ~ pi, s_dp,i ~ f(. | theta_i), and `num_draws` draws of the posterior given s_dp,i, for `num_trials` i.
+    """theta_i ~ pi, s_dp,i ~ f(. | theta_i), and `num_draws` draws of the posterior given s_dp,i,
+    for `num_trials` i.
 
-    `posterior_of` is an amortised fit, with `sample_many(key, observed, num)` or else `posterior(observed)`; a method, whose `infer` is run
-    for every observation; or a function (key, observed) that returns a posterior or at least `num_draws` draws (n, d), of which evenly
-    spaced ones are taken: chains must be long enough for these to be nearly independent. Methods and functions run in `executor` where
-    one is given, with the same result for any number of workers.
+    `posterior_of` is an amortised fit, with `sample_many(key, observed, num)` or else
+    `posterior(observed)`; a method, whose `infer` is run for every observation; or a function (key,
+    observed) that returns a posterior or at least `num_draws` draws (n, d), of which evenly spaced
+    ones are taken: chains must be long enough for these to be nearly independent. Methods and
+    functions run in `executor` where one is given, with the same result for any number of workers.
     """
     num_trials = integer("num_trials", at_least=FEWEST)(num_trials)
     num_draws = integer("num_draws", at_least=MIN_DRAWS)(num_draws)
@@ -133,20 +154,25 @@ def draw_trials(
     good = np.isfinite(observed).all(axis=1)
     if good.sum() < FEWEST:
         raise InvalidInputError(
-            f"Of {num_trials} simulated observations {good.sum()} are finite: {FEWEST} are the least. Check the simulator with "
-            "model.simulate(key, model.prior.sample(key, 100))."
+            f"Of {num_trials} simulated observations {good.sum()} are finite: {FEWEST} are the"
+            " least. Check the simulator with model.simulate(key, model.prior.sample(key, 100))."
         )
     theta, observed = theta[good], observed[good]
     one = _One(posterior_of, model, num_draws)
     if isinstance(posterior_of, SamplesMany):
-        draws = real_array(posterior_of.sample_many(draw_key, observed, num_draws), "what sample_many gives")
+        draws = real_array(
+            posterior_of.sample_many(draw_key, observed, num_draws), "what sample_many gives"
+        )
     else:
         keys = fold_in_rows(draw_key, np.arange(len(observed)))
-        draws = np.stack(list(_shown(_each(one, keys, observed, executor), len(observed), progress)))
+        draws = np.stack(
+            list(_shown(_each(one, keys, observed, executor), len(observed), progress))
+        )
     if draws.shape != (len(observed), num_draws, model.prior.dim) or not np.isfinite(draws).all():
         raise InvalidInputError(
-            f"posterior_of must give draws of shape {(len(observed), num_draws, model.prior.dim)} without NaN or infinity, got "
-            f"{describe(draws)}{'' if np.isfinite(draws).all() else ' with some'}."
+            f"posterior_of must give draws of shape {(len(observed), num_draws, model.prior.dim)}"
+            " without NaN or infinity, got"
+            f" {describe(draws)}{'' if np.isfinite(draws).all() else ' with some'}."
         )
     return Trials(model.names, theta, observed, draws, int((~good).sum()))
 
@@ -161,19 +187,26 @@ def as_trials(
     usual_trials: int = TRIALS,
     **more: Any,
 ) -> Trials:
-    """Trials as they are, or drawn now; numbers are refused beside ready trials, which have their own."""
+    """Trials as they are, or drawn now; numbers are refused beside ready trials, which have their
+    own.
+    """
     if isinstance(posterior_of, Trials):
         if num_trials is not None or num_draws is not None:
             raise InvalidInputError(
-                f"These trials are drawn already, {posterior_of.num} with {posterior_of.num_draws} draws each: leave num_trials and "
-                "num_draws out, or write draw_trials(key, ..., num_trials, num_draws=...)."
+                f"These trials are drawn already, {posterior_of.num} with {posterior_of.num_draws}"
+                " draws each: leave num_trials and num_draws out, or write draw_trials(key, ...,"
+                " num_trials, num_draws=...)."
             )
         return posterior_of
     if model is None:
         raise InvalidTypeError(
-            f"The PrivateModel is missing, third after the key and {describe(posterior_of)}: only trials, from draw_trials, go without."
+            f"The PrivateModel is missing, third after the key and {describe(posterior_of)}: only"
+            " trials, from draw_trials, go without."
         )
-    numbers = usual_trials if num_trials is None else num_trials, DRAWS if num_draws is None else num_draws
+    numbers = (
+        usual_trials if num_trials is None else num_trials,
+        (DRAWS if num_draws is None else num_draws),
+    )
     return draw_trials(key, posterior_of, model, numbers[0], num_draws=numbers[1], **more)
 
 
@@ -182,29 +215,33 @@ def _check(posterior_of: Any, model: Any) -> None:
         raise InvalidTypeError(f"Trials need a PrivateModel third, got {describe(model)}.")
     if isinstance(posterior_of, AbstractPosterior):
         raise InvalidTypeError(
-            f"A posterior, here of {posterior_of.report.method}, is that of one observation: pass the method or the fit that made it, "
-            "which serves every observation."
+            f"A posterior, here of {posterior_of.report.method}, is that of one observation: pass"
+            " the method or the fit that made it, which serves every observation."
         )
     if isinstance(posterior_of, type):
         raise InvalidTypeError(
-            f"posterior_of is the class {posterior_of.__name__}: write {posterior_of.__name__}(...)."
+            f"posterior_of is the class {posterior_of.__name__}: write"
+            f" {posterior_of.__name__}(...)."
         )
     known = isinstance(posterior_of, (SamplesMany, Amortised, AbstractMethod))
     if not known and not callable(posterior_of):
         raise InvalidTypeError(
-            "posterior_of must be an amortised fit, with sample_many(key, observed, num) or posterior(observed), a method, or a "
-            f"function (key, observed) that returns a posterior or draws; got {describe(posterior_of)}."
+            "posterior_of must be an amortised fit, with sample_many(key, observed, num) or"
+            " posterior(observed), a method, or a function (key, observed) that returns a"
+            f" posterior or draws; got {describe(posterior_of)}."
         )
     if isinstance(posterior_of, SamplesMany):
-        check_call(posterior_of.sample_many, "sample_many(key, observed, num)", "key", "observed", "num")
+        check_call(
+            posterior_of.sample_many, "sample_many(key, observed, num)", "key", "observed", "num"
+        )
     elif not known:
         check_call(posterior_of, "posterior_of(key, observed)", "key", "observed")
     if isinstance(posterior_of, AbstractMethod):
         posterior_of.check(model)
     if Capability.SAMPLE not in model.mechanism.capabilities:
         raise MissingCapabilityError(
-            f"Trials simulate releases, and {type(model.mechanism).__name__} cannot be sampled. Use certify, which only needs "
-            "its density."
+            f"Trials simulate releases, and {type(model.mechanism).__name__} cannot be sampled. Use"
+            " certify, which only needs its density."
         )
 
 
@@ -227,7 +264,8 @@ class _One:
         )
         if draws.ndim != 2 or draws.shape[1] != dim or len(draws) < self.num:
             raise InvalidInputError(
-                f"posterior_of must return a posterior or at least num_draws={self.num} draws (n, {dim}), got {describe(found)}."
+                f"posterior_of must return a posterior or at least num_draws={self.num} draws (n,"
+                f" {dim}), got {describe(found)}."
             )
         return draws[np.linspace(0, len(draws) - 1, self.num).astype(int)]
 
@@ -241,7 +279,9 @@ class _One:
         return given.posterior(key, observed) if takes_key else given.posterior(observed)
 
 
-def _each(one: _One, keys: Any, observed: np.ndarray, executor: Executor | None) -> Iterator[np.ndarray]:
+def _each(
+    one: _One, keys: Any, observed: np.ndarray, executor: Executor | None
+) -> Iterator[np.ndarray]:
     if executor is None:
         yield from (one(key, row) for key, row in zip(keys, observed, strict=True))
         return
@@ -269,4 +309,11 @@ def _shown(each: Iterator[np.ndarray], total: int, progress: bool) -> Iterator[n
     from rich.progress import track
 
     console = Console(stderr=True)
-    yield from track(each, "trials", total=total, console=console, transient=True, disable=not console.is_terminal)
+    yield from track(
+        each,
+        "trials",
+        total=total,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )

@@ -1,4 +1,6 @@
-"""Are these numbers uniform on (0, 1), whatever stands beside them? Tests that are exact for independent ones."""
+"""Are these numbers uniform on (0, 1), whatever stands beside them? Tests that are exact for
+independent ones.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,12 @@ WEIGHTS = {"location": 0.4, "ecdf": 0.25, "dispersion": 0.25, "dependence": 0.1}
 def p_values(u: np.ndarray, beside: np.ndarray | None = None) -> dict[str, float]:
     r"""The p-values of N independent uniforms u, z = Phi^-1(u) being their normal scores.
 
-    ecdf: the number of u below each of 99 points is binomial; the smallest two-sided tail probability over the points is compared with
-    10,000 simulations of it, always the same (Sailynoja, Burkner and Vehtari 2022). location: sum z / sqrt(N) is standard normal.
-    dispersion: sum z^2 is chi-square with N degrees of freedom. dependence, where u is to be independent of numbers (N, p) `beside` it: the
-    squared length of z in the space that their centred columns span is chi-square; of many columns the N / 10 main directions are taken.
+    ecdf: the number of u below each of 99 points is binomial; the smallest two-sided tail
+    probability over the points is compared with 10,000 simulations of it, always the same
+    (Sailynoja, Burkner and Vehtari 2022). location: sum z / sqrt(N) is standard normal. dispersion:
+    sum z^2 is chi-square with N degrees of freedom. dependence, where u is to be independent of
+    numbers (N, p) `beside` it: the squared length of z in the space that their centred columns span
+    is chi-square; of many columns the N / 10 main directions are taken.
 
     >>> u = np.random.default_rng(0).random(1000)
     >>> sorted(p_values(u)), min(p_values(u).values()) > 0.01, p_values(u**1.5)["location"] < 1e-6
@@ -33,18 +37,24 @@ def p_values(u: np.ndarray, beside: np.ndarray | None = None) -> dict[str, float
     smallest = _smallest_tail(np.searchsorted(np.sort(u), _points(), side="right"), num)
     simulated = _simulated_tails(num)
     found = {
-        "ecdf": float((1 + np.searchsorted(simulated, smallest, side="right")) / (1 + len(simulated))),
+        "ecdf": float(
+            (1 + np.searchsorted(simulated, smallest, side="right")) / (1 + len(simulated))
+        ),
         "location": float(2.0 * ndtr(-abs(z.sum()) / np.sqrt(num))),
         "dispersion": float(min(1.0, 2.0 * min(chdtr(num, total), chdtrc(num, total)))),
     }
     directions = np.zeros((num, 0)) if beside is None else _directions(beside)
     if directions.shape[1]:
-        found["dependence"] = float(chdtrc(directions.shape[1], float(np.sum((directions.T @ z) ** 2))))
+        found["dependence"] = float(
+            chdtrc(directions.shape[1], float(np.sum((directions.T @ z) ** 2)))
+        )
     return found
 
 
 def combined(tests: dict[str, float], num_columns: int) -> float:
-    """The p-value of the tests of one of so many columns together with those of the others: weighted Bonferroni."""
+    """The p-value of the tests of one of so many columns together with those of the others:
+    weighted Bonferroni.
+    """
     total = sum(WEIGHTS[test] for test in tests)
     return min(1.0, num_columns * min(p * total / WEIGHTS[test] for test, p in tests.items()))
 
@@ -58,7 +68,9 @@ def _directions(beside: np.ndarray) -> np.ndarray:
 
 
 def ecdf_band(num: int, alpha: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points in (0, 1) and the band that the ECDF of `num` uniforms leaves at one of them or more with probability alpha."""
+    """Points in (0, 1) and the band that the ECDF of `num` uniforms leaves at one of them or more
+    with probability alpha.
+    """
     points, tail = _points(), np.quantile(_simulated_tails(num), alpha)
     counts = np.arange(num + 1)[:, None]
     inside = np.minimum(bdtr(counts, num, points), bdtrc(counts - 1, num, points)) * 2.0 > tail
@@ -72,7 +84,9 @@ def _points() -> np.ndarray:
 def _smallest_tail(counts: np.ndarray, num: int) -> np.ndarray:
     """The smallest two-sided tail probability over the points, of counts (..., 99)."""
     points = _points()
-    return np.min(2.0 * np.minimum(bdtr(counts, num, points), bdtrc(counts - 1, num, points)), axis=-1)
+    return np.min(
+        2.0 * np.minimum(bdtr(counts, num, points), bdtrc(counts - 1, num, points)), axis=-1
+    )
 
 
 @functools.lru_cache(maxsize=16)

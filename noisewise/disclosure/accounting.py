@@ -1,23 +1,27 @@
 r"""Adding up what several releases cost, and comparing it with a limit.
 
-A cost is a pair: the guarantee that the mechanism implies, and the one that was asked for, which it implies too (None if
-that is not known). Under a limit in PureDP, ZeroConcentratedDP or GaussianDP every implied guarantee is converted to that
-kind, and there is one total. Under an (epsilon, delta) limit there are several, and it is enough that ONE of them is
-within the limit, because each by itself is a true statement about all releases together:
+A cost is a pair: the guarantee that the mechanism implies, and the one that was asked for, which it
+implies too (None if that is not known). Under a limit in PureDP, ZeroConcentratedDP or GaussianDP
+every implied guarantee is converted to that kind, and there is one total. Under an (epsilon, delta)
+limit there are several, and it is enough that ONE of them is within the limit, because each by
+itself is a true statement about all releases together:
 
-(a) in one kind. If release i is rho_i-zCDP, all together are (sum_i rho_i)-zCDP (Bun and Steinke 2016); if it
+(a) in one kind. If release i is rho_i-zCDP, all together are (sum_i rho_i)-zCDP (Bun and Steinke
+2016); if it
     is mu_i-GDP, they are |mu|_2-GDP (Dong, Roth and Su 2022); if it is epsilon_i-DP, they are
     (sum_i epsilon_i)-DP. What the total implies at the limit's delta is a theorem about the total (`guarantees`).
 
-(b) basic composition. If release i is (epsilon_i, delta_i)-DP, all together are (sum epsilon_i, sum delta_i)-DP (Dwork and
+(b) basic composition. If release i is (epsilon_i, delta_i)-DP, all together are (sum epsilon_i, sum
+delta_i)-DP (Dwork and
     Roth 2014, appendix B). Any true pair may stand for release i: (epsilon_i, 0) for a pure guarantee, the pair that
     was asked for, or, for zCDP and GDP, the conversion at a delta_i of our choice. Those share evenly what the other
     releases leave of the limit's delta, so that the deltas add up to no more than it.
 
-Both allow a release to depend on what earlier ones published. They take the guarantees as chosen without regard to
-that. Where results decide how much is asked for next, a single total remains a valid stopping rule (Rogers, Roth, Ullman
-and Vadhan 2016; Feldman and Zrnic 2021; Smith and Thakurta 2022), but "one of several" need not be: use a limit in
-PureDP, ZeroConcentratedDP or GaussianDP then.
+Both allow a release to depend on what earlier ones published. They take the guarantees as chosen
+without regard to that. Where results decide how much is asked for next, a single total remains a
+valid stopping rule (Rogers, Roth, Ullman and Vadhan 2016; Feldman and Zrnic 2021; Smith and
+Thakurta 2022), but "one of several" need not be: use a limit in PureDP, ZeroConcentratedDP or
+GaussianDP then.
 """
 
 from __future__ import annotations
@@ -44,7 +48,9 @@ from noisewise.mechanisms.guarantees import (
 Cost = tuple[AbstractGuarantee, AbstractGuarantee | None]
 
 _UNKNOWN = (ValueError, ArithmeticError)
-"""What a conversion raises that does not exist, or that leaves the range of float64: the total is then not used."""
+"""What a conversion raises that does not exist, or that leaves the range of float64: the total is
+then not used.
+"""
 
 
 def fits(costs: Sequence[Cost], limit: AbstractGuarantee) -> bool:
@@ -58,14 +64,17 @@ def fits(costs: Sequence[Cost], limit: AbstractGuarantee) -> bool:
     try:
         return any(_within(total, limit) for total in _totals(costs, limit))
     except ConversionError:
-        # With a delta every kind can be compared: what is missing is some of it for a release that needs it.
+        # With a delta every kind can be compared: what is missing is some of it for a release that
+        # needs it.
         if isinstance(limit, ApproximateDP) and limit.delta > 0.0:
             return False
         raise
 
 
 def spent(costs: Sequence[Cost], limit: AbstractGuarantee) -> AbstractGuarantee:
-    """What all releases together cost, in the limit's kind: by (b) as long as that leaves something, else the least."""
+    """What all releases together cost, in the limit's kind: by (b) as long as that leaves
+    something, else the least.
+    """
     if not costs:
         return type(limit)(*(0.0 for _ in dataclasses.fields(limit)))
     if not isinstance(limit, ApproximateDP):
@@ -79,8 +88,8 @@ def spent(costs: Sequence[Cost], limit: AbstractGuarantee) -> AbstractGuarantee:
 def remaining(costs: Sequence[Cost], limit: AbstractGuarantee) -> AbstractGuarantee:
     """A guarantee that can still be spent; more of another kind may fit.
 
-    In the limit's kind, unless basic composition is exhausted or would need deltas of our choice: then in the kind in
-    which all releases add up.
+    In the limit's kind, unless basic composition is exhausted or would need deltas of our choice:
+    then in the kind in which all releases add up.
     """
     if not costs:
         return limit
@@ -145,9 +154,12 @@ def _basic(costs: Sequence[Cost], limit: ApproximateDP) -> ApproximateDP:
     left = limit.delta - math.fsum(pair.delta for pair in pairs if pair is not None)
     share = max(0.0, left) / max(1, pairs.count(None))
     parts = [
-        _at_delta(guarantee, share) if pair is None else pair for (guarantee, _), pair in zip(costs, pairs, strict=True)
+        _at_delta(guarantee, share) if pair is None else pair
+        for (guarantee, _), pair in zip(costs, pairs, strict=True)
     ]
-    return ApproximateDP(math.fsum(part.epsilon for part in parts), math.fsum(part.delta for part in parts))
+    return ApproximateDP(
+        math.fsum(part.epsilon for part in parts), math.fsum(part.delta for part in parts)
+    )
 
 
 def _pair(cost: Cost) -> ApproximateDP | None:
@@ -155,7 +167,9 @@ def _pair(cost: Cost) -> ApproximateDP | None:
     guarantee, asked = cost
     if isinstance(guarantee, PureDP):
         return guarantee.to(ApproximateDP)
-    return next((stated for stated in (guarantee, asked) if isinstance(stated, ApproximateDP)), None)
+    return next(
+        (stated for stated in (guarantee, asked) if isinstance(stated, ApproximateDP)), None
+    )
 
 
 def _all_have_deltas(costs: Sequence[Cost]) -> bool:

@@ -1,4 +1,5 @@
-"""How a curator makes a release: all that is public is checked, the ledger is charged, the data are read, noise is drawn.
+"""How a curator makes a release: all that is public is checked, the ledger is charged, the data are
+read, noise is drawn.
 
     plan = PlannedRelease.of(query, ...)    every check that can be made without the data; the name of the file is taken
     plan.afford()                           the ledger allows it; the data have the right columns, and records where public
@@ -6,8 +7,9 @@
     values = plan.draw(read)                the only place where confidential data are handled
     plan.publish(values)                    the release, and its file
 
-Whether and how a release is refused before `draw` depends on public facts alone. In `draw` nothing is refused but data
-that the query cannot take; that costs the budget all the same, and is said in one sentence, whatever the data.
+Whether and how a release is refused before `draw` depends on public facts alone. In `draw` nothing
+is refused but data that the query cannot take; that costs the budget all the same, and is said in
+one sentence, whatever the data.
 """
 
 from __future__ import annotations
@@ -30,7 +32,12 @@ from noisewise._core.files import Reservation, as_path, require_text
 from noisewise.disclosure.exact_mechanisms import Sampler, exact_sampler, require_exact
 from noisewise.disclosure.fields import as_names, as_requested
 from noisewise.disclosure.ledger import Ledger
-from noisewise.disclosure.preparation import check_fit, choose_mechanism, columns_of, confidential_integers
+from noisewise.disclosure.preparation import (
+    check_fit,
+    choose_mechanism,
+    columns_of,
+    confidential_integers,
+)
 from noisewise.disclosure.publication import Release
 from noisewise.errors import InvalidTypeError, NoisewiseError, ReleaseError
 from noisewise.mechanisms.base import AbstractMechanism
@@ -52,16 +59,17 @@ def release(
 ) -> Release:
     """Release a statistic of confidential data with exact integer noise.
 
-    Give either a `guarantee`, to which noise is then calibrated (discrete Laplace for PureDP, discrete Gaussian for
-    ZeroConcentratedDP and ApproximateDP, the exponential mechanism for a Median), or a `mechanism`. A real-valued query
-    without a grid gets one from its bounds, and the result records it. Values outside the bounds are clamped, that
-    being the query; missing, infinite, misshapen and unknown values are refused.
+    Give either a `guarantee`, to which noise is then calibrated (discrete Laplace for PureDP,
+    discrete Gaussian for ZeroConcentratedDP and ApproximateDP, the exponential mechanism for a
+    Median), or a `mechanism`. A real-valued query without a grid gets one from its bounds, and the
+    result records it. Values outside the bounds are clamped, that being the query; missing,
+    infinite, misshapen and unknown values are refused.
 
-    With a `ledger` what the mechanism implies, and what was asked for, is written to disk before noise is drawn; where
-    the limit would be passed, nothing happens. With `save_to`, the path of a new file, the release is saved there; a path
-    that exists or cannot be written is refused before anything is spent, so that running a script twice does not pay
-    twice. `description` is public. Errors never contain data. How long a draw takes depends on the noise: do not
-    publish it.
+    With a `ledger` what the mechanism implies, and what was asked for, is written to disk before
+    noise is drawn; where the limit would be passed, nothing happens. With `save_to`, the path of a
+    new file, the release is saved there; a path that exists or cannot be written is refused before
+    anything is spent, so that running a script twice does not pay twice. `description` is public.
+    Errors never contain data. How long a draw takes depends on the noise: do not publish it.
 
     >>> import noisewise as nw
     >>> query = nw.queries.Histogram(edges=(0.0, 30.0, 60.0, 120.0), num_records=5)
@@ -82,14 +90,18 @@ def release(
     ) as plan:
         plan.afford()
         if not _has_right_shape(data, plan.query):
-            raise ReleaseError(f"data must be {plan.query.expected_data}; these have another shape. Nothing was spent.")
+            raise ReleaseError(
+                f"data must be {plan.query.expected_data}; these have another shape. Nothing was"
+                " spent."
+            )
         plan.charge()
         return plan.publish(plan.draw(lambda: data))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlannedRelease:
-    """A release without its values: public facts, checked, and `sampler`, which draws them from exact integers.
+    """A release without its values: public facts, checked, and `sampler`, which draws them from
+    exact integers.
 
     `num_values` is how many there will be, None where only running a user's function tells.
     """
@@ -120,10 +132,13 @@ class PlannedRelease:
         refusal: str | None = None,
         save_to: Any = None,
     ) -> PlannedRelease:
-        """Check all that is public; `refusal` says what data are taken, where the query's own words would not do."""
+        """Check all that is public; `refusal` says what data are taken, where the query's own words
+        would not do.
+        """
         if not isinstance(query, AbstractQuery):
             raise InvalidTypeError(
-                f"query must be one such as nw.queries.ClampedMean(...), got {type(query).__name__}."
+                "query must be one such as nw.queries.ClampedMean(...), got"
+                f" {type(query).__name__}."
             )
         path = None if save_to is None else as_path(save_to, "save_to")
         mechanism = _mechanism(query, guarantee, mechanism)
@@ -144,7 +159,10 @@ class PlannedRelease:
             "privacy_unit": privacy_unit,
             "ledger": ledger,
             "description": require_text(description, "description", empty=True),
-            "refusal": refusal or f"{type(query).__name__} refuses the data: it takes {query.expected_data}.",
+            "refusal": (
+                refusal
+                or f"{type(query).__name__} refuses the data: it takes {query.expected_data}."
+            ),
         }
         return cls(**facts, reservation=None if path is None else Reservation(path))
 
@@ -161,7 +179,9 @@ class PlannedRelease:
         return self.reservation is not None and self.reservation.filled
 
     def afford(self) -> None:
-        """Raise `BudgetError` where the ledger would not allow what the release costs; nothing is spent."""
+        """Raise `BudgetError` where the ledger would not allow what the release costs; nothing is
+        spent.
+        """
         if self.ledger is not None:
             self.ledger.require(self.mechanism.guarantee, requested=self.requested)
 
@@ -173,9 +193,11 @@ class PlannedRelease:
             self.ledger.spend(self.mechanism.guarantee, about, requested=self.requested, query=kind)
 
     def draw(self, read: Callable[[], Any]) -> tuple[float, ...] | None:
-        """The private values of the data that `read` returns, or None if the query cannot take them.
+        """The private values of the data that `read` returns, or None if the query cannot take
+        them.
 
-        Whatever goes wrong ends here: no message, warning or traceback leaves this function with the data in it.
+        Whatever goes wrong ends here: no message, warning or traceback leaves this function with
+        the data in it.
         """
         interrupted = False
         try:
@@ -190,19 +212,28 @@ class PlannedRelease:
         return None
 
     def _drawn(self, integers: list[int]) -> tuple[float, ...] | None:
-        if self.query.width not in (None, len(integers)) or self.mechanism.width not in (None, len(integers)):
+        if self.query.width not in (None, len(integers)) or self.mechanism.width not in (
+            None,
+            len(integers),
+        ):
             return None
         values = tuple(self.sampler(integers))
         return values if self.num_values in (None, len(values)) else None
 
     def publish(self, values: tuple[float, ...] | None) -> Release:
-        """The release of these values, saved where that was asked for; `ReleaseError` if there are none."""
+        """The release of these values, saved where that was asked for; `ReleaseError` if there are
+        none.
+        """
         if values is None:
             spent = f"{self.requested or self.mechanism.guarantee!r}"
-            paid = f"{spent} was spent" if self.ledger is not None else f"No ledger is kept: count {spent} as spent"
+            paid = (
+                f"{spent} was spent"
+                if self.ledger is not None
+                else f"No ledger is kept: count {spent} as spent"
+            )
             raise ReleaseError(
-                f"{self.refusal} What is wrong is not said, because that is not public: look with your own tools. {paid}, "
-                "and trying again spends again."
+                f"{self.refusal} What is wrong is not said, because that is not public: look with"
+                f" your own tools. {paid}, and trying again spends again."
             )
         published = Release(
             values=values,
@@ -220,19 +251,22 @@ class PlannedRelease:
         return published
 
     def _save_or_warn(self, published: Release, reservation: Reservation) -> None:
-        # The budget is spent and the noise is drawn: an exception here would lose the values for good.
+        # The budget is spent and the noise is drawn: an exception here would lose the values for
+        # good.
         try:
             reservation.fill(published.to_json())
         except NoisewiseError as error:
             warnings.warn(
-                f"The release is made, but not saved: {error} Save what was returned, as in release.save(path): "
-                "making it again would be another release, and cost as much.",
+                f"The release is made, but not saved: {error} Save what was returned, as in"
+                " release.save(path): making it again would be another release, and cost as much.",
                 stacklevel=4,
             )
 
 
 def _has_right_shape(data: Any, query: AbstractQuery) -> bool:
-    """Whether the number of columns is right, and that of records where the query states it: both are public then."""
+    """Whether the number of columns is right, and that of records where the query states it: both
+    are public then.
+    """
     if isinstance(data, (list, tuple)):
         return query.over_time is not None or query.num_records in (None, len(data))
     shape = getattr(data, "shape", None)
@@ -240,18 +274,25 @@ def _has_right_shape(data: Any, query: AbstractQuery) -> bool:
 
 
 def _require_records(data: Any, query: Any) -> None:
-    """Refuse what cannot be data by its type alone, which says nothing of them; a user's function may take anything."""
+    """Refuse what cannot be data by its type alone, which says nothing of them; a user's function
+    may take anything.
+    """
     if isinstance(data, AbstractQuery):
-        raise InvalidTypeError("query must be one such as nw.queries.ClampedMean(...). Are data and query swapped?")
+        raise InvalidTypeError(
+            "query must be one such as nw.queries.ClampedMean(...). Are data and query swapped?"
+        )
     if isinstance(query, AbstractQuery) and not query.has_spec:
         return
     if data is None or isinstance(data, (str, bytes, Path, Mapping, Set, Iterator)):
         raise InvalidTypeError(
-            f"data must be the records, as an array, a list or a data frame, one row per record, got {type(data).__name__}."
+            "data must be the records, as an array, a list or a data frame, one row per record,"
+            f" got {type(data).__name__}."
         )
 
 
-def _names(names: Any, query: AbstractQuery, mechanism: AbstractMechanism) -> tuple[tuple[str, ...] | None, int | None]:
+def _names(
+    names: Any, query: AbstractQuery, mechanism: AbstractMechanism
+) -> tuple[tuple[str, ...] | None, int | None]:
     """The names of the values, if they are known yet, and how many there will be."""
     width = mechanism.width or query.width
     if width is not None:
@@ -266,13 +307,21 @@ def _names(names: Any, query: AbstractQuery, mechanism: AbstractMechanism) -> tu
 
 def _mechanism(query: AbstractQuery, guarantee: Any, mechanism: Any) -> AbstractMechanism:
     if isinstance(guarantee, AbstractMechanism):
-        raise InvalidTypeError(f"guarantee is a mechanism, {type(guarantee).__name__}: pass it as mechanism=...")
+        raise InvalidTypeError(
+            f"guarantee is a mechanism, {type(guarantee).__name__}: pass it as mechanism=..."
+        )
     if (guarantee is None) == (mechanism is None):
-        raise ReleaseError("Pass either a guarantee, such as PureDP(1.0), or mechanism=..., and not both.")
+        raise ReleaseError(
+            "Pass either a guarantee, such as PureDP(1.0), or mechanism=..., and not both."
+        )
     if mechanism is not None and not isinstance(mechanism, AbstractMechanism):
-        raise InvalidTypeError(f"mechanism must be one such as DiscreteLaplace(...), got {type(mechanism).__name__}.")
+        raise InvalidTypeError(
+            f"mechanism must be one such as DiscreteLaplace(...), got {type(mechanism).__name__}."
+        )
     if guarantee is not None and not isinstance(guarantee, AbstractGuarantee):
-        raise InvalidTypeError(f"guarantee must be one such as PureDP(1.0), got {type(guarantee).__name__}.")
+        raise InvalidTypeError(
+            f"guarantee must be one such as PureDP(1.0), got {type(guarantee).__name__}."
+        )
     return choose_mechanism(query, guarantee) if mechanism is None else mechanism  # type: ignore[arg-type]
 
 
@@ -282,7 +331,9 @@ def _check_ledger(ledger: Any, privacy_unit: str) -> None:
     if not isinstance(ledger, Ledger):
         raise InvalidTypeError(f"ledger must be a nw.Ledger(path), got {type(ledger).__name__}.")
     if ledger.privacy_unit != privacy_unit:
-        raise ReleaseError(f"The ledger counts per {ledger.privacy_unit!r}, the release is per {privacy_unit!r}.")
+        raise ReleaseError(
+            f"The ledger counts per {ledger.privacy_unit!r}, the release is per {privacy_unit!r}."
+        )
 
 
 @functools.cache

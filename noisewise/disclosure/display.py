@@ -18,7 +18,9 @@ _LONGEST = 1e15
 
 
 def block(release: Release) -> str:
-    """Name and value of each column, with the noise's standard deviation, then what is public about them."""
+    """Name and value of each column, with the noise's standard deviation, then what is public about
+    them.
+    """
     deviations = release.mechanism.noise_sd(len(release.values))
     columns = list(zip(release.names or (), release.values, deviations, strict=True))
     shown = columns if len(columns) <= _MAX_COLUMNS else columns[: _MAX_COLUMNS - 2]
@@ -33,7 +35,11 @@ def block(release: Release) -> str:
     ]
     width = max(len(name) for name, _ in lines + facts)
     title = f"Release: {release.description}" if release.description else "Release"
-    noise = "  (value ± standard deviation of the noise)" if any(sd is not None for _, _, sd in shown) else ""
+    noise = (
+        "  (value ± standard deviation of the noise)"
+        if any(sd is not None for _, _, sd in shown)
+        else ""
+    )
     rows = [f"  {name:<{width}}  {text}" for name, text in lines + facts]
     return "\n".join([title + noise, *rows])
 
@@ -60,7 +66,9 @@ def _guarantee(release: Release) -> str:
 def _kinds(mechanism: AbstractMechanism) -> str:
     if not mechanism.is_composed:
         return type(mechanism).__name__
-    counts = [(name, len(list(group))) for name, group in itertools.groupby(map(_kinds, mechanism.blocks))]
+    counts = [
+        (name, len(list(group))) for name, group in itertools.groupby(map(_kinds, mechanism.blocks))
+    ]
     names = [name if count == 1 else f"{count} x {name}" for name, count in counts]
     return ", ".join(names[:_MAX_COLUMNS]) + (", ..." if len(names) > _MAX_COLUMNS else "")
 

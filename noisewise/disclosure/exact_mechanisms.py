@@ -1,9 +1,11 @@
-r"""How each mechanism is drawn exactly: on whole numbers of steps, with the samplers of `exact_noise`.
+r"""How each mechanism is drawn exactly: on whole numbers of steps, with the samplers of
+`exact_noise`.
 
     integers --exact_noise--> integers --times step--> s_dp
 
-Each mechanism says by `exact_sampler` what it does with them. Here its integers are those of the query, brought to its
-step. Public facts alone are looked at, and the function that is returned refuses no confidential integers.
+Each mechanism says by `exact_sampler` what it does with them. Here its integers are those of the
+query, brought to its step. Public facts alone are looked at, and the function that is returned
+refuses no confidential integers.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ from noisewise.queries.base import AbstractQuery
 Sampler = Callable[[Sequence[int]], list[float]]
 
 _FINEST = 2**20
-"""How many steps of a mechanism one of a query may have whose statistic nothing bounds: up to 2^31 of it are then told
-apart, which is more than there are people in any country; what lies beyond counts as the end of the range."""
+"""How many steps of a mechanism one of a query may have whose statistic nothing bounds: up to 2^31
+of it are then told apart, which is more than there are people in any country; what lies beyond
+counts as the end of the range."""
 
 _SMALLEST_STEP = 1e-200
-"""So that no released number, at most 2^63 steps, leaves the range of float64 or loses digits to its lower end."""
+"""So that no released number, at most 2^63 steps, leaves the range of float64 or loses digits to
+its lower end.
+"""
 
 
 def require_exact(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
@@ -37,10 +42,12 @@ def require_exact(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Columns:
-    """What is public about the integers of a query: column j of the statistic is integers[j] * steps[j].
+    """What is public about the integers of a query: column j of the statistic is integers[j] *
+    steps[j].
 
-    `largest` bounds |integers[j]| over all databases, None if nothing does. One step and one bound stand for all
-    columns where these are alike, which they must be where their number, `width`, is not known.
+    `largest` bounds |integers[j]| over all databases, None if nothing does. One step and one bound
+    stand for all columns where these are alike, which they must be where their number, `width`, is
+    not known.
     """
 
     width: int | None
@@ -58,7 +65,9 @@ def exact_sampler(mechanism: AbstractMechanism, columns: Columns) -> Sampler:
     """Check everything, all of it public; return the function that draws s_dp, to be called once."""
     if None not in (mechanism.width, columns.width) and mechanism.width != columns.width:
         name = type(mechanism).__name__
-        raise ReleaseError(f"{name} takes {mechanism.width} numbers, the query gives {columns.width}.")
+        raise ReleaseError(
+            f"{name} takes {mechanism.width} numbers, the query gives {columns.width}."
+        )
     if not mechanism.is_composed:
         return _of_block(mechanism, columns)
     widths = mechanism.block_widths(columns.width or 0)
@@ -68,27 +77,36 @@ def exact_sampler(mechanism: AbstractMechanism, columns: Columns) -> Sampler:
 
     def draw(integers: Sequence[int]) -> list[float]:
         parts = [integers[start : start + width] for _, start, width in blocks]
-        return [value for sampler, part in zip(samplers, parts, strict=True) for value in sampler(part)]
+        return [
+            value for sampler, part in zip(samplers, parts, strict=True) for value in sampler(part)
+        ]
 
     return draw
 
 
 def _of_block(mechanism: AbstractMechanism, columns: Columns) -> Sampler:
-    """The sampler fed with the query's integers in units of the mechanism's step, of which the query's must be multiples."""
+    """The sampler fed with the query's integers in units of the mechanism's step, of which the
+    query's must be multiples.
+    """
     step = columns.steps[0] if mechanism.exact_step is None else mechanism.exact_step
     if not _SMALLEST_STEP <= step <= 1.0 / _SMALLEST_STEP:
         raise ReleaseError(
-            f"The mechanism's step is {step:g}; it must be between 1e-200 and 1e200: choose other units."
+            f"The mechanism's step is {step:g}; it must be between 1e-200 and 1e200: choose other"
+            " units."
         )
     draw = mechanism.exact_sampler(cast(ExactNoise, exact_noise), step)
-    ratios = [_ratio(own, step, largest) for own, largest in zip(columns.steps, columns.largest, strict=True)]
+    ratios = [
+        _ratio(own, step, largest)
+        for own, largest in zip(columns.steps, columns.largest, strict=True)
+    ]
     top = mechanism.largest_statistic
     if top is not None and any(
-        n is not None and n * own > top for n, own in zip(columns.largest, columns.steps, strict=True)
+        n is not None and n * own > top
+        for n, own in zip(columns.largest, columns.steps, strict=True)
     ):
         raise ReleaseError(
-            f"The mechanism serves statistics up to {top:g}, which is less than the largest that the query can give: of a "
-            "PaddedBinomial that is its population."
+            f"The mechanism serves statistics up to {top:g}, which is less than the largest that"
+            " the query can give: of a PaddedBinomial that is its population."
         )
 
     def fed(integers: Sequence[int]) -> list[float]:
@@ -99,17 +117,22 @@ def _of_block(mechanism: AbstractMechanism, columns: Columns) -> Sampler:
 
 
 def _ratio(own: float, step: float, largest: int | None) -> int:
-    """How many steps of the mechanism one of the query has; `largest` of them must be within what exact noise can take."""
+    """How many steps of the mechanism one of the query has; `largest` of them must be within what
+    exact noise can take.
+    """
     quotient = own / step
     ratio = round(quotient) if quotient < 2.0**63 else 0
     if (ratio >= 1 and abs(own - ratio * step) > 1e-12 * own) or quotient < 0.5:
         raise ReleaseError(
-            f"The mechanism works in steps of {step:g}, the query in steps of {own:g}: give the mechanism step=query.step."
+            f"The mechanism works in steps of {step:g}, the query in steps of {own:g}: give the"
+            " mechanism step=query.step."
         )
-    if ratio == 0 or (ratio > _FINEST if largest is None else largest * ratio > exact_noise.LARGEST):
+    if ratio == 0 or (
+        ratio > _FINEST if largest is None else largest * ratio > exact_noise.LARGEST
+    ):
         raise ReleaseError(
-            f"The statistic may reach more than 2^51 steps of {step:g}: take a coarser grid, or give the mechanism "
-            "step=query.step."
+            f"The statistic may reach more than 2^51 steps of {step:g}: take a coarser grid, or"
+            " give the mechanism step=query.step."
         )
     return ratio
 
@@ -117,8 +140,15 @@ def _ratio(own: float, step: float, largest: int | None) -> int:
 def _instead(mechanism: AbstractMechanism, query: AbstractQuery) -> str:
     name, discrete = type(mechanism).__name__, mechanism.exact_counterpart
     if discrete is None:
-        return f"{name} has no exact sampler, and a release of real data draws nothing in floating point."
-    step = "query.step)." if query.has_spec else "...), of which the statistic must be a whole multiple."
+        return (
+            f"{name} has no exact sampler, and a release of real data draws nothing in floating"
+            " point."
+        )
+    step = (
+        "query.step)."
+        if query.has_spec
+        else "...), of which the statistic must be a whole multiple."
+    )
     return (
         f"{name} noise is real-valued, and drawn in floating point it gives the data away. "
         f"Write nw.mechanisms.{discrete}.calibrate(sensitivity=..., guarantee=..., step={step}"

@@ -1,14 +1,15 @@
 r"""Exact integer randomness for releases of real data: integers in, integers out.
 
-Discrete Laplace, discrete Gaussian and the exponential mechanism are drawn by OpenDP, which samples them without
-floating-point arithmetic (Canonne, Kamath and Steinke 2020); Bernoulli trials of rational probability by `secrets`.
-Floating-point noise has gaps that depend on the value it is added to, and so gives that value away (Mironov 2012): no
-floating-point generator is imported or reachable here.
+Discrete Laplace, discrete Gaussian and the exponential mechanism are drawn by OpenDP, which samples
+them without floating-point arithmetic (Canonne, Kamath and Steinke 2020); Bernoulli trials of
+rational probability by `secrets`. Floating-point noise has gaps that depend on the value it is
+added to, and so gives that value away (Mironov 2012): no floating-point generator is imported or
+reachable here.
 
-Every function checks its arguments, which are public, and OpenDP's privacy map at once, and returns a sampler: a
-function of the confidential integers. A sampler refuses no integer, because a refusal would tell something of it:
-what lies outside a public range counts as the nearest end of that range. Clamping moves no two integers apart, so
-the sensitivity stays what it was.
+Every function checks its arguments, which are public, and OpenDP's privacy map at once, and returns
+a sampler: a function of the confidential integers. A sampler refuses no integer, because a refusal
+would tell something of it: what lies outside a public range counts as the nearest end of that
+range. Clamping moves no two integers apart, so the sensitivity stays what it was.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 
 LARGEST = 2**51
-"""The range of integers is [-LARGEST, LARGEST], in noise steps, and 64 noise scales are at most as much: sums stay exact
-in float64, and far from the ends of i64."""
+"""The range of integers is [-LARGEST, LARGEST], in noise steps, and 64 noise scales are at most as
+much: sums stay exact in float64, and far from the ends of i64."""
 
 _SLACK = 1e-9
 """Relative: by which distances are counted as larger, before they are cut to whole steps."""
@@ -42,7 +43,8 @@ def opendp() -> Any:
         import opendp.prelude as dp
     except ImportError:
         raise MissingDependencyError(
-            'Releases draw exact noise with OpenDP, which is not installed: pip install "noisewise[release]".'
+            "Releases draw exact noise with OpenDP, which is not installed: pip install"
+            ' "noisewise[release]".'
         ) from None
     dp.enable_features("contrib")
     return dp
@@ -51,14 +53,19 @@ def opendp() -> Any:
 def in_steps(value: float, step: float) -> float:
     """value/step, rounded up: never less noise than stated, never less distance."""
     quotient = _quotient(value, step)
-    return quotient if Fraction(quotient) * Fraction(step) >= Fraction(value) else math.nextafter(quotient, math.inf)
+    return (
+        quotient
+        if Fraction(quotient) * Fraction(step) >= Fraction(value)
+        else math.nextafter(quotient, math.inf)
+    )
 
 
 def whole_steps(value: float, step: float) -> int:
     r"""The largest distance of neighbours in whole steps.
 
-    In the L1 and L-infinity norms the distance of two integer vectors is an integer, and at most Delta/step: hence at
-    most its integer part. The slack keeps float64 from losing one, as in 0.3/0.1 = 2.9999999999999996.
+    In the L1 and L-infinity norms the distance of two integer vectors is an integer, and at most
+    Delta/step: hence at most its integer part. The slack keeps float64 from losing one, as in
+    0.3/0.1 = 2.9999999999999996.
     """
     return math.floor(_quotient(value, step) * (1 + _SLACK))
 
@@ -71,7 +78,8 @@ def _quotient(value: float, step: float) -> float:
 
 
 def discrete_laplace(scale: float, *, sensitivity: int, epsilon: float) -> IntegerSampler:
-    r"""Adds independent Z_j with P(Z_j = z) ~ exp(-|z|/scale); `sensitivity` is the L1 distance of neighbours.
+    r"""Adds independent Z_j with P(Z_j = z) ~ exp(-|z|/scale); `sensitivity` is the L1 distance of
+    neighbours.
 
     >>> discrete_laplace(0.001, sensitivity=1, epsilon=1000.0)([10, 20])
     [10, 20]
@@ -83,7 +91,8 @@ def discrete_laplace(scale: float, *, sensitivity: int, epsilon: float) -> Integ
 
 
 def discrete_gaussian(scale: float, *, sensitivity: float, rho: float) -> IntegerSampler:
-    r"""Adds independent Z_j with P(Z_j = z) ~ exp(-z^2/(2 scale^2)); `sensitivity` is the L2 distance of neighbours.
+    r"""Adds independent Z_j with P(Z_j = z) ~ exp(-z^2/(2 scale^2)); `sensitivity` is the L2
+    distance of neighbours.
 
     >>> discrete_gaussian(0.02, sensitivity=1.0, rho=1250.0)([10, 20])
     [10, 20]
@@ -95,11 +104,12 @@ def discrete_gaussian(scale: float, *, sensitivity: float, rho: float) -> Intege
 
 
 def exponential_choice(scale: float, *, sensitivity: int, epsilon: float) -> IntegerSampler:
-    r"""One index i with P(i) ~ exp(utilities[i]/scale); `sensitivity` is the largest change of any utility.
+    r"""One index i with P(i) ~ exp(utilities[i]/scale); `sensitivity` is the largest change of any
+    utility.
 
-    This is the law of OpenDP's noisy max under zero-concentrated divergence (Gumbel noise), whose privacy map is the
-    epsilon^2/8 of the exponential mechanism, epsilon = 2 sensitivity/scale. Under max divergence the law would be that
-    of permute-and-flip.
+    This is the law of OpenDP's noisy max under zero-concentrated divergence (Gumbel noise), whose
+    privacy map is the epsilon^2/8 of the exponential mechanism, epsilon = 2 sensitivity/scale.
+    Under max divergence the law would be that of permute-and-flip.
 
     >>> exponential_choice(1.0, sensitivity=1, epsilon=2.0)([0, 1000, 0])
     [1]
@@ -120,19 +130,23 @@ def padded_binomial(*, trials: int, padding: float, population: int) -> IntegerS
     [True, True]
     """
     pad = Fraction(padding)
-    denominator = (population + 2 * pad) * pad.denominator  # of (I + m) / (K + 2m), for every I alike
+    denominator = (
+        population + 2 * pad
+    ) * pad.denominator  # of (I + m) / (K + 2m), for every I alike
 
     def draw(counts: Sequence[int]) -> list[int]:
         numerators = [(count + pad) * pad.denominator for count in _within(counts, 0, population)]
         return [
-            sum(secrets.randbelow(int(denominator)) < int(numerator) for _ in range(trials)) for numerator in numerators
+            sum(secrets.randbelow(int(denominator)) < int(numerator) for _ in range(trials))
+            for numerator in numerators
         ]
 
     return draw
 
 
 def randomized_response(*, num_categories: int, truth_probability: float) -> IntegerSampler:
-    r"""Each category kept with probability `truth_probability`, else replaced by one of the others, all alike.
+    r"""Each category kept with probability `truth_probability`, else replaced by one of the others,
+    all alike.
 
     Numbers beyond 0..num_categories-1 count as its ends.
 
@@ -145,7 +159,9 @@ def randomized_response(*, num_categories: int, truth_probability: float) -> Int
         shift = 0 if bernoulli(truth) else 1 + secrets.randbelow(num_categories - 1)
         return (category + shift) % num_categories
 
-    return lambda categories: [answer(category) for category in _within(categories, 0, num_categories - 1)]
+    return lambda categories: [
+        answer(category) for category in _within(categories, 0, num_categories - 1)
+    ]
 
 
 def bernoulli(probability: Fraction) -> bool:
@@ -163,13 +179,17 @@ def _vectors(dp: Any) -> Any:
 
 def _within(values: Sequence[int], low: int, high: int) -> list[int]:
     if any(type(value) is not int for value in values):
-        raise ReleaseError("Exact noise is added to Python integers; the statistic holds something else.")
+        raise ReleaseError(
+            "Exact noise is added to Python integers; the statistic holds something else."
+        )
     return [min(max(value, low), high) for value in values]
 
 
 def _noise_scale(scale: float) -> float:
     if not 0.0 < scale <= LARGEST / 64:
-        raise ReleaseError(f"The noise scale is {scale:g} grid steps; it must be positive and at most 2^45.")
+        raise ReleaseError(
+            f"The noise scale is {scale:g} grid steps; it must be positive and at most 2^45."
+        )
     return float(scale)
 
 
@@ -180,13 +200,15 @@ def _check_map(measurement: Any, distance: float, stated: float) -> None:
         proved = measurement.map(distance)
     if not (math.isfinite(proved) and proved <= stated * (1 + _STATED)):
         raise ReleaseError(
-            f"OpenDP proves a privacy loss of {proved:.12g} for this noise, more than the {stated:.12g} that would be "
-            "stated: the mechanism's scale does not fit its sensitivity."
+            f"OpenDP proves a privacy loss of {proved:.12g} for this noise, more than the"
+            f" {stated:.12g} that would be stated: the mechanism's scale does not fit its"
+            " sensitivity."
         )
 
 
 def _invoke(measurement: Any, integers: list[int]) -> Any:
-    # Raised outside any handler, so that no exception of OpenDP, which might quote the data, is chained to it.
+    # Raised outside any handler, so that no exception of OpenDP, which might quote the data, is
+    # chained to it.
     with contextlib.suppress(Exception):
         return measurement(integers)
     raise ReleaseError("OpenDP refused the statistic.")

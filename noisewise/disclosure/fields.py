@@ -1,4 +1,6 @@
-"""The fields of a release: what each may hold, and what it holds when left out. All of them are public."""
+"""The fields of a release: what each may hold, and what it holds when left out. All of them are
+public.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,24 @@ def as_values(values: Any, mechanism: AbstractMechanism) -> tuple[float, ...]:
         array = np.asarray(values)
     except (TypeError, ValueError):
         array = np.asarray(None)
-    booleans = isinstance(values, (list, tuple)) and any(isinstance(value, bool) for value in values)
+    booleans = isinstance(values, (list, tuple)) and any(
+        isinstance(value, bool) for value in values
+    )
     if array.ndim != 1 or array.dtype.kind not in "fiu" or array.size == 0 or booleans:
-        raise InvalidInputError(f"values must be a list of one or more numbers, got {describe(values)}.")
+        raise InvalidInputError(
+            f"values must be a list of one or more numbers, got {describe(values)}."
+        )
     expected = mechanism.output_width(mechanism.width or array.size)
     if array.size != expected:
-        raise InvalidInputError(f"values must be the {expected} of the {type(mechanism).__name__}, got {array.size}.")
+        raise InvalidInputError(
+            f"values must be the {expected} of the {type(mechanism).__name__}, got {array.size}."
+        )
     array = array.astype(np.float64)
     if not mechanism.support.contains(array).all():
         name, support = type(mechanism).__name__, mechanism.support.describe()
-        raise InvalidInputError(f"{name} releases {support}; at least one of the values is something else.")
+        raise InvalidInputError(
+            f"{name} releases {support}; at least one of the values is something else."
+        )
     return tuple(array.tolist())
 
 
@@ -55,7 +65,11 @@ def as_names(names: Any, query: AbstractQuery | None, width: int) -> tuple[str, 
             if known is not None and len(known) == width:
                 return known
         return tuple(f"s_dp[{j}]" for j in range(width))
-    expected = 'names must be 1 text, as in names=["mean"]' if width == 1 else f"names must be {width} different texts"
+    expected = (
+        'names must be 1 text, as in names=["mean"]'
+        if width == 1
+        else f"names must be {width} different texts"
+    )
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InvalidTypeError(f"{expected}, got {describe(names)}.")
     names = tuple(require_text(name, "Each of names") for name in names)
@@ -69,17 +83,21 @@ def as_names(names: Any, query: AbstractQuery | None, width: int) -> tuple[str, 
 def as_guarantee(stated: Any, mechanism: AbstractMechanism) -> AbstractGuarantee | None:
     """What the mechanism implies; where that is unknown, what is stated."""
     if stated is not None and not isinstance(stated, AbstractGuarantee):
-        raise InvalidTypeError(f"guarantee must be one such as PureDP(1.0), got {describe(stated)}.")
+        raise InvalidTypeError(
+            f"guarantee must be one such as PureDP(1.0), got {describe(stated)}."
+        )
     try:
         implied = mechanism.guarantee
     except MissingCapabilityError:
         return stated
     if stated is not None:
         pairs = zip(dataclasses.astuple(stated), dataclasses.astuple(implied), strict=False)
-        if type(stated) is not type(implied) or not all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs):
+        if type(stated) is not type(implied) or not all(
+            math.isclose(a, b, rel_tol=1e-9) for a, b in pairs
+        ):
             raise InvalidInputError(
-                f"The guarantee is stated as {stated!r}, but the mechanism implies {implied!r}: leave it out, or "
-                "correct the mechanism's scale or sensitivity."
+                f"The guarantee is stated as {stated!r}, but the mechanism implies {implied!r}:"
+                " leave it out, or correct the mechanism's scale or sensitivity."
             )
     return implied
 
@@ -89,9 +107,13 @@ def as_requested(requested: Any, guarantee: AbstractGuarantee | None) -> Abstrac
     if requested is None:
         return None
     if not isinstance(requested, AbstractGuarantee):
-        raise InvalidTypeError(f"requested must be a guarantee such as PureDP(1.0), got {describe(requested)}.")
+        raise InvalidTypeError(
+            f"requested must be a guarantee such as PureDP(1.0), got {describe(requested)}."
+        )
     if guarantee is None or not accounting.implies(guarantee, requested):
-        raise InvalidInputError(f"requested is {requested!r}, which does not follow from the guarantee, {guarantee!r}.")
+        raise InvalidInputError(
+            f"requested is {requested!r}, which does not follow from the guarantee, {guarantee!r}."
+        )
     return requested
 
 
@@ -100,17 +122,22 @@ def as_num_records(num_records: Any, query: AbstractQuery | None) -> int | None:
     num_records = integer("num_records", at_least=1, optional=True)(num_records)
     known = None if query is None else query.num_records
     if num_records is not None and known is not None and num_records != known:
-        raise InvalidInputError(f"num_records is {num_records}, but the query is about {known} records.")
+        raise InvalidInputError(
+            f"num_records is {num_records}, but the query is about {known} records."
+        )
     return num_records if known is None else known
 
 
 def as_ids(ids: Any) -> tuple[str, ...]:
     """Names in hexadecimal digits, each different."""
     given = tuple(ids) if isinstance(ids, (list, tuple)) else None
-    texts = given is not None and all(isinstance(name, str) and _ID.fullmatch(name) for name in given)
+    texts = given is not None and all(
+        isinstance(name, str) and _ID.fullmatch(name) for name in given
+    )
     if not texts or len(set(given)) < len(given):  # type: ignore[arg-type]
         raise InvalidInputError(
-            "ids must be different names of 16 hexadecimal digits, as `release` makes them: leave them out."
+            "ids must be different names of 16 hexadecimal digits, as `release` makes them: leave"
+            " them out."
         )
     return given  # type: ignore[return-value]
 
@@ -118,5 +145,10 @@ def as_ids(ids: Any) -> tuple[str, ...]:
 def as_versions(versions: Any) -> dict[str, str]:
     """Versions of packages by name."""
     if not isinstance(versions, Mapping):
-        raise InvalidTypeError(f"versions must map package names to versions, got {describe(versions)}.")
-    return {require_text(name, "A package"): require_text(version, "A version") for name, version in versions.items()}
+        raise InvalidTypeError(
+            f"versions must map package names to versions, got {describe(versions)}."
+        )
+    return {
+        require_text(name, "A package"): require_text(version, "A version")
+        for name, version in versions.items()
+    }

@@ -41,7 +41,9 @@ from noisewise.mechanisms.guarantees import AbstractGuarantee, guarantee_from_sp
 _SCHEMA = "noisewise.ledger"
 _SCHEMA_VERSION = 2
 _UNSEALED = 1
-"""The version of files without id and seal, which are still read, and sealed when something is spent."""
+"""The version of files without id and seal, which are still read, and sealed when something is
+spent.
+"""
 _FACTS = ("schema", "schema_version", "limit", "privacy_unit", "entries")
 _LOCK_SECONDS = 10.0
 
@@ -50,8 +52,9 @@ _LOCK_SECONDS = 10.0
 class Entry:
     """One release: what it was about and what it cost.
 
-    `guarantee` is what the mechanism implies, `requested` what was asked for, if that is known and follows from it.
-    `time` is when the entry was written, in UTC; `query` is the name of the query's type.
+    `guarantee` is what the mechanism implies, `requested` what was asked for, if that is known and
+    follows from it. `time` is when the entry was written, in UTC; `query` is the name of the
+    query's type.
     """
 
     description: str
@@ -64,10 +67,13 @@ class Entry:
         require_text(self.description, "description", empty=True)
         for guarantee in (self.guarantee, self.requested or self.guarantee):
             if not isinstance(guarantee, AbstractGuarantee):
-                raise InvalidTypeError(f"A ledger takes guarantees such as PureDP(1.0), got {describe(guarantee)}.")
+                raise InvalidTypeError(
+                    f"A ledger takes guarantees such as PureDP(1.0), got {describe(guarantee)}."
+                )
         if self.requested is not None and not accounting.implies(self.guarantee, self.requested):
             raise InvalidInputError(
-                f"{self.requested!r} does not follow from {self.guarantee!r}: leave requested out, or correct it."
+                f"{self.requested!r} does not follow from {self.guarantee!r}: leave requested out,"
+                " or correct it."
             )
         if self.query is not None:
             require_text(self.query, "query")
@@ -92,15 +98,16 @@ class Entry:
 class Ledger:
     """A file that adds up the guarantees spent on one dataset.
 
-    The limit and the privacy unit are fixed when the file is made; later `Ledger(path)` is enough, and a different
-    limit is refused. `spend` reads, checks and writes under a lock, so that two processes never spend the last budget
-    twice. An entry once written is never taken back: a release that fails afterwards stays paid for. A file from which
-    entries were removed, that was put back to an earlier state, or that is a copy, is refused (`disclosure.seal`).
+    The limit and the privacy unit are fixed when the file is made; later `Ledger(path)` is enough,
+    and a different limit is refused. `spend` reads, checks and writes under a lock, so that two
+    processes never spend the last budget twice. An entry once written is never taken back: a
+    release that fails afterwards stays paid for. A file from which entries were removed, that was
+    put back to an earlier state, or that is a copy, is refused (`disclosure.seal`).
 
-    How guarantees add up is told, and proved, in `disclosure.accounting`. Under an (epsilon, delta) limit the best of
-    several totals counts: a release asked for as (epsilon, delta) is added as that, or as the zero-concentrated guarantee
-    of its noise, whichever leaves more. If results decide how much you ask for next, take a limit in PureDP or
-    ZeroConcentratedDP.
+    How guarantees add up is told, and proved, in `disclosure.accounting`. Under an (epsilon, delta)
+    limit the best of several totals counts: a release asked for as (epsilon, delta) is added as
+    that, or as the zero-concentrated guarantee of its noise, whichever leaves more. If results
+    decide how much you ask for next, take a limit in PureDP or ZeroConcentratedDP.
 
     >>> import tempfile, noisewise as nw
     >>> folder = tempfile.TemporaryDirectory()
@@ -116,36 +123,50 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: Any, limit: AbstractGuarantee | None = None, *, privacy_unit: str | None = None) -> None:
+    def __init__(
+        self, path: Any, limit: AbstractGuarantee | None = None, *, privacy_unit: str | None = None
+    ) -> None:
         # one ledger, one file, one lock: a symbolic link must not fork it
         self._path = as_path(path).resolve()
         if limit is not None and not isinstance(limit, AbstractGuarantee):
-            raise InvalidTypeError(f"limit must be a guarantee such as PureDP(1.0), got {type(limit).__name__}.")
+            raise InvalidTypeError(
+                f"limit must be a guarantee such as PureDP(1.0), got {type(limit).__name__}."
+            )
         unit = None if privacy_unit is None else require_text(privacy_unit, "privacy_unit")
         if not self._path.exists():
             self._begin(limit, unit or "person")
         self._path, content = self._opened()
         self._limit, self._privacy_unit = content.limit, content.privacy_unit
         if limit is not None and limit != self._limit:
-            raise BudgetError(f"{self._path.name} has the limit {self._limit!r}, not {limit!r}: it cannot be changed.")
+            raise BudgetError(
+                f"{self._path.name} has the limit {self._limit!r}, not {limit!r}: it cannot be"
+                " changed."
+            )
         if unit is not None and unit != self._privacy_unit:
-            raise BudgetError(f"{self._path.name} counts per {self._privacy_unit!r}, not per {unit!r}: use another.")
+            raise BudgetError(
+                f"{self._path.name} counts per {self._privacy_unit!r}, not per {unit!r}: use"
+                " another."
+            )
 
     def _begin(self, limit: AbstractGuarantee | None, unit: str) -> None:
         if limit is None:
-            raise InvalidInputError(f"There is no ledger {self._path}: to begin one, pass limit=PureDP(1.0), say.")
+            raise InvalidInputError(
+                f"There is no ledger {self._path}: to begin one, pass limit=PureDP(1.0), say."
+            )
         with _exclusive(self._path) as lock:
             for kept in (seal.kept_beside(self._path), seal.kept_here(self._path)):
                 if kept is not None and kept.count > 0 and not self._path.exists():
                     raise BudgetError(
-                        f"{self._path} is gone, but had {kept.count} entries: put it back. If its data are no longer used, "
-                        "choose another name."
+                        f"{self._path} is gone, but had {kept.count} entries: put it back. If its"
+                        " data are no longer used, choose another name."
                     )
             if not self._path.exists():
                 self._write(_Content(secrets.token_hex(16), limit, unit, ()), lock, overwrite=False)
 
     def _opened(self) -> tuple[Path, _Content]:
-        """Where the ledger is, and what is in it; a ledger that this machine has not seen before is noted, and sealed."""
+        """Where the ledger is, and what is in it; a ledger that this machine has not seen before is
+        noted, and sealed.
+        """
         content = self._read()
         path = self._path if content.id is None else seal.original(self._path, content.id)
         kept = None if content.id is None else seal.kept_at_home(content.id)
@@ -153,11 +174,14 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
             return path, content
         if content.id is not None and kept is None and content.entries:
             warnings.warn(
-                f"This machine knows nothing of {path.name}, which holds what was spent before: if it is a copy, what is spent "
-                "here is not counted there.",
+                f"This machine knows nothing of {path.name}, which holds what was spent before: if"
+                " it is a copy, what is spent here is not counted there.",
                 stacklevel=3,
             )
-        with contextlib.suppress(InvalidInputError), _exclusive(path) as lock:  # who may only read it may still look
+        with (
+            contextlib.suppress(InvalidInputError),
+            _exclusive(path) as lock,
+        ):  # who may only read it may still look
             content = self._read()
             if content.id is None:
                 content = dataclasses.replace(content, id=secrets.token_hex(16))
@@ -195,8 +219,8 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
     def remaining(self) -> AbstractGuarantee:
         """A guarantee that can still be spent, in the limit's kind.
 
-        Under an (epsilon, delta) limit it is in the kind in which the entries add up (ZeroConcentratedDP, say), where
-        that leaves more than adding epsilons and deltas does.
+        Under an (epsilon, delta) limit it is in the kind in which the entries add up
+        (ZeroConcentratedDP, say), where that leaves more than adding epsilons and deltas does.
         """
         return accounting.remaining(_costs(self.entries), self._limit)
 
@@ -210,8 +234,8 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
     ) -> None:
         """Write down a release, or raise `BudgetError` and change nothing.
 
-        `guarantee` is what the mechanism implies. `requested` is what was asked for, if it is something else: an
-        ApproximateDP that follows from it.
+        `guarantee` is what the mechanism implies. `requested` is what was asked for, if it is
+        something else: an ApproximateDP that follows from it.
         """
         entry = Entry(description, guarantee, requested, query)
         with _exclusive(self._path) as lock:
@@ -222,13 +246,18 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
             )
             self._write(more, lock, overwrite=True)
 
-    def require(self, guarantee: AbstractGuarantee, *, requested: AbstractGuarantee | None = None) -> None:
+    def require(
+        self, guarantee: AbstractGuarantee, *, requested: AbstractGuarantee | None = None
+    ) -> None:
         """Raise `BudgetError` where `spend` would; nothing is spent."""
         content = self._read()
         self._check(content.limit, content.entries, Entry("", guarantee, requested))
 
     def __repr__(self) -> str:
-        return f"Ledger({str(self._path)!r}, limit={self._limit!r}, privacy_unit={self._privacy_unit!r})"
+        return (
+            f"Ledger({str(self._path)!r}, limit={self._limit!r},"
+            f" privacy_unit={self._privacy_unit!r})"
+        )
 
     def _check(self, limit: AbstractGuarantee, entries: tuple[Entry, ...], entry: Entry) -> None:
         asked = entry.requested or entry.guarantee
@@ -236,28 +265,34 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
             fits = accounting.fits(_costs((*entries, entry)), limit)
         except ConversionError as error:
             raise BudgetError(
-                f"{self._path.name} cannot compare {asked!r} with its limit {limit!r}: {error} Nothing was spent."
+                f"{self._path.name} cannot compare {asked!r} with its limit {limit!r}: {error}"
+                " Nothing was spent."
             ) from None
         if not fits:
             spent = accounting.spent(_costs(entries), limit)
             raise BudgetError(
-                f"{self._path.name} would pass its limit: spent {rounded(spent)!r}, asked for {asked!r}, limit {limit!r}. "
-                "Nothing was spent."
+                f"{self._path.name} would pass its limit: spent {rounded(spent)!r}, asked for"
+                f" {asked!r}, limit {limit!r}. Nothing was spent."
             )
 
     def _read(self) -> _Content:
         what = f"The ledger {self._path.name}"
-        # What is kept apart is read before the file, which is written first: another process may be at work.
+        # What is kept apart is read before the file, which is written first: another process may be
+        # at work.
         name = read_json(self._path, "The ledger").get("id")
         beside, here = seal.kept_beside(self._path), seal.kept_here(self._path)
         home = seal.kept_at_home(name) if isinstance(name, str) else None
         content, sealed = _content(read_json(self._path, "The ledger"), what)
         if content.id is None:
             if any(kept is not None and kept.count > 0 for kept in (beside, here)):
-                raise FileFormatError(f"{what} was altered: its seal is gone. Put back the latest copy.")
+                raise FileFormatError(
+                    f"{what} was altered: its seal is gone. Put back the latest copy."
+                )
             return content
         if sealed != content.links[-1]:
-            raise FileFormatError(f"{what} was altered: its entries do not fit its seal. Put back the latest copy.")
+            raise FileFormatError(
+                f"{what} was altered: its entries do not fit its seal. Put back the latest copy."
+            )
         seal.original(self._path, content.id)  # refuses a copy
         seal.check(self._path, content.links, content.id, (beside, here, home))
         return content
@@ -308,7 +343,9 @@ def _content(value: dict[str, Any], what: str) -> tuple[_Content, str | None]:
     with reading(what):
         if not isinstance(value["entries"], list):
             raise FileFormatError("entries must be a list.")
-        if not unsealed and not (isinstance(value["id"], str) and re.fullmatch("[0-9a-f]{32}", value["id"])):
+        if not unsealed and not (
+            isinstance(value["id"], str) and re.fullmatch("[0-9a-f]{32}", value["id"])
+        ):
             raise FileFormatError("id must be 32 hexadecimal digits.")
         limit = guarantee_from_spec(value["limit"])
         entries = tuple(_entry(item) for item in value["entries"])
@@ -320,7 +357,9 @@ def _content(value: dict[str, Any], what: str) -> tuple[_Content, str | None]:
 def _entry(item: Any) -> Entry:
     require_keys(item, ("time", "description", "query", "guarantee", "requested"), "An entry")
     requested = None if item["requested"] is None else guarantee_from_spec(item["requested"])
-    return Entry(**item | {"guarantee": guarantee_from_spec(item["guarantee"]), "requested": requested})
+    return Entry(
+        **item | {"guarantee": guarantee_from_spec(item["guarantee"]), "requested": requested}
+    )
 
 
 def rounded(guarantee: AbstractGuarantee) -> AbstractGuarantee:
@@ -340,7 +379,9 @@ def _require_utc(text: Any) -> None:
     with contextlib.suppress(TypeError, ValueError):
         if datetime.datetime.fromisoformat(text).utcoffset() == datetime.timedelta(0):
             return
-    raise InvalidInputError("time must be a date and time in UTC, such as 2026-01-31T12:00:00+00:00.")
+    raise InvalidInputError(
+        "time must be a date and time in UTC, such as 2026-01-31T12:00:00+00:00."
+    )
 
 
 @contextlib.contextmanager
@@ -349,7 +390,9 @@ def _exclusive(path: Path) -> Iterator[int]:
     try:
         import fcntl
     except ImportError:
-        raise ReleaseError("A ledger needs POSIX file locks, which this system does not have.") from None
+        raise ReleaseError(
+            "A ledger needs POSIX file locks, which this system does not have."
+        ) from None
     try:
         file = opened_lock(seal.lock_path(path))
     except OSError as error:
@@ -376,4 +419,6 @@ def _check_lock(path: Path, lock: int) -> None:
         beside, held = seal.lock_path(path).lstat(), os.fstat(lock)
         if (beside.st_dev, beside.st_ino) == (held.st_dev, held.st_ino):
             return
-    raise ReleaseError(f"{seal.lock_path(path)} was removed or exchanged meanwhile: try again, and leave it alone.")
+    raise ReleaseError(
+        f"{seal.lock_path(path)} was removed or exchanged meanwhile: try again, and leave it alone."
+    )

@@ -1,4 +1,5 @@
-"""What happens to confidential data before noise is drawn: a public grid, a fitting mechanism, exact integers.
+"""What happens to confidential data before noise is drawn: a public grid, a fitting mechanism,
+exact integers.
 
 All but `confidential_integers` looks at public facts alone, before the data.
 """
@@ -24,17 +25,19 @@ from noisewise.queries.base import AbstractQuery
 _ROUNDING = 1e-12
 """Relative slack for sensitivities that went through float64 arithmetic."""
 
-# The mechanism -------------------------------------------------------------------------------------------------------
+# The mechanism ------------------------------------------------------------------------------------
 
 
 def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> AbstractMechanism:
     r"""The mechanism that a release uses when only a guarantee is given.
 
-    PureDP: discrete Laplace noise, or the exponential mechanism where the query has `choices`. ZeroConcentratedDP and
-    ApproximateDP: discrete Gaussian noise. The blocks of a `Joint` share the budget evenly. The step is the query's.
+    PureDP: discrete Laplace noise, or the exponential mechanism where the query has `choices`.
+    ZeroConcentratedDP and ApproximateDP: discrete Gaussian noise. The blocks of a `Joint` share the
+    budget evenly. The step is the query's.
 
-    The noise is calibrated to the query ON its grid. Rounding maps records to records, so the sensitivity Delta that
-    the query states bounds the rounded query too; its integers then move by at most Delta/step in the same norm.
+    The noise is calibrated to the query ON its grid. Rounding maps records to records, so the
+    sensitivity Delta that the query states bounds the rounded query too; its integers then move by
+    at most Delta/step in the same norm.
 
     >>> import noisewise as nw
     >>> query = nw.queries.ClampedMean(bounds=(0.0, 1.0), num_records=10, grid=0.5)
@@ -52,7 +55,9 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
         return Product(blocks, widths=[block.width for block in query.blocks])  # type: ignore[misc]
     if query.choices is not None:
         sensitivity = query.sensitivity(math.inf)
-        return ExponentialMechanism.calibrate(candidates=query.choices, guarantee=guarantee, sensitivity=sensitivity)
+        return ExponentialMechanism.calibrate(
+            candidates=query.choices, guarantee=guarantee, sensitivity=sensitivity
+        )
     query = query.on_default_grid()
     kind = DiscreteLaplace if isinstance(guarantee, PureDP) else DiscreteGaussian
     return kind.calibrate(
@@ -71,16 +76,20 @@ def _share(guarantee: AbstractGuarantee, parts: int) -> AbstractGuarantee:
 
 
 def check_fit(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
-    """Refuse a mechanism that does not take the query's statistic, or whose guarantee would be false for it."""
+    """Refuse a mechanism that does not take the query's statistic, or whose guarantee would be
+    false for it.
+    """
     if None not in (mechanism.width, query.width) and mechanism.width != query.width:
         raise ReleaseError(
-            f"{type(mechanism).__name__} takes {mechanism.width} numbers, {type(query).__name__} gives {query.width}."
+            f"{type(mechanism).__name__} takes {mechanism.width} numbers, {type(query).__name__}"
+            f" gives {query.width}."
         )
     if mechanism.is_composed:
         return _check_blocks(mechanism, query)
     if query.choices is not None and mechanism.choices != query.choices:
         raise ReleaseError(
-            f"{type(query).__name__} gives utilities: use ExponentialMechanism with the same candidates."
+            f"{type(query).__name__} gives utilities: use ExponentialMechanism with the same"
+            " candidates."
         )
     _check_sensitivity(mechanism, query)
 
@@ -97,21 +106,23 @@ def _check_blocks(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
 def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
     name, norm = type(mechanism).__name__, mechanism.norm
     if mechanism.sensitivity is None:
-        raise SensitivityError(f"{name} does not state a sensitivity, so no guarantee follows: pass sensitivity=...")
+        raise SensitivityError(
+            f"{name} does not state a sensitivity, so no guarantee follows: pass sensitivity=..."
+        )
     if norm not in query.norms:
         raise SensitivityError(
-            f"{type(query).__name__} does not state how many entries one person can change, which {name} needs: use "
-            "FunctionQuery(fn, sensitivity={0: 1})."
+            f"{type(query).__name__} does not state how many entries one person can change, which"
+            f" {name} needs: use FunctionQuery(fn, sensitivity={{0: 1}})."
         )
     needed = query.sensitivity(norm)
     if needed > mechanism.sensitivity * (1 + _ROUNDING):
         raise SensitivityError(
-            f"{name} is made for a sensitivity of {mechanism.sensitivity:g} in the L{norm:g} norm, but "
-            f"{type(query).__name__} has {needed:g}: calibrate it to the query."
+            f"{name} is made for a sensitivity of {mechanism.sensitivity:g} in the L{norm:g} norm,"
+            f" but {type(query).__name__} has {needed:g}: calibrate it to the query."
         )
 
 
-# The integers --------------------------------------------------------------------------------------------------------
+# The integers -------------------------------------------------------------------------------------
 
 
 def columns_of(query: AbstractQuery) -> Columns:
@@ -124,7 +135,8 @@ def columns_of(query: AbstractQuery) -> Columns:
     widths = [part.width for part in parts]
     if None in widths:
         raise ReleaseError(
-            "Each FunctionQuery of a Joint must say how many numbers it returns: pass names=[...] to it."
+            "Each FunctionQuery of a Joint must say how many numbers it returns: pass names=[...]"
+            " to it."
         )
     wide = [part if len(part.steps) > 1 else _repeated(part) for part in parts]
     return Columns(
@@ -139,7 +151,9 @@ def _repeated(columns: Columns) -> Columns:
 
 
 def confidential_integers(data: Any, query: AbstractQuery) -> list[int]:
-    """The statistic as exact integers, in steps of its columns. What it raises may tell of the data: let it go nowhere."""
+    """The statistic as exact integers, in steps of its columns. What it raises may tell of the
+    data: let it go nowhere.
+    """
     if query.is_composed:  # blocks may have steps of their own
         return [number for block in query.blocks for number in confidential_integers(data, block)]
     return query.integer_statistic(data)

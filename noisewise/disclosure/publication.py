@@ -48,11 +48,12 @@ _MAX_DESCRIPTION = 1000
 class Release:
     """Published numbers and everything public about how they came to be.
 
-    `values` is s_dp, `mechanism` made it. `guarantee` is what the mechanism implies; state it only where that is
-    unknown. `requested` is what the curator asked for, where that is known; it follows from the guarantee. `query` is
-    the public description of the query (a query is turned into it), `num_records` the number of records, None if that
-    is not public, `description` a line by the curator. `ids` are random names of the releases in it, by which `combine`
-    knows one again that is given twice. The confidential statistic is not in here, nor is any seed.
+    `values` is s_dp, `mechanism` made it. `guarantee` is what the mechanism implies; state it only
+    where that is unknown. `requested` is what the curator asked for, where that is known; it
+    follows from the guarantee. `query` is the public description of the query (a query is turned
+    into it), `num_records` the number of records, None if that is not public, `description` a line
+    by the curator. `ids` are random names of the releases in it, by which `combine` knows one again
+    that is given twice. The confidential statistic is not in here, nor is any seed.
 
     Analysts build one from published numbers; curators get one from `release`.
 
@@ -83,14 +84,20 @@ class Release:
     query: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
     num_records: int | None = None
     description: str = ""
-    versions: Mapping[str, str] = dataclasses.field(default_factory=lambda: {"noisewise": __version__}, hash=False)
+    versions: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {"noisewise": __version__}, hash=False
+    )
     ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.mechanism, AbstractMechanism):
-            raise InvalidTypeError(f"mechanism must be one such as Laplace(scale=0.1), got {describe(self.mechanism)}.")
+            raise InvalidTypeError(
+                f"mechanism must be one such as Laplace(scale=0.1), got {describe(self.mechanism)}."
+            )
         if self.neighbours != "replace-one":
-            raise InvalidInputError('neighbours must be "replace-one": noisewise knows no other relation.')
+            raise InvalidInputError(
+                'neighbours must be "replace-one": noisewise knows no other relation.'
+            )
         query, values = as_described(self.query), as_values(self.values, self.mechanism)
         guarantee = as_guarantee(self.guarantee, self.mechanism)
         checked = {
@@ -122,7 +129,9 @@ class Release:
         return display.block(self)
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
-        """Write the JSON file, whole or not at all; an existing file is kept, unless it is a release and `overwrite`."""
+        """Write the JSON file, whole or not at all; an existing file is kept, unless it is a
+        release and `overwrite`.
+        """
         path = as_path(path)
         if overwrite:
             _require_release(path)
@@ -165,10 +174,11 @@ class Release:
             return cls(**fields)
 
     def combine(*releases: Release | Iterable[Release]) -> Release:
-        """Several releases of ONE dataset as one observation: a Product of mechanisms, the composed guarantee.
+        """Several releases of ONE dataset as one observation: a Product of mechanisms, the composed
+        guarantee.
 
-        `Release.combine(a, b)`, `Release.combine([a, b])` and `a.combine(b)` are the same. Names that occur twice are
-        preceded by the release's number.
+        `Release.combine(a, b)`, `Release.combine([a, b])` and `a.combine(b)` are the same. Names
+        that occur twice are preceded by the release's number.
 
         >>> import noisewise as nw
         >>> mean = Release([0.52], nw.mechanisms.Laplace(scale=0.1, sensitivity=0.05), names=("mean",))
@@ -188,7 +198,9 @@ class Release:
             guarantee=compose(guarantees) if len(guarantees) == len(parts) else None,
             privacy_unit=parts[0].privacy_unit,
             query=Joint(described).to_spec() if len(described) == len(parts) else None,  # type: ignore[arg-type]
-            num_records=next((part.num_records for part in parts if part.num_records is not None), None),
+            num_records=next(
+                (part.num_records for part in parts if part.num_records is not None), None
+            ),
             description=_joined_descriptions(parts),
             versions=_joined_versions(parts),
             ids=tuple(name for part in parts for name in part.ids),
@@ -207,39 +219,54 @@ def _require_release(path: Path) -> None:
 
 def _parts(releases: tuple[Any, ...]) -> list[Release]:
     if len(releases) == 1 and isinstance(releases[0], Release):
-        raise InvalidInputError("combine needs at least two releases, as in Release.combine(a, b), got one.")
-    groups = [[item] if isinstance(item, Release) or not isinstance(item, Iterable) else item for item in releases]
+        raise InvalidInputError(
+            "combine needs at least two releases, as in Release.combine(a, b), got one."
+        )
+    groups = [
+        [item] if isinstance(item, Release) or not isinstance(item, Iterable) else item
+        for item in releases
+    ]
     parts = [part for group in groups for part in group]
     if not parts or not all(isinstance(part, Release) for part in parts):
         raise InvalidTypeError("combine takes releases, or a list of them: Release.combine(a, b).")
     if _one_is_given_twice(parts):
         raise InvalidInputError(
-            "The same release is given twice: it counts once. If these are two that agree in everything by chance, give "
-            "them different descriptions."
+            "The same release is given twice: it counts once. If these are two that agree in"
+            " everything by chance, give them different descriptions."
         )
     units = sorted({part.privacy_unit for part in parts})
     if len(units) > 1:
-        raise InvalidInputError(f"The releases protect different units, {', '.join(units)}: they do not add up.")
+        raise InvalidInputError(
+            f"The releases protect different units, {', '.join(units)}: they do not add up."
+        )
     sizes = {part.num_records for part in parts if part.num_records is not None}
     if len(sizes) > 1:
-        raise InvalidInputError(f"The releases are about {sorted(sizes)} records: they are not of one dataset.")
+        raise InvalidInputError(
+            f"The releases are about {sorted(sizes)} records: they are not of one dataset."
+        )
     return parts
 
 
 def _one_is_given_twice(parts: list[Release]) -> bool:
-    """Whether some release is in two of these: by their ids, or where one has none by all that they say."""
+    """Whether some release is in two of these: by their ids, or where one has none by all that they
+    say.
+    """
     ids = [name for part in parts for name in part.ids]
     alike: dict[str, list[bool]] = {}
     for part in parts:
         alike.setdefault(dataclasses.replace(part, ids=()).to_json(), []).append(bool(part.ids))
-    return len(set(ids)) < len(ids) or any(len(named) > 1 and not all(named) for named in alike.values())
+    return len(set(ids)) < len(ids) or any(
+        len(named) > 1 and not all(named) for named in alike.values()
+    )
 
 
 def _joined_names(parts: list[Release]) -> tuple[str, ...]:
     plain = tuple(name for part in parts for name in part.names or ())
     if len(set(plain)) == len(plain):
         return plain
-    return tuple(f"{number}:{name}" for number, part in enumerate(parts) for name in part.names or ())
+    return tuple(
+        f"{number}:{name}" for number, part in enumerate(parts) for name in part.names or ()
+    )
 
 
 def _joined_descriptions(parts: list[Release]) -> str:
@@ -249,5 +276,8 @@ def _joined_descriptions(parts: list[Release]) -> str:
 
 def _joined_versions(parts: list[Release]) -> dict[str, str]:
     packages = sorted({package for part in parts for package in part.versions})
-    found = {package: {part.versions[package] for part in parts if package in part.versions} for package in packages}
+    found = {
+        package: {part.versions[package] for part in parts if package in part.versions}
+        for package in packages
+    }
     return {package: ", ".join(sorted(versions)) for package, versions in found.items()}

@@ -1,7 +1,8 @@
 r"""How a ledger notices that entries were taken out of it, or that it is a copy.
 
-The entries of a ledger are a chain: with h_0 the sha256 of its id, limit and unit, h_i is that of h_{i-1} and entry i. The
-file carries the last of them. The id, the number of entries and the last h are kept in three other places as well:
+The entries of a ledger are a chain: with h_0 the sha256 of its id, limit and unit, h_i is that of
+h_{i-1} and entry i. The file carries the last of them. The id, the number of entries and the last h
+are kept in three other places as well:
 
 | where | what it shows |
 |---|---|
@@ -9,7 +10,8 @@ file carries the last of them. The id, the number of entries and the last h are 
 | the user's state folder, by id, with the path | the same after the whole folder was put back; a copy in another place |
 | the user's state folder, by path | a ledger that was deleted together with its lock, and begun again in the same folder |
 
-This is no lock against the owner of the machine, who can edit all of them: `SECURITY.md` says what that means.
+This is no lock against the owner of the machine, who can edit all of them: `SECURITY.md` says what
+that means.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _ID, _HASH = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """What is known of a ledger apart from its file: its id, how many entries it had, the last link of its chain, its path."""
+    """What is known of a ledger apart from its file: its id, how many entries it had, the last link
+    of its chain, its path.
+    """
 
     id: str
     count: int
@@ -65,7 +69,11 @@ def lock_path(path: Path) -> Path:
 def kept_beside(path: Path) -> Kept | None:
     """What the lock of a ledger says; None if it says nothing."""
     with contextlib.suppress(NoisewiseError):
-        return _kept(parse_json(read_regular(lock_path(path), limit=_MAX_LOCK, follow_links=False), "The lock"))
+        return _kept(
+            parse_json(
+                read_regular(lock_path(path), limit=_MAX_LOCK, follow_links=False), "The lock"
+            )
+        )
     return None
 
 
@@ -75,7 +83,8 @@ def kept_at_home(ledger: str) -> Kept | None:
 
 
 def kept_here(path: Path) -> Kept | None:
-    """What the user's state folder says of the ledger that stands at this path; None if that was moved away since.
+    """What the user's state folder says of the ledger that stands at this path; None if that was
+    moved away since.
 
     A folder that was made again is another place.
     """
@@ -100,7 +109,9 @@ def _folder(path: Path) -> list[int]:
 
 
 def keep(lock: int, kept: Kept) -> None:
-    """Write it to the open lock and to the user's state folder; where that cannot be, the ledger does without."""
+    """Write it to the open lock and to the user's state folder; where that cannot be, the ledger
+    does without.
+    """
     text = json.dumps({"id": kept.id, "count": kept.count, "head": kept.head}).encode()
     with contextlib.suppress(OSError):
         os.pwrite(lock, text.ljust(os.fstat(lock).st_size), 0)  # never empty in between
@@ -118,13 +129,13 @@ def check(path: Path, links: list[str], ledger: str, places: Iterable[Kept | Non
             continue
         if kept.id != ledger and kept.count > 0:
             raise BudgetError(
-                f"{path.name} is another ledger than the one that stood here, which had {kept.count} entries: put that one "
-                f"back, or give this one a name of its own."
+                f"{path.name} is another ledger than the one that stood here, which had"
+                f" {kept.count} entries: put that one back, or give this one a name of its own."
             )
         if kept.id == ledger and (len(links) <= kept.count or links[kept.count] != kept.head):
             raise BudgetError(
-                f"{path.name} was put back to an earlier state, or entries were removed: it has had {kept.count} of them. "
-                "Put back the latest copy; what was spent stays spent."
+                f"{path.name} was put back to an earlier state, or entries were removed: it has had"
+                f" {kept.count} of them. Put back the latest copy; what was spent stays spent."
             )
 
 
@@ -142,8 +153,8 @@ def original(path: Path, ledger: str) -> Path:
             return there
     if _id_of(there) == ledger:
         raise BudgetError(
-            f"{path} is a copy of {there}: a budget that is spent in two places is overspent. Use that one; if this one is "
-            "to take its place, move that one away."
+            f"{path} is a copy of {there}: a budget that is spent in two places is overspent. Use"
+            " that one; if this one is to take its place, move that one away."
         )
     return path
 
@@ -158,7 +169,12 @@ def _kept(value: dict[str, Any] | None) -> Kept | None:
     if value is None:
         return None
     ledger, count, head, path = (value.get(name) for name in ("id", "count", "head", "path"))
-    texts = isinstance(ledger, str) and _ID.fullmatch(ledger) and isinstance(head, str) and _HASH.fullmatch(head)
+    texts = (
+        isinstance(ledger, str)
+        and _ID.fullmatch(ledger)
+        and isinstance(head, str)
+        and _HASH.fullmatch(head)
+    )
     if not texts or type(count) is not int or count < 0:
         return None
     return Kept(ledger, count, head, path if isinstance(path, str) else "")  # type: ignore[arg-type]

@@ -1,4 +1,6 @@
-"""q(target | condition): flows and mixtures, their standardisation, and the compiled training loop. Nothing here knows of privacy."""
+"""q(target | condition): flows and mixtures, their standardisation, and the compiled training loop.
+Nothing here knows of privacy.
+"""
 
 from noisewise._core.lazy import attach
 

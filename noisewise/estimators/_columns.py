@@ -1,7 +1,8 @@
 """Densities evaluated for many points at once, one point per column.
 
-flowjax writes a density for one point and maps it over rows. On a CPU the small axes of a spline (bins, coordinates) then
-lie innermost in memory and little vectorises; with the points innermost a training step takes half the time.
+flowjax writes a density for one point and maps it over rows. On a CPU the small axes of a spline
+(bins, coordinates) then lie innermost in memory and little vectorises; with the points innermost a
+training step takes half the time.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ _BLOCK = 1024
 class AbstractColumns(AbstractDistribution):
     """A distribution whose concrete classes write the density and the sampler for columns.
 
-    Targets are (d, N), conditions (k, N) with k = 0 for an unconditional law, or (d,) and (k,) for one point alone; rows and
-    batch axes are handled here, once. Give batches, where there is the choice, rather than points under `vmap`.
+    Targets are (d, N), conditions (k, N) with k = 0 for an unconditional law, or (d,) and (k,) for
+    one point alone; rows and batch axes are handled here, once. Give batches, where there is the
+    choice, rather than points under `vmap`.
     """
 
     @abc.abstractmethod
@@ -50,9 +52,13 @@ class AbstractColumns(AbstractDistribution):
         x = _as_rows(x, self.shape[0], "x")
         condition = self._as_condition(condition)
         batch = jnp.broadcast_shapes(x.shape[:-1], condition.shape[:-1])
-        return _in_blocks(self._log_prob_columns, _columns(x, batch), _columns(condition, batch)).reshape(batch)
+        return _in_blocks(
+            self._log_prob_columns, _columns(x, batch), _columns(condition, batch)
+        ).reshape(batch)
 
-    def sample(self, key: Array, sample_shape: tuple[int, ...] = (), condition: Any = None) -> Array:
+    def sample(
+        self, key: Array, sample_shape: tuple[int, ...] = (), condition: Any = None
+    ) -> Array:
         """Draws of shape sample_shape + batch axes of the condition + (d,)."""
         condition = self._as_condition(condition)
         batch = (*sample_shape, *condition.shape[:-1])
@@ -70,7 +76,9 @@ class AbstractColumns(AbstractDistribution):
     def _as_condition(self, condition: Any) -> Array:
         if self.cond_shape is None:
             if condition is not None:
-                raise InvalidInputError("This estimator was made with condition_dim=None: give it no condition.")
+                raise InvalidInputError(
+                    "This estimator was made with condition_dim=None: give it no condition."
+                )
             return jnp.zeros((0,), jnp.float32)
         return _as_rows(condition, self.cond_shape[0], "condition")
 
@@ -82,7 +90,8 @@ class AbstractColumns(AbstractDistribution):
 
 
 class Network(eqx.Module):
-    """A perceptron on columns: num_hidden layers of num_units, relu between them, (inputs, N) -> (outputs, N).
+    """A perceptron on columns: num_hidden layers of num_units, relu between them, (inputs, N) ->
+    (outputs, N).
 
     The hidden layers start uniform in +-1 / sqrt(inputs), the last one at zero.
     """
@@ -90,12 +99,16 @@ class Network(eqx.Module):
     weights: tuple[Array, ...]
     biases: tuple[Array, ...]
 
-    def __init__(self, key: Array, num_inputs: int, num_outputs: int, num_units: int, num_hidden: int) -> None:
+    def __init__(
+        self, key: Array, num_inputs: int, num_outputs: int, num_units: int, num_hidden: int
+    ) -> None:
         sizes = (num_inputs, *[num_units] * num_hidden)
         pairs = list(itertools.pairwise(sizes))
         # one draw for all layers: each compiles for longer than it runs
         ends = np.cumsum([size * (inputs + 1) for inputs, size in pairs])
-        draws = jnp.split(jax.random.uniform(key, (int(ends[-1]),), jnp.float32, -1.0, 1.0), ends[:-1])
+        draws = jnp.split(
+            jax.random.uniform(key, (int(ends[-1]),), jnp.float32, -1.0, 1.0), ends[:-1]
+        )
         layers = [
             draw.reshape(size, inputs + 1) / math.sqrt(max(inputs, 1))
             for draw, (inputs, size) in zip(draws, pairs, strict=True)
@@ -127,7 +140,9 @@ def stacked_networks(
 
 def _as_rows(value: Any, width: int, name: str) -> Array:
     if not eqx.is_array_like(value):
-        raise InvalidTypeError(f"{name} must be an array of shape (..., {width}), got {type(value).__name__}.")
+        raise InvalidTypeError(
+            f"{name} must be an array of shape (..., {width}), got {type(value).__name__}."
+        )
     rows = jnp.asarray(value, jnp.float32)
     if rows.shape[-1:] != (width,):
         raise InvalidInputError(f"{name} must have shape (..., {width}), got {rows.shape}.")
@@ -143,7 +158,9 @@ def _columns(rows: Array, batch: tuple[int, ...]) -> Array:
 
 
 def _in_blocks(function: Callable[..., Array], *columns: Any) -> Array:
-    """function(*columns), arrays (..., N) to (..., N); on a CPU block by block, and so are gradients."""
+    """function(*columns), arrays (..., N) to (..., N); on a CPU block by block, and so are
+    gradients.
+    """
     num = columns[-1].shape[-1] if columns[-1].ndim > 1 else 1
     if num <= 2 * _BLOCK or jax.default_backend() != "cpu":
         return function(*columns)

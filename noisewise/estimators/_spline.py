@@ -1,13 +1,16 @@
-r"""Monotone rational-quadratic splines of [-bound, bound], the identity outside (Durkan et al. 2019, arXiv:1906.04032).
+r"""Monotone rational-quadratic splines of [-bound, bound], the identity outside (Durkan et al.
+2019, arXiv:1906.04032).
 
-In bin k, of width w and height h, with slopes d0 and d1 at its ends, s = h / w and t = (x - x_k) / w,
+In bin k, of width w and height h, with slopes d0 and d1 at its ends, s = h / w and t = (x - x_k) /
+w,
 
     y = y_k + h (s t^2 + d0 t(1-t)) / (s + (d0 + d1 - 2s) t(1-t)),
     dy/dx = s^2 (d1 t^2 + 2 s t(1-t) + d0 (1-t)^2) / (s + (d0 + d1 - 2s) t(1-t))^2.
 
-A spline of K bins takes 3K - 1 unconstrained numbers: K widths and K heights through a softmax, K - 1 slopes through a
-softplus; zeros give the identity. The slopes at the ends are 1, so that the density has no step there. The bin is chosen by a
-mask, which vectorises, gradient and all, where an index does not.
+A spline of K bins takes 3K - 1 unconstrained numbers: K widths and K heights through a softmax, K -
+1 slopes through a softplus; zeros give the identity. The slopes at the ends are 1, so that the
+density has no step there. The bin is chosen by a mask, which vectorises, gradient and all, where an
+index does not.
 """
 
 from __future__ import annotations
@@ -71,7 +74,9 @@ class _Bin(NamedTuple):
 
 def _bin_at(point: Array, parameters: Array, bound: float, *, by_height: bool) -> _Bin:
     num_bins = (len(parameters) + 1) // 3
-    widths, heights = (_sizes(raw, bound) for raw in (parameters[:num_bins], parameters[num_bins : 2 * num_bins]))
+    widths, heights = (
+        _sizes(raw, bound) for raw in (parameters[:num_bins], parameters[num_bins : 2 * num_bins])
+    )
     inner = jax.nn.softplus(parameters[2 * num_bins :] + _SLOPE_ONE) + _LEAST
     end = jnp.ones_like(point)[None]
     slopes_left, slopes_right = jnp.concatenate([end, inner]), jnp.concatenate([inner, end])
@@ -82,7 +87,14 @@ def _bin_at(point: Array, parameters: Array, bound: float, *, by_height: bool) -
         return jnp.where(chosen, values, 0.0).sum(axis=0)
 
     width, height = pick(widths), pick(heights)
-    return _Bin(pick(x_right) - width, pick(y_right) - height, width, height, pick(slopes_left), pick(slopes_right))
+    return _Bin(
+        pick(x_right) - width,
+        pick(y_right) - height,
+        width,
+        height,
+        pick(slopes_left),
+        pick(slopes_right),
+    )
 
 
 def _sizes(raw: Array, bound: float) -> Array:

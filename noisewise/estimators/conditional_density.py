@@ -1,4 +1,6 @@
-"""q(target | condition): an ensemble of estimators with its standardisation, in the units of the data."""
+"""q(target | condition): an ensemble of estimators with its standardisation, in the units of the
+data.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,11 @@ _ROWS = 1024
 
 
 class ConditionalDensity(eqx.Module):
-    r"""q(t | c) = 1/E sum_e q_e(L^-1 (t - mean(c')) | c') / |det L|, with c' the standardised condition.
+    r"""q(t | c) = 1/E sum_e q_e(L^-1 (t - mean(c')) | c') / |det L|, with c' the standardised
+    condition.
 
-    Arrays in and out are float64, the members compute in float32. Works under `jit` and `grad`, and compiled programs that take it as an
-    argument serve every density of the same architecture.
+    Arrays in and out are float64, the members compute in float32. Works under `jit` and `grad`, and
+    compiled programs that take it as an argument serve every density of the same architecture.
     """
 
     members: Any
@@ -45,7 +48,9 @@ class ConditionalDensity(eqx.Module):
         return standard.astype(jnp.float32), condition.astype(jnp.float32)
 
     def log_density(self, target: Array, condition: Array) -> Array:
-        """log q for target (..., d) and condition (..., k), which broadcast; for use inside compiled programs traced in float64."""
+        """log q for target (..., d) and condition (..., k), which broadcast; for use inside
+        compiled programs traced in float64.
+        """
         lead = jnp.broadcast_shapes(target.shape[:-1], condition.shape[:-1])
         target = jnp.broadcast_to(target, (*lead, target.shape[-1]))
         condition = jnp.broadcast_to(condition, (*lead, condition.shape[-1]))
@@ -62,7 +67,9 @@ class ConditionalDensity(eqx.Module):
             target = np.asarray(target, dtype=np.float64) if not is_traced(target) else target
             if is_traced(target, condition, self):
                 return self.log_density(target, jnp.asarray(condition, jnp.float64))
-            condition = np.broadcast_to(np.asarray(condition, dtype=np.float64), (len(target), np.shape(condition)[-1]))
+            condition = np.broadcast_to(
+                np.asarray(condition, dtype=np.float64), (len(target), np.shape(condition)[-1])
+            )
             parts = [_log_density(self, *block) for block in _blocks(target, condition)]
             return np.concatenate([np.asarray(part) for part in parts])[: len(target)]
 
@@ -91,7 +98,9 @@ def _blocks(*arrays: np.ndarray) -> Any:
     """Rows in blocks of 1024, the last one filled up: one program serves every number of rows."""
     for start in range(0, len(arrays[0]), _ROWS):
         parts = [array[start : start + _ROWS] for array in arrays]
-        yield [np.concatenate([part, np.repeat(part[:1], _ROWS - len(part), axis=0)]) for part in parts]
+        yield [
+            np.concatenate([part, np.repeat(part[:1], _ROWS - len(part), axis=0)]) for part in parts
+        ]
 
 
 @brief_filter_jit

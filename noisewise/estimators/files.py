@@ -4,8 +4,8 @@ A description names the factory and records every setting, defaults included:
 
     {"kind": "neural_spline_flow", "target_dim": 3, "condition_dim": 9, "num_members": 4, "settings": {"num_layers": 8, ...}}
 
-Reading runs the factory for the structure and puts the arrays in its place, after their names, shapes and types have been
-compared with what the factory would make.
+Reading runs the factory for the structure and puts the arrays in its place, after their names,
+shapes and types have been compared with what the factory would make.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from noisewise.estimators.mixture_density import mixture_density_network
 from noisewise.estimators.whitening import Affine, Whitening, num_features
 
 FACTORIES: dict[str, Callable[..., Any]] = {
-    factory.__name__: factory for factory in (neural_spline_flow, masked_autoregressive_flow, mixture_density_network)
+    factory.__name__: factory
+    for factory in (neural_spline_flow, masked_autoregressive_flow, mixture_density_network)
 }
 _KEYS = ("kind", "target_dim", "condition_dim", "num_members", "settings")
 _LARGEST = 4096
@@ -37,9 +38,14 @@ _LARGEST = 4096
 
 
 def to_spec(
-    factory: Callable[..., Any], target_dim: int, condition_dim: int | None, *, num_members: int | None = None
+    factory: Callable[..., Any],
+    target_dim: int,
+    condition_dim: int | None,
+    *,
+    num_members: int | None = None,
 ) -> dict[str, Any]:
-    """The description of what `factory(key, target_dim, condition_dim)` makes, single or an ensemble of `num_members`.
+    """The description of what `factory(key, target_dim, condition_dim)` makes, single or an
+    ensemble of `num_members`.
 
     >>> to_spec(functools.partial(mixture_density_network, num_units=20), 2, 3)["settings"]
     {'num_components': 8, 'num_units': 20, 'num_hidden': 2}
@@ -48,19 +54,24 @@ def to_spec(
     kind = next((name for name, known in FACTORIES.items() if known is factory), None)
     if kind is None:
         raise InvalidInputError(
-            f"Only estimators made by {', '.join(FACTORIES)}, or by functools.partial of one of them, can be saved: a file holds "
-            f"numbers, no code, and cannot rebuild {getattr(factory, '__name__', describe(factory))!r}."
+            f"Only estimators made by {', '.join(FACTORIES)}, or by functools.partial of one of"
+            " them, can be saved: a file holds numbers, no code, and cannot rebuild"
+            f" {getattr(factory, '__name__', describe(factory))!r}."
         )
     defaults = _defaults(kind)
     unknown = sorted(set(settings) - set(defaults))
     if unknown:
-        raise InvalidInputError(f"{kind} has no setting {', '.join(unknown)}: its settings are {', '.join(defaults)}.")
+        raise InvalidInputError(
+            f"{kind} has no setting {', '.join(unknown)}: its settings are {', '.join(defaults)}."
+        )
     spec = {
         "kind": kind,
         "target_dim": integer("target_dim", at_least=1)(target_dim),
         "condition_dim": integer("condition_dim", at_least=0, optional=True)(condition_dim),
         "num_members": integer("num_members", at_least=1, optional=True)(num_members),
-        "settings": {name: type(default)(settings.get(name, default)) for name, default in defaults.items()},
+        "settings": {
+            name: type(default)(settings.get(name, default)) for name, default in defaults.items()
+        },
     }
     _check_sizes(spec)
     return spec
@@ -72,7 +83,8 @@ def to_arrays(estimator: Any) -> dict[str, np.ndarray]:
 
 
 def from_spec(spec: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The estimator, or ensemble, of a description and its arrays; whatever does not fit is a `FileFormatError`.
+    """The estimator, or ensemble, of a description and its arrays; whatever does not fit is a
+    `FileFormatError`.
 
     >>> flow = neural_spline_flow(jax.random.key(0), 2, 3, num_layers=2)
     >>> again = from_spec(to_spec(functools.partial(neural_spline_flow, num_layers=2), 2, 3), to_arrays(flow))
@@ -87,7 +99,9 @@ def from_spec(spec: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         skeleton = build(jax.random.key(0))
         leaves, structure = jax.tree.flatten(skeleton)
         names = iter([name for name, _ in _named_arrays(skeleton)])
-        filled = [jnp.asarray(arrays[next(names)]) if eqx.is_array(leaf) else leaf for leaf in leaves]
+        filled = [
+            jnp.asarray(arrays[next(names)]) if eqx.is_array(leaf) else leaf for leaf in leaves
+        ]
         return jax.tree.unflatten(structure, filled)
 
 
@@ -102,19 +116,30 @@ def density_arrays(density: ConditionalDensity) -> dict[str, np.ndarray]:
         "whitening.root": whitening.root,
         "whitening.inverse_root": whitening.inverse_root,
     }
-    return parts | {name: np.asarray(array, dtype=np.float64) for name, array in standardisation.items()}
+    return parts | {
+        name: np.asarray(array, dtype=np.float64) for name, array in standardisation.items()
+    }
 
 
 def read_density(spec: Any, degree: Any, arrays: Mapping[str, np.ndarray]) -> ConditionalDensity:
-    """The density of `density_arrays`, given the description of its members; other arrays are ignored."""
+    """The density of `density_arrays`, given the description of its members; other arrays are
+    ignored.
+    """
     prefix = "members."
-    members = from_spec(spec, {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)})
+    members = from_spec(
+        spec,
+        {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)},
+    )
     with reading("The density"):
         mean, inverse_sd = arrays["scale.mean"], arrays["scale.inverse_sd"]
-        coefficients, root, inverse_root = (arrays[f"whitening.{n}"] for n in ("coefficients", "root", "inverse_root"))
+        coefficients, root, inverse_root = (
+            arrays[f"whitening.{n}"] for n in ("coefficients", "root", "inverse_root")
+        )
         target_dim, condition_dim = spec["target_dim"], spec["condition_dim"] or 0
         if type(degree) is not int or degree not in (0, 1, 2) or spec["num_members"] is None:
-            raise FileFormatError("the degree of its mean must be 0, 1 or 2, and its members an ensemble.")
+            raise FileFormatError(
+                "the degree of its mean must be 0, 1 or 2, and its members an ensemble."
+            )
         width = num_features(condition_dim, degree)
         expected = {
             "scale.mean": (condition_dim,),
@@ -124,8 +149,14 @@ def read_density(spec: Any, degree: Any, arrays: Mapping[str, np.ndarray]) -> Co
             "whitening.inverse_root": (target_dim, target_dim),
         }
         for name, shape in expected.items():
-            if arrays[name].shape != shape or arrays[name].dtype != np.float64 or not np.isfinite(arrays[name]).all():
-                raise FileFormatError(f"the array {name!r} must be finite, float64 and of shape {shape}.")
+            if (
+                arrays[name].shape != shape
+                or arrays[name].dtype != np.float64
+                or not np.isfinite(arrays[name]).all()
+            ):
+                raise FileFormatError(
+                    f"the array {name!r} must be finite, float64 and of shape {shape}."
+                )
         if not (np.diag(root) > 0.0).all():
             raise FileFormatError("the root of its covariance must have a positive diagonal.")
         return ConditionalDensity(
@@ -135,12 +166,16 @@ def read_density(spec: Any, degree: Any, arrays: Mapping[str, np.ndarray]) -> Co
 
 def _unwrapped(factory: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
     if not callable(factory):
-        raise InvalidTypeError(f"factory must be a function such as neural_spline_flow, got {describe(factory)}.")
+        raise InvalidTypeError(
+            f"factory must be a function such as neural_spline_flow, got {describe(factory)}."
+        )
     if not isinstance(factory, functools.partial):
         return factory, {}
     # functools flattens nested partials, later settings over earlier ones
     if factory.args:
-        raise InvalidInputError("Give the settings of a factory by name: functools.partial(factory, num_units=100).")
+        raise InvalidInputError(
+            "Give the settings of a factory by name: functools.partial(factory, num_units=100)."
+        )
     return factory.func, dict(factory.keywords)
 
 
@@ -160,7 +195,11 @@ def _builder(spec: Any) -> Callable[..., Any]:
         if type(settings[name]) is not type(default):
             raise FileFormatError(f"{name} must be a number of type {type(default).__name__}.")
     sizes = {name: spec[name] for name in ("target_dim", "condition_dim", "num_members")}
-    if any(type(size) is not int for name, size in sizes.items() if size is not None or name == "target_dim"):
+    if any(
+        type(size) is not int
+        for name, size in sizes.items()
+        if size is not None or name == "target_dim"
+    ):
         raise FileFormatError(f"{', '.join(sizes)} must be whole numbers.")
     integer("num_members", at_least=1, optional=True)(spec["num_members"])
     _check_sizes(spec)
@@ -174,17 +213,23 @@ def _check_sizes(spec: dict[str, Any]) -> None:
             raise InvalidInputError(f"{name} must be at most {_LARGEST} in a file, got {size}.")
 
 
-def _check_arrays(build: Callable[..., Any], num_members: int | None, arrays: Mapping[str, np.ndarray]) -> None:
+def _check_arrays(
+    build: Callable[..., Any], num_members: int | None, arrays: Mapping[str, np.ndarray]
+) -> None:
     """Compare with what the factory would make, before it allocates anything."""
     lead = () if num_members is None else (num_members,)
     expected = dict(_named_arrays(eqx.filter_eval_shape(build, jax.random.key(0))))
     if set(arrays) != set(expected):
-        raise FileFormatError(f"it must have {len(expected)} arrays with the names its settings imply.")
+        raise FileFormatError(
+            f"it must have {len(expected)} arrays with the names its settings imply."
+        )
     for name, leaf in expected.items():
         array = arrays[name]
         shape = (*lead, *leaf.shape)
         if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != leaf.dtype:
-            raise FileFormatError(f"the array {name!r} must be {leaf.dtype} of shape {shape}, got {describe(array)}.")
+            raise FileFormatError(
+                f"the array {name!r} must be {leaf.dtype} of shape {shape}, got {describe(array)}."
+            )
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise FileFormatError(f"the array {name!r} has entries that are not finite.")
 
@@ -192,4 +237,8 @@ def _check_arrays(build: Callable[..., Any], num_members: int | None, arrays: Ma
 def _named_arrays(estimator: Any) -> list[tuple[str, Any]]:
     leaves = jax.tree_util.tree_leaves_with_path(estimator)
     is_array = lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)  # noqa: E731
-    return [(jax.tree_util.keystr(path, simple=True, separator="."), leaf) for path, leaf in leaves if is_array(leaf)]
+    return [
+        (jax.tree_util.keystr(path, simple=True, separator="."), leaf)
+        for path, leaf in leaves
+        if is_array(leaf)
+    ]

@@ -1,4 +1,6 @@
-"""Normalising flows q(target | condition): maps chosen by a network that take the target to a standard normal law."""
+"""Normalising flows q(target | condition): maps chosen by a network that take the target to a
+standard normal law.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,9 @@ LOG_RANGE = 8.0
 class SplineCouplingFlow(AbstractColumns):
     r"""z = T_L o ... o T_1 (x) given c, log q(x | c) = log N(z; 0, I) + sum of log |det dT|.
 
-    Each layer keeps the first floor(d / 2) coordinates and moves the others by splines whose parameters a network computes
-    from the kept ones and c; then the kept coordinates go to the end, so that all take turns.
+    Each layer keeps the first floor(d / 2) coordinates and moves the others by splines whose
+    parameters a network computes from the kept ones and c; then the kept coordinates go to the end,
+    so that all take turns.
     """
 
     shape: tuple[int, ...] = eqx.field(static=True)
@@ -58,14 +61,19 @@ class SplineCouplingFlow(AbstractColumns):
         return self.shape[0] // 2
 
     def _parameters(self, network: Network, kept: Array, condition: Array) -> Array:
-        outputs, num_moved = network(jnp.concatenate([kept, condition])), self.shape[0] - self._num_kept
+        outputs, num_moved = (
+            network(jnp.concatenate([kept, condition])),
+            self.shape[0] - self._num_kept,
+        )
         return outputs.reshape(len(outputs) // num_moved, num_moved, *outputs.shape[1:])
 
 
 class AffineAutoregressiveFlow(AbstractColumns):
-    r"""z_i = m_i + exp(a_i) x_i with (m_i, a_i) a function of x_1..x_{i-1} and c, then the coordinates in reverse; L times over.
+    r"""z_i = m_i + exp(a_i) x_i with (m_i, a_i) a function of x_1..x_{i-1} and c, then the
+    coordinates in reverse; L times over.
 
-    One masked network computes all (m_i, a_i) at once, so that the density takes one pass and a draw takes d.
+    One masked network computes all (m_i, a_i) at once, so that the density takes one pass and a
+    draw takes d.
     """
 
     shape: tuple[int, ...] = eqx.field(static=True)
@@ -98,7 +106,9 @@ class AffineAutoregressiveFlow(AbstractColumns):
 
     @property
     def masks(self) -> tuple[np.ndarray, ...]:
-        """For each weight matrix, which connections keep the order: inputs have rank 1..d, or 0 if of c; units 0..d-1."""
+        """For each weight matrix, which connections keep the order: inputs have rank 1..d, or 0 if
+        of c; units 0..d-1.
+        """
         (dim,) = self.shape
         inputs = np.r_[1 : dim + 1, [0] * (self.networks.weights[0].shape[-1] - dim)]
         units = np.arange(self.networks.weights[-1].shape[-1]) % dim
@@ -124,10 +134,12 @@ def neural_spline_flow(
     num_bins: int = 10,
     bound: float = 5.0,
 ) -> SplineCouplingFlow:
-    """A coupling flow of rational-quadratic splines on [-bound, bound], the identity outside and when it is made.
+    """A coupling flow of rational-quadratic splines on [-bound, bound], the identity outside and
+    when it is made.
 
-    (..., target_dim) targets, best near standard, and (..., condition_dim) conditions; None or 0 makes it unconditional.
-    Reference: Durkan, Bekasov, Murray, Papamakarios (2019), Neural spline flows, arXiv:1906.04032.
+    (..., target_dim) targets, best near standard, and (..., condition_dim) conditions; None or 0
+    makes it unconditional. Reference: Durkan, Bekasov, Murray, Papamakarios (2019), Neural spline
+    flows, arXiv:1906.04032.
 
     >>> flow = neural_spline_flow(jax.random.key(0), 2, 3, num_layers=2, num_units=16)
     >>> round(float(flow.log_prob(jnp.zeros(2), jnp.ones(3))), 4)
@@ -140,10 +152,14 @@ def neural_spline_flow(
     num_bins, bound = integer("num_bins", at_least=2)(num_bins), number("bound", above=0.0)(bound)
     if num_bins > 200.0 * bound:
         raise InvalidInputError(
-            f"num_bins must be at most 200 * bound, as no bin is narrower than 0.001, got {num_bins} for bound {bound:g}."
+            "num_bins must be at most 200 * bound, as no bin is narrower than 0.001, got"
+            f" {num_bins} for bound {bound:g}."
         )
     num_kept = shape[0] // 2
-    num_inputs, num_outputs = num_kept + sum(cond_shape or ()), num_parameters(num_bins) * (shape[0] - num_kept)
+    num_inputs, num_outputs = (
+        num_kept + sum(cond_shape or ()),
+        num_parameters(num_bins) * (shape[0] - num_kept),
+    )
     with jax.enable_x64(False):
         networks = stacked_networks(as_key(key), sizes[0], num_inputs, num_outputs, *sizes[1:])
     return SplineCouplingFlow(shape, cond_shape, bound, networks)
@@ -158,10 +174,11 @@ def masked_autoregressive_flow(
     num_units: int = 50,
     num_hidden: int = 2,
 ) -> AffineAutoregressiveFlow:
-    """A masked autoregressive flow of affine steps, the identity (up to the order of coordinates) when it is made.
+    """A masked autoregressive flow of affine steps, the identity (up to the order of coordinates)
+    when it is made.
 
-    None or 0 for `condition_dim` makes it unconditional.
-    Reference: Papamakarios, Pavlakou, Murray (2017), Masked autoregressive flow for density estimation, arXiv:1705.07057.
+    None or 0 for `condition_dim` makes it unconditional. Reference: Papamakarios, Pavlakou, Murray
+    (2017), Masked autoregressive flow for density estimation, arXiv:1705.07057.
 
     >>> flow = masked_autoregressive_flow(jax.random.key(0), 2, 3, num_layers=2, num_units=16)
     >>> round(float(flow.log_prob(jnp.zeros(2), jnp.ones(3))), 4)
@@ -190,7 +207,9 @@ def as_sizes(**sizes: int) -> tuple[int, ...]:
 def _through(layer: Callable[..., Any], target: Array, networks: Network) -> tuple[Array, Array]:
     """The image of the target under all layers, and the sum of their log determinants."""
     # a loop compiles in half the time; on a CPU a step takes as long, on a GPU longer
-    return jax.lax.scan(layer, (target, jnp.zeros_like(target[0])), networks, unroll=jax.default_backend() != "cpu")[0]
+    return jax.lax.scan(
+        layer, (target, jnp.zeros_like(target[0])), networks, unroll=jax.default_backend() != "cpu"
+    )[0]
 
 
 def _log_normal(z: Array, log_det: Array) -> Array:

@@ -1,4 +1,6 @@
-"""Networks of one architecture, many at once: their arrays have a leading axis, and nothing else differs."""
+"""Networks of one architecture, many at once: their arrays have a leading axis, and nothing else
+differs.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,23 @@ from noisewise._compile.options import brief_jit
 from noisewise._core.arrays import Array
 
 
-def ensemble(key: Array, factory: Callable[..., Any], num: int, target_dim: int, condition_dim: int) -> Any:
-    """`num` estimators of one architecture with independent initial weights: a distribution whose arrays have a leading axis.
+def ensemble(
+    key: Array, factory: Callable[..., Any], num: int, target_dim: int, condition_dim: int
+) -> Any:
+    """`num` estimators of one architecture with independent initial weights: a distribution whose
+    arrays have a leading axis.
 
-    Two ensembles of one architecture differ in their arrays alone, so that programs compiled for one serve the other.
+    Two ensembles of one architecture differ in their arrays alone, so that programs compiled for
+    one serve the other.
     """
     blueprint = _blueprint(*_identity(factory), target_dim, condition_dim)
     with jax.enable_x64(False):
         return blueprint(jax.random.split(key, num))
 
 
-def _identity(factory: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[tuple[str, Any], ...]]:
+def _identity(
+    factory: Callable[..., Any],
+) -> tuple[Callable[..., Any], tuple[tuple[str, Any], ...]]:
     if isinstance(factory, functools.partial) and not factory.args:
         return factory.func, tuple(sorted(factory.keywords.items()))
     return factory, ()
@@ -32,7 +40,10 @@ def _identity(factory: Callable[..., Any]) -> tuple[Callable[..., Any], tuple[tu
 
 @functools.lru_cache(maxsize=64)
 def _blueprint(
-    factory: Callable[..., Any], settings: tuple[tuple[str, Any], ...], target_dim: int, condition_dim: int
+    factory: Callable[..., Any],
+    settings: tuple[tuple[str, Any], ...],
+    target_dim: int,
+    condition_dim: int,
 ) -> Callable[[Array], Any]:
     build = functools.partial(factory, **dict(settings))
     with jax.enable_x64(False):
@@ -46,7 +57,11 @@ def _blueprint(
     @brief_jit
     def arrays(keys: Array) -> list[Array]:
         def one(key: Array) -> list[Array]:
-            return [leaf for leaf in jax.tree.leaves(build(key, target_dim, condition_dim)) if eqx.is_array(leaf)]
+            return [
+                leaf
+                for leaf in jax.tree.leaves(build(key, target_dim, condition_dim))
+                if eqx.is_array(leaf)
+            ]
 
         return jax.vmap(one)(keys)
 
@@ -67,4 +82,7 @@ def stacked(trees: Any) -> Any:
 
 def unstacked(tree: Any, num: int) -> list[Any]:
     """The inverse of `stacked`."""
-    return [jax.tree.map(lambda leaf, i=i: leaf[i] if eqx.is_array(leaf) else leaf, tree) for i in range(num)]
+    return [
+        jax.tree.map(lambda leaf, i=i: leaf[i] if eqx.is_array(leaf) else leaf, tree)
+        for i in range(num)
+    ]

@@ -18,9 +18,11 @@ _SPREAD = 0.5
 
 
 class GaussianMixture(AbstractColumns):
-    r"""q(x | c) = sum_m a_m(c) N(x; mu_m(c), (P_m(c)' P_m(c))^-1), with P_m lower triangular of positive diagonal.
+    r"""q(x | c) = sum_m a_m(c) N(x; mu_m(c), (P_m(c)' P_m(c))^-1), with P_m lower triangular of
+    positive diagonal.
 
-    A factor of the precision makes the density a product, log N = log |P| - |P (x - mu)|^2 / 2 + const; draws solve P (x - mu) = z.
+    A factor of the precision makes the density a product, log N = log |P| - |P (x - mu)|^2 / 2 +
+    const; draws solve P (x - mu) = z.
     """
 
     shape: tuple[int, ...] = eqx.field(static=True)
@@ -55,13 +57,20 @@ class GaussianMixture(AbstractColumns):
         return mean + away
 
     def _parameters(self, condition: Array) -> tuple[Array, Array, Array, Array]:
-        """Log weights (M, N), means and log diagonals (M, d, N), entries below the diagonal (M, d(d-1)/2, N)."""
+        """Log weights (M, N), means and log diagonals (M, d, N), entries below the diagonal (M,
+        d(d-1)/2, N).
+        """
         num, (dim,) = self.num_components, self.shape
         outputs = self.network(condition)
         logits, means, raw, below = jnp.split(outputs, np.cumsum([num, num * dim, num * dim]))
         means, raw = (part.reshape(num, dim, *outputs.shape[1:]) for part in (means, raw))
         below = below.reshape(num, dim * (dim - 1) // 2, *outputs.shape[1:])
-        return jax.nn.log_softmax(logits, axis=0), means, LOG_RANGE * jnp.tanh(raw / LOG_RANGE), below
+        return (
+            jax.nn.log_softmax(logits, axis=0),
+            means,
+            LOG_RANGE * jnp.tanh(raw / LOG_RANGE),
+            below,
+        )
 
 
 def mixture_density_network(
@@ -73,20 +82,26 @@ def mixture_density_network(
     num_units: int = 50,
     num_hidden: int = 2,
 ) -> GaussianMixture:
-    """A mixture of Gaussians with full covariances; a network computes weights, means and factors from the condition.
+    """A mixture of Gaussians with full covariances; a network computes weights, means and factors
+    from the condition.
 
-    The covariances are the identity when it is made, and the means are drawn around 0. None or 0 for `condition_dim` makes it
-    unconditional. Reference: Bishop (1994), Mixture density networks, Aston University NCRG/94/004.
+    The covariances are the identity when it is made, and the means are drawn around 0. None or 0
+    for `condition_dim` makes it unconditional. Reference: Bishop (1994), Mixture density networks,
+    Aston University NCRG/94/004.
 
     >>> mixture = mixture_density_network(jax.random.key(0), 2, 3, num_components=2, num_units=16)
     >>> mixture.log_prob(jnp.zeros((4, 2)), jnp.ones(3)).shape, mixture.sample(jax.random.key(1), (5,), jnp.ones(3)).shape
     ((4,), (5, 2))
     """
     shape, cond_shape = as_shapes(target_dim, condition_dim)
-    num_components, *sizes = as_sizes(num_components=num_components, num_units=num_units, num_hidden=num_hidden)
+    num_components, *sizes = as_sizes(
+        num_components=num_components, num_units=num_units, num_hidden=num_hidden
+    )
     num_outputs = num_components * (1 + 2 * shape[0] + shape[0] * (shape[0] - 1) // 2)
     with jax.enable_x64(False):
-        network = _start(as_key(key), num_components, shape[0], sum(cond_shape or ()), num_outputs, *sizes)
+        network = _start(
+            as_key(key), num_components, shape[0], sum(cond_shape or ()), num_outputs, *sizes
+        )
     return GaussianMixture(shape, cond_shape, num_components, network)
 
 
@@ -97,7 +112,9 @@ def _start(key: Array, num_components: int, target_dim: int, *sizes: int) -> Net
     means = _SPREAD * jax.random.normal(mean_key, (num_components * target_dim,), jnp.float32)
     place = slice(num_components, num_components * (1 + target_dim))
     return eqx.tree_at(
-        lambda made: made.biases[-1], Network(network_key, *sizes), replace_fn=lambda b: b.at[place].set(means)
+        lambda made: made.biases[-1],
+        Network(network_key, *sizes),
+        replace_fn=lambda b: b.at[place].set(means),
     )
 
 

@@ -1,10 +1,12 @@
-r"""The compiled training loop: it knows losses, minibatches and early stopping, and nothing of what is learnt.
+r"""The compiled training loop: it knows losses, minibatches and early stopping, and nothing of what
+is learnt.
 
     for each epoch:  shuffle;  for each batch of rows:  Adam step on mean loss(q, *resample(key, rows));  validate
 
-`resample` draws targets and conditions anew for the rows it is given, so that data may be noisy afresh in every epoch. Whole epochs run
-inside one compiled program, with a dynamic number of rows in a buffer of fixed size: data may grow from call to call without a new
-compilation. Members of an ensemble, and independent trials, train side by side under `vmap`.
+`resample` draws targets and conditions anew for the rows it is given, so that data may be noisy
+afresh in every epoch. Whole epochs run inside one compiled program, with a dynamic number of rows
+in a buffer of fixed size: data may grow from call to call without a new compilation. Members of an
+ensemble, and independent trials, train side by side under `vmap`.
 """
 
 from __future__ import annotations
@@ -36,22 +38,28 @@ _VALIDATION = 2**31 - 1  # stands in for the number of an epoch
 _SECONDS_PER_CALL = 0.5
 _MAX_EPOCHS_PER_CALL = 64
 _USUAL_EPOCHS = 50
-_BRIEF = 5e10  # about where ten rounds lose by slower steps what brief compiling saved before the first
+_BRIEF = (
+    5e10  # about where ten rounds lose by slower steps what brief compiling saved before the first
+)
 
 
 def negative_log_prob(distribution: Any, target: Array, condition: Array) -> Array:
-    """-log q(target | condition), averaged over the inner axis where there is one: targets (B, d) or (B, M, d)."""
+    """-log q(target | condition), averaged over the inner axis where there is one: targets (B, d)
+    or (B, M, d).
+    """
     loss = -distribution.log_prob(target, condition)
     return loss if loss.ndim == 1 else loss.mean(axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Adam with decoupled weight decay and clipped gradients, until the validation loss has not improved for `patience` epochs.
+    """Adam with decoupled weight decay and clipped gradients, until the validation loss has not
+    improved for `patience` epochs.
 
-    What is validated, and returned, is the moving average of the weights over about 1 / (1 - averaging) steps; `averaging=0` takes the
-    weights themselves. The learning rate is multiplied by `decay` each time half the patience has passed without an improvement; it starts
-    at twice that of the paper.
+    What is validated, and returned, is the moving average of the weights over about 1 / (1 -
+    averaging) steps; `averaging=0` takes the weights themselves. The learning rate is multiplied by
+    `decay` each time half the patience has passed without an improvement; it starts at twice that
+    of the paper.
     """
 
     learning_rate: float = 1e-3
@@ -90,7 +98,9 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """Members with their best weights; losses are (epochs, E), or (epochs, T, E) for trials, NaN after a member has stopped."""
+    """Members with their best weights; losses are (epochs, E), or (epochs, T, E) for trials, NaN
+    after a member has stopped.
+    """
 
     members: Any
     train_losses: np.ndarray
@@ -134,9 +144,11 @@ def train(
 ) -> Trained:
     """Fit members, from `ensemble`, to what `resample(key, rows) -> (target, condition)` draws.
 
-    `resample` is an `eqx.Module` whose arrays may change from call to call without a new compilation; it is traced in float64 and returns
-    float32. `validation`, by default the same, draws once and for all. `capacity` bounds the number of rows over all calls that shall
-    share one program. For T independent trials give T keys, members and resamplers with a leading axis T, and lists of T row arrays.
+    `resample` is an `eqx.Module` whose arrays may change from call to call without a new
+    compilation; it is traced in float64 and returns float32. `validation`, by default the same,
+    draws once and for all. `capacity` bounds the number of rows over all calls that shall share one
+    program. For T independent trials give T keys, members and resamplers with a leading axis T, and
+    lists of T row arrays.
     """
     settings = settings or Training()
     validation = resample if validation is None else validation
@@ -148,7 +160,10 @@ def train(
     epochs = 4
     with jax.enable_x64(True):
         resample, validation = _placed((resample, validation))
-        brief = jax.default_backend() == "cpu" and _work(state, resample, capacity, settings, trials) < _BRIEF
+        brief = (
+            jax.default_backend() == "cpu"
+            and _work(state, resample, capacity, settings, trials) < _BRIEF
+        )
         program = _briefly if brief else _thoroughly
         while True:
             started = time.monotonic()
@@ -161,17 +176,26 @@ def train(
             finished = bool(np.all(_finished(state, settings)))
             best = float(np.mean(state.best))
             if finished or (
-                watch is not None and watch(int(np.max(state.epoch)), float(np.nanmean(losses[-1][0][-1])), best)
+                watch is not None
+                and watch(int(np.max(state.epoch)), float(np.nanmean(losses[-1][0][-1])), best)
             ):
                 break
             seconds = max(time.monotonic() - started, 1e-3)
-            epochs = int(np.clip(epochs * _SECONDS_PER_CALL / seconds, 1, min(2 * epochs, _MAX_EPOCHS_PER_CALL)))
+            epochs = int(
+                np.clip(
+                    epochs * _SECONDS_PER_CALL / seconds, 1, min(2 * epochs, _MAX_EPOCHS_PER_CALL)
+                )
+            )
     train_losses, validation_losses = (np.concatenate(part) for part in zip(*losses, strict=True))
-    return Trained(eqx.combine(state.best_weights, frozen), train_losses, validation_losses, len(train_losses))
+    return Trained(
+        eqx.combine(state.best_weights, frozen), train_losses, validation_losses, len(train_losses)
+    )
 
 
 def _placed(tree: Any) -> Any:
-    """The tree with its arrays where programs find them, each once, so that no call takes them there again."""
+    """The tree with its arrays where programs find them, each once, so that no call takes them
+    there again.
+    """
     known: dict[int, Array] = {}
 
     def place(leaf: Any) -> Any:
@@ -187,13 +211,20 @@ def _placed(tree: Any) -> Any:
 def _padded(train_rows: np.ndarray, validation_rows: np.ndarray, capacity: int) -> _Rows:
     if not len(train_rows) or not len(validation_rows):
         raise InvalidInputError(
-            f"Training needs rows to train on and rows to validate on, got {len(train_rows)} and {len(validation_rows)}: "
-            "simulate more."
+            f"Training needs rows to train on and rows to validate on, got {len(train_rows)} and"
+            f" {len(validation_rows)}: simulate more."
         )
     if max(len(train_rows), len(validation_rows)) > capacity:
-        raise InvalidInputError(f"capacity is {capacity}, got {len(train_rows)} + {len(validation_rows)} rows.")
+        raise InvalidInputError(
+            f"capacity is {capacity}, got {len(train_rows)} + {len(validation_rows)} rows."
+        )
     pad = lambda rows: np.pad(np.asarray(rows, dtype=np.int32), (0, capacity - len(rows)))  # noqa: E731
-    return _Rows(pad(train_rows), pad(validation_rows), np.int32(len(train_rows)), np.int32(len(validation_rows)))
+    return _Rows(
+        pad(train_rows),
+        pad(validation_rows),
+        np.int32(len(train_rows)),
+        np.int32(len(validation_rows)),
+    )
 
 
 def _stacked(train_rows: Any, validation_rows: Any, capacity: int) -> _Rows:
@@ -238,7 +269,9 @@ def _finished(state: _State, settings: Training) -> Array:
 
 
 def _work(state: _State, resample: Any, capacity: int, settings: Training, trials: bool) -> float:
-    """How many weights are applied to how many targets, if all rows are trained on: a measure of the time that it takes."""
+    """How many weights are applied to how many targets, if all rows are trained on: a measure of
+    the time that it takes.
+    """
     rows = jax.ShapeDtypeStruct((settings.batch_size,), jnp.int32)
 
     def draw(key: Array, resample: Any, rows: Array) -> Any:
@@ -248,7 +281,12 @@ def _work(state: _State, resample: Any, capacity: int, settings: Training, trial
     drawn = jax.tree.leaves(eqx.filter_eval_shape(draw, jax.random.key(0), resample, rows))
     num_targets = max(np.prod(leaf.shape[:-1]) for leaf in drawn) / settings.batch_size
     num_epochs = min(settings.max_epochs, _USUAL_EPOCHS)
-    return num_epochs * capacity * num_targets * sum(leaf.size for leaf in jax.tree.leaves(state.weights))
+    return (
+        num_epochs
+        * capacity
+        * num_targets
+        * sum(leaf.size for leaf in jax.tree.leaves(state.weights))
+    )
 
 
 def _run(
@@ -262,7 +300,9 @@ def _run(
     settings: Training,
     trials: bool,
 ) -> tuple[_State, Array, Array, Array]:
-    """At most `num_epochs` more epochs: the state, training and validation losses (64, ...), and how many epochs were run."""
+    """At most `num_epochs` more epochs: the state, training and validation losses (64, ...), and
+    how many epochs were run.
+    """
     arrays, static = eqx.partition(frozen, eqx.is_array)
 
     def one(state: _State, arrays: Any, resample: Any, validation: Any, rows: _Rows) -> Any:
@@ -314,7 +354,12 @@ class _Member:
         def epoch(carry: Any) -> Any:
             state, train_losses, validation_losses, ran = carry
             state, train_loss, validation_loss = self._epoch(state)
-            return state, train_losses.at[ran].set(train_loss), validation_losses.at[ran].set(validation_loss), ran + 1
+            return (
+                state,
+                train_losses.at[ran].set(train_loss),
+                validation_losses.at[ran].set(validation_loss),
+                ran + 1,
+            )
 
         empty = jnp.full(_MAX_EPOCHS_PER_CALL, jnp.nan, jnp.float32)
         return jax.lax.while_loop(proceed, epoch, (state, empty, empty, jnp.zeros((), jnp.int32)))
@@ -332,7 +377,9 @@ class _Member:
                 state, value = self._step(state, data)
                 return state, total + value
 
-        state, total = jax.lax.fori_loop(jnp.int32(0), self.steps, step, (state, jnp.zeros((), jnp.float32)))
+        state, total = jax.lax.fori_loop(
+            jnp.int32(0), self.steps, step, (state, jnp.zeros((), jnp.float32))
+        )
         value = self._validate(state.average, jax.random.fold_in(state.key, _VALIDATION))
         with jax.enable_x64(False):
             return self._judge(state, value), (total / self.steps).astype(jnp.float32), value
@@ -370,7 +417,9 @@ class _Member:
 
         def chunk(number: Array, total: Array) -> Array:
             at = number * _VALIDATION_CHUNK + places
-            data = self.validation(jax.random.fold_in(key, number), self.rows.validation[at % self.rows.num_validation])
+            data = self.validation(
+                jax.random.fold_in(key, number), self.rows.validation[at % self.rows.num_validation]
+            )
             with jax.enable_x64(False):
                 values = self.loss(distribution, *data)
                 return total + jnp.where(at < self.rows.num_validation, values, 0.0).sum()
@@ -385,7 +434,9 @@ class _Member:
         stuck = (since > 0) & (since % max(1, self.settings.patience // 2) == 0)
         return dataclasses.replace(
             state,
-            best_weights=jax.tree.map(lambda a, b: jnp.where(better, a, b), state.average, state.best_weights),
+            best_weights=jax.tree.map(
+                lambda a, b: jnp.where(better, a, b), state.average, state.best_weights
+            ),
             best=jnp.where(better, value, state.best),
             since=since.astype(jnp.int32),
             rate=jnp.where(stuck, state.rate * self.settings.decay, state.rate).astype(jnp.float32),

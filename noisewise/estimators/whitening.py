@@ -1,4 +1,6 @@
-"""Standardisation of conditions and of targets: what is learnt has zero mean and unit covariance to start with."""
+"""Standardisation of conditions and of targets: what is learnt has zero mean and unit covariance to
+start with.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,10 @@ class Affine(eqx.Module):
 class Whitening(eqx.Module):
     r"""standard = L^-1 (target - mean(condition)), a change of variables for each condition.
 
-    The mean is a polynomial of `degree` 0, 1 or 2 in the standardised condition, fitted by least squares, L L' the covariance of what
-    it leaves. A flow then starts from the best linear-Gaussian (or quadratic-Gaussian) description of the data, and learns the rest. The
-    fit decides how fast that is, not what is learnt: the map is a bijection with constant Jacobian 1 / |det L|.
+    The mean is a polynomial of `degree` 0, 1 or 2 in the standardised condition, fitted by least
+    squares, L L' the covariance of what it leaves. A flow then starts from the best linear-Gaussian
+    (or quadratic-Gaussian) description of the data, and learns the rest. The fit decides how fast
+    that is, not what is learnt: the map is a bijection with constant Jacobian 1 / |det L|.
 
     >>> rng = np.random.default_rng(0)
     >>> c = rng.normal(size=(1000, 2))
@@ -56,7 +59,8 @@ class Whitening(eqx.Module):
 
     @staticmethod
     def fit(target: np.ndarray, condition: np.ndarray, *, degree: int = 1) -> Whitening:
-        """From targets (N, d) and standardised conditions (N, k). The degree falls where there are not 4 rows per coefficient.
+        """From targets (N, d) and standardised conditions (N, k). The degree falls where there are
+        not 4 rows per coefficient.
 
         Rows are taken in blocks, so that a fit to a million of them needs no memory of its own.
         """
@@ -106,7 +110,9 @@ class Whitening(eqx.Module):
 
 def num_features(condition_dim: int, degree: int) -> int:
     """How many coefficients the mean has for each target."""
-    return (1, 1 + condition_dim, 1 + condition_dim + condition_dim * (condition_dim + 1) // 2)[degree]
+    return (1, 1 + condition_dim, 1 + condition_dim + condition_dim * (condition_dim + 1) // 2)[
+        degree
+    ]
 
 
 def _features(condition: Array, degree: int) -> Array:
@@ -129,13 +135,19 @@ def _blocks(num: int) -> list[slice]:
 def _variance(values: np.ndarray) -> np.ndarray:
     """The variance of each column of values (N, k)."""
     mean = values.mean(axis=0)
-    return sum(np.square(values[block] - mean).sum(axis=0) for block in _blocks(len(values))) / len(values)
+    return sum(np.square(values[block] - mean).sum(axis=0) for block in _blocks(len(values))) / len(
+        values
+    )
 
 
 def _checked(values: np.ndarray, name: str) -> np.ndarray:
     values = np.asarray(values, dtype=np.float64)
     if values.ndim != 2 or len(values) < 2:
-        raise InvalidInputError(f"{name} must be an array (N, columns) with at least 2 rows, got shape {values.shape}.")
+        raise InvalidInputError(
+            f"{name} must be an array (N, columns) with at least 2 rows, got shape {values.shape}."
+        )
     if not np.isfinite(values).all():
-        raise InvalidInputError(f"{name} must be finite: drop rows with NaN or infinite entries first.")
+        raise InvalidInputError(
+            f"{name} must be finite: drop rows with NaN or infinite entries first."
+        )
     return values

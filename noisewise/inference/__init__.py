@@ -12,13 +12,21 @@ from noisewise.inference.exact.data_augmentation_mcmc import DataAugmentationMCM
 from noisewise.inference.exact.exact_smc import ExactSMC
 from noisewise.inference.exact.importance_sampling import ImportanceSampling
 from noisewise.inference.exact.pseudo_marginal_mcmc import PseudoMarginalMCMC
-from noisewise.inference.learned.confidential.confidential_likelihood_estimation import ConfidentialLikelihoodEstimation
-from noisewise.inference.learned.confidential.learned_confidential_likelihood import LearnedConfidentialLikelihood
+from noisewise.inference.learned.confidential.confidential_likelihood_estimation import (
+    ConfidentialLikelihoodEstimation,
+)
+from noisewise.inference.learned.confidential.learned_confidential_likelihood import (
+    LearnedConfidentialLikelihood,
+)
 from noisewise.inference.learned.likelihood.learned_likelihood import LearnedLikelihood
-from noisewise.inference.learned.likelihood.private_likelihood_estimation import PrivateLikelihoodEstimation
+from noisewise.inference.learned.likelihood.private_likelihood_estimation import (
+    PrivateLikelihoodEstimation,
+)
 from noisewise.inference.learned.posterior.amortised_posterior import AmortisedPosterior
 from noisewise.inference.learned.posterior.corrections import AtomicProposals, TruncatedProposals
-from noisewise.inference.learned.posterior.private_posterior_estimation import PrivatePosteriorEstimation
+from noisewise.inference.learned.posterior.private_posterior_estimation import (
+    PrivatePosteriorEstimation,
+)
 from noisewise.inference.learned.robust.error_models import MechanismError, SpikeAndSlab
 from noisewise.inference.learned.robust.robust_posterior_estimation import RobustPosteriorEstimation
 

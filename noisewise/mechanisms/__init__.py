@@ -49,7 +49,8 @@ _KINDS: dict[str, type[AbstractMechanism]] = concrete(
 
 
 def register(kind: type[AbstractMechanism]) -> type[AbstractMechanism]:
-    """Let files name a mechanism of your own; a decorator of its class, which must be imported before a file is read.
+    """Let files name a mechanism of your own; a decorator of its class, which must be imported
+    before a file is read.
 
     A file can name only what was registered in this process: none decides what code runs.
     """

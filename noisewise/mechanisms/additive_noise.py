@@ -15,7 +15,8 @@ from noisewise.mechanisms.base import AbstractMechanism
 class AbstractAdditiveNoise(AbstractMechanism):
     r"""s_dp = s + Z with independent Z_j of one symmetric law, free of s.
 
-    A concrete class writes three scalar formulas, `_noise(u)`, `_noise_log_prob(z)` and `_noise_log_cdf(z)`.
+    A concrete class writes three scalar formulas, `_noise(u)`, `_noise_log_prob(z)` and
+    `_noise_log_cdf(z)`.
     """
 
     if TYPE_CHECKING:

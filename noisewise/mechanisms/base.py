@@ -1,9 +1,11 @@
-r"""What a mechanism is: the publicly known randomness between a confidential statistic and a private one.
+r"""What a mechanism is: the publicly known randomness between a confidential statistic and a
+private one.
 
     s  --transport(u, .)-->  s_dp         u uniform on (0,1)^num_uniforms
 
-`AbstractMechanism` owns precision, shapes, keys and compilation; a concrete mechanism is the formula. Mechanisms are
-immutable pytrees whose numbers are leaves: passed as arguments of a compiled program, a new epsilon never recompiles.
+`AbstractMechanism` owns precision, shapes, keys and compilation; a concrete mechanism is the
+formula. Mechanisms are immutable pytrees whose numbers are leaves: passed as arguments of a
+compiled program, a new epsilon never recompiles.
 """
 
 from __future__ import annotations
@@ -21,7 +23,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._compile.options import brief_jit
-from noisewise._core.arrays import Array, as_key, as_vectors, in_float64, is_traced, open_uniforms, stage_key
+from noisewise._core.arrays import (
+    Array,
+    as_key,
+    as_vectors,
+    in_float64,
+    is_traced,
+    open_uniforms,
+    stage_key,
+)
 from noisewise.errors import (
     FileFormatError,
     InvalidInputError,
@@ -52,17 +62,19 @@ ALL_CAPABILITIES = frozenset(Capability)
 class AbstractMechanism(eqx.Module):
     r"""Base of all mechanisms.
 
-    Shapes: `s (..., k)` and `s_dp (..., k')`, with k' = `output_width(k)`; leading axes broadcast. `log_prob` sums
-    over the last axis and is -inf off the support (and for NaN); for a lattice it is the log of a probability.
+    Shapes: `s (..., k)` and `s_dp (..., k')`, with k' = `output_width(k)`; leading axes broadcast.
+    `log_prob` sums over the last axis and is -inf off the support (and for NaN); for a lattice it
+    is the log of a probability.
 
-    A concrete class gives `guarantee`, `support`, `norm` and those of `_transport`, `_log_prob_each`, `_log_cdf`,
-    `_log_sf`, `_log_prob_bound_each` that its `capabilities` name (`_log_prob` and `_log_prob_bound` where columns
-    depend on each other). They see float64 arrays of right shape, under `jit`; what they say off the support does not
-    matter.
+    A concrete class gives `guarantee`, `support`, `norm` and those of `_transport`,
+    `_log_prob_each`, `_log_cdf`, `_log_sf`, `_log_prob_bound_each` that its `capabilities` name
+    (`_log_prob` and `_log_prob_bound` where columns depend on each other). They see float64 arrays
+    of right shape, under `jit`; what they say off the support does not matter.
     """
 
     norm: ClassVar[float]
-    """The norm in which `sensitivity` is measured: 0 (number of changed entries), 1, 2 or infinity."""
+    """The norm in which `sensitivity` is measured: 0 (number of changed entries), 1, 2 or infinity.
+    """
 
     if TYPE_CHECKING:
 
@@ -92,7 +104,8 @@ class AbstractMechanism(eqx.Module):
 
     @property
     def distance_unit(self) -> float | np.ndarray:
-        """What distances between private statistics divide the columns of s_dp by: one number, or one per column (k',).
+        """What distances between private statistics divide the columns of s_dp by: one number, or
+        one per column (k',).
 
         1, except for counts out of n, which are compared as proportions.
         """
@@ -108,9 +121,11 @@ class AbstractMechanism(eqx.Module):
 
     @abc.abstractmethod
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs (s, s') of shape (pairs, k) at the stated sensitivity where the privacy loss is largest."""
+        """Pairs (s, s') of shape (pairs, k) at the stated sensitivity where the privacy loss is
+        largest.
+        """
 
-    # What callers use ------------------------------------------------------------------------------------------------
+    # What callers use -----------------------------------------------------------------------------
 
     @in_float64
     def sample(self, key: Array, s: Array) -> Array:
@@ -126,7 +141,8 @@ class AbstractMechanism(eqx.Module):
         u = as_vectors(u, "u", self.num_uniforms(s.shape[-1]))
         if not is_traced(u) and not bool(np.all((np.asarray(u) > 0) & (np.asarray(u) < 1))):
             raise InvalidInputError(
-                "u must lie strictly inside (0, 1): take it from IndependentUniforms or ScrambledSobol."
+                "u must lie strictly inside (0, 1): take it from IndependentUniforms or"
+                " ScrambledSobol."
             )
         return _transport(self, u, s)
 
@@ -151,7 +167,7 @@ class AbstractMechanism(eqx.Module):
         width = None if self.width is None else self.output_width(self.width)
         return _log_prob_bound(self, as_vectors(s_dp, "s_dp", width))
 
-    # What a concrete mechanism writes --------------------------------------------------------------------------------
+    # What a concrete mechanism writes -------------------------------------------------------------
 
     def _sample(self, key: Array, s: Array) -> Array:
         u = open_uniforms(key, (*s.shape[:-1], self.num_uniforms(s.shape[-1])))
@@ -161,7 +177,9 @@ class AbstractMechanism(eqx.Module):
         raise self._lacks(Capability.TRANSPORT)
 
     def _log_prob(self, s_dp: Array, s: Array) -> Array:
-        """log_prob where s_dp lies on the support; the sum over columns, unless they depend on each other."""
+        """log_prob where s_dp lies on the support; the sum over columns, unless they depend on each
+        other.
+        """
         return self._log_prob_each(s_dp, s).sum(-1)
 
     def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
@@ -183,7 +201,7 @@ class AbstractMechanism(eqx.Module):
         """Elementwise bound of the log density or probability, where columns are independent."""
         raise self._lacks(Capability.BOUND)
 
-    # Checks ----------------------------------------------------------------------------------------------------------
+    # Checks ---------------------------------------------------------------------------------------
 
     def _statistic(self, s: Array) -> Array:
         s = as_vectors(s, "s", self.width)
@@ -203,21 +221,26 @@ class AbstractMechanism(eqx.Module):
 
     def _lacks(self, capability: Capability) -> MissingCapabilityError:
         able = ", ".join(sorted(self.capabilities)) or "nothing"
-        return MissingCapabilityError(f"{type(self).__name__} has no {capability}; it offers {able}.")
+        return MissingCapabilityError(
+            f"{type(self).__name__} has no {capability}; it offers {able}."
+        )
 
     def _stated_sensitivity(self) -> float:
         if self.sensitivity is None:
             raise MissingCapabilityError(
-                f"This {type(self).__name__} does not know the query's sensitivity, so its noise gives no guarantee: "
-                f"pass sensitivity=..., the largest change of s in the L{self.norm:g} norm between neighbours."
+                f"This {type(self).__name__} does not know the query's sensitivity, so its noise"
+                " gives no guarantee: pass sensitivity=..., the largest change of s in the"
+                f" L{self.norm:g} norm between neighbours."
             )
         return self.sensitivity
 
-    # What others ask of it -------------------------------------------------------------------------------------------
+    # What others ask of it ------------------------------------------------------------------------
 
     @property
     def blocks(self) -> tuple[AbstractMechanism, ...]:
-        """The mechanisms of its blocks of columns, one after the other: itself, unless it is composed of several."""
+        """The mechanisms of its blocks of columns, one after the other: itself, unless it is
+        composed of several.
+        """
         return (self,)
 
     @property
@@ -235,7 +258,8 @@ class AbstractMechanism(eqx.Module):
         return self
 
     def noise_sd(self, k: int) -> list[float | None]:
-        """The standard deviation of the noise of each column of s_dp, for k columns of s; None where it depends on s.
+        """The standard deviation of the noise of each column of s_dp, for k columns of s; None
+        where it depends on s.
 
         >>> import noisewise as nw
         >>> nw.mechanisms.Gaussian(scale=2.0).noise_sd(3)
@@ -268,7 +292,7 @@ class AbstractMechanism(eqx.Module):
         """The law of the variance, if the noise is normal with a random variance."""
         return None
 
-    # Budgets ---------------------------------------------------------------------------------------------------------
+    # Budgets --------------------------------------------------------------------------------------
 
     @property
     def needs_delta(self) -> bool:
@@ -276,7 +300,8 @@ class AbstractMechanism(eqx.Module):
         return False
 
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
-        """A mechanism of the same kind, for the same sensitivity, with another guarantee: only its noise changes.
+        """A mechanism of the same kind, for the same sensitivity, with another guarantee: only its
+        noise changes.
 
         >>> import noisewise as nw
         >>> nw.mechanisms.Laplace(scale=1.0, sensitivity=2.0).recalibrated(nw.PureDP(8.0))
@@ -285,30 +310,38 @@ class AbstractMechanism(eqx.Module):
         calibrate = getattr(type(self), "calibrate", None)
         if calibrate is None:
             raise MissingCapabilityError(
-                f"{type(self).__name__} cannot be calibrated to another budget by itself: {YOUR_OWN}"
+                f"{type(self).__name__} cannot be calibrated to another budget by itself:"
+                f" {YOUR_OWN}"
             )
         parameters = inspect.signature(calibrate).parameters
         kept = {name: getattr(self, name) for name in parameters if name != "guarantee"}
         if "sensitivity" in kept and kept["sensitivity"] is None:
             raise MissingCapabilityError(
-                f"This {type(self).__name__} does not know the query's sensitivity, so that no epsilon belongs to its "
-                f"scale: pass sensitivity=... to it, or {YOUR_OWN}"
+                f"This {type(self).__name__} does not know the query's sensitivity, so that no"
+                f" epsilon belongs to its scale: pass sensitivity=... to it, or {YOUR_OWN}"
             )
         made: AbstractMechanism = calibrate(**kept, guarantee=guarantee)
         return made
 
     def remedy(self, needed: float) -> str:
         """What to write where it is calibrated for less than the sensitivity needed."""
-        return f"Write nw.mechanisms.{type(self).__name__}.calibrate(sensitivity={needed!r}, guarantee=...)."
+        return (
+            f"Write nw.mechanisms.{type(self).__name__}.calibrate(sensitivity={needed!r},"
+            " guarantee=...)."
+        )
 
-    # Releases of real data -------------------------------------------------------------------------------------------
+    # Releases of real data ------------------------------------------------------------------------
 
     exact_counterpart: ClassVar[str | None] = None
-    """The mechanism of whole numbers to take for a release, where this one is drawn in floating point."""
+    """The mechanism of whole numbers to take for a release, where this one is drawn in floating
+    point.
+    """
 
     @property
     def exact_step(self) -> float | None:
-        """The step of the whole numbers that `exact_sampler` takes; None if it takes those of the query."""
+        """The step of the whole numbers that `exact_sampler` takes; None if it takes those of the
+        query.
+        """
         return 1.0
 
     @property
@@ -321,20 +354,26 @@ class AbstractMechanism(eqx.Module):
         """Whether it can be drawn without floating-point arithmetic, and so released."""
         return type(self).exact_sampler is not AbstractMechanism.exact_sampler
 
-    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
-        """The function by which a release draws s_dp from the integers s / step, with the samplers that `noise` has.
+    def exact_sampler(
+        self, noise: ExactNoise, step: float
+    ) -> Callable[[Sequence[int]], list[float]]:
+        """The function by which a release draws s_dp from the integers s / step, with the samplers
+        that `noise` has.
 
-        It checks at once what can be checked; the function that it returns refuses no integers. What it releases is a
-        fixed function of drawn integers.
+        It checks at once what can be checked; the function that it returns refuses no integers.
+        What it releases is a fixed function of drawn integers.
         """
         raise MissingCapabilityError(f"{type(self).__name__} has no exact sampler.")
 
-    # Files -----------------------------------------------------------------------------------------------------------
+    # Files ----------------------------------------------------------------------------------------
 
     def to_spec(self) -> dict[str, Any]:
         """A JSON-ready description; `from_spec` reads it back to the last bit."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {"type": type(self).__name__, **{name: _field_to_spec(value) for name, value in fields.items()}}
+        return {
+            "type": type(self).__name__,
+            **{name: _field_to_spec(value) for name, value in fields.items()},
+        }
 
 
 def _field_to_spec(value: Any) -> Any:
@@ -346,7 +385,9 @@ def _field_to_spec(value: Any) -> Any:
         return "inf" if value > 0 else "-inf"
     if value is None or isinstance(value, (int, float, str)):
         return value
-    raise MissingCapabilityError(f"A mechanism with a field of type {type(value).__name__} cannot be written as JSON.")
+    raise MissingCapabilityError(
+        f"A mechanism with a field of type {type(value).__name__} cannot be written as JSON."
+    )
 
 
 def _field_from_spec(value: Any, kinds: dict[str, type[AbstractMechanism]]) -> Any:
@@ -361,13 +402,21 @@ def _field_from_spec(value: Any, kinds: dict[str, type[AbstractMechanism]]) -> A
 
 def from_spec_with(spec: Any, kinds: dict[str, type[AbstractMechanism]]) -> AbstractMechanism:
     """Read what `to_spec` wrote, given the known classes by name."""
-    if not isinstance(spec, dict) or not isinstance(spec.get("type"), str) or spec["type"] not in kinds:
-        raise FileFormatError(f"A mechanism must be an object whose 'type' is one of {', '.join(sorted(kinds))}.")
+    if (
+        not isinstance(spec, dict)
+        or not isinstance(spec.get("type"), str)
+        or spec["type"] not in kinds
+    ):
+        raise FileFormatError(
+            f"A mechanism must be an object whose 'type' is one of {', '.join(sorted(kinds))}."
+        )
     kind = kinds[spec["type"]]
     expected = {field.name for field in dataclasses.fields(kind)}
     given = set(spec) - {"type"}
     if given != expected:
-        raise FileFormatError(f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}.")
+        raise FileFormatError(
+            f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}."
+        )
     fields = {name: _field_from_spec(spec[name], kinds) for name in expected}
     try:
         return kind(**fields)

@@ -10,17 +10,23 @@ from noisewise.errors import ConversionError, InvalidInputError, InvalidTypeErro
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 
 
-def require_guarantee(guarantee: Any, kinds: tuple[type[AbstractGuarantee], ...], mechanism: str) -> None:
+def require_guarantee(
+    guarantee: Any, kinds: tuple[type[AbstractGuarantee], ...], mechanism: str
+) -> None:
     """Refuse a guarantee that the named mechanism cannot be calibrated to."""
     names = " or ".join(kind.__name__ for kind in kinds)
     if not isinstance(guarantee, AbstractGuarantee):
-        raise InvalidTypeError(f"guarantee must be {names}, such as {kinds[0].__name__}(1.0), got {guarantee!r}.")
+        raise InvalidTypeError(
+            f"guarantee must be {names}, such as {kinds[0].__name__}(1.0), got {guarantee!r}."
+        )
     if not isinstance(guarantee, kinds):
         raise InvalidInputError(
             f"{mechanism} is calibrated to {names}, got {guarantee!r}. {_instead(guarantee, kinds)}"
         )
     if not any(dataclasses.astuple(guarantee)):
-        raise InvalidInputError(f"{mechanism} cannot reach {guarantee!r}: it would need infinite noise.")
+        raise InvalidInputError(
+            f"{mechanism} cannot reach {guarantee!r}: it would need infinite noise."
+        )
 
 
 def _instead(guarantee: AbstractGuarantee, kinds: tuple[type[AbstractGuarantee], ...]) -> str:
@@ -28,5 +34,8 @@ def _instead(guarantee: AbstractGuarantee, kinds: tuple[type[AbstractGuarantee],
     for kind in kinds:
         with contextlib.suppress(ConversionError, ArithmeticError):
             weaker = guarantee.to(kind)
-            return f"Take another mechanism, or the weaker {weaker!r}, which is guarantee.to({kind.__name__})."
+            return (
+                f"Take another mechanism, or the weaker {weaker!r}, which is"
+                f" guarantee.to({kind.__name__})."
+            )
     return f"It implies none: take another mechanism, or ask for {kinds[0].__name__}."

@@ -16,25 +16,34 @@ from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabil
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee
-from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Blocks, Finite, Interval, Lattice
+from noisewise.mechanisms.supports import (
+    LATTICE_TOLERANCE,
+    AbstractSupport,
+    Blocks,
+    Finite,
+    Interval,
+    Lattice,
+)
 
 
 class Clamped(AbstractMechanism):
-    r"""s_dp = clip(round(y / step) * step, low, high) for y drawn by another mechanism; no `step`, no rounding.
+    r"""s_dp = clip(round(y / step) * step, low, high) for y drawn by another mechanism; no `step`,
+    no rounding.
 
-    `Clamped(mechanism, low=0.0)` releases non-negative numbers, `Clamped(mechanism, step=1.0)` whole ones. Halves
-    round up.
+    `Clamped(mechanism, low=0.0)` releases non-negative numbers, `Clamped(mechanism, step=1.0)`
+    whole ones. Halves round up.
 
-    The law: P(Y <= low) and P(Y >= high) sit as point masses on the ends, the inner density lies between them. With
-    rounding every multiple y of the step carries the mass of its cell, P(y - step/2 <= Y < y + step/2), taken in the
-    tail that is smaller. So `log_prob` is a density between the ends of a continuous law and the log of a probability
-    elsewhere.
+    The law: P(Y <= low) and P(Y >= high) sit as point masses on the ends, the inner density lies
+    between them. With rounding every multiple y of the step carries the mass of its cell, P(y -
+    step/2 <= Y < y + step/2), taken in the tail that is smaller. So `log_prob` is a density between
+    the ends of a continuous law and the log of a probability elsewhere.
 
-    Guarantee: that of the inner mechanism, since nothing done to its output can tell more (Dwork and Roth 2014,
-    proposition 2.1). `log_prob_bound` is 0 on the ends and the inner bound between them, with rounding times the width
-    of a cell.
+    Guarantee: that of the inner mechanism, since nothing done to its output can tell more (Dwork
+    and Roth 2014, proposition 2.1). `log_prob_bound` is 0 on the ends and the inner bound between
+    them, with rounding times the width of a cell.
 
-    The inner mechanism needs independent columns with a `log_cdf`; a Product is clamped block by block.
+    The inner mechanism needs independent columns with a `log_cdf`; a Product is clamped block by
+    block.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.Clamped(nw.mechanisms.Laplace(scale=2.0, sensitivity=1.0), low=0.0)
@@ -69,7 +78,9 @@ class Clamped(AbstractMechanism):
 
     def describe(self) -> str:
         rounded = "" if self.step is None else f", rounded to multiples of {self.step:.4g}"
-        return f"{self.mechanism.describe()}{rounded}, then cut to [{self.low:.4g}, {self.high:.4g}]"
+        return (
+            f"{self.mechanism.describe()}{rounded}, then cut to [{self.low:.4g}, {self.high:.4g}]"
+        )
 
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
         return dataclasses.replace(self, mechanism=self.mechanism.recalibrated(guarantee))
@@ -91,7 +102,9 @@ class Clamped(AbstractMechanism):
     def is_exact(self) -> bool:
         return self.mechanism.is_exact
 
-    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+    def exact_sampler(
+        self, noise: ExactNoise, step: float
+    ) -> Callable[[Sequence[int]], list[float]]:
         draw = self.mechanism.exact_sampler(noise, step)
         return lambda integers: [self._cut(value, step) for value in draw(integers)]
 
@@ -146,7 +159,9 @@ class Clamped(AbstractMechanism):
         return self.mechanism.num_uniforms(k)
 
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The inner mechanism's: beyond both statistics, cells and end masses have the ratio that the density has."""
+        """The inner mechanism's: beyond both statistics, cells and end masses have the ratio that
+        the density has.
+        """
         return self.mechanism.neighbours(k)
 
     def _transport(self, u: Array, s: Array) -> Array:
@@ -163,7 +178,9 @@ class Clamped(AbstractMechanism):
         else:
             lower = below < above
             larger = jnp.where(lower, below, above)
-            smaller = jnp.where(lower, self._log_below(s_dp - self.step, s), self._log_above(s_dp + self.step, s))
+            smaller = jnp.where(
+                lower, self._log_below(s_dp - self.step, s), self._log_above(s_dp + self.step, s)
+            )
             between = _log_difference(larger, smaller)
         at_low, at_high = self._at_ends(s_dp)
         return jnp.where(at_low, below, jnp.where(at_high, above, between))
@@ -226,19 +243,26 @@ def _log_difference(larger: Array, smaller: Array) -> Array:
 def _check_inner(mechanism: Any) -> None:
     if not isinstance(mechanism, AbstractMechanism):
         raise InvalidTypeError(
-            f"Clamped wraps a mechanism, such as Laplace(scale=1.0), got {type(mechanism).__name__}."
+            "Clamped wraps a mechanism, such as Laplace(scale=1.0), got"
+            f" {type(mechanism).__name__}."
         )
     name = type(mechanism).__name__
     if isinstance(mechanism, Clamped):
-        raise InvalidInputError("Clamped cannot wrap Clamped: write one Clamped with low, high and step together.")
+        raise InvalidInputError(
+            "Clamped cannot wrap Clamped: write one Clamped with low, high and step together."
+        )
     if isinstance(mechanism.support, Blocks):
-        raise InvalidInputError(f"Clamped cannot wrap {name}: clamp its blocks, Product([Clamped(...), ...]).")
+        raise InvalidInputError(
+            f"Clamped cannot wrap {name}: clamp its blocks, Product([Clamped(...), ...])."
+        )
     if isinstance(mechanism.support, Finite):
-        raise InvalidInputError(f"Clamped cannot wrap {name}: leave candidates outside [low, high] out instead.")
+        raise InvalidInputError(
+            f"Clamped cannot wrap {name}: leave candidates outside [low, high] out instead."
+        )
     if not {Capability.CDF, Capability.DENSITY} <= mechanism.capabilities:
         raise MissingCapabilityError(
-            f"Clamped needs a mechanism with independent columns and a log_cdf for its end masses; {name} has none. "
-            "Use Laplace or Gaussian, or clamp inside a SampledMechanism."
+            "Clamped needs a mechanism with independent columns and a log_cdf for its end masses;"
+            f" {name} has none. Use Laplace or Gaussian, or clamp inside a SampledMechanism."
         )
 
 
@@ -246,7 +270,9 @@ def _check_ends(low: float, high: float, step: float | None) -> None:
     if not low < high:
         raise InvalidInputError(f"low must be below high, got low={low:g} and high={high:g}.")
     if math.isinf(low) and math.isinf(high) and step is None:
-        raise InvalidInputError("Clamped needs at least one of low, high and step; without them it does nothing.")
+        raise InvalidInputError(
+            "Clamped needs at least one of low, high and step; without them it does nothing."
+        )
 
 
 def _check_step(inner: AbstractSupport, low: float, high: float, step: float | None) -> None:
@@ -254,7 +280,9 @@ def _check_step(inner: AbstractSupport, low: float, high: float, step: float | N
         if math.isfinite(inner.low) or math.isfinite(inner.high):
             raise InvalidInputError(f"Clamped does not round {inner.describe()}: leave step out.")
         if not Lattice(inner.step).contains(step):
-            raise InvalidInputError(f"step={step:g} must be a multiple of the mechanism's own step, {inner.step:g}.")
+            raise InvalidInputError(
+                f"step={step:g} must be a multiple of the mechanism's own step, {inner.step:g}."
+            )
     if step is None and isinstance(inner, Lattice):
         step = inner.step
     for name, end in (("low", low), ("high", high)):

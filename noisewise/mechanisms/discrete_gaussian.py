@@ -22,23 +22,27 @@ _DIRECT_BELOW = 6.0  # sigma: 64 terms of the tail reach beyond 10 sigma
 _DIRECT_RATE = 0.6  # n / sigma^2: 64 terms fall by exp(-38)
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 # B_2m(1/2) / (2m)!, the weights of the Euler-Maclaurin formula from midpoint to midpoint
-_WEIGHTS = tuple((2.0 ** (1 - 2 * m) - 1.0) * b / math.factorial(2 * m) for m, b in enumerate(_BERNOULLI, start=1))
+_WEIGHTS = tuple(
+    (2.0 ** (1 - 2 * m) - 1.0) * b / math.factorial(2 * m)
+    for m, b in enumerate(_BERNOULLI, start=1)
+)
 
 
 class DiscreteGaussian(AbstractLatticeNoise):
     r"""s_dp = s + step * N with P(N_j = n) ~ exp(-n^2 / (2 sigma^2)), sigma = scale/step, n whole.
 
-    Guarantee: rho-zCDP with rho = Delta_2^2 / (2 scale^2), for vectors s whose L2 sensitivity is Delta_2 (Canonne,
-    Kamath and Steinke 2020). With h = (s - s')/step and Z(c) = sum over whole n of exp(-|n - c|^2 / (2 sigma^2)),
+    Guarantee: rho-zCDP with rho = Delta_2^2 / (2 scale^2), for vectors s whose L2 sensitivity is
+    Delta_2 (Canonne, Kamath and Steinke 2020). With h = (s - s')/step and Z(c) = sum over whole n
+    of exp(-|n - c|^2 / (2 sigma^2)),
 
         D_alpha = alpha |h|^2 / (2 sigma^2) + [log Z(alpha h) - log Z(0)] / (alpha - 1),
 
-    and the bracket is never positive: a lattice sum is largest unshifted. It vanishes where alpha h is whole, so the
-    bound is attained. `log_prob_bound` is attained at s = s_dp.
+    and the bracket is never positive: a lattice sum is largest unshifted. It vanishes where alpha h
+    is whole, so the bound is attained. `log_prob_bound` is attained at s = s_dp.
 
-    The normaliser is the sum itself or its Poisson transform, whichever converges faster; tails are 64 terms or the
-    Euler-Maclaurin formula; quantiles correct the normal quantile by exact tails. All of them take sigma as a traced
-    number.
+    The normaliser is the sum itself or its Poisson transform, whichever converges faster; tails are
+    64 terms or the Euler-Maclaurin formula; quantiles correct the normal quantile by exact tails.
+    All of them take sigma as a traced number.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.DiscreteGaussian(scale=2.0, sensitivity=1.0)
@@ -51,25 +55,34 @@ class DiscreteGaussian(AbstractLatticeNoise):
     norm: ClassVar[float] = 2.0
 
     scale: float = eqx.field(converter=number("scale", above=0.0))
-    sensitivity: float | None = eqx.field(default=None, converter=number("sensitivity", above=0.0, optional=True))
+    sensitivity: float | None = eqx.field(
+        default=None, converter=number("sensitivity", above=0.0, optional=True)
+    )
     step: float = eqx.field(default=1.0, converter=number("step", above=0.0))
 
     @classmethod
-    def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee, step: float = 1.0) -> DiscreteGaussian:
+    def calibrate(
+        cls, *, sensitivity: float, guarantee: AbstractGuarantee, step: float = 1.0
+    ) -> DiscreteGaussian:
         """The smallest scale with the given zCDP guarantee, Delta_2 / sqrt(2 rho).
 
-        ApproximateDP goes through the largest rho that implies it, `ZeroConcentratedDP.from_approximate`.
+        ApproximateDP goes through the largest rho that implies it,
+        `ZeroConcentratedDP.from_approximate`.
         """
         require_guarantee(guarantee, (ZeroConcentratedDP, ApproximateDP), "DiscreteGaussian")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
         if isinstance(guarantee, ApproximateDP):
             guarantee = ZeroConcentratedDP.from_approximate(guarantee)
-        return cls(scale=sensitivity / math.sqrt(2.0 * guarantee.rho), sensitivity=sensitivity, step=step)  # type: ignore[attr-defined]
+        return cls(
+            scale=sensitivity / math.sqrt(2.0 * guarantee.rho), sensitivity=sensitivity, step=step
+        )  # type: ignore[attr-defined]
 
     @property
     def guarantee(self) -> ZeroConcentratedDP:
         mu = self._stated_sensitivity() / self.scale
-        return ZeroConcentratedDP(mu * mu / 2)  # where ** would raise, this is infinite, and refused
+        return ZeroConcentratedDP(
+            mu * mu / 2
+        )  # where ** would raise, this is infinite, and refused
 
     @property
     def needs_delta(self) -> bool:
@@ -81,12 +94,16 @@ class DiscreteGaussian(AbstractLatticeNoise):
             return self.scale
         weights = [(n, math.exp(-0.5 * (n * self.step / self.scale) ** 2)) for n in range(1, 128)]
         total = 1.0 + 2.0 * math.fsum(weight for _, weight in weights)
-        return self.step * math.sqrt(2.0 * math.fsum(n * n * weight for n, weight in weights) / total)
+        return self.step * math.sqrt(
+            2.0 * math.fsum(n * n * weight for n, weight in weights) / total
+        )
 
     def describe(self) -> str:
         return f"discrete Gaussian noise of scale {self.scale:.4g}, in steps of {self.step:.4g}"
 
-    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+    def exact_sampler(
+        self, noise: ExactNoise, step: float
+    ) -> Callable[[Sequence[int]], list[float]]:
         length = noise.in_steps(self._stated_sensitivity(), step)
         scale, rho = noise.in_steps(self.scale, step), self.guarantee.rho
         draw = noise.discrete_gaussian(scale, sensitivity=length, rho=rho)
@@ -99,7 +116,9 @@ class DiscreteGaussian(AbstractLatticeNoise):
         beyond = jnp.exp(self._log_tail(guess + 1.0))
         here = beyond + jnp.exp(self._log_mass(guess))
         before = here + jnp.exp(self._log_mass(guess - 1.0))
-        reached = [jnp.where(u <= 0.5, mass >= tail, mass > tail) for mass in (before, here, beyond)]
+        reached = [
+            jnp.where(u <= 0.5, mass >= tail, mass > tail) for mass in (before, here, beyond)
+        ]
         size = jnp.maximum(guess - 2.0 + sum(reached), 0.0)
         return jnp.where(u <= 0.5, -size, size)
 
@@ -110,7 +129,9 @@ class DiscreteGaussian(AbstractLatticeNoise):
     def _log_tail(self, n: Array) -> Array:
         sigma = self.scale / self.step
         direct = (sigma < _DIRECT_BELOW) | (n > _DIRECT_RATE * sigma**2)
-        return jnp.where(direct, _log_tail_direct(n, sigma), _log_tail_smooth(n, jnp.maximum(sigma, 1.0)))
+        return jnp.where(
+            direct, _log_tail_direct(n, sigma), _log_tail_smooth(n, jnp.maximum(sigma, 1.0))
+        )
 
 
 def _log_normaliser(sigma: Array) -> Array:
@@ -118,7 +139,11 @@ def _log_normaliser(sigma: Array) -> Array:
     n = jnp.arange(1.0, 9.0)
     small, large = jnp.minimum(sigma, 1.0), jnp.maximum(sigma, 0.5)
     summed = jnp.log1p(2.0 * jnp.exp(-0.5 * (n / small) ** 2).sum())
-    transformed = jnp.log(large) + _LOG_SQRT_2PI + jnp.log1p(2.0 * jnp.exp(-2.0 * (math.pi * large * n) ** 2).sum())
+    transformed = (
+        jnp.log(large)
+        + _LOG_SQRT_2PI
+        + jnp.log1p(2.0 * jnp.exp(-2.0 * (math.pi * large * n) ** 2).sum())
+    )
     return jnp.where(sigma < 0.8, summed, transformed)
 
 
@@ -130,7 +155,8 @@ def _log_tail_direct(n: Array, sigma: Array) -> Array:
 
 
 def _log_tail_smooth(n: Array, sigma: Array) -> Array:
-    r"""The log of P(N >= n) by the Euler-Maclaurin formula, with t = (n - 1/2)/sigma and the hazard h = phi(t)/Phi(-t):
+    r"""The log of P(N >= n) by the Euler-Maclaurin formula, with t = (n - 1/2)/sigma and the hazard
+    h = phi(t)/Phi(-t):
 
         P(N >= n) = Phi(-t) [1 + h/sigma sum_m w_m He_(2m-1)(t) / sigma^(2m-1)].
 

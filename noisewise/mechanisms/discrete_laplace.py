@@ -19,9 +19,10 @@ from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
 class DiscreteLaplace(AbstractLatticeNoise):
     r"""s_dp = s + step * N with P(N_j = n) = (1-q)/(1+q) q^|n|, q = exp(-step/scale).
 
-    Also called the geometric mechanism. Guarantee: epsilon = Delta_1 / scale, because P(N = n) is a constant times
-    exp(-|step n| / scale) and |step n|_1 changes by at most Delta_1 (Ghosh, Roughgarden and Sundararajan 2009). Tight:
-    the ratio is reached for s_dp beyond s. `log_prob_bound` is attained at s = s_dp.
+    Also called the geometric mechanism. Guarantee: epsilon = Delta_1 / scale, because P(N = n) is a
+    constant times exp(-|step n| / scale) and |step n|_1 changes by at most Delta_1 (Ghosh,
+    Roughgarden and Sundararajan 2009). Tight: the ratio is reached for s_dp beyond s.
+    `log_prob_bound` is attained at s = s_dp.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.DiscreteLaplace.calibrate(sensitivity=2.0, guarantee=nw.PureDP(0.5))
@@ -34,11 +35,15 @@ class DiscreteLaplace(AbstractLatticeNoise):
     norm: ClassVar[float] = 1.0
 
     scale: float = eqx.field(converter=number("scale", above=0.0))
-    sensitivity: float | None = eqx.field(default=None, converter=number("sensitivity", above=0.0, optional=True))
+    sensitivity: float | None = eqx.field(
+        default=None, converter=number("sensitivity", above=0.0, optional=True)
+    )
     step: float = eqx.field(default=1.0, converter=number("step", above=0.0))
 
     @classmethod
-    def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee, step: float = 1.0) -> DiscreteLaplace:
+    def calibrate(
+        cls, *, sensitivity: float, guarantee: AbstractGuarantee, step: float = 1.0
+    ) -> DiscreteLaplace:
         """The smallest scale with the given guarantee: Delta_1 / epsilon, whatever the step."""
         require_guarantee(guarantee, (PureDP,), "DiscreteLaplace")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
@@ -56,7 +61,9 @@ class DiscreteLaplace(AbstractLatticeNoise):
     def describe(self) -> str:
         return f"discrete Laplace noise of scale {self.scale:.4g}, in steps of {self.step:.4g}"
 
-    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+    def exact_sampler(
+        self, noise: ExactNoise, step: float
+    ) -> Callable[[Sequence[int]], list[float]]:
         reach = noise.whole_steps(self._stated_sensitivity(), step)
         scale, epsilon = noise.in_steps(self.scale, step), self.guarantee.epsilon
         draw = noise.discrete_laplace(scale, sensitivity=reach, epsilon=epsilon)

@@ -24,12 +24,13 @@ class EuclideanLaplace(AbstractMechanism):
     r"""s_dp = s + Z with density of Z ~ exp(-|z|_2 / b) on R^k, b = `scale`.
 
     |Z|_2 ~ Gamma(k, b) and the direction is uniform on the sphere, so the normaliser is b^k Gamma(k) 2 pi^(k/2) /
-    Gamma(k/2). The transport takes k+1 uniforms: the first gives the length, the others a normal vector that gives the
-    direction.
+    Gamma(k/2). The transport takes k+1 uniforms: the first gives the length, the others a normal
+    vector that gives the direction.
 
-    Guarantee: epsilon = Delta_2 / b, because the length changes by at most |s - s'|_2 (Chaudhuri, Monteleoni and
-    Sarwate 2011; the K-norm mechanism of Hardt and Talwar 2010 for the L2 ball). Tight: reached for s_dp on the line
-    beyond s. Columns depend on each other, so there is no `log_cdf`. `log_prob_bound` is attained at s = s_dp.
+    Guarantee: epsilon = Delta_2 / b, because the length changes by at most |s - s'|_2 (Chaudhuri,
+    Monteleoni and Sarwate 2011; the K-norm mechanism of Hardt and Talwar 2010 for the L2 ball).
+    Tight: reached for s_dp on the line beyond s. Columns depend on each other, so there is no
+    `log_cdf`. `log_prob_bound` is attained at s = s_dp.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.EuclideanLaplace.calibrate(sensitivity=2.0, guarantee=nw.PureDP(4.0))
@@ -42,7 +43,9 @@ class EuclideanLaplace(AbstractMechanism):
     norm: ClassVar[float] = 2.0
 
     scale: float = eqx.field(converter=number("scale", above=0.0))
-    sensitivity: float | None = eqx.field(default=None, converter=number("sensitivity", above=0.0, optional=True))
+    sensitivity: float | None = eqx.field(
+        default=None, converter=number("sensitivity", above=0.0, optional=True)
+    )
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee) -> EuclideanLaplace:
@@ -83,7 +86,9 @@ class EuclideanLaplace(AbstractMechanism):
     def _transport(self, u: Array, s: Array) -> Array:
         normal = ndtri(u[..., 1:])
         length = jnp.linalg.norm(normal, axis=-1, keepdims=True)
-        direction = jnp.where(length > 0.0, normal / jnp.where(length > 0.0, length, 1.0), s.shape[-1] ** -0.5)
+        direction = jnp.where(
+            length > 0.0, normal / jnp.where(length > 0.0, length, 1.0), s.shape[-1] ** -0.5
+        )
         return s + self.scale * gamma_quantile(s.shape[-1], u[..., :1]) * direction
 
     def _log_prob(self, s_dp: Array, s: Array) -> Array:
@@ -103,12 +108,14 @@ class EuclideanLaplace(AbstractMechanism):
 def gamma_quantile(k: int, u: Array) -> Array:
     r"""The x with P(Gamma(k) <= x) = u, for whole k >= 1, to a relative error of some 1e-14.
 
-    Newton's method in the tail that holds u, in y = log x for the lower one and in x for the upper one:
+    Newton's method in the tail that holds u, in y = log x for the lower one and in x for the upper
+    one:
 
         log P(Gamma(k) <= x) = k y - x - log k! + log S,           S = 1 + x/(k+1) (1 + x/(k+2) (1 + ...)),
         log P(Gamma(k) >= x) = (k-1) y - x - log (k-1)! + log R,   R = 1 + (k-1)/x (1 + (k-2)/x (1 + ... 1/x)).
 
-    Their slopes are k/S and -1/R. Both are concave, so after its first step Newton's method comes closer from one side.
+    Their slopes are k/S and -1/R. Both are concave, so after its first step Newton's method comes
+    closer from one side.
     """
     lower = u <= 0.5
     tail = jnp.where(lower, u, 1.0 - u)
@@ -122,13 +129,20 @@ def _lower_quantile(k: int, u: Array, z: Array) -> Array:
 
     def newton(_: int, y: Array) -> Array:
         x = jnp.exp(y)
-        series = jax.lax.fori_loop(0, terms, lambda i, acc: 1.0 + x / (k + terms - i) * acc, jnp.ones_like(x))
+        series = jax.lax.fori_loop(
+            0, terms, lambda i, acc: 1.0 + x / (k + terms - i) * acc, jnp.ones_like(x)
+        )
         excess = k * y - x - math.lgamma(k + 1) + jnp.log(series) - jnp.log(u)
         return y - excess * series / k
 
-    # x^k / k! bounds the probability from above, so this starts below the root; the cube is Wilson and Hilferty's.
+    # x^k / k! bounds the probability from above, so this starts below the root; the cube is Wilson
+    # and Hilferty's.
     floor = (jnp.log(u) + math.lgamma(k + 1)) / k
-    return jnp.exp(jax.lax.fori_loop(0, _NEWTON_STEPS, newton, jnp.maximum(floor, jnp.log(_wilson_hilferty(k, z)))))
+    return jnp.exp(
+        jax.lax.fori_loop(
+            0, _NEWTON_STEPS, newton, jnp.maximum(floor, jnp.log(_wilson_hilferty(k, z)))
+        )
+    )
 
 
 def _upper_quantile(k: int, v: Array, z: Array) -> Array:

@@ -1,4 +1,6 @@
-"""What a mechanism may use to draw whole numbers for a release of real data: `disclosure.exact_noise` has it."""
+"""What a mechanism may use to draw whole numbers for a release of real data:
+`disclosure.exact_noise` has it.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,17 @@ IntegerSampler = Callable[[Sequence[int]], list[int]]
 
 
 class ExactNoise(Protocol):
-    """Samplers without floating-point arithmetic. Scales and sensitivities are in steps; each checks the privacy it states."""
+    """Samplers without floating-point arithmetic. Scales and sensitivities are in steps; each
+    checks the privacy it states.
+    """
 
     def in_steps(self, value: float, step: float) -> float:
         """value / step, rounded up: never less noise than stated, never less distance."""
 
     def whole_steps(self, value: float, step: float) -> int:
-        """The largest distance of integers that lie `value` apart: the integer part of value / step."""
+        """The largest distance of integers that lie `value` apart: the integer part of value /
+        step.
+        """
 
     def discrete_laplace(self, scale: float, *, sensitivity: int, epsilon: float) -> IntegerSampler:
         """Adds independent Z_j with P(Z_j = z) ~ exp(-|z|/scale)."""
@@ -25,14 +31,20 @@ class ExactNoise(Protocol):
     def discrete_gaussian(self, scale: float, *, sensitivity: float, rho: float) -> IntegerSampler:
         """Adds independent Z_j with P(Z_j = z) ~ exp(-z^2/(2 scale^2))."""
 
-    def exponential_choice(self, scale: float, *, sensitivity: int, epsilon: float) -> IntegerSampler:
+    def exponential_choice(
+        self, scale: float, *, sensitivity: int, epsilon: float
+    ) -> IntegerSampler:
         """One index i with P(i) ~ exp(utilities[i]/scale)."""
 
     def padded_binomial(self, *, trials: int, padding: float, population: int) -> IntegerSampler:
         """Independent Binomial(trials, (I + m) / (K + 2m)) counts."""
 
-    def randomized_response(self, *, num_categories: int, truth_probability: float) -> IntegerSampler:
-        """Each category kept with probability `truth_probability`, else replaced by one of the others, all alike."""
+    def randomized_response(
+        self, *, num_categories: int, truth_probability: float
+    ) -> IntegerSampler:
+        """Each category kept with probability `truth_probability`, else replaced by one of the
+        others, all alike.
+        """
 
     def bernoulli(self, probability: Fraction) -> bool:
         """True with exactly this probability."""

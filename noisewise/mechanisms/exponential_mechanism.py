@@ -22,27 +22,33 @@ from noisewise.mechanisms.supports import AbstractSupport, Finite
 
 def _candidates(values: Any) -> tuple[float, ...]:
     if isinstance(values, (str, bytes)) or not isinstance(values, (Iterable, np.ndarray)):
-        raise InvalidTypeError(f"candidates must be a sequence of numbers, got {type(values).__name__}.")
+        raise InvalidTypeError(
+            f"candidates must be a sequence of numbers, got {type(values).__name__}."
+        )
     candidates = tuple(
-        number("candidates", tell="They are the values that can be released.")(value) for value in values
+        number("candidates", tell="They are the values that can be released.")(value)
+        for value in values
     )
     if len(candidates) < 2 or len(set(candidates)) != len(candidates):
         raise InvalidInputError(
-            f"candidates must be at least two different numbers, got {len(candidates)} with repeats."
+            f"candidates must be at least two different numbers, got {len(candidates)} with"
+            " repeats."
         )
     return candidates
 
 
 class ExponentialMechanism(AbstractMechanism):
-    r"""One of c candidates, P(s_dp = candidates[j]) ~ exp(s_j / scale), where s holds the utility of each candidate.
+    r"""One of c candidates, P(s_dp = candidates[j]) ~ exp(s_j / scale), where s holds the utility
+    of each candidate.
 
-    s has c columns, s_dp one: the chosen candidate itself. One uniform is turned into the candidate by the inverse
-    distribution function.
+    s has c columns, s_dp one: the chosen candidate itself. One uniform is turned into the candidate
+    by the inverse distribution function.
 
-    Guarantee: epsilon = 2 Delta / scale, Delta being the largest change of any utility between neighbours: the
-    numerator changes by at most exp(Delta/scale), and so does the normaliser (McSherry and Talwar 2007). The supremum
-    is approached by a candidate of small probability whose utility rises while all others fall. `log_prob_bound` is 0,
-    the supremum over utilities, approached as one candidate leaves all others behind.
+    Guarantee: epsilon = 2 Delta / scale, Delta being the largest change of any utility between
+    neighbours: the numerator changes by at most exp(Delta/scale), and so does the normaliser
+    (McSherry and Talwar 2007). The supremum is approached by a candidate of small probability whose
+    utility rises while all others fall. `log_prob_bound` is 0, the supremum over utilities,
+    approached as one candidate leaves all others behind.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.ExponentialMechanism(candidates=(10, 20, 30), scale=0.5, sensitivity=1)
@@ -76,16 +82,23 @@ class ExponentialMechanism(AbstractMechanism):
         return self.candidates
 
     def describe(self) -> str:
-        return f"one of {len(self.candidates)} candidates, the better ones more often (scale {self.scale:.4g})"
+        return (
+            f"one of {len(self.candidates)} candidates, the better ones more often (scale"
+            f" {self.scale:.4g})"
+        )
 
     def estimate(self, s_dp: np.ndarray) -> np.ndarray:
-        raise MissingCapabilityError("ExponentialMechanism chooses among candidates: no utilities belong to a choice.")
+        raise MissingCapabilityError(
+            "ExponentialMechanism chooses among candidates: no utilities belong to a choice."
+        )
 
     @property
     def exact_step(self) -> None:
         return None
 
-    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+    def exact_sampler(
+        self, noise: ExactNoise, step: float
+    ) -> Callable[[Sequence[int]], list[float]]:
         scale, reach = noise.in_steps(self.scale, step), noise.whole_steps(self.sensitivity, step)
         choose = noise.exponential_choice(scale, sensitivity=reach, epsilon=self.guarantee.epsilon)
         return lambda utilities: [self.candidates[index] for index in choose(utilities)]
@@ -115,7 +128,8 @@ class ExponentialMechanism(AbstractMechanism):
     def _transport(self, u: Array, s: Array) -> Array:
         order = np.argsort(self.candidates)
         cumulated = jnp.cumsum(jax.nn.softmax(s[..., order] / self.scale), axis=-1)
-        # Measured against the computed total, u < 1 never passes the last candidate of positive probability.
+        # Measured against the computed total, u < 1 never passes the last candidate of positive
+        # probability.
         rank = (cumulated < u * cumulated[..., -1:]).sum(-1, keepdims=True)
         chosen = jnp.asarray(np.asarray(self.candidates)[order])[rank]
         return jnp.where(jnp.isnan(cumulated[..., -1:]), jnp.nan, chosen)
@@ -139,4 +153,6 @@ class ExponentialMechanism(AbstractMechanism):
 
     def _check_statistic(self, s: np.ndarray) -> None:
         if np.any(np.isposinf(s)):
-            raise InvalidInputError("ExponentialMechanism needs finite utilities; at least one entry of s is infinite.")
+            raise InvalidInputError(
+                "ExponentialMechanism needs finite utilities; at least one entry of s is infinite."
+            )

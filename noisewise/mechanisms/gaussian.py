@@ -12,17 +12,25 @@ from jax.scipy.special import log_ndtr, ndtri
 from noisewise._core.arrays import Array, number
 from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
 from noisewise.mechanisms.calibration import require_guarantee
-from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, GaussianDP, ZeroConcentratedDP
+from noisewise.mechanisms.guarantees import (
+    AbstractGuarantee,
+    ApproximateDP,
+    GaussianDP,
+    ZeroConcentratedDP,
+)
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
-_TAIL_TERMS = 8  # of the asymptotic series of log Phi below -20; the default of 3 is off by 4e-9 there
+_TAIL_TERMS = (
+    8  # of the asymptotic series of log Phi below -20; the default of 3 is off by 4e-9 there
+)
 
 
 class Gaussian(AbstractAdditiveNoise):
     r"""s_dp = s + Z, Z_j ~ N(0, scale^2).
 
-    Guarantee: mu-GDP with mu = Delta_2 / sigma, because telling N(s, sigma^2 I) from N(s', sigma^2 I) is telling N(0,
-    1) from N(|s - s'|_2 / sigma, 1) (Dong, Roth and Su 2022). Exact: every other guarantee of Gaussian noise follows.
+    Guarantee: mu-GDP with mu = Delta_2 / sigma, because telling N(s, sigma^2 I) from N(s', sigma^2
+    I) is telling N(0, 1) from N(|s - s'|_2 / sigma, 1) (Dong, Roth and Su 2022). Exact: every other
+    guarantee of Gaussian noise follows.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.Gaussian(scale=2.0, sensitivity=1.0)
@@ -37,14 +45,17 @@ class Gaussian(AbstractAdditiveNoise):
     norm: ClassVar[float] = 2.0
 
     scale: float = eqx.field(converter=number("scale", above=0.0))
-    sensitivity: float | None = eqx.field(default=None, converter=number("sensitivity", above=0.0, optional=True))
+    sensitivity: float | None = eqx.field(
+        default=None, converter=number("sensitivity", above=0.0, optional=True)
+    )
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee) -> Gaussian:
         """The smallest scale with the given guarantee: sigma = Delta_2 / mu.
 
-        mu is that of GaussianDP, sqrt(2 rho) of ZeroConcentratedDP, and for ApproximateDP the largest whose exact
-        delta(epsilon) curve stays below the point asked for (Balle and Wang 2018).
+        mu is that of GaussianDP, sqrt(2 rho) of ZeroConcentratedDP, and for ApproximateDP the
+        largest whose exact delta(epsilon) curve stays below the point asked for (Balle and Wang
+        2018).
         """
         require_guarantee(guarantee, (GaussianDP, ZeroConcentratedDP, ApproximateDP), "Gaussian")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)

@@ -7,8 +7,9 @@ r"""Privacy guarantees as small types: what they mean, which imply which, how th
 | ZeroConcentratedDP | no     | upper bound   | itself             | no         |
 | GaussianDP         | no     | exact         | exact, mu^2 / 2    | itself     |
 
-"Exact" means that no smaller parameter holds for every mechanism with the guarantee on the left. All arithmetic is
-plain float64; conversions that search end on the side that never understates the loss.
+"Exact" means that no smaller parameter holds for every mechanism with the guarantee on the left.
+All arithmetic is plain float64; conversions that search end on the side that never understates the
+loss.
 """
 
 from __future__ import annotations
@@ -49,18 +50,23 @@ class AbstractGuarantee(abc.ABC):
         """
         if not (isinstance(kind, type) and issubclass(kind, AbstractGuarantee)):
             raise InvalidTypeError(
-                f"to(...) expects one of the classes PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, got {kind!r}."
+                "to(...) expects one of the classes PureDP, ApproximateDP, ZeroConcentratedDP,"
+                f" GaussianDP, got {kind!r}."
             )
         if delta is not None:
             if kind is not ApproximateDP:
-                raise InvalidInputError(f"delta only applies to ApproximateDP, not to {kind.__name__}: leave it out.")
+                raise InvalidInputError(
+                    f"delta only applies to ApproximateDP, not to {kind.__name__}: leave it out."
+                )
             delta = number("delta", at_least=0.0, below=1.0)(delta)
         return self._to(kind, delta)  # type: ignore[return-value]
 
     def to_gaussian(self) -> GaussianDP:
-        """The Gaussian guarantee whose noise gives this one: the largest mu that implies it, where that exists.
+        """The Gaussian guarantee whose noise gives this one: the largest mu that implies it, where
+        that exists.
 
-        mu is sqrt(2 rho) for rho-zCDP, and for (epsilon, delta) that of `GaussianDP.from_approximate`.
+        mu is sqrt(2 rho) for rho-zCDP, and for (epsilon, delta) that of
+        `GaussianDP.from_approximate`.
         """
         if isinstance(self, ApproximateDP):
             return GaussianDP.from_approximate(self)
@@ -78,10 +84,13 @@ class AbstractGuarantee(abc.ABC):
 
     @abc.abstractmethod
     def _delta_at(self, epsilon: float) -> float:
-        """The smallest delta for which this guarantee implies (epsilon, delta)-DP, as far as is known."""
+        """The smallest delta for which this guarantee implies (epsilon, delta)-DP, as far as is
+        known.
+        """
 
     def within(self, limit: AbstractGuarantee) -> bool:
-        """Whether this guarantee implies `limit`, up to a relative slack of 1e-12; False where nothing is known.
+        """Whether this guarantee implies `limit`, up to a relative slack of 1e-12; False where
+        nothing is known.
 
         >>> PureDP(1.0).within(ZeroConcentratedDP(0.5)), ZeroConcentratedDP(0.5).within(PureDP(10.0))
         (True, False)
@@ -107,13 +116,15 @@ class AbstractGuarantee(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class PureDP(AbstractGuarantee):
-    r"""epsilon-differential privacy: P(A | x) <= e^epsilon P(A | x') for all events A and neighbours x, x'.
+    r"""epsilon-differential privacy: P(A | x) <= e^epsilon P(A | x') for all events A and
+    neighbours x, x'.
 
-    Conversions. To (epsilon', delta): every epsilon-DP mechanism is a post-processing of binary randomised
-    response, for which delta(epsilon') = (e^epsilon - e^epsilon') / (1 + e^epsilon). To mu-GDP: the trade-off function of
-    randomised response is piecewise linear with its corner at alpha = 1/(1+e^epsilon); the convex curve G_mu through
-    that corner, mu = 2 Phi^-1(e^epsilon / (1+e^epsilon)), lies below its chords, hence below it. To zCDP:
-    rho = epsilon^2 / 2 (Bun and Steinke 2016, proposition 1.4).
+    Conversions. To (epsilon', delta): every epsilon-DP mechanism is a post-processing of binary
+    randomised response, for which delta(epsilon') = (e^epsilon - e^epsilon') / (1 + e^epsilon). To
+    mu-GDP: the trade-off function of randomised response is piecewise linear with its corner at
+    alpha = 1/(1+e^epsilon); the convex curve G_mu through that corner, mu = 2 Phi^-1(e^epsilon /
+    (1+e^epsilon)), lies below its chords, hence below it. To zCDP: rho = epsilon^2 / 2 (Bun and
+    Steinke 2016, proposition 1.4).
 
     >>> PureDP(1.0).compose(PureDP(0.5))
     PureDP(epsilon=1.5)
@@ -128,7 +139,9 @@ class PureDP(AbstractGuarantee):
         return PureDP(integer("size", at_least=1)(size) * self.epsilon)
 
     def _delta_at(self, epsilon: float) -> float:
-        """(e^epsilon_0 - e^epsilon) / (1 + e^epsilon_0) for epsilon below its own epsilon_0, else 0."""
+        """(e^epsilon_0 - e^epsilon) / (1 + e^epsilon_0) for epsilon below its own epsilon_0, else
+        0.
+        """
         return max(0.0, -math.expm1(epsilon - self.epsilon)) / (1.0 + math.exp(-self.epsilon))
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
@@ -141,7 +154,9 @@ class PureDP(AbstractGuarantee):
         if self.epsilon > 700:
             raise self._refuse(kind, ": an epsilon above 700 leaves the range of float64.")
         if self.epsilon < 1.0:  # the same in a form that keeps its digits near 0
-            return GaussianDP(2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(self.epsilon / 2.0))) * _MORE)
+            return GaussianDP(
+                2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(self.epsilon / 2.0))) * _MORE
+            )
         return GaussianDP(-2.0 * float(ndtri(1.0 / (1.0 + math.exp(self.epsilon)))) * _MORE)
 
 
@@ -168,12 +183,15 @@ class ApproximateDP(AbstractGuarantee):
         log_delta = math.log(self.delta) + float(logsumexp(steps))
         if log_delta >= 0.0:
             raise ConversionError(
-                f"A group of {size} gets delta = exp({log_delta:.3g}) >= 1, which promises nothing; use a smaller group."
+                f"A group of {size} gets delta = exp({log_delta:.3g}) >= 1, which promises nothing;"
+                " use a smaller group."
             )
         return ApproximateDP(size * self.epsilon, math.exp(log_delta))
 
     def _delta_at(self, epsilon: float) -> float:
-        """With probability 1 - delta the loss is that of PureDP, by the shape of the trade-off function."""
+        """With probability 1 - delta the loss is that of PureDP, by the shape of the trade-off
+        function.
+        """
         return self.delta + (1.0 - self.delta) * PureDP(self.epsilon)._delta_at(epsilon)
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
@@ -183,17 +201,24 @@ class ApproximateDP(AbstractGuarantee):
             return PureDP(self.epsilon)._to(kind, delta)
         if kind is ApproximateDP:
             raise self._refuse(
-                kind, f" with delta below its own {self.delta:g}; convert the original guarantee instead."
+                kind,
+                f" with delta below its own {self.delta:g}; convert the original guarantee"
+                " instead.",
             )
-        raise self._refuse(kind, ". State the guarantee as PureDP, ZeroConcentratedDP or GaussianDP from the start.")
+        raise self._refuse(
+            kind,
+            ". State the guarantee as PureDP, ZeroConcentratedDP or GaussianDP from the start.",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class ZeroConcentratedDP(AbstractGuarantee):
-    r"""rho-zCDP: the Renyi divergence satisfies D_alpha <= rho alpha for every alpha > 1 (Bun and Steinke 2016).
+    r"""rho-zCDP: the Renyi divergence satisfies D_alpha <= rho alpha for every alpha > 1 (Bun and
+    Steinke 2016).
 
-    To (epsilon, delta): delta = min over alpha > 1 of exp((alpha-1)(alpha rho - epsilon)) / (alpha-1) (1 - 1/alpha)^alpha
-    (Canonne, Kamath and Steinke 2020, proposition 12), an upper bound.
+    To (epsilon, delta): delta = min over alpha > 1 of exp((alpha-1)(alpha rho - epsilon)) /
+    (alpha-1) (1 - 1/alpha)^alpha (Canonne, Kamath and Steinke 2020, proposition 12), an upper
+    bound.
     """
 
     rho: float
@@ -218,12 +243,20 @@ class ZeroConcentratedDP(AbstractGuarantee):
         def at(log_excess: float) -> float:
             excess = math.exp(log_excess)  # alpha - 1
             alpha = 1.0 + excess
-            return excess * (alpha * self.rho - epsilon) - math.log(excess) - alpha * math.log1p(1.0 / excess)
+            return (
+                excess * (alpha * self.rho - epsilon)
+                - math.log(excess)
+                - alpha * math.log1p(1.0 / excess)
+            )
 
-        # near the best alpha, about (1 + epsilon / rho) / 2, and over the whole range: any alpha gives a valid bound
+        # near the best alpha, about (1 + epsilon / rho) / 2, and over the whole range: any alpha
+        # gives a valid bound
         centre = math.log(max(epsilon / self.rho, 1.0) / 2.0 + 0.5)
         ranges = ((centre - 3.0, centre + 3.0), (-30.0, max(30.0, centre + 3.0)))
-        found = [minimize_scalar(at, bounds=ends, method="bounded", options={"xatol": 1e-12}).fun for ends in ranges]
+        found = [
+            minimize_scalar(at, bounds=ends, method="bounded", options={"xatol": 1e-12}).fun
+            for ends in ranges
+        ]
         return min(0.0, *map(float, found))
 
     @staticmethod
@@ -235,10 +268,14 @@ class ZeroConcentratedDP(AbstractGuarantee):
         True
         """
         if guarantee.delta == 0.0:
-            raise ConversionError("No zCDP guarantee gives delta = 0: state a positive delta, or use Laplace noise.")
+            raise ConversionError(
+                "No zCDP guarantee gives delta = 0: state a positive delta, or use Laplace noise."
+            )
         limit = math.log(guarantee.delta) - MARGIN
         return ZeroConcentratedDP(
-            edge(lambda rho: ZeroConcentratedDP(rho)._log_delta(guarantee.epsilon) <= limit, up=False)
+            edge(
+                lambda rho: ZeroConcentratedDP(rho)._log_delta(guarantee.epsilon) <= limit, up=False
+            )
         )
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
@@ -246,16 +283,20 @@ class ZeroConcentratedDP(AbstractGuarantee):
             return self
         if kind is ApproximateDP:
             if not delta:
-                raise self._refuse(kind, " without a positive delta: write .to(ApproximateDP, delta=1e-6).")
+                raise self._refuse(
+                    kind, " without a positive delta: write .to(ApproximateDP, delta=1e-6)."
+                )
             return ApproximateDP(smallest_epsilon(self._log_delta, delta), delta)
         raise self._refuse(kind, ". It converts to ApproximateDP, with a delta.")
 
 
 @dataclasses.dataclass(frozen=True)
 class GaussianDP(AbstractGuarantee):
-    r"""mu-GDP: telling x from x' is at least as hard as telling N(0,1) from N(mu,1) (Dong, Roth and Su 2022).
+    r"""mu-GDP: telling x from x' is at least as hard as telling N(0,1) from N(mu,1) (Dong, Roth and
+    Su 2022).
 
-    To (epsilon, delta), exactly: delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu). To zCDP: rho = mu^2/2.
+    To (epsilon, delta), exactly: delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 -
+    epsilon/mu). To zCDP: rho = mu^2/2.
     """
 
     mu: float
@@ -274,13 +315,16 @@ class GaussianDP(AbstractGuarantee):
         return self.delta(epsilon)
 
     def _log_delta(self, epsilon: float) -> float:
-        r"""With a = (epsilon/mu - mu/2)/sqrt 2 and b = a + mu/sqrt 2, delta = exp(-a^2) (erfcx(a) - erfcx(b)) / 2, and for small mu the
-        difference is the integral of -erfcx'(t) = 2/sqrt(pi) - 2 t erfcx(t) over [a, b]: nothing cancels.
+        r"""With a = (epsilon/mu - mu/2)/sqrt 2 and b = a + mu/sqrt 2, delta = exp(-a^2) (erfcx(a) -
+        erfcx(b)) / 2, and for small mu the difference is the integral of -erfcx'(t) = 2/sqrt(pi) -
+        2 t erfcx(t) over [a, b]: nothing cancels.
         """
         if self.mu == 0.0:
             return -math.inf
         if self.mu > 1e6:
-            raise ConversionError(f"GaussianDP({self.mu:g}) promises nothing that float64 can express: add noise.")
+            raise ConversionError(
+                f"GaussianDP({self.mu:g}) promises nothing that float64 can express: add noise."
+            )
         a = (epsilon / self.mu - self.mu / 2.0) / math.sqrt(2.0)
         if self.mu < 1.0:
             half = self.mu / math.sqrt(8.0)
@@ -290,16 +334,24 @@ class GaussianDP(AbstractGuarantee):
             difference = float(erfcx(a) - erfcx(a + self.mu / math.sqrt(2.0)))
         else:
             lower = -math.sqrt(2.0) * a - self.mu
-            return math.log(float(ndtr(-math.sqrt(2.0) * a)) - math.exp(epsilon + float(log_ndtr(lower))))
+            return math.log(
+                float(ndtr(-math.sqrt(2.0) * a)) - math.exp(epsilon + float(log_ndtr(lower)))
+            )
         return -a * a + math.log(difference / 2.0) if difference > 0.0 else -math.inf
 
     @staticmethod
     def from_approximate(guarantee: ApproximateDP) -> GaussianDP:
-        """The largest mu whose (epsilon, delta) curve passes through `guarantee` (Balle and Wang 2018)."""
+        """The largest mu whose (epsilon, delta) curve passes through `guarantee` (Balle and Wang
+        2018).
+        """
         if guarantee.delta == 0.0:
-            raise ConversionError("No Gaussian noise gives delta = 0: state a positive delta, or use Laplace noise.")
+            raise ConversionError(
+                "No Gaussian noise gives delta = 0: state a positive delta, or use Laplace noise."
+            )
         limit = math.log(guarantee.delta) - MARGIN
-        return GaussianDP(edge(lambda mu: GaussianDP(mu)._log_delta(guarantee.epsilon) <= limit, up=False))
+        return GaussianDP(
+            edge(lambda mu: GaussianDP(mu)._log_delta(guarantee.epsilon) <= limit, up=False)
+        )
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is GaussianDP:
@@ -308,17 +360,22 @@ class GaussianDP(AbstractGuarantee):
             return ZeroConcentratedDP(self.mu * self.mu / 2)
         if kind is ApproximateDP:
             if not delta:
-                raise self._refuse(kind, " without a positive delta: write .to(ApproximateDP, delta=1e-6).")
+                raise self._refuse(
+                    kind, " without a positive delta: write .to(ApproximateDP, delta=1e-6)."
+                )
             return ApproximateDP(smallest_epsilon(self._log_delta, delta), delta)
-        raise self._refuse(kind, ". It converts to ZeroConcentratedDP and, with a delta, to ApproximateDP.")
+        raise self._refuse(
+            kind, ". It converts to ZeroConcentratedDP and, with a delta, to ApproximateDP."
+        )
 
 
 def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
     r"""The guarantee of releasing several statistics about the same people.
 
-    PureDP and ApproximateDP add (basic composition); zCDP adds rho; GDP adds mu^2. Mixed kinds meet in the strongest kind that all
-    of them imply: PureDP with GaussianDP gives GaussianDP, anything with zCDP gives zCDP, and ApproximateDP only meets
-    PureDP, because choosing the delta of the others is a decision that is yours.
+    PureDP and ApproximateDP add (basic composition); zCDP adds rho; GDP adds mu^2. Mixed kinds meet
+    in the strongest kind that all of them imply: PureDP with GaussianDP gives GaussianDP, anything
+    with zCDP gives zCDP, and ApproximateDP only meets PureDP, because choosing the delta of the
+    others is a decision that is yours.
 
     >>> compose([GaussianDP(3.0), GaussianDP(4.0)])
     GaussianDP(mu=5.0)
@@ -330,7 +387,9 @@ def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
         raise InvalidInputError("compose(...) needs at least one guarantee, got none.")
     for part in parts:
         if not isinstance(part, AbstractGuarantee):
-            raise InvalidTypeError(f"compose(...) takes guarantees such as PureDP(1.0), got {part!r}.")
+            raise InvalidTypeError(
+                f"compose(...) takes guarantees such as PureDP(1.0), got {part!r}."
+            )
     kinds = {type(part) for part in parts}
     if kinds == {PureDP}:
         return PureDP(math.fsum(part.epsilon for part in parts))  # type: ignore[attr-defined]
@@ -340,23 +399,35 @@ def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
         return ZeroConcentratedDP(math.fsum(part.to(ZeroConcentratedDP).rho for part in parts))
     if kinds <= {PureDP, ApproximateDP}:
         converted = [part.to(ApproximateDP) for part in parts]
-        return ApproximateDP(math.fsum(p.epsilon for p in converted), math.fsum(p.delta for p in converted))
+        return ApproximateDP(
+            math.fsum(p.epsilon for p in converted), math.fsum(p.delta for p in converted)
+        )
     raise ConversionError(
-        "ApproximateDP composes only with PureDP and itself. Convert the others first, choosing their delta: "
-        ".to(ApproximateDP, delta=1e-6)."
+        "ApproximateDP composes only with PureDP and itself. Convert the others first, choosing"
+        " their delta: .to(ApproximateDP, delta=1e-6)."
     )
 
 
 def guarantee_from_spec(spec: Any) -> AbstractGuarantee:
     """Read what `to_spec` wrote; anything else is refused."""
-    kinds = {kind.__name__: kind for kind in (PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP)}
-    if not isinstance(spec, dict) or not isinstance(spec.get("type"), str) or spec["type"] not in kinds:
-        raise FileFormatError(f"A guarantee must be an object whose 'type' is one of {', '.join(kinds)}.")
+    kinds = {
+        kind.__name__: kind for kind in (PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP)
+    }
+    if (
+        not isinstance(spec, dict)
+        or not isinstance(spec.get("type"), str)
+        or spec["type"] not in kinds
+    ):
+        raise FileFormatError(
+            f"A guarantee must be an object whose 'type' is one of {', '.join(kinds)}."
+        )
     kind = kinds[spec["type"]]
     expected = {field.name for field in dataclasses.fields(kind)}
     given = set(spec) - {"type"}
     if given != expected:
-        raise FileFormatError(f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}.")
+        raise FileFormatError(
+            f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}."
+        )
     try:
         return kind(**{name: spec[name] for name in expected})
     except (InvalidInputError, InvalidTypeError) as error:

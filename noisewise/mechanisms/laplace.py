@@ -18,8 +18,9 @@ from noisewise.mechanisms.supports import AbstractSupport, Real
 class Laplace(AbstractAdditiveNoise):
     r"""s_dp = s + Z, Z_j ~ Laplace(scale): density exp(-|z|/b) / (2b).
 
-    Guarantee: epsilon = Delta_1 / b, because |z_1| + ... + |z_k| changes by at most |s - s'|_1 <= Delta_1 between
-    neighbours (Dwork, McSherry, Nissim and Smith 2006). Tight: the ratio is reached for s_dp beyond s.
+    Guarantee: epsilon = Delta_1 / b, because |z_1| + ... + |z_k| changes by at most |s - s'|_1 <=
+    Delta_1 between neighbours (Dwork, McSherry, Nissim and Smith 2006). Tight: the ratio is reached
+    for s_dp beyond s.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.Laplace(scale=0.013, sensitivity=0.13)
@@ -34,7 +35,9 @@ class Laplace(AbstractAdditiveNoise):
     norm: ClassVar[float] = 1.0
 
     scale: float = eqx.field(converter=number("scale", above=0.0))
-    sensitivity: float | None = eqx.field(default=None, converter=number("sensitivity", above=0.0, optional=True))
+    sensitivity: float | None = eqx.field(
+        default=None, converter=number("sensitivity", above=0.0, optional=True)
+    )
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee) -> Laplace:

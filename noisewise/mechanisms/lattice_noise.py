@@ -1,4 +1,6 @@
-"""What discrete Laplace and discrete Gaussian noise share: whole numbers of steps added to whole numbers of steps."""
+"""What discrete Laplace and discrete Gaussian noise share: whole numbers of steps added to whole
+numbers of steps.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, La
 
 
 class AbstractLatticeNoise(AbstractMechanism):
-    r"""s_dp = s + step * N with independent whole N_j of one symmetric law, for s on the lattice step * Z.
+    r"""s_dp = s + step * N with independent whole N_j of one symmetric law, for s on the lattice
+    step * Z.
 
-    A concrete class writes three scalar formulas: `_quantile(u)`, `_log_mass(n)` = log P(N = n) and `_log_tail(n)` =
-    log P(N >= n) for n >= 0. Eagerly, s off the lattice is refused; under a transformation its log_prob is -inf.
+    A concrete class writes three scalar formulas: `_quantile(u)`, `_log_mass(n)` = log P(N = n) and
+    `_log_tail(n)` = log P(N >= n) for n >= 0. Eagerly, s off the lattice is refused; under a
+    transformation its log_prob is -inf.
     """
 
     if TYPE_CHECKING:
@@ -85,11 +89,14 @@ class AbstractLatticeNoise(AbstractMechanism):
 
     def _check_statistic(self, s: np.ndarray) -> None:
         finite = np.isfinite(s)
-        if not np.all(lattice_index(np.where(finite, s, 0.0), self.step)[1] & (finite | np.isnan(s))):
+        if not np.all(
+            lattice_index(np.where(finite, s, 0.0), self.step)[1] & (finite | np.isnan(s))
+        ):
             raise InvalidInputError(
-                f"{type(self).__name__} needs s in whole multiples of step={self.step:g}; at least one entry is not. "
-                "A release rounds records to a grid: take the query of the release, whose statistics lie on the lattice "
-                "(nw.PrivateModel.from_release does), or give your own query that grid=."
+                f"{type(self).__name__} needs s in whole multiples of step={self.step:g}; at least"
+                " one entry is not. A release rounds records to a grid: take the query of the"
+                " release, whose statistics lie on the lattice (nw.PrivateModel.from_release"
+                " does), or give your own query that grid=."
             )
 
 
@@ -104,7 +111,11 @@ def longest_vector(budget: float, k: int) -> list[int]:
     if k == 1 or left == 0:
         return [largest]
     # Beyond some size the first number alone loses nothing worth a search.
-    firsts = range(largest, max(0, math.isqrt(left // min(k, 4)) - 1), -1) if left < 10_000 else [largest]
+    firsts = (
+        range(largest, max(0, math.isqrt(left // min(k, 4)) - 1), -1)
+        if left < 10_000
+        else [largest]
+    )
     best: list[int] = []
     for first in firsts:
         vector = [first, *longest_vector(left - first**2, min(k, 4) - 1)]

@@ -24,18 +24,21 @@ _NEGLIGIBLE = -75.0  # log of a probability that is nothing beside 2^-53, the sm
 
 
 class PaddedBinomial(AbstractMechanism):
-    r"""s_dp,l ~ Binomial(n, (I_l + m) / (K + 2m)) at L times, for counts I_l in 0..K of a population of K people.
+    r"""s_dp,l ~ Binomial(n, (I_l + m) / (K + 2m)) at L times, for counts I_l in 0..K of a
+    population of K people.
 
-    n = `trials`, m = `padding` (any positive number), K = `population`, L = `num_times`. One person changes each of
-    the L counts by at most one. Counts in, counts 0..n out.
+    n = `trials`, m = `padding` (any positive number), K = `population`, L = `num_times`. One person
+    changes each of the L counts by at most one. Counts in, counts 0..n out.
 
-    Guarantee: epsilon = n L log(1 + 1/m). Proof: for I' = I + 1 the ratio of the two probabilities of a count y is
-    ((I+m)/(I+1+m))^y ((K-I+m)/(K-I-1+m))^(n-y). The first factor is at most 1, the second at most (1 + 1/m)^n because
-    I + 1 <= K. For I' = I - 1 the factors swap roles, and over L independent times logarithms add. Tight: I = 1,
-    I' = 0, y = n. Proposition 4 of the paper states the larger n L / m, here `paper_epsilon`.
+    Guarantee: epsilon = n L log(1 + 1/m). Proof: for I' = I + 1 the ratio of the two probabilities
+    of a count y is ((I+m)/(I+1+m))^y ((K-I+m)/(K-I-1+m))^(n-y). The first factor is at most 1, the
+    second at most (1 + 1/m)^n because I + 1 <= K. For I' = I - 1 the factors swap roles, and over L
+    independent times logarithms add. Tight: I = 1, I' = 0, y = n. Proposition 4 of the paper states
+    the larger n L / m, here `paper_epsilon`.
 
-    `log_prob_bound` is the supremum over attainable probabilities, reached at p = y/n where that is one of them. A
-    statistic outside [0, K] is refused; under a transformation its log_prob is -inf and its transport NaN.
+    `log_prob_bound` is the supremum over attainable probabilities, reached at p = y/n where that is
+    one of them. A statistic outside [0, K] is refused; under a transformation its log_prob is -inf
+    and its transport NaN.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.PaddedBinomial(trials=1000, padding=1000, population=1_000_000, num_times=10)
@@ -54,16 +57,26 @@ class PaddedBinomial(AbstractMechanism):
     num_times: int = eqx.field(static=True, converter=integer("num_times", at_least=1))
 
     @classmethod
-    def calibrate(cls, *, trials: int, population: int, num_times: int, guarantee: AbstractGuarantee) -> PaddedBinomial:
+    def calibrate(
+        cls, *, trials: int, population: int, num_times: int, guarantee: AbstractGuarantee
+    ) -> PaddedBinomial:
         """The smallest padding with the given guarantee: m = 1 / (exp(epsilon / (n L)) - 1)."""
         require_guarantee(guarantee, (PureDP,), "PaddedBinomial")
-        releases = integer("trials", at_least=1)(trials) * integer("num_times", at_least=1)(num_times)
+        releases = integer("trials", at_least=1)(trials) * integer("num_times", at_least=1)(
+            num_times
+        )
         share = guarantee.epsilon / releases  # type: ignore[attr-defined]
         if share > 700:
             raise InvalidInputError(
-                "epsilon / (trials * num_times) above 700 leaves no padding: ask for a smaller epsilon."
+                "epsilon / (trials * num_times) above 700 leaves no padding: ask for a smaller"
+                " epsilon."
             )
-        return cls(trials=trials, padding=1.0 / math.expm1(share), population=population, num_times=num_times)
+        return cls(
+            trials=trials,
+            padding=1.0 / math.expm1(share),
+            population=population,
+            num_times=num_times,
+        )
 
     @property
     def guarantee(self) -> PureDP:
@@ -85,8 +98,9 @@ class PaddedBinomial(AbstractMechanism):
 
     def describe(self) -> str:
         return (
-            f"counts among {self.trials:,} people sampled at each of {self.num_times} times from a population of "
-            f"{self.population:,}, to which {self.padding:,.4g} positive and as many negative made-up cases are added"
+            f"counts among {self.trials:,} people sampled at each of {self.num_times} times from a"
+            f" population of {self.population:,}, to which {self.padding:,.4g} positive and as many"
+            " negative made-up cases are added"
         )
 
     def estimate(self, s_dp: np.ndarray) -> np.ndarray:
@@ -95,8 +109,12 @@ class PaddedBinomial(AbstractMechanism):
     def remedy(self, needed: float) -> str:
         return "It serves counts that one person changes by at most 1."
 
-    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
-        draw = noise.padded_binomial(trials=self.trials, padding=self.padding, population=self.population)
+    def exact_sampler(
+        self, noise: ExactNoise, step: float
+    ) -> Callable[[Sequence[int]], list[float]]:
+        draw = noise.padded_binomial(
+            trials=self.trials, padding=self.padding, population=self.population
+        )
         return lambda counts: [float(count) for count in draw(counts)]
 
     @property
@@ -146,7 +164,10 @@ class PaddedBinomial(AbstractMechanism):
         possible = (s >= 0.0) & (s <= self.population)
         infected = jnp.where(possible, s, 0.0)
         total = self.population + 2.0 * self.padding
-        p, q = (infected + self.padding) / total, (self.population - infected + self.padding) / total
+        p, q = (
+            (infected + self.padding) / total,
+            (self.population - infected + self.padding) / total,
+        )
         log_p = jnp.where(p < q, jnp.log(p), jnp.log1p(-q))
         log_q = jnp.where(p < q, jnp.log1p(-p), jnp.log(q))
         return log_p, log_q, possible
@@ -154,8 +175,9 @@ class PaddedBinomial(AbstractMechanism):
     def _check_statistic(self, s: np.ndarray) -> None:
         if np.any((s < 0) | (s > self.population)):
             raise InvalidInputError(
-                f"PaddedBinomial needs counts between 0 and population={self.population}; at least one entry of s is "
-                "outside. Proportions must be multiplied by the population first."
+                f"PaddedBinomial needs counts between 0 and population={self.population}; at least"
+                " one entry of s is outside. Proportions must be multiplied by the population"
+                " first."
             )
 
 
@@ -167,7 +189,9 @@ def _log_binomials(n: int) -> np.ndarray:
 
 
 def _window(n: int) -> int:
-    """At most how many counts of more than negligible probability lie on one side of the mean (Hoeffding)."""
+    """At most how many counts of more than negligible probability lie on one side of the mean
+    (Hoeffding).
+    """
     return min(n + 1, math.ceil(math.sqrt(0.5 * n * (math.log(n + 1.0) - _NEGLIGIBLE))) + 2)
 
 
@@ -180,7 +204,9 @@ def _log_mass(count: Array, n: int, log_p: Array, log_q: Array) -> Array:
 
 
 def _log_cdf(count: Array, n: int, log_p: Array, log_q: Array) -> Array:
-    """The log of P(X <= count), from the tail without the mean, summed away from the mean by ratios of terms."""
+    """The log of P(X <= count), from the tail without the mean, summed away from the mean by ratios
+    of terms.
+    """
     lower = count <= n * jnp.exp(log_p)
     start = jnp.where(lower, count, n - 1.0 - count)
     log_p, log_q = jnp.where(lower, log_p, log_q), jnp.where(lower, log_q, log_p)
@@ -195,16 +221,20 @@ def _log_cdf(count: Array, n: int, log_p: Array, log_q: Array) -> Array:
 
     ones = jnp.ones_like(log_p)
     total = jax.lax.fori_loop(0, _window(n), add, (ones, ones))[1]
-    tail = jnp.where(inside, _log_mass(safe, n, log_p, log_q) + jnp.log(total), jnp.where(start < 0.0, -jnp.inf, 0.0))
+    tail = jnp.where(
+        inside,
+        _log_mass(safe, n, log_p, log_q) + jnp.log(total),
+        jnp.where(start < 0.0, -jnp.inf, 0.0),
+    )
     return jnp.where(lower, tail, jnp.log1p(-jnp.exp(jnp.where(lower, -1.0, tail))))
 
 
 def _quantile(u: Array, n: int, log_p: Array, log_q: Array) -> Array:
     """The smallest count with P(X <= count) >= u.
 
-    The tail that holds u is summed inwards from its first count of more than negligible probability, and counted are
-    the steps until it reaches u. Where several uniforms share a probability, both of its tails are summed once for all
-    of them.
+    The tail that holds u is summed inwards from its first count of more than negligible
+    probability, and counted are the steps until it reaches u. Where several uniforms share a
+    probability, both of its tails are summed once for all of them.
     """
     lower = u <= 0.5
     level = jnp.minimum(u, 1.0 - u)
@@ -215,7 +245,9 @@ def _quantile(u: Array, n: int, log_p: Array, log_q: Array) -> Array:
         sides = [(log_p, log_q), (log_q, log_p)]
     starts = [_first_count(n, *side) for side in sides]
 
-    def climb(i: int, state: tuple[list[Array], list[Array], Array]) -> tuple[list[Array], list[Array], Array]:
+    def climb(
+        i: int, state: tuple[list[Array], list[Array], Array]
+    ) -> tuple[list[Array], list[Array], Array]:
         masses, totals, steps = state
         totals = [total + mass for total, mass in zip(totals, masses, strict=True)]
         counts = [start + i for start in starts]
@@ -226,7 +258,9 @@ def _quantile(u: Array, n: int, log_p: Array, log_q: Array) -> Array:
         reached = jnp.where(lower, totals[0] >= level, totals[-1] > level)
         return masses, totals, steps + jnp.where(reached, 0.0, 1.0)
 
-    masses = [jnp.exp(_log_mass(start, n, *side)) for start, side in zip(starts, sides, strict=True)]
+    masses = [
+        jnp.exp(_log_mass(start, n, *side)) for start, side in zip(starts, sides, strict=True)
+    ]
     state = (masses, [jnp.zeros_like(mass) for mass in masses], jnp.zeros(shape))
     steps = jax.lax.fori_loop(0, _window(n), climb, state)[-1]
     return jnp.clip(jnp.where(lower, starts[0] + steps, n - starts[-1] - steps), 0.0, n)

@@ -1,7 +1,9 @@
-r"""Uniforms for noise: independent ones, or scrambled Sobol nets for nested randomised quasi-Monte Carlo.
+r"""Uniforms for noise: independent ones, or scrambled Sobol nets for nested randomised quasi-Monte
+Carlo.
 
-Both answer `uniforms(key, num_sets, num_points, dim) -> (num_sets, num_points, dim)` in float64, strictly inside (0,1).
-Sets are uncorrelated and each is unbiased by itself: one set per (theta, s) pair.
+Both answer `uniforms(key, num_sets, num_points, dim) -> (num_sets, num_points, dim)` in float64,
+strictly inside (0,1). Sets are uncorrelated and each is unbiased by itself: one set per (theta, s)
+pair.
 """
 
 from __future__ import annotations
@@ -60,15 +62,15 @@ class IndependentUniforms(AbstractPointSet):
 class ScrambledSobol(AbstractPointSet):
     r"""Sobol nets of 2^m points, one linear matrix scramble per call and one digital shift per set.
 
-    With base net x_i in {0,1}^32 (Sobol's first 2^m points, zero included), a random unit lower-triangular
-    binary matrix L_j per dimension and an independent random word r_pj per set p,
+    With base net x_i in {0,1}^32 (Sobol's first 2^m points, zero included), a random unit
+    lower-triangular binary matrix L_j per dimension and an independent random word r_pj per set p,
 
         u_pij = (L_j x_ij XOR r_pj + 1/2) 2^-32.
 
-    Each point is uniform, each set keeps the net property (every elementary interval of volume 2^-m holds the number
-    of points it should), and given L the sets are independent and unbiased, hence uncorrelated. The variance equals
-    that of Owen's nested scramble for the pairs that matter (Matousek 1998; Owen 2003). Works under `jit` with
-    `num_sets`, `num_points` and `dim` fixed.
+    Each point is uniform, each set keeps the net property (every elementary interval of volume 2^-m
+    holds the number of points it should), and given L the sets are independent and unbiased, hence
+    uncorrelated. The variance equals that of Owen's nested scramble for the pairs that matter
+    (Matousek 1998; Owen 2003). Works under `jit` with `num_sets`, `num_points` and `dim` fixed.
 
     >>> import jax
     >>> u = ScrambledSobol().uniforms(jax.random.key(0), 1000, 32, 10)
@@ -80,11 +82,13 @@ class ScrambledSobol(AbstractPointSet):
         if num_points & (num_points - 1) or num_points > 2**30:
             near = 2 ** round(np.log2(num_points))
             raise InvalidInputError(
-                f"ScrambledSobol needs a power of two of points (at most 2^30), got {num_points}: use {min(near, 2**30)}."
+                f"ScrambledSobol needs a power of two of points (at most 2^30), got {num_points}:"
+                f" use {min(near, 2**30)}."
             )
         if dim > _MAX_DIM:
             raise InvalidInputError(
-                f"ScrambledSobol has at most {_MAX_DIM} dimensions, got {dim}: use IndependentUniforms."
+                f"ScrambledSobol has at most {_MAX_DIM} dimensions, got {dim}: use"
+                " IndependentUniforms."
             )
 
     def _uniforms(self, key: Array, num_sets: int, num_points: int, dim: int) -> Array:

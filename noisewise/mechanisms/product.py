@@ -18,14 +18,15 @@ from noisewise.mechanisms.supports import AbstractSupport, Blocks
 
 
 class Product(AbstractMechanism):
-    r"""Columns 0..widths[0]-1 of s go through `mechanisms[0]`, the next `widths[1]` through `mechanisms[1]`, and so on.
+    r"""Columns 0..widths[0]-1 of s go through `mechanisms[0]`, the next `widths[1]` through
+    `mechanisms[1]`, and so on.
 
-    A block's width is the one its mechanism fixes, else 1, unless `widths` says otherwise. Blocks are independent:
-    uniforms and outputs are laid side by side, log_prob and its bound add up (the bound is attained where the blocks'
-    are).
+    A block's width is the one its mechanism fixes, else 1, unless `widths` says otherwise. Blocks
+    are independent: uniforms and outputs are laid side by side, log_prob and its bound add up (the
+    bound is attained where the blocks' are).
 
-    Guarantee: the composition of the blocks' guarantees, each for its own sensitivity, because one person may change
-    all blocks at once. It can do what all of its blocks can do.
+    Guarantee: the composition of the blocks' guarantees, each for its own sensitivity, because one
+    person may change all blocks at once. It can do what all of its blocks can do.
 
     >>> import noisewise as nw
     >>> wide = nw.mechanisms.Gaussian(scale=1.0, sensitivity=0.6)
@@ -40,7 +41,9 @@ class Product(AbstractMechanism):
     mechanisms: tuple[AbstractMechanism, ...]
     widths: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, mechanisms: Iterable[AbstractMechanism], widths: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, mechanisms: Iterable[AbstractMechanism], widths: Sequence[int] | None = None
+    ) -> None:
         self.mechanisms = _mechanisms(mechanisms)
         self.widths = _widths(self.mechanisms, widths)
 
@@ -57,7 +60,9 @@ class Product(AbstractMechanism):
 
     def describe(self) -> str:
         pairs = zip(self.mechanisms, self.widths, strict=True)
-        return "; ".join(f"{mechanism.describe()} ({width} of the numbers)" for mechanism, width in pairs)
+        return "; ".join(
+            f"{mechanism.describe()} ({width} of the numbers)" for mechanism, width in pairs
+        )
 
     def estimate(self, s_dp: np.ndarray) -> np.ndarray:
         parts = np.split(s_dp, np.cumsum(self._output_widths)[:-1], axis=-1)
@@ -72,7 +77,9 @@ class Product(AbstractMechanism):
         """Its blocks keep their shares of the budget: epsilons add up, and so do squares of mu."""
         shares = _shares([mechanism.guarantee for mechanism in self.mechanisms], guarantee)
         pairs = zip(self.mechanisms, shares, strict=True)
-        return Product([mechanism.recalibrated(share) for mechanism, share in pairs], widths=self.widths)
+        return Product(
+            [mechanism.recalibrated(share) for mechanism, share in pairs], widths=self.widths
+        )
 
     @property
     def is_exact(self) -> bool:
@@ -81,7 +88,9 @@ class Product(AbstractMechanism):
     @property
     def norm(self) -> float:  # type: ignore[override]
         """Each block has its own; there is none for the whole."""
-        raise MissingCapabilityError("The blocks of a Product have norms of their own: ask each of .mechanisms.")
+        raise MissingCapabilityError(
+            "The blocks of a Product have norms of their own: ask each of .mechanisms."
+        )
 
     @property
     def sensitivity(self) -> None:
@@ -94,7 +103,9 @@ class Product(AbstractMechanism):
 
     @property
     def support(self) -> AbstractSupport:
-        return Blocks(tuple(mechanism.support for mechanism in self.mechanisms), self._output_widths)
+        return Blocks(
+            tuple(mechanism.support for mechanism in self.mechanisms), self._output_widths
+        )
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -108,7 +119,9 @@ class Product(AbstractMechanism):
     def distance_unit(self) -> np.ndarray:
         """Those of the blocks, side by side."""
         units = zip(self.mechanisms, self._output_widths, strict=True)
-        return np.concatenate([np.broadcast_to(mechanism.distance_unit, width) for mechanism, width in units])
+        return np.concatenate(
+            [np.broadcast_to(mechanism.distance_unit, width) for mechanism, width in units]
+        )
 
     def output_width(self, k: int) -> int:
         return sum(self._output_widths)
@@ -118,20 +131,29 @@ class Product(AbstractMechanism):
 
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The blocks' extreme pairs side by side, all blocks changed at once."""
-        pairs = [mechanism.neighbours(width) for mechanism, width in zip(self.mechanisms, self.widths, strict=True)]
+        pairs = [
+            mechanism.neighbours(width)
+            for mechanism, width in zip(self.mechanisms, self.widths, strict=True)
+        ]
         count = max(len(s) for s, _ in pairs)
         rows = [np.arange(count) % len(s) for s, _ in pairs]
         first = np.concatenate([s[row] for (s, _), row in zip(pairs, rows, strict=True)], axis=-1)
-        second = np.concatenate([other[row] for (_, other), row in zip(pairs, rows, strict=True)], axis=-1)
+        second = np.concatenate(
+            [other[row] for (_, other), row in zip(pairs, rows, strict=True)], axis=-1
+        )
         return first, second
 
     @property
     def _output_widths(self) -> tuple[int, ...]:
-        return tuple(m.output_width(width) for m, width in zip(self.mechanisms, self.widths, strict=True))
+        return tuple(
+            m.output_width(width) for m, width in zip(self.mechanisms, self.widths, strict=True)
+        )
 
     @property
     def _num_uniforms(self) -> tuple[int, ...]:
-        return tuple(m.num_uniforms(width) for m, width in zip(self.mechanisms, self.widths, strict=True))
+        return tuple(
+            m.num_uniforms(width) for m, width in zip(self.mechanisms, self.widths, strict=True)
+        )
 
     def _sample(self, key: Array, s: Array) -> Array:
         keys = jax.random.split(key, len(self.mechanisms))
@@ -139,14 +161,18 @@ class Product(AbstractMechanism):
         return _join([mechanism._sample(key, part) for mechanism, key, part in blocks])
 
     def _transport(self, u: Array, s: Array) -> Array:
-        blocks = zip(self.mechanisms, _split(u, self._num_uniforms), _split(s, self.widths), strict=True)
+        blocks = zip(
+            self.mechanisms, _split(u, self._num_uniforms), _split(s, self.widths), strict=True
+        )
         return _join([mechanism._transport(uniforms, part) for mechanism, uniforms, part in blocks])
 
     def _log_prob(self, s_dp: Array, s: Array) -> Array:
         return sum(mechanism._log_prob(y, part) for mechanism, y, part in self._blocks(s_dp, s))
 
     def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
-        return _join([mechanism._log_prob_each(y, part) for mechanism, y, part in self._blocks(s_dp, s)])
+        return _join(
+            [mechanism._log_prob_each(y, part) for mechanism, y, part in self._blocks(s_dp, s)]
+        )
 
     def _log_cdf(self, s_dp: Array, s: Array) -> Array:
         return _join([mechanism._log_cdf(y, part) for mechanism, y, part in self._blocks(s_dp, s)])
@@ -156,13 +182,20 @@ class Product(AbstractMechanism):
 
     def _log_prob_bound(self, s_dp: Array) -> Array:
         parts = _split(s_dp, self._output_widths)
-        return sum(mechanism._log_prob_bound(y) for mechanism, y in zip(self.mechanisms, parts, strict=True))
+        return sum(
+            mechanism._log_prob_bound(y)
+            for mechanism, y in zip(self.mechanisms, parts, strict=True)
+        )
 
     def _blocks(self, s_dp: Array, s: Array) -> Iterator[tuple[AbstractMechanism, Array, Array]]:
-        return zip(self.mechanisms, _split(s_dp, self._output_widths), _split(s, self.widths), strict=True)
+        return zip(
+            self.mechanisms, _split(s_dp, self._output_widths), _split(s, self.widths), strict=True
+        )
 
     def _check_statistic(self, s: np.ndarray) -> None:
-        for mechanism, part in zip(self.mechanisms, np.split(s, np.cumsum(self.widths)[:-1], axis=-1), strict=True):
+        for mechanism, part in zip(
+            self.mechanisms, np.split(s, np.cumsum(self.widths)[:-1], axis=-1), strict=True
+        ):
             mechanism._check_statistic(part)
 
 
@@ -175,7 +208,9 @@ def _shares(now: list[AbstractGuarantee], guarantee: AbstractGuarantee) -> list[
         parts = np.array([part.mu for part in now])  # type: ignore[attr-defined]
         whole = guarantee.to_gaussian().mu
         return [GaussianDP(whole * share) for share in (parts / np.linalg.norm(parts)).tolist()]
-    raise MissingCapabilityError(f"The blocks of this Product have guarantees that do not scale together: {YOUR_OWN}")
+    raise MissingCapabilityError(
+        f"The blocks of this Product have guarantees that do not scale together: {YOUR_OWN}"
+    )
 
 
 def _split(values: Array, widths: tuple[int, ...]) -> list[Array]:
@@ -188,11 +223,15 @@ def _join(parts: list[Array]) -> Array:
 
 def _mechanisms(mechanisms: Any) -> tuple[AbstractMechanism, ...]:
     if isinstance(mechanisms, AbstractMechanism) or not isinstance(mechanisms, Iterable):
-        raise InvalidTypeError(f"Product takes a list of mechanisms, got {type(mechanisms).__name__}.")
+        raise InvalidTypeError(
+            f"Product takes a list of mechanisms, got {type(mechanisms).__name__}."
+        )
     blocks = tuple(mechanisms)
     for block in blocks:
         if not isinstance(block, AbstractMechanism):
-            raise InvalidTypeError(f"Product takes a list of mechanisms, got {type(block).__name__} in it.")
+            raise InvalidTypeError(
+                f"Product takes a list of mechanisms, got {type(block).__name__} in it."
+            )
     if not blocks:
         raise InvalidInputError("Product needs at least one mechanism, got an empty list.")
     return blocks
@@ -203,13 +242,18 @@ def _widths(mechanisms: tuple[AbstractMechanism, ...], widths: Any) -> tuple[int
         return tuple(mechanism.width or 1 for mechanism in mechanisms)
     if isinstance(widths, (str, bytes)) or not isinstance(widths, Iterable):
         raise InvalidTypeError(
-            f"widths must be a list of whole numbers, one per mechanism, got {type(widths).__name__}."
+            "widths must be a list of whole numbers, one per mechanism, got"
+            f" {type(widths).__name__}."
         )
     given = tuple(integer("widths", at_least=1)(width) for width in widths)
     if len(given) != len(mechanisms):
-        raise InvalidInputError(f"widths must have one entry per mechanism, {len(mechanisms)}, got {len(given)}.")
+        raise InvalidInputError(
+            f"widths must have one entry per mechanism, {len(mechanisms)}, got {len(given)}."
+        )
     for mechanism, width in zip(mechanisms, given, strict=True):
         if mechanism.width not in (None, width):
             name = type(mechanism).__name__
-            raise InvalidInputError(f"{name} takes {mechanism.width} columns, but widths gives it {width}.")
+            raise InvalidInputError(
+                f"{name} takes {mechanism.width} columns, but widths gives it {width}."
+            )
     return given

@@ -20,13 +20,15 @@ from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, La
 
 
 class RandomizedResponse(AbstractMechanism):
-    r"""Each entry of s, a category 0..c-1, is kept with probability t, else replaced by one of the others, all alike.
+    r"""Each entry of s, a category 0..c-1, is kept with probability t, else replaced by one of the
+    others, all alike.
 
-    c = `num_categories`, t = `truth_probability` >= 1/c; `sensitivity` is the number of entries one person can change.
+    c = `num_categories`, t = `truth_probability` >= 1/c; `sensitivity` is the number of entries one
+    person can change.
 
-    Guarantee: epsilon = sensitivity * log(t (c-1) / (1-t)), since each entry that differs changes its probability from
-    (1-t)/(c-1) to t at most (Warner 1965; Kairouz, Oh and Viswanath 2016). Tight. `log_prob_bound` is attained at s =
-    s_dp.
+    Guarantee: epsilon = sensitivity * log(t (c-1) / (1-t)), since each entry that differs changes
+    its probability from (1-t)/(c-1) to t at most (Warner 1965; Kairouz, Oh and Viswanath 2016).
+    Tight. `log_prob_bound` is attained at s = s_dp.
 
     >>> import noisewise as nw
     >>> coin = nw.mechanisms.RandomizedResponse(num_categories=2, truth_probability=0.75)
@@ -39,13 +41,15 @@ class RandomizedResponse(AbstractMechanism):
     norm: ClassVar[float] = 0.0
 
     num_categories: int = eqx.field(converter=integer("num_categories", at_least=2))
-    truth_probability: float = eqx.field(converter=number("truth_probability", above=0.0, below=1.0))
+    truth_probability: float = eqx.field(
+        converter=number("truth_probability", above=0.0, below=1.0)
+    )
     sensitivity: int = eqx.field(default=1, converter=integer("sensitivity", at_least=1))
 
     def __check_init__(self) -> None:
         if not is_traced(self) and self.truth_probability < (1.0 - 1e-12) / self.num_categories:
             raise InvalidInputError(
-                f"truth_probability must be at least that of a blind guess, 1/num_categories = "
+                "truth_probability must be at least that of a blind guess, 1/num_categories = "
                 f"{1 / self.num_categories:g}, got {self.truth_probability:g}."
             )
 
@@ -53,7 +57,9 @@ class RandomizedResponse(AbstractMechanism):
     def calibrate(
         cls, *, num_categories: int, guarantee: AbstractGuarantee, sensitivity: int = 1
     ) -> RandomizedResponse:
-        """The largest truth probability with the given guarantee: t = 1 / (1 + (c-1) exp(-epsilon/sensitivity))."""
+        """The largest truth probability with the given guarantee: t = 1 / (1 + (c-1)
+        exp(-epsilon/sensitivity)).
+        """
         require_guarantee(guarantee, (PureDP,), "RandomizedResponse")
         others = integer("num_categories", at_least=2)(num_categories) - 1
         share = guarantee.epsilon / integer("sensitivity", at_least=1)(sensitivity)  # type: ignore[attr-defined]
@@ -69,12 +75,19 @@ class RandomizedResponse(AbstractMechanism):
         return PureDP(self.sensitivity * abs(math.log(ratio)))
 
     def describe(self) -> str:
-        return f"each answer is kept with probability {self.truth_probability:.3g}, else another is given"
+        return (
+            f"each answer is kept with probability {self.truth_probability:.3g}, else another is"
+            " given"
+        )
 
     def estimate(self, s_dp: np.ndarray) -> np.ndarray:
-        raise MissingCapabilityError("RandomizedResponse chooses among categories, which have no mean.")
+        raise MissingCapabilityError(
+            "RandomizedResponse chooses among categories, which have no mean."
+        )
 
-    def exact_sampler(self, noise: ExactNoise, step: float) -> Callable[[Sequence[int]], list[float]]:
+    def exact_sampler(
+        self, noise: ExactNoise, step: float
+    ) -> Callable[[Sequence[int]], list[float]]:
         number, truth = self.num_categories, self.truth_probability
         draw = noise.randomized_response(num_categories=number, truth_probability=truth)
         return lambda categories: [float(category) for category in draw(categories)]
@@ -112,7 +125,11 @@ class RandomizedResponse(AbstractMechanism):
     def _log_of_some(self, categories: Array, with_truth: Array) -> Array:
         """The log probability of so many categories, the true one among them or not."""
         other = (1.0 - self.truth_probability) / (self.num_categories - 1)
-        return jnp.log(jnp.where(with_truth, self.truth_probability + (categories - 1.0) * other, categories * other))
+        return jnp.log(
+            jnp.where(
+                with_truth, self.truth_probability + (categories - 1.0) * other, categories * other
+            )
+        )
 
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         return jnp.full_like(s_dp, jnp.log(self.truth_probability))
@@ -123,5 +140,6 @@ class RandomizedResponse(AbstractMechanism):
     def _check_statistic(self, s: np.ndarray) -> None:
         if not np.all(self.support.contains(s) | np.isnan(s)):
             raise InvalidInputError(
-                f"RandomizedResponse needs categories 0..{self.num_categories - 1}; at least one entry of s is none."
+                f"RandomizedResponse needs categories 0..{self.num_categories - 1}; at least one"
+                " entry of s is none."
             )

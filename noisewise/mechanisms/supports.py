@@ -1,4 +1,6 @@
-"""Where a private statistic can lie: the real line, an interval with end masses, a lattice, or finitely many values."""
+"""Where a private statistic can lie: the real line, an interval with end masses, a lattice, or
+finitely many values.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ LATTICE_TOLERANCE = 1e-6
 """How far from a lattice point, in steps, a float64 value may be and still count as on it."""
 
 _ROUNDING = 1e-15
-"""The same relative to the value, for lattice points so large that their own rounding passes the tolerance."""
+"""The same relative to the value, for lattice points so large that their own rounding passes the
+tolerance.
+"""
 
 
 def lattice_index(values: Array, step: Any) -> tuple[Array, Array]:
-    """The nearest whole number of steps and whether the value is that many; NumPy in, NumPy out, JAX likewise."""
+    """The nearest whole number of steps and whether the value is that many; NumPy in, NumPy out,
+    JAX likewise.
+    """
     steps = values / step
     index = steps.round()
     return index, abs(steps - index) <= LATTICE_TOLERANCE + _ROUNDING * abs(index)
@@ -32,7 +38,8 @@ class AbstractSupport(abc.ABC):
     """A set of values, the same for each of a block's columns."""
 
     def contains(self, values: Any) -> Array:
-        """Elementwise membership, with the shape of `values`; NaN belongs nowhere. Works on tracers.
+        """Elementwise membership, with the shape of `values`; NaN belongs nowhere. Works on
+        tracers.
 
         >>> Lattice(step=1.0, low=0.0).contains([-1.0, 0.0, 0.5, 3.0]).tolist()
         [False, True, False, True]
@@ -90,7 +97,11 @@ class Lattice(AbstractSupport):
         return finite & on_it & (values >= self.low - slack) & (values <= self.high + slack)
 
     def describe(self) -> str:
-        bounds = "" if math.isinf(self.low) and math.isinf(self.high) else f" in [{self.low:g}, {self.high:g}]"
+        bounds = (
+            ""
+            if math.isinf(self.low) and math.isinf(self.high)
+            else f" in [{self.low:g}, {self.high:g}]"
+        )
         return f"multiples of {self.step:g}{bounds}"
 
 
@@ -105,7 +116,9 @@ class Finite(AbstractSupport):
 
     def describe(self) -> str:
         shown = ", ".join(f"{value:g}" for value in self.values[:6])
-        return f"one of the {len(self.values)} values {shown}{', ...' if len(self.values) > 6 else ''}"
+        return (
+            f"one of the {len(self.values)} values {shown}{', ...' if len(self.values) > 6 else ''}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,13 +130,17 @@ class Blocks(AbstractSupport):
 
     def _contains(self, values: Array, xp: Any) -> Array:
         if values.ndim == 0 or values.shape[-1] != sum(self.widths):
-            raise InvalidInputError(f"Values must have {sum(self.widths)} columns, got shape {values.shape}.")
+            raise InvalidInputError(
+                f"Values must have {sum(self.widths)} columns, got shape {values.shape}."
+            )
         parts = xp.split(values, np.cumsum(self.widths)[:-1], axis=-1)
         return xp.concatenate(
-            [support.contains(part) for support, part in zip(self.supports, parts, strict=True)], axis=-1
+            [support.contains(part) for support, part in zip(self.supports, parts, strict=True)],
+            axis=-1,
         )
 
     def describe(self) -> str:
         return "; then ".join(
-            f"{width} x {support.describe()}" for support, width in zip(self.supports, self.widths, strict=True)
+            f"{width} x {support.describe()}"
+            for support, width in zip(self.supports, self.widths, strict=True)
         )

@@ -1,4 +1,6 @@
-"""Mechanisms that a user knows only in part: a sampler without a density, or a density without a sampler."""
+"""Mechanisms that a user knows only in part: a sampler without a density, or a density without a
+sampler.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,13 @@ class Stated:
     def __post_init__(self) -> None:
         if self.guarantee is not None and not isinstance(self.guarantee, AbstractGuarantee):
             raise InvalidTypeError(
-                f"guarantee must be None or one such as PureDP(1.0), got {type(self.guarantee).__name__}."
+                "guarantee must be None or one such as PureDP(1.0), got"
+                f" {type(self.guarantee).__name__}."
             )
         if not isinstance(self.support, AbstractSupport):
             raise InvalidTypeError(
-                f"support must be one such as Real() or Lattice(1.0), got {type(self.support).__name__}."
+                "support must be one such as Real() or Lattice(1.0), got"
+                f" {type(self.support).__name__}."
             )
         if self.norm not in (0, 1, 2, math.inf):
             raise InvalidInputError(f"norm must be 0, 1, 2 or infinity, got {self.norm!r}.")
@@ -50,7 +54,9 @@ class Stated:
 
 
 class AbstractUserMechanism(AbstractMechanism):
-    """What both kinds share: nothing can be derived from a function, so it is stated, or refused where it was not."""
+    """What both kinds share: nothing can be derived from a function, so it is stated, or refused
+    where it was not.
+    """
 
     if TYPE_CHECKING:
         stated: Stated
@@ -59,7 +65,8 @@ class AbstractUserMechanism(AbstractMechanism):
     def guarantee(self) -> AbstractGuarantee:
         if self.stated.guarantee is None:
             raise MissingCapabilityError(
-                f"This {type(self).__name__} states no guarantee, and its function implies none: pass guarantee=..."
+                f"This {type(self).__name__} states no guarantee, and its function implies none:"
+                " pass guarantee=..."
             )
         return self.stated.guarantee
 
@@ -89,23 +96,27 @@ class AbstractUserMechanism(AbstractMechanism):
 
     def neighbours(self, k: int) -> NoReturn:
         raise MissingCapabilityError(
-            f"{type(self).__name__} does not know where its privacy loss is largest: choose the pairs yourself, and pass "
-            "neighbours=(s, s'), two arrays of shape (pairs, k), to the audit."
+            f"{type(self).__name__} does not know where its privacy loss is largest: choose the"
+            " pairs yourself, and pass neighbours=(s, s'), two arrays of shape (pairs, k), to the"
+            " audit."
         )
 
     def remedy(self, needed: float) -> str:
         return f"If its guarantee holds for that, pass sensitivity={needed!r}."
 
     def to_spec(self) -> NoReturn:
-        raise MissingCapabilityError(f"{type(self).__name__} holds a Python function, which cannot be written as JSON.")
+        raise MissingCapabilityError(
+            f"{type(self).__name__} holds a Python function, which cannot be written as JSON."
+        )
 
 
 class SampledMechanism(AbstractUserMechanism):
     """Noise that can be drawn but has no known density.
 
-    `sample(key, s) -> s_dp` is written with jax.numpy for ONE statistic s of shape (k,) and returns shape (k,), or
-    (`output_width`,). It is compiled, and vectorised over leading axes with a key for each. All randomness must come
-    from that key (np.random would be drawn once, when it is compiled): a function that makes no use of it is refused.
+    `sample(key, s) -> s_dp` is written with jax.numpy for ONE statistic s of shape (k,) and returns
+    shape (k,), or (`output_width`,). It is compiled, and vectorised over leading axes with a key
+    for each. All randomness must come from that key (np.random would be drawn once, when it is
+    compiled): a function that makes no use of it is refused.
 
     >>> import jax
     >>> def two_coins(key, s):
@@ -152,9 +163,10 @@ class SampledMechanism(AbstractUserMechanism):
 class DensityMechanism(AbstractUserMechanism):
     """Noise with a known density that cannot be drawn directly, as in private principal components.
 
-    `log_prob(s_dp, s) -> number` is written with jax.numpy for ONE private statistic of shape (k',) and ONE
-    confidential one of shape (k,); `log_prob_bound(s_dp) -> number`, if given, bounds it over all s. Both are compiled
-    and vectorised over leading axes. Off the stated support noisewise answers -inf by itself.
+    `log_prob(s_dp, s) -> number` is written with jax.numpy for ONE private statistic of shape (k',)
+    and ONE confidential one of shape (k,); `log_prob_bound(s_dp) -> number`, if given, bounds it
+    over all s. Both are compiled and vectorised over leading axes. Off the stated support noisewise
+    answers -inf by itself.
 
     >>> import jax.numpy as jnp
     >>> mechanism = DensityMechanism(lambda s_dp, s: -jnp.abs(s_dp - s).sum() - s.size * jnp.log(2.0))
@@ -183,11 +195,15 @@ class DensityMechanism(AbstractUserMechanism):
         self.stated = Stated(guarantee, support, sensitivity, norm, width, output_width)
         self.function = _callable(log_prob, "log_prob(s_dp, s) -> number", "s_dp", "s")
         bound = log_prob_bound
-        self.bound = None if bound is None else _callable(bound, "log_prob_bound(s_dp) -> number", "s_dp")
+        self.bound = (
+            None if bound is None else _callable(bound, "log_prob_bound(s_dp) -> number", "s_dp")
+        )
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        return frozenset({Capability.DENSITY} if self.bound is None else {Capability.DENSITY, Capability.BOUND})
+        return frozenset(
+            {Capability.DENSITY} if self.bound is None else {Capability.DENSITY, Capability.BOUND}
+        )
 
     def _log_prob(self, s_dp: Array, s: Array) -> Array:
         one = lambda *pair: _call(self.function, pair, (), "log_prob(s_dp, s)")  # noqa: E731
@@ -209,29 +225,37 @@ def _draw(mechanism: SampledMechanism, key: Array, s: Array) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def _examine(mechanism: SampledMechanism, key: Any, s: Any) -> None:
-    """Refuse, once, a sampler whose draws do not come from its key alone or that reads entries s does not have."""
+    """Refuse, once, a sampler whose draws do not come from its key alone or that reads entries s
+    does not have.
+    """
     program, _ = traces.trace(mechanism._draw, key, s)
     again, _ = traces.trace(mechanism._draw, key, s)
     beyond = traces.read_beyond(program, 1)
     if beyond is not None:
         raise InvalidInputError(
-            f"sample(key, s) reads s[{beyond}], but s has {s.shape[0]} column(s): correct the index."
+            f"sample(key, s) reads s[{beyond}], but s has {s.shape[0]} column(s): correct the"
+            " index."
         )
     if traces.differ(program, again) or not traces.depends_on(program, 0):
         raise InvalidInputError(
-            "sample(key, s) must draw from its key, as in jax.random.laplace(key, s.shape): randomness from elsewhere, "
-            "such as np.random, is drawn once while JAX compiles the function and the same ever after."
+            "sample(key, s) must draw from its key, as in jax.random.laplace(key, s.shape):"
+            " randomness from elsewhere, such as np.random, is drawn once while JAX compiles the"
+            " function and the same ever after."
         )
 
 
 def _callable(function: Any, signature: str, *arguments: str) -> Any:
     if not callable(function):
-        raise InvalidTypeError(f"The first argument must be a function {signature}, got {type(function).__name__}.")
+        raise InvalidTypeError(
+            f"The first argument must be a function {signature}, got {type(function).__name__}."
+        )
     check_call(function, signature.partition(" ->")[0], *arguments)
     return function
 
 
-def _call(function: Callable[..., Array], arguments: tuple[Array, ...], shape: tuple[int, ...], name: str) -> Array:
+def _call(
+    function: Callable[..., Array], arguments: tuple[Array, ...], shape: tuple[int, ...], name: str
+) -> Array:
     """The user's function on one point, as float64 of the shape it should have."""
     try:
         value = jnp.asarray(function(*arguments), dtype=jnp.float64)
@@ -240,5 +264,7 @@ def _call(function: Callable[..., Array], arguments: tuple[Array, ...], shape: t
             f"{name} must be written with jax.numpy instead of NumPy: it is compiled. ({error})"
         ) from None
     if value.shape != shape:
-        raise InvalidInputError(f"{name} must return shape {shape} for one statistic, got {value.shape}.")
+        raise InvalidInputError(
+            f"{name} must return shape {shape} for one statistic, got {value.shape}."
+        )
     return value

@@ -21,17 +21,21 @@ _MAX_EPOCHS = 10_000
 
 
 def c2st(reference: Any, draws: Any, *, num_folds: int = 5, seed: int = 1) -> float:
-    r"""How well a neural classifier tells two sets of draws apart: .5 when they agree, 1 when it never errs.
+    r"""How well a neural classifier tells two sets of draws apart: .5 when they agree, 1 when it
+    never errs.
 
-    The test of sbibm (Lueckmann et al. 2021): both sets are standardised with the mean and sd of the reference; a network
-    with two hidden layers of 10 d rectified units is trained by Adam (rate 1e-3, batches of 200, L2 penalty 1e-4) until the
-    training loss has not fallen by 1e-4 for ten epochs; the accuracy is averaged over five folds. The folds train at once in
-    one compiled program, and the answer is a function of the arguments alone.
+    The test of sbibm (Lueckmann et al. 2021): both sets are standardised with the mean and sd of
+    the reference; a network with two hidden layers of 10 d rectified units is trained by Adam (rate
+    1e-3, batches of 200, L2 penalty 1e-4) until the training loss has not fallen by 1e-4 for ten
+    epochs; the accuracy is averaged over five folds. The folds train at once in one compiled
+    program, and the answer is a function of the arguments alone.
 
-    Floor: for two sets of 2000 exact draws of one law the value is .49 in one and two dimensions and .50 in three, with sd .01, that of
-    4000 fair coins being .008. It is below .5 where the network only learns which set is the larger part of its training rows, because that
-    is the smaller part of the fold: the folds of sbibm are not balanced. A shift of h sd in one of d independent normal columns gives the
-    best classifier Phi(h/2), .540 for h = .2; with 2000 draws the network reaches .535 in one and two dimensions and .518 in three.
+    Floor: for two sets of 2000 exact draws of one law the value is .49 in one and two dimensions
+    and .50 in three, with sd .01, that of 4000 fair coins being .008. It is below .5 where the
+    network only learns which set is the larger part of its training rows, because that is the
+    smaller part of the fold: the folds of sbibm are not balanced. A shift of h sd in one of d
+    independent normal columns gives the best classifier Phi(h/2), .540 for h = .2; with 2000 draws
+    the network reaches .535 in one and two dimensions and .518 in three.
 
     `reference` and `draws` are (n, d) with the same n.
 
@@ -57,7 +61,10 @@ def c2st(reference: Any, draws: Any, *, num_folds: int = 5, seed: int = 1) -> fl
     with jax.enable_x64(False):
         keys = jax.random.split(jax.random.key(seed), num_folds)
         accuracy = _fold_accuracies(
-            keys, jnp.asarray(data, jnp.float32), jnp.asarray(labels, jnp.float32), jnp.asarray(padded, jnp.int32)
+            keys,
+            jnp.asarray(data, jnp.float32),
+            jnp.asarray(labels, jnp.float32),
+            jnp.asarray(padded, jnp.int32),
         )
         return float(np.mean(np.asarray(accuracy, dtype=np.float64)))
 
@@ -80,11 +87,15 @@ def _fold_accuracy(key: Array, data: Array, labels: Array, fold: Array) -> Array
 def _initial(key: Array, dim: int) -> list[tuple[Array, Array]]:
     sizes = [dim, 10 * dim, 10 * dim, 1]
     layers = []
-    for layer_key, fan_in, fan_out in zip(jax.random.split(key, 3), sizes[:-1], sizes[1:], strict=True):
+    for layer_key, fan_in, fan_out in zip(
+        jax.random.split(key, 3), sizes[:-1], sizes[1:], strict=True
+    ):
         bound = (6.0 / (fan_in + fan_out)) ** 0.5
         weight_key, bias_key = jax.random.split(layer_key)
         weight = jax.random.uniform(weight_key, (fan_in, fan_out), minval=-bound, maxval=bound)
-        layers.append((weight, jax.random.uniform(bias_key, (fan_out,), minval=-bound, maxval=bound)))
+        layers.append(
+            (weight, jax.random.uniform(bias_key, (fan_out,), minval=-bound, maxval=bound))
+        )
     return layers
 
 
@@ -117,15 +128,20 @@ def _train(key: Array, network: Any, data: Array, labels: Array, use: Array) -> 
         first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradient)
         second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, second, gradient)
         rate = _RATE * jnp.sqrt(1.0 - 0.999**count) / (1.0 - 0.9**count)
-        network = jax.tree.map(lambda p, m, v: p - rate * m / (jnp.sqrt(v) + 1e-8), network, first, second)
+        network = jax.tree.map(
+            lambda p, m, v: p - rate * m / (jnp.sqrt(v) + 1e-8), network, first, second
+        )
         return (network, first, second, count, total + loss), None
 
     def epoch(state: Any) -> Any:
         key, network, first, second, count, best, stalled, epochs = state
         key, shuffle_key = jax.random.split(key)
-        # training rows first, in random order; held-out rows and padding have weight zero in the last batches
+        # training rows first, in random order; held-out rows and padding have weight zero in the
+        # last batches
         order = jnp.argsort(jnp.where(use, jax.random.uniform(shuffle_key, (num,)), 2.0))
-        rows = jnp.pad(order, (0, num_batches * _BATCH - num), constant_values=num).reshape(num_batches, _BATCH)
+        rows = jnp.pad(order, (0, num_batches * _BATCH - num), constant_values=num).reshape(
+            num_batches, _BATCH
+        )
         used = -(-use.sum() // _BATCH)
         carry = (network, first, second, count, jnp.zeros(()))
         carry = jax.lax.fori_loop(0, used, lambda i, c: step(c, rows[i])[0], carry)
@@ -135,6 +151,15 @@ def _train(key: Array, network: Any, data: Array, labels: Array, use: Array) -> 
         return key, network, first, second, count, jnp.minimum(best, loss), stalled, epochs + 1
 
     zeros = jax.tree.map(jnp.zeros_like, network)
-    start = (key, network, zeros, zeros, jnp.zeros(()), jnp.asarray(jnp.inf), jnp.asarray(0), jnp.asarray(0))
+    start = (
+        key,
+        network,
+        zeros,
+        zeros,
+        jnp.zeros(()),
+        jnp.asarray(jnp.inf),
+        jnp.asarray(0),
+        jnp.asarray(0),
+    )
     running = lambda state: (state[-2] <= _PATIENCE) & (state[-1] < _MAX_EPOCHS)  # noqa: E731
     return jax.lax.while_loop(running, epoch, start)[1]

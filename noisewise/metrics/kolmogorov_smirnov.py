@@ -12,8 +12,9 @@ from noisewise._core.draws import two_samples
 def kolmogorov_smirnov(reference: Any, draws: Any) -> np.ndarray:
     r"""sup_t |F_n(t) - G_m(t)| of each column, shape (d,).
 
-    Floor, in any dimension: for n = m = 2000 independent exact draws .027 with sd .008, and below 1.36 sqrt(2/n) = .043 in 95% of cases.
-    Columns that are constant in both sets have distance 0 if they are equal, else 1.
+    Floor, in any dimension: for n = m = 2000 independent exact draws .027 with sd .008, and below
+    1.36 sqrt(2/n) = .043 in 95% of cases. Columns that are constant in both sets have distance 0 if
+    they are equal, else 1.
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.normal(size=(2, 2000, 3))
@@ -21,7 +22,9 @@ def kolmogorov_smirnov(reference: Any, draws: Any) -> np.ndarray:
     [0.05, 0.02, 0.39]
     """
     first, second = two_samples(reference, draws)
-    return np.array([_distance(np.sort(a), np.sort(b)) for a, b in zip(first.T, second.T, strict=True)])
+    return np.array(
+        [_distance(np.sort(a), np.sort(b)) for a, b in zip(first.T, second.T, strict=True)]
+    )
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> float:

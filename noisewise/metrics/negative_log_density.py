@@ -19,12 +19,15 @@ def negative_log_density(truth: Any, draws: Any, *, whiten: bool = False) -> flo
 
         -log [ 1/n sum_i N(truth; theta_i, h^2 C) ],        h = n^(-1/(d+4))
 
-    With C = I, the paper's choice, the width is that of data with unit variance, whatever the draws: where a posterior is much narrower
-    than 1 the value is that of the kernel alone, -.70 in two dimensions with 2000 draws and -.50 in three, for good and bad posteriors
-    alike. With `whiten`, C is the covariance of the draws, the estimate follows their scale and changes with units only by a constant.
+    With C = I, the paper's choice, the width is that of data with unit variance, whatever the
+    draws: where a posterior is much narrower than 1 the value is that of the kernel alone, -.70 in
+    two dimensions with 2000 draws and -.50 in three, for good and bad posteriors alike. With
+    `whiten`, C is the covariance of the draws, the estimate follows their scale and changes with
+    units only by a constant.
 
-    Floor: averaged over truths that come from the law of the draws, the entropy of that law plus what smoothing costs: for 2000 draws of
-    unit normals .004 in one dimension, .015 in two, .038 in three, whitened or not. Compare methods on the same truths, not with 0.
+    Floor: averaged over truths that come from the law of the draws, the entropy of that law plus
+    what smoothing costs: for 2000 draws of unit normals .004 in one dimension, .015 in two, .038 in
+    three, whitened or not. Compare methods on the same truths, not with 0.
 
     >>> rng = np.random.default_rng(0)
     >>> draws = 0.01 * rng.normal(size=(2000, 2))
@@ -41,7 +44,9 @@ def negative_log_density(truth: Any, draws: Any, *, whiten: bool = False) -> flo
 
 
 def _root(values: np.ndarray) -> np.ndarray:
-    """The lower triangular root of the covariance, found on the scale of unit variances, where rounding shows."""
+    """The lower triangular root of the covariance, found on the scale of unit variances, where
+    rounding shows.
+    """
     scale = values.std(axis=0, ddof=1)
     independent = not constant_columns(values).any()
     if independent:
@@ -52,6 +57,7 @@ def _root(values: np.ndarray) -> np.ndarray:
             independent = False
     if not independent:
         raise InvalidInputError(
-            "The draws have no density in all their columns: leave out constant columns, and one of each set that sums to a constant."
+            "The draws have no density in all their columns: leave out constant columns, and one of"
+            " each set that sums to a constant."
         )
     return scale[:, None] * root

@@ -11,13 +11,17 @@ from noisewise._core.arrays import integer
 from noisewise._core.draws import two_samples
 
 
-def sliced_wasserstein(reference: Any, draws: Any, *, num_directions: int = 100, seed: int = 0) -> float:
-    r"""The mean over directions u of W_1 between the projections u'x and u'y, in units of the reference's standard deviations.
+def sliced_wasserstein(
+    reference: Any, draws: Any, *, num_directions: int = 100, seed: int = 0
+) -> float:
+    r"""The mean over directions u of W_1 between the projections u'x and u'y, in units of the
+    reference's standard deviations.
 
-    W_1 between two samples is the area between their distribution functions. Columns are divided by the sd of the reference, and the same
-    directions are used in every call with one `seed`. A shift of one column by delta sd gives about delta E|u_1|: .64 delta in two
-    dimensions, .5 delta in three. Floor: for two sets of 2000 exact draws .041 in one to three dimensions, with sd .013, .010 and
-    .007.
+    W_1 between two samples is the area between their distribution functions. Columns are divided by
+    the sd of the reference, and the same directions are used in every call with one `seed`. A shift
+    of one column by delta sd gives about delta E|u_1|: .64 delta in two dimensions, .5 delta in
+    three. Floor: for two sets of 2000 exact draws .041 in one to three dimensions, with sd .013,
+    .010 and .007.
 
     >>> rng = np.random.default_rng(0)
     >>> x, y = rng.normal(size=(2, 2000, 2))

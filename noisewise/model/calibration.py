@@ -15,17 +15,17 @@ _SLACK = 1.0 + 1e-9
 def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
     """Refuse a mechanism calibrated for less than the query's sensitivity, where both are known.
 
-    A block of w columns that matches no part of a `Joint` changes by at most as much as all columns do, and by at most
-    w^(1/norm) times the largest change of one column.
+    A block of w columns that matches no part of a `Joint` changes by at most as much as all columns
+    do, and by at most w^(1/norm) times the largest change of one column.
     """
     for block, part, width in _blocks(mechanism, query):
         norm, calibrated = block.norm, block.sensitivity
         needed = _needed(part, norm, width)
         if calibrated is not None and needed is not None and needed > calibrated * _SLACK:
             raise SensitivityError(
-                f"The {type(block).__name__} is calibrated for a sensitivity of {calibrated:.6g} in the L{norm:g} "
-                f"norm, but that of the {type(part).__name__} is {needed:.6g}, so its guarantee would be false. "
-                f"{block.remedy(needed)}"
+                f"The {type(block).__name__} is calibrated for a sensitivity of {calibrated:.6g} in"
+                f" the L{norm:g} norm, but that of the {type(part).__name__} is {needed:.6g}, so"
+                f" its guarantee would be false. {block.remedy(needed)}"
             )
 
 
@@ -50,7 +50,11 @@ def _blocks(
 def _needed(query: AbstractQuery, norm: float, width: int | None) -> float | None:
     whole = _sensitivity(query, norm)
     each = None if width is None or norm == 0.0 else _sensitivity(query, math.inf)
-    bounds = [whole] if each is None else [whole, each * (1.0 if math.isinf(norm) else width ** (1.0 / norm))]  # type: ignore[operator]
+    bounds = (
+        [whole]
+        if each is None
+        else [whole, each * (1.0 if math.isinf(norm) else width ** (1.0 / norm))]
+    )  # type: ignore[operator]
     known = [bound for bound in bounds if bound is not None]
     return min(known) if known else None
 

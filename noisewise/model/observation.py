@@ -1,4 +1,6 @@
-"""What a model is conditioned on: published numbers, checked against the model that should have made them."""
+"""What a model is conditioned on: published numbers, checked against the model that should have
+made them.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ def query_of(release: Any) -> AbstractQuery:
         raise InvalidTypeError(f"from_release takes {expected}, got {describe(release)}.")
     if release.query is None:
         raise InvalidInputError(
-            "This release does not say of which query it is: write nw.PrivateModel(prior=..., simulator=..., query=..., "
-            "mechanism=release.mechanism) with the query as the curator describes it."
+            "This release does not say of which query it is: write nw.PrivateModel(prior=...,"
+            " simulator=..., query=..., mechanism=release.mechanism) with the query as the curator"
+            " describes it."
         )
     return queries.from_spec(dict(release.query))
 
@@ -40,8 +43,12 @@ def checked(model: PrivateModel, observed: Any) -> np.ndarray:
         _check_origin(model, observed)
         observed = observed.observed
     if is_traced(observed):
-        raise InvalidTypeError("observed must have values, got a tracer: call observation outside jit, vmap and grad.")
-    with jax.ensure_compile_time_eval():  # s may be a tracer of the caller's, the observation is not
+        raise InvalidTypeError(
+            "observed must have values, got a tracer: call observation outside jit, vmap and grad."
+        )
+    with (
+        jax.ensure_compile_time_eval()
+    ):  # s may be a tracer of the caller's, the observation is not
         values = _as_array(observed)
         _check_entries(model, values)
         _check_support(model, values)
@@ -52,19 +59,21 @@ def _check_origin(model: PrivateModel, release: Release) -> None:
     """Refuse a release that another mechanism or query made."""
     if not _alike(model.mechanism, release.mechanism):
         raise InvalidInputError(
-            f"The release was made by {release.mechanism!r}, but the mechanism of the model is {model.mechanism!r}: write "
-            "model.with_mechanism(release.mechanism), or build the model by nw.PrivateModel.from_release."
+            f"The release was made by {release.mechanism!r}, but the mechanism of the model is"
+            f" {model.mechanism!r}: write model.with_mechanism(release.mechanism), or build the"
+            " model by nw.PrivateModel.from_release."
         )
     if release.query is not None and not _alike(model.query, query_of(release)):
         raise InvalidInputError(
-            f"The release is of {query_of(release)!r}, but the query of the model is {model.query!r}: build the model by "
-            "nw.PrivateModel.from_release. If both are the same statistic, pass release.observed."
+            f"The release is of {query_of(release)!r}, but the query of the model is"
+            f" {model.query!r}: build the model by nw.PrivateModel.from_release. If both are the"
+            " same statistic, pass release.observed."
         )
 
 
 def _alike(mine: Any, theirs: Any) -> bool:
-    """Whether two parts are described alike. What holds a Python function has no description: a query may then be the
-    same, a mechanism is if it is the very object.
+    """Whether two parts are described alike. What holds a Python function has no description: a
+    query may then be the same, a mechanism is if it is the very object.
     """
     try:
         return bool(mine.to_spec() == theirs.to_spec())
@@ -82,13 +91,14 @@ def _check_entries(model: PrivateModel, values: np.ndarray) -> None:
     if values.shape != (width,):
         fix = ": write observed[0]" if values.shape == (1, width) else ""
         raise InvalidInputError(
-            f"observed must have shape ({width},), one number for each of {', '.join(names)}; got {values.shape}{fix}."
+            f"observed must have shape ({width},), one number for each of {', '.join(names)}; got"
+            f" {values.shape}{fix}."
         )
     missing = [name for name, value in zip(names, values, strict=True) if np.isnan(value)]
     if missing:
         raise InvalidInputError(
-            f"observed must be numbers, but it is NaN for {', '.join(missing)}: leave what was not published out of the "
-            "query and the mechanism."
+            f"observed must be numbers, but it is NaN for {', '.join(missing)}: leave what was not"
+            " published out of the query and the mechanism."
         )
 
 
@@ -97,7 +107,8 @@ def _check_support(model: PrivateModel, values: np.ndarray) -> None:
     if outside.size:
         name, value = model.private_names[outside[0]], float(values[outside[0]])
         raise InvalidInputError(
-            f"The {type(model.mechanism).__name__} of the model releases {model.mechanism.support.describe()}, but {name} "
-            f"is {value!r}: take the numbers as published and the mechanism that made them. If they were rounded or "
-            "clipped after the noise, that is nw.mechanisms.Clamped(mechanism, low=..., high=..., step=...)."
+            f"The {type(model.mechanism).__name__} of the model releases"
+            f" {model.mechanism.support.describe()}, but {name} is {value!r}: take the numbers as"
+            " published and the mechanism that made them. If they were rounded or clipped after"
+            " the noise, that is nw.mechanisms.Clamped(mechanism, low=..., high=..., step=...)."
         )

@@ -28,14 +28,15 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class PrivateModel:
-    r"""What the curator did, as far as the analyst knows: theta ~ prior, then simulator, query, mechanism.
+    r"""What the curator did, as far as the analyst knows: theta ~ prior, then simulator, query,
+    mechanism.
 
-    `query` may also be a bare function x -> s, or the description of a query that a release holds. `derived` maps names
-    to functions of theta (..., d) that return shape (...), such as {"R0": lambda theta: theta[..., 0] / theta[..., 1]};
-    they later appear beside the parameters.
+    `query` may also be a bare function x -> s, or the description of a query that a release holds.
+    `derived` maps names to functions of theta (..., d) that return shape (...), such as {"R0":
+    lambda theta: theta[..., 0] / theta[..., 1]}; they later appear beside the parameters.
 
-    A mechanism calibrated for less than the query's sensitivity is refused, because its guarantee would be false.
-    Nothing can be said where either is unknown.
+    A mechanism calibrated for less than the query's sensitivity is refused, because its guarantee
+    would be false. Nothing can be said where either is unknown.
 
     >>> import jax, numpyro.distributions as dist
     >>> import noisewise as nw
@@ -59,7 +60,11 @@ class PrivateModel:
 
     def __post_init__(self) -> None:
         _check_stages(self)
-        query = queries.from_spec(dict(self.query)) if isinstance(self.query, Mapping) else as_query(self.query)
+        query = (
+            queries.from_spec(dict(self.query))
+            if isinstance(self.query, Mapping)
+            else as_query(self.query)
+        )
         object.__setattr__(self, "query", query)
         object.__setattr__(self, "derived", _checked_derived(self.derived, self.prior))
         _check_sizes(self.simulator, self.query, self.mechanism)
@@ -74,7 +79,8 @@ class PrivateModel:
         simulator: AbstractSimulator,
         derived: Mapping[str, Callable[[Array], Array]] | None = None,
     ) -> PrivateModel:
-        """The model of a published release: its query (with the grid the curator used) and its mechanism.
+        """The model of a published release: its query (with the grid the curator used) and its
+        mechanism.
 
         >>> import jax, numpyro.distributions as dist
         >>> import noisewise as nw
@@ -90,7 +96,13 @@ class PrivateModel:
         (100,)
         """
         query, derived = observation.query_of(release), {} if derived is None else derived
-        return cls(prior=prior, simulator=simulator, query=query, mechanism=release.mechanism, derived=derived)
+        return cls(
+            prior=prior,
+            simulator=simulator,
+            query=query,
+            mechanism=release.mechanism,
+            derived=derived,
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -99,7 +111,9 @@ class PrivateModel:
 
     @functools.cached_property
     def statistic_width(self) -> int:
-        """The number of columns of s; found by tracing or simulating once where neither query nor mechanism says."""
+        """The number of columns of s; found by tracing or simulating once where neither query nor
+        mechanism says.
+        """
         known = self.query.width or self.mechanism.width
         if known is not None:
             return known
@@ -134,8 +148,9 @@ class PrivateModel:
     ) -> np.ndarray:
         """The confidential statistics s (N, k) of one simulated database per row of theta (N, d).
 
-        `key` is one key, or an array of N keys, with which row i depends on the i-th key and theta_i only. A simulation that
-        fails raises, or is a row of NaN where `faults`, such as `new_faults` gives, are there to count it.
+        `key` is one key, or an array of N keys, with which row i depends on the i-th key and
+        theta_i only. A simulation that fails raises, or is a row of NaN where `faults`, such as
+        `new_faults` gives, are there to count it.
         """
         self._check_columns(theta)
         more: dict[str, Any] = {"executor": executor, "batch_size": batch_size, "faults": faults}
@@ -152,7 +167,9 @@ class PrivateModel:
     ) -> np.ndarray:
         """Private statistics s_dp (N, k'): simulated databases, their statistics, and fresh noise."""
         simulation, noise = jax.random.split(as_key(key))
-        s = self.statistics(simulation, theta, executor=executor, batch_size=batch_size, faults=faults)
+        s = self.statistics(
+            simulation, theta, executor=executor, batch_size=batch_size, faults=faults
+        )
         return self.mechanism.sample(noise, s)
 
     def new_faults(self) -> Faults:
@@ -160,14 +177,17 @@ class PrivateModel:
         return Faults(getattr(self.simulator, "max_failed", 0.0), self.statistic_width)
 
     def observation(self, observed: Release | Array) -> np.ndarray:
-        """What inference conditions on, (k',), checked: as many numbers as the model releases, all on its support.
+        """What inference conditions on, (k',), checked: as many numbers as the model releases, all
+        on its support.
 
         A release must be of this model's mechanism, and of its query where both describe theirs.
         """
         return observation.checked(self, observed)
 
     def log_prob_observed(self, observed: Release | Array, s: Array) -> np.ndarray:
-        """log eta(observed | s), (...): the log density of the observation at confidential statistics s (..., k)."""
+        """log eta(observed | s), (...): the log density of the observation at confidential
+        statistics s (..., k).
+        """
         return self.mechanism.log_prob(self.observation(observed), s)
 
     @in_float64
@@ -175,20 +195,27 @@ class PrivateModel:
         """The derived quantities of theta (..., d) by name, each of shape (...)."""
         theta = np.asarray(as_vectors(theta, "theta", self.prior.dim))
         rows = theta.reshape(-1, theta.shape[-1])
-        return {name: _derive(name, fn, rows).reshape(theta.shape[:-1]) for name, fn in self.derived.items()}
+        return {
+            name: _derive(name, fn, rows).reshape(theta.shape[:-1])
+            for name, fn in self.derived.items()
+        }
 
     def with_mechanism(self, mechanism: AbstractMechanism) -> PrivateModel:
-        """The same model released through another mechanism, so that simulations of s can be used again."""
+        """The same model released through another mechanism, so that simulations of s can be used
+        again.
+        """
         return dataclasses.replace(self, mechanism=mechanism)
 
     @in_float64
     def _check_columns(self, theta: Any) -> None:
         width = as_vectors(theta, "theta").shape[-1]
         if width != self.prior.dim:
-            raise InvalidInputError(f"theta must have {self.prior.dim} columns, {', '.join(self.names)}; got {width}.")
+            raise InvalidInputError(
+                f"theta must have {self.prior.dim} columns, {', '.join(self.names)}; got {width}."
+            )
 
 
-# Checks --------------------------------------------------------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------------------
 
 
 _STAGES = {
@@ -206,18 +233,28 @@ def _check_stages(model: PrivateModel) -> None:
             continue
         swapped = [other for other, (its_kind, _) in _STAGES.items() if isinstance(value, its_kind)]
         if swapped:
-            raise InvalidTypeError(f"{name} must be {expected}, got a {swapped[0]}: are two arguments swapped?")
+            raise InvalidTypeError(
+                f"{name} must be {expected}, got a {swapped[0]}: are two arguments swapped?"
+            )
         if isinstance(value, type):
             called = f"{value.__name__}(...)"
-            raise InvalidTypeError(f"{name} must be {expected}, got the class {value.__name__}: write {called}.")
+            raise InvalidTypeError(
+                f"{name} must be {expected}, got the class {value.__name__}: write {called}."
+            )
         if name == "simulator" and callable(value):
             raise InvalidTypeError(
-                "A bare function does not say what kind of simulator it is: write nw.simulators.JaxSimulator(fn) for "
-                "fn(key, theta) in JAX, or nw.simulators.PythonSimulator(fn) for fn(rng, theta) in plain Python."
+                "A bare function does not say what kind of simulator it is: write"
+                " nw.simulators.JaxSimulator(fn) for fn(key, theta) in JAX, or"
+                " nw.simulators.PythonSimulator(fn) for fn(rng, theta) in plain Python."
             )
         if isinstance(value, AbstractGuarantee):
-            line = f"nw.mechanisms.Laplace.calibrate(sensitivity=query.sensitivity(norm=1), guarantee={value!r})"
-            raise InvalidTypeError(f"{name} must be {expected}, got a guarantee: write, for instance, {line}.")
+            line = (
+                "nw.mechanisms.Laplace.calibrate(sensitivity=query.sensitivity(norm=1),"
+                f" guarantee={value!r})"
+            )
+            raise InvalidTypeError(
+                f"{name} must be {expected}, got a guarantee: write, for instance, {line}."
+            )
         if name != "query" or not (callable(value) or isinstance(value, Mapping)):
             raise InvalidTypeError(f"{name} must be {expected}, got {type(value).__name__}.")
 
@@ -226,40 +263,57 @@ def _checked_derived(derived: Any, prior: Prior) -> dict[str, Callable[[Array], 
     if derived is None:
         return {}
     if not isinstance(derived, Mapping):
-        raise InvalidTypeError(f"derived must map names to functions of theta, got {describe(derived)}.")
+        raise InvalidTypeError(
+            f"derived must map names to functions of theta, got {describe(derived)}."
+        )
     taken = {*prior.names, *prior.distributions}
     for name, fn in derived.items():
         if not isinstance(name, str) or not name.strip():
-            raise InvalidInputError(f"Names of derived quantities are non-empty strings, got {name!r}.")
+            raise InvalidInputError(
+                f"Names of derived quantities are non-empty strings, got {name!r}."
+            )
         if name in taken:
-            raise InvalidInputError(f"The derived quantity {name!r} has the name of a parameter: choose another.")
+            raise InvalidInputError(
+                f"The derived quantity {name!r} has the name of a parameter: choose another."
+            )
         if not callable(fn):
-            raise InvalidTypeError(f"The derived quantity {name!r} must be a function of theta, got {describe(fn)}.")
+            raise InvalidTypeError(
+                f"The derived quantity {name!r} must be a function of theta, got {describe(fn)}."
+            )
     return dict(derived)
 
 
 def _derive(name: str, fn: Callable[[Array], Array], theta: np.ndarray) -> np.ndarray:
-    # Where there are as many rows as columns, theta[0] would pass for a column: one more row tells them apart.
+    # Where there are as many rows as columns, theta[0] would pass for a column: one more row tells
+    # them apart.
     rows = np.concatenate([theta, theta[-1:]]) if len(theta) == theta.shape[1] else theta
     try:
         values = np.asarray(fn(rows.copy()), dtype=np.float64)
     except Exception as error:
-        raise InvalidInputError(f"The derived quantity {name!r} failed: {type(error).__name__}: {error}") from error
+        raise InvalidInputError(
+            f"The derived quantity {name!r} failed: {type(error).__name__}: {error}"
+        ) from error
     if values.shape != rows.shape[:-1]:
         raise InvalidInputError(
-            f"The derived quantity {name!r} must turn theta of shape {rows.shape} into shape {rows.shape[:-1]}, "
-            f"got {values.shape}: index columns as theta[..., 0]."
+            f"The derived quantity {name!r} must turn theta of shape {rows.shape} into shape"
+            f" {rows.shape[:-1]}, got {values.shape}: index columns as theta[..., 0]."
         )
     return values[: len(theta)]
 
 
-def _check_sizes(simulator: AbstractSimulator, query: AbstractQuery, mechanism: AbstractMechanism) -> None:
+def _check_sizes(
+    simulator: AbstractSimulator, query: AbstractQuery, mechanism: AbstractMechanism
+) -> None:
     if query.width is not None and mechanism.width is not None and query.width != mechanism.width:
         raise InvalidInputError(
-            f"The query gives {query.width} numbers, but the {type(mechanism).__name__} takes {mechanism.width}."
+            f"The query gives {query.width} numbers, but the {type(mechanism).__name__} takes"
+            f" {mechanism.width}."
         )
-    if isinstance(simulator, AbstractRecordModel) and query.num_records not in (None, simulator.num_records):
+    if isinstance(simulator, AbstractRecordModel) and query.num_records not in (
+        None,
+        simulator.num_records,
+    ):
         raise InvalidInputError(
-            f"The simulator makes {simulator.num_records} records, but the query is about {query.num_records}: "
-            "state one number in both."
+            f"The simulator makes {simulator.num_records} records, but the query is about"
+            f" {query.num_records}: state one number in both."
         )

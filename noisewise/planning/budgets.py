@@ -21,17 +21,25 @@ def budgets(
 ) -> dict[Label, AbstractMechanism]:
     """The mechanism of each budget by its label: an epsilon, or whatever `mechanisms` calls it."""
     if (epsilons is None) == (mechanisms is None):
-        raise InvalidInputError("State the budgets once: epsilons=[0.1, 1, 10], or mechanisms={0.1: ..., 1: ...}.")
+        raise InvalidInputError(
+            "State the budgets once: epsilons=[0.1, 1, 10], or mechanisms={0.1: ..., 1: ...}."
+        )
     if mechanisms is not None:
         return _given(mechanisms)
     if isinstance(epsilons, (str, bytes)) or not isinstance(epsilons, Iterable):
         epsilons = [epsilons]
     found: dict[Label, AbstractMechanism] = {}
     for epsilon in epsilons:
-        guarantee = epsilon if isinstance(epsilon, AbstractGuarantee) else _guarantee(mechanism, epsilon, delta)
+        guarantee = (
+            epsilon
+            if isinstance(epsilon, AbstractGuarantee)
+            else _guarantee(mechanism, epsilon, delta)
+        )
         found[_label(guarantee)] = mechanism.recalibrated(guarantee)
     if not found:
-        raise InvalidInputError("epsilons must hold at least one budget, such as [0.1, 1, 10]; got none.")
+        raise InvalidInputError(
+            "epsilons must hold at least one budget, such as [0.1, 1, 10]; got none."
+        )
     return found
 
 
@@ -48,13 +56,19 @@ def _label(guarantee: AbstractGuarantee) -> Label:
 def _given(mechanisms: Any) -> dict[Label, AbstractMechanism]:
     if not isinstance(mechanisms, Mapping) or not mechanisms:
         raise InvalidTypeError(
-            f"mechanisms must map labels, such as epsilons, to mechanisms; got {describe(mechanisms)}."
+            "mechanisms must map labels, such as epsilons, to mechanisms; got"
+            f" {describe(mechanisms)}."
         )
     for label, mechanism in mechanisms.items():
         if not isinstance(mechanism, AbstractMechanism):
-            raise InvalidTypeError(f"mechanisms[{label!r}] must be a mechanism, got {describe(mechanism)}.")
+            raise InvalidTypeError(
+                f"mechanisms[{label!r}] must be a mechanism, got {describe(mechanism)}."
+            )
     numbers = all(isinstance(label, (int, float, np.number)) and label > 0 for label in mechanisms)
-    return {float(label) if numbers else str(label): mechanism for label, mechanism in mechanisms.items()}
+    return {
+        float(label) if numbers else str(label): mechanism
+        for label, mechanism in mechanisms.items()
+    }
 
 
 def check_capabilities(mechanisms: Mapping[Label, AbstractMechanism]) -> None:
@@ -63,6 +77,7 @@ def check_capabilities(mechanisms: Mapping[Label, AbstractMechanism]) -> None:
         missing = {Capability.SAMPLE, Capability.DENSITY} - mechanism.capabilities
         if missing:
             raise MissingCapabilityError(
-                f"plan simulates releases and weighs simulations by the mechanism's density; {type(mechanism).__name__} lacks "
-                f"{', '.join(sorted(missing))}. Infer from a few simulated releases instead, by PrivatePosteriorEstimation."
+                "plan simulates releases and weighs simulations by the mechanism's density;"
+                f" {type(mechanism).__name__} lacks {', '.join(sorted(missing))}. Infer from a few"
+                " simulated releases instead, by PrivatePosteriorEstimation."
             )

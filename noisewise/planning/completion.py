@@ -1,14 +1,17 @@
-r"""Posteriors where few simulations come near the release: a local normal law in place of more simulations.
+r"""Posteriors where few simulations come near the release: a local normal law in place of more
+simulations.
 
     p(theta, s | s_dp) ∝ p_a(theta, s) eta(s_dp | s)^(1-a),     p_a(theta, s) ∝ pi(theta) f(s | theta) eta(s_dp | s)^a
 
-The power a is the largest for which the simulations, weighted by eta^a, are worth 200 draws. p_a is narrow already, and a normal law is
-fitted to it; the rest of eta, the mechanism's exact density, weighs draws from that law, which cost nothing. Where to draw, the law
-given a normal approximation of eta says first, and then the draws themselves.
+The power a is the largest for which the simulations, weighted by eta^a, are worth 200 draws. p_a is
+narrow already, and a normal law is fitted to it; the rest of eta, the mechanism's exact density,
+weighs draws from that law, which cost nothing. Where to draw, the law given a normal approximation
+of eta says first, and then the draws themselves.
 
-Measured against exact posteriors: on the log-linear problem at epsilon 10, where 50,000 simulations are worth 1 to 3 draws of a release,
-standard deviations came out 7% too large on average over 6 releases and 5 parameters, single ones between -7% and +20%; a was .05. Where
-a is much smaller the law is hardly local any more, and widths may be off by factors.
+Measured against exact posteriors: on the log-linear problem at epsilon 10, where 50,000 simulations
+are worth 1 to 3 draws of a release, standard deviations came out 7% too large on average over 6
+releases and 5 parameters, single ones between -7% and +20%; a was .05. Where a is much smaller the
+law is hardly local any more, and widths may be off by factors.
 """
 
 from __future__ import annotations
@@ -38,14 +41,23 @@ _ZOOMS, _GRID = 6, 101
 
 
 def complete(
-    key: Array, simulated: SimulatedSet, mechanism: AbstractMechanism, s_dp: np.ndarray, log_eta: np.ndarray
+    key: Array,
+    simulated: SimulatedSet,
+    mechanism: AbstractMechanism,
+    s_dp: np.ndarray,
+    log_eta: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Unconstrained draws z (n, p) with weights (n,) that stand for the posterior given s_dp, and the power a.
+    """Unconstrained draws z (n, p) with weights (n,) that stand for the posterior given s_dp, and
+    the power a.
 
     log_eta (N,) is that of the simulations.
     """
     power = _power(log_eta)
-    log_weights = np.where(np.isfinite(log_eta), power * log_eta, -np.inf) if power else np.zeros(len(log_eta))
+    log_weights = (
+        np.where(np.isfinite(log_eta), power * log_eta, -np.inf)
+        if power
+        else np.zeros(len(log_eta))
+    )
     weights = np.exp(log_weights - logsumexp(log_weights))
     kept = weights > _NEGLIGIBLE * weights.max()
     dim = simulated.z.shape[1]
@@ -74,8 +86,8 @@ def complete(
 def _profile(
     mechanism: AbstractMechanism, s_dp: np.ndarray, lattice: Lattice, s: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and the sd (k,) of eta(s_dp | .) as a function of each column, the others as in s (k,): on a grid that is narrowed
-    to 8 sds while these are but a few of its points.
+    """The mean and the sd (k,) of eta(s_dp | .) as a function of each column, the others as in s
+    (k,): on a grid that is narrowed to 8 sds while these are but a few of its points.
     """
     columns = np.arange(len(s))
     centre, half = (lattice.low + lattice.high) / 2.0, (lattice.high - lattice.low) / 2.0
@@ -96,7 +108,9 @@ def _profile(
 
 
 def _power(log_eta: np.ndarray) -> float:
-    """The largest a <= 1 for which weights eta^a are worth 200 draws; 0 where no simulation can have led to the release."""
+    """The largest a <= 1 for which weights eta^a are worth 200 draws; 0 where no simulation can
+    have led to the release.
+    """
     found = log_eta[np.isfinite(log_eta)]
     if len(found) < _WORTH:
         return 0.0
@@ -110,7 +124,9 @@ def _power(log_eta: np.ndarray) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class _Local:
-    """A normal law of places (n, m), in coordinates x in which it is standard normal; there are fewer where places lie on a plane."""
+    """A normal law of places (n, m), in coordinates x in which it is standard normal; there are
+    fewer where places lie on a plane.
+    """
 
     mean: np.ndarray
     root: np.ndarray
@@ -129,15 +145,23 @@ class _Local:
         return self.mean + x @ self.root.T
 
     def conditioned(
-        self, rng: np.random.Generator, profile: tuple[np.ndarray, np.ndarray], power: float, dim: int
+        self,
+        rng: np.random.Generator,
+        profile: tuple[np.ndarray, np.ndarray],
+        power: float,
+        dim: int,
     ) -> np.ndarray:
-        """Draws of x given the last columns of the places, seen as eta^power were normal in them with mean and sd `profile`."""
+        """Draws of x given the last columns of the places, seen as eta^power were normal in them
+        with mean and sd `profile`.
+        """
         centre, sd = profile
         root = self.root[dim:]
         precision = power / np.maximum(sd, 1e-100) ** 2
         covariance = np.linalg.inv(np.eye(root.shape[1]) + (root.T * precision) @ root)
         mean = covariance @ (root.T @ (precision * (centre - self.mean[dim:])))
-        return rng.multivariate_normal(mean, (covariance + covariance.T) / 2.0, size=_DRAWS, method="eigh")
+        return rng.multivariate_normal(
+            mean, (covariance + covariance.T) / 2.0, size=_DRAWS, method="eigh"
+        )
 
     def sample(self, key: Array, num: int) -> np.ndarray:
         return generator(key).normal(size=(num, self.root.shape[1]))
@@ -148,7 +172,9 @@ class _Local:
 
 @dataclasses.dataclass(frozen=True)
 class Lattice:
-    """Where statistics may lie, as far as simulations show: on multiples of the smallest step seen, within the range seen."""
+    """Where statistics may lie, as far as simulations show: on multiples of the smallest step seen,
+    within the range seen.
+    """
 
     base: np.ndarray
     step: np.ndarray
@@ -159,7 +185,10 @@ class Lattice:
     def of(s: np.ndarray) -> Lattice:
         steps = [np.diff(np.unique(column)) for column in s.T]
         return Lattice(
-            s[0], np.array([step.min() if step.size else 1.0 for step in steps]), s.min(axis=0), s.max(axis=0)
+            s[0],
+            np.array([step.min() if step.size else 1.0 for step in steps]),
+            s.min(axis=0),
+            s.max(axis=0),
         )
 
     def nearest(self, s: np.ndarray) -> np.ndarray:

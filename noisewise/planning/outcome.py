@@ -36,7 +36,8 @@ _ROUGH = 0.02
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
-    """What analysts will learn at each budget, on average over releases; `table` says it, `plot()` shows it.
+    """What analysts will learn at each budget, on average over releases; `table` says it, `plot()`
+    shows it.
 
     | column of `table` | meaning, for each budget and quantity |
     |---|---|
@@ -78,7 +79,9 @@ class Plan:
     def prior_sd(self) -> pd.Series:
         """What is known before any release."""
         with np.errstate(invalid="ignore"):
-            return pd.Series(self.prior_quantities.std(axis=0), index=list(self.names), name="prior sd")
+            return pd.Series(
+                self.prior_quantities.std(axis=0), index=list(self.names), name="prior sd"
+            )
 
     @functools.cached_property
     def table(self) -> pd.DataFrame:
@@ -96,8 +99,12 @@ class Plan:
         truth = self.true_quantities[:, j]
         inside = float(np.mean((learnt.low[:, j] <= truth) & (truth <= learnt.high[:, j])))
         root = math.sqrt(len(sd))
-        ends = np.quantile(width, [0.5 - 0.5 / root, 0.5 + 0.5 / root])  # one standard error of a median's rank
-        spread = math.sqrt(max(inside * (1.0 - inside), self.level * (1.0 - self.level) / 4.0)) / root
+        ends = np.quantile(
+            width, [0.5 - 0.5 / root, 0.5 + 0.5 / root]
+        )  # one standard error of a median's rank
+        spread = (
+            math.sqrt(max(inside * (1.0 - inside), self.level * (1.0 - self.level) / 4.0)) / root
+        )
         return [
             float(sd.mean()),
             float(sd.std(ddof=1)) / root,
@@ -118,65 +125,102 @@ class Plan:
 
     def sentence(self, budget: Any = None, quantity: str | None = None) -> str:
         """What is learnt of one quantity at one budget, in words."""
-        label = self.budgets[-1] if budget is None else float(budget) if isinstance(budget, (int, float)) else budget
+        label = (
+            self.budgets[-1]
+            if budget is None
+            else float(budget)
+            if isinstance(budget, (int, float))
+            else budget
+        )
         name = self.headline if quantity is None else quantity
         if label not in self.mechanisms or name not in self.names:
-            have = f"budgets {', '.join(map(str, self.budgets))} and quantities {', '.join(self.names)}"
+            have = (
+                f"budgets {', '.join(map(str, self.budgets))} and quantities"
+                f" {', '.join(self.names)}"
+            )
             raise InvalidInputError(f"The plan has {have}; got {budget!r} and {quantity!r}.")
         row = self.table.loc[(label, name)]
         what = f"epsilon {label:g}" if isinstance(label, float) else label
         return (
-            f"At {what} an analyst learns {name} to +- {row['mean sd']:.2g} (one posterior sd, the mean over releases), "
-            f"{100 * row['share of prior']:.0f}% of the prior's {self.prior_sd[name]:.2g}."
+            f"At {what} an analyst learns {name} to +- {row['mean sd']:.2g} (one posterior sd, the"
+            f" mean over releases), {100 * row['share of prior']:.0f}% of the prior's"
+            f" {self.prior_sd[name]:.2g}."
         )
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What a reader of the table must know."""
         found = []
-        thin = {label: part for label, part in self.learnt.items() if part.completed.mean() > _MANY_COMPLETED}
+        thin = {
+            label: part
+            for label, part in self.learnt.items()
+            if part.completed.mean() > _MANY_COMPLETED
+        }
         if thin:
             share = max(part.completed.mean() for part in thin.values())
             rough = min(np.median(part.power[part.completed]) for part in thin.values()) < _ROUGH
             off = "by factors" if rough else "by 10% on average, by more for single releases"
             found.append(
-                f"Few simulations come near up to {100 * share:.0f}% of the releases at {_listed(thin)}, for which a local normal law "
-                f"completed the weights: widths may be off {off}. More simulations mend that."
+                f"Few simulations come near up to {100 * share:.0f}% of the releases at"
+                f" {_listed(thin)}, for which a local normal law completed the weights: widths may"
+                f" be off {off}. More simulations mend that."
             )
         found += self._miscovered()
         if self.num_failed:
-            found.append(f"{self.num_failed:,} of {self.num_simulations:,} simulations failed and were left out.")
+            found.append(
+                f"{self.num_failed:,} of {self.num_simulations:,} simulations failed and were left"
+                " out."
+            )
         if self.dropped:
             found.append(self.dropped)
         return tuple(found)
 
     def _miscovered(self) -> Iterator[str]:
-        """Intervals hold truths from the prior in Binomial(J, level) of J releases; one truth that is given, as often as they like."""
+        """Intervals hold truths from the prior in Binomial(J, level) of J releases; one truth that
+        is given, as often as they like.
+        """
         if self.given_truth:
             return
         from scipy.stats import binom
 
         table = self.table
         held = np.round(table["coverage"].to_numpy() * self.num_releases)
-        tails = [binom.cdf(held, self.num_releases, self.level), binom.sf(held - 1, self.num_releases, self.level)]
+        tails = [
+            binom.cdf(held, self.num_releases, self.level),
+            binom.sf(held - 1, self.num_releases, self.level),
+        ]
         for tail, words in zip(tails, ("more seldom", "more often"), strict=True):
             wrong = table[tail < _UNLIKELY / (2 * len(table))]
             for label, part in wrong.groupby(level=0, sort=False):
                 names = ", ".join(part.index.get_level_values(1))
-                yield f"At {_listed([label])} intervals of {names} hold the truth {words} than they should: take more simulations."
+                yield (
+                    f"At {_listed([label])} intervals of {names} hold the truth {words} than they"
+                    " should: take more simulations."
+                )
 
     def __repr__(self) -> str:
-        head = f"Plan from {self.num_simulations:,} simulations, {self.num_releases:,} releases at each of {len(self.budgets)} budgets"
+        head = (
+            f"Plan from {self.num_simulations:,} simulations, {self.num_releases:,} releases at"
+            f" each of {len(self.budgets)} budgets"
+        )
         lines = [head, *(f"  {self.sentence(label)}" for label in self.budgets)]
         return "\n".join([*lines, *(f"  warning: {text}" for text in self.warnings)])
 
     def to_spec(self) -> dict[str, Any]:
-        """JSON-ready: the table, the prior, and how it was made. Numbers that are not finite are null."""
+        """JSON-ready: the table, the prior, and how it was made. Numbers that are not finite are
+        null.
+        """
         rows = [
-            {"budget": label, "quantity": name, **{column: _plain(value) for column, value in row.items()}}
+            {
+                "budget": label,
+                "quantity": name,
+                **{column: _plain(value) for column, value in row.items()},
+            }
             for (label, name), row in self.table.iterrows()
         ]
-        guarantees = {str(label): _guarantee(mechanism) for label, mechanism in self.mechanisms.items()}
+        guarantees = {
+            str(label): _guarantee(mechanism) for label, mechanism in self.mechanisms.items()
+        }
         return {
             "schema": _SCHEMA,
             "schema_version": _SCHEMA_VERSION,
@@ -195,9 +239,11 @@ class Plan:
         write_atomically(as_path(path), dump_json(self.to_spec()), overwrite=overwrite)
 
     def plot(self, *, columns: Any = None, axes: Any = None) -> Any:
-        """Intervals around the posterior mean against the budget, with those of the prior dashed; returns the axes.
+        """Intervals around the posterior mean against the budget, with those of the prior dashed;
+        returns the axes.
 
-        The intervals are those of all simulated posteriors together. Where labels are no numbers it is a forest plot.
+        The intervals are those of all simulated posteriors together. Where labels are no numbers it
+        is a forest plot.
         """
         import matplotlib
 
@@ -213,12 +259,18 @@ class Plan:
         tails = [0.5 - self.level / 2.0, 0.5 + self.level / 2.0]
         for ax, name, row in zip(grid, chosen, rows, strict=True):
             prior = self.prior_quantities[:, row]
-            for end, text in zip(np.quantile(prior - prior.mean(), tails), ("prior", "_"), strict=True):
-                ax.axhline(end, color=PRIOR, linestyle=(0, (4, 2)), linewidth=1.0, zorder=0, label=text)
+            for end, text in zip(
+                np.quantile(prior - prior.mean(), tails), ("prior", "_"), strict=True
+            ):
+                ax.axhline(
+                    end, color=PRIOR, linestyle=(0, (4, 2)), linewidth=1.0, zorder=0, label=text
+                )
             ax.set_ylabel(f"{label(name)}, from its mean")
         with matplotlib.rc_context(STYLE):
             legend_above(
-                grid[0], outside=axes is None, title=f"median and {100 * self.level:g}% interval over all releases"
+                grid[0],
+                outside=axes is None,
+                title=f"median and {100 * self.level:g}% interval over all releases",
             )
         return grid
 

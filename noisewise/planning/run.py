@@ -35,18 +35,22 @@ def plan(
     executor: Executor | None = None,
     progress: bool = True,
 ) -> Plan:
-    r"""What will an analyst learn at each privacy budget? Posterior widths and coverage before anything is released.
+    r"""What will an analyst learn at each privacy budget? Posterior widths and coverage before
+    anything is released.
 
         theta_i ~ pi,  s_i ~ f(. | theta_i)  once;      at each budget  s_dp,j ~ eta(. | s_j),   w_ij ∝ eta(s_dp,j | s_i)
 
-    Simulations know nothing of the noise, and noise costs nothing: ONE set of `num_simulations` serves every budget. `num_releases`
-    of them play the part of the data; the others, weighted by the mechanism's density, are draws of each posterior. So posteriors are exact
-    up to Monte Carlo error where the weights are worth 20 draws or more; below that, at large budgets, a local normal law completes them,
-    and the table says in which share of the releases (`completed`; more simulations lower it).
+    Simulations know nothing of the noise, and noise costs nothing: ONE set of `num_simulations`
+    serves every budget. `num_releases` of them play the part of the data; the others, weighted by
+    the mechanism's density, are draws of each posterior. So posteriors are exact up to Monte Carlo
+    error where the weights are worth 20 draws or more; below that, at large budgets, a local normal
+    law completes them, and the table says in which share of the releases (`completed`; more
+    simulations lower it).
 
-    `epsilons` are numbers (with `delta` for Gaussian noise) or guarantees, for which the model's mechanism is made anew;
-    `mechanisms` maps labels to mechanisms instead. `truth` (d,), or several (m, d), takes the place of draws from the prior; data
-    are then simulated at it. Releases at all budgets are of the same data, with the same random numbers.
+    `epsilons` are numbers (with `delta` for Gaussian noise) or guarantees, for which the model's
+    mechanism is made anew; `mechanisms` maps labels to mechanisms instead. `truth` (d,), or several
+    (m, d), takes the place of draws from the prior; data are then simulated at it. Releases at all
+    budgets are of the same data, with the same random numbers.
 
     >>> import noisewise as nw
     >>> model = nw.problems.linear_regression().model
@@ -56,23 +60,37 @@ def plan(
     """
     key = as_key(key)
     if not isinstance(model, PrivateModel):
-        raise InvalidTypeError(f"plan(key, model, epsilons) needs a PrivateModel second, got {describe(model)}.")
-    level, delta = number("level", above=0.0, below=1.0)(level), number("delta", above=0.0, below=1.0)(delta)
+        raise InvalidTypeError(
+            f"plan(key, model, epsilons) needs a PrivateModel second, got {describe(model)}."
+        )
+    level, delta = (
+        number("level", above=0.0, below=1.0)(level),
+        number("delta", above=0.0, below=1.0)(delta),
+    )
     num_releases = integer("num_releases", at_least=2)(num_releases)
     num_simulations = integer("num_simulations", at_least=1000)(num_simulations)
     if num_releases > num_simulations // 2:
         raise InvalidInputError(
-            f"num_releases={num_releases} must be at most half of num_simulations={num_simulations}."
+            f"num_releases={num_releases} must be at most half of"
+            f" num_simulations={num_simulations}."
         )
     made = budgets(model.mechanism, epsilons, mechanisms, delta)
     check_capabilities(made)
     settings = {"num_simulations": num_simulations, "num_releases": num_releases, "level": level}
     work = Work(
-        "plan", settings, model, np.zeros(0), executor=executor, progress=progress, max_simulations=num_simulations
+        "plan",
+        settings,
+        model,
+        np.zeros(0),
+        executor=executor,
+        progress=progress,
+        max_simulations=num_simulations,
     )
     set_key, noise_key, learn_key = jax.random.split(key, 3)
     with work.shown():
-        truths, s_true, simulated = _simulations(set_key, work, _truths(model, truth), num_releases, num_simulations)
+        truths, s_true, simulated = _simulations(
+            set_key, work, _truths(model, truth), num_releases, num_simulations
+        )
         released, learnt = {}, {}
         for label, mechanism in made.items():
             released[label] = mechanism.sample(noise_key, s_true)
@@ -100,7 +118,8 @@ def _truths(model: PrivateModel, truth: Any) -> np.ndarray | None:
     rows = np.atleast_2d(np.asarray(as_vectors(truth, "truth", model.prior.dim)))
     if rows.ndim != 2 or not np.isfinite(model.prior.log_prob(rows)).all():
         raise InvalidInputError(
-            f"truth must hold values of {', '.join(model.names)} that the prior allows, (d,) or (m, d)."
+            f"truth must hold values of {', '.join(model.names)} that the prior allows, (d,) or"
+            " (m, d)."
         )
     return rows
 
@@ -118,12 +137,18 @@ def _simulations(
     data = good[:num_releases]
     if good.mean() < _MOST_FAILED or data.sum() < 2:
         where = ", ".join(
-            f"{name} = {value:.4g}" for name, value in zip(work.model.names, theta[~good][0], strict=True)
+            f"{name} = {value:.4g}"
+            for name, value in zip(work.model.names, theta[~good][0], strict=True)
         )
         raise SimulationError(
-            f"{int((~good).sum()):,} of {len(good):,} simulations failed (NaN or infinite statistics), for instance at {where}: mend "
-            "the simulator there, or give a prior that stays away."
+            f"{int((~good).sum()):,} of {len(good):,} simulations failed (NaN or infinite"
+            f" statistics), for instance at {where}: mend the simulator there, or give a prior that"
+            " stays away."
         )
     rest = good.copy()
     rest[:num_releases] = False
-    return theta[:num_releases][data], s[:num_releases][data], SimulatedSet(work.model, theta[rest], s[rest])
+    return (
+        theta[:num_releases][data],
+        s[:num_releases][data],
+        SimulatedSet(work.model, theta[rest], s[rest]),
+    )

@@ -2,7 +2,8 @@ r"""Posteriors of many releases from one set of simulations.
 
     theta_i ~ pi,   s_i ~ f(. | theta_i),   w_i ∝ eta(s_dp | s_i)
 
-are weighted draws of p(theta | s_dp) for any s_dp and any mechanism: the simulations know of neither.
+are weighted draws of p(theta | s_dp) for any s_dp and any mechanism: the simulations know of
+neither.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class Learnt:
     effective_size: np.ndarray
     """(J,) Effective draws, before completion."""
     power: np.ndarray
-    """(J,) 1, or, where the weights were too thin and a local normal law completed them, the power of eta at which it was fitted."""
+    """(J,) 1, or, where the weights were too thin and a local normal law completed them, the power
+    of eta at which it was fitted.
+    """
     deviations: np.ndarray
     """(20 J, q) Draws of all posteriors, each less its mean."""
 
@@ -79,25 +82,44 @@ class Learnt:
 
 def quantities_of(model: PrivateModel, theta: np.ndarray) -> np.ndarray:
     """Parameters and derived quantities side by side."""
-    return np.concatenate([theta, *(values[:, None] for values in model.derived_quantities(theta).values())], axis=1)
+    return np.concatenate(
+        [theta, *(values[:, None] for values in model.derived_quantities(theta).values())], axis=1
+    )
 
 
 def learn(
-    key: Array, simulated: SimulatedSet, mechanism: AbstractMechanism, released: np.ndarray, level: float
+    key: Array,
+    simulated: SimulatedSet,
+    mechanism: AbstractMechanism,
+    released: np.ndarray,
+    level: float,
 ) -> Learnt:
     """The posteriors of releases (J, k')."""
     keys = jax.random.split(key, len(released))
-    rows = [_one(each, simulated, mechanism, s_dp, level) for each, s_dp in zip(keys, released, strict=True)]
-    sd, low, high, size, power, deviations = (np.stack(column) for column in zip(*rows, strict=True))
+    rows = [
+        _one(each, simulated, mechanism, s_dp, level)
+        for each, s_dp in zip(keys, released, strict=True)
+    ]
+    sd, low, high, size, power, deviations = (
+        np.stack(column) for column in zip(*rows, strict=True)
+    )
     return Learnt(sd, low, high, size, power, deviations.reshape(-1, deviations.shape[-1]))
 
 
 def _one(
-    key: Array, simulated: SimulatedSet, mechanism: AbstractMechanism, s_dp: np.ndarray, level: float
+    key: Array,
+    simulated: SimulatedSet,
+    mechanism: AbstractMechanism,
+    s_dp: np.ndarray,
+    level: float,
 ) -> tuple[np.ndarray, ...]:
     log_eta = mechanism.log_prob(s_dp, simulated.s)
     found = np.isfinite(log_eta)
-    weights = np.exp(log_eta - logsumexp(log_eta)) if found.any() else np.full(len(log_eta), 1.0 / len(log_eta))
+    weights = (
+        np.exp(log_eta - logsumexp(log_eta))
+        if found.any()
+        else np.full(len(log_eta), 1.0 / len(log_eta))
+    )
     size = float(1.0 / np.sum(weights**2)) if found.any() else 0.0
     values, order, power = simulated.quantities, simulated.order, 1.0
     if size < THIN:
@@ -115,7 +137,9 @@ def _one(
 
 
 def _moments(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd; the variance is divided by 1 - sum of w^2, as it is too small by that factor on average."""
+    """Mean and sd; the variance is divided by 1 - sum of w^2, as it is too small by that factor on
+    average.
+    """
     with np.errstate(invalid="ignore", over="ignore"):
         mean = weights @ values
         variance = weights @ (values - mean) ** 2 / (1.0 - min(np.sum(weights**2), 0.5))

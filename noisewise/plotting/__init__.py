@@ -1,7 +1,8 @@
-"""Figures: axes in, axes out. Each plot takes posteriors or arrays of draws, perhaps `ax=` or `axes=`, and returns what it drew on.
+"""Figures: axes in, axes out. Each plot takes posteriors or arrays of draws, perhaps `ax=` or
+`axes=`, and returns what it drew on.
 
-Nothing is shown and no global setting is changed. The modules are named after their plots; `tables` says what is accepted as draws,
-`densities` smooths them, `style` holds colours, type and names.
+Nothing is shown and no global setting is changed. The modules are named after their plots; `tables`
+says what is accepted as draws, `densities` smooths them, `style` holds colours, type and names.
 """
 
 from noisewise.plotting.calibration_curves import coverage_curve, rank_ecdf

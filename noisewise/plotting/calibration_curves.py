@@ -23,14 +23,20 @@ _DODGE = 0.012
 
 @styled
 def rank_ecdf(
-    ranks: Any, *, names: Sequence[str] | None = None, alpha: float | None = None, ax: Axes | None = None
+    ranks: Any,
+    *,
+    names: Sequence[str] | None = None,
+    alpha: float | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
-    r"""F_N(u) - u of the ranks u of true parameters: 0 for correct posteriors, up to chance; returns the axes.
+    r"""F_N(u) - u of the ranks u of true parameters: 0 for correct posteriors, up to chance;
+    returns the axes.
 
-    `ranks` is what `nw.diagnostics.calibrate` or `tarp` gives, a dictionary from methods to such, or ranks scaled to (0, 1), (N, m) with
-    `names`. All m curves stay inside the grey band, at all points, with probability 1 - alpha at least; alpha is that of the calibration,
-    or .05, and the band that of the fewest trials. A curve like an S says that posteriors are too narrow (first above 0) or too wide, one
-    like an arch that they are too high (above 0) or too low.
+    `ranks` is what `nw.diagnostics.calibrate` or `tarp` gives, a dictionary from methods to such,
+    or ranks scaled to (0, 1), (N, m) with `names`. All m curves stay inside the grey band, at all
+    points, with probability 1 - alpha at least; alpha is that of the calibration, or .05, and the
+    band that of the fewest trials. A curve like an S says that posteriors are too narrow (first
+    above 0) or too wide, one like an arch that they are too high (above 0) or too low.
 
     Reference: Sailynoja, Burkner and Vehtari (2022).
 
@@ -51,13 +57,20 @@ def rank_ecdf(
 
 @styled
 def coverage_curve(
-    ranks: Any, *, names: Sequence[str] | None = None, alpha: float | None = None, ax: Axes | None = None
+    ranks: Any,
+    *,
+    names: Sequence[str] | None = None,
+    alpha: float | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
-    """How often central intervals hold the truth, against their level: the diagonal for correct posteriors; returns the axes.
+    """How often central intervals hold the truth, against their level: the diagonal for correct
+    posteriors; returns the axes.
 
-    The interval of level c holds the truth where |2u - 1| <= c, u being its rank; for the distances of `tarp` the region is that of the
-    draws nearest to the point, u <= c. `ranks`, `names` and the band are as in `rank_ecdf`; columns may as well be methods. The table of
-    `nw.diagnostics.coverage` is drawn as points with its limits. Curves under the diagonal belong to posteriors that are too sure.
+    The interval of level c holds the truth where |2u - 1| <= c, u being its rank; for the distances
+    of `tarp` the region is that of the draws nearest to the point, u <= c. `ranks`, `names` and the
+    band are as in `rank_ecdf`; columns may as well be methods. The table of
+    `nw.diagnostics.coverage` is drawn as points with its limits. Curves under the diagonal belong
+    to posteriors that are too sure.
 
     >>> u = np.random.default_rng(0).random(300)
     >>> ax = coverage_curve(np.stack([u, (u + 0.5) / 2.0], axis=1), names=["exact", "wide"])
@@ -71,7 +84,9 @@ def coverage_curve(
         _draw_rows(rows, ax)
     else:
         x = _band(curves, level, ax, difference=False)
-        inside = {name: u if distance else np.abs(2.0 * u - 1.0) for name, (u, distance) in curves.items()}
+        inside = {
+            name: u if distance else np.abs(2.0 * u - 1.0) for name, (u, distance) in curves.items()
+        }
         _draw(inside, x, np.zeros_like(x), ax)
     ax.plot([0.0, 1.0], [0.0, 1.0], color="black", linewidth=0.7, zorder=1)
     ax.set_xlim(0.0, 1.0)
@@ -86,28 +101,40 @@ _Curves = dict[str, tuple[np.ndarray, bool]]
 """Ranks (N,) by name, and whether they are those of distances."""
 
 
-def _curves_of(ranks: Any, names: Sequence[str] | None, alpha: float | None) -> tuple[_Curves, float]:
+def _curves_of(
+    ranks: Any, names: Sequence[str] | None, alpha: float | None
+) -> tuple[_Curves, float]:
     """The curves, and the share of right ones that may leave the band."""
     given = dict(ranks) if isinstance(ranks, Mapping) else {"": ranks}
     if not given:
-        raise InvalidInputError("ranks must hold at least one calibration, such as {'SPPE': calibration}; got none.")
+        raise InvalidInputError(
+            "ranks must hold at least one calibration, such as {'SPPE': calibration}; got none."
+        )
     found: _Curves = {}
     for method, value in given.items():
         found |= _columns(value, names, str(method))
     levels = {value.alpha for value in given.values() if isinstance(value, Calibration)}
-    level = min(levels, default=_ALPHA) if alpha is None else number("alpha", above=0.0, below=1.0)(alpha)
+    level = (
+        min(levels, default=_ALPHA)
+        if alpha is None
+        else number("alpha", above=0.0, below=1.0)(alpha)
+    )
     return found, level
 
 
 def _columns(value: Any, names: Sequence[str] | None, method: str) -> _Curves:
-    """The columns of one calibration, under the name of its method where that has one and they are several."""
+    """The columns of one calibration, under the name of its method where that has one and they are
+    several.
+    """
     if isinstance(value, Trials):
         raise InvalidTypeError(
-            "ranks must come from nw.diagnostics.calibrate(key, trials) or tarp(key, trials); got Trials."
+            "ranks must come from nw.diagnostics.calibrate(key, trials) or tarp(key, trials); got"
+            " Trials."
         )
     if isinstance(value, (str, bytes)) or value is None:
         raise InvalidTypeError(
-            f"ranks must be what nw.diagnostics.calibrate gives, or ranks (N, m); got {describe(value)}."
+            "ranks must be what nw.diagnostics.calibrate gives, or ranks (N, m); got"
+            f" {describe(value)}."
         )
     if isinstance(value, Calibration):
         uniforms, shown, distance = value.uniforms, value.names, value.quantity == "distance"
@@ -125,8 +152,9 @@ def _checked(ranks: Any) -> np.ndarray:
     uniforms = one_sample(ranks, "ranks", tell="pass what nw.diagnostics.calibrate gives")
     if uniforms.min() < 0.0 or uniforms.max() > 1.0:
         raise InvalidInputError(
-            f"ranks must lie between 0 and 1, got values from {uniforms.min():g} to {uniforms.max():g}: divide by the number of draws "
-            "+ 1, or pass what nw.diagnostics.calibrate gives."
+            f"ranks must lie between 0 and 1, got values from {uniforms.min():g} to"
+            f" {uniforms.max():g}: divide by the number of draws + 1, or pass what"
+            " nw.diagnostics.calibrate gives."
         )
     return uniforms
 
@@ -137,7 +165,9 @@ def _band(curves: _Curves, alpha: float, ax: Axes, *, difference: bool) -> np.nd
     points, low, high = ecdf_band(num, alpha / len(curves))
     x, low, high = (np.concatenate([[0.0], line, [1.0]]) for line in (points, low, high))
     base = x if difference else np.zeros_like(x)
-    ax.fill_between(x, low - base, high - base, color=SHADE, linewidth=0.0, label=f"{100 * (1 - alpha):g}% band")
+    ax.fill_between(
+        x, low - base, high - base, color=SHADE, linewidth=0.0, label=f"{100 * (1 - alpha):g}% band"
+    )
     return x
 
 
@@ -152,7 +182,9 @@ def _draw(curves: Mapping[str, np.ndarray], x: np.ndarray, base: np.ndarray, ax:
 
 
 def _coverage_rows(table: Any) -> dict[str, np.ndarray]:
-    """Levels, coverage and limits (4, n) of each row name of the table that `coverage` gives; nothing for other things."""
+    """Levels, coverage and limits (4, n) of each row name of the table that `coverage` gives;
+    nothing for other things.
+    """
     if not set(_TABLE) <= set(map(str, getattr(table, "columns", ()))):
         return {}
     return {name: np.array(rows).T for name, rows in _grouped(table)}

@@ -43,19 +43,24 @@ def convergence(
     floor: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The mean of a metric over trials after each round, with bars from the lower to the upper quartile; returns the axes.
+    """The mean of a metric over trials after each round, with bars from the lower to the upper
+    quartile; returns the axes.
 
-    `values` maps methods to arrays or tables of the metric (trials, R), or (R,) for one trial; or to the posteriors of the rounds, as
-    `list(method.rounds(key, model, observed))`, and lists of such for several trials. Posteriors are measured by `metric`, one of
-    `METRICS`, against the exact draws `reference`. A lone list needs no dictionary. `rounds` (R,) are the places on the horizontal axis:
-    1, ..., R by default, or numbers of simulations with a fitting `xlabel`. `floor` is what exact draws reach.
+    `values` maps methods to arrays or tables of the metric (trials, R), or (R,) for one trial; or
+    to the posteriors of the rounds, as `list(method.rounds(key, model, observed))`, and lists of
+    such for several trials. Posteriors are measured by `metric`, one of `METRICS`, against the
+    exact draws `reference`. A lone list needs no dictionary. `rounds` (R,) are the places on the
+    horizontal axis: 1, ..., R by default, or numbers of simulations with a fitting `xlabel`.
+    `floor` is what exact draws reach.
 
     >>> rng = np.random.default_rng(0)
     >>> ax = convergence({"SPPE": 0.5 + 0.4 * rng.random((20, 5)) / np.arange(1, 6)}, floor=0.5)
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('round', 'C2ST')
     """
-    trials = {name: _trials(name, given, metric, reference) for name, given in _by_method(values).items()}
+    trials = {
+        name: _trials(name, given, metric, reference) for name, given in _by_method(values).items()
+    }
     places = _places(rounds, {name: array.shape[1] for name, array in trials.items()})
     ax = one_axes(ax, (3.6, 2.7))
     step = _DODGE * float(np.diff(places).min() if len(places) > 1 else 1.0)
@@ -64,7 +69,14 @@ def convergence(
         mean = trials[name].mean(axis=0)
         low, high = np.quantile(trials[name], [0.25, 0.75], axis=0)
         ax.vlines(places + shift, low, high, color=look["color"], linewidth=1.2, alpha=0.8)
-        ax.plot(places + shift, mean, color=look["color"], marker=look["marker"], label=name, linewidth=1.2)
+        ax.plot(
+            places + shift,
+            mean,
+            color=look["color"],
+            marker=look["marker"],
+            label=name,
+            linewidth=1.2,
+        )
     if floor is not None:
         ax.axhline(floor, color=PRIOR, linestyle="--", linewidth=1.0, label="exact draws", zorder=0)
     if rounds is None and len(places) <= _FEW_ROUNDS:
@@ -75,20 +87,30 @@ def convergence(
     ax.set_ylabel(metric)
     several = any(len(array) > 1 for array in trials.values())
     if len(trials) > 1 or floor is not None or several:
-        ax.legend(title="mean and quartiles" if several else None, title_fontsize=8.0, alignment="left")
+        ax.legend(
+            title="mean and quartiles" if several else None, title_fontsize=8.0, alignment="left"
+        )
     return ax
 
 
 def _by_method(values: Any) -> dict[str, Any]:
     """Methods to what they gave; a lone list of posteriors goes by the name of its method."""
     if isinstance(values, Mapping) and values:
-        return {str(name): list(each) if isinstance(each, Iterator) else each for name, each in values.items()}
-    given = list(values) if isinstance(values, (Iterator, Sequence)) and not isinstance(values, (str, bytes)) else []
+        return {
+            str(name): list(each) if isinstance(each, Iterator) else each
+            for name, each in values.items()
+        }
+    given = (
+        list(values)
+        if isinstance(values, (Iterator, Sequence)) and not isinstance(values, (str, bytes))
+        else []
+    )
     if given and all(isinstance(posterior, AbstractPosterior) for posterior in given):
         return {given[0].report.method: given}
     raise InvalidTypeError(
-        'values must map methods to arrays (trials, rounds) of a metric, such as {"SPPE": c2st}, or to the posteriors of the rounds, such '
-        f'as {{"SPPE": list(method.rounds(key, model, observed))}}; got {describe(values)}.'
+        'values must map methods to arrays (trials, rounds) of a metric, such as {"SPPE": c2st},'
+        ' or to the posteriors of the rounds, such as {"SPPE": list(method.rounds(key, model,'
+        f" observed))}}; got {describe(values)}."
     )
 
 
@@ -96,7 +118,9 @@ def _trials(name: str, given: Any, metric: str, reference: Any) -> np.ndarray:
     """The metric (trials, rounds) of one method."""
     what = f"values[{name!r}]"
     if isinstance(given, AbstractPosterior):
-        raise InvalidTypeError(f"{what} must be the posteriors of all rounds, list(method.rounds(...)); got one alone.")
+        raise InvalidTypeError(
+            f"{what} must be the posteriors of all rounds, list(method.rounds(...)); got one alone."
+        )
     if _are_posteriors(given):
         return _measured([given], what, metric, reference)
     if isinstance(given, Sequence) and given and all(_are_posteriors(trial) for trial in given):
@@ -104,8 +128,9 @@ def _trials(name: str, given: Any, metric: str, reference: Any) -> np.ndarray:
     array = np.atleast_2d(numbers(given, what))
     if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
         raise InvalidInputError(
-            f"{what} must be a finite array (trials, rounds), got {describe(array)}"
-            f"{' with NaN or infinity' if array.size and not np.isfinite(array).all() else ''}: leave failed trials out."
+            f"{what} must be a finite array (trials, rounds), got"
+            f" {describe(array)}{' with NaN or infinity' if array.size and not np.isfinite(array).all() else ''}:"
+            " leave failed trials out."
         )
     return array
 
@@ -118,31 +143,43 @@ def _are_posteriors(given: Any) -> bool:
     )
 
 
-def _measured(trials: Sequence[Sequence[AbstractPosterior]], what: str, metric: str, reference: Any) -> np.ndarray:
+def _measured(
+    trials: Sequence[Sequence[AbstractPosterior]], what: str, metric: str, reference: Any
+) -> np.ndarray:
     if metric not in METRICS:
         raise InvalidInputError(
-            f"metric must be one of {', '.join(METRICS)} where posteriors are given, got {metric!r}."
+            f"metric must be one of {', '.join(METRICS)} where posteriors are given, got"
+            f" {metric!r}."
         )
     if reference is None:
         raise InvalidInputError(
-            f"{what} holds posteriors, which {metric} compares with exact draws: pass reference=, such as problem.reference(key, 2000)."
+            f"{what} holds posteriors, which {metric} compares with exact draws: pass reference=,"
+            " such as problem.reference(key, 2000)."
         )
     if len({len(trial) for trial in trials}) > 1:
         raise InvalidInputError(
-            f"All trials of {what} must have as many rounds, got {[len(trial) for trial in trials]}."
+            f"All trials of {what} must have as many rounds, got"
+            f" {[len(trial) for trial in trials]}."
         )
     exact = one_sample(reference, "reference")
     key = jax.random.key(_KEY)
-    measure = lambda posterior: float(np.max(METRICS[metric](exact, posterior.sample(key, len(exact)))))  # noqa: E731
+    measure = lambda posterior: float(
+        np.max(METRICS[metric](exact, posterior.sample(key, len(exact))))
+    )
     return np.array([[measure(posterior) for posterior in trial] for trial in trials])
 
 
 def _places(rounds: Sequence[float] | None, widths: Mapping[str, int]) -> np.ndarray:
     width = next(iter(widths.values()))
     places = np.arange(1.0, width + 1.0) if rounds is None else numbers(rounds, "rounds")
-    if set(widths.values()) != {width} or places.shape != (width,) or not (np.diff(places) > 0.0).all():
+    if (
+        set(widths.values()) != {width}
+        or places.shape != (width,)
+        or not (np.diff(places) > 0.0).all()
+    ):
         got = ", ".join(f"{size} for {name!r}" for name, size in widths.items())
         raise InvalidInputError(
-            f"All methods must have as many rounds, one for each of rising `rounds`; got {got} and rounds of {describe(places)}."
+            f"All methods must have as many rounds, one for each of rising `rounds`; got {got} and"
+            f" rounds of {describe(places)}."
         )
     return places

@@ -21,10 +21,12 @@ def is_constant(values: np.ndarray) -> bool:
 
 
 def density_curve(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    r"""Points and a kernel density of draws (N,), with a normal kernel of width h = 1.06 min(sd, IQR / 1.34) N^(-1/5).
+    r"""Points and a kernel density of draws (N,), with a normal kernel of width h = 1.06 min(sd,
+    IQR / 1.34) N^(-1/5).
 
-    Where more than a share .015 + 15 / N of the draws lies within h of an end of their range, the end is taken for a bound of the
-    support and the kernel is reflected there: nothing leaks out. Elsewhere the curve goes on for 4 h.
+    Where more than a share .015 + 15 / N of the draws lies within h of an end of their range, the
+    end is taken for a bound of the support and the kernel is reflected there: nothing leaks out.
+    Elsewhere the curve goes on for 4 h.
 
     >>> x, y = density_curve(np.random.default_rng(0).exponential(size=4000))
     >>> bool(x[0] >= 0.0), bool(abs(y[0] - 1.0) < 0.15), bool(abs(np.trapezoid(y, x) - 1.0) < 0.01)
@@ -47,7 +49,9 @@ def density_curve(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def density_surface(
     x: np.ndarray, y: np.ndarray, masses: tuple[float, ...]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[float]] | None:
-    """A grid, the kernel density on it, and the heights that enclose `masses`, rising; None where draws lie on a line."""
+    """A grid, the kernel density on it, and the heights that enclose `masses`, rising; None where
+    draws lie on a line.
+    """
     if is_constant(x) or is_constant(y) or abs(np.corrcoef(x, y)[0, 1]) > 1.0 - 1e-6:
         return None
     rows = np.linspace(0, len(x) - 1, min(len(x), _KERNEL_DRAWS)).astype(int)
@@ -56,7 +60,8 @@ def density_surface(
     margins = 3.0 * np.sqrt(np.diag(kernel.covariance))
     lows, highs = np.quantile(points, [_TAIL, 1.0 - _TAIL], axis=1)
     axes = [
-        np.linspace(low - margin, high + margin, _GRID) for low, high, margin in zip(lows, highs, margins, strict=True)
+        np.linspace(low - margin, high + margin, _GRID)
+        for low, high, margin in zip(lows, highs, margins, strict=True)
     ]
     heights = kernel(np.stack(np.meshgrid(*axes)).reshape(2, -1)).reshape(_GRID, _GRID)
     ordered = np.sort(heights.ravel())[::-1]

@@ -26,10 +26,12 @@ def forest(
     level: float = 0.95,
     ax: Axes | None = None,
 ) -> Axes:
-    r"""Medians with central 50% (thick) and `level` (thin) intervals, methods grouped by parameter; returns the axes.
+    r"""Medians with central 50% (thick) and `level` (thin) intervals, methods grouped by parameter;
+    returns the axes.
 
-    `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these; `columns` chooses and orders what is
-    shown: quantities on very different scales belong on axes of their own. `truth` is an array or a dictionary from names to values.
+    `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these;
+    `columns` chooses and orders what is shown: quantities on very different scales belong on axes
+    of their own. `truth` is an array or a dictionary from names to values.
 
     >>> rng = np.random.default_rng(0)
     >>> ax = forest({"exact": rng.normal(size=(500, 2)), "naive": rng.normal(size=(500, 2))}, names=["mu", "b"], truth=[0.0, 0.0])
@@ -44,13 +46,19 @@ def forest(
     gap = 2.0 * half + 2.2 * _STEP
     centres = -gap * np.arange(len(shown))
     ax = one_axes(ax, (4.2, 0.7 + 0.75 * gap * len(shown)))
-    for place, (method, look) in zip(np.linspace(half, -half, len(made)), looks(made).items(), strict=True):
+    for place, (method, look) in zip(
+        np.linspace(half, -half, len(made)), looks(made).items(), strict=True
+    ):
         draw_intervals(ax, made[method].values, centres + place, level, look, method)
     for name, centre in zip(shown, centres, strict=True):
         if name in known:
             ends = (centre - half - 0.6 * _STEP, centre + half + 0.6 * _STEP)
             ax.vlines(
-                known[name], *ends, color=TRUTH, linewidth=1.0, label="truth" if name == next(iter(known)) else ""
+                known[name],
+                *ends,
+                color=TRUTH,
+                linewidth=1.0,
+                label="truth" if name == next(iter(known)) else "",
             )
     ax.set_yticks(centres, [label(name) for name in shown])
     ax.set_ylim(centres[-1] - gap / 2.0, centres[0] + gap / 2.0)
@@ -64,7 +72,9 @@ def forest(
 def draw_intervals(
     ax: Axes, values: np.ndarray, places: np.ndarray, level: float, look: dict[str, Any], name: str
 ) -> None:
-    """The median and two central intervals of each column of values (N, p), at the heights `places`."""
+    """The median and two central intervals of each column of values (N, p), at the heights
+    `places`.
+    """
     tails = [(1.0 - level) / 2.0, (1.0 - _INNER) / 2.0]
     low, inner_low, median, inner_high, high = np.quantile(
         values, [*tails, 0.5, *(1.0 - t for t in tails[::-1])], axis=0

@@ -38,16 +38,20 @@ def infection_fan(
     ylabel: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The median of curves (N, L) and central bands that hold shares `levels` of them at each time; returns the axes.
+    """The median of curves (N, L) and central bands that hold shares `levels` of them at each time;
+    returns the axes.
 
-    `curves` is a posterior beside a `model` of `nw.simulators.SIR`, which says times and scale: all is shown as percentages of the
-    population, and `observed` is the release as it came, counts of `PaddedBinomial` being turned back into people by inverting their
-    mean. A posterior that drew confidential statistics, as exact methods do, shows their law p(s | s_dp) at the times of the model; for
-    others 1000 epidemics are simulated anew at their draws, on a fine grid: their spread holds the chance of a new epidemic, too.
-    `truth` is then the confidential curve at the times of the model or, for deterministic epidemics, theta.
+    `curves` is a posterior beside a `model` of `nw.simulators.SIR`, which says times and scale: all
+    is shown as percentages of the population, and `observed` is the release as it came, counts of
+    `PaddedBinomial` being turned back into people by inverting their mean. A posterior that drew
+    confidential statistics, as exact methods do, shows their law p(s | s_dp) at the times of the
+    model; for others 1000 epidemics are simulated anew at their draws, on a fine grid: their spread
+    holds the chance of a new epidemic, too. `truth` is then the confidential curve at the times of
+    the model or, for deterministic epidemics, theta.
 
-    Without a model `curves` is an array (N, L), on any scale, at `times` (L,), or a posterior with confidential statistics; `observed` is
-    on the same scale, at `observed_times` (`times` by default), `truth` a curve (L,).
+    Without a model `curves` is an array (N, L), on any scale, at `times` (L,), or a posterior with
+    confidential statistics; `observed` is on the same scale, at `observed_times` (`times` by
+    default), `truth` a curve (L,).
 
     >>> times, rates = np.arange(30.0), np.random.default_rng(0).normal(0.3, 0.02, size=200)
     >>> curves = 1.0 / (1.0 + 1000.0 * np.exp(-rates[:, None] * times))
@@ -58,20 +62,26 @@ def infection_fan(
     given = _Given(curves, times, observed, observed_times, truth, None)
     given = _of_curves(given) if model is None else _of_model(given, model)
     draws, places = given.curves, given.times
-    chosen = sorted((number("levels", above=0.0, below=1.0)(level) for level in levels), reverse=True)
+    chosen = sorted(
+        (number("levels", above=0.0, below=1.0)(level) for level in levels), reverse=True
+    )
     ax = one_axes(ax, (4.2, 2.7))
     color = OKABE_ITO[0]
     for i, level in enumerate(chosen):
         low, high = np.quantile(draws, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
         opacity = 0.15 + 0.45 * i / max(len(chosen) - 1, 1)
-        ax.fill_between(places, low, high, color=color, alpha=opacity, linewidth=0.0, label=f"{100 * level:g}%")
+        ax.fill_between(
+            places, low, high, color=color, alpha=opacity, linewidth=0.0, label=f"{100 * level:g}%"
+        )
     ax.plot(places, np.median(draws, axis=0), color=color, label="median")
     if given.truth is not None:
         where = places if given.truth_times is None else given.truth_times
         line = _line(given.truth, None, len(where), "truth")
         ax.plot(where, line, color=TRUTH, linewidth=1.0, linestyle="--", label="truth")
     if given.observed is not None:
-        _draw_observed(ax, given.observed, places if given.observed_times is None else given.observed_times)
+        _draw_observed(
+            ax, given.observed, places if given.observed_times is None else given.observed_times
+        )
     ax.set_xlim(places[0], places[-1])
     ax.set_xlabel(xlabel)
     ax.set_ylabel(ylabel or ("infected" if model is None else "infected (% of the population)"))
@@ -94,8 +104,8 @@ def _of_curves(given: _Given) -> _Given:
     if isinstance(curves, AbstractPosterior):
         if curves.statistics is None:
             raise MissingCapabilityError(
-                f"{curves.report.method} drew no confidential statistics: pass model=, so that curves are simulated at its draws, or "
-                "curves (N, L) of your own."
+                f"{curves.report.method} drew no confidential statistics: pass model=, so that"
+                " curves are simulated at its draws, or curves (N, L) of your own."
             )
         curves = curves.statistics[even_rows(curves.weights)]
     draws = one_sample(curves, "curves", tell="pass a posterior and model=, or curves (N, L)")
@@ -106,26 +116,42 @@ def _of_curves(given: _Given) -> _Given:
 
 
 def _of_model(given: _Given, model: Any) -> _Given:
-    """The curves of a posterior, the release and the truth in percent of the population of the model."""
+    """The curves of a posterior, the release and the truth in percent of the population of the
+    model.
+    """
     posterior = given.curves.corrected if isinstance(given.curves, Certificate) else given.curves
     if not isinstance(model, PrivateModel) or not isinstance(model.simulator, SIR):
         raise InvalidTypeError(
-            f"model must be a PrivateModel whose simulator is nw.simulators.SIR, got {describe(model)}: pass curves (N, L) without model=."
+            "model must be a PrivateModel whose simulator is nw.simulators.SIR, got"
+            f" {describe(model)}: pass curves (N, L) without model=."
         )
     if not isinstance(posterior, AbstractPosterior):
         raise InvalidTypeError(
-            f"Beside model= a posterior comes first, got {describe(posterior)}: curves go without model=."
+            f"Beside model= a posterior comes first, got {describe(posterior)}: curves go without"
+            " model=."
         )
     if given.times is not None or given.observed_times is not None:
         raise InvalidInputError(
-            "The model says the times: leave times and observed_times out, or pass curves without model=."
+            "The model says the times: leave times and observed_times out, or pass curves without"
+            " model=."
         )
     simulator = model.simulator
     seen_at, percent = np.array(simulator.times), 100.0 / simulator.population
     draws, places = _curves_of(posterior, model)
-    observed = None if given.observed is None else percent * _people(model.observation(given.observed), model)
+    observed = (
+        None
+        if given.observed is None
+        else percent * _people(model.observation(given.observed), model)
+    )
     truth, truth_times = _truth(given.truth, model)
-    return _Given(percent * draws, places, observed, seen_at, None if truth is None else percent * truth, truth_times)
+    return _Given(
+        percent * draws,
+        places,
+        observed,
+        seen_at,
+        None if truth is None else percent * truth,
+        truth_times,
+    )
 
 
 def _curves_of(posterior: AbstractPosterior, model: PrivateModel) -> tuple[np.ndarray, np.ndarray]:
@@ -135,7 +161,9 @@ def _curves_of(posterior: AbstractPosterior, model: PrivateModel) -> tuple[np.nd
         return posterior.statistics[even_rows(posterior.weights)], np.array(simulator.times)
     fine = _fine(simulator)
     draw_key, simulate_key = jax.random.split(jax.random.key(_KEY))
-    return np.asarray(fine.simulate(simulate_key, posterior.sample(draw_key, _CURVES))), np.array(fine.times)
+    return np.asarray(fine.simulate(simulate_key, posterior.sample(draw_key, _CURVES))), np.array(
+        fine.times
+    )
 
 
 def _fine(simulator: SIR) -> SIR:
@@ -157,13 +185,19 @@ def _truth(truth: Any, model: PrivateModel) -> tuple[np.ndarray | None, np.ndarr
     if truth is None:
         return None, None
     values = np.atleast_1d(numbers(truth, "truth"))
-    if values.shape == (model.prior.dim,) != (len(simulator.times),) and simulator.dynamics == "ode":
+    if (
+        values.shape == (model.prior.dim,) != (len(simulator.times),)
+        and simulator.dynamics == "ode"
+    ):
         fine = _fine(simulator)
-        return np.asarray(fine.simulate(jax.random.key(_KEY), values[None]))[0], np.array(fine.times)
+        return np.asarray(fine.simulate(jax.random.key(_KEY), values[None]))[0], np.array(
+            fine.times
+        )
     if values.shape != (len(simulator.times),):
         theta = ", or theta" if simulator.dynamics == "ode" else "; theta does not determine it"
         raise InvalidInputError(
-            f"truth must be the confidential curve at the {len(simulator.times)} times of the model{theta}; got {describe(values)}."
+            f"truth must be the confidential curve at the {len(simulator.times)} times of the"
+            f" model{theta}; got {describe(values)}."
         )
     return values, np.array(simulator.times)
 
@@ -171,7 +205,9 @@ def _truth(truth: Any, model: PrivateModel) -> tuple[np.ndarray | None, np.ndarr
 def _line(values: Any, default: np.ndarray | None, length: int, name: str) -> np.ndarray:
     line = default if values is None else np.atleast_1d(numbers(values, name))
     if line is None or line.shape != (length,) or not np.isfinite(line).all():
-        raise InvalidInputError(f"{name} must hold {length} finite values, one per time; got {describe(values)}.")
+        raise InvalidInputError(
+            f"{name} must hold {length} finite values, one per time; got {describe(values)}."
+        )
     return line
 
 

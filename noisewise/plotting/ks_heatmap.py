@@ -25,10 +25,12 @@ def ks_heatmap(
     columns: Sequence[str] | None = None,
     axes: Any = None,
 ) -> np.ndarray:
-    """Kolmogorov-Smirnov distances between the marginals of every two methods, a panel per parameter; returns the axes (p,).
+    """Kolmogorov-Smirnov distances between the marginals of every two methods, a panel per
+    parameter; returns the axes (p,).
 
-    `draws` maps two methods or more to posteriors or arrays (N, p) with `names`, or is what `nw.diagnostics.compare` gives; `columns`
-    chooses and orders what is shown. All panels share one scale, from 0 to the largest distance.
+    `draws` maps two methods or more to posteriors or arrays (N, p) with `names`, or is what
+    `nw.diagnostics.compare` gives; `columns` chooses and orders what is shown. All panels share one
+    scale, from 0 to the largest distance.
 
     >>> rng = np.random.default_rng(0)
     >>> axes = ks_heatmap({"exact": rng.normal(size=(500, 1)), "naive": 1.0 + rng.normal(size=(500, 1))}, names=["b"])
@@ -36,7 +38,9 @@ def ks_heatmap(
     ['0', '.40', '.40', '0']
     """
     methods, shown, distances = (
-        _compared(draws, columns) if isinstance(draws, Comparison) else _from_draws(draws, names, columns)
+        _compared(draws, columns)
+        if isinstance(draws, Comparison)
+        else _from_draws(draws, names, columns)
     )
     largest = max(_LEAST_RANGE, float(distances.max()))
     side = 0.62 + 0.42 * len(methods)
@@ -63,8 +67,8 @@ _Found = tuple[list[str], tuple[str, ...], np.ndarray]
 def _from_draws(draws: Any, names: Sequence[str] | None, columns: Sequence[str] | None) -> _Found:
     if not isinstance(draws, Mapping) or len(draws) < 2:
         raise InvalidInputError(
-            f'draws must map two methods or more to posteriors, as {{"SPPE": ..., "exact": ...}}, or be what nw.diagnostics.compare gives; '
-            f"got {describe(draws)}."
+            'draws must map two methods or more to posteriors, as {"SPPE": ..., "exact": ...},'
+            f" or be what nw.diagnostics.compare gives; got {describe(draws)}."
         )
     made = tables(draws, names, columns)
     values = [table.values for table in made.values()]
@@ -81,7 +85,9 @@ def _compared(found: Comparison, columns: Sequence[str] | None) -> _Found:
     shown = tuple(table.columns) if columns is None else tuple(columns)
     missing = [name for name in shown if name not in table.columns]
     if missing or not shown:
-        raise InvalidInputError(f"columns must be among {', '.join(table.columns)}, got {list(shown)}.")
+        raise InvalidInputError(
+            f"columns must be among {', '.join(table.columns)}, got {list(shown)}."
+        )
     methods = list(found.c2st.index)
     distances = np.zeros((len(methods), len(methods), len(shown)))
     for (first, second), row in table[list(shown)].iterrows():

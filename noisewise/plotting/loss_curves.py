@@ -31,11 +31,12 @@ class HasLosses(Protocol):
 def loss_curves(losses: Any, *, ax: Axes | None = None) -> Axes:
     """Losses over epochs, or over rounds; returns the axes.
 
-    `losses` is what `nw.estimators.train` returns (training and validation loss over epochs); a posterior, a fit or a report (the best
-    validation loss of each round), or a dictionary from methods to these; or a dictionary from names to arrays (epochs,) or
-    (epochs, members). Arrays may end in NaN, where a member has stopped. Means over members are thick, as long as all train, and a dot
-    marks their best epoch; training losses, which say nothing of it, have none. Losses of different data, such as those of truncated
-    rounds, or of different targets, cannot be compared.
+    `losses` is what `nw.estimators.train` returns (training and validation loss over epochs); a
+    posterior, a fit or a report (the best validation loss of each round), or a dictionary from
+    methods to these; or a dictionary from names to arrays (epochs,) or (epochs, members). Arrays
+    may end in NaN, where a member has stopped. Means over members are thick, as long as all train,
+    and a dot marks their best epoch; training losses, which say nothing of it, have none. Losses of
+    different data, such as those of truncated rounds, or of different targets, cannot be compared.
 
     >>> epochs = np.arange(50)
     >>> ax = loss_curves({"train": 1.0 / (1 + epochs), "validation": 0.1 + 1.0 / (1 + epochs)})
@@ -78,7 +79,9 @@ def _curves_of(losses: Any) -> tuple[_Curves, str]:
     if not isinstance(losses, Mapping):
         losses = {"loss": losses}
     if not losses:
-        raise InvalidInputError("losses must hold at least one curve, such as {'validation': losses}; got none.")
+        raise InvalidInputError(
+            "losses must hold at least one curve, such as {'validation': losses}; got none."
+        )
     reports = {str(name): _report_of(value) for name, value in losses.items()}
     told = {name: _rounds(report) for name, report in reports.items() if report is not None}
     if len(told) == len(losses):
@@ -100,14 +103,17 @@ def _report_of(value: Any) -> Report | None:
 def _rounds(report: Report) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     found = {}
     for key, name in _LOSSES.items():
-        pairs = [(i, record[key]) for i, record in enumerate(report.rounds, start=1) if key in record]
+        pairs = [
+            (i, record[key]) for i, record in enumerate(report.rounds, start=1) if key in record
+        ]
         if pairs:
             steps, values = np.array(pairs, dtype=np.float64).T
             found[name] = (steps, values[:, None])
     if not found:
         raise InvalidInputError(
-            f"The report of {report.method} holds no losses in its {len(report.rounds)} rounds: loss_curves is for methods that "
-            "train networks, or takes a dictionary from names to arrays (epochs,)."
+            f"The report of {report.method} holds no losses in its {len(report.rounds)} rounds:"
+            " loss_curves is for methods that train networks, or takes a dictionary from names to"
+            " arrays (epochs,)."
         )
     return found
 
@@ -124,8 +130,9 @@ def _epochs(name: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
         or (missing[:-1] & ~missing[1:]).any()
     ):
         raise InvalidInputError(
-            f"losses[{str(name)!r}] must be an array (epochs,) or (epochs, members) that is finite, NaN only after training has stopped, "
-            f"got {describe(values)}: cut off what came before."
+            f"losses[{str(name)!r}] must be an array (epochs,) or (epochs, members) that is finite,"
+            f" NaN only after training has stopped, got {describe(values)}: cut off what came"
+            " before."
         )
     kept = array[~missing.all(axis=1)]
     return np.arange(1.0, len(kept) + 1.0), kept

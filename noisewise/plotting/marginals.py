@@ -9,7 +9,17 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from noisewise.plotting.densities import density_curve, is_constant, view
-from noisewise.plotting.style import PRIOR, SHADE, TRUTH, headroom, label, legend_above, looks, many_axes, styled
+from noisewise.plotting.style import (
+    PRIOR,
+    SHADE,
+    TRUTH,
+    headroom,
+    label,
+    legend_above,
+    looks,
+    many_axes,
+    styled,
+)
 from noisewise.plotting.tables import like, tables, truths
 
 _MOST_PER_ROW = 4
@@ -25,11 +35,12 @@ def marginals(
     truth: Any = None,
     axes: Any = None,
 ) -> np.ndarray:
-    """One panel per parameter and derived quantity with the density of each method; returns the axes (p,).
+    """One panel per parameter and derived quantity with the density of each method; returns the
+    axes (p,).
 
-    `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these; `columns` chooses and orders what is
-    shown. `prior`, draws too or the model, is a grey area; `truth`, an array, a dictionary from names to values or a problem, a vertical
-    line.
+    `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these;
+    `columns` chooses and orders what is shown. `prior`, draws too or the model, is a grey area;
+    `truth`, an array, a dictionary from names to values or a problem, a vertical line.
 
     >>> rng = np.random.default_rng(0)
     >>> axes = marginals({"exact": rng.normal(size=(500, 2)), "naive": rng.normal(size=(500, 2))}, names=["a", "b"], truth=[0.0, 0.0])
@@ -38,7 +49,10 @@ def marginals(
     """
     made = tables(draws, names, columns)
     shown = next(iter(made.values())).names
-    known, background = truths(truth, made), None if prior is None else like(prior, made, "prior", names)
+    known, background = (
+        truths(truth, made),
+        (None if prior is None else like(prior, made, "prior", names)),
+    )
     num_columns = min(len(shown), _MOST_PER_ROW)
     num_rows = -(-len(shown) // num_columns)
     shape = (num_rows, num_columns) if axes is None else (1, len(shown))
@@ -47,7 +61,9 @@ def marginals(
         spare.set_axis_off()
     for j, (name, ax) in enumerate(zip(shown, grid, strict=False)):
         samples = {method: table.values[:, j] for method, table in made.items()}
-        draw_marginal(ax, samples, None if background is None else background[:, j], known.get(name))
+        draw_marginal(
+            ax, samples, None if background is None else background[:, j], known.get(name)
+        )
         ax.set_xlabel(label(name))
         ax.set_ylabel("density" if j % num_columns == 0 else "")
     if len(made) > 1 or background is not None or known:
@@ -55,7 +71,9 @@ def marginals(
     return grid[: len(shown)]
 
 
-def draw_marginal(ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | None, truth: float | None) -> None:
+def draw_marginal(
+    ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | None, truth: float | None
+) -> None:
     """The densities of one quantity on one panel, without ticks of the density's scale."""
     for method, look in looks(samples).items():
         _draw_density(ax, samples[method], method, look, fill=len(samples) <= 2)
@@ -71,7 +89,9 @@ def draw_marginal(ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | 
     ax.spines[["left", "top", "right"]].set_visible(False)
 
 
-def _draw_density(ax: Axes, values: np.ndarray, method: str, look: dict[str, Any], *, fill: bool) -> None:
+def _draw_density(
+    ax: Axes, values: np.ndarray, method: str, look: dict[str, Any], *, fill: bool
+) -> None:
     color, line = look["color"], look["linestyle"]
     if is_constant(values):
         ax.axvline(float(values[0]), color=color, linestyle=line, linewidth=2.5, label=method)

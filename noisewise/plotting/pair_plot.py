@@ -28,11 +28,14 @@ def pair_plot(
     truth: Any = None,
     axes: Any = None,
 ) -> np.ndarray:
-    """Densities on the diagonal and, below it, the regions that hold 50% and 90% of each pair; returns the axes (p, p).
+    """Densities on the diagonal and, below it, the regions that hold 50% and 90% of each pair;
+    returns the axes (p, p).
 
-    `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these; `columns` chooses and orders what is
-    shown. `prior`, draws too or the model, is grey; `truth`, an array, a dictionary from names to values or a problem, is black. Limits
-    follow the posteriors, not the prior, whose regions may fill a panel or not reach it. Pairs that lie on a line are shown as points.
+    `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these;
+    `columns` chooses and orders what is shown. `prior`, draws too or the model, is grey; `truth`,
+    an array, a dictionary from names to values or a problem, is black. Limits follow the
+    posteriors, not the prior, whose regions may fill a panel or not reach it. Pairs that lie on a
+    line are shown as points.
 
     >>> rng = np.random.default_rng(0)
     >>> axes = pair_plot(rng.normal(size=(500, 2)), names=["a", "b"], prior=3.0 * rng.normal(size=(500, 2)), truth=[0.0, 0.0])
@@ -41,7 +44,10 @@ def pair_plot(
     """
     made = tables(draws, names, columns)
     shown = next(iter(made.values())).names
-    known, background = truths(truth, made), None if prior is None else like(prior, made, "prior", names)
+    known, background = (
+        truths(truth, made),
+        (None if prior is None else like(prior, made, "prior", names)),
+    )
     grid = many_axes(axes, (len(shown), len(shown)), (1.8, 1.65))
     samples = {method: table.values for method, table in made.items()}
     for (i, j), ax in np.ndenumerate(grid):
@@ -52,19 +58,25 @@ def pair_plot(
             _mark(ax, known.get(shown[j]), known.get(shown[i]))
         else:
             column = {method: values[:, i] for method, values in samples.items()}
-            draw_marginal(ax, column, None if background is None else background[:, i], known.get(shown[i]))
+            draw_marginal(
+                ax, column, None if background is None else background[:, i], known.get(shown[i])
+            )
     _frame(grid, samples, shown, known)
     if len(made) > 1 or background is not None or known:
         handles, texts = grid[0, 0].get_legend_handles_labels()
         corner = grid[0, -1] if len(shown) > 1 else grid[0, 0]
         title = "regions hold 50% and 90%" if len(shown) > 1 else None
         place: dict[str, Any] = {"loc": "upper right", "borderaxespad": 0.0}
-        legend = corner.legend(handles, texts, title=title, title_fontsize=8.0, alignment="left", **place)
+        legend = corner.legend(
+            handles, texts, title=title, title_fontsize=8.0, alignment="left", **place
+        )
         legend.set_in_layout(len(shown) == 1)  # it may reach into the empty panels beside it
     return grid
 
 
-def _draw_pair(ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | None, j: int, i: int) -> None:
+def _draw_pair(
+    ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | None, j: int, i: int
+) -> None:
     if prior is not None:
         _draw_prior(ax, prior[:, j], prior[:, i])
     for method, look in looks(samples).items():
@@ -75,8 +87,17 @@ def _draw_pair(ax: Axes, samples: dict[str, np.ndarray], prior: np.ndarray | Non
             continue
         *grid, levels = surface
         if len(samples) == 1:
-            ax.contourf(*grid, levels=[*levels, grid[2].max()], colors=look["color"], alpha=0.2, zorder=2)
-        ax.contour(*grid, levels=levels, colors=look["color"], linewidths=1.2, linestyles=[look["linestyle"]], zorder=3)
+            ax.contourf(
+                *grid, levels=[*levels, grid[2].max()], colors=look["color"], alpha=0.2, zorder=2
+            )
+        ax.contour(
+            *grid,
+            levels=levels,
+            colors=look["color"],
+            linewidths=1.2,
+            linestyles=[look["linestyle"]],
+            zorder=3,
+        )
 
 
 def _draw_prior(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
@@ -85,7 +106,9 @@ def _draw_prior(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
         _scatter(ax, x, y, PRIOR)
         return
     *grid, levels = surface
-    ax.contourf(*grid, levels=[*levels, grid[2].max()], colors=_PRIOR_AREAS[-len(levels) :], zorder=0)
+    ax.contourf(
+        *grid, levels=[*levels, grid[2].max()], colors=_PRIOR_AREAS[-len(levels) :], zorder=0
+    )
     ax.contour(*grid, levels=levels, colors=PRIOR, linewidths=0.6, zorder=0)
 
 
@@ -104,11 +127,18 @@ def _mark(ax: Axes, x: float | None, y: float | None) -> None:
         ax.plot([x], [y], marker="s", markersize=3.5, color=TRUTH, zorder=5)
 
 
-def _frame(grid: np.ndarray, samples: dict[str, np.ndarray], shown: tuple[str, ...], known: dict[str, float]) -> None:
+def _frame(
+    grid: np.ndarray,
+    samples: dict[str, np.ndarray],
+    shown: tuple[str, ...],
+    known: dict[str, float],
+) -> None:
     """Shared limits, and names and numbers at the left and the bottom only."""
     last = len(shown) - 1
     for j, name in enumerate(shown):
-        limits = view([values[:, j] for values in samples.values()], [known[name]] if name in known else [])
+        limits = view(
+            [values[:, j] for values in samples.values()], [known[name]] if name in known else []
+        )
         for ax in grid[j:, j]:
             ax.set_xlim(limits)
             ax.locator_params(axis="x", nbins=3)

@@ -22,14 +22,21 @@ _LEVEL = 0.95
 
 @styled
 def predictive_check(
-    simulated: Any, observed: Any = None, *, names: Sequence[str] | None = None, ax: Axes | None = None
+    simulated: Any,
+    observed: Any = None,
+    *,
+    names: Sequence[str] | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
-    """Each observed statistic over the 50% and 95% intervals of simulated ones, in predictive standard deviations; returns the axes.
+    """Each observed statistic over the 50% and 95% intervals of simulated ones, in predictive
+    standard deviations; returns the axes.
 
-    `simulated` is what `nw.diagnostics.predictive_check` or `misspecification` gives, with nothing else; or private statistics (N, k) at
-    draws of the posterior, as `model.simulate(key, posterior.sample(key, 1000))`, with `observed` (k,), the release, and `names`, which are
-    `model.private_names`. Values outside the 95% interval have another colour and shape; two-sided p-values stand at the right: twice the
-    share of simulations at least as far out, ties counted half.
+    `simulated` is what `nw.diagnostics.predictive_check` or `misspecification` gives, with nothing
+    else; or private statistics (N, k) at draws of the posterior, as `model.simulate(key,
+    posterior.sample(key, 1000))`, with `observed` (k,), the release, and `names`, which are
+    `model.private_names`. Values outside the 95% interval have another colour and shape; two-sided
+    p-values stand at the right: twice the share of simulations at least as far out, ties counted
+    half.
 
     >>> rng = np.random.default_rng(0)
     >>> ax = predictive_check(rng.normal(size=(500, 2)), [0.3, 4.0], names=["mean", "variance"])
@@ -52,7 +59,9 @@ def predictive_check(
     ax.set_ylim(places[-1] - 0.6, 0.6)
     ax.tick_params(axis="y", length=0.0)
     ax.set_xlabel("distance from the predictive median, in sd")
-    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3, columnspacing=1.2, handlelength=1.4)
+    ax.legend(
+        loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=3, columnspacing=1.2, handlelength=1.4
+    )
     return ax
 
 
@@ -62,15 +71,21 @@ def _given(
     """Simulated ones (N, k), the observation (k,) and names."""
     if isinstance(simulated, PredictiveCheck):
         if observed is not None or names is not None:
-            raise InvalidInputError("A PredictiveCheck holds its observation and names: pass it alone.")
+            raise InvalidInputError(
+                "A PredictiveCheck holds its observation and names: pass it alone."
+            )
         return simulated.simulated, simulated.observed, simulated.names
-    tell = "pass what nw.diagnostics.predictive_check gives, or model.simulate(key, posterior.sample(key, 1000)) and the observation"
+    tell = (
+        "pass what nw.diagnostics.predictive_check gives, or model.simulate(key,"
+        " posterior.sample(key, 1000)) and the observation"
+    )
     draws = one_sample(simulated, "simulated", tell=tell)
     values = np.atleast_1d(numbers(observed, "observed"))
     width = draws.shape[1]
     if values.shape != (width,) or not np.isfinite(values).all():
         raise InvalidInputError(
-            f"observed must hold {width} finite values, one per simulated column; got {describe(values)}."
+            f"observed must hold {width} finite values, one per simulated column; got"
+            f" {describe(values)}."
         )
     return draws, values, column_names(names, width, "simulated", stem="s")
 
@@ -79,7 +94,15 @@ def _draw_observed(ax: Axes, values: np.ndarray, places: np.ndarray, outside: np
     inner, outer = (~outside, TRUTH, "o", "observed"), (outside, OKABE_ITO[1], "D", "outside 95%")
     for chosen, color, marker, name in (inner, outer):
         if chosen.any():
-            ax.plot(values[chosen], places[chosen], marker, color=color, markersize=4.5, label=name, zorder=3)
+            ax.plot(
+                values[chosen],
+                places[chosen],
+                marker,
+                color=color,
+                markersize=4.5,
+                label=name,
+                zorder=3,
+            )
 
 
 def _write_shares(ax: Axes, places: np.ndarray, shares: np.ndarray) -> None:

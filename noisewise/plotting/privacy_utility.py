@@ -29,14 +29,17 @@ def privacy_utility(
     level: float = 0.95,
     axes: Any = None,
 ) -> np.ndarray:
-    r"""The median and central `level` interval of each parameter against epsilon; returns the axes (p,).
+    r"""The median and central `level` interval of each parameter against epsilon; returns the axes
+    (p,).
 
-    `draws` maps epsilons to posteriors or arrays (N, p) with `names`, or methods to such mappings. The grey band is the same interval
-    of `confidential` draws, which no budget can beat on average; `truth` is an array, a dictionary from names to values or a problem.
+    `draws` maps epsilons to posteriors or arrays (N, p) with `names`, or methods to such mappings.
+    The grey band is the same interval of `confidential` draws, which no budget can beat on average;
+    `truth` is an array, a dictionary from names to values or a problem.
 
-    Instead of draws a table may come, with an index of epsilons and parameters: summaries, as `pd.concat({epsilon: posterior.summary()})`,
-    whose median and interval are drawn; or with an index of epsilons and a column per parameter: standard deviations, say, as a plan
-    predicts them, drawn as lines from 0. `names`, `level` and `confidential` are for draws.
+    Instead of draws a table may come, with an index of epsilons and parameters: summaries, as
+    `pd.concat({epsilon: posterior.summary()})`, whose median and interval are drawn; or with an
+    index of epsilons and a column per parameter: standard deviations, say, as a plan predicts them,
+    drawn as lines from 0. `names`, `level` and `confidential` are for draws.
 
     >>> rng = np.random.default_rng(0)
     >>> draws = {epsilon: rng.normal(size=(500, 1)) / epsilon for epsilon in (0.1, 1.0, 10.0)}
@@ -48,9 +51,15 @@ def privacy_utility(
     if _is_table(draws):
         return _from_table(draws, columns, axes)
     methods = _by_method(draws)
-    flat = {(name, epsilon): value for name, each in methods.items() for epsilon, value in each.items()}
+    flat = {
+        (name, epsilon): value for name, each in methods.items() for epsilon, value in each.items()
+    }
     made = dict(
-        zip(flat, tables({str(key): value for key, value in flat.items()}, names, columns).values(), strict=True)
+        zip(
+            flat,
+            tables({str(key): value for key, value in flat.items()}, names, columns).values(),
+            strict=True,
+        )
     )
     first = {"": next(iter(made.values()))}
     shown = first[""].names
@@ -75,20 +84,34 @@ def privacy_utility(
 
 def _by_method(draws: Any) -> dict[str, dict[float, Any]]:
     """Methods to epsilons to draws; a lone mapping from epsilons is called "posterior"."""
-    if not isinstance(draws, Mapping) or not draws or any(isinstance(v, Mapping) and not v for v in draws.values()):
+    if (
+        not isinstance(draws, Mapping)
+        or not draws
+        or any(isinstance(v, Mapping) and not v for v in draws.values())
+    ):
         raise InvalidTypeError(
-            f"draws must map epsilons to posteriors, as {{0.1: ..., 1.0: ...}}, or methods to such, or be a table with an index of "
-            f"epsilons; got {describe(draws)}{' that is empty' if isinstance(draws, Mapping) else ''}."
+            "draws must map epsilons to posteriors, as {0.1: ..., 1.0: ...}, or methods to such,"
+            " or be a table with an index of epsilons; got"
+            f" {describe(draws)}{' that is empty' if isinstance(draws, Mapping) else ''}."
         )
     nested = all(isinstance(value, Mapping) for value in draws.values())
-    positive = number("epsilon", above=0.0, tell="draws map epsilons to posteriors, or methods to such mappings.")
+    positive = number(
+        "epsilon", above=0.0, tell="draws map epsilons to posteriors, or methods to such mappings."
+    )
     methods = draws if nested else {"posterior": draws}
-    return {str(name): {positive(e): value for e, value in each.items()} for name, each in methods.items()}
+    return {
+        str(name): {positive(e): value for e, value in each.items()}
+        for name, each in methods.items()
+    }
 
 
-def _quantiles(by_epsilon: dict[float, Table], column: int, tails: list[float]) -> tuple[np.ndarray, np.ndarray]:
+def _quantiles(
+    by_epsilon: dict[float, Table], column: int, tails: list[float]
+) -> tuple[np.ndarray, np.ndarray]:
     """Epsilons (n,), and low ends, medians and high ends (3, n)."""
-    ends = np.stack([np.quantile(table.values[:, column], tails) for table in by_epsilon.values()]).T
+    ends = np.stack(
+        [np.quantile(table.values[:, column], tails) for table in by_epsilon.values()]
+    ).T
     return np.array(list(by_epsilon)), ends
 
 
@@ -97,7 +120,14 @@ def _draw_intervals(
 ) -> None:
     low, median, high = ends
     ax.vlines(shift * epsilons, low, high, color=look["color"], linewidth=1.2)
-    ax.plot(shift * epsilons, median, color=look["color"], marker=look["marker"], label=name, linewidth=1.0)
+    ax.plot(
+        shift * epsilons,
+        median,
+        color=look["color"],
+        marker=look["marker"],
+        label=name,
+        linewidth=1.0,
+    )
 
 
 def _panels(axes: Any, num: int) -> np.ndarray:
@@ -122,11 +152,14 @@ def _from_table(table: Any, columns: Sequence[str] | None, axes: Any) -> np.ndar
     """Summaries, with an index of two levels, or numbers, with an index of one."""
     summaries = table.index.nlevels == 2
     epsilons = np.unique(numbers(table.index.get_level_values(0), "the index of the table"))
-    found = list(dict.fromkeys(table.index.get_level_values(1))) if summaries else list(table.columns)
+    found = (
+        list(dict.fromkeys(table.index.get_level_values(1))) if summaries else list(table.columns)
+    )
     shown = found if columns is None else list(columns)
     if not shown or not set(shown) <= set(found) or not len(epsilons) or not (epsilons > 0.0).all():
         raise InvalidInputError(
-            f"The table must have an index of epsilons above 0 and hold {shown}, got {epsilons.tolist()} and {found}."
+            f"The table must have an index of epsilons above 0 and hold {shown}, got"
+            f" {epsilons.tolist()} and {found}."
         )
     ends = _interval_columns(table) if summaries else []
     values = {name: _values(table, name, ends, len(epsilons)) for name in shown}
@@ -149,7 +182,9 @@ def _values(table: Any, name: str, ends: list[str], num: int) -> np.ndarray:
     part = table.xs(name, level=1) if ends else table
     values = part.sort_index()[ends or [name]].to_numpy(dtype=np.float64).T
     if values.shape[1] != num or not np.isfinite(values).all():
-        raise InvalidInputError(f"The table must give finite values of {name} at each epsilon, once; it does not.")
+        raise InvalidInputError(
+            f"The table must give finite values of {name} at each epsilon, once; it does not."
+        )
     return np.asarray(values)
 
 
@@ -158,6 +193,7 @@ def _interval_columns(table: Any) -> list[str]:
     ends = [name for name in table.columns if _PERCENT.fullmatch(str(name))]
     if len(ends) != 2 or "median" not in table:
         raise InvalidInputError(
-            f"A table of summaries must have the columns median and two interval ends, such as 2.5% and 97.5%, got {list(table.columns)}."
+            "A table of summaries must have the columns median and two interval ends, such as 2.5%"
+            f" and 97.5%, got {list(table.columns)}."
         )
     return [ends[0], "median", ends[1]]

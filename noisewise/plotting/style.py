@@ -1,4 +1,6 @@
-"""How plots look: colours that colour-blind readers can tell apart, small type for papers, names as formulas."""
+"""How plots look: colours that colour-blind readers can tell apart, small type for papers, names as
+formulas.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ TRUTH, PRIOR, SHADE = "#000000", "#8C8C8C", "#D9D9D9"
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5.0, 1.5)), (0, (1.2, 1.2)), (0, (6.0, 1.5, 1.2, 1.5)))
 _MARKERS = "osD^vPX"
-_GREEK = re.compile("alpha|beta|gamma|delta|epsilon|eta|theta|kappa|lambda|mu|nu|rho|sigma|tau|phi|chi|psi|omega")
+_GREEK = re.compile(
+    "alpha|beta|gamma|delta|epsilon|eta|theta|kappa|lambda|mu|nu|rho|sigma|tau|phi|chi|psi|omega"
+)
 _NAME = re.compile(r"(log_)?([A-Za-z]+)(\d*)((?:_\d+)*)(?:\[([\d, ]+)\])?")
 
 _MARKUP = re.compile(r"(?<=\\)[a-z]+|[${}]")
@@ -62,7 +66,8 @@ def styled(plot: Callable[P, T]) -> Callable[P, T]:
 
 
 def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """A colour, a marker and a kind of line for each name, so that curves can be told apart in grey, too; different up to 28 names.
+    """A colour, a marker and a kind of line for each name, so that curves can be told apart in
+    grey, too; different up to 28 names.
 
     >>> looks(["exact", "SPPE"])["SPPE"]
     {'color': '#D55E00', 'linestyle': (0, (5.0, 1.5)), 'marker': 's'}
@@ -79,7 +84,8 @@ def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def label(name: str) -> str:
-    r"""Greek and one-letter names as formulas, with their numbers as subscripts, and products of these; other names as they are.
+    r"""Greek and one-letter names as formulas, with their numbers as subscripts, and products of
+    these; other names as they are.
 
     >>> [label(name) for name in ("beta[0]", "log_gamma", "R0", "p1_2[0]", "x1*y", "x1*x1", "infected[3]")]
     ['$\\beta_{0}$', '$\\log\\,\\gamma$', '$R_{0}$', '$p_{1,2,0}$', '$x_{1}\\,y$', '$x_{1}^{2}$', 'infected[3]']
@@ -88,7 +94,11 @@ def label(name: str) -> str:
     if "" in factors:
         return name
     powers = {factor: factors.count(factor) for factor in factors}
-    return "$" + r"\,".join(f"{factor}^{{{n}}}" if n > 1 else factor for factor, n in powers.items()) + "$"
+    return (
+        "$"
+        + r"\,".join(f"{factor}^{{{n}}}" if n > 1 else factor for factor, n in powers.items())
+        + "$"
+    )
 
 
 def _formula(name: str) -> str:
@@ -109,22 +119,29 @@ def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     if ax is None:
         return plt.subplots(figsize=size)[1]
     if not isinstance(ax, Axes):
-        raise InvalidTypeError(f"ax must be one matplotlib Axes, as from fig, ax = plt.subplots(); got {describe(ax)}.")
+        raise InvalidTypeError(
+            f"ax must be one matplotlib Axes, as from fig, ax = plt.subplots(); got {describe(ax)}."
+        )
     return ax
 
 
 def many_axes(axes: Any, shape: tuple[int, int], size: tuple[float, float]) -> np.ndarray:
-    """`axes` in the given shape, or those of a new figure of rows x columns panels of `size` inches each."""
+    """`axes` in the given shape, or those of a new figure of rows x columns panels of `size` inches
+    each.
+    """
     rows, columns = shape
     if axes is None:
         figure_size = (columns * size[0], rows * size[1])
-        made: np.ndarray = plt.subplots(rows, columns, figsize=_at_least(figure_size), squeeze=False)[1]
+        made: np.ndarray = plt.subplots(
+            rows, columns, figsize=_at_least(figure_size), squeeze=False
+        )[1]
         return made
     given = np.asarray(axes, dtype=object)
     if given.size != rows * columns or not all(isinstance(ax, Axes) for ax in given.flat):
         wanted = f"plt.subplots({rows}, {columns})"
         raise InvalidInputError(
-            f"axes must hold {rows * columns} matplotlib Axes, as from {wanted}; got {describe(axes)}."
+            f"axes must hold {rows * columns} matplotlib Axes, as from {wanted}; got"
+            f" {describe(axes)}."
         )
     return given.reshape(shape)
 
@@ -135,7 +152,9 @@ def _at_least(size: tuple[float, float], least: float = 2.2) -> tuple[float, flo
 
 
 def legend_above(ax: Axes, *, outside: bool, title: str | None = None) -> None:
-    """One legend, in rows above the figure where the figure is ours, else inside the panel; an earlier one goes."""
+    """One legend, in rows above the figure where the figure is ours, else inside the panel; an
+    earlier one goes.
+    """
     handles, texts = ax.get_legend_handles_labels()
     figure: Any = ax.get_figure(root=True)
     if not outside:
@@ -145,10 +164,19 @@ def legend_above(ax: Axes, *, outside: bool, title: str | None = None) -> None:
         num_columns = max(1, min(len(texts), int(figure.get_figwidth() / inches)))
         for old in list(figure.legends):
             old.remove()
-        figure.legend(handles, texts, loc="outside upper center", ncols=num_columns, title=title, title_fontsize=8.0)
+        figure.legend(
+            handles,
+            texts,
+            loc="outside upper center",
+            ncols=num_columns,
+            title=title,
+            title_fontsize=8.0,
+        )
 
 
 def headroom(ax: Axes, share: float = 0.08) -> None:
-    """Start the vertical axis at 0 and leave a share of it free at the top; 0 to 1 where nothing has a height."""
+    """Start the vertical axis at 0 and leave a share of it free at the top; 0 to 1 where nothing
+    has a height.
+    """
     top = float(ax.dataLim.y1)
     ax.set_ylim(0.0, top * (1.0 + share) if 0.0 < top < float("inf") else 1.0)

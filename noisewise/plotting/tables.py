@@ -29,7 +29,9 @@ class HasTruth(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Equally weighted draws (N, p) with one name per column; `theta` names the parameters among them, in the order of the model."""
+    """Equally weighted draws (N, p) with one name per column; `theta` names the parameters among
+    them, in the order of the model.
+    """
 
     names: tuple[str, ...]
     values: np.ndarray
@@ -39,13 +41,16 @@ class Table:
         """The named columns, in this order; all of them must be finite."""
         missing = [name for name in columns if name not in self.names]
         if missing or not columns:
-            raise InvalidInputError(f"columns must be among {', '.join(self.names)} for {what}, got {list(columns)}.")
+            raise InvalidInputError(
+                f"columns must be among {', '.join(self.names)} for {what}, got {list(columns)}."
+            )
         chosen = self.values[:, [self.names.index(name) for name in columns]]
         return Table(tuple(columns), one_sample(chosen, what), self.theta)
 
 
 def named_draws(model: PrivateModel, theta: Any) -> Draws:
-    """Draws of theta (N, d) under the names of the model, with its derived quantities: what plots take beside posteriors.
+    """Draws of theta (N, d) under the names of the model, with its derived quantities: what plots
+    take beside posteriors.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.sir()
@@ -54,11 +59,14 @@ def named_draws(model: PrivateModel, theta: Any) -> Draws:
     (('log_beta', 'log_gamma'), ['R0'])
     """
     if not isinstance(model, PrivateModel):
-        raise InvalidTypeError(f"named_draws(model, theta) needs a PrivateModel first, got {describe(model)}.")
+        raise InvalidTypeError(
+            f"named_draws(model, theta) needs a PrivateModel first, got {describe(model)}."
+        )
     theta = numbers(theta, "theta")
     if theta.ndim != 2 or theta.shape[1] != len(model.names):
         raise InvalidInputError(
-            f"theta must be draws (N, {len(model.names)}), a column for each of {', '.join(model.names)}; got {describe(theta)}."
+            f"theta must be draws (N, {len(model.names)}), a column for each of"
+            f" {', '.join(model.names)}; got {describe(theta)}."
         )
     return Draws(theta, model.names, Report("draws"), derived=model.derived_quantities(theta))
 
@@ -75,11 +83,17 @@ def named_truth(model: PrivateModel, theta: Any) -> dict[str, float]:
     return {name: float(values[0]) for name, values in _columns(draws).items()}
 
 
-def tables(draws: Any, names: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> dict[str, Table]:
-    """One table per method, all with the same columns; a single posterior or array is called "posterior"."""
+def tables(
+    draws: Any, names: Sequence[str] | None = None, columns: Sequence[str] | None = None
+) -> dict[str, Table]:
+    """One table per method, all with the same columns; a single posterior or array is called
+    "posterior".
+    """
     given = dict(draws) if isinstance(draws, Mapping) else {"posterior": draws}
     if not given:
-        raise InvalidInputError('draws must hold at least one method, such as {"SPPE": posterior}; got none.')
+        raise InvalidInputError(
+            'draws must hold at least one method, such as {"SPPE": posterior}; got none.'
+        )
     first = next((value for value in given.values() if isinstance(value, AbstractPosterior)), None)
     made = {str(name): _table(value, _what(name), names, first) for name, value in given.items()}
     made = {name: each.select(columns or each.names, _what(name)) for name, each in made.items()}
@@ -87,8 +101,12 @@ def tables(draws: Any, names: Sequence[str] | None = None, columns: Sequence[str
     return made
 
 
-def like(draws: Any, made: Mapping[str, Table], what: str, names: Sequence[str] | None = None) -> np.ndarray:
-    """More draws, such as those of the prior, as an array with the columns of the tables `made`; a model gives those of its prior."""
+def like(
+    draws: Any, made: Mapping[str, Table], what: str, names: Sequence[str] | None = None
+) -> np.ndarray:
+    """More draws, such as those of the prior, as an array with the columns of the tables `made`; a
+    model gives those of its prior.
+    """
     table = next(iter(made.values()))
     if isinstance(draws, PrivateModel):
         draws = named_draws(draws, draws.prior.sample(jax.random.key(0), _OF_PRIOR))
@@ -97,7 +115,9 @@ def like(draws: Any, made: Mapping[str, Table], what: str, names: Sequence[str] 
 
 
 def truths(truth: Any, made: Mapping[str, Table]) -> dict[str, float]:
-    """Known values by name, of the columns of the tables `made`. An array holds the parameters, or else the columns shown, in order."""
+    """Known values by name, of the columns of the tables `made`. An array holds the parameters, or
+    else the columns shown, in order.
+    """
     if truth is None:
         return {}
     table = next(iter(made.values()))
@@ -105,11 +125,15 @@ def truths(truth: Any, made: Mapping[str, Table]) -> dict[str, float]:
         truth = {} if truth.truth is None else named_truth(truth.model, truth.truth)
     if not isinstance(truth, Mapping):
         truth = _by_name(truth, table)
-    chosen = {name: float(real_array(truth[name], f"truth[{name!r}]")) for name in table.names if name in truth}
+    chosen = {
+        name: float(real_array(truth[name], f"truth[{name!r}]"))
+        for name in table.names
+        if name in truth
+    }
     if not chosen or not np.isfinite(list(chosen.values())).all():
         raise InvalidInputError(
-            f"truth must give finite values of some of {', '.join(table.names)}, got {', '.join(map(str, truth)) or 'none'}: leave out "
-            "what is unknown."
+            f"truth must give finite values of some of {', '.join(table.names)}, got"
+            f" {', '.join(map(str, truth)) or 'none'}: leave out what is unknown."
         )
     return chosen
 
@@ -119,8 +143,9 @@ def _by_name(truth: Any, table: Table) -> dict[str, float]:
     names = table.theta if values.shape == (len(table.theta),) else table.names
     if values.shape != (len(names),):
         raise InvalidInputError(
-            f"truth must hold one value for each of {', '.join(table.names)}, got {describe(values)}: a dictionary from names to values "
-            "may leave some out, and named_truth(model, theta) adds derived quantities."
+            f"truth must hold one value for each of {', '.join(table.names)}, got"
+            f" {describe(values)}: a dictionary from names to values may leave some out, and"
+            " named_truth(model, theta) adds derived quantities."
         )
     return dict(zip(names, values.tolist(), strict=True))
 
@@ -129,7 +154,9 @@ def _what(name: Any) -> str:
     return f"draws[{str(name)!r}]"
 
 
-def _table(value: Any, what: str, names: Sequence[str] | None, first: AbstractPosterior | None) -> Table:
+def _table(
+    value: Any, what: str, names: Sequence[str] | None, first: AbstractPosterior | None
+) -> Table:
     if isinstance(value, Certificate):
         value = value.corrected
     if isinstance(value, AbstractPosterior):
@@ -137,8 +164,12 @@ def _table(value: Any, what: str, names: Sequence[str] | None, first: AbstractPo
         rows = even_rows(value.weights)
         return Table(tuple(columns), np.stack(list(columns.values()), axis=1)[rows], value.names)
     if isinstance(value, (str, bytes)) or value is None or isinstance(value, Mapping):
-        raise InvalidTypeError(f"{what} must be a posterior or an array of draws (N, p), got {describe(value)}.")
-    array = one_sample(value, what, tell="pass a posterior, such as fit.posterior(observed), or an array of draws")
+        raise InvalidTypeError(
+            f"{what} must be a posterior or an array of draws (N, p), got {describe(value)}."
+        )
+    array = one_sample(
+        value, what, tell="pass a posterior, such as fit.posterior(observed), or an array of draws"
+    )
     if names is None and first is not None:
         names = first.names if array.shape[1] == len(first.names) else tuple(_columns(first))
     chosen = column_names(names, array.shape[1], what)
@@ -150,24 +181,33 @@ def numbers(value: Any, name: str) -> np.ndarray:
     return real_array(value, name, tell="pass an array")
 
 
-def column_names(names: Sequence[str] | None, width: int, what: str, *, stem: str = "theta") -> tuple[str, ...]:
+def column_names(
+    names: Sequence[str] | None, width: int, what: str, *, stem: str = "theta"
+) -> tuple[str, ...]:
     """The names given, checked, or numbered ones."""
     given = (names,) if isinstance(names, str) else names
     if given is not None and not isinstance(given, Iterable):
-        raise InvalidTypeError(f"names must be {width} texts, one per column of {what}, got {describe(given)}.")
+        raise InvalidTypeError(
+            f"names must be {width} texts, one per column of {what}, got {describe(given)}."
+        )
     chosen = tuple(f"{stem}[{j}]" for j in range(width)) if given is None else tuple(given)
     if not all(isinstance(name, str) for name in chosen):
-        raise InvalidTypeError(f"names must be texts, one per column of {what}, got {', '.join(map(repr, chosen))}.")
+        raise InvalidTypeError(
+            f"names must be texts, one per column of {what}, got {', '.join(map(repr, chosen))}."
+        )
     if len(chosen) != width or len(set(chosen)) != width:
         raise InvalidInputError(
-            f"{what} has {width} columns and needs as many different names, got {len(chosen)}: {', '.join(chosen)}. "
-            "named_draws(model, theta) names draws of theta and adds derived quantities."
+            f"{what} has {width} columns and needs as many different names, got {len(chosen)}:"
+            f" {', '.join(chosen)}. named_draws(model, theta) names draws of theta and adds derived"
+            " quantities."
         )
     return chosen
 
 
 def even_rows(weights: np.ndarray) -> np.ndarray:
-    """Rows at evenly spaced points of cumulated weights: equally weighted draws without more randomness; all, if weights are equal."""
+    """Rows at evenly spaced points of cumulated weights: equally weighted draws without more
+    randomness; all, if weights are equal.
+    """
     if np.ptp(weights) <= 1e-12:
         return np.arange(len(weights))
     num = max(len(weights), _RESAMPLED)
@@ -182,8 +222,9 @@ def _check_same(made: Mapping[str, Table]) -> None:
             shared = [column for column in table.names if column in other.names]
             advice = f"pass columns={shared!r}" if shared else "pass names= for arrays"
             raise InvalidInputError(
-                f"All methods must have the same columns, got {', '.join(table.names)} for {first!r} and "
-                f"{', '.join(other.names)} for {name!r}: {advice}, or add derived quantities by named_draws(model, theta)."
+                f"All methods must have the same columns, got {', '.join(table.names)} for"
+                f" {first!r} and {', '.join(other.names)} for {name!r}: {advice}, or add derived"
+                " quantities by named_draws(model, theta)."
             )
 
 

@@ -40,12 +40,15 @@ def uncertainty_bars(
     scale: Literal["share", "variance"] = "share",
     ax: Axes | None = None,
 ) -> Axes:
-    """Posterior variances as stacked parts, such as sampling, clamping and privacy, a bar per row; returns the axes.
+    """Posterior variances as stacked parts, such as sampling, clamping and privacy, a bar per row;
+    returns the axes.
 
-    `parts` is a decomposition, or its table: a row per parameter, a column per part, variances inside (a column `total` is left out); or a
-    dictionary from budgets, or other labels, to such, whose rows are then grouped by parameter; or a dictionary from parts to variances
-    (p,), with `names` for the rows. None may be negative. With `scale="share"` bars have one length, shares above 8% are written into
-    them, and the total standard deviation stands at the right; with "variance" lengths are variances.
+    `parts` is a decomposition, or its table: a row per parameter, a column per part, variances
+    inside (a column `total` is left out); or a dictionary from budgets, or other labels, to such,
+    whose rows are then grouped by parameter; or a dictionary from parts to variances (p,), with
+    `names` for the rows. None may be negative. With `scale="share"` bars have one length, shares
+    above 8% are written into them, and the total standard deviation stands at the right; with
+    "variance" lengths are variances.
 
     >>> ax = uncertainty_bars({"sampling": [0.01, 0.01], "privacy": [0.0, 0.08]}, names=["confidential", "private"])
     >>> [text.get_text() for text in ax.texts if text.get_text().startswith("sd")]
@@ -62,7 +65,16 @@ def uncertainty_bars(
     for name, look in looks(variances).items():
         length = variances[name] / divisor
         color = _COLOURS.get(name, look["color"])
-        ax.barh(places, length, height=0.7, left=left, color=color, label=name, edgecolor="white", linewidth=0.6)
+        ax.barh(
+            places,
+            length,
+            height=0.7,
+            left=left,
+            color=color,
+            label=name,
+            edgecolor="white",
+            linewidth=0.6,
+        )
         if scale == "share":
             _write_shares(ax, places, left, length, "white" if color in _ON_DARK else "black")
         left = left + length
@@ -86,7 +98,9 @@ _Groups = dict[str, tuple[str, ...]]
 def _given(parts: Any, names: Sequence[str] | None) -> tuple[dict[str, np.ndarray], _Groups]:
     """Variances (rows,) by part, and what the rows are."""
     if isinstance(parts, Mapping) and parts and all(_is_table(value) for value in parts.values()):
-        return _grouped({_budget(name): _table(value, f"parts[{name!r}]") for name, value in parts.items()})
+        return _grouped(
+            {_budget(name): _table(value, f"parts[{name!r}]") for name, value in parts.items()}
+        )
     if _is_table(parts):
         table = _table(parts, "parts")
         return {part: table[part].to_numpy() for part in table}, {"": tuple(map(str, table.index))}
@@ -104,9 +118,13 @@ def _table(value: Any, what: str) -> Any:
     """A table of float64 variances, checked."""
     table = value.table if isinstance(value, HasTable) else value
     table = table.drop(columns="total", errors="ignore")
-    columns = {str(part): _checked(table[part], f"the part {str(part)!r} of {what}") for part in table}
+    columns = {
+        str(part): _checked(table[part], f"the part {str(part)!r} of {what}") for part in table
+    }
     if not columns or not len(table):
-        raise InvalidInputError(f"{what} must have a row per parameter and a column per part, got {describe(table)}.")
+        raise InvalidInputError(
+            f"{what} must have a row per parameter and a column per part, got {describe(table)}."
+        )
     return type(table)(columns, index=table.index)
 
 
@@ -116,11 +134,13 @@ def _grouped(tables: dict[str, Any]) -> tuple[dict[str, np.ndarray], _Groups]:
     for name, table in tables.items():
         if list(table.index) != list(first.index) or list(table.columns) != list(first.columns):
             raise InvalidInputError(
-                f"All decompositions must have the rows {', '.join(map(str, first.index))} and the parts {', '.join(first.columns)}; "
-                f"{name} has {', '.join(map(str, table.index))} and {', '.join(table.columns)}."
+                f"All decompositions must have the rows {', '.join(map(str, first.index))} and the"
+                f" parts {', '.join(first.columns)}; {name} has {', '.join(map(str, table.index))}"
+                f" and {', '.join(table.columns)}."
             )
     variances = {
-        part: np.array([table.loc[row, part] for row in first.index for table in tables.values()]) for part in first
+        part: np.array([table.loc[row, part] for row in first.index for table in tables.values()])
+        for part in first
     }
     headings = map(str, first.index) if len(first) > 1 else [""]
     return variances, dict.fromkeys(headings, tuple(tables))
@@ -131,13 +151,18 @@ def _budget(name: Any) -> str:
     return f"$\\epsilon$ = {name:g}" if isinstance(name, (int, float)) else str(name)
 
 
-def _from_arrays(parts: Any, names: Sequence[str] | None) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+def _from_arrays(
+    parts: Any, names: Sequence[str] | None
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     if not isinstance(parts, Mapping) or not parts:
         raise InvalidTypeError(
-            "parts must be a decomposition, a table with a row per parameter and a column per part, or map parts to variances (p,), such "
+            "parts must be a decomposition, a table with a row per parameter and a column per part,"
+            " or map parts to variances (p,), such "
             f'as {{"sampling": ..., "privacy": ...}}; got {describe(parts)}.'
         )
-    variances = {str(name): _checked(values, f"parts[{str(name)!r}]") for name, values in parts.items()}
+    variances = {
+        str(name): _checked(values, f"parts[{str(name)!r}]") for name, values in parts.items()
+    }
     shapes = {values.shape for values in variances.values()}
     if len(shapes) > 1:
         got = ", ".join(f"{values.shape} for {name!r}" for name, values in variances.items())
@@ -149,34 +174,48 @@ def _from_arrays(parts: Any, names: Sequence[str] | None) -> tuple[dict[str, np.
 def _checked(values: Any, what: str) -> np.ndarray:
     array = np.atleast_1d(numbers(values, what))
     if array.ndim != 1 or not array.size:
-        raise InvalidInputError(f"{what} must hold variances (p,), one for each row, got shape {array.shape}.")
+        raise InvalidInputError(
+            f"{what} must hold variances (p,), one for each row, got shape {array.shape}."
+        )
     if not (np.isfinite(array) & (array >= 0.0)).all():
         raise InvalidInputError(
-            f"{what} must hold variances, finite and not negative: one is not. A difference of variances that came out below 0 is Monte "
-            "Carlo error, or says that this part adds none: set it to 0."
+            f"{what} must hold variances, finite and not negative: one is not. A difference of"
+            " variances that came out below 0 is Monte Carlo error, or says that this part adds"
+            " none: set it to 0."
         )
     return array
 
 
 def _rows(groups: _Groups) -> tuple[np.ndarray, list[str]]:
-    """Heights, with gaps between groups, and the text left of each row: the first of a group names it."""
+    """Heights, with gaps between groups, and the text left of each row: the first of a group names
+    it.
+    """
     heights: list[float] = []
     ticks: list[str] = []
     for heading, rows in groups.items():
         start = heights[-1] - 1.0 - _GAP if heights else 0.0
         heights += [start - i for i in range(len(rows))]
         ticks += [
-            f"{label(heading)}    {label(row)}" if heading and i == 0 else label(row) for i, row in enumerate(rows)
+            f"{label(heading)}    {label(row)}" if heading and i == 0 else label(row)
+            for i, row in enumerate(rows)
         ]
     return np.array(heights), ticks
 
 
-def _write_shares(ax: Axes, places: np.ndarray, left: np.ndarray, length: np.ndarray, color: str) -> None:
+def _write_shares(
+    ax: Axes, places: np.ndarray, left: np.ndarray, length: np.ndarray, color: str
+) -> None:
     """Percentages inside the bars that have room for them."""
     for height, start, share in zip(places, left, length, strict=True):
         if share >= _LEAST_WRITTEN:
             ax.text(
-                start + share / 2.0, height, f"{100 * share:.0f}%", ha="center", va="center", fontsize=7.5, color=color
+                start + share / 2.0,
+                height,
+                f"{100 * share:.0f}%",
+                ha="center",
+                va="center",
+                fontsize=7.5,
+                color=color,
             )
 
 

@@ -47,9 +47,13 @@ def load_posterior(path: Any) -> AbstractPosterior:
             return _learned(content, arrays, names, report, more)
         if kind == "Draws":
             return Draws(arrays["theta"], names, report, num_chains=content["num_chains"], **more)
-        return WeightedSamples(arrays["theta"], names, report, log_weights=arrays["log_weights"], **more)
+        return WeightedSamples(
+            arrays["theta"], names, report, log_weights=arrays["log_weights"], **more
+        )
     except (KeyError, InvalidInputError, InvalidTypeError, TypeError):
-        raise FileFormatError("The archive does not hold a posterior as this version writes it.") from None
+        raise FileFormatError(
+            "The archive does not hold a posterior as this version writes it."
+        ) from None
 
 
 def _learned(
@@ -66,11 +70,18 @@ def _learned(
     density = read_density(content["estimator"], content["degree"], arrays)
     if density.dims != (prior.unconstrained_dim, len(condition)):
         raise FileFormatError("The density of the archive does not fit its parameters.")
-    own = {"density": density, "condition": condition, "prior": prior, "estimator": content["estimator"]}
+    own = {
+        "density": density,
+        "condition": condition,
+        "prior": prior,
+        "estimator": content["estimator"],
+    }
     return LearnedPosterior(arrays["theta"], names, report, **own, **more)
 
 
 def _strings(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) and item == printable(item) for item in value):
+    if not isinstance(value, list) or not all(
+        isinstance(item, str) and item == printable(item) for item in value
+    ):
         raise FileFormatError("Names must be a list of strings that can be printed.")
     return tuple(value)

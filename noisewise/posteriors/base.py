@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class AbstractPosterior(abc.ABC):
     """A posterior known through draws of theta (N, d), perhaps weighted, perhaps with more.
 
-    `derived` holds named quantities of each draw (N,); `statistics` the confidential statistics (N, k) that exact methods draw beside
-    theta: their law is p(s | s_dp).
+    `derived` holds named quantities of each draw (N,); `statistics` the confidential statistics (N,
+    k) that exact methods draw beside theta: their law is p(s | s_dp).
     """
 
     def __init__(
@@ -39,11 +39,17 @@ class AbstractPosterior(abc.ABC):
         self.theta = np.ascontiguousarray(theta, dtype=np.float64)
         self.names = tuple(names)
         self.report = report
-        self.derived = {name: np.asarray(values, dtype=np.float64) for name, values in (derived or {}).items()}
-        self.statistics = None if statistics is None else np.ascontiguousarray(statistics, dtype=np.float64)
+        self.derived = {
+            name: np.asarray(values, dtype=np.float64) for name, values in (derived or {}).items()
+        }
+        self.statistics = (
+            None if statistics is None else np.ascontiguousarray(statistics, dtype=np.float64)
+        )
         self.statistic_names = tuple(statistic_names)
         if self.theta.ndim != 2 or self.theta.shape[1] != len(self.names) or not len(self.theta):
-            raise InvalidInputError(f"A posterior of {len(self.names)} parameters needs draws (N, {len(self.names)}).")
+            raise InvalidInputError(
+                f"A posterior of {len(self.names)} parameters needs draws (N, {len(self.names)})."
+            )
 
     @property
     @abc.abstractmethod
@@ -62,11 +68,14 @@ class AbstractPosterior(abc.ABC):
     def log_prob(self, theta: Any) -> np.ndarray:
         """The log density, where a method has one."""
         raise MissingCapabilityError(
-            f"{self.report.method} gives draws, not a density: use sample, or a method that learns the posterior."
+            f"{self.report.method} gives draws, not a density: use sample, or a method that learns"
+            " the posterior."
         )
 
     def summary(self, *, level: float = 0.95) -> pd.DataFrame:
-        """One row per parameter and derived quantity: mean, sd, median, the central interval, and the shortest one (hdi)."""
+        """One row per parameter and derived quantity: mean, sd, median, the central interval, and
+        the shortest one (hdi).
+        """
         import pandas as pd
 
         tail = (1.0 - level) / 2.0
@@ -78,7 +87,9 @@ class AbstractPosterior(abc.ABC):
             ordered, cumulative = values[order], np.cumsum(weights[order])
             mean = float(weights @ values)
             middles = cumulative - weights[order] / 2
-            low, median, high = (float(np.interp(q, middles, ordered)) for q in (tail, 0.5, 1.0 - tail))
+            low, median, high = (
+                float(np.interp(q, middles, ordered)) for q in (tail, 0.5, 1.0 - tail)
+            )
             shortest = _shortest_interval(ordered, cumulative, level)
             sd = float(weights @ (values - mean) ** 2) ** 0.5
             rows[name] = [mean, sd, median, low, high, *shortest]
@@ -87,7 +98,9 @@ class AbstractPosterior(abc.ABC):
         )
 
     def to_arviz(self) -> Any:
-        """The draws as `arviz.InferenceData` (resampled where they are weighted), derived quantities included."""
+        """The draws as `arviz.InferenceData` (resampled where they are weighted), derived
+        quantities included.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import arviz
@@ -123,7 +136,10 @@ class AbstractPosterior(abc.ABC):
         return {}
 
     def __repr__(self) -> str:
-        text = f"{type(self).__name__}({self.report.method}, {len(self.theta):,} draws of {', '.join(self.names)})"
+        text = (
+            f"{type(self).__name__}({self.report.method}, {len(self.theta):,} draws of"
+            f" {', '.join(self.names)})"
+        )
         return printable(text)
 
 
@@ -132,7 +148,9 @@ def check_num(num: Any) -> int:
     return integer("num", at_least=1)(num)
 
 
-def _shortest_interval(ordered: np.ndarray, cumulative: np.ndarray, level: float) -> tuple[float, float]:
+def _shortest_interval(
+    ordered: np.ndarray, cumulative: np.ndarray, level: float
+) -> tuple[float, float]:
     """The shortest interval between draws that holds a share `level` of the weight."""
     before = np.concatenate([[0.0], cumulative[:-1]])
     ends = np.searchsorted(cumulative, before + level * cumulative[-1] - 1e-12)

@@ -15,9 +15,11 @@ from noisewise.posteriors.report import Report
 
 
 class Draws(AbstractPosterior):
-    """Equally weighted draws (C N, d), the N draws of chain 0 first, then those of chain 1, and so on.
+    """Equally weighted draws (C N, d), the N draws of chain 0 first, then those of chain 1, and so
+    on.
 
-    `diagnostics()` gives split R-hat and the bulk and tail effective sizes of each parameter (Vehtari et al. 2021).
+    `diagnostics()` gives split R-hat and the bulk and tail effective sizes of each parameter
+    (Vehtari et al. 2021).
 
     >>> import jax
     >>> theta = np.random.default_rng(0).normal(size=(4000, 1))
@@ -27,17 +29,26 @@ class Draws(AbstractPosterior):
     """
 
     def __init__(
-        self, theta: np.ndarray, names: tuple[str, ...], report: Report, *, num_chains: int = 1, **more: Any
+        self,
+        theta: np.ndarray,
+        names: tuple[str, ...],
+        report: Report,
+        *,
+        num_chains: int = 1,
+        **more: Any,
     ) -> None:
         super().__init__(theta, names, report, **more)
         self.num_chains = integer("num_chains", at_least=1)(num_chains)
         if len(self.theta) % self.num_chains:
-            raise InvalidInputError(f"{len(self.theta)} draws do not divide into {self.num_chains} chains.")
+            raise InvalidInputError(
+                f"{len(self.theta)} draws do not divide into {self.num_chains} chains."
+            )
         bad = np.isnan(self.theta).any(axis=1)
         if bad.any():
             raise InvalidInputError(
-                f"Draws must be numbers, but {bad.sum():,} of {len(self.theta):,} draws hold NaN, the first in row {int(np.argmax(bad))}: "
-                "leave such rows out, or give them weight 0 in WeightedSamples."
+                f"Draws must be numbers, but {bad.sum():,} of {len(self.theta):,} draws hold NaN,"
+                f" the first in row {int(np.argmax(bad))}: leave such rows out, or give them weight"
+                " 0 in WeightedSamples."
             )
 
     @property
@@ -49,7 +60,9 @@ class Draws(AbstractPosterior):
         return float(self.diagnostics()["ess_bulk"].min())
 
     def diagnostics(self) -> Any:
-        """A table with columns r_hat, ess_bulk and ess_tail, one row per parameter; NaN where chains or draws are too few."""
+        """A table with columns r_hat, ess_bulk and ess_tail, one row per parameter; NaN where
+        chains or draws are too few.
+        """
         import pandas as pd
 
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -60,12 +73,21 @@ class Draws(AbstractPosterior):
             enough = len(self.theta) >= 4 * self.num_chains
             rows = {
                 name: [
-                    float(arviz.rhat(values, method="rank")) if enough and self.num_chains > 1 else np.nan,
-                    *(float(arviz.ess(values, method=kind)) if enough else np.nan for kind in ("bulk", "tail")),
+                    (
+                        float(arviz.rhat(values, method="rank"))
+                        if enough and self.num_chains > 1
+                        else np.nan
+                    ),
+                    *(
+                        float(arviz.ess(values, method=kind)) if enough else np.nan
+                        for kind in ("bulk", "tail")
+                    ),
                 ]
                 for name, values in chains.items()
             }
-        return pd.DataFrame.from_dict(rows, orient="index", columns=["r_hat", "ess_bulk", "ess_tail"])
+        return pd.DataFrame.from_dict(
+            rows, orient="index", columns=["r_hat", "ess_bulk", "ess_tail"]
+        )
 
     def sample(self, key: Array, num: int) -> np.ndarray:
         """Draws at random; none is repeated before all are used."""
@@ -74,7 +96,9 @@ class Draws(AbstractPosterior):
         return self.theta[np.concatenate(rounds)[:num]]
 
     def _chains(self) -> dict[str, np.ndarray]:
-        return {name: values.reshape(self.num_chains, -1) for name, values in self._columns().items()}
+        return {
+            name: values.reshape(self.num_chains, -1) for name, values in self._columns().items()
+        }
 
     def _own_content(self) -> dict[str, Any]:
         return {"num_chains": self.num_chains}

@@ -55,7 +55,9 @@ class Said:
             made = cls(kinds(spec["kind"]), numbers)
             sentences.rendered(made.kind, made.numbers)
         except (AttributeError, ArithmeticError, LookupError, TypeError, ValueError):
-            raise FileFormatError(f"A report holds a {cls.__name__.lower()} that this version does not know.") from None
+            raise FileFormatError(
+                f"A report holds a {cls.__name__.lower()} that this version does not know."
+            ) from None
         return made
 
 
@@ -108,7 +110,9 @@ def _plain(value: Any) -> Value:
         return value
     if isinstance(value, str):
         return str(value)
-    raise TypeError(f"A finding holds numbers, texts and lists of them, got {type(value).__name__}.")
+    raise TypeError(
+        f"A finding holds numbers, texts and lists of them, got {type(value).__name__}."
+    )
 
 
 def _written(value: Any) -> Any:

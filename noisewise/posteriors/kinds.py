@@ -82,10 +82,18 @@ class Kind(enum.StrEnum):
 
 
 _REPEATING = frozenset({Kind.STATED, Kind.STATISTICS_LEFT_OUT, Kind.FAILURES_UNSEEN})
-"""A text may say anything; rounds may leave out different statistics; a fit and its user may name different ways out."""
+"""A text may say anything; rounds may leave out different statistics; a fit and its user may name
+different ways out.
+"""
 
 ABOUT_CERTIFICATES = frozenset(
-    {Kind.CERTIFIED, Kind.APPROXIMATION_POOR, Kind.NOT_CERTIFIABLE, Kind.NOTHING_CERTIFIABLE, Kind.HIDDEN_MODES}
+    {
+        Kind.CERTIFIED,
+        Kind.APPROXIMATION_POOR,
+        Kind.NOT_CERTIFIABLE,
+        Kind.NOTHING_CERTIFIABLE,
+        Kind.HIDDEN_MODES,
+    }
 )
 """What certificates find, and show themselves."""
 

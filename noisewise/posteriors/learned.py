@@ -21,11 +21,13 @@ from noisewise.priors.prior import Prior
 
 
 class LearnedPosterior(AbstractPosterior):
-    r"""q(theta | s_dp) = q(z | c) |dz / dtheta| at one condition c, z being unconstrained coordinates of theta.
+    r"""q(theta | s_dp) = q(z | c) |dz / dtheta| at one condition c, z being unconstrained
+    coordinates of theta.
 
-    Draws are independent and fresh with every key; `theta` holds some of them for summaries. All of them lie inside the prior's support.
-    `log_prob` is a density over the free coordinates of theta, as `Prior.log_prob` is. `estimator` describes the architecture, for files:
-    without it, as for architectures of a user's own, `save` writes the draws alone.
+    Draws are independent and fresh with every key; `theta` holds some of them for summaries. All of
+    them lie inside the prior's support. `log_prob` is a density over the free coordinates of theta,
+    as `Prior.log_prob` is. `estimator` describes the architecture, for files: without it, as for
+    architectures of a user's own, `save` writes the draws alone.
     """
 
     def __init__(
@@ -63,7 +65,9 @@ class LearnedPosterior(AbstractPosterior):
         """The log density of theta (N, d), -inf off the prior's support."""
         theta = np.atleast_2d(np.asarray(theta, dtype=np.float64))
         if theta.shape[-1] != len(self.names):
-            raise InvalidInputError(f"theta must have shape (N, {len(self.names)}), got {theta.shape}.")
+            raise InvalidInputError(
+                f"theta must have shape (N, {len(self.names)}), got {theta.shape}."
+            )
         return constrained_log_prob(self.prior, self.log_prob_unconstrained, theta)
 
     def log_prob_unconstrained(self, z: np.ndarray) -> np.ndarray:
@@ -71,7 +75,9 @@ class LearnedPosterior(AbstractPosterior):
         return self.density.log_prob(z, self.condition)
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
-        """Write a folder from which `nw.load_posterior` reads a posterior whose `log_prob` is the same to the last bit."""
+        """Write a folder from which `nw.load_posterior` reads a posterior whose `log_prob` is the
+        same to the last bit.
+        """
         if self.estimator is not None:
             AbstractPosterior.save(self, path, overwrite=overwrite)
             return
@@ -84,14 +90,22 @@ class LearnedPosterior(AbstractPosterior):
 
     def _own_content(self) -> dict[str, Any]:
         spec = dict(self.estimator or {})
-        return {"estimator": spec, "prior": self.prior.to_spec(), "degree": self.density.whitening.degree}
+        return {
+            "estimator": spec,
+            "prior": self.prior.to_spec(),
+            "degree": self.density.whitening.degree,
+        }
 
     def _chains(self) -> dict[str, np.ndarray]:
         return {name: values[None] for name, values in self._columns().items()}
 
 
-def constrained_log_prob(prior: Prior, log_prob: Callable[[np.ndarray], np.ndarray], theta: np.ndarray) -> np.ndarray:
-    """The log density of theta (N, d) from that of z (N, p): log q(z) - log |dtheta / dz|, -inf off the support."""
+def constrained_log_prob(
+    prior: Prior, log_prob: Callable[[np.ndarray], np.ndarray], theta: np.ndarray
+) -> np.ndarray:
+    """The log density of theta (N, d) from that of z (N, p): log q(z) - log |dtheta / dz|, -inf off
+    the support.
+    """
     z = prior.unconstrain(theta)
     inside = np.isfinite(z).all(axis=-1)
     z = np.where(inside[:, None], z, 0.0)

@@ -87,14 +87,15 @@ class Report:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.method} ({'exact' if self.exact else 'approximate'}): {self.stopped}, {self.num_simulations:,} simulations, "
-            f"{self.seconds:.1f} s" + (f", {self.num_failed:,} simulations failed" if self.num_failed else "")
+            f"{self.method} ({'exact' if self.exact else 'approximate'}): {self.stopped},"
+            f" {self.num_simulations:,} simulations, {self.seconds:.1f} s"
+            + (f", {self.num_failed:,} simulations failed" if self.num_failed else "")
         ]
         lines += [f"  {name}: {_shown(value)}" for name, value in self.diagnostics.items()]
         lines += [f"  warning: {text}" for text in self.warnings]
         return printable("\n".join(lines))
 
-    # On disk ----------------------------------------------------------------------------------------
+    # On disk --------------------------------------------------------------------------------------
 
     def to_spec(self) -> dict[str, Any]:
         """JSON-ready, with numbers that are not finite as text; `from_spec` reads it back."""
@@ -127,7 +128,8 @@ _EARLIER_KINDS = {name: kind for name, kind in _KINDS.items() if name != "number
     "warnings": list,
 }
 _EARLIER_FIELDS = set(_EARLIER_KINDS)
-"""Before findings had kinds: `stopped` and `warnings` were texts, and `diagnostics` had the power."""
+"""Before findings had kinds: `stopped` and `warnings` were texts, and `diagnostics` had the power.
+"""
 
 
 def _current(spec: dict[str, Any]) -> Report:

@@ -22,8 +22,8 @@ _BOUNDED = 20.0
 class WeightedSamples(AbstractPosterior):
     r"""Draws theta_i (N, d) with log weights (N,), normalised or not.
 
-    `effective_size` is (sum w)^2 / sum w^2; `pareto_k` the shape of the weights' tail (Vehtari et al. 2024): above .7 averages
-    cannot be trusted, however many draws there are.
+    `effective_size` is (sum w)^2 / sum w^2; `pareto_k` the shape of the weights' tail (Vehtari et
+    al. 2024): above .7 averages cannot be trusted, however many draws there are.
 
     >>> import jax
     >>> posterior = WeightedSamples(np.array([[0.0], [1.0]]), ("a",), Report("example"), log_weights=np.log([1.0, 3.0]))
@@ -32,13 +32,21 @@ class WeightedSamples(AbstractPosterior):
     """
 
     def __init__(
-        self, theta: np.ndarray, names: tuple[str, ...], report: Report, *, log_weights: np.ndarray, **more: Any
+        self,
+        theta: np.ndarray,
+        names: tuple[str, ...],
+        report: Report,
+        *,
+        log_weights: np.ndarray,
+        **more: Any,
     ) -> None:
         super().__init__(theta, names, report, **more)
         log_weights = np.asarray(log_weights, dtype=np.float64)
         log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
         if log_weights.shape != (len(self.theta),) or not log_weights.max() > -np.inf:
-            raise InvalidInputError(f"log_weights must have shape ({len(self.theta)},), at least one above -inf.")
+            raise InvalidInputError(
+                f"log_weights must have shape ({len(self.theta)},), at least one above -inf."
+            )
         self.log_weights = log_weights
 
     @property
@@ -52,7 +60,9 @@ class WeightedSamples(AbstractPosterior):
 
     @property
     def pareto_k(self) -> float:
-        """The shape of the generalised Pareto law fitted to the largest weights; NaN below 25 draws."""
+        """The shape of the generalised Pareto law fitted to the largest weights; NaN below 25
+        draws.
+        """
         return pareto_k(self.log_weights)
 
     def sample(self, key: Array, num: int) -> np.ndarray:
@@ -76,7 +86,9 @@ class WeightedSamples(AbstractPosterior):
 
 
 def pareto_k(log_weights: np.ndarray) -> float:
-    """The shape of the weights' tail: NaN for fewer than 25 draws, infinite where fewer than 25 weights are positive."""
+    """The shape of the weights' tail: NaN for fewer than 25 draws, infinite where fewer than 25
+    weights are positive.
+    """
     if len(log_weights) < 25:
         return float("nan")
     finite = log_weights[np.isfinite(log_weights)]

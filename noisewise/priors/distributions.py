@@ -1,4 +1,6 @@
-"""numpyro distributions as parts of a prior: what is refused, float64 parameters, and a stable fingerprint."""
+"""numpyro distributions as parts of a prior: what is refused, float64 parameters, and a stable
+fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -25,43 +27,62 @@ def check_mapping(distributions: Any) -> Mapping[str, dist.Distribution]:
     """Refuse anything but a non-empty mapping from usable names to numpyro distributions."""
     if not isinstance(distributions, Mapping):
         got = describe(distributions)
-        raise InvalidTypeError(f"A prior is a mapping from names to distributions, such as {_EXAMPLE}; got {got}.")
+        raise InvalidTypeError(
+            f"A prior is a mapping from names to distributions, such as {_EXAMPLE}; got {got}."
+        )
     if not distributions:
-        raise InvalidInputError(f"A prior needs at least one parameter, such as {_EXAMPLE}; got an empty mapping.")
+        raise InvalidInputError(
+            f"A prior needs at least one parameter, such as {_EXAMPLE}; got an empty mapping."
+        )
     for name, value in distributions.items():
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise InvalidInputError(f"Parameter names are strings without spaces, commas or brackets, got {name!r}.")
+            raise InvalidInputError(
+                f"Parameter names are strings without spaces, commas or brackets, got {name!r}."
+            )
         if not isinstance(value, dist.Distribution):
-            called = f"the class {value.__name__}: write {value.__name__}(...)" if isinstance(value, type) else ""
+            called = (
+                f"the class {value.__name__}: write {value.__name__}(...)"
+                if isinstance(value, type)
+                else ""
+            )
             got = called or describe(value)
-            raise InvalidTypeError(f"The prior of {name!r} must be a numpyro distribution, as {_EXAMPLE}; got {got}.")
+            raise InvalidTypeError(
+                f"The prior of {name!r} must be a numpyro distribution, as {_EXAMPLE}; got {got}."
+            )
     return distributions
 
 
 def as_law(name: str, given: dist.Distribution) -> dist.Distribution:
     """The distribution with float64 parameters and its batch axes made part of the event.
 
-    Call under `jax.enable_x64(True)`. Parameters are NumPy arrays, so that the law survives pickling.
+    Call under `jax.enable_x64(True)`. Parameters are NumPy arrays, so that the law survives
+    pickling.
     """
     what = f"The prior of {name!r}, {kind(given)},"
     if _is_or_wraps(given, _WITHOUT_DENSITY):
-        raise InvalidInputError(f"{what} has no density: fix its value inside the simulator, or give it a spread.")
+        raise InvalidInputError(
+            f"{what} has no density: fix its value inside the simulator, or give it a spread."
+        )
     support = given.support
     if support is None or support.is_discrete:
         raise InvalidInputError(
-            f"{what} is discrete, and parameters are continuous: draw it inside the simulator, or relax it."
+            f"{what} is discrete, and parameters are continuous: draw it inside the simulator, or"
+            " relax it."
         )
     try:
         bijection(support)
     except NotImplementedError:
         raise MissingCapabilityError(
-            f"{what} has the support {support!r}, for which no unconstrained coordinates are known: "
-            "write it as dist.TransformedDistribution of a law on real numbers, intervals or simplexes."
+            f"{what} has the support {support!r}, for which no unconstrained coordinates are known:"
+            " write it as dist.TransformedDistribution of a law on real numbers, intervals or"
+            " simplexes."
         ) from None
     law = jax.tree.map(functools.partial(_leaf, what), given.to_event(len(given.batch_shape)))
     low, high = bounds(law.support)
     if low is not None and high is not None and not np.all(np.asarray(low) < np.asarray(high)):
-        raise InvalidInputError(f"{what} has an empty support: its lower bound must be below its upper bound.")
+        raise InvalidInputError(
+            f"{what} has an empty support: its lower bound must be below its upper bound."
+        )
     return law
 
 
@@ -71,7 +92,9 @@ def kind(law: dist.Distribution) -> str:
 
 
 def update(digest: Any, node: Any) -> None:
-    """Feed classes, static settings and parameters to a hash, in an order that does not depend on the process."""
+    """Feed classes, static settings and parameters to a hash, in an order that does not depend on
+    the process.
+    """
     digest.update(f"{type(node).__name__};".encode())
     if isinstance(node, np.ndarray):
         digest.update(repr(node.shape).encode() + node.astype("<f8").tobytes())
@@ -89,12 +112,16 @@ def _parts(node: Any) -> list[tuple[str, Any]]:
     if isinstance(node, (dist.transforms.Transform, dist.constraints.Constraint)):
         children, (names, static) = node.tree_flatten()
         return [*zip(names, children, strict=True), *sorted(static.items())]
-    return [(str(i), part) for i, part in enumerate(node)] if isinstance(node, (tuple, list)) else []
+    return (
+        [(str(i), part) for i, part in enumerate(node)] if isinstance(node, (tuple, list)) else []
+    )
 
 
 def _leaf(what: str, leaf: Any) -> np.ndarray:
     if isinstance(leaf, jax.core.Tracer):
-        raise InvalidInputError(f"{what} was made inside a JAX transformation: build the Prior outside it.")
+        raise InvalidInputError(
+            f"{what} was made inside a JAX transformation: build the Prior outside it."
+        )
     value = np.asarray(leaf)
     if value.dtype.kind not in "fiub":
         raise InvalidTypeError(f"{what} has a parameter of dtype {value.dtype}, not real numbers.")

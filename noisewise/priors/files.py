@@ -2,7 +2,8 @@
 
     {"law": "Normal", "fields": {"loc": {"array": [0.0], "shape": []}, ...}}
 
-Only classes of numpyro.distributions are known, and reading one sets fields and runs nothing but numpyro's own assembly of a pytree.
+Only classes of numpyro.distributions are known, and reading one sets fields and runs nothing but
+numpyro's own assembly of a pytree.
 """
 
 from __future__ import annotations
@@ -34,18 +35,27 @@ def to_spec(node: Any) -> Any:
     if isinstance(node, dict):
         return {"pairs": [[to_spec(name), to_spec(part)] for name, part in node.items()]}
     if isinstance(node, dist.Distribution):
-        return {"law": _known(node, dist), "fields": {name: to_spec(part) for name, part in _fields(node).items()}}
+        return {
+            "law": _known(node, dist),
+            "fields": {name: to_spec(part) for name, part in _fields(node).items()},
+        }
     for key, module, kind in _PARTS:
         if isinstance(node, kind):
             children, (names, static) = node.tree_flatten()
             parts = {name: to_spec(child) for name, child in zip(names, children, strict=True)}
-            return {key: _known(node, module), "parts": parts, "static": {n: to_spec(v) for n, v in static.items()}}
+            return {
+                key: _known(node, module),
+                "parts": parts,
+                "static": {n: to_spec(v) for n, v in static.items()},
+            }
     try:
         array = np.asarray(node)
     except (TypeError, ValueError):
         array = np.asarray(None)
     if array.dtype.kind not in "fiub":
-        raise MissingCapabilityError(f"A prior with a part of type {type(node).__name__} cannot be written as JSON.")
+        raise MissingCapabilityError(
+            f"A prior with a part of type {type(node).__name__} cannot be written as JSON."
+        )
     return {"array": array.astype(np.float64).ravel().tolist(), "shape": list(array.shape)}
 
 
@@ -84,7 +94,9 @@ def _law(spec: dict[str, Any], read: Any) -> dist.Distribution:
     for name in ("_batch_shape", "_event_shape"):
         _check_shape(read(fields.get(name)))
     values = {**{name: read(part) for name, part in fields.items()}, "_validate_args": None}
-    return cls.tree_unflatten(tuple(values[name] for name in aux), tuple(values[name] for name in data))
+    return cls.tree_unflatten(
+        tuple(values[name] for name in aux), tuple(values[name] for name in data)
+    )
 
 
 def _check_shape(shape: Any) -> None:
@@ -92,12 +104,15 @@ def _check_shape(shape: Any) -> None:
     whole = isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape)
     if not whole or math.prod(shape) > _MOST_ENTRIES:
         raise FileFormatError(
-            f"A law of a prior in a file has a shape of whole numbers, with at most {_MOST_ENTRIES} entries."
+            f"A law of a prior in a file has a shape of whole numbers, with at most {_MOST_ENTRIES}"
+            " entries."
         )
 
 
 def _fields(law: dist.Distribution) -> dict[str, Any]:
-    names = {*type(law).gather_pytree_data_fields(), *type(law).gather_pytree_aux_fields()} - {"_validate_args"}
+    names = {*type(law).gather_pytree_data_fields(), *type(law).gather_pytree_aux_fields()} - {
+        "_validate_args"
+    }
     return {name: vars(law).get(name) for name in sorted(names)}
 
 
@@ -113,7 +128,9 @@ def _known(node: Any, module: Any) -> str:
 def _class(name: Any, module: Any, kind: type) -> Any:
     found = getattr(module, name, None) if isinstance(name, str) else None
     if not isinstance(found, type) or not issubclass(found, kind):
-        raise FileFormatError(f"A prior in a file uses a {kind.__name__} that numpyro does not have.")
+        raise FileFormatError(
+            f"A prior in a file uses a {kind.__name__} that numpyro does not have."
+        )
     return found
 
 
@@ -125,7 +142,9 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _array(spec: dict[str, Any]) -> np.ndarray:
     values, shape = spec["array"], spec["shape"]
-    whole = isinstance(shape, list) and all(type(size) is int and 0 <= size <= _LARGEST for size in shape)
+    whole = isinstance(shape, list) and all(
+        type(size) is int and 0 <= size <= _LARGEST for size in shape
+    )
     if not isinstance(values, list) or not whole or len(values) != int(np.prod(shape)):
         raise FileFormatError("An array of a prior in a file has another size than it says.")
     if not all(type(value) in (int, float) for value in values):
@@ -133,4 +152,7 @@ def _array(spec: dict[str, Any]) -> np.ndarray:
     return np.asarray(values, dtype=np.float64).reshape(shape)
 
 
-_PARTS = (("transform", transforms, transforms.Transform), ("constraint", constraints, constraints.Constraint))
+_PARTS = (
+    ("transform", transforms, transforms.Transform),
+    ("constraint", constraints, constraints.Constraint),
+)

@@ -1,8 +1,9 @@
-r"""Supports of priors: which points belong, how to map them to unconstrained coordinates, how to stay off the edge.
+r"""Supports of priors: which points belong, how to map them to unconstrained coordinates, how to
+stay off the edge.
 
-numpyro knows the constraints and their bijections. What is added here: membership with a stated tolerance where a
-support has equalities (simplex, correlation), a stick-breaking map that keeps tiny components, and the interior.
-Everything works on float64 JAX arrays, eagerly or traced.
+numpyro knows the constraints and their bijections. What is added here: membership with a stated
+tolerance where a support has equalities (simplex, correlation), a stick-breaking map that keeps
+tiny components, and the interior. Everything works on float64 JAX arrays, eagerly or traced.
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ from numpyro.distributions.transforms import IndependentTransform, ParameterFree
 from noisewise._core.arrays import Array
 
 TOLERANCE = 1e-6
-"""How far a point may be from an equality of its support (entries that sum to one, rows of unit length)."""
+"""How far a point may be from an equality of its support (entries that sum to one, rows of unit
+length).
+"""
 
 _TINY = float(np.finfo(np.float64).tiny)
 _STEP = 4.0 * float(np.finfo(np.float64).eps)
 
 
 class StickBreaking(ParameterFreeTransform):
-    r"""The simplex from R^(J-1): theta_k = sigmoid(y_k) prod_{l<k} (1 - sigmoid(y_l)), with y_k = z_k - log(J - k).
+    r"""The simplex from R^(J-1): theta_k = sigmoid(y_k) prod_{l<k} (1 - sigmoid(y_l)), with y_k =
+    z_k - log(J - k).
 
-    z = 0 is the centre. The map is numpyro's, computed from logarithms and from the sums of what remains of the stick,
-    so that components far below the precision of 1 (sparse Dirichlets have many) survive the round trip.
+    z = 0 is the centre. The map is numpyro's, computed from logarithms and from the sums of what
+    remains of the stick, so that components far below the precision of 1 (sparse Dirichlets have
+    many) survive the round trip.
     """
 
     domain = constraints.real_vector
@@ -39,14 +44,18 @@ class StickBreaking(ParameterFreeTransform):
         y = x - _balance(x.shape[-1])
         whole = jnp.zeros((*x.shape[:-1], 1))
         broken = jnp.concatenate([jax.nn.log_sigmoid(y), whole], axis=-1)
-        return broken + jnp.concatenate([whole, jnp.cumsum(jax.nn.log_sigmoid(-y), axis=-1)], axis=-1)
+        return broken + jnp.concatenate(
+            [whole, jnp.cumsum(jax.nn.log_sigmoid(-y), axis=-1)], axis=-1
+        )
 
     def _inverse(self, y: Array) -> Array:
         left = jnp.flip(jnp.cumsum(jnp.flip(y[..., 1:], -1), axis=-1), -1)
         return jnp.log(y[..., :-1]) - jnp.log(left) + _balance(y.shape[-1] - 1)
 
     def log_abs_det_jacobian(self, x: Array, y: Array, intermediates: None = None) -> Array:
-        """sum_k log theta_k + log(1 - sigmoid(y_k)), k < J: the matrix of derivatives is triangular."""
+        """sum_k log theta_k + log(1 - sigmoid(y_k)), k < J: the matrix of derivatives is
+        triangular.
+        """
         return (self._log(x)[..., :-1] + jax.nn.log_sigmoid(_balance(x.shape[-1]) - x)).sum(-1)
 
     def forward_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -69,15 +78,17 @@ def _base(support: constraints.Constraint) -> constraints.Constraint:
 def bijection(support: constraints.Constraint) -> Transform:
     """The map from unconstrained coordinates onto the support's interior."""
     if isinstance(support, constraints.independent):
-        return IndependentTransform(bijection(support.base_constraint), support.reinterpreted_batch_ndims)
+        return IndependentTransform(
+            bijection(support.base_constraint), support.reinterpreted_batch_ndims
+        )
     return StickBreaking() if isinstance(support, type(constraints.simplex)) else biject_to(support)
 
 
 def contains(support: constraints.Constraint, x: Array) -> Array:
     """Whether each event of x (batch axes first) is finite and lies in the support.
 
-    A support of vectors or matrices contains x if mapping x to unconstrained coordinates and back moves no entry by
-    more than `TOLERANCE` (relative to entries above 1).
+    A support of vectors or matrices contains x if mapping x to unconstrained coordinates and back
+    moves no entry by more than `TOLERANCE` (relative to entries above 1).
     """
     axes = tuple(range(x.ndim - support.event_dim, x.ndim))
     finite = jnp.isfinite(x).all(axes)
@@ -89,7 +100,8 @@ def contains(support: constraints.Constraint, x: Array) -> Array:
 
 
 def interior(support: constraints.Constraint, x: Array) -> Array:
-    """Move entries on the edge of an interval, half-line or simplex inside, by a few units in the last place.
+    """Move entries on the edge of an interval, half-line or simplex inside, by a few units in the
+    last place.
 
     At an edge at zero the smallest positive normal number, 2.2e-308, takes the place of zero.
     """
@@ -108,6 +120,14 @@ def interior(support: constraints.Constraint, x: Array) -> Array:
 def bounds(support: constraints.Constraint) -> tuple[Array | None, Array | None]:
     """The lower and upper bound of an interval or half-line; None where there is no such bound."""
     base = _base(support)
-    low = base.lower_bound if isinstance(base, (constraints.interval, constraints.greater_than)) else None
-    high = base.upper_bound if isinstance(base, (constraints.interval, constraints.less_than)) else None
+    low = (
+        base.lower_bound
+        if isinstance(base, (constraints.interval, constraints.greater_than))
+        else None
+    )
+    high = (
+        base.upper_bound
+        if isinstance(base, (constraints.interval, constraints.less_than))
+        else None
+    )
     return low, high

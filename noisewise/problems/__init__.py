@@ -1,4 +1,6 @@
-"""Ready problems: a model, an observation, the truth where known, and draws from the exact posterior."""
+"""Ready problems: a model, an observation, the truth where known, and draws from the exact
+posterior.
+"""
 
 from noisewise.problems.base import Problem
 from noisewise.problems.gaussian_mean import gaussian_mean

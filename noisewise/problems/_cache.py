@@ -1,4 +1,6 @@
-"""Exact draws on disk: NumPy arrays without pickled objects, named by the hash of all they depend on."""
+"""Exact draws on disk: NumPy arrays without pickled objects, named by the hash of all they depend
+on.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,13 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "noisewise"
 
 
-def cached_draws(identity: dict[str, Any], compute: Callable[[], np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
+def cached_draws(
+    identity: dict[str, Any], compute: Callable[[], np.ndarray], shape: tuple[int, ...]
+) -> np.ndarray:
     """The stored draws of this identity, or freshly computed ones, which are then stored.
 
-    A damaged file is computed anew and replaced; a folder that cannot be written costs only the time.
+    A damaged file is computed anew and replaced; a folder that cannot be written costs only the
+    time.
     """
     text = json.dumps({"version": VERSION, **identity}, sort_keys=True)
     path = cache_folder() / "references" / f"{hashlib.sha256(text.encode()).hexdigest()}.npy"

@@ -1,4 +1,6 @@
-"""Exact posteriors of private infection curves: which routes serve which epidemic, and how each draws."""
+"""Exact posteriors of private infection curves: which routes serve which epidemic, and how each
+draws.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from noisewise.problems._guided_epidemics import GuidedEpidemics
 from noisewise.problems._small_population import markov_log_likelihood
 from noisewise.problems._time_shift import time_shift_log_likelihood
 from noisewise.problems.base import Reference
-from noisewise.samplers.adaptive_importance import LogEstimate, adaptive_importance, fitted_proposal, weigh
+from noisewise.samplers.adaptive_importance import (
+    LogEstimate,
+    adaptive_importance,
+    fitted_proposal,
+    weigh,
+)
 from noisewise.samplers.grid import grid_density
 
 _LARGE = 50_000
@@ -28,24 +35,32 @@ _MAX_SIMULATIONS = 2_000_000
 
 
 def epidemic_references(model: PrivateModel, observed: np.ndarray) -> Mapping[str, Reference]:
-    """The routes for a model made by `epidemic_model`, the most exact first, and of equals the cheapest.
+    """The routes for a model made by `epidemic_model`, the most exact first, and of equals the
+    cheapest.
 
-    The time shift is exact in the limit of a large population: at 10^6 nothing is seen of its error, at 10^5 it moved log beta
-    of one outbreak, whose start must have been improbably fast, by .08 posterior sds.
+    The time shift is exact in the limit of a large population: at 10^6 nothing is seen of its
+    error, at 10^5 it moved log beta of one outbreak, whose start must have been improbably fast, by
+    .08 posterior sds.
     """
     simulator: Any = model.simulator
     routes: dict[str, Reference] = {}
     if simulator.dynamics == "ode":
-        return {"quadrature": _by_grid(model, lambda theta: _ode_log_likelihood(model, observed, theta))}
+        return {
+            "quadrature": _by_grid(model, lambda theta: _ode_log_likelihood(model, observed, theta))
+        }
     arguments = _curve_arguments(model, observed)
     if simulator.population <= _SMALL:
         routes["markov-chain"] = _by_grid(
             model, lambda theta: markov_log_likelihood(theta, **arguments), resolution=128
         )
-    by_simulation: dict[str, Reference] = {"importance": lambda key, num: _by_importance(model, observed, key, num)}
+    by_simulation: dict[str, Reference] = {
+        "importance": lambda key, num: _by_importance(model, observed, key, num)
+    }
     if simulator.population < _LARGE:
         return routes | by_simulation
-    routes["time-shift"] = _by_grid(model, lambda theta: time_shift_log_likelihood(theta, **arguments))
+    routes["time-shift"] = _by_grid(
+        model, lambda theta: time_shift_log_likelihood(theta, **arguments)
+    )
     return routes | by_simulation if simulator.population >= _VERY_LARGE else by_simulation | routes
 
 
@@ -91,16 +106,23 @@ def _ode_log_likelihood(model: PrivateModel, observed: np.ndarray, theta: np.nda
 
 
 def _by_importance(model: PrivateModel, observed: np.ndarray, key: Any, num: int) -> np.ndarray:
-    """Importance sampling over guided epidemics, until the effective size is twice the number of draws.
+    """Importance sampling over guided epidemics, until the effective size is twice the number of
+    draws.
 
-    A pilot with equal shares of all guides gives the proposal for theta and the shares. Every draw has an epidemic of its own, so
-    that weights are independent.
+    A pilot with equal shares of all guides gives the proposal for theta and the shares. Every draw
+    has an epidemic of its own, so that weights are independent.
     """
     pilot_key, fit_key, final_key = jax.random.split(key, 3)
     guided = GuidedEpidemics(model.simulator)  # type: ignore[arg-type]
     estimate = _log_estimate(model, observed, guided)
     pilot = adaptive_importance(
-        pilot_key, estimate, model.prior, num_stages=4, num_adapt=_PILOT, num_final=_PILOT, share=_PRIOR_SHARE
+        pilot_key,
+        estimate,
+        model.prior,
+        num_stages=4,
+        num_adapt=_PILOT,
+        num_final=_PILOT,
+        share=_PRIOR_SHARE,
     )
     theta = pilot.resample(generator(fit_key), _PILOT)
     infected, log_ratios = guided.simulate(fit_key, theta)
@@ -114,16 +136,23 @@ def _by_importance(model: PrivateModel, observed: np.ndarray, key: Any, num: int
             return draws.resample(generator(key), num)
         size = int(min(_MAX_SIMULATIONS, 1.3 * size * 2 * num / draws.effective_size))
     raise SimulationError(
-        f"Importance sampling reached an effective size of {draws.effective_size:.0f} for {num} draws: ask for fewer."
+        f"Importance sampling reached an effective size of {draws.effective_size:.0f} for {num}"
+        " draws: ask for fewer."
     )
 
 
-def _log_estimate(model: PrivateModel, observed: np.ndarray, guided: GuidedEpidemics) -> LogEstimate:
-    """log of prior times weight times density of the observation, one guided epidemic for each theta."""
+def _log_estimate(
+    model: PrivateModel, observed: np.ndarray, guided: GuidedEpidemics
+) -> LogEstimate:
+    """log of prior times weight times density of the observation, one guided epidemic for each
+    theta.
+    """
 
     def log_estimate(key: Any, theta: np.ndarray) -> np.ndarray:
         infected, log_ratios = guided.simulate(key, theta)
-        log_likelihood = model.mechanism.log_prob(observed, infected) + guided.log_weights(log_ratios)
+        log_likelihood = model.mechanism.log_prob(observed, infected) + guided.log_weights(
+            log_ratios
+        )
         return model.prior.log_prob(theta) + log_likelihood
 
     return log_estimate

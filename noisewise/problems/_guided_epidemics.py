@@ -1,20 +1,22 @@
 r"""Epidemics whose start is drawn under other rates, with exact weights.
 
-How fast an epidemic takes off is settled while few are infected, and an observation may ask for a start that is rare. With
-b = beta / K and beta_0 = b S(0), a guide changes the rates, until I first reaches a level, to
+How fast an epidemic takes off is settled while few are infected, and an observation may ask for a
+start that is rare. With b = beta / K and beta_0 = b S(0), a guide changes the rates, until I first
+reaches a level, to
 
     infection  b S I h(I+1) / h(I),      recovery  gamma I h(I-1) / h(I),
 
-where h(0) = 0, h(1) = 1 and beta_0 i (h(i+1) - h(i)) + gamma i (h(i-1) - h(i)) = kappa h(i). Without depletion of S this is
-Doob's transform of the process that reaches the level, with its time T of doing so tilted by exp(-kappa T); for
-kappa = a (beta_0 - gamma) the early-growth variable W = lim I(t) e^{-(beta_0 - gamma) t} is tilted by W^a. The density of the start
-under the guide is, relative to the model's, in any population,
+where h(0) = 0, h(1) = 1 and beta_0 i (h(i+1) - h(i)) + gamma i (h(i-1) - h(i)) = kappa h(i).
+Without depletion of S this is Doob's transform of the process that reaches the level, with its time
+T of doing so tilted by exp(-kappa T); for kappa = a (beta_0 - gamma) the early-growth variable W =
+lim I(t) e^{-(beta_0 - gamma) t} is tilted by W^a. The density of the start under the guide is,
+relative to the model's, in any population,
 
     h(I(T)) / h(I(0))  exp( -kappa T + integral over [0, T] of I (beta_0 - b S) (h(I+1)/h(I) - 1) dt ).
 
-A start is drawn from a mixture of guides, one of which is the model itself; its weight is one over the mixture of these
-densities, at most one over the model's share (E. Veach and L. J. Guibas, Optimally combining sampling techniques for Monte Carlo
-rendering, 1995).
+A start is drawn from a mixture of guides, one of which is the model itself; its weight is one over
+the mixture of these densities, at most one over the model's share (E. Veach and L. J. Guibas,
+Optimally combining sampling techniques for Monte Carlo rendering, 1995).
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from noisewise.simulators.sir import SIR, _in_threads
 from noisewise.simulators.xoshiro import Generator, kernel, key_words, seeded, uniform
 
 POWERS = np.array([-0.5, 0.0, 1.0, 3.0, 7.0, 15.0])
-"""The power of W by which each guide tilts: from slow starts over certain survival to very fast ones."""
+"""The power of W by which each guide tilts: from slow starts over certain survival to very fast
+ones.
+"""
 
 _LEAST_SHARE = 0.02
 _HIGHEST_LEVEL = 100
@@ -40,7 +44,8 @@ _ROUNDS = 50
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GuidedEpidemics:
-    """Epidemics of `simulator` under a mixture of guides with `shares` (G,), the model itself first.
+    """Epidemics of `simulator` under a mixture of guides with `shares` (G,), the model itself
+    first.
 
     >>> import jax
     >>> guided = GuidedEpidemics(SIR(10_000, times=[10.0, 20.0]))
@@ -51,7 +56,9 @@ class GuidedEpidemics:
     """
 
     simulator: SIR
-    shares: np.ndarray = dataclasses.field(default_factory=lambda: np.full(1 + POWERS.size, 1 / (1 + POWERS.size)))
+    shares: np.ndarray = dataclasses.field(
+        default_factory=lambda: np.full(1 + POWERS.size, 1 / (1 + POWERS.size))
+    )
 
     @property
     def level(self) -> int:
@@ -59,19 +66,36 @@ class GuidedEpidemics:
         return max(2, min(_HIGHEST_LEVEL, self.simulator.population // 20))
 
     def simulate(self, key: Any, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The infected (N, L) at theta (N, 2), and the log density of each start under each guide relative to the model's (N, G)."""
+        """The infected (N, L) at theta (N, 2), and the log density of each start under each guide
+        relative to the model's (N, G).
+        """
         simulator = self.simulator
         rates, times, words = simulator._rates(theta), np.array(simulator.times), key_words(key)
         people = (float(simulator.population), float(simulator.initial_infected))
         switch = float(simulator.switch) if simulator.method == "leap" else np.inf
-        infected, log_ratios = np.empty((len(rates), times.size)), np.empty((len(rates), self.shares.size))
+        infected, log_ratios = (
+            np.empty((len(rates), times.size)),
+            np.empty((len(rates), self.shares.size)),
+        )
         guides = (POWERS, np.cumsum(self.shares)[:-1], self.level)
 
         def run(first: int, end: int) -> None:
             results = (infected[first:end], log_ratios[first:end])
-            _epidemics(words, first, rates[first:end], *people, times, switch, simulator.leap, *guides, *results)
+            _epidemics(
+                words,
+                first,
+                rates[first:end],
+                *people,
+                times,
+                switch,
+                simulator.leap,
+                *guides,
+                *results,
+            )
 
-        _in_threads(run, len(rates), 5_000 if simulator.method == "leap" else 2 * simulator.population)
+        _in_threads(
+            run, len(rates), 5_000 if simulator.method == "leap" else 2 * simulator.population
+        )
         return infected, log_ratios
 
     def log_weights(self, log_ratios: np.ndarray) -> np.ndarray:
@@ -79,10 +103,11 @@ class GuidedEpidemics:
         return -logsumexp(log_ratios, b=self.shares, axis=1)
 
     def fitted(self, log_ratios: np.ndarray, log_weights: np.ndarray) -> GuidedEpidemics:
-        """With the shares closest to weighted starts in Kullback and Leibler's divergence, by expectation and maximisation.
+        """With the shares closest to weighted starts in Kullback and Leibler's divergence, by
+        expectation and maximisation.
 
-        O. Cappé, R. Douc, A. Guillin, J.-M. Marin and C. P. Robert, Adaptive importance sampling in general mixture classes,
-        Stat. Comput. 18 (2008).
+        O. Cappé, R. Douc, A. Guillin, J.-M. Marin and C. P. Robert, Adaptive importance sampling in
+        general mixture classes, Stat. Comput. 18 (2008).
         """
         weights, shares = softmax(log_weights), self.shares
         log_ratios, weights = log_ratios[weights > 0.0], weights[weights > 0.0]
@@ -108,7 +133,8 @@ def _epidemics(
     infected: np.ndarray,
     log_ratios: np.ndarray,
 ) -> None:
-    """Write epidemics `first`, `first` + 1, ..., one per row of rates (N, 2), into infected (N, L) and log_ratios (N, G).
+    """Write epidemics `first`, `first` + 1, ..., one per row of rates (N, 2), into infected (N, L)
+    and log_ratios (N, G).
 
     The guide is the number of thresholds (G-1,) below a uniform number.
     """
@@ -128,17 +154,26 @@ def _epidemics(
         rng, s, i, t, seen = _guided_start(
             rng, s, i, seen, b, gamma, beta, times, steps[:, guide], shortfall, infected[row]
         )
-        _write_log_ratios(int(initial_infected), int(i), t, steps, kappas, shortfall, log_ratios[row])
+        _write_log_ratios(
+            int(initial_infected), int(i), t, steps, kappas, shortfall, log_ratios[row]
+        )
         while seen < times.size:
             if i < switch:
-                rng, s, i, t, seen = _events(rng, s, i, t, seen, b, gamma, times, switch, infected[row])
+                rng, s, i, t, seen = _events(
+                    rng, s, i, t, seen, b, gamma, times, switch, infected[row]
+                )
             else:
-                rng, s, i, t, seen = _leap(rng, s, i, t, seen, b, gamma, times, switch, leap, infected[row])
+                rng, s, i, t, seen = _leap(
+                    rng, s, i, t, seen, b, gamma, times, switch, leap, infected[row]
+                )
 
 
 @kernel
-def _fill_steps(beta: float, gamma: float, powers: np.ndarray, steps: np.ndarray, kappas: np.ndarray) -> None:
-    """h(i+1) / h(i) of each guide into steps (level, G), and its kappa; all 1 and 0 for the model, which comes first.
+def _fill_steps(
+    beta: float, gamma: float, powers: np.ndarray, steps: np.ndarray, kappas: np.ndarray
+) -> None:
+    """h(i+1) / h(i) of each guide into steps (level, G), and its kappa; all 1 and 0 for the model,
+    which comes first.
 
     Where gamma dwarfs beta no guide can help, and all are the model.
     """
@@ -150,7 +185,9 @@ def _fill_steps(beta: float, gamma: float, powers: np.ndarray, steps: np.ndarray
     kappas[1:] = powers * max(beta - gamma, 0.0)
     for i in range(1, len(steps)):
         for k in range(1, kappas.size):
-            steps[i, k] = 1.0 + gamma / beta * (1.0 - 1.0 / steps[i - 1, k]) + kappas[k] / (beta * i)
+            steps[i, k] = (
+                1.0 + gamma / beta * (1.0 - 1.0 / steps[i - 1, k]) + kappas[k] / (beta * i)
+            )
 
 
 @kernel
@@ -195,9 +232,17 @@ def _guided_start(
 
 @kernel
 def _write_log_ratios(
-    start: int, end: int, t: float, steps: np.ndarray, kappas: np.ndarray, shortfall: np.ndarray, log_ratios: np.ndarray
+    start: int,
+    end: int,
+    t: float,
+    steps: np.ndarray,
+    kappas: np.ndarray,
+    shortfall: np.ndarray,
+    log_ratios: np.ndarray,
 ) -> None:
-    """The log density of a start from I = `start` to I = `end` in time t under each guide, relative to the model's."""
+    """The log density of a start from I = `start` to I = `end` in time t under each guide, relative
+    to the model's.
+    """
     for k in range(kappas.size):
         total = -kappas[k] * t
         for i in range(start, end):

@@ -4,8 +4,8 @@ r"""The exact likelihood of a private infection curve in a small population.
 
     a_0 = indicator of (K-1, 1),   a_j = (a_{j-1} weighted by Bin(s_{j-1}; n, p(I)))  exp(Q (t_j - t_{j-1}))
 
-gives f(s_dp | theta) as its total mass. exp(Qt) acts by uniformisation: with r above every exit rate,
-a exp(Qt) = sum_k Poisson(k; r t) a (1 + Q/r)^k, summed until the Poisson tail is below 1e-14.
+gives f(s_dp | theta) as its total mass. exp(Qt) acts by uniformisation: with r above every exit
+rate, a exp(Qt) = sum_k Poisson(k; r t) a (1 + Q/r)^k, summed until the Poisson tail is below 1e-14.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from scipy.special import gammaln
 
 
 def markov_log_likelihood(
-    theta: np.ndarray, s_dp: np.ndarray, times: np.ndarray, *, trials: int, padding: float, population: int
+    theta: np.ndarray,
+    s_dp: np.ndarray,
+    times: np.ndarray,
+    *,
+    trials: int,
+    padding: float,
+    population: int,
 ) -> np.ndarray:
     """log f(s_dp | theta) for theta (N, 2) = (log beta, log gamma), shape (N,)."""
     infected = np.arange(population + 1.0)[:, None]
@@ -38,7 +44,9 @@ def markov_log_likelihood(
 def _log_likelihoods(theta, log_emission, times, k):  # type: ignore[no-untyped-def]
     result = np.empty(len(theta))
     for i in numba.prange(len(theta)):
-        result[i] = _log_likelihood(math.exp(theta[i, 0]), math.exp(theta[i, 1]), log_emission, times, k)
+        result[i] = _log_likelihood(
+            math.exp(theta[i, 0]), math.exp(theta[i, 1]), log_emission, times, k
+        )
     return result
 
 

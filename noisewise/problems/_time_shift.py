@@ -1,7 +1,9 @@
-r"""The likelihood of a private infection curve in a large population, by one-dimensional quadrature.
+r"""The likelihood of a private infection curve in a large population, by one-dimensional
+quadrature.
 
-While infections are few the epidemic is a birth-death process: it dies out with probability gamma/beta, and otherwise
-I(t) ~ W e^{rt} with r = beta - gamma and W ~ Exp(rate 1 - gamma/beta). From then on it follows the differential equation, so that
+While infections are few the epidemic is a birth-death process: it dies out with probability
+gamma/beta, and otherwise I(t) ~ W e^{rt} with r = beta - gamma and W ~ Exp(rate 1 - gamma/beta).
+From then on it follows the differential equation, so that
 
     I(t) = Phi(t + log(W)/r),      Phi the deterministic curve through I(0) = 1,
 
@@ -25,7 +27,13 @@ _LOG_LOW, _LOG_HIGH = -16.0, 4.0
 
 
 def time_shift_log_likelihood(
-    theta: np.ndarray, s_dp: np.ndarray, times: np.ndarray, *, trials: int, padding: float, population: int
+    theta: np.ndarray,
+    s_dp: np.ndarray,
+    times: np.ndarray,
+    *,
+    trials: int,
+    padding: float,
+    population: int,
 ) -> np.ndarray:
     """log f(s_dp | theta) for theta (N, 2) = (log beta, log gamma), shape (N,)."""
     s_dp = np.asarray(s_dp, dtype=np.float64)
@@ -44,7 +52,9 @@ def time_shift_log_likelihood(
 def _log_likelihoods(theta, s_dp, times, n, m, k):  # type: ignore[no-untyped-def]
     result = np.empty(len(theta))
     for i in numba.prange(len(theta)):
-        result[i] = _log_likelihood(math.exp(theta[i, 0]), math.exp(theta[i, 1]), s_dp, times, n, m, k)
+        result[i] = _log_likelihood(
+            math.exp(theta[i, 0]), math.exp(theta[i, 1]), s_dp, times, n, m, k
+        )
     return result
 
 
@@ -65,11 +75,15 @@ def _log_likelihood(beta, gamma, s_dp, times, n, m, k):  # type: ignore[no-untyp
         shift = (v - math.log(survival)) / growth
         total = v - math.exp(v) + math.log(width)
         for j in range(len(times)):
-            infected = 1.0 if times[j] == 0.0 else math.exp(_value_at(log_curve, times[j] + shift, growth))
+            infected = (
+                1.0 if times[j] == 0.0 else math.exp(_value_at(log_curve, times[j] + shift, growth))
+            )
             total += _log_binomial(s_dp[j], n, min(infected, k), m, k)
         terms[node] = total
     top = max(np.max(terms), extinct)
-    return top + math.log(survival * np.sum(np.exp(terms - top)) + (1.0 - survival) * math.exp(extinct - top))
+    return top + math.log(
+        survival * np.sum(np.exp(terms - top)) + (1.0 - survival) * math.exp(extinct - top)
+    )
 
 
 @numba.njit(cache=True, error_model="numpy", inline="always")
@@ -80,7 +94,9 @@ def _log_binomial(s, n, infected, m, k):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, error_model="numpy")
 def _log_curve(beta, gamma, end, k):  # type: ignore[no-untyped-def]
-    """log I of the deterministic epidemic from I(0) = 1, on a grid of `_STEP` up to `end`, by Runge and Kutta's method."""
+    """log I of the deterministic epidemic from I(0) = 1, on a grid of `_STEP` up to `end`, by Runge
+    and Kutta's method.
+    """
     num = int(end / _STEP) + 2
     curve = np.empty(num)
     s, y = (k - 1.0) / k, 0.0

@@ -1,4 +1,6 @@
-"""What a ready problem is: a model, an observation, the truth where it is known, and draws from the exact posterior."""
+"""What a ready problem is: a model, an observation, the truth where it is known, and draws from the
+exact posterior.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,10 @@ Reference = Callable[[Array, int], np.ndarray]
 class Problem:
     """A private-data problem with its answer.
 
-    `settings` are JSON-ready and, with `observed`, determine the exact posterior. `references` maps the name of each exact
-    route to its sampler; the first is the default. `confidential` is the stored confidential statistic, where there is one.
-    `notes` say what a reader of results should know.
+    `settings` are JSON-ready and, with `observed`, determine the exact posterior. `references` maps
+    the name of each exact route to its sampler; the first is the default. `confidential` is the
+    stored confidential statistic, where there is one. `notes` say what a reader of results should
+    know.
     """
 
     name: str
@@ -46,14 +49,17 @@ class Problem:
     def reference(self, key: Array, num: int, *, route: str | None = None) -> np.ndarray:
         """`num` draws (num, d) from the exact posterior given `observed`, cached on disk.
 
-        The first call may take from a fraction of a second to a minute; later ones read `~/.cache/noisewise/references` (or
-        `$NOISEWISE_CACHE_DIR`), which may be deleted at any time. `route` names one of `references` where several independent ones exist.
+        The first call may take from a fraction of a second to a minute; later ones read
+        `~/.cache/noisewise/references` (or `$NOISEWISE_CACHE_DIR`), which may be deleted at any
+        time. `route` names one of `references` where several independent ones exist.
         """
         if not self.references:
             raise MissingCapabilityError(f"No exact posterior is known for {self.name}.")
         route = route or next(iter(self.references))
         if route not in self.references:
-            raise InvalidInputError(f"{self.name} has the routes {', '.join(self.references)}, got {route!r}.")
+            raise InvalidInputError(
+                f"{self.name} has the routes {', '.join(self.references)}, got {route!r}."
+            )
         num = integer("num", at_least=1)(num)
         identity = {
             "problem": self.name,
@@ -63,20 +69,26 @@ class Problem:
             "key": np.asarray(jax.random.key_data(as_key(key))).tolist(),
             "num": num,
         }
-        return cached_draws(identity, lambda: self.references[route](key, num), (num, self.model.prior.dim))
+        return cached_draws(
+            identity, lambda: self.references[route](key, num), (num, self.model.prior.dim)
+        )
 
     def observe(self, key: Array, *, theta: Any = None, epsilon: float | None = None) -> np.ndarray:
-        """A fresh private statistic (k',): the stored confidential statistic with new noise, or, if there is none or `theta` is
-        given, one simulated at `theta` (the truth by default). `epsilon` changes the privacy budget.
+        """A fresh private statistic (k',): the stored confidential statistic with new noise, or, if
+        there is none or `theta` is given, one simulated at `theta` (the truth by default).
+        `epsilon` changes the privacy budget.
         """
         model = self.model if epsilon is None else self.at_epsilon(epsilon).model
         if theta is None and self.confidential is not None:
             return model.mechanism.sample(as_key(key), self.confidential)
         if theta is None and self.truth is None:
-            raise InvalidInputError(f"{self.name} has no known truth: pass theta=, one value per parameter.")
+            raise InvalidInputError(
+                f"{self.name} has no known truth: pass theta=, one value per parameter."
+            )
         theta = np.asarray(self.truth if theta is None else theta, dtype=float)
         if theta.shape != (model.prior.dim,):
             raise InvalidInputError(
-                f"theta must have shape ({model.prior.dim},), one value for each of {', '.join(model.names)}; got {describe(theta)}."
+                f"theta must have shape ({model.prior.dim},), one value for each of"
+                f" {', '.join(model.names)}; got {describe(theta)}."
             )
         return model.simulate(key, theta[None])[0]

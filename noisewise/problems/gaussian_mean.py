@@ -1,4 +1,6 @@
-"""The mean of normal records, released with noise: small enough for quadrature, and for every method."""
+"""The mean of normal records, released with noise: small enough for quadrature, and for every
+method.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +45,11 @@ def gaussian_mean(
 ) -> Problem:
     r"""x_i ~ N(theta, 1), s the mean of the clamped x_i, s_dp = s + noise; theta ~ N(0, 2^2).
 
-    With `bounds` the records are rounded to a grid of 64 to 127 steps between them (more where the bounds need it), so that the
-    law of s is an n-fold convolution of a finite law and the posterior is exact by fast Fourier transform and a grid in theta.
-    `bounds=None` leaves records as they are: s is normal, and the noise (scaled as for a range of 10) carries no guarantee.
-    `noise` is "laplace" (epsilon-DP) or "gaussian" ((epsilon, delta)-DP).
+    With `bounds` the records are rounded to a grid of 64 to 127 steps between them (more where the
+    bounds need it), so that the law of s is an n-fold convolution of a finite law and the posterior
+    is exact by fast Fourier transform and a grid in theta. `bounds=None` leaves records as they
+    are: s is normal, and the noise (scaled as for a range of 10) carries no guarantee. `noise` is
+    "laplace" (epsilon-DP) or "gaussian" ((epsilon, delta)-DP).
 
     >>> import jax
     >>> problem = gaussian_mean(epsilon=1.0)
@@ -81,7 +84,9 @@ def gaussian_mean(
             "delta": delta,
         },
         references={"quadrature": lambda key, num: _reference(model, observed, key, num)},
-        at_epsilon=lambda e: gaussian_mean(e, num_records=num_records, bounds=bounds, noise=noise, delta=delta),
+        at_epsilon=lambda e: gaussian_mean(
+            e, num_records=num_records, bounds=bounds, noise=noise, delta=delta
+        ),
     )
 
 
@@ -90,18 +95,24 @@ def _query(bounds: tuple[float, float] | None, num_records: int) -> ClampedMean:
         return ClampedMean(bounds=(-_UNCLAMPED, _UNCLAMPED), num_records=num_records)
     low, high = (number("bounds", above=-_UNCLAMPED, below=_UNCLAMPED)(end) for end in bounds)
     if not low < high:
-        raise InvalidInputError(f"bounds must be a pair (low, high) with low < high, got ({low:g}, {high:g}).")
+        raise InvalidInputError(
+            f"bounds must be a pair (low, high) with low < high, got ({low:g}, {high:g})."
+        )
     ends = Fraction(repr(low)), Fraction(repr(high))
     shared = math.lcm(*(end.denominator for end in ends))
     grid = Fraction(math.gcd(*(int(end * shared) for end in ends)), shared)
     while (ends[1] - ends[0]) / grid < _CELLS:
         grid /= 2
     if (ends[1] - ends[0]) / grid > 16 * _CELLS:
-        raise InvalidInputError(f"bounds must be rounder numbers than ({low:g}, {high:g}), multiples of a common step.")
+        raise InvalidInputError(
+            f"bounds must be rounder numbers than ({low:g}, {high:g}), multiples of a common step."
+        )
     return ClampedMean(bounds=(low, high), num_records=num_records, grid=float(grid))
 
 
-def _mechanism(query: ClampedMean, epsilon: float, noise: str, delta: float, *, guaranteed: bool) -> AbstractMechanism:
+def _mechanism(
+    query: ClampedMean, epsilon: float, noise: str, delta: float, *, guaranteed: bool
+) -> AbstractMechanism:
     kind: Any = Laplace if noise == "laplace" else Gaussian
     guarantee = PureDP(epsilon) if noise == "laplace" else ApproximateDP(epsilon, delta)
     sensitivity = query.sensitivity(norm=1) if guaranteed else _NOMINAL_RANGE / query.num_records
@@ -111,7 +122,9 @@ def _mechanism(query: ClampedMean, epsilon: float, noise: str, delta: float, *, 
 
 def _reference(model: PrivateModel, observed: np.ndarray, key: Any, num: int) -> np.ndarray:
     def log_posterior(theta: np.ndarray) -> np.ndarray:
-        return norm.logpdf(theta[:, 0], 0.0, PRIOR_SD) + log_likelihood(model, observed, theta[:, 0])
+        return norm.logpdf(theta[:, 0], 0.0, PRIOR_SD) + log_likelihood(
+            model, observed, theta[:, 0]
+        )
 
     table = grid_density(log_posterior, [-8.0 * PRIOR_SD], [8.0 * PRIOR_SD], resolution=512)
     return table.sample(generator(key), num)
@@ -139,7 +152,9 @@ def _law_of_mean(query: Any, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return low + query.step * np.arange(size), np.maximum(law, 0.0)
 
 
-def _normal_log_likelihood(mechanism: Any, n: int, observed: np.ndarray, theta: np.ndarray) -> np.ndarray:
+def _normal_log_likelihood(
+    mechanism: Any, n: int, observed: np.ndarray, theta: np.ndarray
+) -> np.ndarray:
     r"""In closed form. Normal plus normal is normal. N(0, v) plus Laplace(b) has, at z, the density
 
         exp(-z^2/(2v)) [erfcx(x_-) + erfcx(x_+)] / (4b),    x_+- = (v/b +- z) / sqrt(2v),
@@ -149,7 +164,9 @@ def _normal_log_likelihood(mechanism: Any, n: int, observed: np.ndarray, theta: 
     z, variance = observed[0] - theta, 1.0 / n
     if mechanism.normal_mixture == "fixed":
         return norm.logpdf(z, 0.0, math.sqrt(variance + mechanism.scale**2))
-    x = np.stack([variance / mechanism.scale - z, variance / mechanism.scale + z]) / math.sqrt(2.0 * variance)
+    x = np.stack([variance / mechanism.scale - z, variance / mechanism.scale + z]) / math.sqrt(
+        2.0 * variance
+    )
     tails = x**2 + math.log(2.0) + log_ndtr(-math.sqrt(2.0) * x)
     parts = np.where(x < -5.0, tails, np.log(erfcx(np.maximum(x, -5.0))))
     return logsumexp(parts, axis=0) - z**2 / (2.0 * variance) - math.log(4.0 * mechanism.scale)

@@ -25,7 +25,11 @@ TRUTH = (-1.79, -2.89, -0.66)
 CONFIDENTIAL_SUMS = (-37.4211, -6.2943, 2.9950, 24.9949, 9.3791, -12.6974, 1.7999, -0.9352, 2.8001)
 """Of the clamped, rescaled records: y, x1*y, x2*y, y*y, x1, x2, x1*x1, x1*x2, x2*x2."""
 UNCLAMPED_CROSS = (-375.2591, -631.6069, 299.4140)
-UNCLAMPED_GRAM = ((100.0, 93.7906, -126.9742), (93.7906, 179.9853, -93.5167), (-126.9742, -93.5167, 280.0132))
+UNCLAMPED_GRAM = (
+    (100.0, 93.7906, -126.9742),
+    (93.7906, 179.9853, -93.5167),
+    (-126.9742, -93.5167, 280.0132),
+)
 """X'y and X'X of the records as they are, which the paper's confidential posterior uses."""
 PUBLISHED_SUMS: Mapping[float, tuple[float, ...]] = {
     10.0: (-38.2440, -6.6783, 3.1997, 27.1985, 9.8835, -13.8503, 2.1882, -2.2884, 3.4092),
@@ -35,13 +39,16 @@ PUBLISHED_SUMS: Mapping[float, tuple[float, ...]] = {
 
 
 def linear_regression(epsilon: float = 10.0) -> Problem:
-    r"""theta = beta ~ N(0, I_3); 100 records x ~ N((.9, -1.17), I), y | x ~ N((1, x) beta, 2), clamped to [-10, 10] and rescaled.
+    r"""theta = beta ~ N(0, I_3); 100 records x ~ N((.9, -1.17), I), y | x ~ N((1, x) beta, 2),
+    clamped to [-10, 10] and rescaled.
 
-    s are the nine means of `RegressionMoments`, s_dp = s + Laplace(.13 / epsilon) as in the paper, whose sensitivity (p^2+3p+3)/n = .13
-    is larger than the exact 9.375/n: the true loss is .721 epsilon. At epsilon 10, 1 and .1 the published observations are used, at any
-    other the stored confidential statistic with noise from a fixed seed.
+    s are the nine means of `RegressionMoments`, s_dp = s + Laplace(.13 / epsilon) as in the paper,
+    whose sensitivity (p^2+3p+3)/n = .13 is larger than the exact 9.375/n: the true loss is .721
+    epsilon. At epsilon 10, 1 and .1 the published observations are used, at any other the stored
+    confidential statistic with noise from a fixed seed.
 
-    Exact posterior: data augmentation interwoven with moves that are not centred, thinned to near-independence.
+    Exact posterior: data augmentation interwoven with moves that are not centred, thinned to
+    near-independence.
 
     >>> problem = linear_regression(epsilon=10.0)
     >>> problem.model.names, problem.observed.round(3)[:3].tolist()
@@ -53,7 +60,9 @@ def linear_regression(epsilon: float = 10.0) -> Problem:
     mechanism = Laplace(scale=sensitivity / epsilon, sensitivity=sensitivity)
     model = PrivateModel(
         prior=Prior({"beta": dist.Normal(0.0, 1.0).expand([3]).to_event(1)}),
-        simulator=LinearRegression(num_records=NUM_RECORDS, num_predictors=2, predictor_mean=PREDICTOR_MEAN),
+        simulator=LinearRegression(
+            num_records=NUM_RECORDS, num_predictors=2, predictor_mean=PREDICTOR_MEAN
+        ),
         query=query,
         mechanism=mechanism,
     )
@@ -62,7 +71,10 @@ def linear_regression(epsilon: float = 10.0) -> Problem:
         observed = np.array(PUBLISHED_SUMS[epsilon]) / NUM_RECORDS
     else:
         observed = mechanism.sample(jax.random.key(OBSERVATION_SEED), confidential)
-    exact = RegressionMoments(num_records=NUM_RECORDS, num_predictors=2).sensitivity(norm=1) / mechanism.scale
+    exact = (
+        RegressionMoments(num_records=NUM_RECORDS, num_predictors=2).sensitivity(norm=1)
+        / mechanism.scale
+    )
     return Problem(
         name="linear_regression",
         model=model,
@@ -72,7 +84,9 @@ def linear_regression(epsilon: float = 10.0) -> Problem:
         settings={"epsilon": epsilon},
         references={"data-augmentation": lambda key, num: _reference(model, observed, key, num)},
         at_epsilon=linear_regression,
-        notes=(f"Stated loss {epsilon:g}; the loss that the exact sensitivity implies is {exact:.4g}.",),
+        notes=(
+            f"Stated loss {epsilon:g}; the loss that the exact sensitivity implies is {exact:.4g}.",
+        ),
     )
 
 

@@ -32,11 +32,14 @@ def log_linear(
     num_records: int = _RECORDS,
     concentration: float = 2.0,
 ) -> Problem:
-    r"""K features that are independent given the class, Dirichlet(2) priors on all probability vectors.
+    r"""K features that are independent given the class, Dirichlet(2) priors on all probability
+    vectors.
 
-    s are the proportions of (class, value) for each feature, s_dp = s + Laplace(2K / (n epsilon)), which is tight. theta holds the
-    vectors by class and feature, then the class probabilities. The paper's setting is two classes, two features of two values and
-    n = 100, observed as published at epsilon 10; anything else is observed from a fixed seed, at the paper's truth or at the prior mean.
+    s are the proportions of (class, value) for each feature, s_dp = s + Laplace(2K / (n epsilon)),
+    which is tight. theta holds the vectors by class and feature, then the class probabilities. The
+    paper's setting is two classes, two features of two values and n = 100, observed as published at
+    epsilon 10; anything else is observed from a fixed seed, at the paper's truth or at the prior
+    mean.
 
     Exact posterior: independent draws from the collapsed model.
 
@@ -46,15 +49,27 @@ def log_linear(
     """
     epsilon = number("epsilon", above=0.0)(epsilon)
     simulator = LogLinear(
-        num_records=num_records, num_classes=num_classes, num_values=num_values, concentration=concentration
+        num_records=num_records,
+        num_classes=num_classes,
+        num_values=num_values,
+        concentration=concentration,
     )
     query = CategoryProportions(
-        num_classes=simulator.num_classes, num_values=simulator.num_values, num_records=simulator.num_records
+        num_classes=simulator.num_classes,
+        num_values=simulator.num_values,
+        num_records=simulator.num_records,
     )
     sensitivity = query.sensitivity(norm=1)
     mechanism = Laplace(scale=sensitivity / epsilon, sensitivity=sensitivity)
-    model = PrivateModel(prior=_prior(simulator), simulator=simulator, query=query, mechanism=mechanism)
-    paper = (num_classes, tuple(num_values), num_records, concentration) == (_CLASSES, _VALUES, _RECORDS, 2.0)
+    model = PrivateModel(
+        prior=_prior(simulator), simulator=simulator, query=query, mechanism=mechanism
+    )
+    paper = (num_classes, tuple(num_values), num_records, concentration) == (
+        _CLASSES,
+        _VALUES,
+        _RECORDS,
+        2.0,
+    )
     truth = np.array(TRUTH) if paper else _prior_mean(simulator)
     if paper and epsilon == 10.0:
         confidential, observed = None, np.array(PUBLISHED_COUNTS) / num_records
@@ -77,7 +92,11 @@ def log_linear(
         settings=settings,
         references={"collapsed": lambda key, num: _reference(model, observed, key, num)},
         at_epsilon=lambda e: log_linear(
-            e, num_classes=num_classes, num_values=num_values, num_records=num_records, concentration=concentration
+            e,
+            num_classes=num_classes,
+            num_values=num_values,
+            num_records=num_records,
+            concentration=concentration,
         ),
         free=_free_columns(simulator),
     )
@@ -86,13 +105,20 @@ def log_linear(
 def _vectors(simulator: LogLinear) -> list[tuple[str, int]]:
     """The name and length of each probability vector, in the order of the columns of theta."""
     rows = [
-        (f"p{k + 1}_{i + 1}", size) for i in range(simulator.num_classes) for k, size in enumerate(simulator.num_values)
+        (f"p{k + 1}_{i + 1}", size)
+        for i in range(simulator.num_classes)
+        for k, size in enumerate(simulator.num_values)
     ]
     return [*rows, ("p", simulator.num_classes)]
 
 
 def _prior(simulator: LogLinear) -> Prior:
-    return Prior({name: dist.Dirichlet(np.full(size, simulator.concentration)) for name, size in _vectors(simulator)})
+    return Prior(
+        {
+            name: dist.Dirichlet(np.full(size, simulator.concentration))
+            for name, size in _vectors(simulator)
+        }
+    )
 
 
 def _prior_mean(simulator: LogLinear) -> np.ndarray:

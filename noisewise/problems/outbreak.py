@@ -41,7 +41,9 @@ class OutbreakData:
 
     @property
     def counts(self) -> np.ndarray:
-        """round(K * proportion), except that one person is infected at time 0: the initial condition of the model."""
+        """round(K * proportion), except that one person is infected at time 0: the initial
+        condition of the model.
+        """
         counts = np.round(self.population * np.asarray(self.proportions))
         counts[0] = 1.0
         return counts
@@ -61,7 +63,12 @@ def outbreak_data(name: str) -> OutbreakData:
     """
     if name not in NAMES:
         raise InvalidInputError(f"The known outbreaks are {', '.join(NAMES)}; got {name!r}.")
-    lines = importlib.resources.files("noisewise.problems").joinpath(f"data/{name}.csv").read_text().splitlines()
+    lines = (
+        importlib.resources.files("noisewise.problems")
+        .joinpath(f"data/{name}.csv")
+        .read_text()
+        .splitlines()
+    )
     head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
     rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
     return OutbreakData(
@@ -75,14 +82,17 @@ def outbreak_data(name: str) -> OutbreakData:
 
 
 def outbreak(name: str, epsilon: float | None = None, *, seed: int = OBSERVATION_SEED) -> Problem:
-    r"""An outbreak released through the paper's mechanism with n = m = 100 (epsilon about 9.95), or calibrated to `epsilon`.
+    r"""An outbreak released through the paper's mechanism with n = m = 100 (epsilon about 9.95), or
+    calibrated to `epsilon`.
 
-    The published "releases" are raw proportions that never went through the mechanism. Here they are the CONFIDENTIAL curve,
-    released through `PaddedBinomial` with the recorded `seed`. theta = (log beta, log gamma) per 1/17 of an observation interval
-    with prior N((-2, -3), I); derived quantities give R0 and the rates per day.
+    The published "releases" are raw proportions that never went through the mechanism. Here they
+    are the CONFIDENTIAL curve, released through `PaddedBinomial` with the recorded `seed`. theta =
+    (log beta, log gamma) per 1/17 of an observation interval with prior N((-2, -3), I); derived
+    quantities give R0 and the rates per day.
 
-    Exact posterior: the time shift and importance sampling for the populations of 100,000; exact simulation alone for the 763
-    boys of the influenza outbreak, with the time shift as a compared approximation.
+    Exact posterior: the time shift and importance sampling for the populations of 100,000; exact
+    simulation alone for the 763 boys of the influenza outbreak, with the time shift as a compared
+    approximation.
 
     >>> problem = outbreak("influenza")
     >>> problem.model.derived_quantities([[-2.0, -3.0]])["R0"].round(3).tolist()
@@ -99,14 +109,18 @@ def outbreak(name: str, epsilon: float | None = None, *, seed: int = OBSERVATION
     model = epidemic_model(
         prior_mean=PRIOR_MEAN,
         prior_variance=PRIOR_VARIANCE,
-        simulator=SIR(population=data.population, times=data.times, method="gillespie" if exact else "leap"),
+        simulator=SIR(
+            population=data.population, times=data.times, method="gillespie" if exact else "leap"
+        ),
         mechanism=mechanism,
         derived={
             "beta_per_day": lambda theta: per_day * np.exp(theta[..., 0]),
             "gamma_per_day": lambda theta: per_day * np.exp(theta[..., 1]),
         },
     )
-    key = jax.random.fold_in(jax.random.key(seed), NAMES.index(name))  # each outbreak has noise of its own
+    key = jax.random.fold_in(
+        jax.random.key(seed), NAMES.index(name)
+    )  # each outbreak has noise of its own
     observed = mechanism.sample(key, data.counts)
     references = dict(epidemic_references(model, observed))
     if exact:
@@ -122,14 +136,17 @@ def outbreak(name: str, epsilon: float | None = None, *, seed: int = OBSERVATION
         at_epsilon=lambda e: outbreak(name, e, seed=seed),
         notes=(
             f"{data.title}. Source: {data.source}.",
-            f"The published proportions are taken as the confidential curve and released with seed {seed}.",
+            (
+                "The published proportions are taken as the confidential curve and released with"
+                f" seed {seed}."
+            ),
         ),
     )
 
 
 def ode_fit(data: OutbreakData) -> np.ndarray:
-    """The non-private baseline: (log beta, log gamma) of the deterministic epidemic closest to the confidential counts in least
-    squares, from 16 starting points.
+    """The non-private baseline: (log beta, log gamma) of the deterministic epidemic closest to the
+    confidential counts in least squares, from 16 starting points.
 
     >>> fit = ode_fit(outbreak_data("influenza"))
     >>> round(float(np.exp(fit[0] - fit[1])), 1)
@@ -143,5 +160,7 @@ def ode_fit(data: OutbreakData) -> np.ndarray:
         return (np.asarray(curve) - data.counts) / data.population
 
     starts = [(a, b) for a in (-3.0, -2.0, -1.0, 0.0) for b in (-5.0, -4.0, -3.0, -2.0) if a > b]
-    fits = [least_squares(residuals, start, bounds=([-10.0, -10.0], [5.0, 5.0])) for start in starts]
+    fits = [
+        least_squares(residuals, start, bounds=([-10.0, -10.0], [5.0, 5.0])) for start in starts
+    ]
     return min(fits, key=lambda fit: fit.cost).x

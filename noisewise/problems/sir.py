@@ -30,7 +30,9 @@ PUBLISHED: Mapping[float, tuple[int, ...]] = {
     1.0: (12, 15, 702, 313, 138, 53, 37, 12, 16, 13),
     0.1: (75, 85, 682, 312, 224, 113, 112, 93, 81, 86),
 }
-"""Counts out of 1000 that the paper reports; those at 1 and .1 come from other epidemics than the one at 10."""
+"""Counts out of 1000 that the paper reports; those at 1 and .1 come from other epidemics than the
+one at 10.
+"""
 
 _POPULATION, _TRIALS = 1_000_000, 1000
 
@@ -43,14 +45,17 @@ def sir(
     trials: int = _TRIALS,
     method: Literal["leap", "gillespie"] = "leap",
 ) -> Problem:
-    r"""theta = (log beta, log gamma); I(t) at t = 0, 17, ..., 153 from one infected person; s_dp,j ~ Bin(n, (I_j + m)/(K + 2m)).
+    r"""theta = (log beta, log gamma); I(t) at t = 0, 17, ..., 153 from one infected person; s_dp,j
+    ~ Bin(n, (I_j + m)/(K + 2m)).
 
-    n = `trials` = 1000 and m = n L / epsilon as in the paper, whose bound n L / m = epsilon is slightly above the tight guarantee that the
-    mechanism states. Prior: independent normals with means log .4 and log .125 and VARIANCES .5 and .2. At epsilon 10, 1 and .1 the
-    published observations are used; anything else is observed from a fixed seed.
+    n = `trials` = 1000 and m = n L / epsilon as in the paper, whose bound n L / m = epsilon is
+    slightly above the tight guarantee that the mechanism states. Prior: independent normals with
+    means log .4 and log .125 and VARIANCES .5 and .2. At epsilon 10, 1 and .1 the published
+    observations are used; anything else is observed from a fixed seed.
 
-    Exact posterior: quadrature over the time shift of a large epidemic, and importance sampling over simulated epidemics; a small
-    population (up to 60) has the exact likelihood of its Markov chain; the ODE has quadrature over theta alone.
+    Exact posterior: quadrature over the time shift of a large epidemic, and importance sampling
+    over simulated epidemics; a small population (up to 60) has the exact likelihood of its Markov
+    chain; the ODE has quadrature over theta alone.
 
     >>> problem = sir(epsilon=10.0)
     >>> problem.model.names, problem.observed[:4].tolist()
@@ -59,7 +64,9 @@ def sir(
     epsilon = number("epsilon", above=0.0)(epsilon)
     trials = integer("trials", at_least=1)(trials)
     padding = trials * len(TIMES) / epsilon
-    mechanism = PaddedBinomial(trials=trials, padding=padding, population=population, num_times=len(TIMES))
+    mechanism = PaddedBinomial(
+        trials=trials, padding=padding, population=population, num_times=len(TIMES)
+    )
     model = epidemic_model(
         prior_mean=PRIOR_MEAN,
         prior_variance=PRIOR_VARIANCE,
@@ -84,10 +91,15 @@ def sir(
             "method": method,
         },
         references=epidemic_references(model, observed),
-        at_epsilon=lambda e: sir(e, dynamics=dynamics, population=population, trials=trials, method=method),
+        at_epsilon=lambda e: sir(
+            e, dynamics=dynamics, population=population, trials=trials, method=method
+        ),
         notes=(
             "The prior N(., .5) and N(., .2) of the paper are variances.",
-            f"Stated loss n L / m = {epsilon:g}; tight loss n L log(1 + 1/m) = {mechanism.guarantee.epsilon:.6g}.",
+            (
+                f"Stated loss n L / m = {epsilon:g}; tight loss n L log(1 + 1/m) ="
+                f" {mechanism.guarantee.epsilon:.6g}."
+            ),
         ),
     )
 
@@ -100,13 +112,17 @@ def epidemic_model(
     mechanism: PaddedBinomial,
     derived: Mapping[str, Any] | None = None,
 ) -> PrivateModel:
-    """An SIR model with normal priors on the log rates, a private infection curve, and R0 as a derived quantity."""
+    """An SIR model with normal priors on the log rates, a private infection curve, and R0 as a
+    derived quantity.
+    """
     if simulator.population != mechanism.population:
         raise InvalidInputError("simulator and mechanism must have the same population.")
     names = ("log_beta", "log_gamma")
     laws = zip(names, prior_mean, prior_variance, strict=True)
     return PrivateModel(
-        prior=Prior({name: dist.Normal(mean, math.sqrt(variance)) for name, mean, variance in laws}),
+        prior=Prior(
+            {name: dist.Normal(mean, math.sqrt(variance)) for name, mean, variance in laws}
+        ),
         simulator=simulator,
         query=InfectionCurve(population=simulator.population, num_times=mechanism.num_times),
         mechanism=mechanism,

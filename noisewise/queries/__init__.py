@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from noisewise._core.registry import concrete, registered
-from noisewise.queries.base import AbstractAdditiveQuery, AbstractCountQuery, AbstractQuery, from_spec_with, namespace
+from noisewise.queries.base import (
+    AbstractAdditiveQuery,
+    AbstractCountQuery,
+    AbstractQuery,
+    from_spec_with,
+    namespace,
+)
 from noisewise.queries.category_proportions import CategoryProportions
 from noisewise.queries.clamped_mean import ClampedMean
 from noisewise.queries.contingency_table import ContingencyTable
@@ -44,7 +50,8 @@ _KINDS: dict[str, type[AbstractQuery]] = concrete(vars(), AbstractQuery, but=(Fu
 
 
 def register(kind: type[AbstractQuery]) -> type[AbstractQuery]:
-    """Let files name a query of your own; a decorator of its class, which must be imported before a file is read.
+    """Let files name a query of your own; a decorator of its class, which must be imported before a
+    file is read.
 
     A file can name only what was registered in this process: none decides what code runs.
     """

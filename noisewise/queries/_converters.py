@@ -1,4 +1,6 @@
-"""Checks of constructor arguments that several queries share. Arguments are public, so messages may show them."""
+"""Checks of constructor arguments that several queries share. Arguments are public, so messages may
+show them.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,13 @@ from noisewise.errors import InvalidInputError, InvalidTypeError, ReleaseError
 Bounds = tuple[float, float] | tuple[tuple[float, float], ...]
 
 EXACT_INTEGERS = 2**53
-"""Sums of whole numbers up to here are exact in float64, in any order, and float64 tells them apart."""
+"""Sums of whole numbers up to here are exact in float64, in any order, and float64 tells them
+apart.
+"""
 
 RESOLUTION = 2**12
-"""A default grid has at least this many steps between the bounds (for regression moments, between 0 and 1): rounding to it
-moves a number by at most 1/8192 of its range."""
+"""A default grid has at least this many steps between the bounds (for regression moments, between 0
+and 1): rounding to it moves a number by at most 1/8192 of its range."""
 
 MAX_WIDTH = 1_000_000
 """The largest number of entries of a statistic."""
@@ -38,7 +42,8 @@ def as_bounds(value: Any, columns: int) -> Bounds:
         numeric = False
     if not numeric or array.shape not in ((2,), (columns, 2)):
         raise InvalidInputError(
-            f"bounds must be a pair (low, high), or {columns} such pair(s), one per column, got {value!r}."
+            f"bounds must be a pair (low, high), or {columns} such pair(s), one per column, got"
+            f" {value!r}."
         )
     low, high = array[..., 0], array[..., 1]
     if not np.isfinite(array).all() or not (low < high).all():
@@ -60,14 +65,17 @@ def num_pairs(bounds: Any) -> int:
 def check_width(width: int, source: str) -> None:
     """Refuse a statistic too long for the memory. `source` says which arguments make it so long."""
     if width > MAX_WIDTH:
-        raise InvalidInputError(f"{source} would make a statistic of more than {MAX_WIDTH} numbers: take fewer.")
+        raise InvalidInputError(
+            f"{source} would make a statistic of more than {MAX_WIDTH} numbers: take fewer."
+        )
 
 
 def as_levels(name: str, value: Any, *, at_least: int) -> tuple[int, ...]:
     """Numbers of levels, one per column."""
     if not isinstance(value, (tuple, list, np.ndarray)) or len(value) == 0:
         raise InvalidTypeError(
-            f"{name} must be a tuple of whole numbers, one per column, such as (2, 3), got {describe(value)}."
+            f"{name} must be a tuple of whole numbers, one per column, such as (2, 3), got"
+            f" {describe(value)}."
         )
     return tuple(integer(f"each of {name}", at_least=at_least)(count) for count in value)
 
@@ -101,7 +109,9 @@ def as_normalize(normalize: Any, num_records: int | None) -> bool:
     if not isinstance(normalize, (bool, np.bool_)):
         raise InvalidTypeError(f"normalize must be True or False, got {describe(normalize)}.")
     if normalize and num_records is None:
-        raise InvalidInputError("normalize=True divides by the number of records: pass num_records=...")
+        raise InvalidInputError(
+            "normalize=True divides by the number of records: pass num_records=..."
+        )
     return bool(normalize)
 
 
@@ -122,7 +132,9 @@ def in_steps(low: Sequence[float], high: Sequence[float], grid: float) -> list[i
         if not (_is_whole(a / grid) and _is_whole(b / grid)):
             better = _nearby_grid([*low, *high], grid)
             hint = "take rounder bounds" if better is None else f"{better:.12g} would do"
-            raise InvalidInputError(f"bounds {a:.12g} and {b:.12g} must be multiples of grid={grid:.12g}; {hint}.")
+            raise InvalidInputError(
+                f"bounds {a:.12g} and {b:.12g} must be multiples of grid={grid:.12g}; {hint}."
+            )
     return [round(end / grid) for end in (*low, *high)]
 
 
@@ -138,13 +150,15 @@ def common_grid(ends: Sequence[float]) -> Fraction:
 
 
 def default_grid(low: Sequence[float], high: Sequence[float]) -> float:
-    """The largest number of which all bounds are multiples, halved until `RESOLUTION` steps fit into every column."""
+    """The largest number of which all bounds are multiples, halved until `RESOLUTION` steps fit
+    into every column.
+    """
     grid = common_grid([*low, *high])
     narrowest = min(as_written(b) - as_written(a) for a, b in zip(low, high, strict=True))
     if max(abs(as_written(end)) for end in (*low, *high)) / grid > MAX_STEPS:
         raise ReleaseError(
-            "The bounds have no common grid of reasonable size: take rounder bounds, or pass grid=... to the query, "
-            "a number of which every bound is a multiple."
+            "The bounds have no common grid of reasonable size: take rounder bounds, or pass"
+            " grid=... to the query, a number of which every bound is a multiple."
         )
     while narrowest / grid < RESOLUTION:
         grid /= 2
@@ -157,10 +171,15 @@ def as_written(value: float) -> Fraction:
 
 
 def _nearby_grid(ends: Sequence[float], grid: float) -> float | None:
-    """The coarsest grid up to `grid` that is the common grid divided by 2^a 5^b, so that it has few digits."""
+    """The coarsest grid up to `grid` that is the common grid divided by 2^a 5^b, so that it has few
+    digits.
+    """
     common = common_grid(ends)
     least = common / as_written(grid)
-    if max(least, max(abs(as_written(end)) for end in ends) / min(common, as_written(grid))) > MAX_STEPS:
+    if (
+        max(least, max(abs(as_written(end)) for end in ends) / min(common, as_written(grid)))
+        > MAX_STEPS
+    ):
         return None
     divisors = (2**a * 5**b for a in range(32) for b in range(14))
     found = float(common / min(divisor for divisor in divisors if divisor >= least))
@@ -171,5 +190,6 @@ def check_exact(largest: int) -> None:
     """Refuse a grid so fine that a sum of up to `largest` units could be inexact."""
     if largest > EXACT_INTEGERS:
         raise InvalidInputError(
-            f"The grid is too fine for exact sums: up to {float(largest):.3g} units exceed 2^53. Take a coarser grid."
+            f"The grid is too fine for exact sums: up to {float(largest):.3g} units exceed 2^53."
+            " Take a coarser grid."
         )

@@ -1,9 +1,11 @@
-r"""What a query is: the confidential statistic s of one database x, and how far one person can move it.
+r"""What a query is: the confidential statistic s of one database x, and how far one person can move
+it.
 
     x  --query-->  s         neighbours: two databases of the same size that differ in one record (replace-one)
 
-`AbstractQuery` owns precision, checks and files; a concrete query is the formula. Queries are frozen and hashable, know
-public facts only, and run on NumPy arrays (with checks) and on JAX tracers (inside `jit` and `vmap`, without).
+`AbstractQuery` owns precision, checks and files; a concrete query is the formula. Queries are
+frozen and hashable, know public facts only, and run on NumPy arrays (with checks) and on JAX
+tracers (inside `jit` and `vmap`, without).
 """
 
 from __future__ import annotations
@@ -18,14 +20,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array, in_float64, is_traced, number
-from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabilityError, ReleaseError
+from noisewise.errors import (
+    FileFormatError,
+    InvalidInputError,
+    MissingCapabilityError,
+    ReleaseError,
+)
 from noisewise.queries.domains import AbstractDomain
 
 
 class AbstractQuery(abc.ABC):
     """Base of all queries: `query(x)` is the statistic, shape (k,), of ONE database x.
 
-    A concrete class gives `names`, `domain`, `_statistic` and `_sensitivity`, and `_integers` where it has a `step`.
+    A concrete class gives `names`, `domain`, `_statistic` and `_sensitivity`, and `_integers` where
+    it has a `step`.
     """
 
     norms: ClassVar[tuple[float, ...]] = (1.0, 2.0, math.inf)
@@ -59,7 +67,9 @@ class AbstractQuery(abc.ABC):
 
     @property
     def blocks(self) -> tuple[AbstractQuery, ...]:
-        """The queries of its blocks of columns, one after the other: itself, unless it is composed of several."""
+        """The queries of its blocks of columns, one after the other: itself, unless it is composed
+        of several.
+        """
         return (self,)
 
     @property
@@ -86,28 +96,44 @@ class AbstractQuery(abc.ABC):
         return True
 
     def on_default_grid(self) -> AbstractQuery:
-        """The same query with a public grid that depends on its bounds alone; itself if it lies on a lattice."""
+        """The same query with a public grid that depends on its bounds alone; itself if it lies on
+        a lattice.
+        """
         if self.step is None:
-            raise ReleaseError(f"The statistic of {type(self).__name__} lies on no grid. {self.off_lattice}")
+            raise ReleaseError(
+                f"The statistic of {type(self).__name__} lies on no grid. {self.off_lattice}"
+            )
         return self
 
     @property
     def largest_integer(self) -> int | None:
-        """The largest |entry| of `integer_statistic` over all databases; None where nothing public bounds it."""
+        """The largest |entry| of `integer_statistic` over all databases; None where nothing public
+        bounds it.
+        """
         return None
 
     def takes_shape(self, shape: tuple[int, ...]) -> bool:
-        """Whether an array of this shape can be a database: its number of columns is right, and of records where stated."""
+        """Whether an array of this shape can be a database: its number of columns is right, and of
+        records where stated.
+        """
         if self.domain is None or not shape:
             return self.domain is None
         columns = shape[1] if len(shape) == 2 else 1
-        return len(shape) <= 2 and columns == self.domain.width and self.num_records in (None, shape[0])
+        return (
+            len(shape) <= 2
+            and columns == self.domain.width
+            and self.num_records in (None, shape[0])
+        )
 
     @property
     def expected_data(self) -> str:
         """What `x` must be, in words that depend on nothing but the query."""
         rows = f"{self.num_records} rows" if self.num_records else "one or more rows"
-        columns = "" if self.domain is None else f" and {self.domain.width} column(s) of {self.domain.describe()}"
+        columns = (
+            ""
+            if self.domain is None
+            else f" and {self.domain.width} column(s) of {self.domain.describe()}"
+        )
         return f"an array of {rows}, one per record,{columns}, with nothing missing"
 
     @in_float64
@@ -116,18 +142,26 @@ class AbstractQuery(abc.ABC):
         return self._statistic(self._data(x))
 
     def integer_statistic(self, x: Any) -> list[int]:
-        """Exact Python integers with s = step * integers: what a safe release adds integer noise to."""
+        """Exact Python integers with s = step * integers: what a safe release adds integer noise
+        to.
+        """
         if self.step is None:
-            raise MissingCapabilityError(f"{type(self).__name__} has no integer statistic. {self.off_lattice}")
+            raise MissingCapabilityError(
+                f"{type(self).__name__} has no integer statistic. {self.off_lattice}"
+            )
         if is_traced(x):
-            raise MissingCapabilityError("integer_statistic needs data, not a tracer: call it outside jit and vmap.")
+            raise MissingCapabilityError(
+                "integer_statistic needs data, not a tracer: call it outside jit and vmap."
+            )
         return [int(value) for value in self._integers(self._data(x))]
 
     def sensitivity(self, norm: float = 1) -> float:
         """The largest change of s between neighbours, in the L1, L2 or L-infinity norm."""
         value = number("norm", at_least=0.0, infinite=True)(norm)
         if value not in self.norms:
-            known = ", ".join("math.inf" if math.isinf(item) else f"{item:g}" for item in self.norms)
+            known = ", ".join(
+                "math.inf" if math.isinf(item) else f"{item:g}" for item in self.norms
+            )
             raise InvalidInputError(f"norm must be one of {known}, got {value:g}.")
         return self._sensitivity(value)
 
@@ -142,18 +176,25 @@ class AbstractQuery(abc.ABC):
 
     def _integers(self, x: Any) -> Any:
         """Whole numbers (k,), as Python integers or as floats of at most 2^53."""
-        raise MissingCapabilityError(f"{type(self).__name__} has no integer statistic. {self.off_lattice}")
+        raise MissingCapabilityError(
+            f"{type(self).__name__} has no integer statistic. {self.off_lattice}"
+        )
 
     def to_spec(self) -> dict[str, Any]:
         """A JSON-ready description (public facts only); `from_spec` reads it back to the last bit."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
-        return {"type": type(self).__name__, **{name: _field_to_spec(value) for name, value in fields.items()}}
+        return {
+            "type": type(self).__name__,
+            **{name: _field_to_spec(value) for name, value in fields.items()},
+        }
 
 
 class AbstractAdditiveQuery(AbstractQuery):
-    r"""s = sum_i t(x_i) / divisor. A concrete class writes t in units of `unit`, one row per record.
+    r"""s = sum_i t(x_i) / divisor. A concrete class writes t in units of `unit`, one row per
+    record.
 
-    With a `unit` the rows are whole numbers, and the constructor must see to it that their sums stay within 2^53.
+    With a `unit` the rows are whole numbers, and the constructor must see to it that their sums
+    stay within 2^53.
     """
 
     @property
@@ -172,7 +213,9 @@ class AbstractAdditiveQuery(AbstractQuery):
 
     @in_float64
     def contributions(self, x: Any) -> Array:
-        """The terms t of each record, shape (n, k), for any number n of records; s = contributions.sum(0) / divisor."""
+        """The terms t of each record, shape (n, k), for any number n of records; s =
+        contributions.sum(0) / divisor.
+        """
         return self._units(self._records(x)) * (self.unit or 1.0)
 
     def _records(self, x: Any) -> Array:
@@ -196,7 +239,9 @@ class AbstractAdditiveQuery(AbstractQuery):
 
 
 class AbstractMomentQuery(AbstractAdditiveQuery):
-    """Means of products of columns, from which sums over the records are read off; their law is known for normal records."""
+    """Means of products of columns, from which sums over the records are read off; their law is
+    known for normal records.
+    """
 
     if TYPE_CHECKING:
         num_predictors: int
@@ -208,7 +253,9 @@ class AbstractMomentQuery(AbstractAdditiveQuery):
 
     @abc.abstractmethod
     def normal_moments(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
-        """The mean (k,) and covariance (k, k) of one record's contribution, if records are normal and none is clamped."""
+        """The mean (k,) and covariance (k, k) of one record's contribution, if records are normal
+        and none is clamped.
+        """
 
 
 class AbstractCountQuery(AbstractAdditiveQuery):
@@ -253,7 +300,9 @@ def _field_to_spec(value: Any) -> Any:
         return [_field_to_spec(item) for item in value]
     if value is None or isinstance(value, (int, float, str)):
         return value
-    raise MissingCapabilityError(f"A query with a field of type {type(value).__name__} cannot be written as JSON.")
+    raise MissingCapabilityError(
+        f"A query with a field of type {type(value).__name__} cannot be written as JSON."
+    )
 
 
 def _field_from_spec(value: Any, kinds: dict[str, type[AbstractQuery]]) -> Any:
@@ -266,11 +315,19 @@ def _field_from_spec(value: Any, kinds: dict[str, type[AbstractQuery]]) -> Any:
 
 def from_spec_with(spec: Any, kinds: dict[str, type[AbstractQuery]]) -> AbstractQuery:
     """Read what `to_spec` wrote, given the known classes by name."""
-    if not isinstance(spec, dict) or not isinstance(spec.get("type"), str) or spec["type"] not in kinds:
-        raise FileFormatError(f"A query must be an object whose 'type' is one of {', '.join(sorted(kinds))}.")
+    if (
+        not isinstance(spec, dict)
+        or not isinstance(spec.get("type"), str)
+        or spec["type"] not in kinds
+    ):
+        raise FileFormatError(
+            f"A query must be an object whose 'type' is one of {', '.join(sorted(kinds))}."
+        )
     kind = kinds[spec["type"]]
     expected = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     given = set(spec) - {"type"}
     if given != expected:
-        raise FileFormatError(f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}.")
+        raise FileFormatError(
+            f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}."
+        )
     return kind(**{name: _field_from_spec(spec[name], kinds) for name in expected})

@@ -1,4 +1,6 @@
-"""Proportions of (class, value) pairs, feature by feature: the statistic of log-linear (naive Bayes) models."""
+"""Proportions of (class, value) pairs, feature by feature: the statistic of log-linear (naive
+Bayes) models.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +19,16 @@ from noisewise.queries.domains import Categories
 
 @dataclasses.dataclass(frozen=True)
 class CategoryProportions(AbstractCountQuery):
-    r"""s_(i,k,j) = #{records of class i whose feature k has value j} / n, ordered by class i, then feature k, then
-    value j.
+    r"""s_(i,k,j) = #{records of class i whose feature k has value j} / n, ordered by class i, then
+    feature k, then value j.
 
-    `x` has shape (n, 1+K): the class (0 to I-1), then K features (feature k: 0 to J_k - 1). All numbers start at 0,
-    in data and names.
+    `x` has shape (n, 1+K): the class (0 to I-1), then K features (feature k: 0 to J_k - 1). All
+    numbers start at 0, in data and names.
 
-    Sensitivity: each feature has its own I x J_k table, in which every record takes one cell. Replacing a record
-    takes 1 from one cell and gives 1 to another in each of the K tables at most, and does so in all when all values
-    change. Exactly, Delta_1 = 2K/n, Delta_2 = sqrt(2K)/n, Delta_inf = 1/n.
+    Sensitivity: each feature has its own I x J_k table, in which every record takes one cell.
+    Replacing a record takes 1 from one cell and gives 1 to another in each of the K tables at most,
+    and does so in all when all values change. Exactly, Delta_1 = 2K/n, Delta_2 = sqrt(2K)/n,
+    Delta_inf = 1/n.
 
     >>> import noisewise as nw
     >>> query = nw.queries.CategoryProportions(num_classes=2, num_values=(2, 3), num_records=4)
@@ -40,10 +43,14 @@ class CategoryProportions(AbstractCountQuery):
     num_records: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "num_classes", integer("num_classes", at_least=1)(self.num_classes))
+        object.__setattr__(
+            self, "num_classes", integer("num_classes", at_least=1)(self.num_classes)
+        )
         object.__setattr__(self, "num_values", as_levels("num_values", self.num_values, at_least=2))
         check_width(self.width, "num_classes times the sum of num_values")
-        object.__setattr__(self, "num_records", integer("num_records", at_least=1)(self.num_records))
+        object.__setattr__(
+            self, "num_records", integer("num_records", at_least=1)(self.num_records)
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -63,11 +70,15 @@ class CategoryProportions(AbstractCountQuery):
         return float(self.num_records)
 
     def statistic_of_tables(self, tables: Sequence[Array]) -> Array:
-        """The statistic from the counts (I, J_k) of classes by values, one table per feature, without records."""
+        """The statistic from the counts (I, J_k) of classes by values, one table per feature,
+        without records.
+        """
         expected = [(self.num_classes, count) for count in self.num_values]
         given = [table.shape for table in tables]
         if given != expected:
-            raise InvalidInputError(f"tables must have the shapes {expected}, one per feature, got {given}.")
+            raise InvalidInputError(
+                f"tables must have the shapes {expected}, one per feature, got {given}."
+            )
         return namespace(tables[0]).concatenate(list(tables), axis=1).ravel() / self.divisor
 
     def _cells(self, records: Array) -> Array:

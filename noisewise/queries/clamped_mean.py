@@ -9,7 +9,15 @@ import math
 import numpy as np
 
 from noisewise._core.arrays import Array, integer, number
-from noisewise.queries._converters import Bounds, as_bounds, check_exact, check_width, default_grid, in_steps, num_pairs
+from noisewise.queries._converters import (
+    Bounds,
+    as_bounds,
+    check_exact,
+    check_width,
+    default_grid,
+    in_steps,
+    num_pairs,
+)
 from noisewise.queries.base import AbstractAdditiveQuery, namespace
 from noisewise.queries.domains import Box, box
 
@@ -18,16 +26,16 @@ from noisewise.queries.domains import Box, box
 class ClampedMean(AbstractAdditiveQuery):
     r"""s_j = (1/n) sum_i clip(x_ij, low_j, high_j).
 
-    `x` has shape (n,) or (n, num_columns); `bounds` is one pair for all columns or one pair for each. Left out,
-    `num_columns` is the number of pairs.
+    `x` has shape (n,) or (n, num_columns); `bounds` is one pair for all columns or one pair for
+    each. Left out, `num_columns` is the number of pairs.
 
-    Sensitivity: replacing one record moves column j by at most w_j = high_j - low_j before the division by n, and all
-    columns by that much when a record at every `low` becomes one at every `high`. So, exactly,
-    Delta_1 = sum_j w_j / n, Delta_2 = |w|_2 / n, Delta_inf = max_j w_j / n.
+    Sensitivity: replacing one record moves column j by at most w_j = high_j - low_j before the
+    division by n, and all columns by that much when a record at every `low` becomes one at every
+    `high`. So, exactly, Delta_1 = sum_j w_j / n, Delta_2 = |w|_2 / n, Delta_inf = max_j w_j / n.
 
-    With `grid`, each clamped value is rounded to the nearest multiple of `grid`, of which the bounds must be two:
-    values stay within the bounds, so the sensitivities stay what they are, and s lies on the multiples of `step` =
-    grid / n.
+    With `grid`, each clamped value is rounded to the nearest multiple of `grid`, of which the
+    bounds must be two: values stay within the bounds, so the sensitivities stay what they are, and
+    s lies on the multiples of `step` = grid / n.
 
     >>> import noisewise as nw
     >>> query = nw.queries.ClampedMean(bounds=(0.0, 10.0), num_records=4, grid=0.5)
@@ -45,7 +53,9 @@ class ClampedMean(AbstractAdditiveQuery):
     grid: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "num_records", integer("num_records", at_least=1)(self.num_records))
+        object.__setattr__(
+            self, "num_records", integer("num_records", at_least=1)(self.num_records)
+        )
         columns = num_pairs(self.bounds) if self.num_columns is None else self.num_columns
         object.__setattr__(self, "num_columns", integer("num_columns", at_least=1)(columns))
         check_width(self.num_columns, "num_columns")
@@ -56,11 +66,19 @@ class ClampedMean(AbstractAdditiveQuery):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return ("mean",) if self.num_columns == 1 else tuple(f"mean[{j}]" for j in range(self.num_columns))
+        return (
+            ("mean",)
+            if self.num_columns == 1
+            else tuple(f"mean[{j}]" for j in range(self.num_columns))
+        )
 
     @functools.cached_property
     def domain(self) -> Box:
-        return box(self.bounds, self.num_columns, None if self.grid is None else (self.grid,) * self.num_columns)
+        return box(
+            self.bounds,
+            self.num_columns,
+            None if self.grid is None else (self.grid,) * self.num_columns,
+        )
 
     @property
     def divisor(self) -> float:
@@ -71,7 +89,8 @@ class ClampedMean(AbstractAdditiveQuery):
         return self.grid
 
     def on_default_grid(self) -> ClampedMean:
-        """With the largest grid of which all bounds are multiples, halved until 2^12 steps fit between those of each column.
+        """With the largest grid of which all bounds are multiples, halved until 2^12 steps fit
+        between those of each column.
 
         >>> ClampedMean(bounds=(0.0, 100.0), num_records=50).on_default_grid().grid
         0.0244140625
@@ -88,13 +107,22 @@ class ClampedMean(AbstractAdditiveQuery):
         return self.num_records * max(abs(end) for end in units)
 
     def _units(self, records: Array) -> Array:
-        clamped = namespace(records).clip(records, np.asarray(self.domain.low), np.asarray(self.domain.high))
-        # Division and rint are monotone and take the bounds to whole numbers, so nothing leaves the bounds here.
+        clamped = namespace(records).clip(
+            records, np.asarray(self.domain.low), np.asarray(self.domain.high)
+        )
+        # Division and rint are monotone and take the bounds to whole numbers, so nothing leaves the
+        # bounds here.
         return clamped if self.grid is None else namespace(records).rint(clamped / self.grid)
 
     def _sensitivity(self, norm: float) -> float:
         widths = [high - low for low, high in zip(self.domain.low, self.domain.high, strict=True)]
-        if self.grid is not None:  # what the integers can move by, should float64 bounds lie a little beside the grid
+        if (
+            self.grid is not None
+        ):  # what the integers can move by, should float64 bounds lie a little beside the grid
             ends = zip(self.domain.low, self.domain.high, strict=True)
-            widths = [(round(high / self.grid) - round(low / self.grid)) * self.grid for low, high in ends]
-        return {1.0: math.fsum(widths), 2.0: math.hypot(*widths), math.inf: max(widths)}[norm] / self.num_records
+            widths = [
+                (round(high / self.grid) - round(low / self.grid)) * self.grid for low, high in ends
+            ]
+        return {1.0: math.fsum(widths), 2.0: math.hypot(*widths), math.inf: max(widths)}[
+            norm
+        ] / self.num_records

@@ -16,12 +16,13 @@ from noisewise.queries.domains import Categories
 
 @dataclasses.dataclass(frozen=True)
 class ContingencyTable(AbstractCountQuery):
-    r"""s_c = #{i : x_i = c} for each cell c = (c_1, ..., c_m), last index fastest, divided by n if `normalize`.
+    r"""s_c = #{i : x_i = c} for each cell c = (c_1, ..., c_m), last index fastest, divided by n if
+    `normalize`.
 
     `x` has shape (n, m) and holds in column j whole numbers from 0 to levels[j] - 1.
 
-    Sensitivity: every record lies in one cell, so replacing one takes 1 from a cell and gives it to another. Exactly,
-    Delta_1 = 2, Delta_2 = sqrt 2, Delta_inf = 1, all divided by n if `normalize`.
+    Sensitivity: every record lies in one cell, so replacing one takes 1 from a cell and gives it to
+    another. Exactly, Delta_1 = 2, Delta_2 = sqrt 2, Delta_inf = 1, all divided by n if `normalize`.
 
     >>> import noisewise as nw
     >>> query = nw.queries.ContingencyTable(levels=(2, 3))
@@ -38,7 +39,9 @@ class ContingencyTable(AbstractCountQuery):
     def __post_init__(self) -> None:
         object.__setattr__(self, "levels", as_levels("levels", self.levels, at_least=2))
         check_width(self.width, "The product of levels")
-        object.__setattr__(self, "num_records", integer("num_records", at_least=1, optional=True)(self.num_records))
+        object.__setattr__(
+            self, "num_records", integer("num_records", at_least=1, optional=True)(self.num_records)
+        )
         object.__setattr__(self, "normalize", as_normalize(self.normalize, self.num_records))
 
     @property

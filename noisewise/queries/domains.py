@@ -1,4 +1,6 @@
-"""What one person's record can be: real columns, or categories. Domains check databases and say where to search."""
+"""What one person's record can be: real columns, or categories. Domains check databases and say
+where to search.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +39,13 @@ class AbstractDomain(abc.ABC):
             array = array[:, None]
         if array.ndim != 2 or array.shape[1] != self.width:
             wanted = "(n,) or (n, 1)" if self.width == 1 else f"(n, {self.width})"
-            raise InvalidInputError(f"x must have shape {wanted}, one row per record, got {array.shape}.")
+            raise InvalidInputError(
+                f"x must have shape {wanted}, one row per record, got {array.shape}."
+            )
         if array.shape[0] == 0 or (num_records is not None and array.shape[0] != num_records):
             raise InvalidInputError(
                 f"x must have {num_records or 'at least 1'} record(s), got {array.shape[0]}: "
-                f"the number of records is part of the query."
+                "the number of records is part of the query."
             )
         if not is_traced(array):
             self._check(array)
@@ -73,7 +77,8 @@ class AbstractDomain(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Box(AbstractDomain):
-    """Real columns between `low` and `high`, one number per column, on a grid of spacing `grid` if that is given.
+    """Real columns between `low` and `high`, one number per column, on a grid of spacing `grid` if
+    that is given.
 
     Databases may hold any finite numbers: queries clamp them.
 
@@ -88,13 +93,17 @@ class Box(AbstractDomain):
     def __post_init__(self) -> None:
         low, high = floats("low", self.low), floats("high", self.high)
         if len(low) != len(high) or not all(a < b for a, b in zip(low, high, strict=True)):
-            raise InvalidInputError(f"Box needs low < high in every column, got low={low}, high={high}.")
+            raise InvalidInputError(
+                f"Box needs low < high in every column, got low={low}, high={high}."
+            )
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         if self.grid is not None:
             grid = floats("grid", self.grid)
             if len(grid) != len(low) or min(grid) <= 0.0:
-                raise InvalidInputError(f"grid must be {len(low)} positive number(s), one per column, got {grid}.")
+                raise InvalidInputError(
+                    f"grid must be {len(low)} positive number(s), one per column, got {grid}."
+                )
             object.__setattr__(self, "grid", grid)
 
     @property
@@ -106,16 +115,22 @@ class Box(AbstractDomain):
 
     def _check(self, array: np.ndarray) -> None:
         if not np.isfinite(array).all():
-            raise InvalidInputError("x must be finite: remove or fill missing and infinite values first.")
+            raise InvalidInputError(
+                "x must be finite: remove or fill missing and infinite values first."
+            )
 
     def _cast(self, array: Array) -> Array:
         return array.astype(np.float64)
 
     def sample(self, rng: np.random.Generator, size: int) -> np.ndarray:
-        return self._snap(rng.uniform(self.low, self.high, (size, self.width)), np.arange(self.width))
+        return self._snap(
+            rng.uniform(self.low, self.high, (size, self.width)), np.arange(self.width)
+        )
 
     def extremes(self, rng: np.random.Generator, at_most: int) -> np.ndarray:
-        return _all_or_some(rng, [(a, b) for a, b in zip(self.low, self.high, strict=True)], at_most)
+        return _all_or_some(
+            rng, [(a, b) for a, b in zip(self.low, self.high, strict=True)], at_most
+        )
 
     def around(self, column: int, values: np.ndarray, radius: float) -> np.ndarray:
         low, high = self.low[column], self.high[column]
@@ -154,11 +169,14 @@ class Categories(AbstractDomain):
 
     def _check(self, array: np.ndarray) -> None:
         if not np.isfinite(array).all() or not (array == np.rint(array)).all():
-            raise InvalidInputError("x must hold category numbers 0, 1, 2, ...: whole, none missing.")
+            raise InvalidInputError(
+                "x must hold category numbers 0, 1, 2, ...: whole, none missing."
+            )
         if not ((array >= 0) & (array < np.asarray(self.levels))).all():
             raise InvalidInputError(
-                f"x must hold category numbers from 0 to one less than the number of levels {self.levels}: "
-                f"some lie outside. Number the categories from 0, or state more levels."
+                "x must hold category numbers from 0 to one less than the number of levels"
+                f" {self.levels}: some lie outside. Number the categories from 0, or state more"
+                " levels."
             )
 
     def _cast(self, array: Array) -> Array:
@@ -181,19 +199,31 @@ def box(bounds: Bounds, columns: int, grid: tuple[float, ...] | None = None) -> 
 
 
 def as_array(x: Any) -> Array:
-    """Data as a JAX array if traced, else as a NumPy array of real numbers; anything else is refused."""
+    """Data as a JAX array if traced, else as a NumPy array of real numbers; anything else is
+    refused.
+    """
     if is_traced(x):
         return jnp.asarray(x)
     if isinstance(x, np.ma.MaskedArray):
-        raise InvalidInputError("x must not be a masked array: remove or fill the missing values first.")
+        raise InvalidInputError(
+            "x must not be a masked array: remove or fill the missing values first."
+        )
     try:
         array = _any_array(x)
     except (TypeError, ValueError):
-        raise InvalidInputError(f"x must be a rectangular array of numbers, got {describe(x)}.") from None
-    if array.dtype.kind == "O" and all(type(value) in (int, float) for value in array.ravel().tolist()):
-        array = np.array([_saturated(value) for value in array.ravel().tolist()]).reshape(array.shape)
+        raise InvalidInputError(
+            f"x must be a rectangular array of numbers, got {describe(x)}."
+        ) from None
+    if array.dtype.kind == "O" and all(
+        type(value) in (int, float) for value in array.ravel().tolist()
+    ):
+        array = np.array([_saturated(value) for value in array.ravel().tolist()]).reshape(
+            array.shape
+        )
     if array.dtype.kind not in "fiub":
-        raise InvalidTypeError(f"x must be an array of real numbers, got {describe(x)} with dtype {array.dtype}.")
+        raise InvalidTypeError(
+            f"x must be an array of real numbers, got {describe(x)} with dtype {array.dtype}."
+        )
     return array
 
 

@@ -18,11 +18,14 @@ from noisewise.queries._converters import as_written
 from noisewise.queries.base import AbstractQuery
 
 _FARTHEST = 2**44
-"""Steps from 0: what lies farther out counts as that. Differences of float64 multiples of a step are exact to 1/256 of it
-there, so that a sensitivity that was measured in float64 is not too small for the steps that are counted."""
+"""Steps from 0: what lies farther out counts as that. Differences of float64 multiples of a step
+are exact to 1/256 of it there, so that a sensitivity that was measured in float64 is not too small
+for the steps that are counted."""
 
 _ROUNDED = Fraction(1, 2**51)
-"""Relative: what rounding the step, the value, and one division between them may take from a multiple such as k / n."""
+"""Relative: what rounding the step, the value, and one division between them may take from a
+multiple such as k / n.
+"""
 
 _NORMS = (0.0, 1.0, 2.0, math.inf)
 
@@ -31,13 +34,15 @@ _NORMS = (0.0, 1.0, 2.0, math.inf)
 class FunctionQuery(AbstractQuery):
     r"""s = fn(x), a 1-D array or one number, for whatever x the simulator makes.
 
-    `sensitivity` is your claim about replace-one neighbours: a number (in the L1 norm), or a mapping from norms (0
-    for the number of entries that change, 1, 2, math.inf) to numbers. As |s|_inf <= |s|_2 <= |s|_1, a bound in a
-    smaller norm number also serves the larger ones. Check it with `audit.sensitivity(query, domain=...)`.
+    `sensitivity` is your claim about replace-one neighbours: a number (in the L1 norm), or a
+    mapping from norms (0 for the number of entries that change, 1, 2, math.inf) to numbers. As
+    |s|_inf <= |s|_2 <= |s|_1, a bound in a smaller norm number also serves the larger ones. Check
+    it with `audit.sensitivity(query, domain=...)`.
 
-    `step` says that every entry of s is a whole multiple of it, whatever the data: that too is your claim. It is what a
-    release needs, which adds whole numbers of steps; left out there, s must consist of whole numbers. Try fn on made-up
-    records before you release from real ones: `query.integer_statistic(made_up)` costs nothing.
+    `step` says that every entry of s is a whole multiple of it, whatever the data: that too is your
+    claim. It is what a release needs, which adds whole numbers of steps; left out there, s must
+    consist of whole numbers. Try fn on made-up records before you release from real ones:
+    `query.integer_statistic(made_up)` costs nothing.
 
     With a `JaxSimulator` fn must be written in `jax.numpy`, with a `PythonSimulator` anything goes.
 
@@ -54,7 +59,9 @@ class FunctionQuery(AbstractQuery):
     """
 
     norms: ClassVar[tuple[float, ...]] = _NORMS
-    off_lattice: ClassVar[str] = "Its values are not known to lie on a lattice: state one, as in step=1.0."
+    off_lattice: ClassVar[str] = (
+        "Its values are not known to lie on a lattice: state one, as in step=1.0."
+    )
 
     fn: Callable[[Any], Any]
     names: tuple[str, ...] | None = None
@@ -88,8 +95,8 @@ class FunctionQuery(AbstractQuery):
     def expected_data(self) -> str:
         many = "one or more" if self.width is None else self.width
         return (
-            f"data for which its function returns {many} finite whole multiple(s) of {self.step or 1.0:g} (try it on made-up "
-            "records: query.integer_statistic(made_up))"
+            f"data for which its function returns {many} finite whole multiple(s) of"
+            f" {self.step or 1.0:g} (try it on made-up records: query.integer_statistic(made_up))"
         )
 
     @property
@@ -107,18 +114,30 @@ class FunctionQuery(AbstractQuery):
     def _statistic(self, x: Any) -> Array:
         result = self.fn(x)
         try:
-            s = jnp.asarray(result, jnp.float64) if is_traced(result) else np.asarray(result, np.float64)
+            s = (
+                jnp.asarray(result, jnp.float64)
+                if is_traced(result)
+                else np.asarray(result, np.float64)
+            )
         except (TypeError, ValueError):
-            raise InvalidTypeError(f"fn must return a 1-D array of numbers, got {describe(result)}.") from None
+            raise InvalidTypeError(
+                f"fn must return a 1-D array of numbers, got {describe(result)}."
+            ) from None
         s = s.reshape(1) if s.ndim == 0 else s
         if s.ndim != 1 or s.shape[0] == 0:
-            raise InvalidInputError(f"fn must return a 1-D array with at least one entry, got shape {s.shape}.")
+            raise InvalidInputError(
+                f"fn must return a 1-D array with at least one entry, got shape {s.shape}."
+            )
         if self.width not in (None, s.shape[0]):
-            raise InvalidInputError(f"fn returned {s.shape[0]} entries, but names has {self.width}.")
+            raise InvalidInputError(
+                f"fn returned {s.shape[0]} entries, but names has {self.width}."
+            )
         return s
 
     def _integers(self, x: Any) -> list[int]:
-        """Exact: values are compared with multiples of the step as fractions, not by float64 division."""
+        """Exact: values are compared with multiples of the step as fractions, not by float64
+        division.
+        """
         values = np.asarray(self.fn(x), dtype=object)
         if values.ndim > 1 or values.size == 0 or self.width not in (None, values.size):
             raise InvalidInputError("fn must return a 1-D array with one entry per name.")
@@ -130,8 +149,8 @@ class FunctionQuery(AbstractQuery):
         if not usable:
             key = "math.inf" if math.isinf(norm) else f"{norm:g}"
             raise MissingCapabilityError(
-                f"This FunctionQuery does not state its sensitivity in the L{norm:g} norm: "
-                f"pass sensitivity={{{key}: ...}}, the largest change of s when one record is replaced."
+                f"This FunctionQuery does not state its sensitivity in the L{norm:g} norm: pass"
+                f" sensitivity={{{key}: ...}}, the largest change of s when one record is replaced."
             )
         return min(usable)
 
@@ -146,12 +165,15 @@ def as_query(obj: Any) -> AbstractQuery:
         return obj
     if isinstance(obj, type) or not callable(obj):
         hint = f" Make an instance: {obj.__name__}(...)." if isinstance(obj, type) else ""
-        raise InvalidTypeError(f"query must be a query or a function x -> s, got {describe(obj)}.{hint}")
+        raise InvalidTypeError(
+            f"query must be a query or a function x -> s, got {describe(obj)}.{hint}"
+        )
     return FunctionQuery(obj)
 
 
 def _whole_steps(value: Any, step: float) -> int:
-    """How many steps a value is: exactly, or but for the rounding of float64, which is less than 1/128 of a step.
+    """How many steps a value is: exactly, or but for the rounding of float64, which is less than
+    1/128 of a step.
 
     >>> _whole_steps(0.3, 0.1), _whole_steps(3 * 0.1, 0.1), _whole_steps(2**60, 0.5)
     (3, 3, 2305843009213693952)
@@ -165,7 +187,11 @@ def _whole_steps(value: Any, step: float) -> int:
     steps = written / as_written(step)
     index = round(steps)
     off = abs(Fraction(plain) - index * Fraction(step))
-    near = isinstance(plain, float) and abs(index) <= _FARTHEST and off <= _ROUNDED * abs(Fraction(plain))
+    near = (
+        isinstance(plain, float)
+        and abs(index) <= _FARTHEST
+        and off <= _ROUNDED * abs(Fraction(plain))
+    )
     if index != steps and not near:
         raise InvalidInputError("fn must return whole multiples of step.")
     return index
@@ -175,9 +201,17 @@ def _as_names(names: Any) -> tuple[str, ...] | None:
     if names is None:
         return None
     if isinstance(names, (str, bytes)) or not isinstance(names, Sequence):
-        raise InvalidTypeError(f"names must be a sequence of strings, one per entry of s, got {describe(names)}.")
-    if not names or not all(isinstance(name, str) for name in names) or len(set(names)) != len(names):
-        raise InvalidInputError(f"names must be one or more different strings, got {list(names)!r}.")
+        raise InvalidTypeError(
+            f"names must be a sequence of strings, one per entry of s, got {describe(names)}."
+        )
+    if (
+        not names
+        or not all(isinstance(name, str) for name in names)
+        or len(set(names)) != len(names)
+    ):
+        raise InvalidInputError(
+            f"names must be one or more different strings, got {list(names)!r}."
+        )
     return tuple(names)
 
 
@@ -188,6 +222,8 @@ def _as_stated(sensitivity: Any) -> tuple[tuple[float, float], ...]:
     pairs = []
     for norm, value in stated.items():
         if isinstance(norm, bool) or norm not in _NORMS:
-            raise InvalidInputError(f"sensitivity must map norms 0, 1, 2 or math.inf to numbers, got the key {norm!r}.")
+            raise InvalidInputError(
+                f"sensitivity must map norms 0, 1, 2 or math.inf to numbers, got the key {norm!r}."
+            )
         pairs.append((float(norm), number("sensitivity", above=0.0)(value)))
     return tuple(sorted(pairs))

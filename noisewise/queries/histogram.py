@@ -15,13 +15,15 @@ from noisewise.queries.domains import Box
 
 @dataclasses.dataclass(frozen=True)
 class Histogram(AbstractCountQuery):
-    r"""s_j = #{i : x_i in bin j}, divided by n if `normalize`; bin j is [edges[j], edges[j+1]), the last one closed.
+    r"""s_j = #{i : x_i in bin j}, divided by n if `normalize`; bin j is [edges[j], edges[j+1]), the
+    last one closed.
 
-    `x` has shape (n,) or (n, 1). Values below the first edge count in the first bin, values above the last in the
-    last: the counts add up to n, and no one can tell who lay outside.
+    `x` has shape (n,) or (n, 1). Values below the first edge count in the first bin, values above
+    the last in the last: the counts add up to n, and no one can tell who lay outside.
 
-    Sensitivity: replacing one record takes 1 from one bin and gives it to another, or changes nothing. So, exactly,
-    Delta_1 = 2, Delta_2 = sqrt 2, Delta_inf = 1, all divided by n if `normalize`.
+    Sensitivity: replacing one record takes 1 from one bin and gives it to another, or changes
+    nothing. So, exactly, Delta_1 = 2, Delta_2 = sqrt 2, Delta_inf = 1, all divided by n if
+    `normalize`.
 
     >>> import noisewise as nw
     >>> query = nw.queries.Histogram(edges=(0.0, 1.0, 2.0, 5.0), num_records=5, normalize=True)
@@ -37,13 +39,18 @@ class Histogram(AbstractCountQuery):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "edges", increasing("edges", self.edges, at_least=3))
-        object.__setattr__(self, "num_records", integer("num_records", at_least=1, optional=True)(self.num_records))
+        object.__setattr__(
+            self, "num_records", integer("num_records", at_least=1, optional=True)(self.num_records)
+        )
         object.__setattr__(self, "normalize", as_normalize(self.normalize, self.num_records))
 
     @property
     def names(self) -> tuple[str, ...]:
         closing = [")"] * (self.width - 1) + ["]"]
-        return tuple(f"[{a}, {b}{end}" for a, b, end in zip(self.edges[:-1], self.edges[1:], closing, strict=True))
+        return tuple(
+            f"[{a}, {b}{end}"
+            for a, b, end in zip(self.edges[:-1], self.edges[1:], closing, strict=True)
+        )
 
     @property
     def width(self) -> int:

@@ -19,11 +19,12 @@ from noisewise.queries.domains import Categories, as_array
 class InfectionCurve(AbstractAdditiveQuery):
     r"""s_l = number of people infected at time l, for L = `num_times` times.
 
-    `x` is either everyone's statuses, 0 or 1, of shape (population, L), or the counts themselves, shape (L,), as
-    epidemic simulators give them.
+    `x` is either everyone's statuses, 0 or 1, of shape (population, L), or the counts themselves,
+    shape (L,), as epidemic simulators give them.
 
-    Sensitivity: one person's row of L statuses moves each count by at most 1, and all of them, one way, if someone
-    never infected is replaced by someone always infected. Exactly, Delta_1 = L, Delta_2 = sqrt L, Delta_inf = 1.
+    Sensitivity: one person's row of L statuses moves each count by at most 1, and all of them, one
+    way, if someone never infected is replaced by someone always infected. Exactly, Delta_1 = L,
+    Delta_2 = sqrt L, Delta_inf = 1.
 
     >>> import noisewise as nw
     >>> query = nw.queries.InfectionCurve(population=3, num_times=4)
@@ -76,29 +77,34 @@ class InfectionCurve(AbstractAdditiveQuery):
     @property
     def expected_data(self) -> str:
         return (
-            f"everyone's statuses, 0 or 1, of shape (population, num_times) = ({self.population}, {self.num_times}), or "
-            f"whole counts from 0 to population={self.population}, of shape ({self.num_times},)"
+            f"everyone's statuses, 0 or 1, of shape (population, num_times) = ({self.population},"
+            f" {self.num_times}), or whole counts from 0 to population={self.population}, of shape"
+            f" ({self.num_times},)"
         )
 
     def _data(self, x: Any) -> Array:
         array = as_array(x)
         if array.shape not in ((self.num_times,), (self.population, self.num_times)):
             raise InvalidInputError(
-                f"x must be everyone's statuses, of shape (population, num_times) = ({self.population}, "
-                f"{self.num_times}), or counts, of shape ({self.num_times},); got shape {array.shape}."
+                "x must be everyone's statuses, of shape (population, num_times) ="
+                f" ({self.population}, {self.num_times}), or counts, of shape ({self.num_times},);"
+                f" got shape {array.shape}."
             )
         if array.ndim == 2:
             return self._records(array)
         if not (is_traced(array) or bool(((array >= 0) & (array <= self.population)).all())):
             raise InvalidInputError(
-                f"x must hold counts of infected people, from 0 to population={self.population}; at least one does not."
+                f"x must hold counts of infected people, from 0 to population={self.population}; at"
+                " least one does not."
             )
         return array[None, :]
 
     def _records(self, x: Any) -> Array:
         array = as_array(x)
         if array.shape[1:] == (self.num_times,) and not _whole_up_to(array, 1):
-            raise InvalidInputError("x must hold statuses, 0 or 1 (infected); at least one is neither.")
+            raise InvalidInputError(
+                "x must hold statuses, 0 or 1 (infected); at least one is neither."
+            )
         return self.domain.records(array)
 
     def _units(self, records: Array) -> Array:
@@ -115,4 +121,6 @@ class InfectionCurve(AbstractAdditiveQuery):
 
 def _whole_up_to(array: Array, largest: int) -> bool:
     """Whether all entries are among 0, ..., largest; tracers are not looked at."""
-    return is_traced(array) or bool(((array >= 0) & (array <= largest) & (array == np.rint(array))).all())
+    return is_traced(array) or bool(
+        ((array >= 0) & (array <= largest) & (array == np.rint(array))).all()
+    )

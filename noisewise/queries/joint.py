@@ -16,14 +16,15 @@ from noisewise.queries.function_query import as_query
 
 @dataclasses.dataclass(frozen=True)
 class Joint(AbstractQuery):
-    r"""s = (s^1, s^2, ...): the statistics of `queries`, one block after the other. Pairs with `mechanisms.Product`.
+    r"""s = (s^1, s^2, ...): the statistics of `queries`, one block after the other. Pairs with
+    `mechanisms.Product`.
 
-    Sensitivity: |s - s'|_1 is the sum over blocks, |s - s'|_2 the root of the sum of squares, and |s - s'|_inf the
-    largest, so the blocks' sensitivities combine alike. This is an upper bound, not always reached: no one record
-    need be the worst for every block.
+    Sensitivity: |s - s'|_1 is the sum over blocks, |s - s'|_2 the root of the sum of squares, and
+    |s - s'|_inf the largest, so the blocks' sensitivities combine alike. This is an upper bound,
+    not always reached: no one record need be the worst for every block.
 
-    Names that occur in several blocks are preceded by the block's number. `step` is the blocks' common step, if they
-    have one.
+    Names that occur in several blocks are preceded by the block's number. `step` is the blocks'
+    common step, if they have one.
 
     >>> import noisewise as nw
     >>> mean = nw.queries.ClampedMean(bounds=(0.0, 4.0), num_records=2)
@@ -35,22 +36,30 @@ class Joint(AbstractQuery):
     """
 
     norms: ClassVar[tuple[float, ...]] = (0.0, 1.0, 2.0, math.inf)
-    off_lattice: ClassVar[str] = "Its blocks lie on different lattices, or on none: ask each of `queries` by itself."
+    off_lattice: ClassVar[str] = (
+        "Its blocks lie on different lattices, or on none: ask each of `queries` by itself."
+    )
 
     queries: tuple[AbstractQuery, ...]
 
     def __post_init__(self) -> None:
         if not isinstance(self.queries, (list, tuple)) or not self.queries:
-            raise InvalidTypeError(f"Joint takes a list of one or more queries, got {describe(self.queries)}.")
+            raise InvalidTypeError(
+                f"Joint takes a list of one or more queries, got {describe(self.queries)}."
+            )
         object.__setattr__(self, "queries", tuple(as_query(query) for query in self.queries))
         sizes = {query.num_records for query in self.queries if query.num_records is not None}
         if len(sizes) > 1:
-            raise InvalidInputError(f"All queries of a Joint see one database, but they state {sorted(sizes)} records.")
+            raise InvalidInputError(
+                f"All queries of a Joint see one database, but they state {sorted(sizes)} records."
+            )
 
     @property
     def num_records(self) -> int | None:  # type: ignore[override]
         """What the blocks say."""
-        return next((query.num_records for query in self.queries if query.num_records is not None), None)
+        return next(
+            (query.num_records for query in self.queries if query.num_records is not None), None
+        )
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -64,7 +73,9 @@ class Joint(AbstractQuery):
 
     @property
     def domain(self) -> AbstractDomain | None:
-        """The blocks' common domain, or the smallest box around their boxes; None if there is neither."""
+        """The blocks' common domain, or the smallest box around their boxes; None if there is
+        neither.
+        """
         domains = [query.domain for query in self.queries]
         if all(domain == domains[0] for domain in domains):
             return domains[0]
@@ -101,7 +112,9 @@ class Joint(AbstractQuery):
 
     @property
     def expected_data(self) -> str:
-        return ", and for another query ".join(dict.fromkeys(query.expected_data for query in self.queries))
+        return ", and for another query ".join(
+            dict.fromkeys(query.expected_data for query in self.queries)
+        )
 
     def _data(self, x: Any) -> Any:
         return x

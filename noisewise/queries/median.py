@@ -15,16 +15,18 @@ from noisewise.queries.domains import Box
 
 @dataclasses.dataclass(frozen=True)
 class Median(AbstractQuery):
-    r"""s_c = -|D_c| / 2 with D_c = #{i : x_i < c} - #{i : x_i > c}: how well each candidate c splits the records.
+    r"""s_c = -|D_c| / 2 with D_c = #{i : x_i < c} - #{i : x_i > c}: how well each candidate c
+    splits the records.
 
-    `x` has shape (n,) or (n, 1). Feed s to `mechanisms.ExponentialMechanism` with the same candidates. 2 s_c is a
-    whole number, so s lies on a lattice of `step` 1/2; records need no bounds and no grid, being only compared with
-    the candidates.
+    `x` has shape (n,) or (n, 1). Feed s to `mechanisms.ExponentialMechanism` with the same
+    candidates. 2 s_c is a whole number, so s lies on a lattice of `step` 1/2; records need no
+    bounds and no grid, being only compared with the candidates.
 
-    Sensitivity. One record adds sign(c - x_i), which is -1, 0 or 1, to D_c. Replacing it moves D_c by at most 2 and
+    Sensitivity. One record adds sign(c - x_i), which is -1, 0 or 1, to D_c. Replacing it moves D_c
+    by at most 2 and
     |D_c| / 2 by at most 1, for each of the m candidates: Delta_inf <= 1, Delta_1 <= m, Delta_2 <= sqrt m. All three
-    are reached once n >= 2: with every record below every candidate, D_c = n for all c; one record moved above all
-    makes it n - 2 >= 0, and every s_c rises by exactly 1.
+    are reached once n >= 2: with every record below every candidate, D_c = n for all c; one record
+    moved above all makes it n - 2 >= 0, and every s_c rises by exactly 1.
 
     >>> import noisewise as nw
     >>> query = nw.queries.Median(candidates=(1.0, 2.0, 3.0), num_records=5)
@@ -38,8 +40,12 @@ class Median(AbstractQuery):
     num_records: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "candidates", increasing("candidates", self.candidates, at_least=1))
-        object.__setattr__(self, "num_records", integer("num_records", at_least=1)(self.num_records))
+        object.__setattr__(
+            self, "candidates", increasing("candidates", self.candidates, at_least=1)
+        )
+        object.__setattr__(
+            self, "num_records", integer("num_records", at_least=1)(self.num_records)
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -11,55 +11,69 @@ import numpy as np
 
 from noisewise._core.arrays import Array, integer, number
 from noisewise.errors import InvalidInputError
-from noisewise.queries._converters import RESOLUTION, Bounds, as_bounds, check_exact, check_width, whole
+from noisewise.queries._converters import (
+    RESOLUTION,
+    Bounds,
+    as_bounds,
+    check_exact,
+    check_width,
+    whole,
+)
 from noisewise.queries.base import AbstractMomentQuery, namespace
 from noisewise.queries.domains import Box, box
 
 
 @dataclasses.dataclass(frozen=True)
 class RegressionMoments(AbstractMomentQuery):
-    r"""Means over the records of y, x_j y, y^2, x_j and x_j x_k (j <= k), of values clamped and rescaled to [-1, 1].
+    r"""Means over the records of y, x_j y, y^2, x_j and x_j x_k (j <= k), of values clamped and
+    rescaled to [-1, 1].
 
-    `x` has shape (n, p+1): p predictors, then the response. A value v becomes z = (clip(v, low, high) - c) / h with c
-    and h the centre and half-length of [low, high]: v/10 inside the default bounds. `bounds` is one pair for all
-    columns, or one for each. With the constant 1 as 0-th column of x~, s is x~'y~ / n, then y~'y~ / n, then the unique
-    entries of x~'x~ / n row by row, without the (0,0) entry, which is always 1. For p = 2:
+    `x` has shape (n, p+1): p predictors, then the response. A value v becomes z = (clip(v, low,
+    high) - c) / h with c and h the centre and half-length of [low, high]: v/10 inside the default
+    bounds. `bounds` is one pair for all columns, or one for each. With the constant 1 as 0-th
+    column of x~, s is x~'y~ / n, then y~'y~ / n, then the unique entries of x~'x~ / n row by row,
+    without the (0,0) entry, which is always 1. For p = 2:
 
         y, x1*y, x2*y, y*y, x1, x2, x1*x1, x1*x2, x2*x2.
 
-    Sensitivity. Let a and b in [-1,1]^d, d = p+1, be the old and the new record, rescaled. Released are the products of
-    all pairs out of (1, a_1, ..., a_d), squares included, except 1*1.
+    Sensitivity. Let a and b in [-1,1]^d, d = p+1, be the old and the new record, rescaled. Released
+    are the products of all pairs out of (1, a_1, ..., a_d), squares included, except 1*1.
 
-    L1, exactly d (d+2)^2 / (2 (d+1) n). With e = |a - b| and m = |a + b| / 2 in each coordinate, m_j <= 1 - e_j/2. The
-    change of a_j is e_j, of a_j^2 is 2 e_j m_j, and of a_j a_k at most e_j m_k + m_j e_k. Inserting the bound on m,
-    with S = sum_j e_j and Q = sum_j e_j^2 >= S^2/d, all changes together are at most
+    L1, exactly d (d+2)^2 / (2 (d+1) n). With e = |a - b| and m = |a + b| / 2 in each coordinate,
+    m_j <= 1 - e_j/2. The change of a_j is e_j, of a_j^2 is 2 e_j m_j, and of a_j a_k at most e_j
+    m_k + m_j e_k. Inserting the bound on m, with S = sum_j e_j and Q = sum_j e_j^2 >= S^2/d, all
+    changes together are at most
 
         (d+2) S - (S^2 + Q)/2  <=  (d+2) S - S^2 (d+1)/(2d),
 
-    whose maximum over S, at S = d(d+2)/(d+1), is the value stated. It is reached by a = (1, ..., 1) and
-    b = -(1, ..., 1)/(d+1).
+    whose maximum over S, at S = d(d+2)/(d+1), is the value stated. It is reached by a = (1, ..., 1)
+    and b = -(1, ..., 1)/(d+1).
 
-    L2, exactly 2 sqrt(floor((d+1)^2/4)) / n. With f = a + b and g = a - b, |f_j| + |g_j| = 2 max(|a_j|, |b_j|) <= 2,
-    and the squared change, times n^2, is
+    L2, exactly 2 sqrt(floor((d+1)^2/4)) / n. With f = a + b and g = a - b, |f_j| + |g_j| = 2
+    max(|a_j|, |b_j|) <= 2, and the squared change, times n^2, is
 
         F = sum_j (g_j^2 + f_j^2 g_j^2) + sum_{j<k} (f_j g_k + g_j f_k)^2 / 4.
 
-    F is convex in each f_j, so some maximum has |f_j| = 2 - |g_j| for all j. Keep the signs and all but one coordinate
-    j, and move along t = |g_j| in [0, 2]. The terms in j alone are G(t) = t^2 + (2-t)^2 t^2, and G(t) - 2t =
-    t (t-1)^2 (t-2) <= 0: G lies below its chord from G(0) = 0 to G(2) = 4. The cross terms are squares of affine
-    functions of t, convex, so they lie below their chords too. Hence F is largest at an end of the segment and,
-    coordinate after coordinate, at some a, b in {-1, 1}^d. There, if m coordinates flip, the products of a flipped
-    with an unflipped factor change, by 2 each, and no others. The constant counts as unflipped, so there are
-    m (d+1-m) of them: F = 4 m (d+1-m) <= 4 floor((d+1)^2/4), with equality at m = floor((d+1)/2).
+    F is convex in each f_j, so some maximum has |f_j| = 2 - |g_j| for all j. Keep the signs and all
+    but one coordinate j, and move along t = |g_j| in [0, 2]. The terms in j alone are G(t) = t^2 +
+    (2-t)^2 t^2, and G(t) - 2t = t (t-1)^2 (t-2) <= 0: G lies below its chord from G(0) = 0 to G(2)
+    = 4. The cross terms are squares of affine functions of t, convex, so they lie below their
+    chords too. Hence F is largest at an end of the segment and, coordinate after coordinate, at
+    some a, b in {-1, 1}^d. There, if m coordinates flip, the products of a flipped with an
+    unflipped factor change, by 2 each, and no others. The constant counts as unflipped, so there
+    are m (d+1-m) of them: F = 4 m (d+1-m) <= 4 floor((d+1)^2/4), with equality at m =
+    floor((d+1)/2).
 
-    L-infinity, exactly 2/n: every product lies in [-1, 1], and a mean of y can go from one end to the other.
+    L-infinity, exactly 2/n: every product lies in [-1, 1], and a mean of y can go from one end to
+    the other.
 
-    `sensitivity_bound="paper"` makes `sensitivity(norm=1)` return (p^2 + 3p + 3)/n, for reproducing published noise.
-    It is valid, but 39% larger than need be at p = 2: it counts the off-diagonal entries of x~'x~ twice, though they
-    are released once.
+    `sensitivity_bound="paper"` makes `sensitivity(norm=1)` return (p^2 + 3p + 3)/n, for reproducing
+    published noise. It is valid, but 39% larger than need be at p = 2: it counts the off-diagonal
+    entries of x~'x~ twice, though they are released once.
 
-    With `grid`, z is rounded to the nearest multiple of `grid`, where 1/grid = R must be whole: every product is then
-    a multiple of 1/R^2, and s of `step` = 1/(R^2 n). Rounded records are records, so no sensitivity grows.
+    With `grid`, z is rounded to the nearest multiple of `grid`, where 1/grid = R must be whole:
+    every product is then a multiple of 1/R^2, and s of `step` = 1/(R^2 n). Rounded records are
+    records, so no sensitivity grows.
 
     >>> import noisewise as nw
     >>> query = nw.queries.RegressionMoments(num_records=2, num_predictors=1, grid=0.1)
@@ -80,13 +94,23 @@ class RegressionMoments(AbstractMomentQuery):
     sensitivity_bound: str = "exact"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "num_records", integer("num_records", at_least=1)(self.num_records))
-        object.__setattr__(self, "num_predictors", integer("num_predictors", at_least=1)(self.num_predictors))
-        check_width((self.num_predictors + 2) * (self.num_predictors + 3) // 2 - 1, "num_predictors")
+        object.__setattr__(
+            self, "num_records", integer("num_records", at_least=1)(self.num_records)
+        )
+        object.__setattr__(
+            self, "num_predictors", integer("num_predictors", at_least=1)(self.num_predictors)
+        )
+        check_width(
+            (self.num_predictors + 2) * (self.num_predictors + 3) // 2 - 1, "num_predictors"
+        )
         object.__setattr__(self, "bounds", as_bounds(self.bounds, self.num_predictors + 1))
-        object.__setattr__(self, "grid", number("grid", above=0.0, at_most=1.0, optional=True)(self.grid))
+        object.__setattr__(
+            self, "grid", number("grid", above=0.0, at_most=1.0, optional=True)(self.grid)
+        )
         if self.sensitivity_bound not in ("exact", "paper"):
-            raise InvalidInputError(f"sensitivity_bound must be 'exact' or 'paper', got {self.sensitivity_bound!r}.")
+            raise InvalidInputError(
+                f"sensitivity_bound must be 'exact' or 'paper', got {self.sensitivity_bound!r}."
+            )
         if self.grid is not None:
             check_exact(self.largest_integer or 0)
 
@@ -101,7 +125,9 @@ class RegressionMoments(AbstractMomentQuery):
         if self.grid is None:
             return box(self.bounds, columns)
         pairs = np.broadcast_to(np.asarray(self.bounds), (columns, 2))
-        return box(self.bounds, columns, tuple((pairs[:, 1] - pairs[:, 0]) / (2 * self._resolution)))
+        return box(
+            self.bounds, columns, tuple((pairs[:, 1] - pairs[:, 0]) / (2 * self._resolution))
+        )
 
     @property
     def divisor(self) -> float:
@@ -124,10 +150,12 @@ class RegressionMoments(AbstractMomentQuery):
         return (self.num_predictors**2 + 3 * self.num_predictors + 3) / self.num_records
 
     def sums_of(self, s: Array) -> tuple[Array, Array, Array]:
-        r"""X'X (..., p+1, p+1), X'y (..., p+1) and y'y (...) of the clamped records, in their own units, from s (..., k).
+        r"""X'X (..., p+1, p+1), X'y (..., p+1) and y'y (...) of the clamped records, in their own
+        units, from s (..., k).
 
-        X has the constant 1 as first column. Since (1, v) = (1, z) B with B = [[1, c'], [0, diag(h)]], and s holds the entries of
-        the matrix M of second moments of (1, z), the sums are the blocks of n B'M B. Also for use inside JAX programs.
+        X has the constant 1 as first column. Since (1, v) = (1, z) B with B = [[1, c'], [0,
+        diag(h)]], and s holds the entries of the matrix M of second moments of (1, z), the sums are
+        the blocks of n B'M B. Also for use inside JAX programs.
 
         >>> query = RegressionMoments(num_records=2, num_predictors=1, bounds=((0.0, 10.0), (-20.0, 10.0)))
         >>> [part.round(9).tolist() for part in query.sums_of(query([[1.0, 2.0], [3.0, -4.0]]))]
@@ -144,14 +172,17 @@ class RegressionMoments(AbstractMomentQuery):
         return sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1]
 
     def normal_moments(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
-        r"""The mean (k,) and covariance (k, k) of one record's contribution t, if records are normal and none is clamped.
+        r"""The mean (k,) and covariance (k, k) of one record's contribution t, if records are
+        normal and none is clamped.
 
-        With a and C the mean and covariance of (1, z), the constant having variance 0, and i, j, k, l its columns (Isserlis 1918),
+        With a and C the mean and covariance of (1, z), the constant having variance 0, and i, j, k,
+        l its columns (Isserlis 1918),
 
             E[z_i z_j] = a_i a_j + C_ij,
             Cov(z_i z_j, z_k z_l) = C_ik C_jl + C_il C_jk + a_i a_k C_jl + a_i a_l C_jk + a_j a_k C_il + a_j a_l C_ik.
 
-        `mean` (p+1,) and `covariance` (p+1, p+1) are those of a record before rescaling. Also for use inside JAX programs.
+        `mean` (p+1,) and `covariance` (p+1, p+1) are those of a record before rescaling. Also for
+        use inside JAX programs.
         """
         xp, (centre, half) = namespace(covariance), self._rescaling
         a = xp.concatenate([xp.ones(1), (mean - centre) / half])
@@ -195,8 +226,11 @@ class RegressionMoments(AbstractMomentQuery):
     def _units(self, records: Array) -> Array:
         xp = namespace(records)
         low, high = np.asarray(self.domain.low), np.asarray(self.domain.high)
-        # clipped again: float64 can leave [-1, 1] where the bounds are close together and far from 0
-        rescaled = xp.clip((xp.clip(records, low, high) - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0)
+        # clipped again: float64 can leave [-1, 1] where the bounds are close together and far from
+        # 0
+        rescaled = xp.clip(
+            (xp.clip(records, low, high) - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0
+        )
         resolution = float(self._resolution)
         columns = rescaled if self.grid is None else xp.rint(rescaled * resolution)
         columns = xp.concatenate([xp.full((len(records), 1), resolution), columns], axis=1)
@@ -207,5 +241,9 @@ class RegressionMoments(AbstractMomentQuery):
         d = self.num_predictors + 1
         if norm == 1.0 and self.sensitivity_bound == "paper":
             return self.paper_sensitivity()
-        exact = {1.0: d * (d + 2) ** 2 / (2 * (d + 1)), 2.0: 2.0 * math.sqrt((d + 1) ** 2 // 4), math.inf: 2.0}
+        exact = {
+            1.0: d * (d + 2) ** 2 / (2 * (d + 1)),
+            2.0: 2.0 * math.sqrt((d + 1) ** 2 // 4),
+            math.inf: 2.0,
+        }
         return exact[norm] / self.num_records

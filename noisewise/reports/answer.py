@@ -16,7 +16,9 @@ FEW = 100.0
 
 
 def headline(summary: pd.DataFrame, prior: pd.DataFrame | None, derived: tuple[str, ...]) -> str:
-    """The quantity that the one sentence is about: the first derived one that is finite, else the one of which most was learnt."""
+    """The quantity that the one sentence is about: the first derived one that is finite, else the
+    one of which most was learnt.
+    """
     finite = [name for name in derived if np.isfinite(summary.loc[name, "sd"])]
     if finite:
         return finite[0]
@@ -30,11 +32,18 @@ def sentence(posterior: AbstractPosterior, name: str, row: Any) -> str:
     """What is known of one quantity, whose row of the summary this is."""
     sd, size = row["sd"], posterior.effective_size
     if size < FEW:
-        return f"Nothing can be said of {name} yet: the draws are worth {size:,.0f} independent ones, and intervals need {FEW:.0f}."
-    given = "given the release" if posterior.report.exact else "given the release, as far as the approximation goes"
+        return (
+            f"Nothing can be said of {name} yet: the draws are worth {size:,.0f} independent ones,"
+            f" and intervals need {FEW:.0f}."
+        )
+    given = (
+        "given the release"
+        if posterior.report.exact
+        else "given the release, as far as the approximation goes"
+    )
     return (
-        f"{name} is about {number(row['mean'], sd)}, and with 95% probability between {number(row[LOW], sd)} and "
-        f"{number(row[HIGH], sd)}, {given}."
+        f"{name} is about {number(row['mean'], sd)}, and with 95% probability between"
+        f" {number(row[LOW], sd)} and {number(row[HIGH], sd)}, {given}."
     )
 
 
@@ -62,7 +71,8 @@ def answer(
         paragraphs(_about_truth(chosen, summary, truth), _about_naive(chosen, summary, naive)),
         table(caption, columns, rows),
         paragraphs(
-            "sd stands for standard deviation. The shortest interval holds 95% of the probability, as the other interval does."
+            "sd stands for standard deviation. The shortest interval holds 95% of the probability,"
+            " as the other interval does."
         ),
     )
 
@@ -96,7 +106,8 @@ def _about_truth(name: str, summary: pd.DataFrame, truth: dict[str, float]) -> s
     inside = row[LOW] <= truth[name] <= row[HIGH]
     value = number(truth[name], row["sd"])
     return (
-        f"In this case the truth is known: {name} is {value}, which lies {'in' if inside else 'outside'} the interval."
+        f"In this case the truth is known: {name} is {value}, which lies"
+        f" {'in' if inside else 'outside'} the interval."
     )
 
 
@@ -106,5 +117,12 @@ def _about_naive(name: str, summary: pd.DataFrame, naive: pd.DataFrame | None) -
         return ""
     row, other = summary.loc[name], naive.loc[name]
     apart = not (other[LOW] <= row["mean"] <= other[HIGH])
-    words = "whose interval does not hold the estimate above" if apart else "whose interval holds the estimate above"
-    return f"Who takes the published numbers at face value finds {_with_interval(other, row['sd'])}, {words}."
+    words = (
+        "whose interval does not hold the estimate above"
+        if apart
+        else "whose interval holds the estimate above"
+    )
+    return (
+        f"Who takes the published numbers at face value finds {_with_interval(other, row['sd'])},"
+        f" {words}."
+    )

@@ -36,7 +36,8 @@ def citing() -> Markup:
         "cite",
         "How to cite",
         paragraphs(
-            f"The noisewise developers. noisewise {__version__}: Bayesian inference from differentially private releases.",
+            f"The noisewise developers. noisewise {__version__}: Bayesian inference from"
+            " differentially private releases.",
             f"{PAPER[0]}. {PAPER[1]}.",
         ),
         element("pre", element("code", _BIBTEX)),
@@ -49,7 +50,9 @@ def reproducing(
     certificate: Certificate | None,
     approximation: AbstractPosterior | None,
 ) -> Markup:
-    """The section on finding the same again: the command, or Python with the settings of the report."""
+    """The section on finding the same again: the command, or Python with the settings of the
+    report.
+    """
     report = posterior.report if approximation is None else approximation.report
     if command:
         how = join(
@@ -94,26 +97,46 @@ def snippet(report: Report) -> str:
     method = nw.inference.ImportanceSampling(num_final=500)
     posterior = method.infer(key, model, observed)
     """
-    lines = ["import jax", "import noisewise as nw", "", "key = jax.random.key(...)  # as in the run"]
+    lines = [
+        "import jax",
+        "import noisewise as nw",
+        "",
+        "key = jax.random.key(...)  # as in the run",
+    ]
     if "route" in report.diagnostics:
-        return "\n".join([*lines, f"posterior = nw.infer(key, model, observed{_arguments(report.settings, ', ')})"])
-    known = {getattr(kind, "slug", None): kind for kind in vars(inference).values() if _is_method(kind)}
+        return "\n".join(
+            [
+                *lines,
+                f"posterior = nw.infer(key, model, observed{_arguments(report.settings, ', ')})",
+            ]
+        )
+    known = {
+        getattr(kind, "slug", None): kind for kind in vars(inference).values() if _is_method(kind)
+    }
     if report.method not in known:
         return "\n".join([*lines, f"# {report.method}: {_arguments(report.settings, '')}"])
     kind = known[report.method]
     names = {field.name for field in dataclasses.fields(kind)}
-    given = _arguments({name: value for name, value in report.settings.items() if name in names}, "")
+    given = _arguments(
+        {name: value for name, value in report.settings.items() if name in names}, ""
+    )
     method = f"method = nw.inference.{kind.__name__}({given})"
     return "\n".join([*lines, method, "posterior = method.infer(key, model, observed)"])
 
 
 def _is_method(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, AbstractMethod) and dataclasses.is_dataclass(kind)
+    return (
+        isinstance(kind, type)
+        and issubclass(kind, AbstractMethod)
+        and dataclasses.is_dataclass(kind)
+    )
 
 
 def _arguments(settings: dict[str, Any], before: str) -> str:
     """Settings as keyword arguments, those that are plain values."""
-    plain = {name: value for name, value in settings.items() if isinstance(value, (bool, int, float))}
+    plain = {
+        name: value for name, value in settings.items() if isinstance(value, (bool, int, float))
+    }
     given = ", ".join(f"{name}={value!r}" for name, value in plain.items())
     return f"{before}{given}" if given else ""
 

@@ -1,4 +1,6 @@
-"""The few elements that a page is made of. Everything that enters as text is escaped here, and nowhere else."""
+"""The few elements that a page is made of. Everything that enters as text is escaped here, and
+nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,20 @@ def escape(text: Any) -> Markup:
 
 
 def element(tag: str, *content: Any, **attributes: Any) -> Markup:
-    """One element around escaped content; `class_` stands for class, and attributes that are None are left out.
+    """One element around escaped content; `class_` stands for class, and attributes that are None
+    are left out.
 
     >>> element("p", "a < b", class_="note")
     '<p class="note">a &lt; b</p>'
     """
-    given = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items() if value is not None}
-    inside = "".join(f' {name}="{html.escape(str(value), quote=True)}"' for name, value in given.items())
+    given = {
+        name.rstrip("_").replace("_", "-"): value
+        for name, value in attributes.items()
+        if value is not None
+    }
+    inside = "".join(
+        f' {name}="{html.escape(str(value), quote=True)}"' for name, value in given.items()
+    )
     return Markup(f"<{tag}{inside}>{''.join(map(escape, content))}</{tag}>")
 
 
@@ -60,14 +69,19 @@ def bullets(items: Iterable[Any]) -> Markup:
 def section(identity: str, title: str, *content: Any) -> Markup:
     """A section with a heading."""
     heading = element("h2", title, id=f"{identity}-title")
-    return element("section", heading, "\n", *content, id=identity, aria_labelledby=f"{identity}-title")
+    return element(
+        "section", heading, "\n", *content, id=identity, aria_labelledby=f"{identity}-title"
+    )
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Markup:
     """A table in a box of its own that scrolls; the first column names the rows."""
     head = element("tr", *(element("th", column, scope="col") for column in columns))
     body = [
-        element("tr", element("th", row[0], scope="row"), *(element("td", cell) for cell in row[1:])) for row in rows
+        element(
+            "tr", element("th", row[0], scope="row"), *(element("td", cell) for cell in row[1:])
+        )
+        for row in rows
     ]
     made = element("table", element("thead", head), element("tbody", *body), aria_label=caption)
     box = element("div", made, class_="scroll", tabindex="0", role="region", aria_label=caption)
@@ -92,7 +106,9 @@ def picture(figure: Any, alt: str, *, small: bool = False) -> Markup:
     data = base64.b64encode(content).decode()
     least = None if small else f"min-width:{math.floor(_SMALLEST * width)}px"
     size = {"width": width, "height": height, "style": least}
-    image = Markup(element("img", src=f"data:image/png;base64,{data}", alt=alt, **size).removesuffix("</img>"))
+    image = Markup(
+        element("img", src=f"data:image/png;base64,{data}", alt=alt, **size).removesuffix("</img>")
+    )
     return element("div", image, class_="panel" if small else "scroll")
 
 
@@ -103,7 +119,8 @@ def captioned(caption: str, *pictures: Markup) -> Markup:
 
 
 def number(value: Any, sd: float | None = None) -> str:
-    """A number for people: as many decimals as the standard deviation `sd` has two digits, else four digits.
+    """A number for people: as many decimals as the standard deviation `sd` has two digits, else
+    four digits.
 
     >>> number(-2.63481, 0.2), number(12345.6), number(0.000123), number(float("nan"))
     ('-2.63', '12,346', '0.000123', 'unknown')

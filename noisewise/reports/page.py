@@ -47,14 +47,18 @@ def write_report(
     look: Look | None = None,
     command: str | None = None,
 ) -> Path:
-    """Write one self-contained page about a posterior, for readers who run nothing; returns its path.
+    """Write one self-contained page about a posterior, for readers who run nothing; returns its
+    path.
 
-    It says what was released (`release`, or `model` and `observed`) under which guarantee, the answer in a sentence and a table (beside
-    the `naive` one and the `truth`, an array or a dictionary, where there are any), draws it, decomposes its uncertainty (`decomposition`
-    has a `table` with a row per parameter and a column of variances per part), says how far to trust it and why (`certificate` and, where
-    simulations are fast, a predictive check, which `look` holds if it was made before), how to cite and how to reproduce it (`command`,
-    or Python with the settings). Where `posterior` is what the certificate corrected, `approximation` is what it was made for, and adds
-    its warnings and simulations. Images are inside, there are no scripts, nothing is loaded from elsewhere. An existing page is replaced.
+    It says what was released (`release`, or `model` and `observed`) under which guarantee, the
+    answer in a sentence and a table (beside the `naive` one and the `truth`, an array or a
+    dictionary, where there are any), draws it, decomposes its uncertainty (`decomposition` has a
+    `table` with a row per parameter and a column of variances per part), says how far to trust it
+    and why (`certificate` and, where simulations are fast, a predictive check, which `look` holds
+    if it was made before), how to cite and how to reproduce it (`command`, or Python with the
+    settings). Where `posterior` is what the certificate corrected, `approximation` is what it was
+    made for, and adds its warnings and simulations. Images are inside, there are no scripts,
+    nothing is loaded from elsewhere. An existing page is replaced.
 
     >>> import jax, pathlib, tempfile, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -79,7 +83,9 @@ def write_report(
     with np.errstate(invalid="ignore"):  # derived quantities may be infinite
         summary, before = posterior.summary(), None if prior is None else prior.summary()
     chosen = headline(summary, before, tuple(posterior.derived))
-    mechanism = release.mechanism if release is not None else model.mechanism if model is not None else None
+    mechanism = (
+        release.mechanism if release is not None else model.mechanism if model is not None else None
+    )
     shown = pictures.Shown.of(posterior, prior, known)
     body = [
         element("h1", title),
@@ -100,7 +106,8 @@ def write_report(
         reproducing(posterior, command, certificate, approximation),
         element(
             "footer",
-            f"Written by noisewise {__version__} on {datetime.datetime.now(datetime.UTC):%d %B %Y, %H:%M} UTC.",
+            f"Written by noisewise {__version__} on"
+            f" {datetime.datetime.now(datetime.UTC):%d %B %Y, %H:%M} UTC.",
         ),
     ]
     write_atomically(path, _page(title, join(*body)), overwrite=True)
@@ -127,13 +134,17 @@ def _privacy(mechanism: Any, release: Release | None) -> Markup:
     return element("p", f"Privacy of the release: {guarantee_in_words(guarantee, unit)}.")
 
 
-# What was given -------------------------------------------------------------------------------------------------------
+# What was given -----------------------------------------------------------------------------------
 
 
 def _warnings(
-    posterior: AbstractPosterior, certificate: Certificate | None, approximation: AbstractPosterior | None
+    posterior: AbstractPosterior,
+    certificate: Certificate | None,
+    approximation: AbstractPosterior | None,
 ) -> tuple[str, ...]:
-    """Those of the posterior or, where a certificate has a part of its own, what else is to be known."""
+    """Those of the posterior or, where a certificate has a part of its own, what else is to be
+    known.
+    """
     if certificate is None:
         return posterior.report.warnings
     return certificate.other_warnings(posterior if approximation is None else approximation)
@@ -142,23 +153,32 @@ def _warnings(
 def _check(posterior: Any, model: Any, certificate: Any, approximation: Any) -> None:
     if not isinstance(posterior, AbstractPosterior):
         raise InvalidTypeError(
-            f"write_report(path, posterior, ...) needs a posterior second, got {describe(posterior)}."
+            "write_report(path, posterior, ...) needs a posterior second, got"
+            f" {describe(posterior)}."
         )
     if model is not None and not isinstance(model, PrivateModel):
         raise InvalidTypeError(f"model must be a PrivateModel, got {describe(model)}.")
     if model is not None and model.names != posterior.names:
         raise InvalidInputError(
-            f"The posterior is of {', '.join(posterior.names)}, the model of {', '.join(model.names)}: pass the model that was inferred."
+            f"The posterior is of {', '.join(posterior.names)}, the model of"
+            f" {', '.join(model.names)}: pass the model that was inferred."
         )
     if certificate is not None and not isinstance(certificate, Certificate):
-        raise InvalidTypeError(f"certificate must come from nw.diagnostics.certify, got {describe(certificate)}.")
-    if approximation is not None and (certificate is None or not isinstance(approximation, AbstractPosterior)):
         raise InvalidTypeError(
-            f"approximation must be the posterior that the certificate was made for, beside it, got {describe(approximation)}."
+            f"certificate must come from nw.diagnostics.certify, got {describe(certificate)}."
+        )
+    if approximation is not None and (
+        certificate is None or not isinstance(approximation, AbstractPosterior)
+    ):
+        raise InvalidTypeError(
+            "approximation must be the posterior that the certificate was made for, beside it, got"
+            f" {describe(approximation)}."
         )
 
 
-def _observed(model: PrivateModel | None, observed: Any, release: Any) -> tuple[np.ndarray | None, Any]:
+def _observed(
+    model: PrivateModel | None, observed: Any, release: Any
+) -> tuple[np.ndarray | None, Any]:
     from noisewise.disclosure import Release
 
     if isinstance(observed, Release):
@@ -167,11 +187,15 @@ def _observed(model: PrivateModel | None, observed: Any, release: Any) -> tuple[
         raise InvalidTypeError(f"release must be a nw.Release, got {describe(release)}.")
     given = release if observed is None else observed
     if given is None or model is None:
-        return (None if given is None else np.asarray(getattr(given, "observed", given), dtype=float)), release
+        return (
+            None if given is None else np.asarray(getattr(given, "observed", given), dtype=float)
+        ), release
     return model.observation(given), release
 
 
-def _truth(posterior: AbstractPosterior, model: PrivateModel | None, truth: Any) -> dict[str, float]:
+def _truth(
+    posterior: AbstractPosterior, model: PrivateModel | None, truth: Any
+) -> dict[str, float]:
     if truth is None:
         return {}
     if isinstance(truth, Mapping):
@@ -181,7 +205,8 @@ def _truth(posterior: AbstractPosterior, model: PrivateModel | None, truth: Any)
     values = np.atleast_1d(np.asarray(truth, dtype=float))
     if values.shape != (len(posterior.names),):
         raise InvalidInputError(
-            f"truth must hold one value for each of {', '.join(posterior.names)}, got {describe(values)}."
+            f"truth must hold one value for each of {', '.join(posterior.names)}, got"
+            f" {describe(values)}."
         )
     return dict(zip(posterior.names, values.tolist(), strict=True))
 
@@ -190,5 +215,7 @@ def _naive(naive: Any) -> pd.DataFrame | None:
     if naive is None or isinstance(naive, pd.DataFrame):
         return naive
     if not isinstance(naive, AbstractPosterior):
-        raise InvalidTypeError(f"naive must be a posterior, as NaivePlugIn().infer returns it, got {describe(naive)}.")
+        raise InvalidTypeError(
+            f"naive must be a posterior, as NaivePlugIn().infer returns it, got {describe(naive)}."
+        )
     return naive.summary()

@@ -32,7 +32,9 @@ _CURVES, _TRIES = 100, 100
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """What the pictures are drawn from: equally weighted draws under names that matplotlib can print, with truth and prior."""
+    """What the pictures are drawn from: equally weighted draws under names that matplotlib can
+    print, with truth and prior.
+    """
 
     draws: Draws
     columns: tuple[str, ...]
@@ -50,7 +52,11 @@ class Shown:
             finite = [name for name in finite if name in known and np.isfinite(known[name]).all()]
             prior = _printable({name: known[name] for name in finite}) if finite else None
         chosen = {name: values[name] for name in finite}
-        marked = {_safe(name): value for name, value in truth.items() if name in finite and np.isfinite(value)}
+        marked = {
+            _safe(name): value
+            for name, value in truth.items()
+            if name in finite and np.isfinite(value)
+        }
         return Shown(_printable(chosen), tuple(map(_safe, finite)), prior, marked)
 
     def known(self, columns: Sequence[str]) -> dict[str, float] | None:
@@ -70,25 +76,42 @@ def _safe(name: str) -> str:
 
 def prior_draws(model: PrivateModel | None) -> Draws | None:
     """Draws of the prior, with derived quantities."""
-    return None if model is None else named_draws(model, model.prior.sample(jax.random.key(_KEY), _PRIOR_DRAWS))
+    return (
+        None
+        if model is None
+        else named_draws(model, model.prior.sample(jax.random.key(_KEY), _PRIOR_DRAWS))
+    )
 
 
 def posterior_pictures(shown: Shown) -> Markup:
     """The section of marginals and pairs."""
     if not shown.columns:
-        return section("pictures", "The answer in pictures", element("p", "No quantity is finite in all draws."))
+        return section(
+            "pictures",
+            "The answer in pictures",
+            element("p", "No quantity is finite in all draws."),
+        )
     known = "" if not shown.truth else " The black line is the truth."
     grey = "" if shown.prior is None else " Grey: what was believed before the release (the prior)."
     panels = [
-        picture(_marginal(shown, name), f"Density of {_plain(name)}{_range(shown, name)}.", small=True)
+        picture(
+            _marginal(shown, name), f"Density of {_plain(name)}{_range(shown, name)}.", small=True
+        )
         for name in shown.columns[:_MOST_PANELS]
     ]
-    parts = [captioned(f"Blue: what is known of each quantity given the release.{grey}{known}", *panels)]
+    parts = [
+        captioned(f"Blue: what is known of each quantity given the release.{grey}{known}", *panels)
+    ]
     paired = list(shown.columns[:_MOST_PAIRED])
     if len(paired) > 1:
-        alt = f"Pairs of {', '.join(map(_plain, paired))}: regions that hold 50% and 90% of the posterior."
+        alt = (
+            f"Pairs of {', '.join(map(_plain, paired))}: regions that hold 50% and 90% of the"
+            " posterior."
+        )
         fewer = (
-            f" The first {len(paired)} of {len(shown.columns)} quantities." if len(paired) < len(shown.columns) else ""
+            f" The first {len(paired)} of {len(shown.columns)} quantities."
+            if len(paired) < len(shown.columns)
+            else ""
         )
         axes = pair_plot(shown.draws, columns=paired, prior=shown.prior, truth=shown.known(paired))
         words = f"All pairs: the inner region holds 50% of the probability, the outer 90%.{fewer}"
@@ -98,7 +121,9 @@ def posterior_pictures(shown: Shown) -> Markup:
 
 def _marginal(shown: Shown, name: str) -> Any:
     """The density of one quantity; the caption stands for the legend."""
-    figure = _figure(marginals(shown.draws, columns=[name], prior=shown.prior, truth=shown.known([name]))[0])
+    figure = _figure(
+        marginals(shown.draws, columns=[name], prior=shown.prior, truth=shown.known([name]))[0]
+    )
     for legend in figure.legends:
         legend.remove()
     return figure
@@ -117,21 +142,25 @@ def _figure(ax: Any) -> Any:
     return ax.get_figure(root=True)
 
 
-# Uncertainty ---------------------------------------------------------------------------------------------------------
+# Uncertainty --------------------------------------------------------------------------------------
 
 
 def decomposition_picture(decomposition: Any) -> Markup:
-    """The section of what the uncertainty is made of; `decomposition.table` has a row per parameter, a column per part."""
+    """The section of what the uncertainty is made of; `decomposition.table` has a row per
+    parameter, a column per part.
+    """
     table = decomposition.table
-    parts = {str(name): np.maximum(table[name].to_numpy(dtype=float), 0.0) for name in table.columns}
+    parts = {
+        str(name): np.maximum(table[name].to_numpy(dtype=float), 0.0) for name in table.columns
+    }
     names = [_safe(str(name)) for name in table.index]
     shares = table.clip(lower=0.0).div(table.clip(lower=0.0).sum(axis=1), axis=0)
     most = shares.mean().idxmax()
     words = ", ".join(f"{name} {100 * share:.0f}%" for name, share in shares.mean().items())
     alt = f"Shares of the posterior variance, on average over parameters: {words}."
     text = (
-        f"How much of the remaining uncertainty comes from the data being a sample, and how much from privacy. On average over the "
-        f"quantities: {words}. Most of it is due to {most}."
+        "How much of the remaining uncertainty comes from the data being a sample, and how much"
+        f" from privacy. On average over the quantities: {words}. Most of it is due to {most}."
     )
     bars = uncertainty_bars(parts, names=names)
     return section(
@@ -142,27 +171,35 @@ def decomposition_picture(decomposition: Any) -> Markup:
     )
 
 
-# Simulations ---------------------------------------------------------------------------------------------------------
+# Simulations --------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Look:
-    """How many simulations take half a minute, and the posterior predictive check where that is enough for one."""
+    """How many simulations take half a minute, and the posterior predictive check where that is
+    enough for one.
+    """
 
     simulations: int = 0
     check: PredictiveCheck | None = None
 
     @classmethod
-    def at(cls, posterior: AbstractPosterior, model: PrivateModel | None, observed: np.ndarray | None) -> Look:
+    def at(
+        cls, posterior: AbstractPosterior, model: PrivateModel | None, observed: np.ndarray | None
+    ) -> Look:
         """Simulate from the posterior, where there are a model and an observation (k',)."""
         if model is None or observed is None:
             return cls()
         simulations = _affordable(model, posterior)
-        return cls(simulations, _predicted(posterior, model, observed) if simulations >= _CHECKED else None)
+        return cls(
+            simulations, _predicted(posterior, model, observed) if simulations >= _CHECKED else None
+        )
 
 
 def _affordable(model: PrivateModel, posterior: AbstractPosterior) -> int:
-    """How many simulations take half a minute, as far as 20 of them show, or 400 where these are quick."""
+    """How many simulations take half a minute, as far as 20 of them show, or 400 where these are
+    quick.
+    """
     seconds, num = 0.0, _PROBE
     for num in (_PROBE, _CHECKED):  # the first may compile
         theta = posterior.sample(jax.random.key(_KEY), num)
@@ -174,7 +211,9 @@ def _affordable(model: PrivateModel, posterior: AbstractPosterior) -> int:
     return int(num * _SECONDS / max(seconds, 1e-6))
 
 
-def _predicted(posterior: AbstractPosterior, model: PrivateModel, observed: np.ndarray) -> PredictiveCheck | None:
+def _predicted(
+    posterior: AbstractPosterior, model: PrivateModel, observed: np.ndarray
+) -> PredictiveCheck | None:
     """The check from 400 simulations; None where the model cannot make them."""
     if Capability.SAMPLE not in model.mechanism.capabilities:
         return None
@@ -189,12 +228,19 @@ def check_picture(check: PredictiveCheck | None) -> Markup:
     if check is None:
         return Markup("")
     outside = sum(p < 0.05 for p in check.p_values.values())
-    alt = f"{len(check.names)} published numbers over intervals of simulated ones; {outside} lie outside the 95% intervals."
+    alt = (
+        f"{len(check.names)} published numbers over intervals of simulated ones; {outside} lie"
+        " outside the 95% intervals."
+    )
     ax = draw_check(check.simulated, check.observed, names=[_safe(name) for name in check.names])
     words = (
-        f"Each published number (dot) over {len(check.simulated)} simulated ones. Chance alone puts one in 20 outside."
+        f"Each published number (dot) over {len(check.simulated)} simulated ones. Chance alone puts"
+        " one in 20 outside."
     )
-    return join(element("h3", "Does the answer predict the release?"), captioned(words, picture(_figure(ax), alt)))
+    return join(
+        element("h3", "Does the answer predict the release?"),
+        captioned(words, picture(_figure(ax), alt)),
+    )
 
 
 def fan_picture(
@@ -214,34 +260,55 @@ def fan_picture(
     if curves is None:
         return Markup("")
     times = getattr(model.simulator, "times", None)
-    ax = infection_fan(curves, times=times, observed=_infected(model, observed), ylabel="people infected")
+    ax = infection_fan(
+        curves, times=times, observed=_infected(model, observed), ylabel="people infected"
+    )
     ax.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     middle = np.median(curves, axis=0)
     peak = int(np.argmax(middle))
     when = peak if times is None else times[peak]
     low, high = np.quantile(curves[:, peak], [0.025, 0.975])
     text = (
-        f"Of the times observed, most people were infected at time {when:g}: {middle[peak]:,.0f} of "
-        f"{model.query.largest_integer:,}, and with 95% probability between {low:,.0f} and {high:,.0f}."
+        f"Of the times observed, most people were infected at time {when:g}: {middle[peak]:,.0f} of"
+        f" {model.query.largest_integer:,}, and with 95% probability between {low:,.0f} and"
+        f" {high:,.0f}."
     )
-    words = "The confidential infection curve given the release: median, and bands that hold 50%, 80% and 95% at each time, with "
+    words = (
+        "The confidential infection curve given the release: median, and bands that hold 50%, 80%"
+        " and 95% at each time, with "
+    )
     words += "straight lines between the times of the release."
     return section(
-        "curve", "The infection curve", element("p", text), captioned(words, picture(_figure(ax), f"{words} {text}"))
+        "curve",
+        "The infection curve",
+        element("p", text),
+        captioned(words, picture(_figure(ax), f"{words} {text}")),
     )
 
 
-def _confidential_curves(posterior: AbstractPosterior, certificate: Certificate | None) -> np.ndarray | None:
-    """Draws of s given s_dp, of the posterior itself or of the draws that a certificate vouches for."""
-    sources = [posterior, certificate.corrected] if certificate is not None and certificate.certified else [posterior]
+def _confidential_curves(
+    posterior: AbstractPosterior, certificate: Certificate | None
+) -> np.ndarray | None:
+    """Draws of s given s_dp, of the posterior itself or of the draws that a certificate vouches
+    for.
+    """
+    sources = (
+        [posterior, certificate.corrected]
+        if certificate is not None and certificate.certified
+        else [posterior]
+    )
     for source in sources:
         if source.statistics is not None:
             return source.statistics[even_rows(source.weights)]
     return None
 
 
-def _simulated_curves(posterior: AbstractPosterior, model: PrivateModel, observed: np.ndarray) -> np.ndarray | None:
-    """At each of 100 draws of theta, one of 100 simulated curves, chosen by eta(observed | s): draws of s given theta and s_dp."""
+def _simulated_curves(
+    posterior: AbstractPosterior, model: PrivateModel, observed: np.ndarray
+) -> np.ndarray | None:
+    """At each of 100 draws of theta, one of 100 simulated curves, chosen by eta(observed | s):
+    draws of s given theta and s_dp.
+    """
     if Capability.DENSITY not in model.mechanism.capabilities:
         return None
     draw_key, simulate_key, choose_key = jax.random.split(jax.random.key(_KEY), 3)
@@ -251,7 +318,9 @@ def _simulated_curves(posterior: AbstractPosterior, model: PrivateModel, observe
     possible = np.isfinite(log_eta).any(axis=1)
     if not possible.any():
         return None
-    rows = np.asarray(jax.random.categorical(choose_key, np.where(np.isfinite(log_eta), log_eta, -1e30)))
+    rows = np.asarray(
+        jax.random.categorical(choose_key, np.where(np.isfinite(log_eta), log_eta, -1e30))
+    )
     curves: np.ndarray = s.reshape(_CURVES, _TRIES, -1)[np.arange(_CURVES), rows]
     return curves[possible]
 

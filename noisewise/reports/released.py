@@ -26,11 +26,19 @@ _MOST_ROWS = 24
 _DELTA = 1e-6
 
 
-def released(model: PrivateModel | None, observed: np.ndarray | None, release: Release | None) -> Markup:
+def released(
+    model: PrivateModel | None, observed: np.ndarray | None, release: Release | None
+) -> Markup:
     """The section; `release` says more than the model does where both are there."""
-    mechanism = release.mechanism if release is not None else model.mechanism if model is not None else None
+    mechanism = (
+        release.mechanism if release is not None else model.mechanism if model is not None else None
+    )
     if mechanism is None:
-        return section("released", "What was released", paragraphs("The model was not given with this posterior."))
+        return section(
+            "released",
+            "What was released",
+            paragraphs("The model was not given with this posterior."),
+        )
     values = release.observed if release is not None else observed
     return section(
         "released",
@@ -49,18 +57,25 @@ def guarantee_in_words(guarantee: AbstractGuarantee | None, unit: str = "person"
     """
     change = f"replacing one {unit} changes the probability of any published result"
     if isinstance(guarantee, PureDP):
-        return f"epsilon = {guarantee.epsilon:.4g} differential privacy: {change} by a factor of at most {_factor(guarantee.epsilon)}"
+        return (
+            f"epsilon = {guarantee.epsilon:.4g} differential privacy: {change} by a factor of at"
+            f" most {_factor(guarantee.epsilon)}"
+        )
     if isinstance(guarantee, ApproximateDP):
         return (
-            f"(epsilon, delta) = ({guarantee.epsilon:.4g}, {guarantee.delta:.3g}) differential privacy: {change} by a factor of at most "
-            f"{_factor(guarantee.epsilon)}, up to an additional {guarantee.delta:.3g}"
+            f"(epsilon, delta) = ({guarantee.epsilon:.4g}, {guarantee.delta:.3g}) differential"
+            f" privacy: {change} by a factor of at most {_factor(guarantee.epsilon)}, up to an"
+            f" additional {guarantee.delta:.3g}"
         )
     if isinstance(guarantee, ZeroConcentratedDP):
-        return f"rho = {guarantee.rho:.4g} zero-concentrated differential privacy{_implied(guarantee)}"
+        return (
+            f"rho = {guarantee.rho:.4g} zero-concentrated differential privacy{_implied(guarantee)}"
+        )
     if isinstance(guarantee, GaussianDP):
         return (
-            f"mu = {guarantee.mu:.4g} Gaussian differential privacy: to learn from the release whether one {unit} was replaced is at "
-            f"least as hard as to tell one draw of N(0, 1) from one of N({guarantee.mu:.4g}, 1){_implied(guarantee)}"
+            f"mu = {guarantee.mu:.4g} Gaussian differential privacy: to learn from the release"
+            f" whether one {unit} was replaced is at least as hard as to tell one draw of N(0, 1)"
+            f" from one of N({guarantee.mu:.4g}, 1){_implied(guarantee)}"
         )
     return "none that is known"
 
@@ -80,7 +95,9 @@ def _implied(guarantee: AbstractGuarantee) -> str:
     return f", which implies epsilon = {epsilon:.3g} at delta = {_DELTA:g}"
 
 
-def guarantee_of(mechanism: AbstractMechanism, release: Release | None = None) -> AbstractGuarantee | None:
+def guarantee_of(
+    mechanism: AbstractMechanism, release: Release | None = None
+) -> AbstractGuarantee | None:
     """The guarantee that the release states or the mechanism implies; None where neither is known."""
     if release is not None:
         return release.guarantee
@@ -90,16 +107,34 @@ def guarantee_of(mechanism: AbstractMechanism, release: Release | None = None) -
         return None
 
 
-def _facts(mechanism: AbstractMechanism, model: PrivateModel | None, release: Release | None) -> list[tuple[str, str]]:
+def _facts(
+    mechanism: AbstractMechanism, model: PrivateModel | None, release: Release | None
+) -> list[tuple[str, str]]:
     unit = "person" if release is None else release.privacy_unit
     guarantee = guarantee_of(mechanism, release)
-    rows = [("Noise", mechanism.describe()), ("Guarantee", guarantee_in_words(guarantee, unit) + ".")]
+    rows = [
+        ("Noise", mechanism.describe()),
+        ("Guarantee", guarantee_in_words(guarantee, unit) + "."),
+    ]
     if release is not None and release.requested not in (None, guarantee):
         rows.append(("Asked for", f"{release.requested!r}"))
-    rows.append(("Neighbours", f"databases that differ in one {unit}, replaced by another; their number is public"))
+    rows.append(
+        (
+            "Neighbours",
+            f"databases that differ in one {unit}, replaced by another; their number is public",
+        )
+    )
     if model is not None:
-        rows.append(("Statistics", f"{model.statistic_width} numbers by {type(model.query).__name__}"))
-    records = release.num_records if release is not None else model.query.num_records if model is not None else None
+        rows.append(
+            ("Statistics", f"{model.statistic_width} numbers by {type(model.query).__name__}")
+        )
+    records = (
+        release.num_records
+        if release is not None
+        else model.query.num_records
+        if model is not None
+        else None
+    )
     return [*rows, ("Records", "not stated" if records is None else f"{records:,}")]
 
 
@@ -115,7 +150,11 @@ def _values(mechanism: AbstractMechanism, values: np.ndarray, names: tuple[str, 
     columns = ["statistic", "published value", *(["noise, sd"] if known else [])]
     shown = list(zip(names, values, deviations, strict=True))[:_MOST_ROWS]
     rows = [
-        (name, number(value, sd), *([number(sd, sd) if sd is not None else "depends"] if known else []))
+        (
+            name,
+            number(value, sd),
+            *([number(sd, sd) if sd is not None else "depends"] if known else []),
+        )
         for name, value, sd in shown
     ]
     more = len(values) - len(shown)

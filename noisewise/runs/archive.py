@@ -46,13 +46,22 @@ _MAX_BYTES = 2**34
 _OVERHEAD = 4096
 """Bytes that an array may take besides its numbers: its header, and its name in two places."""
 _ENDS = 56 + 20 + 22
-"""Bytes of the records at the end of a zip file: two of the long form, and the last, which says where the list of members is."""
+"""Bytes of the records at the end of a zip file: two of the long form, and the last, which says
+where the list of members is.
+"""
 
 
 def write_archive(
-    path: Any, kind: str, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, overwrite: bool = False
+    path: Any,
+    kind: str,
+    content: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    *,
+    overwrite: bool = False,
 ) -> Path:
-    """Write a folder of this kind. `content` is JSON-ready; an existing archive is kept unless `overwrite`."""
+    """Write a folder of this kind. `content` is JSON-ready; an existing archive is kept unless
+    `overwrite`.
+    """
     folder = as_path(path)
     manifest = folder / _MANIFEST
     if not overwrite:
@@ -60,7 +69,9 @@ def write_archive(
     stored = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     for name, array in stored.items():
         if str(array.dtype) not in _TYPES:
-            raise InvalidInputError(f"The array {name!r} has type {array.dtype}, which is not stored.")
+            raise InvalidInputError(
+                f"The array {name!r} has type {array.dtype}, which is not stored."
+            )
     buffer = io.BytesIO()
     np.savez(buffer, **stored)  # type: ignore[arg-type]
     try:
@@ -90,12 +101,17 @@ def check_free(path: Any) -> None:
     folder = as_path(path)
     if (folder / _MANIFEST).exists():
         raise InvalidInputError(
-            f"{folder} holds an archive and is kept: choose another name, delete it, or save with overwrite=True."
+            f"{folder} holds an archive and is kept: choose another name, delete it, or save with"
+            " overwrite=True."
         )
 
 
-def read_archive(path: Any, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """The kind, content and arrays of a folder; anything altered, truncated or foreign is a `FileFormatError`."""
+def read_archive(
+    path: Any, kinds: tuple[str, ...]
+) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+    """The kind, content and arrays of a folder; anything altered, truncated or foreign is a
+    `FileFormatError`.
+    """
     folder = as_path(path)
     if not folder.is_dir():
         raise InvalidInputError(f"There is no folder {folder}.")
@@ -105,7 +121,8 @@ def read_archive(path: Any, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any]
     require_keys(record, _KEYS, what)
     if not isinstance(record["kind"], str) or record["kind"] not in kinds:
         raise FileFormatError(
-            f"{what} must be of kind {' or '.join(kinds)}, but is of kind {_told(record['kind'])}.{_way(record['kind'])}"
+            f"{what} must be of kind {' or '.join(kinds)}, but is of kind"
+            f" {_told(record['kind'])}.{_way(record['kind'])}"
         )
     check_seal(record, what)
     if not isinstance(record["content"], dict) or not isinstance(record["arrays"], dict):
@@ -125,26 +142,47 @@ def _way(kind: Any) -> str:
 
 
 def _read_arrays(path: Path, described: dict[str, Any], what: str) -> dict[str, np.ndarray]:
-    """The arrays of the file; what is returned is what was compared with the manifest, read from the file once."""
+    """The arrays of the file; what is returned is what was compared with the manifest, read from
+    the file once.
+    """
     shapes = {name: _description(name, entry, what) for name, entry in described.items()}
-    sizes = {name: math.prod(shape) * np.dtype(dtype).itemsize for name, (shape, dtype, _) in shapes.items()}
+    sizes = {
+        name: math.prod(shape) * np.dtype(dtype).itemsize
+        for name, (shape, dtype, _) in shapes.items()
+    }
     expected, more = sum(sizes.values()), _OVERHEAD * (len(shapes) + 1)
     try:
         with opened(path, limit=_MAX_BYTES, follow_links=False) as file:
             if not expected <= os.fstat(file.fileno()).st_size <= expected + more:
-                raise FileFormatError(f"{what} has an array file of another size than its manifest says.")
+                raise FileFormatError(
+                    f"{what} has an array file of another size than its manifest says."
+                )
             _check_directory(file, more, what)
             with zipfile.ZipFile(file) as stored:
                 members = _members(stored, sizes, what)
-                return {name: _checked(stored, members[name], name, *shapes[name], what=what) for name in shapes}
+                return {
+                    name: _checked(stored, members[name], name, *shapes[name], what=what)
+                    for name in shapes
+                }
     except NoisewiseError:
         raise
-    except (OSError, ValueError, EOFError, LookupError, RuntimeError, MemoryError, struct.error, zipfile.BadZipFile):
+    except (
+        OSError,
+        ValueError,
+        EOFError,
+        LookupError,
+        RuntimeError,
+        MemoryError,
+        struct.error,
+        zipfile.BadZipFile,
+    ):
         raise FileFormatError(f"{what} has a damaged array file: get an unaltered copy.") from None
 
 
 def _check_directory(file: IO[bytes], most: int, what: str) -> None:
-    """Refuse a list of members that is larger than theirs can be, before it is read: `zipfile` would make objects of all of it."""
+    """Refuse a list of members that is larger than theirs can be, before it is read: `zipfile`
+    would make objects of all of it.
+    """
     file.seek(-min(_ENDS, os.fstat(file.fileno()).st_size), os.SEEK_END)
     tail = file.read().rjust(_ENDS, b"\0")
     ends, long, end = tail[:56], tail[56:76], tail[76:]
@@ -155,17 +193,22 @@ def _check_directory(file: IO[bytes], most: int, what: str) -> None:
         raise FileFormatError(f"{what} has a damaged array file: get an unaltered copy.")
 
 
-def _members(stored: zipfile.ZipFile, sizes: dict[str, int], what: str) -> dict[str, zipfile.ZipInfo]:
+def _members(
+    stored: zipfile.ZipFile, sizes: dict[str, int], what: str
+) -> dict[str, zipfile.ZipInfo]:
     """Each array's member: neither compressed nor larger than the array, once each, and no others."""
     found = {info.orig_filename: info for info in stored.infolist()}
     if len(found) != len(stored.infolist()) or set(found) != {f"{name}{_MEMBER}" for name in sizes}:
-        raise FileFormatError(f"{what} does not hold the arrays that its manifest lists, once each and no others.")
+        raise FileFormatError(
+            f"{what} does not hold the arrays that its manifest lists, once each and no others."
+        )
     for name, size in sizes.items():
         info = found[f"{name}{_MEMBER}"]
         whole = info.compress_type == zipfile.ZIP_STORED and info.compress_size == info.file_size
         if not whole or not size <= info.file_size <= size + _OVERHEAD:
             raise FileFormatError(
-                f"{what} has an array {name!r} of another size than its manifest says, or compressed."
+                f"{what} has an array {name!r} of another size than its manifest says, or"
+                " compressed."
             )
     return {name: found[f"{name}{_MEMBER}"] for name in sizes}
 
@@ -173,8 +216,15 @@ def _members(stored: zipfile.ZipFile, sizes: dict[str, int], what: str) -> dict[
 def _description(name: str, entry: Any, what: str) -> tuple[tuple[int, ...], str, str]:
     entry = require_keys(entry, ("shape", "dtype", "sha256"), f"{what}: {name!r}")
     shape, dtype, digest = entry["shape"], entry["dtype"], entry["sha256"]
-    whole = isinstance(shape, list) and all(type(size) is int and 0 <= size < 2**40 for size in shape)
-    if not whole or not isinstance(dtype, str) or dtype not in _TYPES or not isinstance(digest, str):
+    whole = isinstance(shape, list) and all(
+        type(size) is int and 0 <= size < 2**40 for size in shape
+    )
+    if (
+        not whole
+        or not isinstance(dtype, str)
+        or dtype not in _TYPES
+        or not isinstance(digest, str)
+    ):
         raise FileFormatError(f"{what} describes the array {name!r} in an unknown way.")
     return tuple(shape), dtype, digest
 

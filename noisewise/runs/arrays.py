@@ -15,7 +15,8 @@ _PIECE = 2**20
 
 
 def read_array(file: IO[bytes], shape: tuple[int, ...], dtype: str, what: str) -> np.ndarray:
-    """The array of this shape and type that NumPy wrote there, up to the end; anything else is a `FileFormatError`.
+    """The array of this shape and type that NumPy wrote there, up to the end; anything else is a
+    `FileFormatError`.
 
     The header is compared, not parsed. Callers make sure that the file is as large as the array.
     """
@@ -24,7 +25,8 @@ def read_array(file: IO[bytes], shape: tuple[int, ...], dtype: str, what: str) -
     expected = f"{{'descr': {np.dtype(dtype).str!r}, 'fortran_order': False, 'shape': {shape!r}, }}"
     if start[: len(_MAGIC)] != _MAGIC or header.rstrip(b" \n") != expected.encode():
         raise FileFormatError(
-            f"{what} is of another shape or type than it should be, or not of a kind that noisewise writes."
+            f"{what} is of another shape or type than it should be, or not of a kind that noisewise"
+            " writes."
         )
     array = np.empty(shape, dtype)
     rest = _bytes(array)

@@ -1,4 +1,6 @@
-"""A run directory under work: begun or resumed, by one process at a time, and finished with a posterior."""
+"""A run directory under work: begun or resumed, by one process at a time, and finished with a
+posterior.
+"""
 
 from __future__ import annotations
 
@@ -49,13 +51,16 @@ class RunDirectory:
             "seconds": self.journal.seconds,
             "num_simulations": int(posterior.report.num_simulations),
         }
-        self.record = dataclasses.replace(self.record, status="finished", posterior=type(posterior).__name__, **done)
+        self.record = dataclasses.replace(
+            self.record, status="finished", posterior=type(posterior).__name__, **done
+        )
         write_record(self.record)
 
 
 @contextlib.contextmanager
 def run_directory(path: Any, identity: dict[str, Any]) -> Iterator[RunDirectory]:
-    """The folder of a run with this identity, new or resumed; refuses, and leaves alone, a folder of anything else.
+    """The folder of a run with this identity, new or resumed; refuses, and leaves alone, a folder
+    of anything else.
 
     What the body has done is on disk afterwards, however it ends.
     """
@@ -83,8 +88,8 @@ def _record(folder: Path, identity: dict[str, Any]) -> RunRecord:
     others = differences(record.identity, identity) + differences(record.versions, now)
     if others:
         raise ResumeError(
-            f"{folder} holds a run that was begun otherwise ({'; '.join(others)}), and was left as it is. Do the same as then to go on "
-            "with it, or choose another folder for a new run."
+            f"{folder} holds a run that was begun otherwise ({'; '.join(others)}), and was left as"
+            " it is. Do the same as then to go on with it, or choose another folder for a new run."
         )
     return record
 
@@ -92,19 +97,24 @@ def _record(folder: Path, identity: dict[str, Any]) -> RunRecord:
 def _check_folder(folder: Path) -> None:
     """Refuse a folder that holds something else."""
     if folder.exists() and not folder.is_dir():
-        raise InvalidInputError(f"{folder} is a file: choose another name for the folder of the run.")
+        raise InvalidInputError(
+            f"{folder} is a file: choose another name for the folder of the run."
+        )
     check_free(folder)
     check_no_links(folder, RUN, JOURNAL, POSTERIOR, _LOCK)
     taken = [name for name in (JOURNAL, POSTERIOR) if (folder / name).exists()]
     if taken and not (folder / RUN).exists():
         raise InvalidInputError(
-            f"{folder} has {' and '.join(taken)} but no {RUN}: it is part of another run, and was left as it is. Choose another folder."
+            f"{folder} has {' and '.join(taken)} but no {RUN}: it is part of another run, and was"
+            " left as it is. Choose another folder."
         )
 
 
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """Hold the folder, which is made where there is none, as long as the body runs; the system lets go when a process dies."""
+    """Hold the folder, which is made where there is none, as long as the body runs; the system lets
+    go when a process dies.
+    """
     _check_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)

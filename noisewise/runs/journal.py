@@ -1,14 +1,17 @@
-"""What a run has simulated and computed so far, step by step, so that it can be done again without doing it again.
+"""What a run has simulated and computed so far, step by step, so that it can be done again without
+doing it again.
 
-An inference is a deterministic function of its key, model, observation and settings, once simulated statistics are given. The journal
-numbers each call for simulations and each expensive result in the order in which they are asked for. A run that is resumed asks for the
-same in the same order, and gets what is on disk; the rest it does itself, and ends bit by bit where it would have ended.
+An inference is a deterministic function of its key, model, observation and settings, once simulated
+statistics are given. The journal numbers each call for simulations and each expensive result in the
+order in which they are asked for. A run that is resumed asks for the same in the same order, and
+gets what is on disk; the rest it does itself, and ends bit by bit where it would have ended.
 
     journal/000012.safetensors      steps in the order in which they were done: rows of statistics with the sha256 of keys and parameters
                                     they belong to, named results, and when the time was up
     journal/state.safetensors       where long chains stood after the last step but few: their draws are steps, their state is not
 
-A file is written whole, about once a second. One that is damaged or missing costs what it held: that is done again.
+A file is written whole, about once a second. One that is damaged or missing costs what it held:
+that is done again.
 """
 
 from __future__ import annotations
@@ -65,7 +68,9 @@ class Contents:
 
 
 def read_contents(path: Path, run: str) -> Contents:
-    """One file of the journal of a run; anything altered, truncated or foreign is a `FileFormatError`."""
+    """One file of the journal of a run; anything altered, truncated or foreign is a
+    `FileFormatError`.
+    """
     what = f"The journal file {path.name}"
     content, arrays = read_tensors(path)
     require_schema(content, SCHEMA, VERSION, what)
@@ -101,7 +106,9 @@ def _check_step(step: Any, arrays: Arrays, what: str) -> None:
     ):
         raise FileFormatError(f"{what} has a step with numbers or texts of another kind.")
     names = step.get("arrays", [])
-    if not isinstance(names, list) or not all(isinstance(n, str) and f"{step['call']}.{n}" in arrays for n in names):
+    if not isinstance(names, list) or not all(
+        isinstance(n, str) and f"{step['call']}.{n}" in arrays for n in names
+    ):
         raise FileFormatError(f"{what} does not hold the arrays of a step.")
 
 
@@ -111,7 +118,8 @@ def journal_files(folder: Path) -> list[Path]:
 
 
 class Journal:
-    """Remembers by number: `begin` starts the next call, `recall` what is known of it, and what is new is kept and soon on disk.
+    """Remembers by number: `begin` starts the next call, `recall` what is known of it, and what is
+    new is kept and soon on disk.
 
     `num_moves` numbers the steps of chains. `dropped` names the files that were damaged.
     """
@@ -139,7 +147,7 @@ class Journal:
         self._state_due = 0.0
         self._index()
 
-    # Reading ---------------------------------------------------------------------------------------------------------
+    # Reading --------------------------------------------------------------------------------------
 
     def _index(self) -> None:
         check_no_links(self.folder.parent, self.folder.name)
@@ -188,14 +196,20 @@ class Journal:
             content, arrays = read_tensors(path)
             require_keys(content, ("run", "call", "moves"), "The state")
             counts = all(type(content[name]) is int for name in ("call", "moves"))
-            if content["run"] != self.run or not counts or list(arrays) != [*map(str, range(len(arrays)))]:
+            if (
+                content["run"] != self.run
+                or not counts
+                or list(arrays) != [*map(str, range(len(arrays)))]
+            ):
                 raise FileFormatError("The state belongs to another run.")
         except NoisewiseError:
             self._drop(path)
             return
         call, moves = content["call"], content["moves"]
         made = [
-            step["moves"] for number, (_, step) in sorted(self._results.items()) if number <= call and step["moves"]
+            step["moves"]
+            for number, (_, step) in sorted(self._results.items())
+            if number <= call and step["moves"]
         ]
         if call in self._results and len(made) == moves and made == list(range(1, len(made) + 1)):
             self._known_state = (call, [array.copy() for array in arrays.values()])
@@ -205,7 +219,7 @@ class Journal:
             self._open = read_contents(path, self.run)
         return self._open
 
-    # Asking ----------------------------------------------------------------------------------------------------------
+    # Asking ---------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """The next call."""
@@ -216,8 +230,8 @@ class Journal:
         self.num_simulations += num
 
     def recall_rows(self, words: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, Any] | None:
-        """Recorded statistics of the rows from `row` on of the present call, which has keys (n, 2) and parameters (n, d), and what is
-        recorded of failures.
+        """Recorded statistics of the rows from `row` on of the present call, which has keys (n, 2)
+        and parameters (n, d), and what is recorded of failures.
         """
         found = self._rows.get(self.call, {}).get(self.row)
         if found is None:
@@ -226,23 +240,37 @@ class Journal:
         rows = slice(self.row, self.row + step["rows"])
         if rows.stop > len(theta) or step["inputs"] != _inputs(words[rows], theta[rows]):
             raise ResumeError(
-                f"The run in {self.folder.parent} does not repeat: it now simulates at other parameters than when it was begun. The model, "
-                "or a package it uses, has changed: choose another folder, or delete this one."
+                f"The run in {self.folder.parent} does not repeat: it now simulates at other"
+                " parameters than when it was begun. The model, or a package it uses, has changed:"
+                " choose another folder, or delete this one."
             )
         self.row = rows.stop
         self.num_simulations += step["rows"]
         return self._contents(path).arrays["s"][first : first + step["rows"]], step["faults"]
 
     def unknown_rows(self) -> int | None:
-        """How many rows from `row` on of the present call are not recorded; None if none of the later ones is."""
+        """How many rows from `row` on of the present call are not recorded; None if none of the
+        later ones is.
+        """
         later = [row for row in self._rows.get(self.call, {}) if row > self.row]
         return min(later) - self.row if later else None
 
-    def keep_rows(self, words: np.ndarray, theta: np.ndarray, s: np.ndarray, faults: Any = None) -> None:
-        """Record statistics s (m, k) of the rows from `row` on, given all keys and parameters of the call, and all failures so far."""
+    def keep_rows(
+        self, words: np.ndarray, theta: np.ndarray, s: np.ndarray, faults: Any = None
+    ) -> None:
+        """Record statistics s (m, k) of the rows from `row` on, given all keys and parameters of
+        the call, and all failures so far.
+        """
         rows = slice(self.row, self.row + len(s))
         inputs = _inputs(words[rows], theta[rows])
-        step = {"kind": "rows", "call": self.call, "row": self.row, "rows": len(s), "inputs": inputs, "faults": faults}
+        step = {
+            "kind": "rows",
+            "call": self.call,
+            "row": self.row,
+            "rows": len(s),
+            "inputs": inputs,
+            "faults": faults,
+        }
         self._steps.append(step)
         self._statistics.append(s)
         self.row = rows.stop
@@ -267,17 +295,21 @@ class Journal:
     def _result(self, name: str, path: Path, step: dict[str, Any]) -> Result:
         if step["name"] != name:
             raise ResumeError(
-                f"The run in {self.folder.parent} does not repeat: where {step['name']} was, it now asks for {name}. Choose another "
-                "folder, or delete this one."
+                f"The run in {self.folder.parent} does not repeat: where {step['name']} was, it now"
+                f" asks for {name}. Choose another folder, or delete this one."
             )
         arrays = self._contents(path).arrays
         self.row = 1
-        return Result({part: arrays[f"{self.call}.{part}"].copy() for part in step["arrays"]}, step["stopped"])
+        return Result(
+            {part: arrays[f"{self.call}.{part}"].copy() for part in step["arrays"]}, step["stopped"]
+        )
 
     def keep(self, name: str, result: Result, *, state: Sequence[np.ndarray] | None = None) -> None:
         """Record the result of the present call, and for chains where they stand now."""
         moves = 0 if state is None else self.num_moves
-        self._arrays |= {f"{self.call}.{part}": np.asarray(array) for part, array in result.arrays.items()}
+        self._arrays |= {
+            f"{self.call}.{part}": np.asarray(array) for part, array in result.arrays.items()
+        }
         names = list(result.arrays)
         kept = {"name": name, "arrays": names, "stopped": result.stopped, "moves": moves}
         self._steps.append({"kind": "result", "call": self.call, **kept})
@@ -307,7 +339,7 @@ class Journal:
             self._steps.append({"kind": "time", "call": self.call, "row": self.row})
         return expired
 
-    # Writing ---------------------------------------------------------------------------------------------------------
+    # Writing --------------------------------------------------------------------------------------
 
     @property
     def seconds(self) -> float:
@@ -339,7 +371,9 @@ class Journal:
         self._written = time.monotonic()
 
     def _write_state(self) -> None:
-        """After the steps that lead to it; not more often than every twentieth of the time goes into it."""
+        """After the steps that lead to it; not more often than every twentieth of the time goes
+        into it.
+        """
         started = time.monotonic()
         if self._state is None or started < self._state_due:
             return

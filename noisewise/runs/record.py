@@ -1,7 +1,7 @@
 """What a run directory says of itself.
 
-path/run.json       schema, identity (method, settings, key, observation, model), versions of packages, "running" or "finished"
-path/journal/       what was simulated and computed so far
+path/run.json       schema, identity (method, settings, key, observation, model), versions of
+packages, "running" or "finished" path/journal/       what was simulated and computed so far
 path/posterior/     the posterior, as `posterior.save` writes it, once the run is finished
 """
 
@@ -44,8 +44,9 @@ _LONGEST = 60
 class RunRecord:
     """A run directory as it is on disk.
 
-    `identity` is what a run is resumed by, `versions` the packages that it began with, `posterior` the kind of posterior that it ended
-    with, `damaged` the files of the journal that cannot be read: what they held would be done again.
+    `identity` is what a run is resumed by, `versions` the packages that it began with, `posterior`
+    the kind of posterior that it ended with, `damaged` the files of the journal that cannot be
+    read: what they held would be done again.
     """
 
     path: Path
@@ -80,7 +81,8 @@ class RunRecord:
 
     def __str__(self) -> str:
         lines = [
-            f"{self.path}: {self.method}, {self.status}, {self.num_simulations:,} simulations, {self.seconds:.0f} s"
+            f"{self.path}: {self.method}, {self.status}, {self.num_simulations:,} simulations,"
+            f" {self.seconds:.0f} s"
         ]
         lines += [f"  damaged, will be done again: {name}" for name in self.damaged]
         lines += [f"  {text}" for text in self.differences]
@@ -120,15 +122,17 @@ def posterior_folder(path: Any) -> Path:
     if not (folder / RUN).exists():
         if folder.is_dir() and not any(folder.iterdir()):
             raise InvalidInputError(
-                f"{folder} is empty: posterior.save(path) and infer(..., run_dir=path) fill a folder."
+                f"{folder} is empty: posterior.save(path) and infer(..., run_dir=path) fill a"
+                " folder."
             )
         return folder
     check_no_links(folder, POSTERIOR)
     if not (folder / POSTERIOR / "manifest.json").exists():
         record = read_run(folder)
         raise InvalidInputError(
-            f"The run in {folder} is not finished ({record.method}, {record.num_simulations:,} simulations so far): call infer with the "
-            "same settings and the same run_dir, and it goes on where it stopped."
+            f"The run in {folder} is not finished ({record.method}, {record.num_simulations:,}"
+            " simulations so far): call infer with the same settings and the same run_dir, and it"
+            " goes on where it stopped."
         )
     return folder / POSTERIOR
 
@@ -138,9 +142,13 @@ def check_run(folder: Path) -> None:
     if not folder.exists():
         raise InvalidInputError(f"There is no folder {folder}.")
     if not folder.is_dir():
-        raise InvalidInputError(f"{folder} is a file: give the folder of a run, as infer(..., run_dir=) makes it.")
+        raise InvalidInputError(
+            f"{folder} is a file: give the folder of a run, as infer(..., run_dir=) makes it."
+        )
     if not (folder / RUN).exists():
-        raise InvalidInputError(f"{folder} holds no run: give a folder that infer(..., run_dir=) made.")
+        raise InvalidInputError(
+            f"{folder} holds no run: give a folder that infer(..., run_dir=) made."
+        )
 
 
 def _read_record(folder: Path) -> RunRecord:
@@ -149,7 +157,10 @@ def _read_record(folder: Path) -> RunRecord:
     require_schema(value, SCHEMA, VERSION, what)
     require_keys(value, _KEYS, what)
     check_seal(value, what)
-    identity, packages = require_keys(value["identity"], _IDENTITY, f"{what}: its identity"), value["versions"]
+    identity, packages = (
+        require_keys(value["identity"], _IDENTITY, f"{what}: its identity"),
+        value["versions"],
+    )
     texts = isinstance(packages, dict) and all(isinstance(text, str) for text in packages.values())
     whole = type(value["num_simulations"]) is int and value["num_simulations"] >= 0
     if not texts or not whole or not isinstance(value["seconds"], float) or value["seconds"] < 0.0:
@@ -160,13 +171,19 @@ def _read_record(folder: Path) -> RunRecord:
         raise FileFormatError(f"{what} must have an id and a status.")
     if value["posterior"] is not None and not isinstance(value["posterior"], str):
         raise FileFormatError(f"{what} must name the kind of its posterior.")
-    fields = {name: value[name] for name in ("id", "status", "seconds", "num_simulations", "posterior")}
+    fields = {
+        name: value[name] for name in ("id", "status", "seconds", "num_simulations", "posterior")
+    }
     return RunRecord(folder, identity=identity, versions=packages, **fields)
 
 
 def write_record(record: RunRecord) -> None:
     """Write `run.json`."""
-    value = {"schema": SCHEMA, "schema_version": VERSION, **{name: getattr(record, name) for name in _FIELDS}}
+    value = {
+        "schema": SCHEMA,
+        "schema_version": VERSION,
+        **{name: getattr(record, name) for name in _FIELDS},
+    }
     write_atomically(record.path / RUN, dump_json(sealed(value)), overwrite=True)
 
 
@@ -174,7 +191,9 @@ def versions() -> dict[str, str]:
     """The packages that numbers may depend on, and the device."""
     import jax
 
-    packages = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy", "flowjax")}
+    packages = {
+        name: importlib.metadata.version(name) for name in ("jax", "jaxlib", "numpy", "flowjax")
+    }
     python = ".".join(platform.python_version_tuple()[:2])
     return {"noisewise": __version__, **packages, "python": python, "device": jax.default_backend()}
 
@@ -193,7 +212,9 @@ def _finite(value: Any) -> Any:
 
 
 def differences(there: dict[str, Any], now: dict[str, Any], inside: str = "") -> tuple[str, ...]:
-    """Sentences such as "num_simulations: 1000 there, 2000 now", one for each place where two JSON objects differ."""
+    """Sentences such as "num_simulations: 1000 there, 2000 now", one for each place where two JSON
+    objects differ.
+    """
     found: list[str] = []
     for name in dict.fromkeys([*there, *now]):
         old, new = there.get(name), now.get(name)
@@ -204,5 +225,9 @@ def differences(there: dict[str, Any], now: dict[str, Any], inside: str = "") ->
         elif old != new or type(old) is not type(new):
             texts = [json.dumps(value) for value in (old, new)]
             short = max(map(len, texts)) <= _LONGEST and name not in ("key", "data", "prior")
-            found.append(f"{label}: {texts[0]} there, {texts[1]} now" if short else f"{label}: another one now")
+            found.append(
+                f"{label}: {texts[0]} there, {texts[1]} now"
+                if short
+                else f"{label}: another one now"
+            )
     return tuple(found)

@@ -1,4 +1,5 @@
-"""Arrays and a JSON object in one file, in the layout of safetensors: nothing in it can be run, and any changed bit is noticed.
+"""Arrays and a JSON object in one file, in the layout of safetensors: nothing in it can be run, and
+any changed bit is noticed.
 
     8 bytes     the length of the header, little-endian
     header      {"__metadata__": {"content": JSON, "sha256": ...}, "name": {"dtype": "F64", "shape": [3], "data_offsets": [0, 24]}, ...}
@@ -41,7 +42,11 @@ _MAX_FILE = 2**36
 
 
 def write_tensors(
-    path: Path, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, overwrite: bool = False
+    path: Path,
+    content: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    *,
+    overwrite: bool = False,
 ) -> None:
     """Write the whole file or nothing. `content` is JSON-ready."""
     write_atomically(path, packed(content, arrays), overwrite=overwrite)
@@ -54,8 +59,14 @@ def packed(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> byte
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         kind = _NAMES.get(array.dtype)
         if kind is None:
-            raise InvalidInputError(f"The array {name!r} has type {array.dtype}, which is not stored.")
-        table[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [end, end + array.nbytes]}
+            raise InvalidInputError(
+                f"The array {name!r} has type {array.dtype}, which is not stored."
+            )
+        table[name] = {
+            "dtype": kind,
+            "shape": list(array.shape),
+            "data_offsets": [end, end + array.nbytes],
+        }
         parts.append(array.tobytes())
         end += array.nbytes
     text, data = json.dumps(content, allow_nan=False), b"".join(parts)
@@ -67,8 +78,12 @@ def packed(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> byte
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The content and the arrays of a file; anything altered, truncated or foreign is a `FileFormatError`."""
-    return unpacked(read_regular(path, limit=_MAX_FILE, follow_links=False), f"The file {path.name}")
+    """The content and the arrays of a file; anything altered, truncated or foreign is a
+    `FileFormatError`.
+    """
+    return unpacked(
+        read_regular(path, limit=_MAX_FILE, follow_links=False), f"The file {path.name}"
+    )
 
 
 def unpacked(stored: bytes, what: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -77,13 +92,17 @@ def unpacked(stored: bytes, what: str) -> tuple[dict[str, Any], dict[str, np.nda
     if len(stored) < 8 or size > min(len(stored) - 8, MAX_BYTES):
         raise FileFormatError(f"{what} is truncated or has no header of this kind.")
     table, data = parse_json(stored[8 : 8 + size], what), memoryview(stored)[8 + size :]
-    metadata = require_keys(table.pop("__metadata__", None), ("content", "sha256"), f"{what}: its metadata")
+    metadata = require_keys(
+        table.pop("__metadata__", None), ("content", "sha256"), f"{what}: its metadata"
+    )
     places, end = {}, 0
     for name, entry in table.items():
         places[name] = _place(entry, end, f"{what}: {name!r}")
         end += math.prod(places[name][0]) * places[name][1].itemsize
     if end != len(data):
-        raise FileFormatError(f"{what} has {len(data)} bytes of arrays, but its header describes {end}.")
+        raise FileFormatError(
+            f"{what} has {len(data)} bytes of arrays, but its header describes {end}."
+        )
     text = metadata["content"]
     if not isinstance(text, str) or metadata["sha256"] != _digest(text, table, data):
         raise FileFormatError(f"{what} was altered: it does not match its sha256.")
@@ -99,7 +118,9 @@ def unpacked(stored: bytes, what: str) -> tuple[dict[str, Any], dict[str, np.nda
 def _place(entry: Any, start: int, what: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     entry = require_keys(entry, ("dtype", "shape", "data_offsets"), what)
     shape, kind = entry["shape"], entry["dtype"]
-    if not isinstance(shape, list) or not all(type(size) is int and 0 <= size < 2**40 for size in shape):
+    if not isinstance(shape, list) or not all(
+        type(size) is int and 0 <= size < 2**40 for size in shape
+    ):
         raise FileFormatError(f"{what} must have a shape of whole numbers.")
     if not isinstance(kind, str) or kind not in _TYPES:
         raise FileFormatError(f"{what} must have one of the types {', '.join(_TYPES)}.")

@@ -1,11 +1,12 @@
 r"""One chain of the sampler in `augmented_regression`, compiled with Numba.
 
-A rescaled record is w = (w_1, ..., w_p, w_y), and its terms are the products, in the order of the statistic,
+A rescaled record is w = (w_1, ..., w_p, w_y), and its terms are the products, in the order of the
+statistic,
 
     w_y, w_1 w_y, ..., w_p w_y,   w_y^2,   w_1, ..., w_p,   w_1 w_1, w_1 w_2, ..., w_p w_p.
 
-The sum of the terms over the records is kept up to date as records change, in as many operations as there are terms,
-and summed up anew every `_REFRESH` sweeps lest rounding errors pile up.
+The sum of the terms over the records is kept up to date as records change, in as many operations as
+there are terms, and summed up anew every `_REFRESH` sweeps lest rounding errors pile up.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Target(NamedTuple):
-    """What is sampled: the observed sums (k,), the scale of their errors, the laws of records and beta, the bounds."""
+    """What is sampled: the observed sums (k,), the scale of their errors, the laws of records and
+    beta, the bounds.
+    """
 
     observed: np.ndarray
     scale: float
@@ -43,7 +46,9 @@ class Target(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a chain is: beta (p+1,), records (n, p+1), the same rescaled, and the sum of their terms (k,)."""
+    """Where a chain is: beta (p+1,), records (n, p+1), the same rescaled, and the sum of their
+    terms (k,).
+    """
 
     beta: np.ndarray
     records: np.ndarray
@@ -63,10 +68,11 @@ def run_chain(
     draws: np.ndarray,
     totals: np.ndarray,
 ) -> tuple[float, float, float]:
-    """Fill `draws` (num, p+1) with every thin-th beta after warm-up, and `totals` (num, k) with the sums beside it.
+    """Fill `draws` (num, p+1) with every thin-th beta after warm-up, and `totals` (num, k) with the
+    sums beside it.
 
-    `state` gives room to work in. Returned are the shares of records and of moves accepted after warm-up, and the step
-    of the moves, which is adapted in warm-up only.
+    `state` gives room to work in. Returned are the shares of records and of moves accepted after
+    warm-up, and the step of the moves, which is adapted in warm-up only.
     """
     _start(rng, target, state)
     step, records_kept, moves_kept = 1.0, 0, 0
@@ -88,7 +94,11 @@ def run_chain(
             draws[done // thin - 1] = state.beta
             totals[done // thin - 1] = state.total
     sweeps = thin * len(draws)
-    return records_kept / (sweeps * len(state.records)), moves_kept / max(1, sweeps * num_moves), step
+    return (
+        records_kept / (sweeps * len(state.records)),
+        moves_kept / max(1, sweeps * num_moves),
+        step,
+    )
 
 
 @kernel
@@ -153,7 +163,9 @@ def _sum_terms(state: State) -> None:
 
 @kernel
 def _draw_coefficients(rng: Any, target: Target, state: State) -> None:
-    """Draw beta given the records: normal of precision P = L L' and mean P^-1 b, that is L'^-1 (L^-1 b + z)."""
+    """Draw beta given the records: normal of precision P = L L' and mean P^-1 b, that is L'^-1
+    (L^-1 b + z).
+    """
     beta, size = state.beta, len(state.beta)
     root, vector, row = np.zeros((size, size)), np.zeros(size), np.ones(size)
     for i in range(len(state.records)):
@@ -187,7 +199,9 @@ def _draw_coefficients(rng: Any, target: Target, state: State) -> None:
 
 @kernel
 def _update_records(rng: Any, target: Target, state: State) -> int:
-    """Propose each record anew from its law: the law cancels, and the density of the errors decides."""
+    """Propose each record anew from its law: the law cancels, and the density of the errors
+    decides.
+    """
     proposal, w = np.empty(len(state.beta)), np.empty(len(state.beta))
     old, new = np.empty(len(state.total)), np.empty(len(state.total))
     error = _error(target, state.total)
@@ -211,10 +225,11 @@ def _update_records(rng: Any, target: Target, state: State) -> int:
 
 @kernel
 def _move(rng: Any, target: Target, state: State, step: float, move_root: np.ndarray) -> int:
-    """Propose beta anew, and with it all responses, while predictors and residuals stay as they are.
+    """Propose beta anew, and with it all responses, while predictors and residuals stay as they
+    are.
 
-    Predictors and residuals have a law free of beta, so prior times density of the errors decides. The first p+2 terms
-    change.
+    Predictors and residuals have a law free of beta, so prior times density of the errors decides.
+    The first p+2 terms change.
     """
     size, centre, half = len(state.beta), target.centre[-1], target.half[-1]
     change, responses, new = np.zeros(size), state.records[:, -1].copy(), np.zeros(size + 1)

@@ -1,11 +1,12 @@
-r"""Importance sampling with an adapted proposal, for densities that may be known only through unbiased estimates.
+r"""Importance sampling with an adapted proposal, for densities that may be known only through
+unbiased estimates.
 
     theta_i ~ q,   w_i = target(theta_i) / q(theta_i),   q = (1 - a) t_5(mean, 1.5 cov) + a start
 
-The t-distribution (of covariance 1.5 cov) is fitted to the weighted draws of the stage before; `start`, the law the first
-stage draws from, stays in the mixture with share a, so that weights are bounded where `start` covers the target. Only the
-last stage is returned: given its proposal the draws are independent, so weighted means are consistent and the mean weight
-is unbiased.
+The t-distribution (of covariance 1.5 cov) is fitted to the weighted draws of the stage before;
+`start`, the law the first stage draws from, stays in the mixture with share a, so that weights are
+bounded where `start` covers the target. Only the last stage is returned: given its proposal the
+draws are independent, so weighted means are consistent and the mean weight is unbiased.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
 
 LogEstimate = Callable[[Array, np.ndarray], np.ndarray]
-"""(key, theta (N, d)) -> log of an unbiased estimate of the target density (N,); NaN counts as zero."""
+"""(key, theta (N, d)) -> log of an unbiased estimate of the target density (N,); NaN counts as
+zero.
+"""
 
 _FREEDOM = 5.0
 
@@ -67,7 +70,10 @@ class _Mixture:
 
     def log_prob(self, theta: np.ndarray) -> np.ndarray:
         parts = np.stack(
-            [np.log(self.share) + self.start.log_prob(theta), np.log1p(-self.share) + self._law.logpdf(theta)]
+            [
+                np.log(self.share) + self.start.log_prob(theta),
+                np.log1p(-self.share) + self._law.logpdf(theta),
+            ]
         )
         return logsumexp(parts, axis=0)
 
@@ -86,9 +92,11 @@ def adaptive_importance(
     num_final: int = 20_000,
     share: float = 0.1,
 ) -> WeightedDraws:
-    """Weighted draws of a target from `num_stages` stages of `num_adapt` draws and a last one of `num_final`.
+    """Weighted draws of a target from `num_stages` stages of `num_adapt` draws and a last one of
+    `num_final`.
 
-    `start` has `sample(key, num) -> (num, d)` and `log_prob(theta) -> (num,)`, as a `Prior` has; its support must cover the target's.
+    `start` has `sample(key, num) -> (num, d)` and `log_prob(theta) -> (num,)`, as a `Prior` has;
+    its support must cover the target's.
 
     >>> import numpyro.distributions as dist, noisewise as nw
     >>> start = nw.Prior({"a": dist.Normal(0.0, 5.0)})
@@ -103,25 +111,32 @@ def adaptive_importance(
     evaluations = len(draws.theta)
     for stage, stage_key in enumerate(keys[1:], start=1):
         num = num_final if stage == num_stages else num_adapt
-        draws = weigh(stage_key, log_estimate, fitted_proposal(draws.theta, draws.weights, start, share), num)
+        draws = weigh(
+            stage_key, log_estimate, fitted_proposal(draws.theta, draws.weights, start, share), num
+        )
         evaluations += num
     return dataclasses.replace(draws, num_evaluations=evaluations)
 
 
 def weigh(key: Array, log_estimate: LogEstimate, proposal: Any, num: int) -> WeightedDraws:
-    """`num` independent draws from `proposal`, which has `sample` and `log_prob`, with weights for the target."""
+    """`num` independent draws from `proposal`, which has `sample` and `log_prob`, with weights for
+    the target.
+    """
     draw_key, estimate_key = jax.random.split(key)
     theta = np.asarray(proposal.sample(draw_key, num))
     log_weights = np.asarray(log_estimate(estimate_key, theta)) - proposal.log_prob(theta)
     log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
     total = logsumexp(log_weights)
     if not np.isfinite(total):
-        raise InvalidInputError(f"All {num} importance weights are zero: the starting law does not reach the target.")
+        raise InvalidInputError(
+            f"All {num} importance weights are zero: the starting law does not reach the target."
+        )
     return WeightedDraws(theta, np.exp(log_weights - total), float(total - np.log(num)), num)
 
 
 def fitted_proposal(theta: np.ndarray, weights: np.ndarray, start: Any, share: float) -> _Mixture:
-    """The mixture fitted to weighted draws (N, d): an object with `sample(key, num)` and `log_prob(theta)`.
+    """The mixture fitted to weighted draws (N, d): an object with `sample(key, num)` and
+    `log_prob(theta)`.
 
     Weights are tempered until 20 d draws matter, so that the fit never collapses on one draw.
     """

@@ -3,12 +3,13 @@ r"""Linear regression when only noisy sums of clamped products of its records ar
     p(beta, x, y | t)  ~  N(beta; 0, tau^2 I)  prod_i N(x_i; m, Sigma) N(y_i; (1, x_i) beta, sigma^2)
                           exp(-|t - T(x, y)|_1 / b)
 
-with T the sums over the records of y, x_j y, y^2, x_j and x_j x_k, of values clamped to bounds and rescaled to [-1, 1].
+with T the sums over the records of y, x_j y, y^2, x_j and x_j x_k, of values clamped to bounds and
+rescaled to [-1, 1].
 
-One sweep is data augmentation (Ju, Awan, Gong and Rao 2022), beta given the records and then each record in turn by a
-fresh proposal from its law, interwoven (Yu and Meng 2011) with moves that are not centred: beta is proposed while
-predictors and residuals stand still. The first alone forgets slower the larger b is, since n records hold beta in
-place; the second moves freely just then.
+One sweep is data augmentation (Ju, Awan, Gong and Rao 2022), beta given the records and then each
+record in turn by a fresh proposal from its law, interwoven (Yu and Meng 2011) with moves that are
+not centred: beta is proposed while predictors and residuals stand still. The first alone forgets
+slower the larger b is, since n records hold beta in place; the second moves freely just then.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ _ENOUGH = 400.0
 
 @dataclasses.dataclass(frozen=True)
 class RegressionChains:
-    """Draws of beta (C, N, p+1) with the sums T beside them (C, N, k), and how each of the C chains went."""
+    """Draws of beta (C, N, p+1) with the sums T beside them (C, N, k), and how each of the C chains
+    went.
+    """
 
     draws: np.ndarray
     totals: np.ndarray
@@ -51,25 +54,33 @@ class RegressionChains:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             import arviz
-        return np.array([float(arviz.ess(self.draws[:, :, j], method="bulk")) for j in range(self.draws.shape[2])])
+        return np.array(
+            [
+                float(arviz.ess(self.draws[:, :, j], method="bulk"))
+                for j in range(self.draws.shape[2])
+            ]
+        )
 
     def autocorrelation_times(self) -> np.ndarray:
         """Draws per effective draw (p+1,)."""
         return self.draws.shape[0] * self.draws.shape[1] / self.effective_sizes()
 
     def pooled(self, num: int | None = None) -> np.ndarray:
-        """The draws of all chains (C N, p+1), neighbours from different chains; the first `num` if that is given."""
+        """The draws of all chains (C N, p+1), neighbours from different chains; the first `num` if
+        that is given.
+        """
         return self.draws.transpose(1, 0, 2).reshape(-1, self.draws.shape[2])[:num]
 
 
 @dataclasses.dataclass(frozen=True)
 class AugmentedRegression:
-    r"""The posterior of beta given `observed` = t (k,), in the order of the module's first lines: for p = 2
+    r"""The posterior of beta given `observed` = t (k,), in the order of the module's first lines:
+    for p = 2
 
         y, x1*y, x2*y, y*y, x1, x2, x1*x1, x1*x2, x2*x2,
 
-    as SUMS over the `num_records` records, with `scale` = b on the same footing. `bounds` is one pair (low, high) for
-    all columns or one for each of x_1, ..., x_p, y.
+    as SUMS over the `num_records` records, with `scale` = b on the same footing. `bounds` is one
+    pair (low, high) for all columns or one for each of x_1, ..., x_p, y.
 
     >>> target = AugmentedRegression(
     ...     observed=(-38.2, -6.7, 3.2, 27.2, 9.9, -13.9, 2.2, -2.3, 3.4),
@@ -102,7 +113,9 @@ class AugmentedRegression:
         self._root()
         low, high = self._bounds()
         if not (low < high).all():
-            raise InvalidInputError(f"bounds must have low < high in every column, got {self.bounds!r}.")
+            raise InvalidInputError(
+                f"bounds must have low < high in every column, got {self.bounds!r}."
+            )
 
     def chains(
         self,
@@ -115,20 +128,27 @@ class AugmentedRegression:
         num_moves: int = 10,
         num_threads: int | None = None,
     ) -> RegressionChains:
-        """Independent chains, each of `num_warmup` sweeps and then `num_draws` draws, `thin` sweeps apart.
+        """Independent chains, each of `num_warmup` sweeps and then `num_draws` draws, `thin` sweeps
+        apart.
 
-        `num_moves` moves that are not centred end each sweep; 0 leaves plain data augmentation. Chain c draws from its
-        own generator, a function of the key and c, so results do not depend on the threads.
+        `num_moves` moves that are not centred end each sweep; 0 leaves plain data augmentation.
+        Chain c draws from its own generator, a function of the key and c, so results do not depend
+        on the threads.
         """
         from noisewise.samplers import _regression_kernel
 
         sizes = {"num_chains": num_chains, "num_draws": num_draws, "thin": thin}
-        num_chains, num_draws, thin = (integer(name, at_least=1)(value) for name, value in sizes.items())
+        num_chains, num_draws, thin = (
+            integer(name, at_least=1)(value) for name, value in sizes.items()
+        )
         num_moves = integer("num_moves", at_least=0)(num_moves)
         num_warmup = integer("num_warmup", at_least=0)(num_warmup)
         threads = integer("num_threads", at_least=1, optional=True)(num_threads) or os.cpu_count()
         target, size, width = self._target(), len(self.predictor_mean) + 1, len(self.observed)
-        draws, totals = np.empty((num_chains, num_draws, size)), np.empty((num_chains, num_draws, width))
+        draws, totals = (
+            np.empty((num_chains, num_draws, size)),
+            np.empty((num_chains, num_draws, width)),
+        )
         generators = [generator(key, chain) for chain in range(num_chains)]
 
         def one(chain: int) -> tuple[float, float, float]:
@@ -144,8 +164,8 @@ class AugmentedRegression:
     def near_independent(self, key: Array, num: int, *, num_chains: int = 16) -> RegressionChains:
         """Chains of at least `num` draws in all, so far apart that they are nearly independent.
 
-        A pilot run finds the autocorrelation time; twice that many sweeps lie between draws, which leaves a correlation
-        of about exp(-4) between neighbours.
+        A pilot run finds the autocorrelation time; twice that many sweeps lie between draws, which
+        leaves a correlation of about exp(-4) between neighbours.
         """
         num = integer("num", at_least=1)(num)
         pilot_key, main_key = jax.random.split(as_key(key))
@@ -155,13 +175,17 @@ class AugmentedRegression:
             length *= 2
             pilot = self.chains(pilot_key, num_chains=num_chains, num_draws=length)
         thin = math.ceil(2.0 * pilot.autocorrelation_times().max())
-        return self.chains(main_key, num_chains=num_chains, num_draws=max(4, -(-num // num_chains)), thin=thin)
+        return self.chains(
+            main_key, num_chains=num_chains, num_draws=max(4, -(-num // num_chains)), thin=thin
+        )
 
     def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
         columns = len(self.predictor_mean) + 1
         array = np.asarray(self.bounds, dtype=np.float64)
         if array.shape not in ((2,), (columns, 2)) or not np.isfinite(array).all():
-            raise InvalidInputError(f"bounds must be a pair (low, high) or {columns} of them, got {self.bounds!r}.")
+            raise InvalidInputError(
+                f"bounds must be a pair (low, high) or {columns} of them, got {self.bounds!r}."
+            )
         low, high = np.broadcast_to(array, (columns, 2)).T
         return low, high
 
@@ -172,9 +196,12 @@ class AugmentedRegression:
 
     def _root(self) -> np.ndarray:
         covariance, p = self._covariance(), len(self.predictor_mean)
-        if covariance.shape != (p, p) or not np.allclose(covariance, covariance.T, rtol=1e-12, atol=0.0):
+        if covariance.shape != (p, p) or not np.allclose(
+            covariance, covariance.T, rtol=1e-12, atol=0.0
+        ):
             raise InvalidInputError(
-                f"predictor_covariance must be a symmetric ({p}, {p}) matrix, got {covariance.shape}."
+                f"predictor_covariance must be a symmetric ({p}, {p}) matrix, got"
+                f" {covariance.shape}."
             )
         try:
             return np.linalg.cholesky(covariance)
@@ -197,16 +224,21 @@ class AugmentedRegression:
         )
 
     def _move_root(self) -> np.ndarray:
-        """C with C C' = (I/tau^2 + G'G/(2 b^2))^-1, G the expected change of the first p+1 sums with beta, unclamped.
+        """C with C C' = (I/tau^2 + G'G/(2 b^2))^-1, G the expected change of the first p+1 sums
+        with beta, unclamped.
 
         2 b^2 is the variance of an error: the moves are long where the observed sums say little.
         """
         target, mean = self._target(), np.append(1.0, self.predictor_mean)
         moments = np.outer(mean, mean)
         moments[1:, 1:] += self._covariance()
-        rescaled = np.vstack([mean, (moments[1:] - target.centre[:-1, None] * mean) / target.half[:-1, None]])
+        rescaled = np.vstack(
+            [mean, (moments[1:] - target.centre[:-1, None] * mean) / target.half[:-1, None]]
+        )
         gradient = self.num_records * rescaled / target.half[-1]
-        precision = np.eye(len(mean)) / self.prior_variance + gradient.T @ gradient / (2.0 * self.scale**2)
+        precision = np.eye(len(mean)) / self.prior_variance + gradient.T @ gradient / (
+            2.0 * self.scale**2
+        )
         return np.ascontiguousarray(np.linalg.cholesky(np.linalg.inv(precision)))
 
 
@@ -214,7 +246,16 @@ def _vector(name: str, value: Any, length: int | None) -> np.ndarray:
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidTypeError(f"{name} must be a sequence of numbers, got {describe(value)}.") from None
-    if array.ndim != 1 or len(array) == 0 or not np.isfinite(array).all() or length not in (None, len(array)):
-        raise InvalidInputError(f"{name} must be {length or 'one or more'} finite numbers, got shape {array.shape}.")
+        raise InvalidTypeError(
+            f"{name} must be a sequence of numbers, got {describe(value)}."
+        ) from None
+    if (
+        array.ndim != 1
+        or len(array) == 0
+        or not np.isfinite(array).all()
+        or length not in (None, len(array))
+    ):
+        raise InvalidInputError(
+            f"{name} must be {length or 'one or more'} finite numbers, got shape {array.shape}."
+        )
     return array

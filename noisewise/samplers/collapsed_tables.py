@@ -1,8 +1,9 @@
 r"""Naive Bayes when only noisy counts of its tables are seen: independent draws, exactly.
 
-Records have a class i < I and features k < K with values j < J_k; a_ikj counts the records of class i whose feature k
-is j, and n_i = sum_j a_ikj for every k. Class and feature probabilities are Dirichlet with all parameters alpha. Each
-count enters the target with a weight w_ikj(a) of its own, the density of what was observed of it.
+Records have a class i < I and features k < K with values j < J_k; a_ikj counts the records of class
+i whose feature k is j, and n_i = sum_j a_ikj for every k. Class and feature probabilities are
+Dirichlet with all parameters alpha. Each count enters the target with a weight w_ikj(a) of its own,
+the density of what was observed of it.
 
 Without the probabilities, all of which integrate out, the target is
 
@@ -10,9 +11,10 @@ Without the probabilities, all of which integrate out, the target is
 
     g(m) = Gamma(alpha + m) / (m! Gamma(alpha)),      c_k(m) = m! Gamma(J_k alpha) / Gamma(m + J_k alpha).
 
-Given their total the counts of a table row are independent, so the sum over all rows with total m is a convolution over
-j, for all m at once; so is the sum over all (n_i) with total n, over i. Draws go back along the convolutions: the class
-counts, the rows of the tables, and last the Dirichlet probabilities. The cost is (number of cells) x n^2, once.
+Given their total the counts of a table row are independent, so the sum over all rows with total m
+is a convolution over j, for all m at once; so is the sum over all (n_i) with total n, over i. Draws
+go back along the convolutions: the class counts, the rows of the tables, and last the Dirichlet
+probabilities. The cost is (number of cells) x n^2, once.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ _MOST_RECORDS = 20_000
 
 @dataclasses.dataclass(frozen=True)
 class TableDraws:
-    """Independent draws: theta (num, d) and the counts a (num, I (J_1 + ... + J_K)), and the log of the target's sum.
+    """Independent draws: theta (num, d) and the counts a (num, I (J_1 + ... + J_K)), and the log of
+    the target's sum.
 
-    Columns of theta: the vectors p(j | i, k) by class and then feature, and the class probabilities last. Columns of
-    the counts: by class, feature and value.
+    Columns of theta: the vectors p(j | i, k) by class and then feature, and the class probabilities
+    last. Columns of the counts: by class, feature and value.
     """
 
     theta: np.ndarray
@@ -44,15 +47,21 @@ class TableDraws:
 
 
 def absolute_error_weights(observed: Any, scale: float, num_records: int) -> np.ndarray:
-    """Laplace errors of the counts: log w_c(a) = -|observed_c - a| / scale for a = 0, ..., n, shape (cells, n+1)."""
+    """Laplace errors of the counts: log w_c(a) = -|observed_c - a| / scale for a = 0, ..., n, shape
+    (cells, n+1).
+    """
     scale = number("scale", above=0.0)(scale)
     counts = np.arange(integer("num_records", at_least=1)(num_records) + 1)
     try:
         observed = np.asarray(observed, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidTypeError(f"observed must be a vector of numbers, got {describe(observed)}.") from None
+        raise InvalidTypeError(
+            f"observed must be a vector of numbers, got {describe(observed)}."
+        ) from None
     if observed.ndim != 1 or not np.isfinite(observed).all():
-        raise InvalidInputError(f"observed must be a vector of finite numbers, got shape {observed.shape}.")
+        raise InvalidInputError(
+            f"observed must be a vector of finite numbers, got shape {observed.shape}."
+        )
     return -np.abs(observed[:, None] - counts) / scale
 
 
@@ -65,11 +74,11 @@ def collapsed_tables(
     num_values: tuple[int, ...],
     concentration: float = 2.0,
 ) -> TableDraws:
-    """`num` independent draws, for log weights (cells, n+1) of the counts 0, ..., n of each cell (class, feature,
-    value).
+    """`num` independent draws, for log weights (cells, n+1) of the counts 0, ..., n of each cell
+    (class, feature, value).
 
-    `log_evidence` is log sum_{n,a} p(n, a) with all constants, the log of the expected product of the weights under the
-    prior.
+    `log_evidence` is log sum_{n,a} p(n, a) with all constants, the log of the expected product of
+    the weights under the prior.
 
     >>> import jax
     >>> observed = (32.8, 45.2, 58.6, 18.3, 12.9, 8.6, 12.9, 9.5)
@@ -80,7 +89,10 @@ def collapsed_tables(
     >>> draws.counts[0].reshape(2, 2, 2).sum((0, 2))
     array([100, 100])
     """
-    num, num_classes = integer("num", at_least=1)(num), integer("num_classes", at_least=2)(num_classes)
+    num, num_classes = (
+        integer("num", at_least=1)(num),
+        integer("num_classes", at_least=2)(num_classes),
+    )
     concentration = number("concentration", above=0.0)(concentration)
     num_values = tuple(integer("each of num_values", at_least=2)(count) for count in num_values)
     weights = _checked(log_weights, num_classes * sum(num_values))
@@ -94,7 +106,9 @@ def collapsed_tables(
     classes = _convolutions(by_class)
     log_evidence = classes[-1][n] + _log_c(concentration, num_classes, n)[n]
     if not np.isfinite(log_evidence):
-        raise InvalidInputError(f"No tables of {n} records have positive weight: the weights leave no possible counts.")
+        raise InvalidInputError(
+            f"No tables of {n} records have positive weight: the weights leave no possible counts."
+        )
 
     class_counts = _split_totals(rng, classes, by_class, np.full(num, n))
     owners = np.repeat(class_counts, len(num_values), axis=1)
@@ -110,13 +124,17 @@ def collapsed_tables(
 def _checked(log_weights: Any, cells: int) -> np.ndarray:
     weights = np.asarray(log_weights, dtype=np.float64)
     if weights.ndim != 2 or weights.shape[0] != cells or weights.shape[1] < 2:
-        raise InvalidInputError(f"log_weights must have shape ({cells}, n+1), one row per cell, got {weights.shape}.")
+        raise InvalidInputError(
+            f"log_weights must have shape ({cells}, n+1), one row per cell, got {weights.shape}."
+        )
     if np.isnan(weights).any() or (weights == np.inf).any():
-        raise InvalidInputError("log_weights must be numbers below infinity, -inf where a count is impossible.")
+        raise InvalidInputError(
+            "log_weights must be numbers below infinity, -inf where a count is impossible."
+        )
     if weights.shape[1] - 1 > _MOST_RECORDS:
         raise InvalidInputError(
-            f"The exact sampler's time grows with the square of the number of records: it takes at most "
-            f"{_MOST_RECORDS}, got {weights.shape[1] - 1}. Take a method that simulates."
+            "The exact sampler's time grows with the square of the number of records: it takes at"
+            f" most {_MOST_RECORDS}, got {weights.shape[1] - 1}. Take a method that simulates."
         )
     return weights
 
@@ -128,24 +146,32 @@ def _log_g(alpha: float, n: int) -> np.ndarray:
 
 
 def _log_c(alpha: float, parts: int, n: int) -> np.ndarray:
-    """The log of m! Gamma(parts alpha) / Gamma(m + parts alpha): with `_log_g`, Dirichlet-multinomial probabilities."""
+    """The log of m! Gamma(parts alpha) / Gamma(m + parts alpha): with `_log_g`,
+    Dirichlet-multinomial probabilities.
+    """
     m = np.arange(n + 1)
     return gammaln(m + 1.0) + gammaln(parts * alpha) - gammaln(m + parts * alpha)
 
 
 def _convolutions(log_terms: np.ndarray) -> list[np.ndarray]:
-    """The log of sum_{a_1 + ... + a_j = m} prod_l exp(log_terms[l, a_l]) for all m (n+1,), one array for each j."""
+    """The log of sum_{a_1 + ... + a_j = m} prod_l exp(log_terms[l, a_l]) for all m (n+1,), one
+    array for each j.
+    """
     sums = [log_terms[0]]
     for terms in log_terms[1:]:
         before = sums[-1]
-        sums.append(np.array([_logsumexp(before[m::-1] + terms[: m + 1]) for m in range(len(terms))]))
+        sums.append(
+            np.array([_logsumexp(before[m::-1] + terms[: m + 1]) for m in range(len(terms))])
+        )
     return sums
 
 
 def _split_totals(
     rng: np.random.Generator, sums: list[np.ndarray], log_terms: np.ndarray, totals: np.ndarray
 ) -> np.ndarray:
-    """Parts (num, J) of each total (num,), with probability proportional to prod_j exp(log_terms[j, part_j])."""
+    """Parts (num, J) of each total (num,), with probability proportional to prod_j exp(log_terms[j,
+    part_j]).
+    """
     parts = np.empty((len(totals), len(sums)), dtype=np.int64)
     left = totals.copy()
     for j in range(len(sums) - 1, 0, -1):
@@ -166,6 +192,10 @@ def _logsumexp(values: np.ndarray) -> float:
 
 
 def _dirichlet(rng: np.random.Generator, alpha: np.ndarray) -> np.ndarray:
-    """One draw per row, by G(alpha) = G(alpha + 1) U^(1/alpha) in logs, which do not underflow for small alpha."""
-    log_gammas = np.log(rng.standard_gamma(alpha + 1.0)) - rng.standard_exponential(alpha.shape) / alpha
+    """One draw per row, by G(alpha) = G(alpha + 1) U^(1/alpha) in logs, which do not underflow for
+    small alpha.
+    """
+    log_gammas = (
+        np.log(rng.standard_gamma(alpha + 1.0)) - rng.standard_exponential(alpha.shape) / alpha
+    )
     return np.exp(log_gammas - logsumexp(log_gammas, axis=1, keepdims=True))

@@ -30,13 +30,19 @@ def log_densities(log_density: LogDensity, z: np.ndarray) -> np.ndarray:
 
 
 def as_pytree(log_density: Any) -> Any:
-    """The same callable with numbers and NumPy arrays as JAX arrays, so that their values are arguments, not constants."""
+    """The same callable with numbers and NumPy arrays as JAX arrays, so that their values are
+    arguments, not constants.
+    """
     if not callable(log_density):
         raise InvalidTypeError(
-            f"log_density must be a function z (d,) -> log density, or a module that can be called, got {describe(log_density)}."
+            "log_density must be a function z (d,) -> log density, or a module that can be called,"
+            f" got {describe(log_density)}."
         )
     return jax.tree.map(
-        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, (float, np.ndarray, np.generic)) else leaf, log_density
+        lambda leaf: (
+            jnp.asarray(leaf) if isinstance(leaf, (float, np.ndarray, np.generic)) else leaf
+        ),
+        log_density,
     )
 
 
@@ -44,7 +50,9 @@ def as_points(points: Any, name: str) -> np.ndarray:
     """Finite points (C, d) in float64."""
     cloud = np.asarray(points, dtype=np.float64)
     if cloud.ndim != 2 or 0 in cloud.shape or not np.isfinite(cloud).all():
-        raise InvalidInputError(f"{name} must be finite points (C, d), one row each, got {describe(points)}.")
+        raise InvalidInputError(
+            f"{name} must be finite points (C, d), one row each, got {describe(points)}."
+        )
     return cloud
 
 
@@ -52,7 +60,9 @@ def value_or_nothing(log_density: LogDensity, z: Array) -> Array:
     """The log density at z (d,), -inf where it is NaN; for use inside compiled programs."""
     value = jnp.asarray(log_density(z), jnp.float64)
     if value.shape != ():
-        raise InvalidInputError(f"log_density(z) must be a single number for z (d,), got shape {value.shape}.")
+        raise InvalidInputError(
+            f"log_density(z) must be a single number for z (d,), got shape {value.shape}."
+        )
     return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
 

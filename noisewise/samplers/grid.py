@@ -21,7 +21,9 @@ _NEGLIGIBLE = 1e-10
 
 @dataclasses.dataclass(frozen=True)
 class GridDensity:
-    """A density tabulated on the cells of a box: `edges` per axis, cell probabilities `masses`, log of the integral."""
+    """A density tabulated on the cells of a box: `edges` per axis, cell probabilities `masses`, log
+    of the integral.
+    """
 
     edges: tuple[np.ndarray, ...]
     masses: np.ndarray
@@ -41,7 +43,9 @@ class GridDensity:
 
     def mean(self) -> np.ndarray:
         """The mean, exact up to the width of a cell."""
-        return np.array([self._marginal(axis) @ self._centres(axis) for axis in range(len(self.edges))])
+        return np.array(
+            [self._marginal(axis) @ self._centres(axis) for axis in range(len(self.edges))]
+        )
 
     def covariance(self) -> np.ndarray:
         """The covariance matrix, exact up to the width of a cell."""
@@ -56,15 +60,19 @@ class GridDensity:
         return self.masses.sum(tuple(other for other in range(self.masses.ndim) if other != axis))
 
 
-def grid_density(log_density: LogDensity, low: Any, high: Any, *, resolution: int = 256) -> GridDensity:
-    r"""Tabulate a density of one or two variables on the part of the box [low, high] that holds its mass.
+def grid_density(
+    log_density: LogDensity, low: Any, high: Any, *, resolution: int = 256
+) -> GridDensity:
+    r"""Tabulate a density of one or two variables on the part of the box [low, high] that holds its
+    mass.
 
-    Coarse grids find the cells above 1e-10 of the largest and shrink the box to them until it no longer shrinks; then
-    `resolution` cells per axis are evaluated at their centres. Every mode in the box is kept if the first grid sees it, so
-    choose a box that is not thousands of times wider than the density.
+    Coarse grids find the cells above 1e-10 of the largest and shrink the box to them until it no
+    longer shrinks; then `resolution` cells per axis are evaluated at their centres. Every mode in
+    the box is kept if the first grid sees it, so choose a box that is not thousands of times wider
+    than the density.
 
-    With the final cell width h, a draw's mean is off by O(h^2), its variance larger by h^2/12 (some 2e-4 of a normal density's at
-    resolution 256).
+    With the final cell width h, a draw's mean is off by O(h^2), its variance larger by h^2/12 (some
+    2e-4 of a normal density's at resolution 256).
 
     >>> normal = lambda theta: -0.5 * ((theta - 3.0) ** 2).sum(-1)
     >>> table = grid_density(normal, [-50.0, -50.0], [50.0, 50.0])
@@ -73,7 +81,9 @@ def grid_density(log_density: LogDensity, low: Any, high: Any, *, resolution: in
     """
     box = np.stack([np.atleast_1d(np.asarray(end, dtype=float)) for end in (low, high)])
     if box.shape[1] not in (1, 2) or not np.isfinite(box).all() or np.any(box[0] >= box[1]):
-        raise InvalidInputError("grid_density needs finite ends low < high of one or two variables.")
+        raise InvalidInputError(
+            "grid_density needs finite ends low < high of one or two variables."
+        )
     resolution = integer("resolution", at_least=8)(resolution)
     for _ in range(_MAX_ZOOMS):
         edges, values = _tabulate(log_density, box, _COARSE)
@@ -89,13 +99,17 @@ def grid_density(log_density: LogDensity, low: Any, high: Any, *, resolution: in
     return GridDensity(edges, masses / masses.sum(), float(top + np.log(masses.sum() * volume)))
 
 
-def _tabulate(log_density: LogDensity, box: np.ndarray, resolution: int) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+def _tabulate(
+    log_density: LogDensity, box: np.ndarray, resolution: int
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     edges = tuple(np.linspace(low, high, resolution + 1) for low, high in box.T)
     centres = np.meshgrid(*[(edge[1:] + edge[:-1]) / 2.0 for edge in edges], indexing="ij")
     values = log_density(np.stack([c.ravel() for c in centres], -1)).reshape(centres[0].shape)
     values = np.where(np.isnan(values), -np.inf, values)
     if not np.any(values > -np.inf):
-        raise InvalidInputError("The density is zero (or NaN) on the whole grid: choose another box.")
+        raise InvalidInputError(
+            "The density is zero (or NaN) on the whole grid: choose another box."
+        )
     return edges, values
 
 

@@ -2,9 +2,10 @@ r"""Hamiltonian Monte Carlo with many chains at once.
 
     z' = leapfrog(z, p; step, steps),   p ~ N(0, M),   accepted with probability min(1, exp(H(z, p) - H(z', p')))
 
-All chains of a run share the step size, tuned to an acceptance of .8 by dual averaging (Hoffman and Gelman 2014), the mass
-matrix, the inverse covariance of the cloud of chains, and, in each iteration, the number of steps: trajectories last 1 to 3
-units of time, at random, where a normal target of that covariance forgets its place after pi/2 and skewed ones somewhat later.
+All chains of a run share the step size, tuned to an acceptance of .8 by dual averaging (Hoffman and
+Gelman 2014), the mass matrix, the inverse covariance of the cloud of chains, and, in each
+iteration, the number of steps: trajectories last 1 to 3 units of time, at random, where a normal
+target of that covariance forgets its place after pi/2 and skewed ones somewhat later.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from noisewise._compile.options import brief_filter_jit
 from noisewise._core.arrays import Array, as_key, integer
 from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
-from noisewise.samplers.densities import LogDensity, as_points, as_pytree, log_densities, value_or_nothing
+from noisewise.samplers.densities import (
+    LogDensity,
+    as_points,
+    as_pytree,
+    log_densities,
+    value_or_nothing,
+)
 
 _TARGET = 0.8
 _LENGTH = 2.0
@@ -33,7 +40,9 @@ _PLACES = 10
 
 
 class Tuning(eqx.Module):
-    """What the warm-up finds: the step size () and the covariance (d, d) that the masses are the inverse of."""
+    """What the warm-up finds: the step size () and the covariance (d, d) that the masses are the
+    inverse of.
+    """
 
     step_size: Array
     covariance: Array
@@ -41,10 +50,12 @@ class Tuning(eqx.Module):
 
 @dataclasses.dataclass(frozen=True)
 class HamiltonianDraws:
-    """Draws (num_draws, C, d) of C chains, their log densities (num_draws, C), and how the run went.
+    """Draws (num_draws, C, d) of C chains, their log densities (num_draws, C), and how the run
+    went.
 
-    `acceptance` is the mean acceptance probability after the warm-up, `num_divergent` how many trajectories ended where the density
-    vanishes or is NaN. `draws[-1]` with `tuning` continues the chains.
+    `acceptance` is the mean acceptance probability after the warm-up, `num_divergent` how many
+    trajectories ended where the density vanishes or is NaN. `draws[-1]` with `tuning` continues the
+    chains.
     """
 
     draws: np.ndarray
@@ -87,11 +98,13 @@ def hamiltonian(
     thin: int = 1,
     tuning: Tuning | None = None,
 ) -> HamiltonianDraws:
-    r"""`num_draws` draws from each of the chains that begin at `start` (C, d), every `thin`-th after `num_warmup` iterations.
+    r"""`num_draws` draws from each of the chains that begin at `start` (C, d), every `thin`-th
+    after `num_warmup` iterations.
 
-    `log_density` is a pytree that can be called, such as an `eqx.Module`: other values of its arrays compile nothing, another
-    function does. NaN counts as -inf, and such points are never visited; chains that start there begin at another chain's start.
-    With the `tuning` of an earlier run the warm-up goes on from it, and may be 0. The cloud should be spread as the target is, and
+    `log_density` is a pytree that can be called, such as an `eqx.Module`: other values of its
+    arrays compile nothing, another function does. NaN counts as -inf, and such points are never
+    visited; chains that start there begin at another chain's start. With the `tuning` of an earlier
+    run the warm-up goes on from it, and may be 0. The cloud should be spread as the target is, and
     have more chains than coordinates: `resample_start` makes one.
 
     >>> class Normal(eqx.Module):
@@ -122,7 +135,8 @@ def hamiltonian(
 def rehearse(log_density: LogDensity, num_chains: int, dim: int, num_draws: int) -> None:
     """Compile what `hamiltonian` and `resample_start` run for densities of this kind.
 
-    The numbers in `log_density` do not matter, their shapes do: a density that is still to be learnt can be rehearsed untrained.
+    The numbers in `log_density` do not matter, their shapes do: a density that is still to be
+    learnt can be rehearsed untrained.
     """
     with jax.enable_x64(True):
         target, start = as_pytree(log_density), np.zeros((num_chains, dim))
@@ -134,11 +148,12 @@ def rehearse(log_density: LogDensity, num_chains: int, dim: int, num_draws: int)
 def resample_start(
     key: Array, log_density: LogDensity, candidates: Any, log_proposal: Any = None, num: int = 100
 ) -> np.ndarray:
-    r"""`num` starting points (num, d), drawn from candidates z_i (N, d) with weights density(z_i) / proposal(z_i).
+    r"""`num` starting points (num, d), drawn from candidates z_i (N, d) with weights density(z_i) /
+    proposal(z_i).
 
-    `log_proposal` (N,) are the log densities of the law that the candidates come from; None leaves them out, which favours the
-    target's peaks. Where fewer than 10 d candidates matter, the weights are flattened, w^a with a < 1, until they do, so that the cloud
-    has a width in every direction.
+    `log_proposal` (N,) are the log densities of the law that the candidates come from; None leaves
+    them out, which favours the target's peaks. Where fewer than 10 d candidates matter, the weights
+    are flattened, w^a with a < 1, until they do, so that the cloud has a width in every direction.
 
     >>> z = np.random.default_rng(0).normal(size=(4000, 1))
     >>> start = resample_start(jax.random.key(0), lambda z: -50.0 * jnp.sum((z - 1.0) ** 2), z, -0.5 * z[:, 0] ** 2)
@@ -152,13 +167,17 @@ def resample_start(
         log_weights = log_weights - np.asarray(log_proposal, dtype=np.float64)
     log_weights = np.where(np.isnan(log_weights) | (log_weights == np.inf), -np.inf, log_weights)
     if not np.isfinite(log_weights).any():
-        raise InvalidInputError(f"The density vanishes at all {len(z)} candidates: draw them where the target lies.")
-    weights = _flattened(log_weights, min(float(_PLACES * z.shape[1]), np.isfinite(log_weights).sum() / 4))
+        raise InvalidInputError(
+            f"The density vanishes at all {len(z)} candidates: draw them where the target lies."
+        )
+    weights = _flattened(
+        log_weights, min(float(_PLACES * z.shape[1]), np.isfinite(log_weights).sum() / 4)
+    )
     places = (rng.permutation(num) + rng.random()) / num
     return z[np.minimum(np.searchsorted(np.cumsum(weights), places), len(z) - 1)]
 
 
-# Compiled ------------------------------------------------------------------------------------------------------------
+# Compiled -----------------------------------------------------------------------------------------
 
 
 def _covariance(cloud: Array) -> Array:
@@ -173,9 +192,16 @@ def _covariance(cloud: Array) -> Array:
 
 @brief_filter_jit
 def _run(
-    key: Array, log_density: LogDensity, start: Array, tuning: Tuning, numbers: Array, num_draws: int
+    key: Array,
+    log_density: LogDensity,
+    start: Array,
+    tuning: Tuning,
+    numbers: Array,
+    num_draws: int,
 ) -> tuple[Array, Array, Array, Array, Tuning]:
-    """One loop for warm-up and draws, so that the gradient is compiled once; its first iteration stands still to evaluate it."""
+    """One loop for warm-up and draws, so that the gradient is compiled once; its first iteration
+    stands still to evaluate it.
+    """
     from blackjax.adaptation.step_size import dual_averaging_adaptation
     from blackjax.mcmc import hmc
 
@@ -190,9 +216,13 @@ def _run(
         chains, averaging, tuning, draws, values, acceptance, divergent = state
         step_key, length_key = jax.random.split(jax.random.fold_in(key, i))
         warming = i <= num_warmup
-        step = jnp.where(i == 0, 0.0, jnp.where(warming, jnp.exp(averaging.log_step_size), tuning.step_size))
+        step = jnp.where(
+            i == 0, 0.0, jnp.where(warming, jnp.exp(averaging.log_step_size), tuning.step_size)
+        )
         length = _LENGTH * jax.random.uniform(length_key, minval=0.5, maxval=1.5)
-        steps = jnp.where(i == 0, 1, jnp.clip(jnp.ceil(length / jnp.maximum(step, 1e-6)), 1, _MAX_STEPS)).astype(int)
+        steps = jnp.where(
+            i == 0, 1, jnp.clip(jnp.ceil(length / jnp.maximum(step, 1e-6)), 1, _MAX_STEPS)
+        ).astype(int)
         keys = jax.random.split(step_key, num_chains)
         chains, info = move(keys, chains, target, step, tuning.covariance, steps)
         accepted = jnp.mean(info.acceptance_rate)
@@ -226,10 +256,12 @@ def _run(
 
 
 def _where(condition: Array, yes: Any, no: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b).astype(jnp.asarray(b).dtype), yes, no)
+    return jax.tree.map(
+        lambda a, b: jnp.where(condition, a, b).astype(jnp.asarray(b).dtype), yes, no
+    )
 
 
-# Checks --------------------------------------------------------------------------------------------------------------
+# Checks -------------------------------------------------------------------------------------------
 
 
 def _rescued(key: Array, position: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -237,14 +269,17 @@ def _rescued(key: Array, position: np.ndarray, values: np.ndarray) -> np.ndarray
     good = np.isfinite(values)
     if not good.any():
         raise InvalidInputError(
-            f"The density vanishes at all {len(position)} starts: choose others with resample_start."
+            f"The density vanishes at all {len(position)} starts: choose others with"
+            " resample_start."
         )
     instead = generator(key).choice(np.flatnonzero(good), size=len(position))
     return position[np.where(good, np.arange(len(position)), instead)]
 
 
 def _flattened(log_weights: np.ndarray, needed: float) -> np.ndarray:
-    """Normalised weights w^a with the largest a <= 1, in steps of a tenth of it, at which `needed` of them matter."""
+    """Normalised weights w^a with the largest a <= 1, in steps of a tenth of it, at which `needed`
+    of them matter.
+    """
     power = 1.0
     while True:
         log_powers = power * log_weights

@@ -1,8 +1,8 @@
 """Simulations as one compiled program of fixed width, called as often as needed.
 
-XLA may round differently in programs of different widths. So the width depends on the simulator alone: rows are padded
-to whole chunks, simulation i under one key always sits in the same place, and a new number of simulations never
-recompiles.
+XLA may round differently in programs of different widths. So the width depends on the simulator
+alone: rows are padded to whole chunks, simulation i under one key always sits in the same place,
+and a new number of simulations never recompiles.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ _NARROW = 8
 
 _FROZEN = "drawn once while JAX compiles the program and the same ever after"
 _DRAW = (
-    "Draw from key, as in jax.random.normal(key, shape); with np.random write nw.simulators.PythonSimulator(fn) with "
-    "fn(rng, theta) -> x."
+    "Draw from key, as in jax.random.normal(key, shape); with np.random write"
+    " nw.simulators.PythonSimulator(fn) with fn(rng, theta) -> x."
 )
 
 
 def width_for(num: int, nbytes: int) -> int:
-    """How many simulations run at once: the largest power of two, at most 256, that keeps within `MEMORY`.
+    """How many simulations run at once: the largest power of two, at most 256, that keeps within
+    `MEMORY`.
 
     A call for at most 8 simulations runs 8, so that a single one is not paid for 256 times.
     """
@@ -49,11 +50,14 @@ def width_for(num: int, nbytes: int) -> int:
     return min(widest, _NARROW) if num <= _NARROW else widest
 
 
-def run(make: Callable[..., One], parts: tuple[Any, ...], keys: RowKeys, theta: np.ndarray, nbytes: int) -> Any:
-    """The results of N simulations by `make(*parts)`, as a pytree of NumPy arrays with a leading axis of length N.
+def run(
+    make: Callable[..., One], parts: tuple[Any, ...], keys: RowKeys, theta: np.ndarray, nbytes: int
+) -> Any:
+    """The results of N simulations by `make(*parts)`, as a pytree of NumPy arrays with a leading
+    axis of length N.
 
-    One simulation holds `nbytes`. Equal parts share one compiled program. Simulations with keys of their own always run at
-    full width, so that none shows how many there were.
+    One simulation holds `nbytes`. Equal parts share one compiled program. Simulations with keys of
+    their own always run at full width, so that none shows how many there were.
     """
     num = len(theta)
     width = width_for(num if keys.shared else _WIDEST, nbytes)
@@ -75,7 +79,9 @@ def _padded(rows: np.ndarray, more: int) -> np.ndarray:
 
 
 def shapes(one: Callable[..., Any], *args: Any, what: str) -> Any:
-    """The shapes that `one` returns, found by tracing it; anything it raises is reported as a failure of `what`."""
+    """The shapes that `one` returns, found by tracing it; anything it raises is reported as a
+    failure of `what`.
+    """
     with jax.enable_x64(True), _reported(what):
         return jax.eval_shape(one, *args)
 
@@ -91,8 +97,9 @@ def examined(
 ) -> Any:
     """The shapes that the simulation `make(*parts)` returns, after a look at what it reads.
 
-    Refuses a simulation that reads columns theta does not have, that makes no use of its key (unless it is
-    `deterministic`), or that draws numbers from elsewhere while it is traced. Looks once at equal parts.
+    Refuses a simulation that reads columns theta does not have, that makes no use of its key
+    (unless it is `deterministic`), or that draws numbers from elsewhere while it is traced. Looks
+    once at equal parts.
     """
     return _examined(make, _hashable(parts), example(keys, theta), what, deterministic)
 
@@ -100,15 +107,23 @@ def examined(
 def example(keys: RowKeys, theta: np.ndarray) -> tuple[Any, Any]:
     """Stand-ins for the arguments of one simulation."""
     key = keys.first
-    return jax.ShapeDtypeStruct(key.shape, key.dtype), jax.ShapeDtypeStruct(theta.shape[1:], np.float64)
+    return jax.ShapeDtypeStruct(key.shape, key.dtype), jax.ShapeDtypeStruct(
+        theta.shape[1:], np.float64
+    )
 
 
 def statistic_shape(query: Callable[[Any], Any], x: Any) -> jax.ShapeDtypeStruct:
-    """The shape of the statistic of a database of the given shapes; refuses all but real numbers, one or a vector."""
+    """The shape of the statistic of a database of the given shapes; refuses all but real numbers,
+    one or a vector.
+    """
     s = shapes(query, x, what="The query")
     if not isinstance(s, jax.ShapeDtypeStruct):
-        raise SimulationError(f"The query must return one array (k,), got {type(s).__name__}: write jnp.stack(...).")
-    if not (jnp.issubdtype(s.dtype, jnp.number) or s.dtype == bool) or jnp.issubdtype(s.dtype, jnp.complexfloating):
+        raise SimulationError(
+            f"The query must return one array (k,), got {type(s).__name__}: write jnp.stack(...)."
+        )
+    if not (jnp.issubdtype(s.dtype, jnp.number) or s.dtype == bool) or jnp.issubdtype(
+        s.dtype, jnp.complexfloating
+    ):
         raise SimulationError(f"The query must return real numbers, got {s.dtype}.")
     if s.ndim > 1 or s.size == 0:
         raise SimulationError(f"The query must return a statistic of shape (k,), got {s.shape}.")
@@ -128,7 +143,11 @@ def _program(
 
     @steady_jit
     def chunk(words: Array, indices: Array, theta: Array) -> Any:
-        keys = words if implementation is None else jax.random.wrap_key_data(words, impl=implementation)
+        keys = (
+            words
+            if implementation is None
+            else jax.random.wrap_key_data(words, impl=implementation)
+        )
         return jax.vmap(one)(jax.vmap(jax.random.fold_in)(keys, indices), theta)
 
     return chunk
@@ -136,7 +155,11 @@ def _program(
 
 @functools.lru_cache(maxsize=64)
 def _examined(
-    make: Callable[..., One], parts: tuple[Any, ...], arguments: tuple[Any, Any], what: str, deterministic: bool
+    make: Callable[..., One],
+    parts: tuple[Any, ...],
+    arguments: tuple[Any, Any],
+    what: str,
+    deterministic: bool,
 ) -> Any:
     with jax.enable_x64(True), _reported(what):
         program, x = traces.trace(_made(make, parts), *arguments)
@@ -145,19 +168,23 @@ def _examined(
     beyond = traces.read_beyond(program, 1)
     if beyond is not None:
         raise SimulationError(
-            f"{what} reads theta[{beyond}], but theta has {columns} column(s): correct the index, or add the parameter "
-            "to the prior. JAX by itself would take the nearest column."
+            f"{what} reads theta[{beyond}], but theta has {columns} column(s): correct the index,"
+            " or add the parameter to the prior. JAX by itself would take the nearest column."
         )
     if traces.differ(program, again):
-        raise SimulationError(f"{what} draws numbers that do not come from its key, {_FROZEN}. {_DRAW}")
+        raise SimulationError(
+            f"{what} draws numbers that do not come from its key, {_FROZEN}. {_DRAW}"
+        )
     random = traces.depends_on(program, 0)
     if not random and not deterministic:
         raise SimulationError(
-            f"{what} makes no use of its key; randomness from elsewhere is {_FROZEN}. {_DRAW} A model without "
-            "randomness is JaxSimulator(fn, deterministic=True)."
+            f"{what} makes no use of its key; randomness from elsewhere is {_FROZEN}. {_DRAW} A"
+            " model without randomness is JaxSimulator(fn, deterministic=True)."
         )
     if random and deterministic:
-        raise SimulationError(f"{what} is stated to be deterministic, but uses its key: leave deterministic out.")
+        raise SimulationError(
+            f"{what} is stated to be deterministic, but uses its key: leave deterministic out."
+        )
     return x
 
 
@@ -204,6 +231,6 @@ class _ByIdentity:
 def _untraceable(what: str, error: Exception) -> str:
     reason = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(".")
     return (
-        f"{what} failed while JAX traced it ({reason}). If it is plain Python or NumPy rather than JAX, "
-        "write nw.simulators.PythonSimulator(fn) with fn(rng, theta) -> x."
+        f"{what} failed while JAX traced it ({reason}). If it is plain Python or NumPy rather than"
+        " JAX, write nw.simulators.PythonSimulator(fn) with fn(rng, theta) -> x."
     )

@@ -1,10 +1,12 @@
 """Exact binomial and Poisson draws from a `_xoshiro` generator, for kernels compiled with Numba.
 
-Means of 10 and more: Hormann's transformed rejection, about 1.2 pairs of uniforms whatever the mean. Below: the
-distribution function is summed from 0. Numbers of trials and counts are whole floats.
+Means of 10 and more: Hormann's transformed rejection, about 1.2 pairs of uniforms whatever the
+mean. Below: the distribution function is summed from 0. Numbers of trials and counts are whole
+floats.
 
-W. Hormann, The generation of binomial random variates, J. Stat. Comput. Simul. 46 (1993); The transformed rejection
-method for generating Poisson random variables, Insurance: Mathematics and Economics 12 (1993).
+W. Hormann, The generation of binomial random variates, J. Stat. Comput. Simul. 46 (1993); The
+transformed rejection method for generating Poisson random variables, Insurance: Mathematics and
+Economics 12 (1993).
 """
 
 from __future__ import annotations
@@ -18,7 +20,10 @@ from noisewise.simulators.xoshiro import Generator, kernel, uniform
 SMALL = 10.0
 FACTORIAL_TAILS = np.array(
     [
-        math.lgamma(k + 1.0) - (k + 0.5) * math.log(k + 1.0) + (k + 1.0) - 0.5 * math.log(2.0 * math.pi)
+        math.lgamma(k + 1.0)
+        - (k + 0.5) * math.log(k + 1.0)
+        + (k + 1.0)
+        - 0.5 * math.log(2.0 * math.pi)
         for k in range(10)
     ]
 )
@@ -31,7 +36,9 @@ def factorial_tail(k: float) -> float:
         return FACTORIAL_TAILS[int(k)]
     inverse = 1.0 / (k + 1.0)
     square = inverse * inverse
-    return (1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - square / 1680.0) * square) * square) * inverse
+    return (
+        1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - square / 1680.0) * square) * square
+    ) * inverse
 
 
 @kernel

@@ -1,6 +1,8 @@
-"""Exact binomial and Poisson draws in JAX, one key per draw, in float64: `_counts` for whole batches.
+"""Exact binomial and Poisson draws in JAX, one key per draw, in float64: `_counts` for whole
+batches.
 
-`jax.random.poisson` computes in single precision, where counts of 10^5 and more are no longer exact.
+`jax.random.poisson` computes in single precision, where counts of 10^5 and more are no longer
+exact.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def binomial(keys: Array, trials: Array, p: Array) -> Array:
     odds = rare / (1.0 - rare)
     few = certain | (trials * rare < SMALL)
     some = jnp.where(certain, 0.0, trials)
-    small = _summed(keys, few, jnp.exp(some * jnp.log1p(-rare)), lambda k: odds * (some - k) / (k + 1.0))
+    small = _summed(
+        keys, few, jnp.exp(some * jnp.log1p(-rare)), lambda k: odds * (some - k) / (k + 1.0)
+    )
 
     many, q = jnp.where(few, 100.0, trials), jnp.where(few, 0.5, rare)
     spread = jnp.sqrt(many * q * (1.0 - q))
@@ -71,7 +75,9 @@ def _summed(keys: Array, which: Array, mass: Array, ratio: Callable[[Array], Arr
     return jax.lax.while_loop(unfinished, add, start)[2]
 
 
-def _rejected(keys: Array, which: Array, table: tuple[Any, ...], log_mass: Callable[[Array], Array]) -> Array:
+def _rejected(
+    keys: Array, which: Array, table: tuple[Any, ...], log_mass: Callable[[Array], Array]
+) -> Array:
     """Counts by transformed rejection with the constants of `table`."""
     a, b, centre, inside, scale, highest = table
 
@@ -94,7 +100,9 @@ def _rejected(keys: Array, which: Array, table: tuple[Any, ...], log_mass: Calla
 def _factorial_tail(k: Array) -> Array:
     inverse = 1.0 / (k + 1.0)
     square = inverse * inverse
-    far = (1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - square / 1680.0) * square) * square) * inverse
+    far = (
+        1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - square / 1680.0) * square) * square
+    ) * inverse
     near = jnp.asarray(FACTORIAL_TAILS)[jnp.clip(k, 0.0, 9.0).astype(int)]
     return jnp.where(k < 10.0, near, far)
 
@@ -102,7 +110,12 @@ def _factorial_tail(k: Array) -> Array:
 def _log_ratio_to_mode(k: Array, trials: Array, p: Array) -> Array:
     odds = p / (1.0 - p)
     mode = jnp.floor((trials + 1.0) * p)
-    tails = _factorial_tail(mode) + _factorial_tail(trials - mode) - _factorial_tail(k) - _factorial_tail(trials - k)
+    tails = (
+        _factorial_tail(mode)
+        + _factorial_tail(trials - mode)
+        - _factorial_tail(k)
+        - _factorial_tail(trials - k)
+    )
     return (
         (mode + 0.5) * jnp.log((mode + 1.0) / (odds * (trials - mode + 1.0)))
         + (trials + 1.0) * jnp.log1p((k - mode) / (trials - k + 1.0))

@@ -1,12 +1,13 @@
 """The leaping SIR epidemic of `_epidemic` as one JAX program over a whole batch, for accelerators.
 
-All epidemics of a batch advance together: a round lets those with few infected make up to `EVENTS` events, and the
-others one leap, until the slowest has made its last observation. What an epidemic draws depends on its own key and
-round only.
+All epidemics of a batch advance together: a round lets those with few infected make up to `EVENTS`
+events, and the others one leap, until the slowest has made its last observation. What an epidemic
+draws depends on its own key and round only.
 
-A round costs a GPU about the same whatever the width, so batches are wide there: at K = 10^6, 65,536 epidemics take an
-H200 .5 s at one theta and 2.4 s over a prior that holds nearly critical ones, 7 and 37 microseconds each. One core
-takes 40 with the Numba kernels and 350 with this program.
+A round costs a GPU about the same whatever the width, so batches are wide there: at K = 10^6,
+65,536 epidemics take an H200 .5 s at one theta and 2.4 s over a prior that holds nearly critical
+ones, 7 and 37 microseconds each. One core takes 40 with the Numba kernels and 350 with this
+program.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ EVENTS, UNROLLED = 32, 16
 class Epidemics(NamedTuple):
     """B epidemics on their way, each field (B,) but for `infected` (B, L).
 
-    `h`, `infections` and `recoveries` are the rest of a leap that an observation has interrupted; h = 0 if none has.
+    `h`, `infections` and `recoveries` are the rest of a leap that an observation has interrupted; h
+    = 0 if none has.
     """
 
     s: Array
@@ -67,14 +69,19 @@ def epidemics(
 ) -> np.ndarray:
     """The infected (N, L) of one epidemic per row of rates (N, 2).
 
-    Batches are of one width, so that a new N neither recompiles nor changes a result; on a GPU, of a larger one where N is larger, in
-    which numbers may be rounded differently.
+    Batches are of one width, so that a new N neither recompiles nor changes a result; on a GPU, of
+    a larger one where N is larger, in which numbers may be rounded differently.
     """
     num = len(rates)
     width = 256 if jax.default_backend() == "cpu" else 65_536 if num <= 65_536 else 262_144
     seeds = hash_rows(keys.words.astype(np.uint64))
-    words = np.stack([seeds >> np.uint64(32), seeds & np.uint64(0xFFFFFFFF)], axis=1).astype(np.uint32)
-    padded = [np.pad(rows, ((0, -num % width), *((0, 0),) * (rows.ndim - 1))) for rows in (words, keys.indices, rates)]
+    words = np.stack([seeds >> np.uint64(32), seeds & np.uint64(0xFFFFFFFF)], axis=1).astype(
+        np.uint32
+    )
+    padded = [
+        np.pad(rows, ((0, -num % width), *((0, 0),) * (rows.ndim - 1)))
+        for rows in (words, keys.indices, rates)
+    ]
     with jax.enable_x64(True):
         constants = (float(population), float(initial_infected), times, float(switch), leap)
         batches = [
@@ -96,12 +103,16 @@ def _batch(
     leap: Array,
 ) -> Array:
     num = len(rates)
-    keys = jax.vmap(jax.random.fold_in)(jax.random.wrap_key_data(words, impl="threefry2x32"), indices)
+    keys = jax.vmap(jax.random.fold_in)(
+        jax.random.wrap_key_data(words, impl="threefry2x32"), indices
+    )
     setting = Setting(rates[:, 0] / population, rates[:, 1], times, switch, leap)
     none = jnp.zeros(num)
     at_start = jnp.broadcast_to(times[0] == 0.0, (num,)).astype(int)
     infected = jnp.full((num, times.size), initial)
-    state = Epidemics(none + population - initial, none + initial, none, at_start, infected, none, none, none)
+    state = Epidemics(
+        none + population - initial, none + initial, none, at_start, infected, none, none, none
+    )
 
     def advance(carry: tuple[Array, Epidemics]) -> tuple[Array, Epidemics]:
         count, state = carry
@@ -123,7 +134,9 @@ def _has_few(state: Epidemics, setting: Setting) -> Array:
     return (state.seen < setting.times.size) & (state.i < setting.switch) & (state.h == 0.0)
 
 
-def _if_any(which: Array, step: Any, subkeys: Array, state: Epidemics, setting: Setting) -> Epidemics:
+def _if_any(
+    which: Array, step: Any, subkeys: Array, state: Epidemics, setting: Setting
+) -> Epidemics:
     def run(state: Epidemics) -> Epidemics:
         return step(which, subkeys, state, setting)
 
@@ -135,7 +148,9 @@ def _events(which: Array, subkeys: Array, state: Epidemics, setting: Setting) ->
     target = setting.target(state)
     u = jax.vmap(lambda key: open_uniforms(key, (EVENTS, 2)))(subkeys[:, 0])
 
-    def event(count: int, carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+    def event(
+        count: int, carry: tuple[Array, Array, Array, Array]
+    ) -> tuple[Array, Array, Array, Array]:
         s, i, t, live = carry
         infection = setting.b * s
         following = t - jnp.log(u[:, count, 0]) / (i * (infection + setting.gamma))
@@ -147,14 +162,18 @@ def _events(which: Array, subkeys: Array, state: Epidemics, setting: Setting) ->
         t = jnp.where(moves, following, jnp.where(live, target, t))
         return s, i, t, moves & (i < setting.switch)
 
-    s, i, t, _ = jax.lax.fori_loop(0, EVENTS, event, (state.s, state.i, state.t, which), unroll=UNROLLED)
+    s, i, t, _ = jax.lax.fori_loop(
+        0, EVENTS, event, (state.s, state.i, state.t, which), unroll=UNROLLED
+    )
     return _observed(state._replace(s=s, i=i, t=t), which & (t == target))
 
 
 def _observed(state: Epidemics, which: Array) -> Epidemics:
     places = jnp.arange(state.infected.shape[1])
     here = which[:, None] & (places == state.seen[:, None])
-    return state._replace(infected=jnp.where(here, state.i[:, None], state.infected), seen=state.seen + which)
+    return state._replace(
+        infected=jnp.where(here, state.i[:, None], state.infected), seen=state.seen + which
+    )
 
 
 def _leap(which: Array, subkeys: Array, state: Epidemics, setting: Setting) -> Epidemics:
@@ -189,21 +208,29 @@ def _leap(which: Array, subkeys: Array, state: Epidemics, setting: Setting) -> E
     return _observed(moved, cut)
 
 
-def _drawn_leap(which: Array, subkeys: Array, state: Epidemics, setting: Setting) -> tuple[Array, Array, Array]:
+def _drawn_leap(
+    which: Array, subkeys: Array, state: Epidemics, setting: Setting
+) -> tuple[Array, Array, Array]:
     fresh = which & (state.h == 0.0)
     by_events = setting.leap * state.i / (setting.b * state.s + setting.gamma)
     by_time = 2.0 * state.i * (setting.times[-1] - state.t)
-    h = jnp.minimum(jnp.minimum(by_events, by_time), jnp.where(state.s > 0.0, 1.0 / setting.b, jnp.inf))
+    h = jnp.minimum(
+        jnp.minimum(by_events, by_time), jnp.where(state.s > 0.0, 1.0 / setting.b, jnp.inf)
+    )
     h = jnp.where(fresh, h, 0.0)
     infections = binomial(subkeys[:, 1], jnp.where(fresh, state.s, 0.0), -jnp.expm1(-setting.b * h))
     recoveries = poisson(subkeys[:, 2], setting.gamma * h)
     left = (state.h, state.infections, state.recoveries)
     drawn = (h, infections, recoveries)
-    h, infections, recoveries = (jnp.where(fresh, new, old) for new, old in zip(drawn, left, strict=True))
+    h, infections, recoveries = (
+        jnp.where(fresh, new, old) for new, old in zip(drawn, left, strict=True)
+    )
     return h, infections, recoveries
 
 
-def _slowness(i: Array, infections: Array, recoveries: Array, exposure: Array) -> tuple[Array, Array, Array]:
+def _slowness(
+    i: Array, infections: Array, recoveries: Array, exposure: Array
+) -> tuple[Array, Array, Array]:
     halfway = infections / (2.0 + jnp.expm1(-0.5 * exposure))
     return 1.0 / i, 1.0 / (i + halfway - 0.5 * recoveries), 1.0 / (i + infections - recoveries)
 

@@ -2,12 +2,13 @@ r"""The deterministic SIR model by Taylor series, compiled with Numba.
 
     di/dt = beta s i - gamma i,      ds/dt = -beta s i,      i = I / K,  s = S / K.
 
-The right-hand sides are polynomials, so the coefficients of i and s around any time follow one another by products of
-series. A step is as long as the last terms allow, and the series give the state at every observation time within it.
-Time is measured in units of 1 / (beta + gamma), which keeps the coefficients near 1 whatever the rates.
+The right-hand sides are polynomials, so the coefficients of i and s around any time follow one
+another by products of series. A step is as long as the last terms allow, and the series give the
+state at every observation time within it. Time is measured in units of 1 / (beta + gamma), which
+keeps the coefficients near 1 whatever the rates.
 
-A. Jorba and M. Zou, A software package for the numerical integration of ODEs by means of high-order Taylor methods,
-Experimental Mathematics 14 (2005).
+A. Jorba and M. Zou, A software package for the numerical integration of ODEs by means of high-order
+Taylor methods, Experimental Mathematics 14 (2005).
 """
 
 from __future__ import annotations
@@ -24,12 +25,18 @@ TOLERANCE = 1e-14
 
 _NOBODY_ILL, _NOBODY_LEFT = 1e-100, 1e-20
 _AGES = 1e9
-"""Shares taken for zero, and when i is taken to grow or fall at a constant rate: the number of steps is bounded."""
+"""Shares taken for zero, and when i is taken to grow or fall at a constant rate: the number of
+steps is bounded.
+"""
 
 
 @kernel
 def deterministic_epidemics(
-    rates: np.ndarray, population: float, initial_infected: float, times: np.ndarray, infected: np.ndarray
+    rates: np.ndarray,
+    population: float,
+    initial_infected: float,
+    times: np.ndarray,
+    infected: np.ndarray,
 ) -> None:
     """Write the curves of the rates (N, 2) into infected (N, L)."""
     i_series, s_series = np.empty(ORDER + 1), np.empty(ORDER + 1)
@@ -82,7 +89,9 @@ def _expand(beta: float, gamma: float, i_series: np.ndarray, s_series: np.ndarra
 
 @kernel
 def _step(i_series: np.ndarray, s_series: np.ndarray) -> float:
-    """How far both of the last two terms of both series stay within the tolerance; for ever once they vanish."""
+    """How far both of the last two terms of both series stay within the tolerance; for ever once
+    they vanish.
+    """
     h = np.inf
     for k in range(ORDER - 1, ORDER + 1):
         for series in (i_series, s_series):

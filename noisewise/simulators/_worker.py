@@ -1,4 +1,6 @@
-"""What runs in a worker process: a batch of simulations by a plain Python function. Imports next to nothing."""
+"""What runs in a worker process: a batch of simulations by a plain Python function. Imports next to
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ RAISED, HUNG, LOST = "raised an error", "took too long", "were lost with their w
 
 _REMEMBERED = 8
 _loading = threading.Lock()
-_loaded: collections.OrderedDict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = collections.OrderedDict()
+_loaded: collections.OrderedDict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = (
+    collections.OrderedDict()
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +64,8 @@ def run_batch(
     theta: np.ndarray,
     serial: int = 0,
 ) -> list[Outcome]:
-    """One simulation per row of words (B, w), indices (B,) and theta. Never raises on account of one of them.
+    """One simulation per row of words (B, w), indices (B,) and theta. Never raises on account of
+    one of them.
 
     `serial` only tells equal batches apart.
     """
@@ -77,12 +82,17 @@ def run_pickled_batch(payload: bytes, digest: str, *arguments: Any) -> list[Outc
                 _loaded.popitem(last=False)
         task = _loaded[digest]
     outcomes = run_batch(*task, *arguments)
-    return [dataclasses.replace(item, error=None) if isinstance(item, Failure) else item for item in outcomes]
+    return [
+        dataclasses.replace(item, error=None) if isinstance(item, Failure) else item
+        for item in outcomes
+    ]
 
 
 def generator(words: np.ndarray, index: int) -> np.random.Generator:
     """The generator of simulation `index` under the key with these words."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist(), spawn_key=(int(index),))))
+    return np.random.Generator(
+        np.random.Philox(np.random.SeedSequence(words.tolist(), spawn_key=(int(index),)))
+    )
 
 
 def _run_one(
@@ -111,19 +121,24 @@ def _vector(s: Any) -> np.ndarray:
     except ValueError:
         numeric = False
     if not numeric:
-        raise BadStatisticError(f"the query must return one array of real numbers, got {type(s).__name__}")
+        raise BadStatisticError(
+            f"the query must return one array of real numbers, got {type(s).__name__}"
+        )
     if array.ndim > 1 or array.size == 0:
-        raise BadStatisticError(f"the query must return a statistic of shape (k,), got {array.shape}")
+        raise BadStatisticError(
+            f"the query must return a statistic of shape (k,), got {array.shape}"
+        )
     return np.atleast_1d(array).astype(np.float64)
 
 
-# Simulations that hang ---------------------------------------------------------------------------------------------------
+# Simulations that hang ----------------------------------------------------------------------------
 
 _watchdog: TextIO | None = None
 
 
 def _end_when_hung(log: TextIO) -> None:
-    """From now on this process ends at once, writing where it was to `log`, when a simulation takes too long.
+    """From now on this process ends at once, writing where it was to `log`, when a simulation takes
+    too long.
 
     The only way out of compiled code; for processes that somebody replaces.
     """
@@ -151,14 +166,18 @@ def _watched(timeout: float, log: TextIO) -> Iterator[None]:
 
 
 def _in_thread(timeout: float, *arguments: Any) -> Outcome:
-    """The outcome of a simulation in a thread of its own, which is left to itself when it takes too long."""
+    """The outcome of a simulation in a thread of its own, which is left to itself when it takes too
+    long.
+    """
     box: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
     thread = threading.Thread(target=lambda: box.put(_run_one(*arguments)), daemon=True)
     thread.start()
     try:
         return box.get(timeout=timeout)
     except queue.Empty:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(TimeIsUp))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(thread.ident or 0), ctypes.py_object(TimeIsUp)
+        )
         return Failure(too_long(timeout), kind=HUNG)
 
 
@@ -167,14 +186,17 @@ def too_long(timeout: float) -> str:
     return f"it took more than {timeout:g} s."
 
 
-# Workers of our own -------------------------------------------------------------------------------------------------------
+# Workers of our own -------------------------------------------------------------------------------
 
 
 def serve(connection: Connection, log: str) -> None:
     """The life of a worker process. It leaves interrupts to its parent, and ends when that is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setsid()  # so that what it starts can be ended with it
-    with open(log, "w") as file, contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+    with (
+        open(log, "w") as file,
+        contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError),
+    ):
         _end_when_hung(file)
         connection.send_bytes(b"ready")
         while True:

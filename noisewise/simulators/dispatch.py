@@ -1,4 +1,6 @@
-"""Batches of simulations, here or in the workers of an executor; whatever becomes of them, each gives an outcome."""
+"""Batches of simulations, here or in the workers of an executor; whatever becomes of them, each
+gives an outcome.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,13 @@ import hashlib
 import itertools
 import queue
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from typing import Any
 
 import cloudpickle
@@ -26,7 +34,9 @@ MAX_IN_FLIGHT = 512
 """How many batches are handed to an executor before the first has come back."""
 
 GRACE, START_UP = 60.0, 600.0
-"""Seconds beyond the time-outs of a batch before an executor counts as stuck: after its first result, and before."""
+"""Seconds beyond the time-outs of a batch before an executor counts as stuck: after its first
+result, and before.
+"""
 
 _TASKS_EACH, _UNKNOWN_WORKERS = 4, 16
 _serial = itertools.count()
@@ -55,8 +65,12 @@ class Batches:
         """How many simulations make a task by default."""
         return max(1, min(64, len(self.theta) // (_TASKS_EACH * self.num_workers)))
 
-    def run(self, rows: np.ndarray, batch_size: int) -> Generator[tuple[np.ndarray, list[Outcome]], None, None]:
-        """(rows of a batch, their outcomes) for all these rows, as they come. Closing it cancels what has not started."""
+    def run(
+        self, rows: np.ndarray, batch_size: int
+    ) -> Generator[tuple[np.ndarray, list[Outcome]], None, None]:
+        """(rows of a batch, their outcomes) for all these rows, as they come. Closing it cancels
+        what has not started.
+        """
         executor = self.executor or (None if self.timeout is None else _own_worker())
         if executor is None:
             for row in rows:
@@ -86,23 +100,26 @@ class Batches:
             return (_worker.run_batch, self.fn, self.query)
         if isinstance(executor, ProcessPoolExecutor) and _start_method(executor) == "fork":
             raise InvalidInputError(
-                "This pool forks, and JAX deadlocks in forked processes. Write nw.simulators.Workers(), or "
-                'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")), '
-                'in a script under if __name__ == "__main__":.'
+                "This pool forks, and JAX deadlocks in forked processes. Write"
+                " nw.simulators.Workers(), or"
+                ' ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")), in a script'
+                ' under if __name__ == "__main__":.'
             )
         try:
             payload = cloudpickle.dumps((self.fn, self.query))
         except Exception as error:
             raise SimulationError(
-                f"The simulator or the query cannot be sent to worker processes ({type(error).__name__}: {error}). Create "
-                "what cannot be pickled (files, locks, clients) inside the function, or take a ThreadPoolExecutor or "
-                "executor=None."
+                "The simulator or the query cannot be sent to worker processes"
+                f" ({type(error).__name__}: {error}). Create what cannot be pickled (files, locks,"
+                " clients) inside the function, or take a ThreadPoolExecutor or executor=None."
             ) from error
         return (_worker.run_pickled_batch, payload, hashlib.sha256(payload).hexdigest())
 
 
 class _Flight:
-    """The batches that are under way in an executor; somebody else's that gives none back for long is stuck."""
+    """The batches that are under way in an executor; somebody else's that gives none back for long
+    is stuck.
+    """
 
     def __init__(self, batches: Batches, executor: Executor, batch_size: int) -> None:
         self.pending: dict[Future[list[Outcome]], np.ndarray] = {}
@@ -112,7 +129,9 @@ class _Flight:
         self._seconds = (batches.timeout or 0.0) * batch_size + GRACE
 
     def launch(self, batch: np.ndarray, fn: Callable[..., list[Outcome]], *task: Any) -> None:
-        """Submit a task. Its number makes it another than all before: some executors run equal tasks once only."""
+        """Submit a task. Its number makes it another than all before: some executors run equal
+        tasks once only.
+        """
         try:
             future = self._executor.submit(fn, *task, next(_serial))
         except RuntimeError as error:
@@ -133,7 +152,11 @@ class _Flight:
     def _next(self) -> Future[list[Outcome]] | None:
         """None where nothing came for too long, though there were workers."""
         while True:
-            limit = self._seconds + (0.0 if self._batches.awake else START_UP) if self._limited else None
+            limit = (
+                self._seconds + (0.0 if self._batches.awake else START_UP)
+                if self._limited
+                else None
+            )
             try:
                 return self._done.get(timeout=limit)
             except queue.Empty:
@@ -160,8 +183,9 @@ class _Flight:
                 failure = Failure(self._too_long, error.trace, kind=HUNG)
         except Exception as error:
             failure = Failure(
-                f"its batch could not be run or sent back ({type(error).__name__}: {error}). What the simulator imports must be "
-                "installed where the workers run, and what it returns must be picklable.",
+                f"its batch could not be run or sent back ({type(error).__name__}: {error}). What"
+                " the simulator imports must be installed where the workers run, and what it"
+                " returns must be picklable.",
                 error=error,
                 kind=LOST,
             )
@@ -178,9 +202,9 @@ def _start_method(executor: ProcessPoolExecutor) -> str | None:
 
 def _broken(error: Exception) -> SimulationError:
     return SimulationError(
-        f"The executor has stopped working ({error}). A worker may have run out of memory or crashed, or the pool was "
-        "shut down; nw.simulators.Workers replaces workers that die. In a script, the code that starts workers must stand "
-        'under if __name__ == "__main__":.'
+        f"The executor has stopped working ({error}). A worker may have run out of memory or"
+        " crashed, or the pool was shut down; nw.simulators.Workers replaces workers that die. In"
+        ' a script, the code that starts workers must stand under if __name__ == "__main__":.'
     )
 
 

@@ -1,14 +1,16 @@
 r"""Stochastic SIR epidemics, event by event and in leaps of operational time, compiled with Numba.
 
-With b = beta / K, an infection happens at rate b S I and a recovery at rate gamma I. In operational time tau,
-dtau = I dt, the factor I disappears: the susceptible die off at rate b each and recoveries are a Poisson process of
-rate gamma, independently, until I = 0. A leap of length h therefore draws, exactly,
+With b = beta / K, an infection happens at rate b S I and a recovery at rate gamma I. In operational
+time tau, dtau = I dt, the factor I disappears: the susceptible die off at rate b each and
+recoveries are a Poisson process of rate gamma, independently, until I = 0. A leap of length h
+therefore draws, exactly,
 
     infections ~ Binomial(S, 1 - exp(-b h)),      recoveries ~ Poisson(gamma h),
 
-and only the clock, t = integral of dtau / I(tau), is approximate: Simpson's rule through the mean path. When the clock
-passes an observation time within a leap, the state there is drawn given both ends, again exactly in operational time: a
-share (1 - exp(-b f h)) / (1 - exp(-b h)) of the infections and f of the recoveries, binomially.
+and only the clock, t = integral of dtau / I(tau), is approximate: Simpson's rule through the mean
+path. When the clock passes an observation time within a leap, the state there is drawn given both
+ends, again exactly in operational time: a share (1 - exp(-b f h)) / (1 - exp(-b h)) of the
+infections and f of the recoveries, binomially.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ def epidemics(
     leap: float,
     infected: np.ndarray,
 ) -> None:
-    """Write one epidemic per row of words (N, w), indices (N,) and rates (N, 2) into infected (N, L).
+    """Write one epidemic per row of words (N, w), indices (N,) and rates (N, 2) into infected (N,
+    L).
 
     Exact events where I < switch, leaps elsewhere.
     """
@@ -141,7 +144,9 @@ def _leap(
         if t + duration < times[seen]:
             return rng, s - infections, i + infections - recoveries, t + duration, seen
         f = _share_of_leap((times[seen] - t) / h, start, middle, end)
-        early, rng = binomial(rng, infections, math.expm1(-b * f * h) / math.expm1(-b * h) if b * h > 0.0 else f)
+        early, rng = binomial(
+            rng, infections, math.expm1(-b * f * h) / math.expm1(-b * h) if b * h > 0.0 else f
+        )
         gone, rng = binomial(rng, recoveries, f)
         s -= early
         i += early - gone
@@ -159,14 +164,17 @@ def _leap(
 def _length(s: float, i: float, b: float, gamma: float, leap: float, left: float) -> float:
     """The operational time in which `leap` times I events are expected.
 
-    At most what one susceptible waits for infection on average, and twice what the observations need.
+    At most what one susceptible waits for infection on average, and twice what the observations
+    need.
     """
     h = min(leap * i / (b * s + gamma), 2.0 * i * left)
     return min(h, 1.0 / b) if s > 0.0 else h
 
 
 @kernel
-def _slowness(i: float, infections: float, recoveries: float, exposure: float) -> tuple[float, float, float]:
+def _slowness(
+    i: float, infections: float, recoveries: float, exposure: float
+) -> tuple[float, float, float]:
     """1/I at the start, the middle and the end of a leap, on the mean path between its ends."""
     halfway = infections / (2.0 + math.expm1(-0.5 * exposure))
     return 1.0 / i, 1.0 / (i + halfway - 0.5 * recoveries), 1.0 / (i + infections - recoveries)
@@ -174,7 +182,9 @@ def _slowness(i: float, infections: float, recoveries: float, exposure: float) -
 
 @kernel
 def _share_of_leap(target: float, start: float, middle: float, end: float) -> float:
-    """The f in [0, 1] at which the clock, the integral of the parabola through the three, shows `target`."""
+    """The f in [0, 1] at which the clock, the integral of the parabola through the three, shows
+    `target`.
+    """
     slope = -3.0 * start + 4.0 * middle - end
     curvature = 2.0 * (start - 2.0 * middle + end)
     f = 6.0 * target / (start + 4.0 * middle + end)

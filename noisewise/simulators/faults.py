@@ -27,11 +27,13 @@ class WorkerError(Exception):
 
 @dataclasses.dataclass
 class Faults:
-    """The simulations of one inference that failed twice, once among others and once alone, and that are dropped.
+    """The simulations of one inference that failed twice, once among others and once alone, and
+    that are dropped.
 
-    `max_failed` is the fraction that may. The rule allows for chance: f failures among n simulations are too many when
-    f > p n + 5 + 3 sqrt(p n), with p = max_failed; none is allowed where p = 0. It counts simulations when they are begun, so
-    that it does not matter which of them end first. `width` is that of s, 0 where it is not known.
+    `max_failed` is the fraction that may. The rule allows for chance: f failures among n
+    simulations are too many when f > p n + 5 + 3 sqrt(p n), with p = max_failed; none is allowed
+    where p = 0. It counts simulations when they are begun, so that it does not matter which of them
+    end first. `width` is that of s, 0 where it is not known.
 
     >>> faults = Faults(max_failed=0.05)
     >>> [faults.allowed(n) for n in (10, 1_000, 100_000)]
@@ -42,7 +44,9 @@ class Faults:
     width: int = 0
     num_simulations: int = 0
     num_recovered: int = 0
-    num_failed: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys((RAISED, HUNG, LOST), 0))
+    num_failed: dict[str, int] = dataclasses.field(
+        default_factory=lambda: dict.fromkeys((RAISED, HUNG, LOST), 0)
+    )
     example: str | None = None
     _example_at: tuple[int, int] | None = None
     _calls: int = 0
@@ -63,11 +67,15 @@ class Faults:
         self._calls += 1
 
     def drop(self, index: int, theta: np.ndarray, failure: Failure) -> None:
-        """Count a simulation that failed for good; raises `SimulationError` where that makes too many."""
+        """Count a simulation that failed for good; raises `SimulationError` where that makes too
+        many.
+        """
         self.num_failed[failure.kind] += 1
         where = f"theta = {theta.tolist()}"
         place = (self._calls, index)
-        if self._example_at is None or (self._example_at[0] == place[0] and place < self._example_at):
+        if self._example_at is None or (
+            self._example_at[0] == place[0] and place < self._example_at
+        ):
             self.example, self._example_at = f"{where}: {failure.reason.rstrip('.')}.", place
         if self.total <= self.allowed():
             return
@@ -78,19 +86,22 @@ class Faults:
     def refuse(self, found: str, failure: Failure) -> None:
         """Raise, with an example."""
         text = (
-            f"{found}, more than PythonSimulator(max_failed={self.max_failed:g}) allows, the first of them at {self.example} Fix the "
-            "simulator there, or let it return np.nan in place of data that cannot have been observed."
+            f"{found}, more than PythonSimulator(max_failed={self.max_failed:g}) allows, the first"
+            f" of them at {self.example} Fix the simulator there, or let it return np.nan in place"
+            " of data that cannot have been observed."
         )
         raise _caused(text, failure)
 
     def numbers(self) -> dict[str, Any] | None:
-        """What a reader of the result must know: how many were dropped, and why; None where none was."""
+        """What a reader of the result must know: how many were dropped, and why; None where none
+        was.
+        """
         if not self.total:
             return None
         counts, kinds = list(self.num_failed.values()), list(self.num_failed)
         return {"counts": counts, "kinds": kinds, "example": str(self.example)}
 
-    # On disk ---------------------------------------------------------------------------------------------------------
+    # On disk --------------------------------------------------------------------------------------
 
     def to_spec(self) -> dict[str, Any] | None:
         """JSON-ready; None where nothing ever failed."""
@@ -113,8 +124,13 @@ class Faults:
                 raise ValueError
             example = spec["example"] if spec["example"] is None else str(spec["example"])
         except (KeyError, TypeError, ValueError):
-            raise FileFormatError("The journal does not tell which simulations failed: delete the run.") from None
-        self.num_failed, self.num_recovered = dict(zip(self.num_failed, counts, strict=False)), counts[-1]
+            raise FileFormatError(
+                "The journal does not tell which simulations failed: delete the run."
+            ) from None
+        self.num_failed, self.num_recovered = (
+            dict(zip(self.num_failed, counts, strict=False)),
+            counts[-1],
+        )
         if example is not None:
             self.example, self._example_at = example, (0, 0)
 

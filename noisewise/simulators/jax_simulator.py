@@ -18,16 +18,19 @@ from noisewise.simulators.base import AbstractSimulator, Execution, Query
 
 @dataclasses.dataclass(frozen=True)
 class JaxSimulator(AbstractSimulator):
-    """x = fn(key, theta): one database, any pytree of arrays, from one parameter vector (d,), written in JAX.
+    """x = fn(key, theta): one database, any pytree of arrays, from one parameter vector (d,),
+    written in JAX.
 
-    Simulation i runs with `jax.random.fold_in(stage_key(key, "simulator"), i)` (with keys of their own: 0 in place of i),
-    in float64, vmapped and compiled together with the query, so that `statistics` never holds more databases than one
-    chunk: up to 256, fewer where they are large (4 MiB in all). One program serves every number of simulations.
-    `executor` and `batch_size` have no effect.
+    Simulation i runs with `jax.random.fold_in(stage_key(key, "simulator"), i)` (with keys of their
+    own: 0 in place of i), in float64, vmapped and compiled together with the query, so that
+    `statistics` never holds more databases than one chunk: up to 256, fewer where they are large (4
+    MiB in all). One program serves every number of simulations. `executor` and `batch_size` have no
+    effect.
 
-    All randomness must come from `key`: np.random would be drawn once, when the program is compiled. So fn is traced at
-    first use, and refused if it makes no use of its key, unless `deterministic` says that there is none to use (a
-    differential equation). A constant index beyond the columns of theta is refused, where JAX would take the last.
+    All randomness must come from `key`: np.random would be drawn once, when the program is
+    compiled. So fn is traced at first use, and refused if it makes no use of its key, unless
+    `deterministic` says that there is none to use (a differential equation). A constant index
+    beyond the columns of theta is refused, where JAX would take the last.
 
     >>> import jax, numpy as np
     >>> import noisewise as nw
@@ -45,25 +48,40 @@ class JaxSimulator(AbstractSimulator):
 
     def __post_init__(self) -> None:
         if not callable(self.fn) or isinstance(self.fn, type):
-            raise InvalidTypeError(f"JaxSimulator needs a function fn(key, theta) -> x, got {describe(self.fn)}.")
+            raise InvalidTypeError(
+                f"JaxSimulator needs a function fn(key, theta) -> x, got {describe(self.fn)}."
+            )
         if not isinstance(self.deterministic, bool):
-            raise InvalidTypeError(f"deterministic must be True or False, got {describe(self.deterministic)}.")
+            raise InvalidTypeError(
+                f"deterministic must be True or False, got {describe(self.deterministic)}."
+            )
         check_call(self.fn, "fn(key, theta)", "key", "theta")
 
-    def _statistics(self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution) -> np.ndarray:
+    def _statistics(
+        self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution
+    ) -> np.ndarray:
         x = self._shapes(keys, theta)
         _compiled.statistic_shape(query, x)
-        return _compiled.run(_statistic, (self.fn, query), keys, theta, _compiled.nbytes(x)).astype(np.float64)
+        return _compiled.run(_statistic, (self.fn, query), keys, theta, _compiled.nbytes(x)).astype(
+            np.float64
+        )
 
     def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> Any:
-        return _compiled.run(_database, (self.fn,), keys, theta, _compiled.nbytes(self._shapes(keys, theta)))
+        return _compiled.run(
+            _database, (self.fn,), keys, theta, _compiled.nbytes(self._shapes(keys, theta))
+        )
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
         return _compiled.statistic_shape(query, self._shapes(keys, theta)).shape[0]
 
     def _shapes(self, keys: RowKeys, theta: np.ndarray) -> Any:
         return _compiled.examined(
-            _database, (self.fn,), keys, theta, what="The simulator", deterministic=self.deterministic
+            _database,
+            (self.fn,),
+            keys,
+            theta,
+            what="The simulator",
+            deterministic=self.deterministic,
         )
 
 

@@ -25,15 +25,16 @@ class LinearRegression(AbstractRecordModel):
 
         x ~ N(m, Sigma),    y | x ~ N(beta_0 + beta_1 x_1 + ... + beta_p x_p, sigma^2).
 
-    theta is beta (p+1 columns, the intercept first) and then whatever is `unknown`, always in this order:
-    "predictor_mean" m (p columns), "predictor_sd" (p columns, positive: Sigma keeps the correlations of
-    `predictor_covariance`), "noise_sd" sigma (one column, positive). What is not unknown is a public constant:
-    `predictor_mean` (0 unless given), `predictor_covariance` (the identity unless given), `noise_variance`.
+    theta is beta (p+1 columns, the intercept first) and then whatever is `unknown`, always in this
+    order: "predictor_mean" m (p columns), "predictor_sd" (p columns, positive: Sigma keeps the
+    correlations of `predictor_covariance`), "noise_sd" sigma (one column, positive). What is not
+    unknown is a public constant: `predictor_mean` (0 unless given), `predictor_covariance` (the
+    identity unless given), `noise_variance`.
 
-    Not centred, a record is m + L z and its response adds sigma e, with (z, e) p+1 standard normals and L L' = Sigma.
-    With the prior beta ~ N(0, tau^2 I), tau^2 = `prior_variance`, and nothing else unknown, beta given the records is
-    normal: precision P = X'X/sigma^2 + I/tau^2 and mean P^-1 X'y/sigma^2, X = (1, x). It needs the records as they are,
-    not clamped.
+    Not centred, a record is m + L z and its response adds sigma e, with (z, e) p+1 standard normals
+    and L L' = Sigma. With the prior beta ~ N(0, tau^2 I), tau^2 = `prior_variance`, and nothing
+    else unknown, beta given the records is normal: precision P = X'X/sigma^2 + I/tau^2 and mean
+    P^-1 X'y/sigma^2, X = (1, x). It needs the records as they are, not clamped.
 
     >>> import jax, numpy as np
     >>> import noisewise as nw
@@ -76,7 +77,12 @@ class LinearRegression(AbstractRecordModel):
         """One name per column of theta."""
         p = self.num_predictors
         sizes = {"beta": p + 1, "predictor_mean": p, "predictor_sd": p}
-        names = [f"{name}[{j}]" for name in ("beta", *self.unknown) if name in sizes for j in range(sizes[name])]
+        names = [
+            f"{name}[{j}]"
+            for name in ("beta", *self.unknown)
+            if name in sizes
+            for j in range(sizes[name])
+        ]
         return (*names, *(name for name in self.unknown if name == "noise_sd"))
 
     @property
@@ -88,12 +94,18 @@ class LinearRegression(AbstractRecordModel):
         width = len(self.parameter_names)
         if theta.shape[1] != width:
             raise InvalidInputError(
-                f"theta must have {width} columns, {', '.join(self.parameter_names)}, got {theta.shape[1]}."
+                f"theta must have {width} columns, {', '.join(self.parameter_names)}, got"
+                f" {theta.shape[1]}."
             )
-        spreads = [j for j, name in enumerate(self.parameter_names) if name.startswith(("predictor_sd", "noise_sd"))]
+        spreads = [
+            j
+            for j, name in enumerate(self.parameter_names)
+            if name.startswith(("predictor_sd", "noise_sd"))
+        ]
         if not (theta[:, spreads] > 0.0).all():
             raise InvalidInputError(
-                "theta must have positive standard deviations in the columns predictor_sd and noise_sd."
+                "theta must have positive standard deviations in the columns predictor_sd and"
+                " noise_sd."
             )
 
     def record_noise(self, key: Array) -> Array:
@@ -105,9 +117,12 @@ class LinearRegression(AbstractRecordModel):
         return jnp.append(x, beta[0] + x @ beta[1:] + noise_sd * u[-1])
 
     def noise_of_record(self, key: Array, x_i: Array, theta: Array) -> Array:
-        """The u_i with record(u_i, theta) = x_i: a function of the record and theta, without use for the key."""
+        """The u_i with record(u_i, theta) = x_i: a function of the record and theta, without use
+        for the key.
+        """
         beta, mean, root, noise_sd = self._parts(theta)
-        # root is a diagonal of sds times a constant, whose inverse is much faster than a triangular system per record
+        # root is a diagonal of sds times a constant, whose inverse is much faster than a triangular
+        # system per record
         sd = jnp.diagonal(root) / np.diagonal(self._correlation_root)
         z = np.linalg.inv(self._correlation_root) @ ((x_i[:-1] - mean) / sd)
         return jnp.append(z, (x_i[-1] - beta[0] - x_i[:-1] @ beta[1:]) / noise_sd)
@@ -121,11 +136,14 @@ class LinearRegression(AbstractRecordModel):
     def sample_parameters(self, key: Array, records: Array, theta: Array) -> Array:
         if self.unknown:
             raise MissingCapabilityError(
-                f"LinearRegression draws beta given the records only while nothing else is unknown, but "
-                f"{', '.join(self.unknown)} is. Fix it, or take a method that does not need sample_parameters."
+                "LinearRegression draws beta given the records only while nothing else is unknown,"
+                f" but {', '.join(self.unknown)} is. Fix it, or take a method that does not need"
+                " sample_parameters."
             )
         design = jnp.concatenate([jnp.ones((len(records), 1)), records[:, :-1]], axis=1)
-        precision = design.T @ design / self.noise_variance + jnp.eye(design.shape[1]) / self.prior_variance
+        precision = (
+            design.T @ design / self.noise_variance + jnp.eye(design.shape[1]) / self.prior_variance
+        )
         root = jnp.linalg.cholesky(precision)
         solve = functools.partial(jax.scipy.linalg.solve_triangular, root, lower=True)
         whitened = solve(design.T @ records[:, -1] / self.noise_variance)
@@ -135,7 +153,9 @@ class LinearRegression(AbstractRecordModel):
         return -0.5 * (theta**2).sum() / self.prior_variance
 
     def record_moments(self, theta: Array) -> tuple[Array, Array]:
-        """The mean (p+1,) and covariance (p+1, p+1) of a record (x, y) at theta. For use inside JAX programs."""
+        """The mean (p+1,) and covariance (p+1, p+1) of a record (x, y) at theta. For use inside JAX
+        programs.
+        """
         beta, mean, root, noise_sd = self._parts(theta)
         loadings = jnp.concatenate([root, beta[None, 1:] @ root])
         covariance = (loadings @ loadings.T).at[-1, -1].add(noise_sd**2)
@@ -143,22 +163,28 @@ class LinearRegression(AbstractRecordModel):
 
     @in_float64
     def sums(self, records: Array) -> tuple[np.ndarray, np.ndarray]:
-        """X'X (p+1, p+1) and X'y (p+1,) of records (n, p+1), with the constant 1 as first column of X."""
+        """X'X (p+1, p+1) and X'y (p+1,) of records (n, p+1), with the constant 1 as first column of
+        X.
+        """
         records = as_float64(records, "records")
         if records.ndim != 2 or records.shape[1] != self.num_predictors + 1:
-            raise InvalidInputError(f"records must have shape (n, {self.num_predictors + 1}), got {records.shape}.")
+            raise InvalidInputError(
+                f"records must have shape (n, {self.num_predictors + 1}), got {records.shape}."
+            )
         design = jnp.concatenate([jnp.ones((len(records), 1)), records[:, :-1]], axis=1)
         return design.T @ design, design.T @ records[:, -1]  # type: ignore[return-value]
 
     def conjugate_posterior(self, gram: Array, cross: Array) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (p+1,) and covariance (p+1, p+1) of beta given the sums X'X = gram and X'y = cross of the records.
+        """Mean (p+1,) and covariance (p+1, p+1) of beta given the sums X'X = gram and X'y = cross
+        of the records.
 
-        Sums with noise added may belong to no data at all: a matrix for which the posterior precision is not positive
-        definite is refused.
+        Sums with noise added may belong to no data at all: a matrix for which the posterior
+        precision is not positive definite is refused.
         """
         if self.unknown:
             raise MissingCapabilityError(
-                f"The posterior is normal only while nothing but beta is unknown, not {self.unknown}."
+                "The posterior is normal only while nothing but beta is unknown, not"
+                f" {self.unknown}."
             )
         size = self.num_predictors + 1
         gram, cross = _numbers("gram", gram, (size, size)), _numbers("cross", cross, (size,))
@@ -168,9 +194,9 @@ class LinearRegression(AbstractRecordModel):
         smallest = np.linalg.eigvalsh(precision)[0]
         if not smallest > 0.0:
             raise InvalidInputError(
-                "There is no posterior: gram/noise_variance + I/prior_variance must be positive definite, and its "
-                f"smallest eigenvalue is {smallest:.4g}. No data have such sums X'X: noise has been added to them. "
-                "Take a method that knows the noise."
+                "There is no posterior: gram/noise_variance + I/prior_variance must be positive"
+                f" definite, and its smallest eigenvalue is {smallest:.4g}. No data have such sums"
+                " X'X: noise has been added to them. Take a method that knows the noise."
             )
         covariance = np.linalg.inv(precision)
         return covariance @ cross / self.noise_variance, (covariance + covariance.T) / 2
@@ -185,7 +211,10 @@ class LinearRegression(AbstractRecordModel):
         """beta, m, L and sigma."""
         p = self.num_predictors
         beta, rest = theta[: p + 1], theta[p + 1 :]
-        mean, sd = np.asarray(self.predictor_mean), np.sqrt(np.diagonal(np.asarray(self.predictor_covariance)))
+        mean, sd = (
+            np.asarray(self.predictor_mean),
+            np.sqrt(np.diagonal(np.asarray(self.predictor_covariance))),
+        )
         noise_sd: Array = math.sqrt(self.noise_variance)
         if "predictor_mean" in self.unknown:
             mean, rest = rest[:p], rest[p:]
@@ -200,14 +229,21 @@ def _numbers(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidTypeError(f"{name} must be numbers of shape {shape}, got {describe(value)}.") from None
+        raise InvalidTypeError(
+            f"{name} must be numbers of shape {shape}, got {describe(value)}."
+        ) from None
     if array.shape != shape or not np.isfinite(array).all():
-        raise InvalidInputError(f"{name} must be finite numbers of shape {shape}, got shape {array.shape}.")
+        raise InvalidInputError(
+            f"{name} must be finite numbers of shape {shape}, got shape {array.shape}."
+        )
     return array
 
 
 def _check_covariance(covariance: np.ndarray) -> None:
-    if not np.allclose(covariance, covariance.T, rtol=1e-12, atol=0.0) or np.linalg.eigvalsh(covariance)[0] <= 0.0:
+    if (
+        not np.allclose(covariance, covariance.T, rtol=1e-12, atol=0.0)
+        or np.linalg.eigvalsh(covariance)[0] <= 0.0
+    ):
         raise InvalidInputError("predictor_covariance must be symmetric and positive definite.")
 
 
@@ -215,5 +251,7 @@ def _as_unknown(value: Any) -> tuple[str, ...]:
     names = (value,) if isinstance(value, str) else tuple(value)
     strange = [name for name in names if name not in UNKNOWN]
     if strange:
-        raise InvalidInputError(f"unknown must be names out of {', '.join(UNKNOWN)}, got {strange[0]!r}.")
+        raise InvalidInputError(
+            f"unknown must be names out of {', '.join(UNKNOWN)}, got {strange[0]!r}."
+        )
     return tuple(name for name in UNKNOWN if name in names)

@@ -23,7 +23,9 @@ _SLACK = 1e-6
 
 @runtime_checkable
 class TableQuery(Protocol):
-    """A query whose statistic depends on the records through the tables of class by value, feature by feature."""
+    """A query whose statistic depends on the records through the tables of class by value, feature
+    by feature.
+    """
 
     def statistic_of_tables(self, tables: Sequence[Array]) -> Array:
         """The statistic s, from counts of shape (I, J_k) for each feature k."""
@@ -35,15 +37,17 @@ class LogLinear(AbstractRecordModel):
 
         P(c = i) = p_i,    P(v_k = j | c = i) = p^k_ij,    i < I, j < J_k,  all numbered from 0.
 
-    theta holds the probability vectors one after another, by class and then feature, and p last: p^1_0., ..., p^K_0.,
-    p^1_1., ..., p^K_(I-1)., p: I (J_1 + ... + J_K) + I columns. A priori all are Dirichlet with every parameter equal
-    to `concentration`, so that given the records they are Dirichlet again, with the counts added.
+    theta holds the probability vectors one after another, by class and then feature, and p last:
+    p^1_0., ..., p^K_0., p^1_1., ..., p^K_(I-1)., p: I (J_1 + ... + J_K) + I columns. A priori all
+    are Dirichlet with every parameter equal to `concentration`, so that given the records they are
+    Dirichlet again, with the counts added.
 
     Not centred, a record is the inverse distribution function of K+1 uniforms, the class first.
 
-    The counts #{c = i, v_k = j} need no records: class counts are multinomial and, given those, every row of every
-    table is too. More than 8192 records are simulated so for queries that have `statistic_of_tables`; `statistics` then
-    follows the same law as the databases of `simulate`, but is not the statistic of those databases.
+    The counts #{c = i, v_k = j} need no records: class counts are multinomial and, given those,
+    every row of every table is too. More than 8192 records are simulated so for queries that have
+    `statistic_of_tables`; `statistics` then follows the same law as the databases of `simulate`,
+    but is not the statistic of those databases.
 
     >>> import jax, numpy as np
     >>> import noisewise as nw
@@ -79,8 +83,8 @@ class LogLinear(AbstractRecordModel):
         width = len(self.parameter_names)
         if theta.shape[1] != width:
             raise InvalidInputError(
-                f"theta must have {width} columns for {self.num_classes} classes and features of {self.num_values} "
-                f"values, got {theta.shape[1]}."
+                f"theta must have {width} columns for {self.num_classes} classes and features of"
+                f" {self.num_values} values, got {theta.shape[1]}."
             )
         if (theta < 0.0).any():
             raise InvalidInputError("theta must hold probabilities, and some are negative.")
@@ -89,8 +93,8 @@ class LogLinear(AbstractRecordModel):
         if rows.size:
             start = self.parameter_names[self._starts[vectors[0]]]
             raise InvalidInputError(
-                f"Each probability vector in theta must sum to 1, but in row {rows[0]} the one from {start} on sums to "
-                f"{totals[rows[0], vectors[0]]:.6g}."
+                f"Each probability vector in theta must sum to 1, but in row {rows[0]} the one from"
+                f" {start} on sums to {totals[rows[0], vectors[0]]:.6g}."
             )
 
     def record_noise(self, key: Array) -> Array:
@@ -99,10 +103,14 @@ class LogLinear(AbstractRecordModel):
     def record(self, u: Array, theta: Array) -> Array:
         tables, p = self.unpack(theta)
         c = _inverse(p, u[0])
-        return jnp.stack([c, *(_inverse(table[c], v) for table, v in zip(tables, u[1:], strict=True))])
+        return jnp.stack(
+            [c, *(_inverse(table[c], v) for table, v in zip(tables, u[1:], strict=True))]
+        )
 
     def noise_of_record(self, key: Array, x_i: Array, theta: Array) -> Array:
-        """A draw of u_i given the record and theta, so that record(u_i, theta) = x_i: uniform where that holds."""
+        """A draw of u_i given the record and theta, so that record(u_i, theta) = x_i: uniform where
+        that holds.
+        """
         tables, p = self.unpack(theta)
         laws = [p, *(table[x_i[0]] for table in tables)]
         ends = jnp.stack([_interval(law, value) for law, value in zip(laws, x_i, strict=True)])
@@ -113,7 +121,10 @@ class LogLinear(AbstractRecordModel):
         here = jnp.arange(self.num_classes) == x_i[0]
         prob = jnp.where(here, p, 0.0).sum()
         for table, value in zip(tables, x_i[1:], strict=True):
-            prob = prob * jnp.where(here[:, None] & (jnp.arange(table.shape[1]) == value), table, 0.0).sum()
+            prob = (
+                prob
+                * jnp.where(here[:, None] & (jnp.arange(table.shape[1]) == value), table, 0.0).sum()
+            )
         return jnp.log(prob)
 
     def sample_parameters(self, key: Array, records: Array, theta: Array) -> Array:
@@ -122,9 +133,13 @@ class LogLinear(AbstractRecordModel):
         for k, count in enumerate(self.num_values):
             values = records[:, k + 1 : k + 2] == jnp.arange(count)
             tables.append(classes.T.astype(float) @ values.astype(float))
-        counts = jnp.concatenate([*(row for rows in zip(*tables, strict=True) for row in rows), classes.sum(0)])
+        counts = jnp.concatenate(
+            [*(row for rows in zip(*tables, strict=True) for row in rows), classes.sum(0)]
+        )
         log_gammas = jax.random.loggamma(key, self.concentration + counts)
-        return jnp.concatenate([jax.nn.softmax(part) for part in jnp.split(log_gammas, self._starts[1:])])
+        return jnp.concatenate(
+            [jax.nn.softmax(part) for part in jnp.split(log_gammas, self._starts[1:])]
+        )
 
     def log_prob_conjugate_prior(self, theta: Array) -> Array:
         return (self.concentration - 1.0) * jnp.log(theta).sum()
@@ -135,7 +150,9 @@ class LogLinear(AbstractRecordModel):
         return lambda key, theta: query.statistic_of_tables(self.tables(key, theta))
 
     def tables(self, key: Array, theta: Array) -> list[Array]:
-        """Counts (I, J_k) of a database, feature by feature, drawn without its records. For use inside JAX programs."""
+        """Counts (I, J_k) of a database, feature by feature, drawn without its records. For use
+        inside JAX programs.
+        """
         class_key, table_key = jax.random.split(key)
         laws, p = self.unpack(theta)
         classes = jax.random.multinomial(class_key, jnp.asarray(self.num_records, dtype=float), p)
@@ -147,8 +164,12 @@ class LogLinear(AbstractRecordModel):
     def unpack(self, theta: Array) -> tuple[list[Array], Array]:
         """The tables p^k (..., I, J_k), one per feature, and p (..., I) in theta (..., d)."""
         ends = np.cumsum((0, *self.num_values))
-        rows = theta[..., : -self.num_classes].reshape(*theta.shape[:-1], self.num_classes, ends[-1])
-        return [rows[..., a:b] for a, b in itertools.pairwise(ends)], theta[..., -self.num_classes :]
+        rows = theta[..., : -self.num_classes].reshape(
+            *theta.shape[:-1], self.num_classes, ends[-1]
+        )
+        return [rows[..., a:b] for a, b in itertools.pairwise(ends)], theta[
+            ..., -self.num_classes :
+        ]
 
     @functools.cached_property
     def _starts(self) -> np.ndarray:
@@ -169,7 +190,8 @@ def _interval(p: Array, value: Array) -> Array:
 def _as_num_values(value: Any) -> tuple[int, ...]:
     if not isinstance(value, (tuple, list, np.ndarray)) or len(value) == 0:
         raise InvalidTypeError(
-            f"num_values must be a tuple with the number of values of each feature, got {describe(value)}."
+            "num_values must be a tuple with the number of values of each feature, got"
+            f" {describe(value)}."
         )
     tell = "A feature with one value says nothing: leave it out."
     return tuple(integer("each of num_values", at_least=2, tell=tell)(count) for count in value)

@@ -16,8 +16,8 @@ from noisewise.simulators.record_model import AbstractRecordModel
 class NormalRecords(AbstractRecordModel):
     r"""x_i = theta + sd u_i, u_i ~ N(0, 1), for i = 1..n; theta has one column.
 
-    `sample_parameters` draws from theta | x under theta ~ N(0, prior_variance): normal with precision P = n/sd^2 +
-    1/prior_variance and mean sum_i x_i / (sd^2 P).
+    `sample_parameters` draws from theta | x under theta ~ N(0, prior_variance): normal with
+    precision P = n/sd^2 + 1/prior_variance and mean sum_i x_i / (sd^2 P).
 
     >>> import jax, noisewise as nw
     >>> nw.simulators.NormalRecords(num_records=5).simulate(jax.random.key(0), [[1.0], [2.0]]).shape
@@ -29,9 +29,13 @@ class NormalRecords(AbstractRecordModel):
     prior_variance: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "num_records", integer("num_records", at_least=1)(self.num_records))
+        object.__setattr__(
+            self, "num_records", integer("num_records", at_least=1)(self.num_records)
+        )
         object.__setattr__(self, "sd", number("sd", above=0.0)(self.sd))
-        object.__setattr__(self, "prior_variance", number("prior_variance", above=0.0)(self.prior_variance))
+        object.__setattr__(
+            self, "prior_variance", number("prior_variance", above=0.0)(self.prior_variance)
+        )
 
     def record_noise(self, key: Array) -> Array:
         return jax.random.normal(key)
@@ -43,7 +47,9 @@ class NormalRecords(AbstractRecordModel):
         return (x_i - theta[0]) / self.sd
 
     def log_prob_record(self, x_i: Array, theta: Array) -> Array:
-        return -0.5 * ((x_i - theta[0]) / self.sd) ** 2 - math.log(self.sd * math.sqrt(2.0 * math.pi))
+        return -0.5 * ((x_i - theta[0]) / self.sd) ** 2 - math.log(
+            self.sd * math.sqrt(2.0 * math.pi)
+        )
 
     def sample_parameters(self, key: Array, records: Array, theta: Array) -> Array:
         precision = self.num_records / self.sd**2 + 1.0 / self.prior_variance

@@ -19,32 +19,40 @@ from noisewise.simulators.dispatch import Batches
 from noisewise.simulators.faults import ALWAYS, Faults
 
 _LOST_BATCHES = 8
-"""After so many batches were lost with their workers, it is time to see whether their simulations are to blame."""
+"""After so many batches were lost with their workers, it is time to see whether their simulations
+are to blame.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class PythonSimulator(AbstractSimulator):
-    """x = fn(rng, theta): one database, any object, from one parameter vector (d,), a NumPy array of your own.
+    """x = fn(rng, theta): one database, any object, from one parameter vector (d,), a NumPy array
+    of your own.
 
-    Simulation i gets the generator `np.random.Generator(np.random.Philox(np.random.SeedSequence(words,
-    spawn_key=(i,))))`, where `words` are the numbers in `stage_key(key, "simulator")`: the result depends on the key and
-    i only (with keys of their own: on the i-th, and 0 in place of i), not on workers, batch size or order of completion.
-    Draw from `rng` alone.
+    Simulation i gets the generator
+    `np.random.Generator(np.random.Philox(np.random.SeedSequence(words, spawn_key=(i,))))`, where
+    `words` are the numbers in `stage_key(key, "simulator")`: the result depends on the key and i
+    only (with keys of their own: on the i-th, and 0 in place of i), not on workers, batch size or
+    order of completion. Draw from `rng` alone.
 
-    With an `executor` the simulation and the query run in its workers and only s comes back: any `concurrent.futures` one,
-    `nw.simulators.Workers`, or that of a dask client. Functions travel by cloudpickle, so closures and lambdas will do; a
-    thread pool gets them as they are. `batch_size` simulations make one task, by default so many that each worker gets four, at most 64.
-    Pools that fork are refused: JAX deadlocks in forked processes.
+    With an `executor` the simulation and the query run in its workers and only s comes back: any
+    `concurrent.futures` one, `nw.simulators.Workers`, or that of a dask client. Functions travel by
+    cloudpickle, so closures and lambdas will do; a thread pool gets them as they are. `batch_size`
+    simulations make one task, by default so many that each worker gets four, at most 64. Pools that
+    fork are refused: JAX deadlocks in forked processes.
 
-    A simulation that raises, or is lost with its worker, is run once more, alone. If it fails again, an inference drops and
-    reports it, as long as these are at most the fraction `max_failed` of all (more, by chance, of few: see
-    `nw.simulators.Faults`); then, and in any other call, comes a `SimulationError` with its theta and traceback. NaN in s, or `np.nan` in
-    place of x, is no such failure: it says that these data cannot have been observed, and is counted apart.
+    A simulation that raises, or is lost with its worker, is run once more, alone. If it fails
+    again, an inference drops and reports it, as long as these are at most the fraction `max_failed`
+    of all (more, by chance, of few: see `nw.simulators.Faults`); then, and in any other call, comes
+    a `SimulationError` with its theta and traceback. NaN in s, or `np.nan` in place of x, is no
+    such failure: it says that these data cannot have been observed, and is counted apart.
 
-    With a `timeout` in seconds a simulation that takes longer has failed. In `Workers`, and without an executor, which then
-    means one worker, its process is ended. In other executors it is left behind in a thread, which ends when it next comes to
-    Python code; where it holds up a whole worker (compiled code that keeps the GIL) and no batch comes back any more, what is missing is
-    submitted once more, and has failed if that does not help. The first call of compiled code includes its compilation.
+    With a `timeout` in seconds a simulation that takes longer has failed. In `Workers`, and without
+    an executor, which then means one worker, its process is ended. In other executors it is left
+    behind in a thread, which ends when it next comes to Python code; where it holds up a whole
+    worker (compiled code that keeps the GIL) and no batch comes back any more, what is missing is
+    submitted once more, and has failed if that does not help. The first call of compiled code
+    includes its compilation.
 
     >>> import jax, numpy as np
     >>> import noisewise as nw
@@ -60,7 +68,9 @@ class PythonSimulator(AbstractSimulator):
 
     def __post_init__(self) -> None:
         if not callable(self.fn) or isinstance(self.fn, type):
-            raise InvalidTypeError(f"PythonSimulator needs a function fn(rng, theta) -> x, got {describe(self.fn)}.")
+            raise InvalidTypeError(
+                f"PythonSimulator needs a function fn(rng, theta) -> x, got {describe(self.fn)}."
+            )
         check_call(self.fn, "fn(rng, theta)", "rng", "theta")
         checks = {
             "timeout": number("timeout", above=0.0, optional=True),
@@ -69,7 +79,9 @@ class PythonSimulator(AbstractSimulator):
         for name, check in checks.items():
             object.__setattr__(self, name, check(getattr(self, name)))
 
-    def _statistics(self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution) -> np.ndarray:
+    def _statistics(
+        self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution
+    ) -> np.ndarray:
         width = 0 if execution.faults is None else execution.faults.width
         s, seen = np.full((len(theta), width), np.nan), "others"
         for index, row in self._outcomes(keys, theta, query, execution):
@@ -79,25 +91,32 @@ class PythonSimulator(AbstractSimulator):
                 s, seen = np.full((len(theta), len(row)), np.nan), f"simulation {index}"
             if len(row) != s.shape[1]:
                 raise SimulationError(
-                    f"The query must always return as many entries: it gave {s.shape[1]} in {seen} and "
-                    f"{len(row)} in simulation {index} (theta = {theta[index].tolist()})."
+                    f"The query must always return as many entries: it gave {s.shape[1]} in {seen}"
+                    f" and {len(row)} in simulation {index} (theta = {theta[index].tolist()})."
                 )
             s[index] = row
         return s
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
         for row in range(len(theta)):
-            with contextlib.nullcontext() if row == len(theta) - 1 else contextlib.suppress(SimulationError):
+            with (
+                contextlib.nullcontext()
+                if row == len(theta) - 1
+                else contextlib.suppress(SimulationError)
+            ):
                 width = super()._statistic_width(keys[row:], theta[row:], query)
                 if width:
                     return width
         raise SimulationError(
-            f"All of {len(theta)} simulations returned NaN in place of data: how many statistics there are is unknown."
+            f"All of {len(theta)} simulations returned NaN in place of data: how many statistics"
+            " there are is unknown."
         )
 
     def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> list[Any]:
         databases: list[Any] = [None] * len(theta)
-        for index, outcome in self._outcomes(keys, theta, None, dataclasses.replace(execution, faults=None)):
+        for index, outcome in self._outcomes(
+            keys, theta, None, dataclasses.replace(execution, faults=None)
+        ):
             databases[index] = outcome
         return databases
 
@@ -130,14 +149,20 @@ class PythonSimulator(AbstractSimulator):
                             yield index, outcome
                     never = not succeeded and len(failed) + len(dropped) >= many
                     always = never or first <= {*failed, *dropped}
-                    if faults.total + num_raised > faults.allowed() or always or num_lost > _LOST_BATCHES:
+                    if (
+                        faults.total + num_raised > faults.allowed()
+                        or always
+                        or num_lost > _LOST_BATCHES
+                    ):
                         break
             for index, outcome in _once_more(batches, np.array(sorted(failed), dtype=int)):
                 if isinstance(outcome, Failure):
                     dropped.add(index)
                     faults.drop(index, theta[index], outcome)
                     if first <= dropped or (not succeeded and len(dropped) >= many):
-                        faults.refuse(f"Each of the first {len(dropped)} simulations failed", outcome)
+                        faults.refuse(
+                            f"Each of the first {len(dropped)} simulations failed", outcome
+                        )
                 else:
                     succeeded = True
                     faults.num_recovered += 1

@@ -25,13 +25,15 @@ class AbstractRecordModel(AbstractSimulator):
 
         x_i = G(theta, u_i),  u_i ~ a law free of theta,      f(x_i | theta) the density of x_i.
 
-    A concrete class sets `num_records` and gives `record_noise`, `record` (which is G) and `log_prob_record`. Two more
-    make record-wise methods faster: `sample_parameters`, a draw from theta | x, and `noise_of_record`, which inverts G.
-    Record i of simulation j uses the key
-    `fold_in(fold_in(stage_key(key, "simulator"), j), i)`. At first use the model is refused if its records make no use
-    of their keys or read columns that theta does not have, neither of which JAX would notice.
+    A concrete class sets `num_records` and gives `record_noise`, `record` (which is G) and
+    `log_prob_record`. Two more make record-wise methods faster: `sample_parameters`, a draw from
+    theta | x, and `noise_of_record`, which inverts G. Record i of simulation j uses the key
+    `fold_in(fold_in(stage_key(key, "simulator"), j), i)`. At first use the model is refused if its
+    records make no use of their keys or read columns that theta does not have, neither of which JAX
+    would notice.
 
-    Memory stays bounded for additive queries: their contributions are summed over 8192 records at a time.
+    Memory stays bounded for additive queries: their contributions are summed over 8192 records at a
+    time.
 
     >>> import jax, jax.numpy as jnp, numpy as np
     >>> import noisewise as nw
@@ -63,33 +65,43 @@ class AbstractRecordModel(AbstractSimulator):
         """The log density f(x_i | theta), a scalar."""
 
     def sample_parameters(self, key: Array, records: Any, theta: Array) -> Array:
-        """A draw of theta given all records: exact, or by a reversible kernel started at theta that leaves theta | x invariant.
+        """A draw of theta given all records: exact, or by a reversible kernel started at theta that
+        leaves theta | x invariant.
 
-        The prior is that of `log_prob_conjugate_prior`, or, where that is not written, the prior of the user's model.
+        The prior is that of `log_prob_conjugate_prior`, or, where that is not written, the prior of
+        the user's model.
         """
         raise MissingCapabilityError(
-            f"{type(self).__name__} cannot draw theta given its records: write sample_parameters(key, records, theta), "
-            "or take a method that does not need it."
+            f"{type(self).__name__} cannot draw theta given its records: write"
+            " sample_parameters(key, records, theta), or take a method that does not need it."
         )
 
     def log_prob_conjugate_prior(self, theta: Array) -> Array | None:
-        """The log density, up to a constant, of the prior that `sample_parameters` assumes; methods correct for any other.
+        """The log density, up to a constant, of the prior that `sample_parameters` assumes; methods
+        correct for any other.
 
         None (the default) says that it is the prior of the user's model.
         """
         return None
 
     def noise_of_record(self, key: Array, x_i: Any, theta: Array) -> Any:
-        """A draw of u_i given the record and theta, so that record(u_i, theta) = x_i; without use for the key where G is one-to-one."""
+        """A draw of u_i given the record and theta, so that record(u_i, theta) = x_i; without use
+        for the key where G is one-to-one.
+        """
         raise MissingCapabilityError(
-            f"{type(self).__name__} cannot tell the noise of a record: write noise_of_record(key, x_i, theta)."
+            f"{type(self).__name__} cannot tell the noise of a record: write noise_of_record(key,"
+            " x_i, theta)."
         )
 
     def check_parameters(self, theta: np.ndarray) -> None:
-        """Refuse theta (N, d) outside the model; called before any simulation. By default nothing is refused."""
+        """Refuse theta (N, d) outside the model; called before any simulation. By default nothing
+        is refused.
+        """
 
     def direct_statistic(self, query: Query) -> Callable[[Array, Array], Array] | None:
-        """A JAX program (key, theta) -> s that draws s without records; None (the default) where records are drawn."""
+        """A JAX program (key, theta) -> s that draws s without records; None (the default) where
+        records are drawn.
+        """
         return None
 
     @property
@@ -103,13 +115,19 @@ class AbstractRecordModel(AbstractSimulator):
         return type(self).noise_of_record is not AbstractRecordModel.noise_of_record
 
     @final
-    def database(self, key: Array, theta: Array, first: Array | int = 0, num: int | None = None) -> Any:
-        """Records `first`, `first` + 1, ... of one database, `num` of them or all; for use inside JAX programs."""
+    def database(
+        self, key: Array, theta: Array, first: Array | int = 0, num: int | None = None
+    ) -> Any:
+        """Records `first`, `first` + 1, ... of one database, `num` of them or all; for use inside
+        JAX programs.
+        """
         places = first + jnp.arange(self.num_records if num is None else num)
         noise = jax.vmap(lambda place: self.record_noise(jax.random.fold_in(key, place)))(places)
         return jax.vmap(self.record, (0, None))(noise, theta)
 
-    def _statistics(self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution) -> np.ndarray:
+    def _statistics(
+        self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution
+    ) -> np.ndarray:
         self.check_parameters(theta)
         direct = self.direct_statistic(query)
         if direct is not None:
@@ -126,7 +144,9 @@ class AbstractRecordModel(AbstractSimulator):
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
         self.check_parameters(theta)
-        return _compiled.statistic_shape(query, self._shapes(keys, theta, self.num_records)).shape[0]
+        return _compiled.statistic_shape(query, self._shapes(keys, theta, self.num_records)).shape[
+            0
+        ]
 
     def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> Any:
         self.check_parameters(theta)
@@ -153,7 +173,9 @@ def _direct_statistic(model: AbstractRecordModel, query: Query) -> _compiled.One
     return model.direct_statistic(query)  # type: ignore[return-value]
 
 
-def _streamed_statistic(model: AbstractRecordModel, query: AdditiveQuery) -> Callable[[Array, Array], Array]:
+def _streamed_statistic(
+    model: AbstractRecordModel, query: AdditiveQuery
+) -> Callable[[Array, Array], Array]:
     def one(key: Array, theta: Array) -> Array:
         def terms(first: Array) -> Array:
             kept = first + jnp.arange(RECORDS) < model.num_records
@@ -162,6 +184,9 @@ def _streamed_statistic(model: AbstractRecordModel, query: AdditiveQuery) -> Cal
 
         firsts = jnp.arange(0, model.num_records, RECORDS)
         nothing = jnp.zeros(jax.eval_shape(terms, firsts[0]).shape)
-        return jax.lax.scan(lambda total, first: (total + terms(first), None), nothing, firsts)[0] / query.divisor
+        return (
+            jax.lax.scan(lambda total, first: (total + terms(first), None), nothing, firsts)[0]
+            / query.divisor
+        )
 
     return one

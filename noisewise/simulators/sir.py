@@ -22,27 +22,30 @@ LARGEST_RATE = 1e100
 
 @dataclasses.dataclass(frozen=True)
 class SIR(AbstractSimulator):
-    r"""x = (I(t_1), ..., I(t_L)): how many of `population` = K people are infected AT each of the `times`.
+    r"""x = (I(t_1), ..., I(t_L)): how many of `population` = K people are infected AT each of the
+    `times`.
 
     From S = K - `initial_infected`, I = `initial_infected` at time 0,
 
         infection  (S, I) -> (S - 1, I + 1)  at rate  beta S I / K,      recovery  I -> I - 1  at rate  gamma I.
 
-    theta (N, 2) = (log beta, log gamma), or the rates themselves where `log_parameters` is false. `variant="si"` is the
-    model without recovery: gamma = 0 and theta (N, 1). Rates are per unit of `times`.
+    theta (N, 2) = (log beta, log gamma), or the rates themselves where `log_parameters` is false.
+    `variant="si"` is the model without recovery: gamma = 0 and theta (N, 1). Rates are per unit of
+    `times`.
 
-    `method="gillespie"` draws every event. `method="leap"` does while I < `switch`; from there on it leaps over about
-    `leap` times I events at once. Numbers of events stay exact, only the clock is approximated, with a relative error
-    of the order of leap / I: 50,000 epidemics show no difference, at 1/400 of the cost where K = 10^6.
-    `dynamics="ode"` solves dS/dt = -beta S I / K, dI/dt = beta S I / K - gamma I to about 12 digits; x is then not
-    whole, and the key without effect.
+    `method="gillespie"` draws every event. `method="leap"` does while I < `switch`; from there on
+    it leaps over about `leap` times I events at once. Numbers of events stay exact, only the clock
+    is approximated, with a relative error of the order of leap / I: 50,000 epidemics show no
+    difference, at 1/400 of the cost where K = 10^6. `dynamics="ode"` solves dS/dt = -beta S I / K,
+    dI/dt = beta S I / K - gamma I to about 12 digits; x is then not whole, and the key without
+    effect.
 
-    Epidemic i depends on the key and i only, or on its own key. Numba spreads over all cores (as many threads as `NUMBA_NUM_THREADS`
-    says); `backend="jax"` runs `leap` as one JAX program, meant for a GPU: on a CPU it is ten times slower. `executor`
-    and `batch_size` have no effect.
+    Epidemic i depends on the key and i only, or on its own key. Numba spreads over all cores (as
+    many threads as `NUMBA_NUM_THREADS` says); `backend="jax"` runs `leap` as one JAX program, meant
+    for a GPU: on a CPU it is ten times slower. `executor` and `batch_size` have no effect.
 
-    D. T. Gillespie, A general method for numerically simulating the stochastic time evolution of coupled chemical
-    reactions, J. Comput. Phys. 22 (1976).
+    D. T. Gillespie, A general method for numerically simulating the stochastic time evolution of
+    coupled chemical reactions, J. Comput. Phys. 22 (1976).
 
     >>> import jax, numpy as np
     >>> import noisewise as nw
@@ -67,11 +70,14 @@ class SIR(AbstractSimulator):
     def __post_init__(self) -> None:
         population = integer("population", at_least=1)(self.population)
         if population > LARGEST_POPULATION:
-            raise InvalidInputError(f"population must be at most {LARGEST_POPULATION}, got {population}.")
+            raise InvalidInputError(
+                f"population must be at most {LARGEST_POPULATION}, got {population}."
+            )
         initial = integer("initial_infected", at_least=1)(self.initial_infected)
         if initial > population:
             raise InvalidInputError(
-                f"initial_infected must be at most the population, {population} people, got {initial}."
+                f"initial_infected must be at most the population, {population} people, got"
+                f" {initial}."
             )
         _one_of("method", self.method, ("leap", "gillespie"))
         _one_of("dynamics", self.dynamics, ("stochastic", "ode"))
@@ -79,10 +85,13 @@ class SIR(AbstractSimulator):
         _one_of("backend", self.backend, ("numba", "jax"))
         if self.backend == "jax" and (self.method, self.dynamics) != ("leap", "stochastic"):
             raise InvalidInputError(
-                'backend="jax" runs method="leap" with dynamics="stochastic" only: write backend="numba" for others.'
+                'backend="jax" runs method="leap" with dynamics="stochastic" only: write'
+                ' backend="numba" for others.'
             )
         if not isinstance(self.log_parameters, (bool, np.bool_)):
-            raise InvalidTypeError(f"log_parameters must be True or False, got {describe(self.log_parameters)}.")
+            raise InvalidTypeError(
+                f"log_parameters must be True or False, got {describe(self.log_parameters)}."
+            )
         object.__setattr__(self, "population", population)
         object.__setattr__(self, "times", _as_times(self.times))
         object.__setattr__(self, "initial_infected", initial)
@@ -101,7 +110,13 @@ class SIR(AbstractSimulator):
         if self.backend == "jax":
             from noisewise.simulators import _sir_jax
 
-            fields = (self.population, self.initial_infected, np.array(self.times), self.switch, self.leap)
+            fields = (
+                self.population,
+                self.initial_infected,
+                np.array(self.times),
+                self.switch,
+                self.leap,
+            )
             return _sir_jax.epidemics(keys, rates, *fields)
         return self._numba_curves(keys, rates)
 
@@ -115,7 +130,9 @@ class SIR(AbstractSimulator):
 
         def run(first: int, end: int) -> None:
             if self.dynamics == "ode":
-                _sir_ode.deterministic_epidemics(rates[first:end], *people, times, infected[first:end])
+                _sir_ode.deterministic_epidemics(
+                    rates[first:end], *people, times, infected[first:end]
+                )
             else:
                 rows = [array[first:end] for array in (words, keys.indices, rates)]
                 epidemic.epidemics(*rows, *people, times, switch, self.leap, infected[first:end])
@@ -124,11 +141,15 @@ class SIR(AbstractSimulator):
         _in_threads(run, len(rates), 2 * self.population if exact else 5_000)
         return infected
 
-    def _statistics(self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution) -> np.ndarray:
+    def _statistics(
+        self, keys: RowKeys, theta: np.ndarray, query: Query, execution: Execution
+    ) -> np.ndarray:
         if self._traced_width(query) is None:
             return _one_by_one(query, self._simulate(keys, theta, execution))
         infected = self._simulate(keys, theta, execution)
-        return _compiled.run(_statistic, (query,), keys, infected, infected[0].nbytes).astype(np.float64)
+        return _compiled.run(_statistic, (query,), keys, infected, infected[0].nbytes).astype(
+            np.float64
+        )
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
         return self._traced_width(query) or super()._statistic_width(keys, theta, query)
@@ -146,18 +167,22 @@ class SIR(AbstractSimulator):
         names = self.parameter_names
         if theta.shape[1] != len(names):
             raise InvalidInputError(
-                f"theta must have shape (N, {len(names)}), columns {', '.join(names)}, got {theta.shape}: "
-                f"variant={self.variant!r} has {len(names)} parameter(s)."
+                f"theta must have shape (N, {len(names)}), columns {', '.join(names)}, got"
+                f" {theta.shape}: variant={self.variant!r} has {len(names)} parameter(s)."
             )
         with np.errstate(over="ignore", under="ignore"):
             rates = np.exp(theta) if self.log_parameters else theta
         bad = np.argwhere(~((rates >= 0.0) & (rates <= LARGEST_RATE)))
         if bad.size:
             row, column = bad[0]
-            tell = "Pass log_parameters=False if theta holds rates." if self.log_parameters else "Rates are >= 0."
+            tell = (
+                "Pass log_parameters=False if theta holds rates."
+                if self.log_parameters
+                else "Rates are >= 0."
+            )
             raise InvalidInputError(
-                f"Rates must lie between 0 and {LARGEST_RATE:g}, but {names[column]} is {theta[row, column]:g} in row "
-                f"{row}. {tell}"
+                f"Rates must lie between 0 and {LARGEST_RATE:g}, but {names[column]} is"
+                f" {theta[row, column]:g} in row {row}. {tell}"
             )
         return np.ascontiguousarray(np.pad(rates, ((0, 0), (0, 2 - len(names)))))
 
@@ -173,20 +198,24 @@ def _one_by_one(query: Query, infected: np.ndarray) -> np.ndarray:
         try:
             s = np.atleast_1d(np.asarray(query(curve), dtype=np.float64))
         except Exception as error:
-            raise SimulationError(f"The query failed on epidemic {index}: {type(error).__name__}: {error}") from error
+            raise SimulationError(
+                f"The query failed on epidemic {index}: {type(error).__name__}: {error}"
+            ) from error
         if s.ndim != 1 or s.size == 0 or s.shape != (rows or [s])[0].shape:
             raise SimulationError(
-                f"The query must return a statistic of one shape (k,), got {s.shape} for epidemic {index}."
+                f"The query must return a statistic of one shape (k,), got {s.shape} for epidemic"
+                f" {index}."
             )
         rows.append(s)
     return np.stack(rows)
 
 
 def _in_threads(run: Callable[[int, int], None], num: int, steps: int) -> None:
-    """run(first, end) over 0, ..., num - 1 in all threads, in pieces of a fraction of a second so that Ctrl-C is heard.
+    """run(first, end) over 0, ..., num - 1 in all threads, in pieces of a fraction of a second so
+    that Ctrl-C is heard.
 
-    `steps` bounds the work of one epidemic. Kernels run off the GIL, so plain threads do; unlike Numba's own they may
-    be started from several threads at once.
+    `steps` bounds the work of one epidemic. Kernels run off the GIL, so plain threads do; unlike
+    Numba's own they may be started from several threads at once.
     """
     import numba
 
@@ -207,7 +236,9 @@ def _in_threads(run: Callable[[int, int], None], num: int, steps: int) -> None:
 
 def _one_of(name: str, value: Any, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
+        raise InvalidInputError(
+            f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}."
+        )
 
 
 @in_float64
@@ -218,9 +249,12 @@ def _times_array(times: Any) -> Array:
 def _as_times(times: Any) -> tuple[float, ...]:
     array = _times_array(tuple(times) if isinstance(times, range) else times)
     if array.ndim != 1 or array.size == 0:
-        raise InvalidInputError(f"times must be a list of at least one time, got shape {array.shape}.")
+        raise InvalidInputError(
+            f"times must be a list of at least one time, got shape {array.shape}."
+        )
     if not np.isfinite(array).all() or array[0] < 0.0 or (np.diff(array) <= 0.0).any():
         raise InvalidInputError(
-            f"times must be finite, increasing and none below 0, the start of the epidemic, got {array.tolist()}."
+            "times must be finite, increasing and none below 0, the start of the epidemic, got"
+            f" {array.tolist()}."
         )
     return tuple(array.tolist())

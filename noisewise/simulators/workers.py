@@ -27,7 +27,9 @@ _PATIENCE, _MOMENT = 2.0, 0.002
 
 
 class WorkerLostError(Exception):
-    """A worker ended in the middle of a task. `trace` says where it hung, and is empty where it did not."""
+    """A worker ended in the middle of a task. `trace` says where it hung, and is empty where it did
+    not.
+    """
 
     def __init__(self, exitcode: int | None, trace: str) -> None:
         super().__init__(f"its worker ended with exit code {exitcode}")
@@ -35,14 +37,17 @@ class WorkerLostError(Exception):
 
 
 class Workers(Executor):
-    """An executor of `num_workers` spawned processes, all cores by default, that outlives their deaths.
+    """An executor of `num_workers` spawned processes, all cores by default, that outlives their
+    deaths.
 
-    A `concurrent.futures.ProcessPoolExecutor` is broken for good when one of its processes dies, and waits forever for one
-    that hangs. Here each process has a thread of this one that waits for it: when it dies, its task alone fails, with
-    `WorkerLostError`, and the next one gets a new process. `PythonSimulator` runs what was lost once more, alone, so that nothing
-    but the simulation that kills its worker is dropped.
+    A `concurrent.futures.ProcessPoolExecutor` is broken for good when one of its processes dies,
+    and waits forever for one that hangs. Here each process has a thread of this one that waits for
+    it: when it dies, its task alone fails, with `WorkerLostError`, and the next one gets a new
+    process. `PythonSimulator` runs what was lost once more, alone, so that nothing but the
+    simulation that kills its worker is dropped.
 
-    Start it in a script under `if __name__ == "__main__":`, since spawned processes import the script anew.
+    Start it in a script under `if __name__ == "__main__":`, since spawned processes import the
+    script anew.
 
     >>> import jax, numpy as np
     >>> import noisewise as nw
@@ -66,7 +71,9 @@ class Workers(Executor):
         return f"Workers({self.num_workers})"
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have a worker call fn(*args, **kwargs); functions travel by cloudpickle. Processes start with the first tasks."""
+        """Have a worker call fn(*args, **kwargs); functions travel by cloudpickle. Processes start
+        with the first tasks.
+        """
         task = _Task(Future(), cloudpickle.dumps((fn, args, kwargs)))
         with self._lock:
             if self._closed:
@@ -78,7 +85,9 @@ class Workers(Executor):
         return task.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes: when they have done what was submitted, or with `cancel_futures` what they are at."""
+        """End the processes: when they have done what was submitted, or with `cancel_futures` what
+        they are at.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -160,7 +169,9 @@ class _Seat:
         return answer
 
     def _start(self) -> None:
-        """Start a process where there is none; a machine that is short of something gets a few chances."""
+        """Start a process where there is none; a machine that is short of something gets a few
+        chances.
+        """
         for chance in reversed(range(_CHANCES)):
             if self._process is not None:
                 return
@@ -197,7 +208,9 @@ class _Seat:
         return WorkerLostError(exitcode, trace)
 
     def _end(self) -> int | None:
-        """The exit code of the process, which ends when its connection closes; what it has started ends with it."""
+        """The exit code of the process, which ends when its connection closes; what it has started
+        ends with it.
+        """
         with self._lock:
             process, connection = self._process, self._connection
             self._process = self._connection = None
@@ -214,8 +227,9 @@ class _Seat:
 def _exit_code(process: Any) -> int | None:
     """Wait until a process has ended.
 
-    Another thread that starts a process collects those that have ended, this one too, and says so a moment after `join` has returned;
-    for one that foreign code collects the exit code is never known.
+    Another thread that starts a process collects those that have ended, this one too, and says so a
+    moment after `join` has returned; for one that foreign code collects the exit code is never
+    known.
     """
     process.join()
     patience = time.monotonic() + _PATIENCE

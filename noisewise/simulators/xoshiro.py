@@ -1,11 +1,11 @@
 """One xoshiro256++ generator per simulation, for kernels compiled with Numba.
 
-A generator is a tuple of four 64-bit words and is handed on explicitly, `u, rng = uniform(rng)`, which keeps it in
-registers. Simulation i under a key starts from a hash of the key's words and i, so what it draws depends on nothing
-else.
+A generator is a tuple of four 64-bit words and is handed on explicitly, `u, rng = uniform(rng)`,
+which keeps it in registers. Simulation i under a key starts from a hash of the key's words and i,
+so what it draws depends on nothing else.
 
-Numba's cache looks at a kernel's own file only: after a change here, touch the modules whose kernels call these
-functions.
+Numba's cache looks at a kernel's own file only: after a change here, touch the modules whose
+kernels call these functions.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ from numba import njit
 
 Generator = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 
-_12, _17, _19, _23, _27, _30, _31, _41, _45 = (np.uint64(shift) for shift in (12, 17, 19, 23, 27, 30, 31, 41, 45))
+_12, _17, _19, _23, _27, _30, _31, _41, _45 = (
+    np.uint64(shift) for shift in (12, 17, 19, 23, 27, 30, 31, 41, 45)
+)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with Numba: off the GIL, IEEE division, kept on disk where there is a folder to write to."""
+    """Compile with Numba: off the GIL, IEEE division, kept on disk where there is a folder to write
+    to.
+    """
     try:
         return njit(nogil=True, error_model="numpy", cache=True)(function)
     except RuntimeError:
@@ -34,13 +38,17 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def key_words(key: jax.Array) -> np.ndarray:
     """The words of a JAX key, typed or raw, as uint64."""
-    data = jax.random.key_data(key) if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    data = (
+        jax.random.key_data(key) if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key) else key
+    )
     return np.asarray(data).ravel().astype(np.uint64)
 
 
 @kernel
 def mix(word: np.uint64) -> np.uint64:
-    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection that spreads every bit over all others."""
+    """The finaliser of splitmix64 (Steele, Lea and Flood 2014): a bijection that spreads every bit
+    over all others.
+    """
     word = (word ^ (word >> _30)) * _FIRST
     word = (word ^ (word >> _27)) * _SECOND
     return word ^ (word >> _31)

@@ -1,4 +1,6 @@
-"""Samplers whose every draw looks right and that hide nothing, or too little; correct ones pass at the stated rate."""
+"""Samplers whose every draw looks right and that hide nothing, or too little; correct ones pass at
+the stated rate.
+"""
 
 import jax
 import numpy as np
@@ -28,7 +30,11 @@ def repeats(mechanism, arrange):
 
     def sampler(key, s):
         half = len(s) // 2
-        return mechanism.sample(key, s[:half])[arrange(half)] if (s == s[0]).all() else mechanism.sample(key, s)
+        return (
+            mechanism.sample(key, s[:half])[arrange(half)]
+            if (s == s[0]).all()
+            else mechanism.sample(key, s)
+        )
 
     return sampler
 
@@ -59,7 +65,9 @@ def small_beyond_5(key, s):
 
 def hidden(bits):
     """Draws on multiples of 2^-40, with s below."""
-    return lambda key, s: np.rint(LAPLACE.sample(key, s) * 2.0**40) / 2.0**40 + (s % 8.0) * 2.0**-bits
+    return lambda key, s: (
+        np.rint(LAPLACE.sample(key, s) * 2.0**40) / 2.0**40 + (s % 8.0) * 2.0**-bits
+    )
 
 
 def hidden_under_random_bits(key, s):
@@ -68,21 +76,39 @@ def hidden_under_random_bits(key, s):
     return np.floor(y * 2.0**40) / 2.0**40 + (s % 16.0) * 2.0**-44 + (y * 2.0**40 % 1.0) * 2.0**-44
 
 
-TWICE, CYCLE = (lambda half: np.repeat(np.arange(half), 2)), (lambda half: np.tile(np.arange(half), 2))
+TWICE, CYCLE = (
+    (lambda half: np.repeat(np.arange(half), 2)),
+    (lambda half: np.tile(np.arange(half), 2)),
+)
 
 BROKEN = {
     "key ignored": (LAPLACE, ignores_its_key(LAPLACE), [3.0], "column 0 under two keys"),
-    "key ignored on a lattice": (LATTICE, ignores_its_key(LATTICE), [3.0], "column 0 under two keys"),
+    "key ignored on a lattice": (
+        LATTICE,
+        ignores_its_key(LATTICE),
+        [3.0],
+        "column 0 under two keys",
+    ),
     "rows twice": (LAPLACE, repeats(LAPLACE, TWICE), [3.0, 0.0], "rows of column 0"),
     "rows twice on a lattice": (LATTICE, repeats(LATTICE, TWICE), [3.0], "rows of column 0"),
     "rows in a cycle on a lattice": (LATTICE, repeats(LATTICE, CYCLE), [3.0], "rows of column 0"),
     "antithetic": (LAPLACE, antithetic(LAPLACE), [3.0, 0.0], "rows of column 1"),
     "antithetic on a lattice": (LATTICE, antithetic(LATTICE), [3.0], "rows of column 0"),
-    "sign of a product": (LAPLACE, sign_of_a_product, [3.0, 0.0, -2.0], "signs of columns 0, 1 and 2"),
+    "sign of a product": (
+        LAPLACE,
+        sign_of_a_product,
+        [3.0, 0.0, -2.0],
+        "signs of columns 0, 1 and 2",
+    ),
     "small beyond 5": (LAPLACE, small_beyond_5, [0.0], "statistic 0: column 0"),
     "hidden at 2^-43": (LAPLACE, hidden(43), [3.0], "low-order bits of column 0"),
     "hidden at 2^-47": (LAPLACE, hidden(47), [3.0], "low-order bits of column 0"),
-    "hidden under random bits": (LAPLACE, hidden_under_random_bits, [3.0], "low-order bits of column 0"),
+    "hidden under random bits": (
+        LAPLACE,
+        hidden_under_random_bits,
+        [3.0],
+        "low-order bits of column 0",
+    ),
 }
 
 
@@ -113,10 +139,14 @@ def test_statistics_can_be_given():
     """Noise that is too small between 50 and 51 alone: no default is there."""
 
     def sampler(key, s):
-        return s + np.where((s > 50.0) & (s < 51.0), 0.9, 1.0) * LAPLACE.sample(key, np.zeros(s.shape))
+        return s + np.where((s > 50.0) & (s < 51.0), 0.9, 1.0) * LAPLACE.sample(
+            key, np.zeros(s.shape)
+        )
 
     assert sampler_against_density(KEY, LAPLACE, [0.0], sampler=sampler, num_draws=DRAWS).passed
-    audit = sampler_against_density(KEY, LAPLACE, [0.0], sampler=sampler, statistics=[[1.0], [50.5]], num_draws=DRAWS)
+    audit = sampler_against_density(
+        KEY, LAPLACE, [0.0], sampler=sampler, statistics=[[1.0], [50.5]], num_draws=DRAWS
+    )
     assert not audit.passed
     assert min(audit.p_values, key=audit.p_values.get).startswith("statistic 1: ")
     np.testing.assert_array_equal(audit.statistics, [[1.0], [50.5]])
@@ -133,7 +163,9 @@ def test_a_mechanism_whose_sample_is_no_function_of_its_key_is_caught():
         "same draws for the same key": 0.0
     }
     # A release has no key: as a sampler it may do as it likes.
-    assert sampler_against_density(KEY, LAPLACE, [0.0], sampler=Careless(1.0).sample, num_draws=DRAWS).passed
+    assert sampler_against_density(
+        KEY, LAPLACE, [0.0], sampler=Careless(1.0).sample, num_draws=DRAWS
+    ).passed
 
 
 @pytest.mark.parametrize(
@@ -144,7 +176,11 @@ def test_a_mechanism_whose_sample_is_no_function_of_its_key_is_caught():
         (m.PaddedBinomial(trials=50, padding=100.0, population=1000, num_times=1), [50.0], 5),
         (m.Clamped(LAPLACE, low=0.0, high=4.0), [1.0], 4),
         (m.RandomizedResponse(num_categories=4, truth_probability=0.5), [2.0], 2),
-        (m.Product([LAPLACE, m.ExponentialMechanism(candidates=(1.0, 2.0), scale=1.0)]), [0.0, 1.0, 2.0], 8),
+        (
+            m.Product([LAPLACE, m.ExponentialMechanism(candidates=(1.0, 2.0), scale=1.0)]),
+            [0.0, 1.0, 2.0],
+            8,
+        ),
     ],
 )
 def test_the_spread_is_made_of_statistics_that_the_mechanism_takes(mechanism, s, expected):
@@ -155,7 +191,7 @@ def test_the_spread_is_made_of_statistics_that_the_mechanism_takes(mechanism, s,
     assert np.isfinite(mechanism.sample(KEY, others)).all()
 
 
-# Black boxes ----------------------------------------------------------------------------------------------------------
+# Black boxes --------------------------------------------------------------------------------------
 
 
 def spread_out(sampler):
@@ -182,7 +218,13 @@ def test_rows_that_depend_on_each_other_prove_nothing(name, given):
 
 
 LEAKING = {
-    "sign of a product": (sign_of_a_product, [0.0, 0.0, 0.0], [0.5, 0.5, 0.0], 1.0, "product of signs"),
+    "sign of a product": (
+        sign_of_a_product,
+        [0.0, 0.0, 0.0],
+        [0.5, 0.5, 0.0],
+        1.0,
+        "product of signs",
+    ),
     "small beyond 5": (small_beyond_5, [4.5], [5.5], 1.0, "distance of column 0"),
     "hidden at 2^-43": (hidden(43), [0.0], [1.0], 1.0, "modulo 16"),
     "hidden at 2^-47": (hidden(47), [0.0], [1.0], 1.0, "modulo 16"),
@@ -209,12 +251,17 @@ def test_claims_are_refuted_by_the_event_that_looks_for_it(name):
 
 def test_low_order_bits_are_events_one_can_read():
     bound = epsilon_lower_bound(KEY, hidden(43), [0.0], [1.0], num_draws=2 * DRAWS)
-    assert bound.event in ("column 0 is 1 times 2^-43 modulo 16", "column 0 is 9 times 2^-43 modulo 16")
+    assert bound.event in (
+        "column 0 is 1 times 2^-43 modulo 16",
+        "column 0 is 9 times 2^-43 modulo 16",
+    )
     assert bound.counts[0] * bound.counts[1] == 0
 
 
 def under_a_cipher(key, s):
-    """s in the low-order bits, added to a pad that who knows the formula computes from the bits above."""
+    """s in the low-order bits, added to a pad that who knows the formula computes from the bits
+    above.
+    """
     y = LAPLACE.sample(key, np.zeros(s.shape))
     top = np.floor(y * 2.0**40)
     pad = np.floor(1e6 * np.abs(np.sin(1e4 * top * 2.0**-40 + 0.5))) % 16.0
@@ -223,8 +270,12 @@ def under_a_cipher(key, s):
 
 def test_what_is_listed_as_invisible_passes():
     """Who knows the pad reads s off every draw; the audits, which do not, see a correct sampler."""
-    assert sampler_against_density(KEY, LAPLACE, [3.0], sampler=under_a_cipher, num_draws=DRAWS).passed
-    assert not epsilon_lower_bound(KEY, under_a_cipher, [0.0], [1.0], num_draws=2 * DRAWS).refutes(1.0)
+    assert sampler_against_density(
+        KEY, LAPLACE, [3.0], sampler=under_a_cipher, num_draws=DRAWS
+    ).passed
+    assert not epsilon_lower_bound(KEY, under_a_cipher, [0.0], [1.0], num_draws=2 * DRAWS).refutes(
+        1.0
+    )
     noise = under_a_cipher(KEY, np.full((1000, 1), 3.0)) - 3.0
     top = np.floor(noise * 2.0**40)
     pad = np.floor(1e6 * np.abs(np.sin(1e4 * top * 2.0**-40 + 0.5))) % 16.0
@@ -232,7 +283,7 @@ def test_what_is_listed_as_invisible_passes():
     assert np.mean(read == 3.0) > 0.9
 
 
-# False alarms ---------------------------------------------------------------------------------------------------------
+# False alarms -------------------------------------------------------------------------------------
 
 CORRECT = {
     "Laplace": (m.Laplace(1.0), [3.0, 0.0, -2.0]),
@@ -246,7 +297,10 @@ CORRECT = {
 def alarms(name, repetitions, alpha, num_draws):
     mechanism, s = CORRECT[name]
     keys = jax.random.split(jax.random.key(len(name)), repetitions)
-    return sum(not sampler_against_density(key, mechanism, s, num_draws=num_draws, alpha=alpha).passed for key in keys)
+    return sum(
+        not sampler_against_density(key, mechanism, s, num_draws=num_draws, alpha=alpha).passed
+        for key in keys
+    )
 
 
 @pytest.mark.parametrize("name", CORRECT)
@@ -258,7 +312,9 @@ def test_correct_samplers_pass(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CORRECT)
 def test_false_alarms_occur_at_the_stated_rate(name):
-    """200 audits at alpha = .1: at most 20 are expected; more than the binomial quantile at 1e-5 has probability 1e-5."""
+    """200 audits at alpha = .1: at most 20 are expected; more than the binomial quantile at 1e-5
+    has probability 1e-5.
+    """
     assert alarms(name, 200, 0.1, 5000) <= binom.isf(1e-5, 200, 0.1)
 
 
@@ -274,7 +330,9 @@ def refuted(name, repetitions, alpha):
     """How often a true claim is refuted, between s and s + 1 in every column."""
     mechanism, s = NEIGHBOURS[name]
     return sum(
-        epsilon_lower_bound(key, mechanism, s, np.add(s, 1.0), num_draws=2000, alpha=alpha).refutes(mechanism.guarantee)
+        epsilon_lower_bound(key, mechanism, s, np.add(s, 1.0), num_draws=2000, alpha=alpha).refutes(
+            mechanism.guarantee
+        )
         for key in jax.random.split(KEY, repetitions)
     )
 
@@ -288,7 +346,9 @@ def test_true_claims_stand(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NEIGHBOURS)
 def test_the_level_of_bounds_is_honest(name):
-    """200 bounds at alpha = .2: true claims are refuted in at most 20%, up to the binomial quantile at 1e-6."""
+    """200 bounds at alpha = .2: true claims are refuted in at most 20%, up to the binomial quantile
+    at 1e-6.
+    """
     assert refuted(name, 200, 0.2) <= binom.isf(1e-6, 200, 0.2)
 
 
@@ -308,14 +368,18 @@ def test_the_new_p_values_are_uniform():
 
 @pytest.mark.parametrize("bit", [-5, -6, -8, -10, -12, -13])
 def test_s_in_any_bit_of_the_noise_is_seen(bit):
-    """The parity of s in one bit of the draws, from those that smooth tests see to those below the noise."""
+    """The parity of s in one bit of the draws, from those that smooth tests see to those below the
+    noise.
+    """
     unit, laplace = 2.0**bit, m.Laplace(1.0)
 
     def parity(key, s):
         y = laplace.sample(key, s)
         return np.where(np.floor(y / unit) % 2 == np.round(s) % 2, y, y - unit)
 
-    audit = sampler_against_density(KEY, laplace, [3.0], sampler=parity, statistics=np.empty((0, 1)), num_draws=200_000)
+    audit = sampler_against_density(
+        KEY, laplace, [3.0], sampler=parity, statistics=np.empty((0, 1)), num_draws=200_000
+    )
     assert not audit.passed
 
 

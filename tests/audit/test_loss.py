@@ -21,7 +21,9 @@ CANDIDATES = ((0.0, 1.0), tuple(np.arange(9.0)))
 """Widths, trials and candidates take two values each: they are part of compiled programs."""
 
 PURE = {
-    "Laplace": lambda i: m.Laplace.calibrate(sensitivity=SENSITIVITIES[i], guarantee=nw.PureDP(EPSILONS[i])),
+    "Laplace": lambda i: m.Laplace.calibrate(
+        sensitivity=SENSITIVITIES[i], guarantee=nw.PureDP(EPSILONS[i])
+    ),
     "EuclideanLaplace": lambda i: m.EuclideanLaplace.calibrate(
         sensitivity=SENSITIVITIES[i], guarantee=nw.PureDP(EPSILONS[i])
     ),
@@ -44,7 +46,9 @@ CONCENTRATED = {
         sensitivity=SENSITIVITIES[i], guarantee=nw.GaussianDP(min(EPSILONS[i], 4.0))
     ),
     "DiscreteGaussian": lambda i: m.DiscreteGaussian.calibrate(
-        sensitivity=float(COUNTS[i]), guarantee=nw.ZeroConcentratedDP(min(EPSILONS[i], 4.0)), step=1.0
+        sensitivity=float(COUNTS[i]),
+        guarantee=nw.ZeroConcentratedDP(min(EPSILONS[i], 4.0)),
+        step=1.0,
     ),
 }
 
@@ -76,7 +80,9 @@ def test_gaussian_curves_are_exact():
         expected = [gaussian.guarantee.delta(e) for e in epsilons]
         np.testing.assert_allclose(hockey_stick(gaussian, *pair, epsilons), expected, rtol=1e-6)
         orders = [1.0, 1.05, 2.0, 8.0, 64.0]
-        np.testing.assert_allclose(renyi_divergence(gaussian, *pair, orders), np.array(orders) * mu**2 / 2, rtol=1e-9)
+        np.testing.assert_allclose(
+            renyi_divergence(gaussian, *pair, orders), np.array(orders) * mu**2 / 2, rtol=1e-9
+        )
 
 
 def test_discrete_gaussian_delta_is_at_most_what_its_zcdp_claim_converts_to():
@@ -89,7 +95,9 @@ def test_discrete_gaussian_delta_is_at_most_what_its_zcdp_claim_converts_to():
 
 
 def test_post_processing_and_selection_stay_within_their_claims():
-    """Clamped outputs and the exponential mechanism: at most claimed; what is attained is printed by the audit."""
+    """Clamped outputs and the exponential mechanism: at most claimed; what is attained is printed
+    by the audit.
+    """
     for i in range(SETTINGS):
         inner = m.Laplace.calibrate(sensitivity=1.0, guarantee=nw.PureDP(EPSILONS[i]))
         clamped = privacy_loss(m.Clamped(inner, low=0.0, high=1.0))
@@ -152,7 +160,7 @@ def test_planted_overspending_is_caught(factor):
         assert loss.ratio == pytest.approx(1 / factor, rel=1e-3)
 
 
-# Outputs that one statistic allows and the other does not -------------------------------------------------------------
+# Outputs that one statistic allows and the other does not -----------------------------------------
 
 
 class Holed(m.Laplace):
@@ -161,10 +169,14 @@ class Holed(m.Laplace):
 
 
 class Truncated(m.Gaussian):
-    """Noise that was cut off at 5 standard deviations: with probability 1e-5 it tells the neighbours apart."""
+    """Noise that was cut off at 5 standard deviations: with probability 1e-5 it tells the
+    neighbours apart.
+    """
 
     def _noise_log_prob(self, z):
-        return jnp.where(jnp.abs(z) <= 5.0 * self.scale, m.Gaussian._noise_log_prob(self, z), -jnp.inf)
+        return jnp.where(
+            jnp.abs(z) <= 5.0 * self.scale, m.Gaussian._noise_log_prob(self, z), -jnp.inf
+        )
 
 
 class TruncatedConcentrated(Truncated):
@@ -185,13 +197,17 @@ def test_given_outputs_may_be_impossible_everywhere_or_lie_in_a_hole():
     holed = Holed(scale=1.0, sensitivity=1.0)
     pair = [[0.0]], [[1.0]]
     assert privacy_loss(holed, neighbours=pair, outputs=[[3.5]]).attained == math.inf
-    assert privacy_loss(holed, neighbours=pair, outputs=[[9.0], [0.0]]).attained == pytest.approx(1.0)
+    assert privacy_loss(holed, neighbours=pair, outputs=[[9.0], [0.0]]).attained == pytest.approx(
+        1.0
+    )
     with pytest.raises(errors.InvalidInputError, match="possible"):
         privacy_loss(holed, neighbours=pair, outputs=[[9.0]])
 
 
 def test_truncated_gaussian_noise_is_caught():
-    """delta never falls below P(4 < Z < 5) = 3e-5, where the claim allows 6e-16; every Renyi divergence is infinite."""
+    """delta never falls below P(4 < Z < 5) = 3e-5, where the claim allows 6e-16; every Renyi
+    divergence is infinite.
+    """
     pair = [0.0], [1.0]
     truncated = Truncated(scale=1.0, sensitivity=1.0)
     loss = privacy_loss(truncated)
@@ -218,11 +234,13 @@ def test_neighbours_with_nothing_in_common_have_infinite_mu():
     assert loss.attained == math.inf
 
 
-# Claims that are false at one end of the curve only -------------------------------------------------------------------
+# Claims that are false at one end of the curve only -----------------------------------------------
 
 
 def laplace_claiming(claim):
-    return type("Claims", (m.Laplace,), {"guarantee": property(lambda self: claim)})(scale=1.0, sensitivity=1.0)
+    return type("Claims", (m.Laplace,), {"guarantee": property(lambda self: claim)})(
+        scale=1.0, sensitivity=1.0
+    )
 
 
 def test_laplace_noise_that_claims_too_small_a_mu_is_caught_by_total_variation():
@@ -235,7 +253,9 @@ def test_laplace_noise_that_claims_too_small_a_mu_is_caught_by_total_variation()
 
 
 def test_laplace_noise_that_claims_too_small_a_rho_is_caught_by_order_1():
-    """The Kullback-Leibler divergence of Laplace(1) at distance 1 is 1/e; order 1.5 sees only .340 alpha."""
+    """The Kullback-Leibler divergence of Laplace(1) at distance 1 is 1/e; order 1.5 sees only .340
+    alpha.
+    """
     loss = privacy_loss(laplace_claiming(nw.ZeroConcentratedDP(0.345)))
     assert not loss.passed
     assert loss.attained == pytest.approx(math.exp(-1), rel=1e-9)
@@ -243,7 +263,7 @@ def test_laplace_noise_that_claims_too_small_a_rho_is_caught_by_order_1():
     assert privacy_loss(laplace_claiming(nw.ZeroConcentratedDP(0.5))).passed
 
 
-# Several columns ------------------------------------------------------------------------------------------------------
+# Several columns ----------------------------------------------------------------------------------
 
 
 def test_the_loss_is_largest_where_columns_go_different_ways():
@@ -256,7 +276,11 @@ def test_the_loss_is_largest_where_columns_go_different_ways():
 def test_the_loss_is_largest_where_blocks_go_different_ways():
     clamped = m.Clamped(m.Laplace(scale=1.0, sensitivity=1.0), low=-5.0, high=5.0)
     chosen = m.ExponentialMechanism(candidates=(1.0, 2.0), scale=2.0)
-    blocks = [clamped, chosen, m.Product([chosen, m.EuclideanLaplace(scale=1.0, sensitivity=1.0)], widths=[2, 3])]
+    blocks = [
+        clamped,
+        chosen,
+        m.Product([chosen, m.EuclideanLaplace(scale=1.0, sensitivity=1.0)], widths=[2, 3]),
+    ]
     assert privacy_loss(m.Product(blocks[:2])).attained == pytest.approx(2.0, rel=1e-6)
     assert privacy_loss(m.Product(blocks)).attained == pytest.approx(4.0, rel=1e-5)
 
@@ -275,7 +299,9 @@ def test_a_block_that_overspends_is_caught_among_others():
 
 @pytest.mark.parametrize("width", [1, 2, 9])
 def test_euclidean_noise_attains_its_claim_at_any_width(width):
-    assert privacy_loss(m.EuclideanLaplace(scale=0.5, sensitivity=1.0), width=width).ratio == pytest.approx(1.0)
+    assert privacy_loss(
+        m.EuclideanLaplace(scale=0.5, sensitivity=1.0), width=width
+    ).ratio == pytest.approx(1.0)
 
 
 def test_a_blind_guess_tells_nothing():
@@ -294,9 +320,17 @@ def test_stated_neighbours_can_be_given():
 BAD = [
     (lambda: privacy_loss(3.0), errors.InvalidTypeError, "audits a mechanism"),
     (lambda: privacy_loss(m.Laplace(1.0)), errors.MissingCapabilityError, "sensitivity"),
-    (lambda: privacy_loss(m.Gaussian(1.0, 1.0), width=2), errors.MissingCapabilityError, "one column"),
+    (
+        lambda: privacy_loss(m.Gaussian(1.0, 1.0), width=2),
+        errors.MissingCapabilityError,
+        "one column",
+    ),
     (lambda: privacy_loss(m.Laplace(1.0, 1.0), width=0), errors.InvalidInputError, "width"),
-    (lambda: renyi_divergence(m.Laplace(1.0), [0.0], [1.0], [0.5]), errors.InvalidInputError, "orders"),
+    (
+        lambda: renyi_divergence(m.Laplace(1.0), [0.0], [1.0], [0.5]),
+        errors.InvalidInputError,
+        "orders",
+    ),
 ]
 
 

@@ -1,7 +1,9 @@
-"""Queries that are no sums: the search finds the sensitivity derived by hand, and a smaller claim never passes.
+"""Queries that are no sums: the search finds the sensitivity derived by hand, and a smaller claim
+never passes.
 
-A sum of c_j x_(j) over the order statistics of records in [0, 1] moves most between two-valued databases (the vertices), where one
-record more at 1 moves it by one c_j: its sensitivity is max_j |c_j|.
+A sum of c_j x_(j) over the order statistics of records in [0, 1] moves most between two-valued
+databases (the vertices), where one record more at 1 moves it by one c_j: its sensitivity is max_j
+|c_j|.
 """
 
 import dataclasses
@@ -27,7 +29,9 @@ POSITIONS = {
 
 
 def weights(p, n, method):
-    """The coefficients of the order statistics, to 1e-9 (a position that is whole up to rounding is whole)."""
+    """The coefficients of the order statistics, to 1e-9 (a position that is whole up to rounding is
+    whole).
+    """
     position = min(max(POSITIONS[method](p, n), 0.0), n - 1.0)
     below, share = int(position + 1e-9), max(0.0, position - int(position + 1e-9))
     c = np.zeros(n + 1)
@@ -38,7 +42,9 @@ def weights(p, n, method):
 
 def judged(fn, truth, n, **settings):
     """The audit of the true claim passes and is attained; that of a claim 5% smaller fails."""
-    audit = sensitivity(q.FunctionQuery(fn, sensitivity=truth), domain=UNIT, num_records=n, **settings)
+    audit = sensitivity(
+        q.FunctionQuery(fn, sensitivity=truth), domain=UNIT, num_records=n, **settings
+    )
     assert audit.passed, audit
     assert audit.ratio >= 0.999, audit
     assert not dataclasses.replace(audit, claimed=0.95 * truth).passed
@@ -47,20 +53,28 @@ def judged(fn, truth, n, **settings):
 @pytest.mark.parametrize(("p", "n"), [(0.25, 2), (0.1, 4)])
 @pytest.mark.parametrize("method", POSITIONS)
 def test_interpolated_quantiles(method, p, n):
-    judged(lambda x: [np.quantile(x, p, method=method)], weights(p, n, method).max(), n, num_starts=4)
+    judged(
+        lambda x: [np.quantile(x, p, method=method)], weights(p, n, method).max(), n, num_starts=4
+    )
 
 
-@pytest.mark.parametrize("method", ["inverted_cdf", "lower", "higher", "nearest", "closest_observation"])
+@pytest.mark.parametrize(
+    "method", ["inverted_cdf", "lower", "higher", "nearest", "closest_observation"]
+)
 def test_quantiles_that_are_records_move_by_the_whole_range(method):
     judged(lambda x: [np.quantile(x, 0.9, method=method)], 1.0, 8, num_starts=4)
 
 
-@pytest.mark.parametrize(("c", "claim"), [({3: 1.0}, 0.3), ({16: 0.1, 17: 0.9}, 0.2), ({16: 1.0}, 0.1)])
+@pytest.mark.parametrize(
+    ("c", "claim"), [({3: 1.0}, 0.3), ({16: 0.1, 17: 0.9}, 0.2), ({16: 1.0}, 0.1)]
+)
 def test_quantiles_far_from_the_middle(c, claim):
     """Combinations c of the order statistics 0..19, with claims of a fraction of max |c|."""
     coefficients = np.array([c.get(j, 0.0) for j in range(20)])
     audit = sensitivity(
-        q.FunctionQuery(lambda x: [np.sort(x) @ coefficients], sensitivity=claim), domain=UNIT, num_records=20
+        q.FunctionQuery(lambda x: [np.sort(x) @ coefficients], sensitivity=claim),
+        domain=UNIT,
+        num_records=20,
     )
     assert not audit.passed
     assert audit.found == pytest.approx(max(c.values()), rel=1e-12)
@@ -88,17 +102,23 @@ def test_by_hand(name):
 
 
 def test_records_next_to_a_returned_value():
-    """How many of five records lie within 1e-9 of the median: (0, 0, m, 1, 1) has one, and three once a 0 becomes m or 1.
+    """How many of five records lie within 1e-9 of the median: (0, 0, m, 1, 1) has one, and three
+    once a 0 becomes m or 1.
 
-    Not four: that takes three others at one value, which is then the median whatever the fifth is, so that three stay.
+    Not four: that takes three others at one value, which is then the median whatever the fifth is,
+    so that three stay.
     """
-    audit = sensitivity(lambda x: [np.sum(np.abs(x - np.median(x)) < 1e-9)], domain=UNIT, num_records=5)
+    audit = sensitivity(
+        lambda x: [np.sum(np.abs(x - np.median(x)) < 1e-9)], domain=UNIT, num_records=5
+    )
     assert audit.found == 2.0
 
 
 @pytest.mark.parametrize("side", [-1.0, 1.0])
 def test_the_next_float_beside_a_returned_value(side):
-    """All records above (below) the mean by no more than 1e-12: n - 1 of them, if they lie there; only climbing finds it."""
+    """All records above (below) the mean by no more than 1e-12: n - 1 of them, if they lie there;
+    only climbing finds it.
+    """
 
     def fn(x):
         return [np.sum((side * (x - x[0]) > 0.0) & (side * (x - x[0]) < 1e-12)), x[0]]
@@ -135,11 +155,17 @@ def test_combinations_of_order_statistics(repetition):
 
 @pytest.mark.slow
 def test_true_claims_never_fail():
-    """200 combinations at their exact sensitivity: a lower bound is never above it, and false alarms do not occur."""
+    """200 combinations at their exact sensitivity: a lower bound is never above it, and false
+    alarms do not occur.
+    """
     for repetition in range(200):
         fn, truth, n = order_statistics(1000 + repetition)
         audit = sensitivity(
-            q.FunctionQuery(fn, sensitivity=truth), domain=UNIT, num_records=n, num_starts=8, seed=repetition
+            q.FunctionQuery(fn, sensitivity=truth),
+            domain=UNIT,
+            num_records=n,
+            num_starts=8,
+            seed=repetition,
         )
         assert audit.passed
         assert audit.ratio >= 0.999

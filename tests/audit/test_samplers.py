@@ -1,4 +1,6 @@
-"""Samplers against densities: correct ones pass, a 2% scale error is caught with power .99 at alpha 1e-6."""
+"""Samplers against densities: correct ones pass, a 2% scale error is caught with power .99 at alpha
+1e-6.
+"""
 
 import math
 
@@ -55,22 +57,29 @@ def test_a_two_percent_error_is_caught(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["Laplace", "Gaussian", "DiscreteLaplace", "DiscreteGaussian", "EuclideanLaplace"])
+@pytest.mark.parametrize(
+    "name", ["Laplace", "Gaussian", "DiscreteLaplace", "DiscreteGaussian", "EuclideanLaplace"]
+)
 def test_power_is_above_99_percent(name):
-    """Under an error the smooth statistic is chi^2_6 with a noncentrality, estimated by its mean over repetitions less 6.
+    """Under an error the smooth statistic is chi^2_6 with a noncentrality, estimated by its mean
+    over repetitions less 6.
 
-    The power of the best of the tests at the Bonferroni level is a lower bound of the audit's. It is taken at the
-    estimate less 5 of its standard errors.
+    The power of the best of the tests at the Bonferroni level is a lower bound of the audit's. It
+    is taken at the estimate less 5 of its standard errors.
     """
     mechanism, wrong, s = CASES[name]
     audits = [
-        sampler_against_density(jax.random.fold_in(KEY, i), mechanism, s, sampler=wrong.sample, num_draws=DRAWS)
+        sampler_against_density(
+            jax.random.fold_in(KEY, i), mechanism, s, sampler=wrong.sample, num_draws=DRAWS
+        )
         for i in range(20)
     ]
     assert all(not audit.passed for audit in audits)
     tests = [test for test in audits[0].p_values if test.startswith(("column 0", "log density"))]
     statistics = chi2.isf([[audit.p_values[test] for audit in audits] for test in tests], ORDER)
-    noncentrality = statistics.mean(1) - ORDER - 5.0 * statistics.std(1, ddof=1) / math.sqrt(len(audits))
+    noncentrality = (
+        statistics.mean(1) - ORDER - 5.0 * statistics.std(1, ddof=1) / math.sqrt(len(audits))
+    )
     critical = chi2.isf(audits[0].alpha / len(audits[0].p_values), ORDER)
     assert ncx2.sf(critical, ORDER, noncentrality.max()) >= 0.99
 
@@ -82,7 +91,9 @@ def test_power_is_above_99_percent(name):
 )
 @pytest.mark.slow
 def test_p_values_are_uniform_for_a_correct_sampler(mechanism, s, repetitions):
-    """False alarms occur at the stated rate: KS of the p-values of each test against the uniform law."""
+    """False alarms occur at the stated rate: KS of the p-values of each test against the uniform
+    law.
+    """
     keys = jax.random.split(jax.random.key(77), repetitions)
     audits = [sampler_against_density(key, mechanism, s, num_draws=5_000) for key in keys]
     assert all(audit.p_values.get("ties", 1.0) == 1.0 for audit in audits)
@@ -93,9 +104,13 @@ def test_p_values_are_uniform_for_a_correct_sampler(mechanism, s, repetitions):
 def test_a_flipped_sign_and_a_shift_are_caught():
     exponential = m.Clamped(m.Laplace(1.0), low=0.0, high=4.0)
     flipped = lambda key, s: 4.0 - exponential.sample(key, s)
-    assert not sampler_against_density(KEY, exponential, [1.0], sampler=flipped, num_draws=50_000).passed
+    assert not sampler_against_density(
+        KEY, exponential, [1.0], sampler=flipped, num_draws=50_000
+    ).passed
     shifted = lambda key, s: m.Laplace(1.0).sample(key, s) + 0.02
-    assert not sampler_against_density(KEY, m.Laplace(1.0), [1.0], sampler=shifted, num_draws=DRAWS).passed
+    assert not sampler_against_density(
+        KEY, m.Laplace(1.0), [1.0], sampler=shifted, num_draws=DRAWS
+    ).passed
 
 
 def test_a_forgotten_clamp_mass_is_caught():
@@ -112,7 +127,9 @@ def test_a_forgotten_clamp_mass_is_caught():
 
 
 def test_a_dependent_column_is_caught_in_the_plane():
-    """Independent Laplace columns are not the Euclidean law, though each is symmetric and heavy-tailed."""
+    """Independent Laplace columns are not the Euclidean law, though each is symmetric and
+    heavy-tailed.
+    """
     assert not sampler_against_density(
         KEY,
         m.EuclideanLaplace(1.0),
@@ -131,19 +148,27 @@ def tilted(key, s):
 
 def test_a_wrong_association_is_caught_in_the_plane():
     audit = sampler_against_density(
-        KEY, m.EuclideanLaplace(1.0), [1.0, -2.0], sampler=tilted, statistics=np.empty((0, 2)), num_draws=DRAWS
+        KEY,
+        m.EuclideanLaplace(1.0),
+        [1.0, -2.0],
+        sampler=tilted,
+        statistics=np.empty((0, 2)),
+        num_draws=DRAWS,
     )
     assert not audit.passed
     assert min(audit.p_values, key=audit.p_values.get) == "columns 0 and 1"
 
 
-# Independent columns --------------------------------------------------------------------------------------------------
+# Independent columns ------------------------------------------------------------------------------
 
 COLUMNS = {
     "Laplace": (m.Laplace(1.0), [3.0, 0.0, -2.0]),
     "DiscreteGaussian": (m.DiscreteGaussian(3.0), [5.0, 0.0, 1.0]),
     "Clamped": (m.Clamped(m.Laplace(2.0), low=0.0, high=4.0), [1.0, 3.0, -1.0]),
-    "RandomizedResponse": (m.RandomizedResponse(num_categories=4, truth_probability=0.5), [2.0, 0.0, 2.0]),
+    "RandomizedResponse": (
+        m.RandomizedResponse(num_categories=4, truth_probability=0.5),
+        [2.0, 0.0, 2.0],
+    ),
 }
 
 
@@ -161,7 +186,9 @@ def one_uniform(mechanism):
 def test_one_uniform_for_all_columns_is_caught(name):
     mechanism, s = COLUMNS[name]
     assert sampler_against_density(KEY, mechanism, s, num_draws=20_000).p_value > 1e-4
-    audit = sampler_against_density(KEY, mechanism, s, sampler=one_uniform(mechanism), num_draws=20_000)
+    audit = sampler_against_density(
+        KEY, mechanism, s, sampler=one_uniform(mechanism), num_draws=20_000
+    )
     assert not audit.passed
     assert all(audit.p_values[f"column {j}"] > 1e-4 for j in range(3))
     assert max(audit.p_values[f"columns {a} and {b}"] for a, b in ((0, 1), (0, 2), (1, 2))) < 1e-6
@@ -174,20 +201,23 @@ def test_dependence_of_three_columns_without_any_pair_is_caught():
         z = m.Laplace(1.0).sample(key, np.zeros(s.shape))
         small = np.abs(z) < np.log(2.0)
         even = small.sum(-1) % 2 == 0
-        # |Z| given its half of the law is moved to the other half, column 0 only, so that small ones come in odd numbers
+        # |Z| given its half of the law is moved to the other half, column 0 only, so that small
+        # ones come in odd numbers
         level = 1.0 - np.exp(-np.abs(z[:, 0]))
         moved = -np.log1p(-((level + 0.5) % 1.0))
         z[:, 0] = np.where(even, np.sign(z[:, 0]) * moved, z[:, 0])
         return s + z
 
-    audit = sampler_against_density(KEY, m.Laplace(1.0), [0.0, 0.0, 0.0], sampler=sampler, num_draws=20_000)
+    audit = sampler_against_density(
+        KEY, m.Laplace(1.0), [0.0, 0.0, 0.0], sampler=sampler, num_draws=20_000
+    )
     assert not audit.passed
     smallest = min(audit.p_values, key=audit.p_values.get)
     assert smallest == "log density of all columns"
     assert min(value for name, value in audit.p_values.items() if name != smallest) > 1e-4
 
 
-# Blocks ---------------------------------------------------------------------------------------------------------------
+# Blocks -------------------------------------------------------------------------------------------
 
 NESTED = m.Product(
     [
@@ -234,7 +264,7 @@ def test_a_p_value_that_is_not_a_number_fails():
         assert "smallest for" in repr(audit)
 
 
-# Draws that cannot be, and draws that come twice ----------------------------------------------------------------------
+# Draws that cannot be, and draws that come twice --------------------------------------------------
 
 
 def spoiled(mechanism, rows, value):
@@ -250,7 +280,12 @@ def spoiled(mechanism, rows, value):
 
 IMPOSSIBLE = {
     "between lattice points": (m.DiscreteLaplace(3.0), [5.0], slice(None), lambda y, s: y + 0.4),
-    "one draw between": (m.DiscreteGaussian(3.0), [5.0, 1.0], 7, lambda y, s: np.add(y, [0.0, 0.4])),
+    "one draw between": (
+        m.DiscreteGaussian(3.0),
+        [5.0, 1.0],
+        7,
+        lambda y, s: np.add(y, [0.0, 0.4]),
+    ),
     "no such category": (m.RandomizedResponse(4, 0.5), [2.0], 7, lambda y, s: 4.0),
     "no such candidate": (m.ExponentialMechanism((1.0, 2.0), 1.0), [0.0, 2.0], 7, lambda y, s: 1.5),
     "outside the ends": (m.Clamped(m.Laplace(1.0), low=0.0), [1.0], 7, lambda y, s: -1e-9),
@@ -263,7 +298,9 @@ IMPOSSIBLE = {
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_draws_off_the_support_fail_at_once(name):
     mechanism, s, rows, value = IMPOSSIBLE[name]
-    audit = sampler_against_density(KEY, mechanism, s, sampler=spoiled(mechanism, rows, value), num_draws=20_000)
+    audit = sampler_against_density(
+        KEY, mechanism, s, sampler=spoiled(mechanism, rows, value), num_draws=20_000
+    )
     assert audit.p_values == {"support": 0.0}
     assert not audit.passed
 
@@ -273,28 +310,45 @@ def test_draws_where_the_density_is_zero_fail_at_once():
         def _noise_log_prob(self, z):
             return jnp.where(z < -3.0, -jnp.inf, m.Laplace._noise_log_prob(self, z))
 
-    assert sampler_against_density(KEY, Positive(1.0), [0.0], num_draws=20_000).p_values == {"support": 0.0}
+    assert sampler_against_density(KEY, Positive(1.0), [0.0], num_draws=20_000).p_values == {
+        "support": 0.0
+    }
 
 
-@pytest.mark.parametrize("mechanism", [m.Laplace(1.0), m.EuclideanLaplace(1.0), m.Clamped(m.Laplace(1.0), 0.0, 4.0)])
+@pytest.mark.parametrize(
+    "mechanism", [m.Laplace(1.0), m.EuclideanLaplace(1.0), m.Clamped(m.Laplace(1.0), 0.0, 4.0)]
+)
 def test_a_sampler_that_forgets_its_noise_now_and_then_is_caught(mechanism):
     """One draw in a thousand is s itself: 500 of 500,000, which the smooth tests do not see."""
     sampler = spoiled(mechanism, slice(None, None, 1000), lambda y, s: s)
-    audit = sampler_against_density(KEY, mechanism, [2.0], sampler=sampler, statistics=NONE, num_draws=DRAWS)
+    audit = sampler_against_density(
+        KEY, mechanism, [2.0], sampler=sampler, statistics=NONE, num_draws=DRAWS
+    )
     assert not audit.passed
     assert audit.p_values["ties"] < 1e-12
-    others = [value for name, value in audit.p_values.items() if name != "ties" and not name.startswith("fine cells")]
+    others = [
+        value
+        for name, value in audit.p_values.items()
+        if name != "ties" and not name.startswith("fine cells")
+    ]
     assert min(others) > 1e-6
 
 
 def test_noise_of_single_precision_is_caught_and_coarse_statistics_are_not():
-    single = lambda key, s: s + np.asarray(jax.random.laplace(key, s.shape, dtype=np.float32), dtype=float)
-    assert sampler_against_density(KEY, m.Laplace(1.0), [2.0], sampler=single, num_draws=DRAWS).p_values["ties"] < 1e-12
+    single = lambda key, s: (
+        s + np.asarray(jax.random.laplace(key, s.shape, dtype=np.float32), dtype=float)
+    )
+    assert (
+        sampler_against_density(
+            KEY, m.Laplace(1.0), [2.0], sampler=single, num_draws=DRAWS
+        ).p_values["ties"]
+        < 1e-12
+    )
     far = sampler_against_density(KEY, m.Laplace(1.0), [1e9], num_draws=DRAWS)
     assert far.p_value > 1e-4, "float64 repeats values there"
 
 
-# Black boxes ----------------------------------------------------------------------------------------------------------
+# Black boxes --------------------------------------------------------------------------------------
 
 
 def test_black_box_finds_most_of_a_true_epsilon():
@@ -304,18 +358,29 @@ def test_black_box_finds_most_of_a_true_epsilon():
 
 
 def test_a_planted_overspend_of_five_percent_is_caught():
-    """10 repetitions in the fast suite; the standard error of the bound is about .003 against a margin of .03."""
+    """10 repetitions in the fast suite; the standard error of the bound is about .003 against a
+    margin of .03.
+    """
     for i in range(10):
-        bound = epsilon_lower_bound(jax.random.fold_in(KEY, i), m.Laplace(scale=1 / 1.05), [0.0], [1.0])
+        bound = epsilon_lower_bound(
+            jax.random.fold_in(KEY, i), m.Laplace(scale=1 / 1.05), [0.0], [1.0]
+        )
         assert bound.refutes(1.0)
         assert bound.epsilon < 1.05
 
 
 def test_the_level_is_honest():
-    """At alpha = .2 a true claim may be refuted in at most 20% of repetitions: binomial bound at 1e-6."""
+    """At alpha = .2 a true claim may be refuted in at most 20% of repetitions: binomial bound at
+    1e-6.
+    """
     refuted = sum(
         epsilon_lower_bound(
-            jax.random.fold_in(KEY, i), m.Laplace(scale=1.0), [0.0], [1.0], num_draws=4000, alpha=0.2
+            jax.random.fold_in(KEY, i),
+            m.Laplace(scale=1.0),
+            [0.0],
+            [1.0],
+            num_draws=4000,
+            alpha=0.2,
         ).refutes(1.0)
         for i in range(200)
     )
@@ -325,7 +390,9 @@ def test_the_level_is_honest():
 def test_events_and_delta():
     floor = epsilon_lower_bound(KEY, m.Gaussian(1.0), [0.0], [1.0], delta=0.5, num_draws=10_000)
     assert floor.epsilon == 0.0
-    given = epsilon_lower_bound(KEY, m.Laplace(1.0), [0.0], [1.0], event=lambda y: y[:, 0] < 0, num_draws=100_000)
+    given = epsilon_lower_bound(
+        KEY, m.Laplace(1.0), [0.0], [1.0], event=lambda y: y[:, 0] < 0, num_draws=100_000
+    )
     assert given.event == "given"
     assert 0.9 < given.epsilon < 1.0
 
@@ -336,7 +403,9 @@ def test_outputs_that_are_not_numbers_are_events_too(value, text):
 
     def sampler(key, s):
         y = m.Laplace(1.0).sample(key, s)
-        broken = np.asarray(jax.random.uniform(jax.random.fold_in(key, 1), len(s))) < 0.3 * (s[:, 0] == 1.0)
+        broken = np.asarray(jax.random.uniform(jax.random.fold_in(key, 1), len(s))) < 0.3 * (
+            s[:, 0] == 1.0
+        )
         y[broken, 0] = value
         return y
 
@@ -358,7 +427,9 @@ def test_a_few_nans_do_not_hide_a_threshold():
 
 
 def test_draws_that_are_all_nan_prove_nothing():
-    bound = epsilon_lower_bound(KEY, lambda key, s: np.full(s.shape, np.nan), [0.0, 0.0], [1.0, 0.0], num_draws=1000)
+    bound = epsilon_lower_bound(
+        KEY, lambda key, s: np.full(s.shape, np.nan), [0.0, 0.0], [1.0, 0.0], num_draws=1000
+    )
     assert bound.epsilon == 0.0
 
 

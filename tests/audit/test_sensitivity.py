@@ -8,7 +8,12 @@ import pytest
 
 from noisewise import queries as q
 from noisewise.audit.sensitivity import sensitivity
-from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError, SimulationError
+from noisewise.errors import (
+    InvalidInputError,
+    InvalidTypeError,
+    MissingCapabilityError,
+    SimulationError,
+)
 from noisewise.queries.base import namespace
 from tests.catalogue_queries import QUERIES
 
@@ -25,7 +30,9 @@ def test_claims_are_reached_and_not_passed(name, norm):
     assert audit.passed
     assert (0.999 if case.exact else 0.5) <= audit.ratio <= 1.0 + 1e-12
     # What was found is a pair of neighbours, and anyone can check it.
-    changed = np.any(np.atleast_2d(audit.database != audit.neighbour).reshape(len(audit.database), -1), axis=1)
+    changed = np.any(
+        np.atleast_2d(audit.database != audit.neighbour).reshape(len(audit.database), -1), axis=1
+    )
     assert changed.sum() == 1
     difference = case.query(audit.database) - case.query(audit.neighbour)
     assert np.linalg.norm(difference, ord=norm) == pytest.approx(audit.found, rel=1e-12)
@@ -60,7 +67,9 @@ def test_the_published_bound_is_valid_but_loose():
 
 @pytest.mark.parametrize("resolution", [1, 3, 10, 64])
 def test_rounded_queries_stay_within_the_claim(resolution):
-    query = q.RegressionMoments(num_records=20, num_predictors=2, bounds=(-5.0, 15.0), grid=1 / resolution)
+    query = q.RegressionMoments(
+        num_records=20, num_predictors=2, bounds=(-5.0, 15.0), grid=1 / resolution
+    )
     for norm in NORMS:
         audit = sensitivity(query, norm=norm)
         assert 0.85 <= audit.ratio <= 1.0 + 1e-12
@@ -96,24 +105,32 @@ def test_black_box_queries(fn, expected):
     assert not audit.passed
     # A lower bound always; the jump is the hardest to climb
     assert 0.95 * expected <= audit.found <= expected * (1 + 1e-12)
-    assert audit.found == pytest.approx(abs(np.subtract(fn(audit.database), fn(audit.neighbour))).sum())
+    assert audit.found == pytest.approx(
+        abs(np.subtract(fn(audit.database), fn(audit.neighbour))).sum()
+    )
 
 
 def test_black_box_with_categories_and_a_false_claim():
-    table = q.FunctionQuery(lambda x: np.bincount(2 * x[:, 0] + x[:, 1], minlength=4), sensitivity=1.0)
+    table = q.FunctionQuery(
+        lambda x: np.bincount(2 * x[:, 0] + x[:, 1], minlength=4), sensitivity=1.0
+    )
     audit = sensitivity(table, domain=q.Categories(levels=(2, 2)))
     assert audit.found == 2.0
     assert not audit.passed
-    assert sensitivity(table, domain=q.Categories(levels=(2, 2)), norm=2).found == pytest.approx(math.sqrt(2.0))
+    assert sensitivity(table, domain=q.Categories(levels=(2, 2)), norm=2).found == pytest.approx(
+        math.sqrt(2.0)
+    )
 
 
 def test_the_search_repeats():
-    first, second = (sensitivity(lambda x: [np.var(x)], domain=UNIT, seed=7, num_starts=8) for _ in range(2))
+    first, second = (
+        sensitivity(lambda x: [np.var(x)], domain=UNIT, seed=7, num_starts=8) for _ in range(2)
+    )
     assert first.found == second.found
     np.testing.assert_array_equal(first.neighbour, second.neighbour)
 
 
-# Records outside the bounds ------------------------------------------------------------------------------------------
+# Records outside the bounds -----------------------------------------------------------------------
 
 
 class NoClip(q.ClampedMean):
@@ -135,7 +152,11 @@ class LosesOneClip(q.RegressionMoments):
 
     def _units(self, records):
         low, high = np.asarray(self.domain.low), np.asarray(self.domain.high)
-        scaled = np.concatenate([np.clip(records, low, high)[:, :-1], records[:, -1:]], axis=1) * 2 / (high - low)
+        scaled = (
+            np.concatenate([np.clip(records, low, high)[:, :-1], records[:, -1:]], axis=1)
+            * 2
+            / (high - low)
+        )
         columns = np.concatenate([np.ones((len(records), 1)), scaled], axis=1)
         left, right = zip(*self._pairs, strict=True)
         return columns[:, list(left)] * columns[:, list(right)]
@@ -156,7 +177,9 @@ UNCLAMPED = {
     "grid": NoClip(bounds=(-1.0, 4.0), num_records=5, grid=0.5),
     "integers": ClipsOnlyTheStatistic(bounds=(-1.0, 4.0), num_records=5, grid=0.5),
     "moments": LosesOneClip(num_records=100, num_predictors=2),
-    "joint": q.Joint([q.Histogram(edges=(0.0, 0.5, 1.0)), NoClip(bounds=(0.0, 1.0), num_records=5)]),
+    "joint": q.Joint(
+        [q.Histogram(edges=(0.0, 0.5, 1.0)), NoClip(bounds=(0.0, 1.0), num_records=5)]
+    ),
 }
 
 

@@ -103,8 +103,13 @@ def loaded(run):
 
 
 def start(*words, **more):
-    """A real process, in the working directory of the test. It hears SIGINT, which workers of pytest-xdist ignore and pass on ignored."""
-    heard = "import os, signal, sys; signal.signal(2, signal.SIG_DFL); os.execv(sys.executable, [sys.executable] + sys.argv[1:])"
+    """A real process, in the working directory of the test. It hears SIGINT, which workers of
+    pytest-xdist ignore and pass on ignored.
+    """
+    heard = (
+        "import os, signal, sys; signal.signal(2, signal.SIG_DFL); os.execv(sys.executable,"
+        " [sys.executable] + sys.argv[1:])"
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-c", heard, "-m", "noisewise", *map(str, words)]

@@ -1,4 +1,6 @@
-"""Whatever is typed wrongly ends with exit code 1 and one line that says what to do, and leaves nothing behind."""
+"""Whatever is typed wrongly ends with exit code 1 and one line that says what to do, and leaves
+nothing behind.
+"""
 
 import re
 import shlex
@@ -71,16 +73,28 @@ TABLE = [
     (f"{RELEASE} --query meen", "did you mean 'mean'"),
     (f"{RELEASE} --query mean --epsilon 1 --column age", "--bounds 0 100"),
     (f"{RELEASE} --query mean --epsilon 1 --bounds 0 100", "--column"),
-    (f"{RELEASE} --query mean --epsilon 1 --bounds 0 100 --column agee", "no column 'agee': did you mean 'age'"),
+    (
+        f"{RELEASE} --query mean --epsilon 1 --bounds 0 100 --column agee",
+        "no column 'agee': did you mean 'age'",
+    ),
     (
         f"{RELEASE} --query mean --epsilon 1 --bounds 0 100 --column weight",
         "no column 'weight': its first line must name",
     ),
-    (f"{RELEASE} --query mean --epsilon 1 --bounds 0,1,2 --column age", "'--bounds': .* valid number"),
-    (f"{RELEASE} --query mean --epsilon 1 --column age --bounds 0", "'--epsilon'|requires 2|valid float"),
+    (
+        f"{RELEASE} --query mean --epsilon 1 --bounds 0,1,2 --column age",
+        "'--bounds': .* valid number",
+    ),
+    (
+        f"{RELEASE} --query mean --epsilon 1 --column age --bounds 0",
+        "'--epsilon'|requires 2|valid float",
+    ),
     (f"{RELEASE} --query mean --epsilon 1 --bounds 0 100 --column sex", "a plain number such as"),
     (f"{RELEASE} --query mean --epsilon 1 --bounds 100 0 --column age", "low < high"),
-    (f"{RELEASE} --query mean --epsilon 1 --column age --bounds-of sex=0,1 --bounds 0 1", "does not look at"),
+    (
+        f"{RELEASE} --query mean --epsilon 1 --column age --bounds-of sex=0,1 --bounds 0 1",
+        "does not look at",
+    ),
     (f"{RELEASE} --query mean --epsilon 1 --column age --bounds-of age=0", "LOW,HIGH"),
     (f"{MEAN}", "--epsilon 1"),
     (f"{MEAN} --delta 1e-6", "--epsilon 1"),
@@ -93,19 +107,43 @@ TABLE = [
     (f"{MEAN} --epsilon 1 --ledger ledger.json --budget two", "numbers separated by commas"),
     (f"{MEAN} --epsilon 1 --ledger ledger.json --budget 1,2,3", "EPSILON,DELTA"),
     (f"{MEAN} --epsilon 1 --ledger release.json", "another kind of file"),
-    ("release --data people.csv --out release.json --query mean --column age --bounds 0 100 --epsilon 1", "kept"),
-    ("release --data people.csv --out none/new.json --query mean --column age --bounds 0 1 --epsilon 1", "No such"),
-    ("release --data none.csv --out new.json --query mean --bounds 0 1 --epsilon 1", "no file none.csv"),
+    (
+        (
+            "release --data people.csv --out release.json --query mean --column age --bounds 0 100"
+            " --epsilon 1"
+        ),
+        "kept",
+    ),
+    (
+        (
+            "release --data people.csv --out none/new.json --query mean --column age --bounds 0 1"
+            " --epsilon 1"
+        ),
+        "No such",
+    ),
+    (
+        "release --data none.csv --out new.json --query mean --bounds 0 1 --epsilon 1",
+        "no file none.csv",
+    ),
     ("release --data . --out new.json --query mean --bounds 0 1 --epsilon 1", "CSV file"),
     (f"{RELEASE} --query histogram --column age --epsilon 1", "--edges"),
     (f"{RELEASE} --query histogram --column age --epsilon 1 --edges 0,a", "separated by commas"),
     (f"{RELEASE} --query histogram --column age --epsilon 1 --edges 3,2,1", "increasing"),
-    (f"{RELEASE} --query histogram --column age --column size --epsilon 1 --edges 1,2,3", "one column"),
+    (
+        f"{RELEASE} --query histogram --column age --column size --epsilon 1 --edges 1,2,3",
+        "one column",
+    ),
     (f"{RELEASE} --query median --column age --epsilon 1", "--candidates 10,20,30"),
     (f"{RELEASE} --query contingency-table --column sex --epsilon 1", "--levels"),
     (f"{RELEASE} --query contingency-table --column sex --levels sex --epsilon 1", "smoker=no,yes"),
-    (f"{RELEASE} --query contingency-table --column sex --levels sex=f,x --epsilon 1", "list them all"),
-    (f"{RELEASE} --query contingency-table --column sex --levels smoker=no,yes --epsilon 1", "does not look at"),
+    (
+        f"{RELEASE} --query contingency-table --column sex --levels sex=f,x --epsilon 1",
+        "list them all",
+    ),
+    (
+        f"{RELEASE} --query contingency-table --column sex --levels smoker=no,yes --epsilon 1",
+        "does not look at",
+    ),
     (f"{RELEASE} --query regression-moments --predictors age --epsilon 1", "--outcome"),
     (f"{RELEASE} --query infection-curve --column age --epsilon 1", "0 or 1"),
     ("release --data town.csv --out new.json --query infection-curve --trials 9 --rho 1", "PureDP"),
@@ -124,7 +162,11 @@ def test_one_helpful_sentence(run, folder, line, hint):
     assert re.search(hint, lines[0]), lines[0]
     assert "Traceback" not in result.stderr
     assert "unexpected" not in lines[0]
-    left = [path for path in sorted(folder.rglob("*")) if path not in before and "__pycache__" not in path.parts]
+    left = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path not in before and "__pycache__" not in path.parts
+    ]
     assert left in ([], [Path(folder / "ledger.json.lock")])
 
 

@@ -13,7 +13,8 @@ from tests.cli.conftest import ROOT, start
 
 EXAMPLE = ROOT / "examples" / "seir"
 COMMANDS = [
-    shlex.split(line)[1:] for line in re.findall(r"^noisewise .*$", (EXAMPLE / "README.md").read_text(), re.MULTILINE)
+    shlex.split(line)[1:]
+    for line in re.findall(r"^noisewise .*$", (EXAMPLE / "README.md").read_text(), re.MULTILINE)
 ]
 
 
@@ -54,6 +55,7 @@ def test_release_infer_report(example):
     assert out.strip() == os.path.join("runs", "seir", "report.html")
     assert "R0" in Path("runs/seir/report.html").read_text()
     summary = nw.load_posterior("runs/seir").summary()
-    # noise is fresh in every run, so only gross errors show: the truth is (2.2, 8, .6), the posterior sd about (.3, 5, .06)
+    # noise is fresh in every run, so only gross errors show: the truth is (2.2, 8, .6), the
+    # posterior sd about (.3, 5, .06)
     for name, truth in (("R0", 2.2), ("initial", 8.0), ("reporting", 0.6)):
         assert abs(summary.loc[name, "mean"] - truth) < 4.5 * summary.loc[name, "sd"]

@@ -1,4 +1,6 @@
-"""report, resume and compare on run directories of strangers: an answer or one line, no code, nothing outside, no escape sequences."""
+"""report, resume and compare on run directories of strangers: an answer or one line, no code,
+nothing outside, no escape sequences.
+"""
 
 import contextlib
 import functools
@@ -20,7 +22,16 @@ from tests.runs.test_hostile_directories import damage
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="devices, and peaks of memory, are Linux's"
 )
-ABC = ("--method", "rejection-abc", "--set", "num_draws=300", "--set", "tolerance=1", "--certify", 2000)
+ABC = (
+    "--method",
+    "rejection-abc",
+    "--set",
+    "num_draws=300",
+    "--set",
+    "tolerance=1",
+    "--certify",
+    2000,
+)
 COMMANDS = {
     "report": ("report", "theirs/a"),
     "resume": ("resume", "theirs/a"),
@@ -64,18 +75,26 @@ def check(run, theirs, made, command, count):
             done = damage(theirs, made, outside, rng)
         else:
             path = theirs / ("command.json", "certificate.json")[number // 4 % 2]
-            done, content = f"bytes of {path}", next(iter(damaged(path.read_text(), rng, 2 - number // 8 % 2)))
+            done, content = (
+                f"bytes of {path}",
+                next(iter(damaged(path.read_text(), rng, 2 - number // 8 % 2))),
+            )
             path.write_bytes(content)
         before = hostile.look(outside)
         result = watch(invoke)
         assert result.exit_code in (0, 1, 3), (done, result.stderr)
         codes.add(result.exit_code)
-        assert result.exit_code != 1 or len(result.stderr.strip().splitlines()) <= 2, (done, result.stderr)
+        assert result.exit_code != 1 or len(result.stderr.strip().splitlines()) <= 2, (
+            done,
+            result.stderr,
+        )
         assert hostile.look(outside) == before, done
         assert not os.path.lexists(hostile.MARKER), done
         assert watch.largest < hostile.MEMORY, (done, watch.largest / 2**20)
     assert 1 in codes
-    print(f"\n{command}: {count} directories, {watch.longest:.2f} s, {watch.largest / 2**20:.0f} MiB")
+    print(
+        f"\n{command}: {count} directories, {watch.longest:.2f} s, {watch.largest / 2**20:.0f} MiB"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -90,7 +109,8 @@ def test_commands_on_many_hostile_directories_end_in_one_line(run, theirs, made,
 
 
 @pytest.mark.parametrize(
-    "part", ["journal", "posterior", "inputs", "corrected", "command.json", "certificate.json", ".lock"]
+    "part",
+    ["journal", "posterior", "inputs", "corrected", "command.json", "certificate.json", ".lock"],
 )
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_stay_in_the_directory(run, theirs, command, part):
@@ -121,20 +141,29 @@ def test_texts_of_strangers_command_no_terminal(run, theirs):
         path.write_text(json.dumps(sealed(value)))
     certificate = json.loads((theirs / "certificate.json").read_text())
     (theirs / "certificate.json").write_text(json.dumps({**certificate, "proposal": TEXT}))
-    for words in (*COMMANDS.values(), ("compare", "theirs/a", "mine", "--json"), ("resume", "theirs/a", "--json")):
+    for words in (
+        *COMMANDS.values(),
+        ("compare", "theirs/a", "mine", "--json"),
+        ("resume", "theirs/a", "--json"),
+    ):
         result = run(*words)
         assert result.exit_code in (0, 3), result.stderr
         assert_harmless(result.stdout + result.stderr)
 
 
-@pytest.mark.parametrize("place", ["method", "problem", "file", "settings", "key", "version", "copy"])
+@pytest.mark.parametrize(
+    "place", ["method", "problem", "file", "settings", "key", "version", "copy"]
+)
 def test_mistakes_in_files_of_strangers_command_no_terminal(run, theirs, place):
     path = theirs / "command.json"
     value = json.loads(path.read_text())
     if place in ("method", "problem"):
         value[place] = TEXT
     elif place == "file":
-        value |= {"problem": None, "file": {"path": f"../../{TEXT}.py", "name": "model", "sha256": "0"}}
+        value |= {
+            "problem": None,
+            "file": {"path": f"../../{TEXT}.py", "name": "model", "sha256": "0"},
+        }
     elif place == "settings":
         value["settings"] = {TEXT: 1}
     elif place == "key":
@@ -144,7 +173,11 @@ def test_mistakes_in_files_of_strangers_command_no_terminal(run, theirs, place):
     else:
         value["releases"] = [{"copy": f"inputs/1-{TEXT}", "sha256": "0"}]
     path.write_text(json.dumps(value))
-    for words in (("resume", "theirs/a"), ("report", "theirs/a"), ("resume", "theirs/a", "--debug")):
+    for words in (
+        ("resume", "theirs/a"),
+        ("report", "theirs/a"),
+        ("resume", "theirs/a", "--debug"),
+    ):
         result = run(*words)
         assert_harmless(result.stdout + result.stderr)
         assert result.stderr or words[0] == "report"  # which reads no method and no settings

@@ -1,4 +1,6 @@
-"""From a problem or a file to a posterior: what is computed, shown, stored, and how the command exits."""
+"""From a problem or a file to a posterior: what is computed, shown, stored, and how the command
+exits.
+"""
 
 import json
 import re
@@ -58,9 +60,12 @@ def test_quiet_says_the_verdict_alone(run):
 
 
 def test_without_a_method_the_target_is_reached(loaded):
-    found = loaded("infer", "model.py", "--release", "release.json", "--target-ess", 300, "--out", "runs/a")
+    found = loaded(
+        "infer", "model.py", "--release", "release.json", "--target-ess", 300, "--out", "runs/a"
+    )
     posterior = found["summary"]["mean"]
-    # the mean of 200 records with sd 10 has sd .71, the noise sd .71: the posterior sd is 1.0, known here to 5%
+    # the mean of 200 records with sd 10 has sd .71, the noise sd .71: the posterior sd is 1.0,
+    # known here to 5%
     assert found["effective_size"] >= 300
     assert abs(posterior["mean"] - 51.0) < 0.5
     assert abs(posterior["sd"] - 1.0) < 0.2
@@ -69,9 +74,19 @@ def test_without_a_method_the_target_is_reached(loaded):
 
 
 def test_a_release_that_does_not_fit_is_told(run):
-    """Draws are exact and plenty, but no record of a model with mean 44 and sampling error .71 makes a mean of 51."""
+    """Draws are exact and plenty, but no record of a model with mean 44 and sampling error .71
+    makes a mean of 51.
+    """
     fits, wrong = (
-        run("infer", f"model.py:{name}", "--release", "release.json", *QUICK, "--out", f"runs/{name}")
+        run(
+            "infer",
+            f"model.py:{name}",
+            "--release",
+            "release.json",
+            *QUICK,
+            "--out",
+            f"runs/{name}",
+        )
         for name in ("model", "wrong")
     )
     assert (fits.exit_code, wrong.exit_code) == (0, 0)
@@ -83,7 +98,9 @@ def test_a_release_that_does_not_fit_is_told(run):
 
 def test_a_first_simulation_that_takes_long_is_told(folder, monkeypatch, capsys):
     release = nw.Release.load("release.json")
-    slow, quick = (targets.model_from(Path("model.py"), name, release) for name in ("slow", "model"))
+    slow, quick = (
+        targets.model_from(Path("model.py"), name, release) for name in ("slow", "model")
+    )
     monkeypatch.setattr(targets, "PATIENCE", 0.1)
     targets._tried(slow, release)
     assert "The first simulation has taken 0.1 s so far" in capsys.readouterr().err
@@ -113,10 +130,14 @@ def test_releases_of_one_dataset_combine(loaded):
         "--out",
         "runs/a",
     )
-    # two numbers with Laplace noise of scale .5 say of s what one of scale .25 would: sd .35 + sampling .71 make .8, known to 5%
+    # two numbers with Laplace noise of scale .5 say of s what one of scale .25 would: sd .35 +
+    # sampling .71 make .8, known to 5%
     assert abs(found["summary"]["mean"]["mean"] - 50.9) < 0.4
     assert abs(found["summary"]["mean"]["sd"] - 0.8) < 0.15
-    assert sorted(path.name for path in Path("runs/a/inputs").iterdir()) == ["1-release.json", "2-second.json"]
+    assert sorted(path.name for path in Path("runs/a/inputs").iterdir()) == [
+        "1-release.json",
+        "2-second.json",
+    ]
 
 
 def test_a_problem_takes_a_release_of_its_own(loaded):
@@ -130,7 +151,17 @@ def test_a_problem_takes_a_release_of_its_own(loaded):
 
 def test_what_a_certificate_speaks_against_exits_with_3(run, loaded):
     settings = ("--set", "num_draws=400", "--set", "tolerance=3", "--certify", 2000)
-    words = ("infer", "gaussian-mean", "--epsilon", 10, "--method", "rejection-abc", *settings, "--out", "runs/a")
+    words = (
+        "infer",
+        "gaussian-mean",
+        "--epsilon",
+        10,
+        "--method",
+        "rejection-abc",
+        *settings,
+        "--out",
+        "runs/a",
+    )
     assert run(*words).exit_code == 3
     first = json.loads(Path("runs/a/certificate.json").read_text())
     assert first["verdict"] != "certified"
@@ -149,11 +180,18 @@ ABC = ("--method", "rejection-abc", "--set", "num_draws=400", "--set")
 @pytest.mark.parametrize(
     ("settings", "certify", "word"),
     [
-        (("tolerance=0.2",), 20_000, "Use these: they are what is shown, and lie in runs/{a}/corrected"),
+        (
+            ("tolerance=0.2",),
+            20_000,
+            "Use these: they are what is shown, and lie in runs/{a}/corrected",
+        ),
         (
             ("tolerance=1",),
             4000,
-            "may be used: they are what is shown, and lie in runs/{a}/corrected. Give the method more",
+            (
+                "may be used: they are what is shown, and lie in runs/{a}/corrected. Give the"
+                " method more"
+            ),
         ),
         (
             ("tolerance=3", "--epsilon", 3),
@@ -166,8 +204,12 @@ ABC = ("--method", "rejection-abc", "--set", "num_draws=400", "--set")
     ids=["certified", "poor, corrected", "poor", "too few simulations", "hopeless"],
 )
 def test_certificates_speak_of_options_and_files(run, settings, certify, word):
-    """Planted: with `certificate.sentence` in place of `said(_wording)` all fail. A folder may be called {a}."""
-    result = run("infer", "gaussian-mean", *ABC, *settings, "--certify", certify, "--out", "runs/{a}")
+    """Planted: with `certificate.sentence` in place of `said(_wording)` all fail. A folder may be
+    called {a}.
+    """
+    result = run(
+        "infer", "gaussian-mean", *ABC, *settings, "--certify", certify, "--out", "runs/{a}"
+    )
     shown = result.stdout
     assert "Verdict: " in shown
     assert word in " ".join(shown.split())
@@ -175,7 +217,16 @@ def test_certificates_speak_of_options_and_files(run, settings, certify, word):
 
 
 def test_a_larger_certificate_takes_the_finished_inference(run, loaded):
-    words = ("infer", "gaussian-mean", "--method", "rejection-abc", "--set", "num_draws=400", "--set", "tolerance=0.2")
+    words = (
+        "infer",
+        "gaussian-mean",
+        "--method",
+        "rejection-abc",
+        "--set",
+        "num_draws=400",
+        "--set",
+        "tolerance=0.2",
+    )
     first = run(*words, "--certify", 2000, "--out", "runs/a")
     assert first.exit_code == 3
     before = Path("runs/a/posterior").stat().st_mtime_ns
@@ -186,7 +237,9 @@ def test_a_larger_certificate_takes_the_finished_inference(run, loaded):
 
 
 def test_a_poor_approximation_exits_with_3_though_its_corrected_draws_may_be_used(run, loaded):
-    """The rule, in the exit code, the sentence, JSON, the page and --help. Planted: with `answer.report.exact` as the rule this fails."""
+    """The rule, in the exit code, the sentence, JSON, the page and --help. Planted: with
+    `answer.report.exact` as the rule this fails.
+    """
     words = ("infer", "gaussian-mean", *ABC, "tolerance=1", "--certify", 4000, "--out", "runs/a")
     result = run(*words)
     assert result.exit_code == 3
@@ -205,7 +258,16 @@ def test_a_poor_approximation_exits_with_3_though_its_corrected_draws_may_be_use
 
 
 def test_few_exact_draws_exit_with_3(run):
-    words = ("infer", "gaussian-mean", "--method", "rejection-abc", "--set", "num_draws=40", "--out", "runs/a")
+    words = (
+        "infer",
+        "gaussian-mean",
+        "--method",
+        "rejection-abc",
+        "--set",
+        "num_draws=40",
+        "--out",
+        "runs/a",
+    )
     result = run(*words)
     assert result.exit_code == 3
     assert "Verdict: exact, but few draws." in result.stdout
@@ -242,7 +304,16 @@ def test_answers_for_comparison_are_left_as_they_are(run, loaded):
 
 
 def test_a_certified_approximation_is_corrected(loaded):
-    words = ("infer", "gaussian-mean", "--method", "rejection-abc", "--set", "num_draws=400", "--certify", 20_000)
+    words = (
+        "infer",
+        "gaussian-mean",
+        "--method",
+        "rejection-abc",
+        "--set",
+        "num_draws=400",
+        "--certify",
+        20_000,
+    )
     found = loaded(*words, "--set", "tolerance=0.2", "--out", "runs/a")
     assert found["verdict"] == "certified"
     assert "corrected" in found["method"]
@@ -266,7 +337,10 @@ def test_a_finished_run_is_shown_again_and_another_is_refused(run):
 
 
 def test_a_changed_model_or_release_is_not_resumed(run):
-    assert run("infer", "model.py", "--release", "release.json", *QUICK, "--out", "runs/a").exit_code == 0
+    assert (
+        run("infer", "model.py", "--release", "release.json", *QUICK, "--out", "runs/a").exit_code
+        == 0
+    )
     Path("release.json").unlink()
     assert run("resume", "runs/a").exit_code == 0
     assert remembered(Path("runs/a")).releases == (Path("runs/a/inputs/1-release.json"),)
@@ -285,7 +359,15 @@ def test_a_run_moves_with_its_model(run, folder, monkeypatch):
     Path("project").mkdir()
     for name in ("model.py", "release.json"):
         Path(name).rename(Path("project") / name)
-    words = ("infer", "project/model.py", "--release", "project/release.json", *QUICK, "--out", "project/runs/a")
+    words = (
+        "infer",
+        "project/model.py",
+        "--release",
+        "project/release.json",
+        *QUICK,
+        "--out",
+        "project/runs/a",
+    )
     assert run(*words).exit_code == 0
     Path("project").rename("elsewhere")
     refused = run("resume", "elsewhere/runs/a")
@@ -309,8 +391,15 @@ def test_a_run_moves_with_its_model(run, folder, monkeypatch):
         lambda record: {**record, "settings": [1]},
         lambda record: {**record, "problem": 4},
         lambda record: {**record, "problem": None},
-        lambda record: {**record, "releases": [{"copy": "inputs/../../release.json", "sha256": "0"}]},
-        lambda record: {**record, "problem": None, "file": {"path": "model.py", "name": "model", "sha256": "0"}},
+        lambda record: {
+            **record,
+            "releases": [{"copy": "inputs/../../release.json", "sha256": "0"}],
+        },
+        lambda record: {
+            **record,
+            "problem": None,
+            "file": {"path": "model.py", "name": "model", "sha256": "0"},
+        },
     ],
 )
 def test_damaged_commands_are_refused(run, damage):
@@ -324,7 +413,10 @@ def test_damaged_commands_are_refused(run, damage):
 
 def test_runs_are_compared(run, loaded):
     for seed in (1, 2):
-        assert run("infer", "gaussian-mean", *QUICK, "--seed", seed, "--out", f"runs/{seed}").exit_code == 0
+        assert (
+            run("infer", "gaussian-mean", *QUICK, "--seed", seed, "--out", f"runs/{seed}").exit_code
+            == 0
+        )
     assert run("infer", "gaussian-mean", "--epsilon", 0.1, *QUICK, "--out", "runs/3").exit_code == 0
     result = run("compare", "runs/1", "runs/2", "runs/3")
     assert result.exit_code == 0, result.stderr
@@ -371,7 +463,10 @@ def test_reports_are_written_with_all_that_is_known(run, written):
 
 def test_a_report_is_kept_where_its_model_cannot_be_used(run, written):
     """A poorer one must not take its place."""
-    assert run("infer", "model.py", "--release", "release.json", *QUICK, "--out", "runs/a").exit_code == 0
+    assert (
+        run("infer", "model.py", "--release", "release.json", *QUICK, "--out", "runs/a").exit_code
+        == 0
+    )
     assert run("report", "runs/a", "--model", "model.py").exit_code == 0
     Path("model.py").write_text("1 / 0")
     result = run("report", "runs/a", "--model", "model.py")
@@ -397,7 +492,9 @@ def test_one_problem_written_in_two_ways_is_one_run(run):
 
 
 def test_a_plan_takes_the_query_of_a_release(run):
-    """A model that is a function of the release can be planned for with a trial release; without one it says so."""
+    """A model that is a function of the release can be planned for with a trial release; without
+    one it says so.
+    """
     quick = ("--simulations", "1000", "--releases", "20", "--epsilon", "1")
     without = run("plan", "model.py", *quick)
     assert without.exit_code == 1

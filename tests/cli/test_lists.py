@@ -23,17 +23,26 @@ def test_lists_have_one_line_each(run, loaded, name):
 
 
 def test_methods_are_those_of_the_package():
-    kinds = [value for value in vars(nw.inference).values() if isinstance(getattr(value, "slug", None), str)]
-    assert {(kind.slug, kind.__name__) for kind in kinds} == {(item.slug, item.name) for item in catalogue.methods()}
+    kinds = [
+        value
+        for value in vars(nw.inference).values()
+        if isinstance(getattr(value, "slug", None), str)
+    ]
+    assert {(kind.slug, kind.__name__) for kind in kinds} == {
+        (item.slug, item.name) for item in catalogue.methods()
+    }
 
 
-@pytest.mark.parametrize(("package", "root"), [("mechanisms", "AbstractMechanism"), ("queries", "AbstractQuery")])
+@pytest.mark.parametrize(
+    ("package", "root"), [("mechanisms", "AbstractMechanism"), ("queries", "AbstractQuery")]
+)
 def test_classes_are_those_of_the_package(package, root):
     module = getattr(nw, package)
     kinds = {
         name
         for name in module.__all__
-        if isinstance(value := getattr(module, name), type) and issubclass(value, getattr(module, root))
+        if isinstance(value := getattr(module, name), type)
+        and issubclass(value, getattr(module, root))
     }
     assert {item.name for item in getattr(catalogue, package)()} == {
         name for name in kinds if not name.startswith("Abstract")
@@ -41,7 +50,11 @@ def test_classes_are_those_of_the_package(package, root):
 
 
 def test_problems_can_be_had():
-    assert {item.slug for item in catalogue.problems()} >= {"sir", "outbreak-influenza", "gaussian-mean"}
+    assert {item.slug for item in catalogue.problems()} >= {
+        "sir",
+        "outbreak-influenza",
+        "gaussian-mean",
+    }
     for item in catalogue.problems():
         problem = ready_problem(item, 5.0)
         assert problem.settings["epsilon"] == 5.0
@@ -55,18 +68,36 @@ def test_names_may_be_written_in_several_ways():
 
 def test_listing_loads_nothing_heavy():
     code = (
-        "import sys; from typer.testing import CliRunner; from noisewise.cli.app import app\n"
-        "results = [CliRunner().invoke(app, [name, '--json']) for name in ('problems', 'methods', 'mechanisms', 'queries')]\n"
-        "results.append(CliRunner().invoke(app, ['infer', '--help']))\n"
-        "print([result.exit_code for result in results], bool({'jax', 'pandas', 'scipy', 'matplotlib'} & set(sys.modules)))"
+        "import sys; from typer.testing import CliRunner; from noisewise.cli.app import"
+        " app\nresults = [CliRunner().invoke(app, [name, '--json']) for name in ('problems',"
+        " 'methods', 'mechanisms', 'queries')]\nresults.append(CliRunner().invoke(app, ['infer',"
+        " '--help']))\nprint([result.exit_code for result in results], bool({'jax', 'pandas',"
+        " 'scipy', 'matplotlib'} & set(sys.modules)))"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout.split("\n")[0] == "[0, 0, 0, 0, 0] False"
 
 
 @pytest.mark.parametrize(
     "words",
-    [(), *((name,) for name in ("infer", "release", "resume", "report", "compare", "plan", "reproduce", *LISTS))],
+    [
+        (),
+        *(
+            (name,)
+            for name in (
+                "infer",
+                "release",
+                "resume",
+                "report",
+                "compare",
+                "plan",
+                "reproduce",
+                *LISTS,
+            )
+        ),
+    ],
 )
 def test_help_at_every_level(run, words):
     result = run(*words, "--help")
@@ -107,7 +138,10 @@ def test_shells_complete(run, monkeypatch, typed, expected):
 def test_json_is_strict():
     from noisewise.cli import show
 
-    assert json.dumps(show.plain({"a": float("nan"), "b": (1, 2.5)}), allow_nan=False) == '{"a": null, "b": [1, 2.5]}'
+    assert (
+        json.dumps(show.plain({"a": float("nan"), "b": (1, 2.5)}), allow_nan=False)
+        == '{"a": null, "b": [1, 2.5]}'
+    )
 
 
 def test_long_names_are_folded_and_numbers_never_cut(monkeypatch, capsys):
@@ -115,7 +149,9 @@ def test_long_names_are_folded_and_numbers_never_cut(monkeypatch, capsys):
 
     monkeypatch.setenv("COLUMNS", "60")
     show.table(
-        ["quantity", "run", "mean", "sd"], [["mean", "runs/" + 60 * "x", "0.58812345", "0.11612345"]], num_names=2
+        ["quantity", "run", "mean", "sd"],
+        [["mean", "runs/" + 60 * "x", "0.58812345", "0.11612345"]],
+        num_names=2,
     )
     shown = capsys.readouterr().out
     assert "0.58812345" in shown

@@ -1,7 +1,7 @@
 """Whose code is run: no file of a directory decides it.
 
-Planted, and caught: the path and the sha256 of command.json believed; a record of another request; a file that is not compared with its
-sha256; records that others could have written.
+Planted, and caught: the path and the sha256 of command.json believed; a record of another request;
+a file that is not compared with its sha256; records that others could have written.
 """
 
 import hashlib
@@ -22,8 +22,8 @@ QUICK = ("--method", "importance", "--set", "num_final=300", "--set", "num_stage
 MARKER = Path("code was run")
 EVIL = f"from pathlib import Path\nPath({str(MARKER)!r}).touch()\n{MODEL}"
 OTHER = (
-    MODEL
-    + f"\n\ndef clean_up(release):\n    from pathlib import Path\n    Path({str(MARKER)!r}).touch()\n    return model(release)\n"
+    MODEL + "\n\ndef clean_up(release):\n    from pathlib import Path\n   "
+    f" Path({str(MARKER)!r}).touch()\n    return model(release)\n"
 )
 
 
@@ -42,10 +42,17 @@ def mine(run):
 
 @pytest.fixture
 def theirs(mine):
-    """A run that came from elsewhere, with a model beside it; the file, its sha256 and the rest fit."""
+    """A run that came from elsewhere, with a model beside it; the file, its sha256 and the rest
+    fit.
+    """
     shutil.copytree(mine, "downloads/b")
     Path("downloads/model.py").write_text(EVIL)
-    _tell(Path("downloads/b"), path="../model.py", name="model", sha256=hashlib.sha256(EVIL.encode()).hexdigest())
+    _tell(
+        Path("downloads/b"),
+        path="../model.py",
+        name="model",
+        sha256=hashlib.sha256(EVIL.encode()).hexdigest(),
+    )
     return Path("downloads/b")
 
 
@@ -66,7 +73,9 @@ def test_a_directory_from_elsewhere_runs_no_code(run, theirs, finished, path):
     resumed = run("resume", theirs)
     assert resumed.exit_code == 1
     assert len(resumed.stderr.strip().splitlines()) == 1
-    assert resumed.stderr.strip().endswith("write noisewise resume downloads/b --model downloads/model.py")
+    assert resumed.stderr.strip().endswith(
+        "write noisewise resume downloads/b --model downloads/model.py"
+    )
     reported = run("report", theirs)
     assert reported.exit_code == (0 if finished else 1)
     if finished:
@@ -76,13 +85,17 @@ def test_a_directory_from_elsewhere_runs_no_code(run, theirs, finished, path):
     assert not MARKER.exists()
 
 
-@pytest.mark.parametrize("problem", ["downloads/evil.py", "evil.py", "downloads/evil.py:model", "EVIL.py", "evil_py"])
+@pytest.mark.parametrize(
+    "problem", ["downloads/evil.py", "evil.py", "downloads/evil.py:model", "EVIL.py", "evil_py"]
+)
 def test_no_ready_problem_is_a_file(run, theirs, problem):
     """Where the name of a ready problem stands, the name of a file is none."""
     for path in (Path("downloads/evil.py"), Path("evil.py")):
         path.write_text(EVIL)
     command = theirs / "command.json"
-    command.write_text(json.dumps({**json.loads(command.read_text()), "problem": problem, "file": None}))
+    command.write_text(
+        json.dumps({**json.loads(command.read_text()), "problem": problem, "file": None})
+    )
     for words in (("resume", theirs), ("resume", theirs, "--model", "evil.py"), ("report", theirs)):
         result = run(*words)
         assert result.exit_code == 1 or (words[0] == "report" and problem == "evil_py")
@@ -127,7 +140,11 @@ def test_no_file_decides_which_function_is_called(run, mine):
     """The user's own file has functions that are no models of this run."""
     Path("model.py").write_text(OTHER)
     _tell(mine, name="clean_up", sha256=hashlib.sha256(OTHER.encode()).hexdigest())
-    for words in (("resume", mine), ("resume", mine, "--model", "model.py"), ("report", mine, "--model", "model.py")):
+    for words in (
+        ("resume", mine),
+        ("resume", mine, "--model", "model.py"),
+        ("report", mine, "--model", "model.py"),
+    ):
         result = run(*words)
         assert "model.py:clean_up" in result.stderr
         assert not MARKER.exists()
@@ -180,10 +197,14 @@ def test_without_records_the_way_to_go_on_is_told(run, monkeypatch):
 
 
 def test_the_same_command_goes_on_with_a_run_of_before(run, mine):
-    """A run of an earlier version, of which there is no record, or one that was moved: the user names the file."""
+    """A run of an earlier version, of which there is no record, or one that was moved: the user
+    names the file.
+    """
     shutil.rmtree(Path(os.environ["XDG_STATE_HOME"]) / "noisewise")
     assert run("resume", mine).exit_code == 1
-    assert run("infer", "model.py", "--release", "release.json", *QUICK, "--out", mine).exit_code == 0
+    assert (
+        run("infer", "model.py", "--release", "release.json", *QUICK, "--out", mine).exit_code == 0
+    )
     assert run("resume", mine).exit_code == 0
 
 
@@ -200,7 +221,9 @@ def test_compiled_code_beside_a_model_is_not_run(run, mine):
     planted = Path(importlib.util.cache_from_source("model.py"))
     planted.parent.mkdir(exist_ok=True)
     unchecked = (1).to_bytes(4, "little") + bytes(8)
-    planted.write_bytes(importlib.util.MAGIC_NUMBER + unchecked + marshal.dumps(compile(EVIL, "model.py", "exec")))
+    planted.write_bytes(
+        importlib.util.MAGIC_NUMBER + unchecked + marshal.dumps(compile(EVIL, "model.py", "exec"))
+    )
     assert run("resume", mine).exit_code == 0
     quick = ("--simulations", 1000, "--releases", 20, "--epsilon", 1)
     assert run("plan", "model.py", "--release", "release.json", *quick).exit_code == 0

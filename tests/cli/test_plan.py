@@ -18,11 +18,23 @@ def run(*arguments):
 
 def test_the_command_takes_many_budgets(tmp_path):
     files = ["--out", str(tmp_path / "plan.json"), "--picture", str(tmp_path / "plan.png")]
-    result = run("gaussian_mean", *files, "--simulations", "2000", "--releases", "20", "--epsilon", "10", "0.1", "1")
+    result = run(
+        "gaussian_mean",
+        *files,
+        "--simulations",
+        "2000",
+        "--releases",
+        "20",
+        "--epsilon",
+        "10",
+        "0.1",
+        "1",
+    )
     assert result.exit_code == 0, result.output
     assert result.output.count("an analyst learns") == 3
     assert all(
-        word in result.output for word in ("coverage", "mean sd", "median 95% width", "over 20 simulated releases")
+        word in result.output
+        for word in ("coverage", "mean sd", "median 95% width", "over 20 simulated releases")
     )
     content = json.loads((tmp_path / "plan.json").read_text())
     assert [row["budget"] for row in content["table"]] == [0.1, 1.0, 10.0]
@@ -34,7 +46,9 @@ def test_the_command_speaks_json_and_reads_files(tmp_path):
     file.write_text(
         "import noisewise as nw\nmodel = nw.problems.gaussian_mean(1.0).model\n",
     )
-    result = run("--epsilon", "0.5,5", f"{file}:model", "--simulations", "1000", "--releases", "10", "--json")
+    result = run(
+        "--epsilon", "0.5,5", f"{file}:model", "--simulations", "1000", "--releases", "10", "--json"
+    )
     assert result.exit_code == 0, result.output
     assert [row["budget"] for row in json.loads(result.output)["table"]] == [0.5, 5.0]
 

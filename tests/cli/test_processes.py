@@ -57,11 +57,14 @@ def test_help_starts_fast(folder):
     start("infer", "--help").communicate()
     after = os.times()
     # CPU time, which other processes on the machine change little
-    assert (after.children_user - before.children_user) + (after.children_system - before.children_system) < 1.0
+    assert (after.children_user - before.children_user) + (
+        after.children_system - before.children_system
+    ) < 1.0
 
 
 @pytest.mark.parametrize(
-    ("words", "code"), [(("problems", "--json"), 0), (("infer", "sri"), 1), (("infr",), 1), (("infer", "--no"), 1)]
+    ("words", "code"),
+    [(("problems", "--json"), 0), (("infer", "sri"), 1), (("infr",), 1), (("infer", "--no"), 1)],
 )
 def test_exit_codes_and_streams(folder, words, code):
     process = start(*words)
@@ -84,11 +87,23 @@ def test_output_may_be_cut_off(folder):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_interrupted_runs_end_at_once_and_say_how_to_go_on(folder, workers):
     Path("slow.py").write_text(SLOW_MODEL)
-    words = ("infer", "slow.py", "--release", "release.json", "--workers", workers, "--out", "runs/a b")
+    words = (
+        "infer",
+        "slow.py",
+        "--release",
+        "release.json",
+        "--workers",
+        workers,
+        "--out",
+        "runs/a b",
+    )
     process = start(*words, start_new_session=True)
     wait_for(Path("runs/a b/command.json"), process)
     deadline = time.monotonic() + 120.0
-    while len(list(folder.glob("simulating-*"))) < (1 if workers == 1 else 1 + workers) and time.monotonic() < deadline:
+    while (
+        len(list(folder.glob("simulating-*"))) < (1 if workers == 1 else 1 + workers)
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.05)
     time.sleep(1.0)
     begun = time.monotonic()
@@ -105,7 +120,9 @@ def test_interrupted_runs_end_at_once_and_say_how_to_go_on(folder, workers):
 
 
 def test_interrupted_training_ends_at_once(folder):
-    process = start("infer", "sir", "--method", "sppe", "--set", "num_simulations=500", "--out", "runs/a")
+    process = start(
+        "infer", "sir", "--method", "sppe", "--set", "num_simulations=500", "--out", "runs/a"
+    )
     wait_for(Path("runs/a/command.json"), process)
     time.sleep(6.0)
     begun = time.monotonic()

@@ -1,4 +1,6 @@
-"""Releases by the command line: what `nw.release` makes, a ledger that adds up, and nothing of the data in any output."""
+"""Releases by the command line: what `nw.release` makes, a ledger that adds up, and nothing of the
+data in any output.
+"""
 
 import json
 import shlex
@@ -10,13 +12,25 @@ import noisewise as nw
 
 COMMANDS = {
     "mean": "--query mean --column age --bounds 0 100 --epsilon 1",
-    "means": "--query mean --column age --column income --bounds 0 100 --bounds-of income=0,200 --rho 0.5",
+    "means": (
+        "--query mean --column age --column income --bounds 0 100 --bounds-of income=0,200"
+        " --rho 0.5"
+    ),
     "median": "--query median --column age --candidates 20,40,60,80 --epsilon 1",
     "histogram": "--query histogram --column age --edges 0,18,65,120 --epsilon 1 --delta 1e-6",
     "equal bins": "--query histogram --column age --bounds 0 100 --bins 4 --epsilon 1",
-    "table": "--query contingency-table --column sex --levels sex=f,m --column smoker --levels smoker=no,yes --epsilon 1",
-    "proportions": "--query category-proportions --outcome smoker --predictors sex --levels sex=f,m --levels smoker=no,yes --epsilon 2",
-    "regression": "--query regression_moments --outcome income --predictors age,size --bounds 0 100 --bounds-of size=1,8 --epsilon 5",
+    "table": (
+        "--query contingency-table --column sex --levels sex=f,m --column smoker --levels"
+        " smoker=no,yes --epsilon 1"
+    ),
+    "proportions": (
+        "--query category-proportions --outcome smoker --predictors sex --levels sex=f,m --levels"
+        " smoker=no,yes --epsilon 2"
+    ),
+    "regression": (
+        "--query regression_moments --outcome income --predictors age,size --bounds 0 100"
+        " --bounds-of size=1,8 --epsilon 5"
+    ),
 }
 CURVES = {
     "curve": "--query infection-curve --epsilon 3",
@@ -66,7 +80,9 @@ def test_bounds_may_be_joined_by_a_comma(run, bounds):
 
 
 def test_the_query_and_the_data_are_those_of_the_options(run, monkeypatch):
-    """With the noise taken out the published numbers are the statistics themselves, in the stated order."""
+    """With the noise taken out the published numbers are the statistics themselves, in the stated
+    order.
+    """
     seen = {}
 
     def exact(plan, read):
@@ -75,12 +91,28 @@ def test_the_query_and_the_data_are_those_of_the_options(run, monkeypatch):
     monkeypatch.setattr("noisewise.disclosure.curator.PlannedRelease.draw", exact)
     rows = [line.split(",") for line in Path("people.csv").read_text().splitlines()[1:]]
     run("release", "--data", "people.csv", *shlex.split(COMMANDS["table"]), "--out", "out.json")
-    expected = [sum(row[3:] == [sex, smoker] for row in rows) for sex in "fm" for smoker in ("no", "yes")]
+    expected = [
+        sum(row[3:] == [sex, smoker] for row in rows) for sex in "fm" for smoker in ("no", "yes")
+    ]
     assert seen["query"](seen["data"]).tolist() == expected
     assert seen["names"][1] == "sex=f, smoker=yes"
-    run("release", "--data", "people.csv", *shlex.split(COMMANDS["proportions"]), "--out", "out.json")
-    assert (200 * seen["query"](seen["data"])).round().tolist() == [expected[0], expected[2], expected[1], expected[3]]
-    run("release", "--data", "people.csv", *shlex.split(COMMANDS["regression"]), "--out", "out.json")
+    run(
+        "release",
+        "--data",
+        "people.csv",
+        *shlex.split(COMMANDS["proportions"]),
+        "--out",
+        "out.json",
+    )
+    assert (200 * seen["query"](seen["data"])).round().tolist() == [
+        expected[0],
+        expected[2],
+        expected[1],
+        expected[3],
+    ]
+    run(
+        "release", "--data", "people.csv", *shlex.split(COMMANDS["regression"]), "--out", "out.json"
+    )
     assert seen["query"].bounds == ((0.0, 100.0), (1.0, 8.0), (0.0, 100.0))
     assert seen["data"][0] == [float(rows[0][0]), float(rows[0][1]), float(rows[0][2])]
 
@@ -101,10 +133,16 @@ def test_the_ledger_adds_up_and_refuses(run, loaded):
 
 @pytest.mark.parametrize(
     ("budget", "limit"),
-    [("2", nw.PureDP(2.0)), ("2,1e-5", nw.ApproximateDP(2.0, 1e-5)), ("rho=0.7", nw.ZeroConcentratedDP(0.7))],
+    [
+        ("2", nw.PureDP(2.0)),
+        ("2,1e-5", nw.ApproximateDP(2.0, 1e-5)),
+        ("rho=0.7", nw.ZeroConcentratedDP(0.7)),
+    ],
 )
 def test_budgets_of_every_kind(run, budget, limit):
-    words = shlex.split("release --data people.csv --query mean --column age --bounds 0 100 --rho 0.01 --out a.json")
+    words = shlex.split(
+        "release --data people.csv --query mean --column age --bounds 0 100 --rho 0.01 --out a.json"
+    )
     result = run(*words, "--ledger", "ledger.json", "--budget", budget)
     assert nw.Ledger("ledger.json").limit == limit
     assert result.exit_code == (1 if budget == "2" else 0)
@@ -135,7 +173,9 @@ def test_values_are_not_lost_where_the_file_cannot_be_written(run, monkeypatch):
         raise nw.errors.StorageError("The disk is full.")
 
     monkeypatch.setattr("noisewise._core.files.Reservation.fill", full)
-    result = run("release", "--data", "people.csv", *shlex.split(COMMANDS["mean"]), "--out", "a.json")
+    result = run(
+        "release", "--data", "people.csv", *shlex.split(COMMANDS["mean"]), "--out", "a.json"
+    )
     assert result.exit_code == 1
     assert nw.Release.from_json(result.stdout).names == ("mean",)
     assert "The disk is full." in result.stderr
@@ -167,7 +207,16 @@ def test_errors_never_show_the_data(run, name):
         "--query mean --bounds 0 1",
     ]
     results = [
-        run("release", "--data", "leak.csv", *shlex.split(query), "--epsilon", "1", "--out", "a.json")
+        run(
+            "release",
+            "--data",
+            "leak.csv",
+            *shlex.split(query),
+            "--epsilon",
+            "1",
+            "--out",
+            "a.json",
+        )
         for query in queries
     ]
     assert any(result.exit_code == 1 for result in results)
@@ -177,7 +226,9 @@ def test_errors_never_show_the_data(run, name):
 
 
 def test_json_holds_what_is_public(loaded):
-    found = loaded("release", "--data", "people.csv", *shlex.split(COMMANDS["table"]), "--out", "a.json")
+    found = loaded(
+        "release", "--data", "people.csv", *shlex.split(COMMANDS["table"]), "--out", "a.json"
+    )
     assert set(found) == {"out", "names", "values", "guarantee", "ledger"}
     assert found["values"] == list(nw.Release.load("a.json").values)
     assert json.loads(Path("a.json").read_text())["values"] == found["values"]
@@ -185,7 +236,9 @@ def test_json_holds_what_is_public(loaded):
 
 def test_a_ledger_is_shown(run, loaded):
     mean = ["release", "--data", "people.csv", *shlex.split(COMMANDS["mean"])]
-    assert run(*mean, "--out", "a.json", "--ledger", "ledger.json", "--budget", "1.5").exit_code == 0
+    assert (
+        run(*mean, "--out", "a.json", "--ledger", "ledger.json", "--budget", "1.5").exit_code == 0
+    )
     shown = " ".join(run("ledger", "ledger.json").stdout.split())
     assert "PureDP(epsilon=1.0) of PureDP(epsilon=1.5) is spent" in shown
     assert "PureDP(epsilon=0.5) is left" in shown

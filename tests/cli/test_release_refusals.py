@@ -1,4 +1,6 @@
-"""`noisewise release` on neighbouring files: the same exit and the same words; what is wrong with cells is never said."""
+"""`noisewise release` on neighbouring files: the same exit and the same words; what is wrong with
+cells is never said.
+"""
 
 import json
 import shlex
@@ -14,7 +16,18 @@ from tests.cli.conftest import ROOT, start
 
 pytest.importorskip("opendp")
 
-NUMBERS = ("0", "100", "-5", "1e300", "50.0244140625", "5e-324", "99.99999999999999", "-1e308", "+7.", ".5")
+NUMBERS = (
+    "0",
+    "100",
+    "-5",
+    "1e300",
+    "50.0244140625",
+    "5e-324",
+    "99.99999999999999",
+    "-1e308",
+    "+7.",
+    ".5",
+)
 WAYS = {
     "mean": "--query mean --column age --bounds 0 100",
     "means": "--query mean --column age --column size --bounds 0 100",
@@ -22,7 +35,10 @@ WAYS = {
     "histogram": "--query histogram --column age --edges 0,50,100",
     "bins": "--query histogram --column age --bounds 0 100 --bins 3",
     "table": "--query contingency-table --column sex --levels sex=f,m",
-    "proportions": "--query category-proportions --outcome sex --predictors smoker --levels sex=f,m --levels smoker=no,yes",
+    "proportions": (
+        "--query category-proportions --outcome sex --predictors smoker --levels sex=f,m --levels"
+        " smoker=no,yes"
+    ),
     "regression": "--query regression-moments --outcome size --predictors age --bounds 0 100",
     "unknown column": "--query mean --column wage --bounds 0 100",
     "a level too few": "--query contingency-table --column sex --levels sex=f",
@@ -57,8 +73,12 @@ def outcome(run, lines, command):
     """All that is seen of a release but the values."""
     Path("data.csv").write_text("\n".join(lines) + "\n")
     Path("out.json").unlink(missing_ok=True)
-    result = run("release", "--data", "data.csv", *shlex.split(command), "--out", "out.json", "--json")
-    shown = {**json.loads(result.stdout), "values": None} if result.exit_code == 0 else result.stdout
+    result = run(
+        "release", "--data", "data.csv", *shlex.split(command), "--out", "out.json", "--json"
+    )
+    shown = (
+        {**json.loads(result.stdout), "values": None} if result.exit_code == 0 else result.stdout
+    )
     return result.exit_code, shown, result.stderr, Path("out.json").exists()
 
 
@@ -80,7 +100,7 @@ def test_many_neighbouring_files_come_to_the_same(run):
     check(run, np.random.default_rng(1), 5000)
 
 
-# Cells that cannot be read -------------------------------------------------------------------------------------------
+# Cells that cannot be read ------------------------------------------------------------------------
 
 BAD_LINES = {
     "a missing number": ",1,f,no",
@@ -104,7 +124,10 @@ BAD_LINES = {
     "a huge text": "x" * 200_000 + ",1,f,no",
 }
 BOTH = "--query mean --column age --column size --bounds 0 100 --epsilon 1"
-LEVELS = "--query contingency-table --column sex --column smoker --levels sex=f,m --levels smoker=no,yes --epsilon 1"
+LEVELS = (
+    "--query contingency-table --column sex --column smoker --levels sex=f,m --levels smoker=no,yes"
+    " --epsilon 1"
+)
 
 
 @pytest.mark.parametrize("place", [1, 2, 3])
@@ -127,7 +150,9 @@ def test_one_sentence_whatever_is_wrong_with_a_cell(run, place):
 
 
 @pytest.mark.parametrize(
-    "number", ["1e999", "-1e999", "9" * 400, "0." + "0" * 140_000 + "1"], ids=["e999", "-e999", "nines", "zeros"]
+    "number",
+    ["1e999", "-1e999", "9" * 400, "0." + "0" * 140_000 + "1"],
+    ids=["e999", "-e999", "nines", "zeros"],
 )
 def test_any_plain_number_is_read(run, number):
     lines = ["age,size,sex,smoker", "34,1,f,no", f"{number},2,m,yes"]
@@ -145,17 +170,29 @@ def test_bytes_that_are_no_text_say_the_same(run):
 def test_a_file_of_one_column_does_not_drop_its_blank_lines(run):
     """The published number of records would tell how many were blank."""
     Path("one.csv").write_text("age\n34\n\n35\n")
-    result = run("release", "--data", "one.csv", *shlex.split("--query mean --bounds 0 100 --epsilon 1 --out o.json"))
+    result = run(
+        "release",
+        "--data",
+        "one.csv",
+        *shlex.split("--query mean --bounds 0 100 --epsilon 1 --out o.json"),
+    )
     assert result.exit_code == 1
     assert "must have one cell" in result.stderr
     assert not Path("o.json").exists()
 
 
-@pytest.mark.parametrize("ends", [b"\n35", b"\r\n35\r\n", b"\n35\n"], ids=["no end", "windows", "unix"])
+@pytest.mark.parametrize(
+    "ends", [b"\n35", b"\r\n35\r\n", b"\n35\n"], ids=["no end", "windows", "unix"]
+)
 def test_ends_of_lines(run, ends):
     first = b"\r\n" if b"\r" in ends else b"\n"
     Path("one.csv").write_bytes(b"\xef\xbb\xbfage" + first + b"34" + ends)
-    result = run("release", "--data", "one.csv", *shlex.split("--query mean --bounds 0 100 --epsilon 1 --out o.json"))
+    result = run(
+        "release",
+        "--data",
+        "one.csv",
+        *shlex.split("--query mean --bounds 0 100 --epsilon 1 --out o.json"),
+    )
     assert result.exit_code == 0, result.stderr
     assert nw.Release.load("o.json").num_records == 2
 
@@ -171,7 +208,9 @@ def test_public_mistakes_come_before_the_charge(run):
         "--query mean --column age --bounds 0 100 --epsilon 2",
     ]
     for command in mistakes:
-        code, _, _, written = outcome(run, Path("data.csv").read_text().splitlines(), f"{command} --ledger ledger.json")
+        code, _, _, written = outcome(
+            run, Path("data.csv").read_text().splitlines(), f"{command} --ledger ledger.json"
+        )
         assert (code, written) == (1, False)
     assert ledger.entries == ()
 
@@ -185,19 +224,22 @@ def test_an_exhausted_ledger_refuses_before_cells_are_read(run, monkeypatch):
     monkeypatch.setattr("noisewise.cli.tables.Table._rows", read)
     for name in ("mean", "median", "histogram", "table", "proportions", "regression"):
         code, _, stderr, _ = outcome(
-            run, ["age,size,sex,smoker", "34,1,f,no"], f"{WAYS[name]} --epsilon 1 --ledger ledger.json"
+            run,
+            ["age,size,sex,smoker", "34,1,f,no"],
+            f"{WAYS[name]} --epsilon 1 --ledger ledger.json",
         )
         assert code == 1
         assert "would pass its limit" in stderr
 
 
-# The name of the file ------------------------------------------------------------------------------------------------
+# The name of the file -----------------------------------------------------------------------------
 
 
 def test_two_processes_pay_for_one_file_once(folder):
     nw.Ledger("ledger.json", limit=nw.PureDP(100.0))
     words = shlex.split(
-        "release --data people.csv --query mean --column age --bounds 0 100 --epsilon 1 --out a.json --ledger ledger.json"
+        "release --data people.csv --query mean --column age --bounds 0 100 --epsilon 1 --out"
+        " a.json --ledger ledger.json"
     )
     processes = [start(*words) for _ in range(3)]
     ends = [(process.communicate()[1], process.returncode) for process in processes]
@@ -217,9 +259,15 @@ app(sys.argv[1:])
 
 
 def test_a_kill_between_the_charge_and_the_file_leaves_a_word(folder, run):
-    words = shlex.split("release --data people.csv --query mean --column age --bounds 0 100 --epsilon 1 --out a.json")
+    words = shlex.split(
+        "release --data people.csv --query mean --column age --bounds 0 100 --epsilon 1 --out"
+        " a.json"
+    )
     done = subprocess.run(
-        [sys.executable, "-c", KILLED, *words], cwd=folder, env={"PYTHONPATH": str(ROOT)}, check=False
+        [sys.executable, "-c", KILLED, *words],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT)},
+        check=False,
     )
     assert done.returncode == 9
     assert "did not end" in Path("a.json").read_text()

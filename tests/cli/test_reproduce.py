@@ -12,7 +12,9 @@ from tests.cli.conftest import ROOT
 def checkout(folder, monkeypatch):
     """The working directory as a checkout with one item."""
     (folder / "experiments").mkdir()
-    (folder / "experiments" / "items.py").write_text((ROOT / "experiments" / "items.py").read_text())
+    (folder / "experiments" / "items.py").write_text(
+        (ROOT / "experiments" / "items.py").read_text()
+    )
     monkeypatch.setattr(items, "ITEMS", {"toy_item": "tests.experiments.toy_item"})
     monkeypatch.syspath_prepend(str(ROOT))
     return folder

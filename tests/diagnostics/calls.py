@@ -1,4 +1,6 @@
-"""A model with good draws and trials, and every diagnostic as a call that takes something else in the place of one of them."""
+"""A model with good draws and trials, and every diagnostic as a call that takes something else in
+the place of one of them.
+"""
 
 import jax
 import numpy as np
@@ -28,7 +30,9 @@ GOOD = 0.5 * RNG.normal(size=(200, 2))
 def make_model(prior=None):
     return nw.PrivateModel(
         prior=prior or nw.Prior({"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 1.0)}),
-        simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + jax.random.normal(key, (2,))),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: theta + jax.random.normal(key, (2,))
+        ),
         query=lambda x: x,
         mechanism=nw.mechanisms.Gaussian(scale=1.0),
     )
@@ -43,16 +47,24 @@ def posterior(theta=GOOD, names=("a", "b"), **more):
 
 class Right:
     def sample_many(self, key, observed, num):
-        return observed[:, None] / 3 + np.sqrt(2 / 3) * generator(key).normal(size=(len(observed), num, 2))
+        return observed[:, None] / 3 + np.sqrt(2 / 3) * generator(key).normal(
+            size=(len(observed), num, 2)
+        )
 
 
 OBSERVED = [0.3, -0.2]
 TRIALS = draw_trials(KEY, Right(), MODEL, 40, num_draws=20)
 
 OF_TRIALS = {
-    "draw_trials": lambda given, *rest, **more: draw_trials(KEY, given, *rest, **{"progress": False, **more}),
-    "calibrate": lambda given, *rest, **more: calibrate(KEY, given, *rest, **{"progress": False, **more}),
-    "coverage": lambda given, *rest, **more: coverage(KEY, given, *rest, **{"progress": False, **more}),
+    "draw_trials": lambda given, *rest, **more: draw_trials(
+        KEY, given, *rest, **{"progress": False, **more}
+    ),
+    "calibrate": lambda given, *rest, **more: calibrate(
+        KEY, given, *rest, **{"progress": False, **more}
+    ),
+    "coverage": lambda given, *rest, **more: coverage(
+        KEY, given, *rest, **{"progress": False, **more}
+    ),
     "tarp": lambda given, *rest, **more: tarp(KEY, given, *rest, **{"progress": False, **more}),
 }
 OF_POSTERIORS = {

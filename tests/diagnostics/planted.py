@@ -9,7 +9,9 @@ from noisewise.posteriors import AbstractPosterior, Report
 
 
 class Planted(AbstractPosterior):
-    """`draw(rng, num)` gives theta (num, d), `log_density(theta)` its normalised log density (num,)."""
+    """`draw(rng, num)` gives theta (num, d), `log_density(theta)` its normalised log density
+    (num,).
+    """
 
     def __init__(self, names, draw, log_density):
         self._draw, self._log_density = draw, log_density
@@ -37,7 +39,9 @@ def normal(names, mean, covariance):
     """A multivariate normal posterior."""
     law = multivariate_normal(mean, covariance)
     return Planted(
-        names, lambda rng, num: law.rvs(num, rng).reshape(num, -1), lambda theta: law.logpdf(theta).reshape(len(theta))
+        names,
+        lambda rng, num: law.rvs(num, rng).reshape(num, -1),
+        lambda theta: law.logpdf(theta).reshape(len(theta)),
     )
 
 
@@ -50,7 +54,9 @@ def normal_mixture(names, parts):
         return each[rng.integers(len(laws), size=num), np.arange(num)]
 
     def log_density(theta):
-        return logsumexp([law.logpdf(theta).reshape(len(theta)) for law in laws], axis=0) - np.log(len(laws))
+        return logsumexp([law.logpdf(theta).reshape(len(theta)) for law in laws], axis=0) - np.log(
+            len(laws)
+        )
 
     return Planted(names, draw, log_density)
 
@@ -58,4 +64,6 @@ def normal_mixture(names, parts):
 def normal_fit(names, draws, shift=0.0, stretch=1.0):
     """The normal law of exact draws (N, d), moved by `shift` standard deviations and stretched."""
     covariance = np.atleast_2d(np.cov(draws.T))
-    return normal(names, draws.mean(axis=0) + shift * np.sqrt(np.diag(covariance)), stretch**2 * covariance)
+    return normal(
+        names, draws.mean(axis=0) + shift * np.sqrt(np.diag(covariance)), stretch**2 * covariance
+    )

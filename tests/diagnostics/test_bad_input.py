@@ -1,4 +1,6 @@
-"""Diagnostics on posteriors and observations passed by mistake: a typed error with advice, or the right degenerate answer; never NaN."""
+"""Diagnostics on posteriors and observations passed by mistake: a typed error with advice, or the
+right degenerate answer; never NaN.
+"""
 
 import dataclasses
 
@@ -9,7 +11,13 @@ import pytest
 
 import noisewise as nw
 from noisewise import diagnostics, errors
-from noisewise.diagnostics import certify, compare, misspecification, predictive_check, prior_sensitivity
+from noisewise.diagnostics import (
+    certify,
+    compare,
+    misspecification,
+    predictive_check,
+    prior_sensitivity,
+)
 from noisewise.posteriors import Report, WeightedSamples
 from tests.diagnostics.calls import (
     GOOD,
@@ -26,7 +34,9 @@ from tests.diagnostics.calls import (
 
 
 def weighted(theta):
-    return WeightedSamples(np.asarray(theta), ("a", "b"), Report("given"), log_weights=np.zeros(len(theta)))
+    return WeightedSamples(
+        np.asarray(theta), ("a", "b"), Report("given"), log_weights=np.zeros(len(theta))
+    )
 
 
 def changed(value):
@@ -44,7 +54,7 @@ def test_all_diagnostics_are_in_these_tables():
     assert functions - ITS_OWN == {*OF_TRIALS, *OF_POSTERIORS, *OF_OBSERVATIONS}
 
 
-# Posteriors -----------------------------------------------------------------------------------------------------------
+# Posteriors ---------------------------------------------------------------------------------------
 
 POSTERIORS = {
     "none": (None, errors.InvalidTypeError, "posterior"),
@@ -53,8 +63,16 @@ POSTERIORS = {
     "a method": (nw.inference.ImportanceSampling(), errors.InvalidTypeError, "posterior"),
     "nine draws": (posterior(GOOD[:9]), errors.InvalidInputError, "at least .* draws.*got 9"),
     "nan": (weighted(changed(np.nan)), errors.InvalidInputError, "1 of 200 draws.*NaN"),
-    "another width": (posterior(GOOD[:, :1], ("a",)), errors.InvalidInputError, "same parameters|must be of a, b"),
-    "other names": (posterior(GOOD, ("b", "a")), errors.InvalidInputError, "same parameters|must be of a, b"),
+    "another width": (
+        posterior(GOOD[:, :1], ("a",)),
+        errors.InvalidInputError,
+        "same parameters|must be of a, b",
+    ),
+    "other names": (
+        posterior(GOOD, ("b", "a")),
+        errors.InvalidInputError,
+        "same parameters|must be of a, b",
+    ),
 }
 
 
@@ -99,10 +117,14 @@ def test_derived_quantities_that_are_not_finite_are_named(name):
 
 def test_draws_without_weight_may_be_anything():
     theta = np.concatenate([GOOD, [[np.nan, np.inf]]])
-    weighted = WeightedSamples(theta, ("a", "b"), Report("given"), log_weights=np.r_[np.zeros(200), -np.inf])
+    weighted = WeightedSamples(
+        theta, ("a", "b"), Report("given"), log_weights=np.r_[np.zeros(200), -np.inf]
+    )
     table = prior_sensitivity(weighted, MODEL)
     assert np.isfinite(table.drop(columns="sensitive").to_numpy(dtype=float)).all()
-    assert table["distance"].to_numpy() == pytest.approx(prior_sensitivity(posterior(), MODEL)["distance"].to_numpy())
+    assert table["distance"].to_numpy() == pytest.approx(
+        prior_sensitivity(posterior(), MODEL)["distance"].to_numpy()
+    )
 
 
 def test_draws_where_the_prior_has_no_density():
@@ -149,7 +171,9 @@ def test_certify_names_columns_that_do_not_vary():
 
 
 def test_certify_serves_parameters_of_very_different_scales():
-    """Standard deviations of 1 and 1e-9 beside each other are no plane: the law is fitted in units of the draws."""
+    """Standard deviations of 1 and 1e-9 beside each other are no plane: the law is fitted in units
+    of the draws.
+    """
     wide = make_model(nw.Prior({"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 1e-9)}))
     certificate = certify(KEY, posterior(GOOD * [1.5, 2e-9]), wide, OBSERVED, 4000)
     assert certificate.certified
@@ -174,18 +198,30 @@ def test_power(power):
         prior_sensitivity(posterior(), MODEL, power=power)
 
 
-@pytest.mark.parametrize("more", [{"num_draws": 9}, {"num_draws": "x"}, {"level": 1.0}, {"level": "x"}], ids=str)
+@pytest.mark.parametrize(
+    "more", [{"num_draws": 9}, {"num_draws": "x"}, {"level": 1.0}, {"level": "x"}], ids=str
+)
 def test_settings_of_compare(more):
     with pytest.raises(errors.NoisewiseError, match=next(iter(more))):
         compare({"x": posterior(), "y": posterior()}, **more)
 
 
-# Observations ---------------------------------------------------------------------------------------------------------
+# Observations -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "bad",
-    [None, "release.json", [0.3], [0.3, np.nan], [np.inf, 0.3], [], [[[0.3, 0.2]]], ["0.3", "0.2"], GOOD],
+    [
+        None,
+        "release.json",
+        [0.3],
+        [0.3, np.nan],
+        [np.inf, 0.3],
+        [],
+        [[[0.3, 0.2]]],
+        ["0.3", "0.2"],
+        GOOD,
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("name", OF_OBSERVATIONS)
@@ -213,7 +249,9 @@ def test_observations_out_of_range_are_flagged_however_many_statistics_there_are
     """Ten statistics: with 1000 simulations 80% of such observations were not."""
     model = nw.PrivateModel(
         prior=nw.Prior({"a": dist.Normal(0.0, 1.0)}),
-        simulator=nw.simulators.JaxSimulator(lambda key, theta: theta[0] + jax.random.normal(key, (10,))),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: theta[0] + jax.random.normal(key, (10,))
+        ),
         query=lambda x: x,
         mechanism=nw.mechanisms.Gaussian(scale=1.0),
     )
@@ -227,7 +265,9 @@ def test_observations_out_of_range_are_flagged_however_many_statistics_there_are
 
 def test_certificates_are_printed_without_powers_of_ten():
     certificate = certify(KEY, posterior(), MODEL, OBSERVED, 4000)
-    extreme = dataclasses.replace(certificate, efficiency=1.0, missed_share=1.0, max_weight=1.0, effective_size=3.0)
+    extreme = dataclasses.replace(
+        certificate, efficiency=1.0, missed_share=1.0, max_weight=1.0, effective_size=3.0
+    )
     for each in (certificate, extreme):
         assert "e+0" not in str(each)
         assert "e-0" not in str(each)

@@ -1,4 +1,6 @@
-"""Diagnostics of trials on what an analyst may pass by mistake: a typed error with advice, or the right degenerate answer; never NaN."""
+"""Diagnostics of trials on what an analyst may pass by mistake: a typed error with advice, or the
+right degenerate answer; never NaN.
+"""
 
 import dataclasses
 
@@ -8,7 +10,14 @@ import pytest
 import noisewise as nw
 from noisewise import diagnostics, errors
 from noisewise._core.seeds import generator
-from noisewise.diagnostics import Calibration, Trials, calibrate, coverage, misspecification, predictive_check
+from noisewise.diagnostics import (
+    Calibration,
+    Trials,
+    calibrate,
+    coverage,
+    misspecification,
+    predictive_check,
+)
 from tests.diagnostics.calls import GOOD, KEY, MODEL, OBSERVED, OF_TRIALS, TRIALS, cases, posterior
 
 
@@ -24,24 +33,72 @@ POSTERIORS_OF = {
     "none": (None, errors.InvalidTypeError, "posterior_of must be an amortised fit"),
     "text": ("sppe", errors.InvalidTypeError, "posterior_of must be an amortised fit"),
     "an array": (GOOD, errors.InvalidTypeError, "posterior_of must be an amortised fit"),
-    "a posterior": (posterior(), errors.InvalidTypeError, "that of one observation: pass the method or the fit"),
-    "a class": (nw.inference.ImportanceSampling, errors.InvalidTypeError, r"write ImportanceSampling\(...\)"),
-    "one parameter": (lambda observed: GOOD, errors.InvalidTypeError, r"called as posterior_of\(key, observed\)"),
-    "three parameters": (lambda key, observed, num: GOOD, errors.InvalidTypeError, r"as posterior_of\(key, observed\)"),
-    "swapped parameters": (lambda observed, key: GOOD, errors.InvalidTypeError, "swap its parameters"),
-    "returns none": (returns(None), errors.InvalidTypeError, "what posterior_of returns must be a rectangular array"),
+    "a posterior": (
+        posterior(),
+        errors.InvalidTypeError,
+        "that of one observation: pass the method or the fit",
+    ),
+    "a class": (
+        nw.inference.ImportanceSampling,
+        errors.InvalidTypeError,
+        r"write ImportanceSampling\(...\)",
+    ),
+    "one parameter": (
+        lambda observed: GOOD,
+        errors.InvalidTypeError,
+        r"called as posterior_of\(key, observed\)",
+    ),
+    "three parameters": (
+        lambda key, observed, num: GOOD,
+        errors.InvalidTypeError,
+        r"as posterior_of\(key, observed\)",
+    ),
+    "swapped parameters": (
+        lambda observed, key: GOOD,
+        errors.InvalidTypeError,
+        "swap its parameters",
+    ),
+    "returns none": (
+        returns(None),
+        errors.InvalidTypeError,
+        "what posterior_of returns must be a rectangular array",
+    ),
     "returns text": (
         returns("draws"),
         errors.InvalidTypeError,
         "what posterior_of returns must be a rectangular array",
     ),
     "returns an object": (returns(MODEL), errors.InvalidTypeError, "return a posterior or draws"),
-    "returns one column": (returns(GOOD[:, :1]), errors.InvalidInputError, r"at least num_draws=20 draws \(n, 2\)"),
-    "returns a row": (returns(GOOD[0]), errors.InvalidInputError, r"at least num_draws=20 draws \(n, 2\)"),
-    "returns few": (returns(GOOD[:19]), errors.InvalidInputError, r"at least num_draws=20 draws \(n, 2\)"),
-    "returns nothing": (returns(GOOD[:0]), errors.InvalidInputError, r"at least num_draws=20 draws \(n, 2\)"),
-    "returns nan": (returns(np.full((20, 2), np.nan)), errors.InvalidInputError, "without NaN or infinity"),
-    "returns infinity": (returns(np.full((20, 2), np.inf)), errors.InvalidInputError, "without NaN or infinity"),
+    "returns one column": (
+        returns(GOOD[:, :1]),
+        errors.InvalidInputError,
+        r"at least num_draws=20 draws \(n, 2\)",
+    ),
+    "returns a row": (
+        returns(GOOD[0]),
+        errors.InvalidInputError,
+        r"at least num_draws=20 draws \(n, 2\)",
+    ),
+    "returns few": (
+        returns(GOOD[:19]),
+        errors.InvalidInputError,
+        r"at least num_draws=20 draws \(n, 2\)",
+    ),
+    "returns nothing": (
+        returns(GOOD[:0]),
+        errors.InvalidInputError,
+        r"at least num_draws=20 draws \(n, 2\)",
+    ),
+    "returns nan": (
+        returns(np.full((20, 2), np.nan)),
+        errors.InvalidInputError,
+        "without NaN or infinity",
+    ),
+    "returns infinity": (
+        returns(np.full((20, 2), np.inf)),
+        errors.InvalidInputError,
+        "without NaN or infinity",
+    ),
 }
 
 
@@ -60,10 +117,26 @@ class Many:
 @pytest.mark.parametrize(
     ("bad", "kind", "message"),
     [
-        (Many(lambda key, observed: 0), errors.InvalidTypeError, r"called as sample_many\(key, observed, num\)"),
-        (Many(lambda key, observed, num: None), errors.InvalidTypeError, "what sample_many gives must be"),
-        (Many(lambda key, observed, num: np.zeros((20, 2))), errors.InvalidInputError, r"draws of shape \(20, 20, 2\)"),
-        (Many(lambda key, observed, num: np.full((20, 20, 2), np.inf)), errors.InvalidInputError, "with some"),
+        (
+            Many(lambda key, observed: 0),
+            errors.InvalidTypeError,
+            r"called as sample_many\(key, observed, num\)",
+        ),
+        (
+            Many(lambda key, observed, num: None),
+            errors.InvalidTypeError,
+            "what sample_many gives must be",
+        ),
+        (
+            Many(lambda key, observed, num: np.zeros((20, 2))),
+            errors.InvalidInputError,
+            r"draws of shape \(20, 20, 2\)",
+        ),
+        (
+            Many(lambda key, observed, num: np.full((20, 20, 2), np.inf)),
+            errors.InvalidInputError,
+            "with some",
+        ),
     ],
     ids=["two parameters", "none", "shape", "infinity"],
 )
@@ -76,10 +149,18 @@ def test_fits_that_serve_many(name, bad, kind, message):
 SETTINGS = {
     "a key first": ({"model": None}, errors.InvalidTypeError, "PrivateModel"),
     "text as model": ({"model": "model"}, errors.InvalidTypeError, "PrivateModel"),
-    "few trials": ({"num_trials": 19}, errors.InvalidInputError, "num_trials must be a whole number >= 20"),
+    "few trials": (
+        {"num_trials": 19},
+        errors.InvalidInputError,
+        "num_trials must be a whole number >= 20",
+    ),
     "trials as text": ({"num_trials": "many"}, errors.InvalidTypeError, "num_trials"),
     "half trials": ({"num_trials": 20.5}, errors.InvalidTypeError, "num_trials"),
-    "few draws": ({"num_draws": 9}, errors.InvalidInputError, "num_draws must be a whole number >= 10"),
+    "few draws": (
+        {"num_draws": 9},
+        errors.InvalidInputError,
+        "num_draws must be a whole number >= 10",
+    ),
     "draws as text": ({"num_draws": "many"}, errors.InvalidTypeError, "num_draws"),
 }
 
@@ -93,7 +174,9 @@ def test_settings_of_trials(name, bad, kind, message):
 
 @pytest.mark.parametrize("name", ["calibrate", "coverage", "tarp"])
 @pytest.mark.parametrize(
-    "numbers", [{"num_trials": 500}, {"num_draws": 100}, {"num_trials": 40, "num_draws": 20}], ids=str
+    "numbers",
+    [{"num_trials": 500}, {"num_draws": 100}, {"num_trials": 40, "num_draws": 20}],
+    ids=str,
 )
 def test_numbers_beside_ready_trials_are_refused(name, numbers):
     with pytest.raises(errors.InvalidInputError, match="drawn already, 40 with 20 draws each"):
@@ -112,13 +195,37 @@ def test_keys_are_checked(name):
     ("bad", "kind", "message"),
     cases(
         {
-            "no array": ({"theta": "theta"}, errors.InvalidTypeError, "theta must be a rectangular array"),
-            "widths": ({"draws": TRIALS.draws[..., :1]}, errors.InvalidInputError, "draws \\(N, L, d\\)"),
-            "lengths": ({"observed": TRIALS.observed[:-1]}, errors.InvalidInputError, "observed \\(39, 2\\)"),
-            "axes": ({"draws": TRIALS.draws[:, 0]}, errors.InvalidInputError, "draws \\(N, L, d\\)"),
+            "no array": (
+                {"theta": "theta"},
+                errors.InvalidTypeError,
+                "theta must be a rectangular array",
+            ),
+            "widths": (
+                {"draws": TRIALS.draws[..., :1]},
+                errors.InvalidInputError,
+                "draws \\(N, L, d\\)",
+            ),
+            "lengths": (
+                {"observed": TRIALS.observed[:-1]},
+                errors.InvalidInputError,
+                "observed \\(39, 2\\)",
+            ),
+            "axes": (
+                {"draws": TRIALS.draws[:, 0]},
+                errors.InvalidInputError,
+                "draws \\(N, L, d\\)",
+            ),
             "names": ({"names": ("a",)}, errors.InvalidInputError, "one name per parameter"),
-            "few draws": ({"draws": TRIALS.draws[:, :9]}, errors.InvalidInputError, "10 draws in each"),
-            "nan": ({"draws": np.full_like(TRIALS.draws, np.nan)}, errors.InvalidInputError, "draws must be finite"),
+            "few draws": (
+                {"draws": TRIALS.draws[:, :9]},
+                errors.InvalidInputError,
+                "10 draws in each",
+            ),
+            "nan": (
+                {"draws": np.full_like(TRIALS.draws, np.nan)},
+                errors.InvalidInputError,
+                "draws must be finite",
+            ),
             "infinity": (
                 {"theta": np.full_like(TRIALS.theta, np.inf)},
                 errors.InvalidInputError,
@@ -140,12 +247,32 @@ def test_few_trials_made_by_hand():
 QUANTITIES = {
     "no mapping": ([np.sum], errors.InvalidTypeError, "quantities must map names to functions"),
     "no function": ({"sum": 3.0}, errors.InvalidTypeError, "'sum' must be a function"),
-    "one parameter": ({"sum": lambda theta: theta}, errors.InvalidTypeError, r"called as sum\(theta, observed\)"),
-    "swapped": ({"sum": lambda observed, theta: theta}, errors.InvalidTypeError, "swap its parameters"),
-    "name of a parameter": ({"a": lambda theta, y: theta[..., 0]}, errors.InvalidInputError, "other names"),
-    "none": ({"sum": lambda theta, y: None}, errors.InvalidTypeError, "'sum' must be a rectangular array"),
+    "one parameter": (
+        {"sum": lambda theta: theta},
+        errors.InvalidTypeError,
+        r"called as sum\(theta, observed\)",
+    ),
+    "swapped": (
+        {"sum": lambda observed, theta: theta},
+        errors.InvalidTypeError,
+        "swap its parameters",
+    ),
+    "name of a parameter": (
+        {"a": lambda theta, y: theta[..., 0]},
+        errors.InvalidInputError,
+        "other names",
+    ),
+    "none": (
+        {"sum": lambda theta, y: None},
+        errors.InvalidTypeError,
+        "'sum' must be a rectangular array",
+    ),
     "shape": ({"sum": lambda theta, y: theta}, errors.InvalidInputError, "'sum' must turn theta"),
-    "nan": ({"sum": lambda theta, y: theta[..., 0] * np.nan}, errors.InvalidInputError, "without NaN"),
+    "nan": (
+        {"sum": lambda theta, y: theta[..., 0] * np.nan},
+        errors.InvalidInputError,
+        "without NaN",
+    ),
 }
 
 
@@ -155,7 +282,9 @@ def test_quantities(bad, kind, message):
         calibrate(KEY, TRIALS, quantities=bad)
 
 
-@pytest.mark.parametrize("levels", [(), (0.5, 0.5), (95,), ("half",), None, 0.0, "0.5", [np.nan]], ids=str)
+@pytest.mark.parametrize(
+    "levels", [(), (0.5, 0.5), (95,), ("half",), None, 0.0, "0.5", [np.nan]], ids=str
+)
 def test_levels(levels):
     with pytest.raises(errors.NoisewiseError, match="levels"):
         coverage(KEY, TRIALS, levels=levels)
@@ -171,14 +300,19 @@ def test_alpha(alpha):
     for name in ("calibrate", "tarp"):
         with pytest.raises(errors.NoisewiseError, match="alpha"):
             OF_TRIALS[name](TRIALS, alpha=alpha)
-    for call in (misspecification, lambda key, *rest, **more: predictive_check(key, posterior(), *rest, **more)):
+    for call in (
+        misspecification,
+        lambda key, *rest, **more: predictive_check(key, posterior(), *rest, **more),
+    ):
         with pytest.raises(errors.NoisewiseError, match="alpha"):
             call(KEY, MODEL, OBSERVED, 200, alpha=alpha)
 
 
 @pytest.mark.parametrize("name", ["calibrate", "tarp"])
 def test_posteriors_that_are_points_fail_with_numbers(name):
-    """All draws equal: ranks are 0 or L, so that the posterior is found too narrow, without NaN on the way."""
+    """All draws equal: ranks are 0 or L, so that the posterior is found too narrow, without NaN on
+    the way.
+    """
     point = Many(lambda key, observed, num: np.repeat((observed / 3)[:, None], num, axis=1))
     found = OF_TRIALS[name](point, MODEL, 400)
     assert isinstance(found, Calibration)

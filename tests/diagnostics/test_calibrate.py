@@ -1,4 +1,6 @@
-"""Simulation-based calibration: right posteriors pass, planted faults are caught, blind spots are known."""
+"""Simulation-based calibration: right posteriors pass, planted faults are caught, blind spots are
+known.
+"""
 
 import dataclasses
 import json
@@ -22,7 +24,9 @@ KEY = jax.random.key(4)
 
 @pytest.fixture(scope="module")
 def model():
-    """Records of mean theta ~ N(0, 2^2), their mean released with Gaussian noise: the posterior is normal."""
+    """Records of mean theta ~ N(0, 2^2), their mean released with Gaussian noise: the posterior is
+    normal.
+    """
     return nw.problems.gaussian_mean(1.0, bounds=None, noise="gaussian").model
 
 
@@ -31,7 +35,9 @@ def spread_of(model):
 
 
 class Exact:
-    """The closed-form posterior, moved by `bias` of its sds and stretched, for many observations at once."""
+    """The closed-form posterior, moved by `bias` of its sds and stretched, for many observations at
+    once.
+    """
 
     def __init__(self, model, bias=0.0, stretch=1.0):
         variance = 1 / (1 / 4 + 1 / spread_of(model) ** 2)
@@ -52,12 +58,16 @@ def test_exact_posteriors_pass(model):
     assert str(calibration).startswith("passed. Nothing speaks against")
 
 
-@pytest.mark.parametrize("wrong", [{"stretch": 0.9}, {"stretch": 1.1}, {"bias": 0.2}, {"bias": -0.2}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"stretch": 0.9}, {"stretch": 1.1}, {"bias": 0.2}, {"bias": -0.2}], ids=str
+)
 def test_planted_faults_are_caught(model, wrong):
     """At N = 2000 all are caught with power above .99: five in a row here."""
     found = [calibrate(jax.random.key(k), Exact(model, **wrong), model, 2000) for k in range(5)]
     assert not any(each.passed for each in found)
-    word = {0.9: "narrow", 1.1: "wide"}.get(wrong.get("stretch"), "low" if wrong.get("bias", 0) < 0 else "high")
+    word = {0.9: "narrow", 1.1: "wide"}.get(
+        wrong.get("stretch"), "low" if wrong.get("bias", 0) < 0 else "high"
+    )
     assert word in found[0].sentence
 
 
@@ -68,11 +78,15 @@ def uniforms(rng, num, bias=0.0, stretch=1.0):
 
 def share_caught(num, repeats, **wrong):
     rng = np.random.default_rng(8)
-    return np.mean([3 * min(p_values(uniforms(rng, num, **wrong)).values()) <= 0.05 for _ in range(repeats)])
+    return np.mean(
+        [3 * min(p_values(uniforms(rng, num, **wrong)).values()) <= 0.05 for _ in range(repeats)]
+    )
 
 
 def test_false_alarms_are_as_rare_as_stated():
-    """Of 600 right calibrations at most 5% + 4 se fail, and not far fewer than 5%: the tests are exact, Bonferroni costs little."""
+    """Of 600 right calibrations at most 5% + 4 se fail, and not far fewer than 5%: the tests are
+    exact, Bonferroni costs little.
+    """
     assert 0.015 < share_caught(500, 600) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 600)
 
 
@@ -110,7 +124,9 @@ class IgnoresData:
 
 
 def test_ranks_of_parameters_are_uniform_where_data_were_ignored_but_depend_on_them(model):
-    quantities = {"log likelihood": lambda theta, y: stats.norm(theta, spread_of(model)).logpdf(y)[..., 0]}
+    quantities = {
+        "log likelihood": lambda theta, y: stats.norm(theta, spread_of(model)).logpdf(y)[..., 0]
+    }
     found = calibrate(KEY, IgnoresData(), model, 500)
     assert not found.passed
     assert "depend on the data" in found.sentence
@@ -136,15 +152,21 @@ def test_functions_and_fits_serve_too(model):
         first = calibrate(KEY, posterior_of, model, 40, num_draws=50)
         assert first.passed
         assert first.num_draws == 50
-    np.testing.assert_array_equal(first.uniforms, calibrate(KEY, Fit(), model, 40, num_draws=50).uniforms)
+    np.testing.assert_array_equal(
+        first.uniforms, calibrate(KEY, Fit(), model, 40, num_draws=50).uniforms
+    )
     assert json.loads(json.dumps(first.to_spec()))["passed"] is True
 
 
 def test_ties_are_broken_at_random():
-    """theta is 0 or 1 after rounding and so are the draws: ranks would pile up, randomised ones are uniform."""
+    """theta is 0 or 1 after rounding and so are the draws: ranks would pile up, randomised ones are
+    uniform.
+    """
     model = nw.PrivateModel(
         prior=nw.Prior({"a": dist.Uniform(0.0, 1.0)}),
-        simulator=nw.simulators.JaxSimulator(lambda key, theta: jax.random.normal(key, (1,)) + 0.0 * theta),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: jax.random.normal(key, (1,)) + 0.0 * theta
+        ),
         query=lambda x: x,
         mechanism=nw.mechanisms.Gaussian(scale=1.0),
     )
@@ -164,7 +186,10 @@ def test_failed_simulations_are_left_out_and_counted(model):
         lambda key, theta: jnp.where(theta > 2.0, jnp.nan, theta + jax.random.normal(key, (1,)))
     )
     faulty = nw.PrivateModel(
-        prior=model.prior, simulator=failing, query=lambda x: x, mechanism=nw.mechanisms.Gaussian(scale=1.0)
+        prior=model.prior,
+        simulator=failing,
+        query=lambda x: x,
+        mechanism=nw.mechanisms.Gaussian(scale=1.0),
     )
     calibration = calibrate(KEY, Exact(model), faulty, 200)
     assert 10 < calibration.num_failed < 60

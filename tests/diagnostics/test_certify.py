@@ -1,4 +1,6 @@
-"""Certificates: corrected draws are exact, verdicts blame whom they should, and nothing unusable goes uncounted."""
+"""Certificates: corrected draws are exact, verdicts blame whom they should, and nothing unusable
+goes uncounted.
+"""
 
 import dataclasses
 import functools
@@ -46,17 +48,21 @@ def run(problem, posterior, num=NUM, key=KEY, **more):
     return certify(key, posterior, problem.model, problem.observed, num, **more)
 
 
-# The corrected draws -------------------------------------------------------------------------------------------------
+# The corrected draws ------------------------------------------------------------------------------
 
 
 def test_a_fair_posterior_is_certified_and_corrected_to_the_exact_one(problem):
-    """Off by half an sd and 1.5 times too wide; mean and sd within 4 standard errors of the effective size."""
+    """Off by half an sd and 1.5 times too wide; mean and sd within 4 standard errors of the
+    effective size.
+    """
     certificate = run(problem, around(problem, shift=0.5, stretch=1.5))
     exact = exact_draws(1.0)
     table, size = certificate.corrected.summary(), certificate.effective_size
     assert certificate.certified
     assert size > 4000
-    assert abs(table.loc["mean", "mean"] - exact.mean()) < 4 * exact.std() * np.sqrt(1 / size + 1 / 20_000)
+    assert abs(table.loc["mean", "mean"] - exact.mean()) < 4 * exact.std() * np.sqrt(
+        1 / size + 1 / 20_000
+    )
     assert abs(np.log(table.loc["mean", "sd"] / exact.std())) < 4 * np.sqrt(1 / size)
     shift, ratio = certificate.comparison["mean"]
     assert shift == pytest.approx(0.5, abs=0.1)
@@ -79,7 +85,8 @@ def test_the_correction_is_needed(problem):
 def test_effective_size_divides_into_what_q_and_the_simulator_answer_for():
     """Normal s (sd .1) and Gaussian noise: posterior, efficiency and 1 + rv have closed forms.
 
-    The first two hold within 10% (their Monte Carlo errors are 3%), the posterior average over 12 places within 40%.
+    The first two hold within 10% (their Monte Carlo errors are 3%), the posterior average over 12
+    places within 40%.
     """
     problem = nw.problems.gaussian_mean(5.0, bounds=None, noise="gaussian")
     noise = problem.model.mechanism.scale
@@ -94,17 +101,25 @@ def test_effective_size_divides_into_what_q_and_the_simulator_answer_for():
     far = problem.observed[0] - theta
     second = np.exp(-(far**2) / (noise**2 + 0.02)) / (2 * np.pi * noise * np.sqrt(noise**2 + 0.02))
     relative = second / stats.norm(0, np.sqrt(spread)).pdf(far) ** 2
-    assert certificate.relative_variance == pytest.approx(np.mean(ratio * relative) / ratio.mean(), rel=0.1)
+    assert certificate.relative_variance == pytest.approx(
+        np.mean(ratio * relative) / ratio.mean(), rel=0.1
+    )
     assert certificate.repeated_relative_variance == pytest.approx(relative.mean(), rel=0.4)
-    assert certificate.effective_size == pytest.approx(0.8 * NUM / np.mean(ratio * relative), rel=0.1)
+    assert certificate.effective_size == pytest.approx(
+        0.8 * NUM / np.mean(ratio * relative), rel=0.1
+    )
 
 
 def evidence_of(problem):
-    return stats.norm(0, np.sqrt(4 + 0.01 + problem.model.mechanism.scale**2)).logpdf(problem.observed[0])
+    return stats.norm(0, np.sqrt(4 + 0.01 + problem.model.mechanism.scale**2)).logpdf(
+        problem.observed[0]
+    )
 
 
 def test_evidence_is_unbiased_and_its_error_is_known():
-    """The mean of 20 evidences within 4 standard errors of the closed form, and their spread as each certificate says, to 60%."""
+    """The mean of 20 evidences within 4 standard errors of the closed form, and their spread as
+    each certificate says, to 60%.
+    """
     problem = nw.problems.gaussian_mean(5.0, bounds=None, noise="gaussian")
     posterior = around(problem, shift=0.5, stretch=1.5)
     found = [run(problem, posterior, 2000, jax.random.key(k)) for k in range(20)]
@@ -114,7 +129,7 @@ def test_evidence_is_unbiased_and_its_error_is_known():
     assert np.mean([each.log_evidence_se for each in found]) == pytest.approx(ratios.std(), rel=0.6)
 
 
-# Coordinates ---------------------------------------------------------------------------------------------------------
+# Coordinates --------------------------------------------------------------------------------------
 
 
 def quadrature(density, observed, high):
@@ -136,9 +151,13 @@ SHARES = {
 }
 
 
-@pytest.fixture(scope="module", params=["interval", pytest.param("simplex", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module", params=["interval", pytest.param("simplex", marks=pytest.mark.slow)]
+)
 def constrained(request):
-    """s = (rate, first share) without randomness, so that the likelihood is eta itself: evidence and means by quadrature."""
+    """s = (rate, first share) without randomness, so that the likelihood is eta itself: evidence
+    and means by quadrature.
+    """
     law, names, density, q_share = SHARES[request.param]
     model = nw.PrivateModel(
         prior=nw.Prior({"rate": dist.LogNormal(0.0, 1.0), "p": law}),
@@ -154,7 +173,9 @@ def constrained(request):
 
     def log_density(theta):
         share = theta[:, 1:].T
-        return q_rate.logpdf(theta[:, 0]) + q_share.logpdf(share / share.sum(axis=0) if len(share) > 1 else share[0])
+        return q_rate.logpdf(theta[:, 0]) + q_share.logpdf(
+            share / share.sum(axis=0) if len(share) > 1 else share[0]
+        )
 
     observed = np.array([0.6, 0.5])
     exact = [quadrature(stats.lognorm(1.0).pdf, 0.6, 20.0), quadrature(density, 0.5, 1.0)]
@@ -169,11 +190,15 @@ def errors_in_se(posterior, model, observed, exact):
     se = table["sd"].to_numpy()[:2] / np.sqrt(certificate.effective_size)
     found = (table["mean"].to_numpy()[:2] - [mean for _, mean in exact]) / se
     log_evidence = sum(np.log(total) for total, _ in exact)
-    return np.abs([*found, (certificate.log_evidence - log_evidence) / certificate.log_evidence_se]).max()
+    return np.abs(
+        [*found, (certificate.log_evidence - log_evidence) / certificate.log_evidence_se]
+    ).max()
 
 
 def test_densities_are_carried_to_unconstrained_coordinates(constrained):
-    """Means and log evidence within 4 standard errors of quadrature, on positive numbers with an interval or a simplex."""
+    """Means and log evidence within 4 standard errors of quadrature, on positive numbers with an
+    interval or a simplex.
+    """
     assert errors_in_se(*constrained) < 4
 
 
@@ -182,13 +207,17 @@ def test_a_forgotten_jacobian_is_caught(constrained, monkeypatch):
 
     def wrong(posterior, prior, share):
         proposal = right(posterior, prior, share)
-        return dataclasses.replace(proposal, log_density=lambda z: posterior.log_prob(prior.constrain(z)))
+        return dataclasses.replace(
+            proposal, log_density=lambda z: posterior.log_prob(prior.constrain(z))
+        )
 
-    monkeypatch.setattr(importlib.import_module("noisewise.diagnostics.certify"), "proposal_from", wrong)
+    monkeypatch.setattr(
+        importlib.import_module("noisewise.diagnostics.certify"), "proposal_from", wrong
+    )
     assert errors_in_se(*constrained) > 10
 
 
-# Verdicts ------------------------------------------------------------------------------------------------------------
+# Verdicts -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -211,7 +240,9 @@ def two_modes():
     """theta enters as |theta|: modes near -1 and 1, of equal mass."""
     model = nw.PrivateModel(
         prior=nw.Prior({"a": dist.Normal(0.0, 2.0)}),
-        simulator=nw.simulators.JaxSimulator(lambda key, theta: jnp.abs(theta) + 0.1 * jax.random.normal(key, (1,))),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: jnp.abs(theta) + 0.1 * jax.random.normal(key, (1,))
+        ),
         query=lambda x: x,
         mechanism=nw.mechanisms.Laplace(scale=0.05),
     )
@@ -237,7 +268,9 @@ def test_a_noisy_likelihood_is_not_blamed_on_q():
     """A perfect q for a model whose eta is lognormal at every theta: 1 + rv = exp(16)."""
     model = nw.PrivateModel(
         prior=nw.Prior({"mean": dist.Normal(0.0, 1.0)}),
-        simulator=nw.simulators.JaxSimulator(lambda key, theta: 4.0 * jax.random.normal(key, (1,)) + 0.0 * theta),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: 4.0 * jax.random.normal(key, (1,)) + 0.0 * theta
+        ),
         query=nw.queries.FunctionQuery(lambda x: x, names=("s",)),
         mechanism=nw.mechanisms.DensityMechanism(lambda s_dp, s: jnp.sum(s, axis=-1)),
     )
@@ -248,7 +281,9 @@ def test_a_noisy_likelihood_is_not_blamed_on_q():
 
 
 def test_a_small_budget_is_told_what_would_do(problem):
-    """A perfect q at 1 + rv of about 3 makes 1600 draws worth some 500; ten times as many are enough."""
+    """A perfect q at 1 + rv of about 3 makes 1600 draws worth some 500; ten times as many are
+    enough.
+    """
     certificate = run(problem, around(problem), 2000)
     assert certificate.verdict == "not certifiable by simulation"
     assert not certificate.saturated
@@ -258,13 +293,16 @@ def test_a_small_budget_is_told_what_would_do(problem):
 
 def test_a_fair_approximation_is_weighed_longer_before_it_is_trained_further(problem):
     certificate = dataclasses.replace(
-        run(problem, around(problem), 4000), verdict="the approximation is poor", effective_size=600.0, efficiency=0.8
+        run(problem, around(problem), 4000),
+        verdict="the approximation is poor",
+        effective_size=600.0,
+        efficiency=0.8,
     )
     assert certificate.advice[-1] == ("more", 6400)  # 1.2 * 800 / 600 of 4000
     assert dataclasses.replace(certificate, efficiency=0.3).advice[-1] == ("refine", None)
 
 
-# Draws without a density, what is counted, what is refused ----------------------------------------------------------
+# Draws without a density, what is counted, what is refused ----------------------------------------
 
 
 def test_draws_serve_through_a_fit(problem):
@@ -287,13 +325,22 @@ def test_it_prints_and_goes_into_reports(problem):
     assert json.loads(json.dumps(certificate.to_spec()))["verdict"] == certificate.verdict
     text = str(certificate)
     assert all(
-        word in text for word in (certificate.verdict, certificate.sentence, "Pareto k", "1 + rv", "log evidence")
+        word in text
+        for word in (
+            certificate.verdict,
+            certificate.sentence,
+            "Pareto k",
+            "1 + rv",
+            "log evidence",
+        )
     )
     assert "altogether" in str(run(problem, around(problem)))
 
 
 def test_draws_off_the_support_and_contradictions_are_counted():
-    """A normal q of a positive rate: 2.3% of its draws are negative. The evidence is right all the same. NaN of q is counted."""
+    """A normal q of a positive rate: 2.3% of its draws are negative. The evidence is right all the
+    same. NaN of q is counted.
+    """
     model = nw.PrivateModel(
         prior=nw.Prior({"rate": dist.LogNormal(0.0, 1.0)}),
         simulator=nw.simulators.JaxSimulator(lambda key, theta: theta, deterministic=True),
@@ -315,13 +362,19 @@ def test_draws_off_the_support_and_contradictions_are_counted():
     assert abs(certificate.log_evidence - np.log(evidence)) < 4 * certificate.log_evidence_se
     assert np.isfinite(certificate.corrected.theta).all()
 
-    silent = Planted(("rate",), draw, lambda theta: np.where(theta[:, 0] > 0.9, np.nan, log_density(theta)))
+    silent = Planted(
+        ("rate",), draw, lambda theta: np.where(theta[:, 0] > 0.9, np.nan, log_density(theta))
+    )
     found = certify(KEY, silent, model, [0.6], NUM)
-    assert found.num_unusable == pytest.approx(0.9 * found.num_draws * (law.cdf(0.0) + law.sf(0.9)), rel=0.1)
+    assert found.num_unusable == pytest.approx(
+        0.9 * found.num_draws * (law.cdf(0.0) + law.sf(0.9)), rel=0.1
+    )
 
 
 def test_failed_simulations_are_counted(problem):
-    failing = nw.simulators.JaxSimulator(lambda key, theta: jnp.where(theta > 0.7, jnp.nan, theta), deterministic=True)
+    failing = nw.simulators.JaxSimulator(
+        lambda key, theta: jnp.where(theta > 0.7, jnp.nan, theta), deterministic=True
+    )
     model = dataclasses.replace(problem.model, simulator=failing, query=lambda x: x)
     certificate = certify(KEY, around(problem), model, problem.observed, 2000)
     assert certificate.num_failed > 200
@@ -330,7 +383,8 @@ def test_failed_simulations_are_counted(problem):
 
 def test_an_impossible_observation_is_said_to_be_one(problem):
     never = dataclasses.replace(
-        problem.model, mechanism=nw.mechanisms.DensityMechanism(lambda s_dp, s: jnp.sum(s, axis=-1) - jnp.inf)
+        problem.model,
+        mechanism=nw.mechanisms.DensityMechanism(lambda s_dp, s: jnp.sum(s, axis=-1) - jnp.inf),
     )
     certificate = certify(KEY, around(problem), never, [0.0], 2000)
     assert certificate.verdict == "not certifiable by simulation"
@@ -356,7 +410,7 @@ def test_bad_input_is_refused(problem):
         certify(KEY, good, problem.model.with_mechanism(sampled), [0.0])
 
 
-# Ready problems ------------------------------------------------------------------------------------------------------
+# Ready problems -----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -368,7 +422,9 @@ def test_exact_draws_are_certified(name, epsilon):
     certificate = run(problem, Draws(draws, problem.model.names, Report("exact")), 50_000)
     assert certificate.certified
     assert certificate.effective_size > 1000
-    assert max(abs(shift) for shift, _ in certificate.comparison.values()) < 4 * np.sqrt(1 / 1000 + 1 / 2000)
+    assert max(abs(shift) for shift, _ in certificate.comparison.values()) < 4 * np.sqrt(
+        1 / 1000 + 1 / 2000
+    )
     bad = normal_fit(problem.model.names, draws, stretch=0.3)
     assert run(problem, bad, 50_000).verdict == "the approximation is poor"
 
@@ -376,7 +432,9 @@ def test_exact_draws_are_certified(name, epsilon):
 @pytest.mark.slow
 def test_log_linear_cannot_be_certified_however_good_q_is():
     problem = nw.problems.log_linear(10.0)
-    certificate = run(problem, Draws(problem.reference(KEY, 2000), problem.model.names, Report("exact")), 50_000)
+    certificate = run(
+        problem, Draws(problem.reference(KEY, 2000), problem.model.names, Report("exact")), 50_000
+    )
     assert certificate.verdict == "not certifiable by simulation"
     assert certificate.saturated
     assert not certificate.corrected.report.exact

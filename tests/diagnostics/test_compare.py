@@ -1,4 +1,6 @@
-"""Comparison of posteriors, prior sensitivity, prior and posterior predictive checks: against theory, planted faults, false alarms."""
+"""Comparison of posteriors, prior sensitivity, prior and posterior predictive checks: against
+theory, planted faults, false alarms.
+"""
 
 import jax
 import numpy as np
@@ -21,16 +23,22 @@ def draws(theta, **more):
 
 @pytest.mark.slow
 def test_compare_gives_tables_and_the_values_of_theory():
-    """A shift of one sd in one column: C2ST Phi(.5) = .69, Kolmogorov-Smirnov 2 Phi(.5) - 1 = .38; its null limit is .043 at 2000."""
+    """A shift of one sd in one column: C2ST Phi(.5) = .69, Kolmogorov-Smirnov 2 Phi(.5) - 1 = .38;
+    its null limit is .043 at 2000.
+    """
     x, y = np.random.default_rng(0).normal(size=(2, 4000, 2))
     first, same = draws(x, derived={"sum": x.sum(axis=1)}), draws(y, derived={"sum": y.sum(axis=1)})
     moved = draws(y + np.array([1.0, 0.0]), derived={"sum": y.sum(axis=1) + 1.0})
     found = compare({"first": first, "same": same, "moved": moved})
     assert list(found.table.loc["a"].index) == ["first", "same", "moved"]
-    assert found.table.loc[("sum", "moved"), "mean"] == pytest.approx(1.0, abs=4 * np.sqrt(2 / 4000))
+    assert found.table.loc[("sum", "moved"), "mean"] == pytest.approx(
+        1.0, abs=4 * np.sqrt(2 / 4000)
+    )
     assert found.c2st.loc["first", "same"] == pytest.approx(0.5, abs=0.03)
     assert found.c2st.loc["moved", "first"] == pytest.approx(norm.cdf(0.5), abs=0.03)
-    assert found.kolmogorov_smirnov.loc[("first", "moved"), "a"] == pytest.approx(2 * norm.cdf(0.5) - 1, abs=0.04)
+    assert found.kolmogorov_smirnov.loc[("first", "moved"), "a"] == pytest.approx(
+        2 * norm.cdf(0.5) - 1, abs=0.04
+    )
     assert found.kolmogorov_smirnov.loc[("first", "same")].max() < 0.06
     assert "C2ST" in str(found)
 
@@ -40,13 +48,17 @@ def thin(worth, seed, dim=2):
     rng = np.random.default_rng(seed)
     weights = rng.gamma(0.05, size=21 * worth)
     theta = rng.normal(size=(len(weights), dim))
-    return WeightedSamples(theta, tuple("ab"[:dim]), Report("given"), log_weights=np.log(weights + 1e-300))
+    return WeightedSamples(
+        theta, tuple("ab"[:dim]), Report("given"), log_weights=np.log(weights + 1e-300)
+    )
 
 
 def test_distances_by_chance_are_those_of_what_draws_are_worth(monkeypatch):
-    """Ten weighted sets worth 60 to 140 draws of one law against exact draws, in two columns: the limit holds in 95% of columns.
+    """Ten weighted sets worth 60 to 140 draws of one law against exact draws, in two columns: the
+    limit holds in 95% of columns.
 
-    Of 20 columns one may exceed: 5 or more do so with probability .3%. Planted: with v = 1 / num_draws all 20 exceed.
+    Of 20 columns one may exceed: 5 or more do so with probability .3%. Planted: with v = 1 /
+    num_draws all 20 exceed.
     """
     monkeypatch.setitem(compare.__globals__, "_told_apart", lambda first, second: 0.5)
     exact = draws(np.random.default_rng(99).normal(size=(20_000, 2)))
@@ -67,7 +79,9 @@ def test_classifiers_see_no_more_draws_than_posteriors_are_worth():
 
 
 def test_many_draws_differ_by_little_by_chance():
-    """Worth 20,000, as are the weights of equal draws: 1.36 sqrt(2 / 2000) = .043, .5 + 2.5 / sqrt(16000) = .52."""
+    """Worth 20,000, as are the weights of equal draws: 1.36 sqrt(2 / 2000) = .043, .5 + 2.5 /
+    sqrt(16000) = .52.
+    """
     x, y = np.random.default_rng(0).normal(size=(2, 20_000, 1))
     found = compare({"x": draws(x), "y": draws(y)})
     assert found.chance.iloc[0].tolist() == pytest.approx([2000, 0.5198, 0.0430], rel=0.01)
@@ -87,7 +101,9 @@ def test_compare_refuses_what_is_not_comparable():
 def conjugate(prior_sd, noise_sd=1.0):
     return nw.PrivateModel(
         prior=nw.Prior({"a": dist.Normal(0.0, prior_sd)}),
-        simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + 0.5 * jax.random.normal(key, (1,))),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: theta + 0.5 * jax.random.normal(key, (1,))
+        ),
         query=lambda x: x,
         mechanism=nw.mechanisms.Gaussian(scale=noise_sd),
     )
@@ -95,21 +111,27 @@ def conjugate(prior_sd, noise_sd=1.0):
 
 @pytest.mark.parametrize("prior_sd", [0.7, 3.0])
 def test_prior_sensitivity_is_that_of_the_conjugate_model(prior_sd):
-    """Precision a / t^2 + l, mean l y over it: slopes between a = .8 and 1.25, 200,000 draws, within 5 standard errors or so."""
+    """Precision a / t^2 + l, mean l y over it: slopes between a = .8 and 1.25, 200,000 draws,
+    within 5 standard errors or so.
+    """
     precision, y = 1 / (0.25 + 1.0), 2.0
     mean = lambda a: precision * y / (a / prior_sd**2 + precision)
     sd = lambda a: (a / prior_sd**2 + precision) ** -0.5
     theta = mean(1.0) + sd(1.0) * np.random.default_rng(0).normal(size=(200_000, 1))
     table = prior_sensitivity(draws(theta), conjugate(prior_sd))
     doublings = 2 * np.log2(1.25)
-    assert table.loc["a", "mean"] == pytest.approx((mean(1.25) - mean(0.8)) / sd(1.0) / doublings, abs=0.02)
+    assert table.loc["a", "mean"] == pytest.approx(
+        (mean(1.25) - mean(0.8)) / sd(1.0) / doublings, abs=0.02
+    )
     assert table.loc["a", "sd"] == pytest.approx(np.log(sd(1.25) / sd(0.8)) / doublings, abs=0.01)
     assert table.loc["a", "sensitive"] == (prior_sd < 1.0)
     assert table.attrs["pareto k"] < 0.7
 
 
 def test_a_posterior_that_is_the_prior_is_sensitive_to_it():
-    """It narrows by log sqrt(2) = .347 per doubling and does not move: found within 5 standard errors of 20,000 draws."""
+    """It narrows by log sqrt(2) = .347 per doubling and does not move: found within 5 standard
+    errors of 20,000 draws.
+    """
     model = conjugate(2.0)
     table = prior_sensitivity(draws(model.prior.sample(KEY, 20_000)), model)
     assert table.loc["a", "sd"] == pytest.approx(-np.log(np.sqrt(2.0)), abs=0.03)
@@ -123,16 +145,22 @@ def test_prior_sensitivity_counts_the_weights_of_weighted_draws():
     log_weights = norm.logpdf(theta[:, 0], 0.4, 0.6) - norm.logpdf(theta[:, 0], 0.0, 2.0)
     weighted = WeightedSamples(theta, ("a",), Report("given"), log_weights=log_weights)
     plain = draws(0.4 + 0.6 * rng.normal(size=(100_000, 1)))
-    first, second = (prior_sensitivity(p, conjugate(0.7)).loc["a", "mean"] for p in (weighted, plain))
+    first, second = (
+        prior_sensitivity(p, conjugate(0.7)).loc["a", "mean"] for p in (weighted, plain)
+    )
     assert first == pytest.approx(second, abs=0.02)
 
 
 def test_false_alarms_of_misspecification_are_at_most_one_in_a_hundred():
-    """2000 observations from the model itself, each against 400 simulated ones: 1% + 4 standard errors. Heavy tails, and a constant."""
+    """2000 observations from the model itself, each against 400 simulated ones: 1% + 4 standard
+    errors. Heavy tails, and a constant.
+    """
     rng = np.random.default_rng(0)
     alarms = 0
     for _ in range(2000):
-        values = np.c_[rng.standard_cauchy(size=(401, 2)), rng.poisson(3.0, size=401), np.zeros(401)]
+        values = np.c_[
+            rng.standard_cauchy(size=(401, 2)), rng.poisson(3.0, size=401), np.zeros(401)
+        ]
         alarms += p_value(values[1:], values[0]) <= 0.01
     assert alarms / 2000 <= 0.01 + 4 * np.sqrt(0.01 * 0.99 / 2000)
 

@@ -1,4 +1,6 @@
-"""Trials, TARP and coverage: right posteriors pass, planted faults are caught, any number of workers gives the same."""
+"""Trials, TARP and coverage: right posteriors pass, planted faults are caught, any number of
+workers gives the same.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,10 +19,14 @@ KEY = jax.random.key(2)
 
 
 def model():
-    """Two independent parameters, N(0, 1) and N(0, 2^2), each seen through unit noise and unit privacy noise."""
+    """Two independent parameters, N(0, 1) and N(0, 2^2), each seen through unit noise and unit
+    privacy noise.
+    """
     return nw.PrivateModel(
         prior=nw.Prior({"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 2.0)}),
-        simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + jax.random.normal(key, (2,))),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: theta + jax.random.normal(key, (2,))
+        ),
         query=lambda x: x,
         mechanism=nw.mechanisms.Gaussian(scale=1.0),
     )
@@ -53,7 +59,9 @@ def test_right_posteriors_pass_both():
     assert coverage(KEY, trials)["right"].all()
 
 
-@pytest.mark.parametrize("wrong", [{"ignores": True}, {"swapped": True}, {"stretch": 0.75}], ids=str)
+@pytest.mark.parametrize(
+    "wrong", [{"ignores": True}, {"swapped": True}, {"stretch": 0.75}], ids=str
+)
 def test_tarp_catches_planted_faults(wrong):
     assert not tarp(KEY, draw_trials(KEY, Exact(**wrong), model(), 1000)).passed
 
@@ -71,18 +79,24 @@ def test_ignored_data_are_seen():
 
 
 def test_false_alarms_of_tarp_are_as_rare_as_stated():
-    """200 sets of 100 trials at alpha .05, Bonferroni over three tests: at most 5% + 4 standard errors."""
+    """200 sets of 100 trials at alpha .05, Bonferroni over three tests: at most 5% + 4 standard
+    errors.
+    """
     rng, alarms = np.random.default_rng(0), 0
     for number in range(200):
         theta = PRIOR * rng.normal(size=(100, 2))
         observed = theta + np.sqrt(2.0) * rng.normal(size=(100, 2))
         draws = Exact().sample_many(jax.random.key(number), observed, 50)
-        alarms += not tarp(jax.random.key(number), Trials(("a", "b"), theta, observed, draws, 0)).passed
+        alarms += not tarp(
+            jax.random.key(number), Trials(("a", "b"), theta, observed, draws, 0)
+        ).passed
     assert alarms / 200 < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 200)
 
 
 def test_coverage_counts_intervals():
-    """Against the intervals themselves, with as many draws as to make randomisation negligible; an sd of .7 is caught at every level."""
+    """Against the intervals themselves, with as many draws as to make randomisation negligible; an
+    sd of .7 is caught at every level.
+    """
     trials = draw_trials(KEY, Exact(), model(), 400, num_draws=2000)
     table = coverage(KEY, trials, levels=(0.5, 0.9))
     for level in (0.5, 0.9):
@@ -105,7 +119,9 @@ class Slow:
 def test_any_number_of_workers_gives_the_same_trials():
     alone = draw_trials(KEY, Slow(), model(), 40, num_draws=20, progress=False)
     with ThreadPoolExecutor(3) as pool:
-        together = draw_trials(KEY, Slow(), model(), 40, num_draws=20, executor=pool, progress=False)
+        together = draw_trials(
+            KEY, Slow(), model(), 40, num_draws=20, executor=pool, progress=False
+        )
     np.testing.assert_array_equal(alone.draws, together.draws)
     assert min(p_values(calibrate(KEY, alone).uniforms[:, 0]).values()) > 0.001
 
@@ -114,7 +130,9 @@ def test_a_method_serves_as_it_is():
     method = nw.inference.ImportanceSampling(num_stages=0, num_final=2000)
     trials = draw_trials(KEY, method, model(), 25, num_draws=20, progress=False)
     assert trials.draws.shape == (25, 20, 2)
-    correlation = np.corrcoef(trials.draws.mean(axis=1)[:, 1], (FACTOR * trials.observed)[:, 1])[0, 1]
+    correlation = np.corrcoef(trials.draws.mean(axis=1)[:, 1], (FACTOR * trials.observed)[:, 1])[
+        0, 1
+    ]
     assert correlation > 0.9
 
 

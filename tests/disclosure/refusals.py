@@ -1,7 +1,9 @@
-"""Pairs of neighbouring databases, chosen adversarially, and settings near every limit: what a release does with both.
+"""Pairs of neighbouring databases, chosen adversarially, and settings near every limit: what a
+release does with both.
 
-`cases(rng)` yields releases without end: a query, how to release it, and two databases that differ in one record. What the
-two come to may differ in the values and in nothing else: `outcome` is all the rest, errors with every word included.
+`cases(rng)` yields releases without end: a query, how to release it, and two databases that differ
+in one record. What the two come to may differ in the values and in nothing else: `outcome` is all
+the rest, errors with every word included.
 """
 
 import contextlib
@@ -39,18 +41,34 @@ def outcome(case, data, **more):
         try:
             published = nw.release(data, case.query, **case.terms, **more)
         except NoisewiseError as error:
-            result = (type(error).__name__, str(error), repr(error.__cause__), repr(error.__context__))
+            result = (
+                type(error).__name__,
+                str(error),
+                repr(error.__cause__),
+                repr(error.__context__),
+            )
         else:
-            result = ("released", dataclasses.replace(published, values=neutral(published), ids=()).to_json())
+            result = (
+                "released",
+                dataclasses.replace(published, values=neutral(published), ids=()).to_json(),
+            )
     return result, [str(warning.message) for warning in noticed]
 
 
 def neutral(published):
     """Values that every release of this mechanism could have."""
     mechanism = published.mechanism
-    parts = zip(mechanism.mechanisms, mechanism.widths, strict=True) if isinstance(mechanism, m.Product) else None
+    parts = (
+        zip(mechanism.mechanisms, mechanism.widths, strict=True)
+        if isinstance(mechanism, m.Product)
+        else None
+    )
     if parts is not None:
-        return tuple(itertools.chain.from_iterable(_neutral(part, part.output_width(width)) for part, width in parts))
+        return tuple(
+            itertools.chain.from_iterable(
+                _neutral(part, part.output_width(width)) for part, width in parts
+            )
+        )
     return _neutral(mechanism, len(published.values))
 
 
@@ -70,14 +88,16 @@ def cases(rng, number):
     kinds = list(KINDS.values())
     made = 0
     for turn in itertools.count():
-        with contextlib.suppress(NoisewiseError):  # a query or a mechanism that cannot be made is no release yet
+        with contextlib.suppress(
+            NoisewiseError
+        ):  # a query or a mechanism that cannot be made is no release yet
             yield kinds[turn % len(kinds)](rng)
             made += 1
         if made == number:
             return
 
 
-# What is released of what --------------------------------------------------------------------------------------------
+# What is released of what -------------------------------------------------------------------------
 
 
 def pick(rng, choices):
@@ -85,9 +105,15 @@ def pick(rng, choices):
 
 
 def extreme(rng, low, high, grid):
-    """A record's number where something could turn: ends, just beside them, halves of the grid, far outside."""
+    """A record's number where something could turn: ends, just beside them, halves of the grid, far
+    outside.
+    """
     ends = (low, high, (low + high) / 2, 0.0)
-    beside = (math.nextafter(low, -math.inf), math.nextafter(high, math.inf), math.nextafter(high, low))
+    beside = (
+        math.nextafter(low, -math.inf),
+        math.nextafter(high, math.inf),
+        math.nextafter(high, low),
+    )
     halves = (low + 0.5 * grid, high - 0.5 * grid, low + 1.5 * grid)
     far = (*HUGE, *(-value for value in HUGE), 5e-324, -5e-324)
     return float(pick(rng, (*ends, *beside, *halves, *far)))
@@ -103,23 +129,40 @@ def neighbours(rng, record, size):
 
 
 def noise(rng, query, *kinds):
-    """A guarantee, or a mechanism calibrated to it whose steps may be finer than the query's by any factor."""
+    """A guarantee, or a mechanism calibrated to it whose steps may be finer than the query's by any
+    factor.
+    """
     epsilon = pick(rng, EPSILONS)
-    guarantee = pick(rng, (nw.PureDP(epsilon), nw.ZeroConcentratedDP(epsilon**2 / 2), nw.ApproximateDP(epsilon, 1e-6)))
+    guarantee = pick(
+        rng,
+        (
+            nw.PureDP(epsilon),
+            nw.ZeroConcentratedDP(epsilon**2 / 2),
+            nw.ApproximateDP(epsilon, 1e-6),
+        ),
+    )
     if rng.random() < 0.3 or query.step is None:
         return {"guarantee": guarantee}
-    step = query.step * pick(rng, (*(0.5**halving for halving in HALVINGS), 7.0, 3.0, 1 / 3, 1e-320, 1e300))
+    step = query.step * pick(
+        rng, (*(0.5**halving for halving in HALVINGS), 7.0, 3.0, 1 / 3, 1e-320, 1e300)
+    )
     kind = m.DiscreteLaplace if isinstance(guarantee, nw.PureDP) else m.DiscreteGaussian
-    mechanism = kind.calibrate(sensitivity=query.sensitivity(kind.norm), guarantee=guarantee, step=step)
+    mechanism = kind.calibrate(
+        sensitivity=query.sensitivity(kind.norm), guarantee=guarantee, step=step
+    )
     if rng.random() < 0.3:
-        mechanism = m.Clamped(mechanism, low=0.0, high=8.0 * step, step=pick(rng, (None, 2.0 * step)))
+        mechanism = m.Clamped(
+            mechanism, low=0.0, high=8.0 * step, step=pick(rng, (None, 2.0 * step))
+        )
     return {"mechanism": mechanism}
 
 
 def a_mean(rng):
     low, high = pick(rng, ((0.0, 1.0), (-5.0, 100.0), (0.0, 2.0**-30), (-1e15, 1e15)))
     size, columns = int(pick(rng, (1, 2, 4, 7))), int(rng.integers(1, 3))
-    grid = pick(rng, (None, (high - low) / 4, *((high - low) * 0.5**halving for halving in HALVINGS)))
+    grid = pick(
+        rng, (None, (high - low) / 4, *((high - low) * 0.5**halving for halving in HALVINGS))
+    )
     query = q.ClampedMean(bounds=(low, high), num_records=size, num_columns=columns, grid=grid)
     grid = grid or (high - low) / 4096
     pair = neighbours(rng, lambda: [extreme(rng, low, high, grid) for _ in range(columns)], size)
@@ -130,14 +173,18 @@ def moments(rng):
     size = int(pick(rng, (1, 2, 4)))
     grid = pick(rng, (None, 1.0, 0.25, 0.1, 2.0**-12, 2.0**-24, 2.0**-25, 2.0**-26))
     query = q.RegressionMoments(num_records=size, num_predictors=1, grid=grid)
-    pair = neighbours(rng, lambda: [extreme(rng, -10.0, 10.0, 20.0 * (grid or 2.0**-12)) for _ in range(2)], size)
+    pair = neighbours(
+        rng, lambda: [extreme(rng, -10.0, 10.0, 20.0 * (grid or 2.0**-12)) for _ in range(2)], size
+    )
     return Case(query, noise(rng, query), pair)
 
 
 def binomial(rng, query, size):
     """Counts out of `trials`, of a population around the number of records."""
     population = int(max(1, size + rng.integers(-2, 3)))
-    mechanism = m.PaddedBinomial(int(rng.integers(1, 4)), float(pick(rng, (0.01, 1.0, 1e6))), population, query.width)
+    mechanism = m.PaddedBinomial(
+        int(rng.integers(1, 4)), float(pick(rng, (0.01, 1.0, 1e6))), population, query.width
+    )
     return {"mechanism": mechanism}
 
 
@@ -186,8 +233,14 @@ def a_median(rng):
 
 def jointly(rng):
     size = int(pick(rng, (1, 2, 4)))
-    mean = q.ClampedMean(bounds=(0.0, 1.0), num_records=size, grid=pick(rng, (None, 0.25, 2.0**-50)))
-    blocks = [mean, q.Histogram(edges=(0.0, 0.5, 1.0)), q.Median(candidates=(0.0, 1.0), num_records=size)]
+    mean = q.ClampedMean(
+        bounds=(0.0, 1.0), num_records=size, grid=pick(rng, (None, 0.25, 2.0**-50))
+    )
+    blocks = [
+        mean,
+        q.Histogram(edges=(0.0, 0.5, 1.0)),
+        q.Median(candidates=(0.0, 1.0), num_records=size),
+    ]
     query = q.Joint(blocks[: int(rng.integers(1, 4))])
     epsilon = pick(rng, EPSILONS)
     terms = {"guarantee": nw.PureDP(epsilon)}
@@ -206,12 +259,16 @@ OFFSETS = (0, 1, 2**31, 2**51 - 1, 2**51, 2**53, 2**63, 10**15, 10**400)
 
 
 def a_function(rng):
-    """A count, or a whole number far out, of records that are whole; what it returns keeps to the lattice that it states."""
+    """A count, or a whole number far out, of records that are whole; what it returns keeps to the
+    lattice that it states.
+    """
     offset, sign, repeats = pick(rng, OFFSETS), pick(rng, (-1, 1)), int(rng.integers(1, 3))
     step = pick(rng, (None, 1.0, 0.5, 7.0))
     scale = 1 if step is None else step if step == 0.5 else int(step)
     names = tuple("abc"[:repeats]) if rng.random() < 0.5 else None
-    fn = lambda x: [sign * offset if offset > 1e300 else scale * (sign * offset + sum(whole(x)))] * repeats
+    fn = lambda x: (
+        [sign * offset if offset > 1e300 else scale * (sign * offset + sum(whole(x)))] * repeats
+    )
     query = q.FunctionQuery(fn, names=names, sensitivity=float(7 * repeats), step=step)
     terms = (
         noise(rng, query)
@@ -225,12 +282,16 @@ def a_function(rng):
 
 
 def an_answer(rng):
-    """Randomised response to a category that the function may number beyond what the mechanism knows."""
+    """Randomised response to a category that the function may number beyond what the mechanism
+    knows.
+    """
     most = int(pick(rng, (1, 2, 5)))
     query = q.FunctionQuery(whole, sensitivity={0: 1, 1: 1})
     mechanism = pick(rng, (m.RandomizedResponse(num_categories=2 + int(rng.integers(2)), truth_probability=0.7),
                            m.PaddedBinomial(2, 1.0, int(rng.integers(1, 4)), 1)))  # fmt: skip
-    return Case(query, {"mechanism": mechanism}, neighbours(rng, lambda: int(rng.integers(-1, most + 1)), 1))
+    return Case(
+        query, {"mechanism": mechanism}, neighbours(rng, lambda: int(rng.integers(-1, most + 1)), 1)
+    )
 
 
 KINDS = {

@@ -11,9 +11,20 @@ from scipy.stats import binom
 
 import noisewise as nw
 from noisewise.disclosure import accounting
-from noisewise.errors import BudgetError, ConversionError, FileFormatError, InvalidInputError, InvalidTypeError
+from noisewise.errors import (
+    BudgetError,
+    ConversionError,
+    FileFormatError,
+    InvalidInputError,
+    InvalidTypeError,
+)
 
-Pure, Approximate, Concentrated, Gaussian = nw.PureDP, nw.ApproximateDP, nw.ZeroConcentratedDP, nw.GaussianDP
+Pure, Approximate, Concentrated, Gaussian = (
+    nw.PureDP,
+    nw.ApproximateDP,
+    nw.ZeroConcentratedDP,
+    nw.GaussianDP,
+)
 LIMIT = Approximate(1.0, 1e-6)
 
 
@@ -30,7 +41,10 @@ def plain(*guarantees):
 BASIC = {
     "pure, then asked for": ([(Pure(0.3), None), asked(0.5, 5e-7)], Approximate(0.8, 5e-7)),
     "asked for three times": ([asked(0.3, 3e-7)] * 3, Approximate(0.9, 9e-7)),
-    "by hand": (plain(Approximate(0.25, 2e-7), Approximate(0.5, 4e-7), Pure(0.125)), Approximate(0.875, 6e-7)),
+    "by hand": (
+        plain(Approximate(0.25, 2e-7), Approximate(0.5, 4e-7), Pure(0.125)),
+        Approximate(0.875, 6e-7),
+    ),
     "pure": (plain(Pure(0.25), Pure(0.5)), Approximate(0.75, 0.0)),
 }
 
@@ -71,7 +85,9 @@ def test_overspending_is_refused(name, tmp_path):
 
 
 def test_the_undecided_deltas_share_what_is_left():
-    """4e-7 are taken, so two zCDP releases get 3e-7 each; rho for (0.3, 3e-7) just fits, a hundredth more does not."""
+    """4e-7 are taken, so two zCDP releases get 3e-7 each; rho for (0.3, 3e-7) just fits, a
+    hundredth more does not.
+    """
     rho = Concentrated.from_approximate(Approximate(0.3, 3e-7)).rho
     costs = plain(Approximate(0.4, 4e-7), Concentrated(rho), Concentrated(rho))
     assert accounting.fits(costs, LIMIT)
@@ -81,7 +97,9 @@ def test_the_undecided_deltas_share_what_is_left():
 
 
 def test_the_better_of_two_accountings_counts():
-    """Two releases asked for as (0.5, 5e-7) exhaust basic composition; as zCDP they leave half of the limit's rho."""
+    """Two releases asked for as (0.5, 5e-7) exhaust basic composition; as zCDP they leave half of
+    the limit's rho.
+    """
     costs = [asked(0.5, 5e-7)] * 2
     limit, rho = Concentrated.from_approximate(LIMIT).rho, costs[0][0].rho
     left = accounting.remaining(costs, LIMIT)
@@ -105,7 +123,9 @@ def test_many_small_pure_releases_add_like_gaussian_ones():
 
 
 def responses_delta(epsilon, number, at):
-    """The delta at epsilon `at` of `number` binary randomised responses, exactly, from their binomial law."""
+    """The delta at epsilon `at` of `number` binary randomised responses, exactly, from their
+    binomial law.
+    """
     truth = 1.0 / (1.0 + math.exp(-epsilon))
     ones = np.arange(number + 1)
     first, second = binom.pmf(ones, number, truth), binom.pmf(ones, number, 1.0 - truth)
@@ -115,18 +135,26 @@ def responses_delta(epsilon, number, at):
 @pytest.mark.parametrize("number", [1, 2, 10, 100, 400])
 @pytest.mark.parametrize("epsilon", [0.02, 0.1, 0.5])
 def test_no_total_understates_the_loss_of_randomised_responses(epsilon, number):
-    """For a mechanism whose total is known exactly, every total and the one reported must lie above it."""
+    """For a mechanism whose total is known exactly, every total and the one reported must lie above
+    it.
+    """
     costs = plain(*[Pure(epsilon)] * number)
     for delta in (1e-9, 1e-6, 1e-2):
         limit = Approximate(3.0, delta)
         for total in (accounting.spent(costs, limit), *accounting._totals(costs, limit)):
             shown = accounting._at_limit(total, limit)
-            assert responses_delta(epsilon, number, shown.epsilon) <= shown.delta * (1 + 1e-9) + 1e-15
+            assert (
+                responses_delta(epsilon, number, shown.epsilon) <= shown.delta * (1 + 1e-9) + 1e-15
+            )
 
 
-@pytest.mark.parametrize("slip", [Concentrated(400 * 0.1**2 / 8), Gaussian(20 * 0.1 / 2), Approximate(4.0, 1e-2)])
+@pytest.mark.parametrize(
+    "slip", [Concentrated(400 * 0.1**2 / 8), Gaussian(20 * 0.1 / 2), Approximate(4.0, 1e-2)]
+)
 def test_an_understated_loss_of_randomised_responses_is_seen(slip):
-    """400 times epsilon = 0.1 with rho = epsilon^2/8, mu = epsilon/2, or the epsilons of every tenth release."""
+    """400 times epsilon = 0.1 with rho = epsilon^2/8, mu = epsilon/2, or the epsilons of every
+    tenth release.
+    """
     shown = accounting._at_limit(slip, Approximate(3.0, 1e-2))
     assert responses_delta(0.1, 400, shown.epsilon) > 1.5 * shown.delta
 
@@ -163,7 +191,9 @@ def test_a_limit_without_delta_takes_pure_releases_only():
         accounting.fits(plain(Concentrated(1e-4)), limit)
 
 
-@pytest.mark.parametrize("guarantee", [Pure(1e308), Concentrated(1e300), Gaussian(1e200), Gaussian(1e100), Pure(800.0)])
+@pytest.mark.parametrize(
+    "guarantee", [Pure(1e308), Concentrated(1e300), Gaussian(1e200), Gaussian(1e100), Pure(800.0)]
+)
 def test_absurd_costs_do_not_fit(guarantee):
     costs = [(guarantee, None), (Pure(0.1), None)]
     for limit in (LIMIT, Approximate(1.0, 0.999)):
@@ -171,7 +201,7 @@ def test_absurd_costs_do_not_fit(guarantee):
         assert not accounting.implies(guarantee, LIMIT)
 
 
-# In the ledger -------------------------------------------------------------------------------------------------------
+# In the ledger ------------------------------------------------------------------------------------
 
 
 def test_the_case_of_the_curator(tmp_path):
@@ -182,7 +212,10 @@ def test_the_case_of_the_curator(tmp_path):
     again = nw.Ledger(tmp_path / "ledger.json")
     assert again.spent == Approximate(0.8, 5e-7)
     assert dataclasses.astuple(again.remaining) == pytest.approx((0.2, 5e-7))
-    assert [(entry.query, entry.requested) for entry in again.entries] == [(None, None), ("ClampedMean", request)]
+    assert [(entry.query, entry.requested) for entry in again.entries] == [
+        (None, None),
+        ("ClampedMean", request),
+    ]
     assert again.entries == ledger.entries
 
 
@@ -203,7 +236,9 @@ def test_a_request_must_follow_from_the_guarantee(tmp_path):
         nw.Ledger(ledger.path)
 
 
-@pytest.mark.parametrize("time", ["yesterday", "2026-01-31T12:00:00", "2026-01-31T12:00:00+01:00", 3, None])
+@pytest.mark.parametrize(
+    "time", ["yesterday", "2026-01-31T12:00:00", "2026-01-31T12:00:00+01:00", 3, None]
+)
 def test_times_are_in_utc(time, tmp_path):
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=LIMIT)
     ledger.spend(Pure(0.1))

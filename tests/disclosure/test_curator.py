@@ -1,4 +1,6 @@
-"""What `nw.release` publishes: possible observations, the statistic where noise is small, grids, and what ledgers are charged."""
+"""What `nw.release` publishes: possible observations, the statistic where noise is small, grids,
+and what ledgers are charged.
+"""
 
 import dataclasses
 import math
@@ -64,7 +66,9 @@ def test_without_noise_to_speak_of_the_statistic_comes_out(name):
 
 def test_concentrated_noise_also_centres_on_the_statistic():
     data, query, expected = DATA["means"]
-    published = nw.release(data, query, nw.ZeroConcentratedDP(1e6), names=("a", "b"), privacy_unit="household")
+    published = nw.release(
+        data, query, nw.ZeroConcentratedDP(1e6), names=("a", "b"), privacy_unit="household"
+    )
     assert published.observed == pytest.approx(expected, abs=0.01)
     assert (published.names, published.privacy_unit) == (("a", "b"), "household")
     assert isinstance(published.mechanism, m.DiscreteGaussian)
@@ -76,7 +80,12 @@ def test_the_median_is_named():
 
 @pytest.mark.parametrize(
     ("bounds", "grid"),
-    [((0.0, 1.0), 2**-12), ((-1.5, 2.5), 0.5 / 2**9), ((0.0, math.pi), math.pi / 2**12), ((0.1, 0.7), 0.1 / 2**10)],
+    [
+        ((0.0, 1.0), 2**-12),
+        ((-1.5, 2.5), 0.5 / 2**9),
+        ((0.0, math.pi), math.pi / 2**12),
+        ((0.1, 0.7), 0.1 / 2**10),
+    ],
 )
 def test_default_grid_divides_the_bounds(bounds, grid):
     query = q.ClampedMean(bounds=bounds, num_records=3).on_default_grid()
@@ -85,7 +94,9 @@ def test_default_grid_divides_the_bounds(bounds, grid):
 
 
 def test_noise_fits_the_rounded_query():
-    """Integers of neighbours differ by at most what OpenDP was told: search over neighbours on and off the grid."""
+    """Integers of neighbours differ by at most what OpenDP was told: search over neighbours on and
+    off the grid.
+    """
     query = q.RegressionMoments(num_records=2, num_predictors=1, grid=0.25)
     rng = np.random.default_rng(0)
     reach = math.floor(query.sensitivity(1) / query.step * (1 + 1e-9))
@@ -106,30 +117,43 @@ def test_values_are_integers_times_the_step():
         assert value == query.step * round(value / query.step)
 
 
-# The ledger ----------------------------------------------------------------------------------------------------------
+# The ledger ---------------------------------------------------------------------------------------
 
 
 def test_the_budget_is_spent_before_noise_is_drawn(tmp_path, monkeypatch):
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(1.0))
     seen = []
-    monkeypatch.setattr(exact_noise, "_invoke", lambda measurement, integers: seen.append(ledger.spent) or integers)
+    monkeypatch.setattr(
+        exact_noise, "_invoke", lambda measurement, integers: seen.append(ledger.spent) or integers
+    )
     nw.release([1.0], MEAN, nw.PureDP(0.75), ledger=ledger, description="the mean")
     assert seen == [nw.PureDP(0.75)]
     with pytest.raises(BudgetError, match="limit"):
         nw.release([1.0], MEAN, nw.PureDP(0.5), ledger=ledger)
     assert len(seen) == 1
-    assert [(entry.description, entry.guarantee) for entry in ledger.entries] == [("the mean", nw.PureDP(0.75))]
+    assert [(entry.description, entry.guarantee) for entry in ledger.entries] == [
+        ("the mean", nw.PureDP(0.75))
+    ]
 
 
 def test_what_public_facts_refuse_costs_nothing_and_what_the_data_refuse_costs_all(tmp_path):
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(2.0))
     named, columns = [([1.0], {"names": ("a", "b")}), ([1.0], {"names": 3})], np.ones((1, 2))
-    for data, options in [("people.csv", {}), (None, {}), *named, ([1.0, 2.0], {}), (columns, {}), (np.ones(3), {})]:
+    for data, options in [
+        ("people.csv", {}),
+        (None, {}),
+        *named,
+        ([1.0, 2.0], {}),
+        (columns, {}),
+        (np.ones(3), {}),
+    ]:
         with pytest.raises(NoisewiseError):
             nw.release(data, MEAN, nw.PureDP(0.75), ledger=ledger, **options)
     assert ledger.entries == ()
     for number, data in enumerate([[math.nan], ["a"]], start=1):
-        with pytest.raises(ReleaseError, match=r"PureDP\(epsilon=0.75\) was spent, and trying again spends again"):
+        with pytest.raises(
+            ReleaseError, match=r"PureDP\(epsilon=0.75\) was spent, and trying again spends again"
+        ):
             nw.release(data, MEAN, nw.PureDP(0.75), ledger=ledger)
         assert ledger.spent == nw.PureDP(0.75 * number)
 
@@ -145,7 +169,9 @@ def test_gaussian_releases_add_up_under_an_approximate_limit(tmp_path):
 def test_an_approximate_request_adds_up_as_it_was_asked_for(tmp_path):
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.ApproximateDP(1.0, 1e-6))
     nw.release([1.0], MEAN, nw.PureDP(0.3), ledger=ledger)
-    published = nw.release([1.0], MEAN, nw.ApproximateDP(0.5, 5e-7), ledger=ledger, description="the mean")
+    published = nw.release(
+        [1.0], MEAN, nw.ApproximateDP(0.5, 5e-7), ledger=ledger, description="the mean"
+    )
     assert isinstance(published.guarantee, nw.ZeroConcentratedDP)
     assert published.requested == nw.ApproximateDP(0.5, 5e-7)
     assert published.description == "the mean"
@@ -158,7 +184,9 @@ def test_an_approximate_request_adds_up_as_it_was_asked_for(tmp_path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_was_asked_for_always_follows(seed):
-    """Calibration and the sum over blocks round: never so far that a release would contradict its request."""
+    """Calibration and the sum over blocks round: never so far that a release would contradict its
+    request.
+    """
     rng = np.random.default_rng(seed)
     for _ in range(20):
         guarantee = [
@@ -166,5 +194,7 @@ def test_what_was_asked_for_always_follows(seed):
             nw.PureDP(10 ** rng.uniform(-2, 2)),
             nw.ZeroConcentratedDP(10 ** rng.uniform(-4, 2)),
         ][rng.integers(3)]
-        blocks = [q.ClampedMean((0.0, float(rng.integers(1, 99))), 7) for _ in range(rng.integers(1, 6))]
+        blocks = [
+            q.ClampedMean((0.0, float(rng.integers(1, 99))), 7) for _ in range(rng.integers(1, 6))
+        ]
         assert nw.release(np.ones(7), q.Joint(blocks), guarantee).requested == guarantee

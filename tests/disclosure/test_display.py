@@ -69,7 +69,9 @@ NOISE = {
 
 @pytest.mark.parametrize("name", NOISE)
 def test_the_standard_deviation_shown_is_that_of_the_noise(name):
-    """Within 6 standard errors; those of Laplace noise, of kurtosis 6, are sqrt(5 / 4 / draws) of the value."""
+    """Within 6 standard errors; those of Laplace noise, of kurtosis 6, are sqrt(5 / 4 / draws) of
+    the value.
+    """
     draws = NOISE[name].sample(jax.random.key(4), np.zeros((40_000, 2)))
     found, stated = draws.std(axis=0), np.array(NOISE[name].noise_sd(2))
     error = 6 * math.sqrt(5 / 4 / 40_000)
@@ -78,14 +80,19 @@ def test_the_standard_deviation_shown_is_that_of_the_noise(name):
 
 
 def test_blocks_have_their_own_noise():
-    product = m.Product([m.Gaussian(2.0), m.ExponentialMechanism((1.0, 2.0), 1.0), m.EuclideanLaplace(1.0)], [2, 2, 3])
+    product = m.Product(
+        [m.Gaussian(2.0), m.ExponentialMechanism((1.0, 2.0), 1.0), m.EuclideanLaplace(1.0)],
+        [2, 2, 3],
+    )
     assert product.noise_sd(6) == [2.0, 2.0, None, 2.0, 2.0, 2.0]
 
 
 EXTREMES = (5e-324, 1e-308, 1e-200, 1e-5, 1.0, 1e10, 1e200, 1e308)
 
 
-@pytest.mark.parametrize("kind", [m.Laplace, m.Gaussian, m.DiscreteLaplace, m.DiscreteGaussian, m.EuclideanLaplace])
+@pytest.mark.parametrize(
+    "kind", [m.Laplace, m.Gaussian, m.DiscreteLaplace, m.DiscreteGaussian, m.EuclideanLaplace]
+)
 def test_any_release_that_can_be_made_or_loaded_can_be_shown(kind):
     """Also with a step of 1e308, which has a noise whose variance float64 does not know."""
     shown = 0

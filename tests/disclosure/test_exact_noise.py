@@ -1,4 +1,6 @@
-"""Exact samplers: their law against the densities, no floating-point generator in reach, checked privacy maps."""
+"""Exact samplers: their law against the densities, no floating-point generator in reach, checked
+privacy maps.
+"""
 
 import ast
 import itertools
@@ -22,7 +24,8 @@ from noisewise.errors import MissingDependencyError, ReleaseError
 pytest.importorskip("opendp")
 m = nw.mechanisms
 ALPHA = 1e-6
-# Exact noise has no seed. A 2% error must be seen with power .99; the 3% error that a test shows to be seen is missed
+# Exact noise has no seed. A 2% error must be seen with power .99; the 3% error that a test shows to
+# be seen is missed
 # with probability below 1e-6, so that the test does not fail by chance.
 SEEN, SHOWN = 1.02, 1.03
 
@@ -49,7 +52,9 @@ def chi_square(counts, probabilities):
 
 
 def power(right, wrong, num_draws):
-    """The chance that the chi-square test at ALPHA sees draws of one law and the density of another."""
+    """The chance that the chi-square test at ALPHA sees draws of one law and the density of
+    another.
+    """
     noncentrality = num_draws * ((right - wrong) ** 2 / wrong).sum()
     return ncx2.sf(chi2.isf(ALPHA, len(right) - 1), len(right) - 1, noncentrality)
 
@@ -57,10 +62,23 @@ def power(right, wrong, num_draws):
 STEP = 0.25
 LATTICE = STEP * np.arange(-400, 401)
 COUNTS = np.arange(6.0)
-# Each law as a function of the error in one parameter, its outputs, s, the number of draws and of cells.
+# Each law as a function of the error in one parameter, its outputs, s, the number of draws and of
+# cells.
 LAWS = {
-    "discrete laplace": (lambda e: m.DiscreteLaplace(0.7 * e, 1.0, STEP), LATTICE, STEP, 240_000, 6),
-    "discrete gaussian": (lambda e: m.DiscreteGaussian(0.7 * e, 1.0, STEP), LATTICE, STEP, 170_000, 6),
+    "discrete laplace": (
+        lambda e: m.DiscreteLaplace(0.7 * e, 1.0, STEP),
+        LATTICE,
+        STEP,
+        240_000,
+        6,
+    ),
+    "discrete gaussian": (
+        lambda e: m.DiscreteGaussian(0.7 * e, 1.0, STEP),
+        LATTICE,
+        STEP,
+        170_000,
+        6,
+    ),
     "padded binomial": (lambda e: m.PaddedBinomial(5, 2.5 * e, 9, 1), COUNTS, 0.0, 350_000, 3),
     "randomized response": (lambda e: m.RandomizedResponse(3, 0.7 * e), COUNTS[:3], 1.0, 65_000, 3),
 }
@@ -72,14 +90,19 @@ def test_released_noise_has_the_law_of_log_prob(name):
     mechanism = law(1.0)
     probabilities = pmf(mechanism, outputs, [s])
     cells = grouped(probabilities, num_cells)
-    right, seen, shown = (np.bincount(cells, pmf(law(error), outputs, [s])) for error in (1.0, SEEN, SHOWN))
+    right, seen, shown = (
+        np.bincount(cells, pmf(law(error), outputs, [s])) for error in (1.0, SEEN, SHOWN)
+    )
     assert probabilities.sum() == pytest.approx(1.0, abs=1e-12)
     assert power(right, seen, num_draws) >= 0.99
     assert power(right, shown, num_draws) >= 1 - 1e-6
 
     step = outputs[1] - outputs[0]
     columns = mechanism.width or num_draws
-    draw, integers = exact_sampler(mechanism, Columns(columns, (step,), (None,))), [round(s / step)] * columns
+    draw, integers = (
+        exact_sampler(mechanism, Columns(columns, (step,), (None,))),
+        [round(s / step)] * columns,
+    )
     values = np.array([value for _ in range(num_draws // columns) for value in draw(integers)])
     index = np.searchsorted(outputs, values - step / 2)
     assert np.array_equal(outputs[index], values)
@@ -92,9 +115,15 @@ def test_released_noise_has_the_law_of_log_prob(name):
 def test_exponential_choice_has_the_law_of_the_exponential_mechanism_and_not_of_permute_and_flip():
     candidates, utilities, num_draws = np.arange(20.0), [8] + [0] * 19, 50_000
     cells = np.repeat([0, 1, 2], [1, 9, 10])
-    laws = [m.ExponentialMechanism(candidates, scale=error, sensitivity=1.0) for error in (1.0, SEEN, SHOWN)]
-    right, seen, shown = (np.bincount(cells, pmf(law, candidates, 0.5 * np.array(utilities))) for law in laws)
-    # Permute-and-flip takes the best candidate when it comes up, unless one of those before it was taken.
+    laws = [
+        m.ExponentialMechanism(candidates, scale=error, sensitivity=1.0)
+        for error in (1.0, SEEN, SHOWN)
+    ]
+    right, seen, shown = (
+        np.bincount(cells, pmf(law, candidates, 0.5 * np.array(utilities))) for law in laws
+    )
+    # Permute-and-flip takes the best candidate when it comes up, unless one of those before it was
+    # taken.
     best = np.mean([(1 - math.exp(-4.0)) ** before for before in range(20)])
     flip = np.array([best, (1 - best) * 9 / 19, (1 - best) * 10 / 19])
     assert power(right, seen, num_draws) >= 0.99
@@ -132,7 +161,8 @@ def test_product_draws_blocks_in_order():
 
 
 def test_five_percent_overspending_is_caught_in_released_noise():
-    """The event s_dp <= 0 has log ratio epsilon = 2, estimated with sd 2.73/sqrt N; the bound gives 15/sqrt N away.
+    """The event s_dp <= 0 has log ratio epsilon = 2, estimated with sd 2.73/sqrt N; the bound gives
+    15/sqrt N away.
 
     With N = 85,000 an excess of 0.1 is missed with probability Phi(-(0.1 sqrt N - 15)/2.73) < 1e-6.
     """
@@ -143,7 +173,12 @@ def test_five_percent_overspending_is_caught_in_released_noise():
 
     bounds = [
         nw.audit.epsilon_lower_bound(
-            jax.random.key(0), sampler(scale), [0.0], [1.0], event=lambda y: y[:, 0] <= 0, num_draws=85_000
+            jax.random.key(0),
+            sampler(scale),
+            [0.0],
+            [1.0],
+            event=lambda y: y[:, 0] <= 0,
+            num_draws=85_000,
         )
         for scale in (0.5, 0.5 / 1.05)
     ]
@@ -154,17 +189,23 @@ def test_five_percent_overspending_is_caught_in_released_noise():
 def test_bernoulli_draws_below_the_numerator(probability, monkeypatch):
     answers = iter([probability.numerator - 1, probability.numerator])
     asked = []
-    monkeypatch.setattr(exact_noise.secrets, "randbelow", lambda n: asked.append(n) or next(answers))
+    monkeypatch.setattr(
+        exact_noise.secrets, "randbelow", lambda n: asked.append(n) or next(answers)
+    )
     assert [exact_noise.bernoulli(probability) for _ in range(2)] == [True, False]
     assert asked == [probability.denominator] * 2
 
 
 def test_padded_binomial_uses_the_exact_fraction(monkeypatch):
-    """Numbers below the numerator count; the denominator is the same for all counts, so that it tells nothing of them."""
+    """Numbers below the numerator count; the denominator is the same for all counts, so that it
+    tells nothing of them.
+    """
     pad, asked = Fraction(0.1), []
     parts = pad.denominator
     answers = iter([(7 + pad) * parts - 1, (7 + pad) * parts] * 2)
-    monkeypatch.setattr(exact_noise.secrets, "randbelow", lambda n: asked.append(n) or next(answers))
+    monkeypatch.setattr(
+        exact_noise.secrets, "randbelow", lambda n: asked.append(n) or next(answers)
+    )
     assert exact_noise.padded_binomial(trials=4, padding=0.1, population=9)([7]) == [2]
     assert asked == [(9 + 2 * pad) * parts] * 4
 
@@ -181,7 +222,7 @@ def test_steps_round_to_the_private_side():
     assert math.floor(0.3 / 0.1) == 2  # what the slack is for
 
 
-# Nothing floating in reach -------------------------------------------------------------------------------------------
+# Nothing floating in reach ------------------------------------------------------------------------
 
 PACKAGE = Path(exact_noise.__file__).parent
 FORBIDDEN = {"random", "sample", "transport", "default_rng", "Generator", "PRNGKey", "rvs"}
@@ -193,7 +234,12 @@ def offences(source):
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             modules = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
-            found += [part for name in modules for part in name.split(".") if part in FORBIDDEN | {"jax", "scipy"}]
+            found += [
+                part
+                for name in modules
+                for part in name.split(".")
+                if part in FORBIDDEN | {"jax", "scipy"}
+            ]
         elif isinstance(node, ast.Attribute) and node.attr in FORBIDDEN:
             found.append(node.attr)
         elif isinstance(node, ast.Name) and node.id in FORBIDDEN:
@@ -202,30 +248,41 @@ def offences(source):
 
 
 @pytest.mark.parametrize(
-    "file", ["exact_noise.py", "exact_mechanisms.py", "preparation.py", "curator.py", "publication.py"]
+    "file",
+    ["exact_noise.py", "exact_mechanisms.py", "preparation.py", "curator.py", "publication.py"],
 )
 def test_release_code_names_no_generator(file):
     assert offences((PACKAGE / file).read_text()) == []
 
 
 def test_the_search_for_generators_finds_them():
-    planted = ["import jax", "import numpy as np\nx = np.random.laplace()", "mechanism.sample(key, s)", "import random"]
+    planted = [
+        "import jax",
+        "import numpy as np\nx = np.random.laplace()",
+        "mechanism.sample(key, s)",
+        "import random",
+    ]
     assert all(offences(source) for source in planted)
 
 
 def test_exact_noise_loads_neither_numpy_nor_jax():
     code = (
-        "import sys, noisewise.disclosure.exact_noise as e; print('numpy' in sys.modules, 'jax' in sys.modules);"
-        "e.discrete_laplace(2.0, sensitivity=1, epsilon=1.0)([1]); e.randomized_response(num_categories=2, "
-        "truth_probability=0.75)([1]); print('jax' in sys.modules)"
+        "import sys, noisewise.disclosure.exact_noise as e; print('numpy' in sys.modules, 'jax' in"
+        " sys.modules);e.discrete_laplace(2.0, sensitivity=1, epsilon=1.0)([1]);"
+        " e.randomized_response(num_categories=2, truth_probability=0.75)([1]); print('jax' in"
+        " sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=PACKAGE.parent.parent, check=True
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=PACKAGE.parent.parent,
+        check=True,
     )
     assert done.stdout.split() == ["False"] * 3
 
 
-# Refusals ------------------------------------------------------------------------------------------------------------
+# Refusals -----------------------------------------------------------------------------------------
 
 laplace = {"sensitivity": 1, "epsilon": 1.0}
 REFUSED = {
@@ -258,7 +315,10 @@ def test_exact_calibration_passes_the_privacy_map():
 SURE = {"sensitivity": 0, "epsilon": 1.0}
 OUTSIDE = {
     "laplace": (exact_noise.discrete_laplace(1e-3, **SURE), exact_noise.LARGEST),
-    "gaussian": (exact_noise.discrete_gaussian(1e-2, sensitivity=0.0, rho=1.0), exact_noise.LARGEST),
+    "gaussian": (
+        exact_noise.discrete_gaussian(1e-2, sensitivity=0.0, rho=1.0),
+        exact_noise.LARGEST,
+    ),
     "binomial": (exact_noise.padded_binomial(trials=40, padding=1e-9, population=5), 40),
     "response": (exact_noise.randomized_response(num_categories=3, truth_probability=1.0), 2),
 }

@@ -158,9 +158,13 @@ def test_data_in_a_message_would_be_found():
     assert any("31337" in text for text in whole_story(caught.value))
 
 
-@pytest.mark.parametrize(("kind", "instead"), [(m.Laplace, "DiscreteLaplace"), (m.Gaussian, "DiscreteGaussian")])
+@pytest.mark.parametrize(
+    ("kind", "instead"), [(m.Laplace, "DiscreteLaplace"), (m.Gaussian, "DiscreteGaussian")]
+)
 def test_continuous_noise_is_refused_with_the_line_to_write(kind, instead):
-    with pytest.raises(ReleaseError, match=rf"nw.mechanisms.{instead}.calibrate\(.*step=query.step\)"):
+    with pytest.raises(
+        ReleaseError, match=rf"nw.mechanisms.{instead}.calibrate\(.*step=query.step\)"
+    ):
         nw.release([1.0], MEAN, mechanism=kind(1.0, 1.0))
 
 

@@ -24,7 +24,12 @@ from noisewise.errors import (
 )
 from tests.hostile import damaged
 
-Pure, Approximate, Concentrated, Gaussian = nw.PureDP, nw.ApproximateDP, nw.ZeroConcentratedDP, nw.GaussianDP
+Pure, Approximate, Concentrated, Gaussian = (
+    nw.PureDP,
+    nw.ApproximateDP,
+    nw.ZeroConcentratedDP,
+    nw.GaussianDP,
+)
 
 
 @pytest.fixture
@@ -38,7 +43,9 @@ def test_adds_up_and_refuses_to_pass_the_limit(path):
     for _ in range(10):  # ten times 0.1 is the limit, whatever float64 makes of the sum
         ledger.spend(Pure(0.1), "a tenth")
     before = path.read_bytes()
-    with pytest.raises(BudgetError, match=r"spent PureDP.*asked for PureDP\(epsilon=0.001\), limit PureDP"):
+    with pytest.raises(
+        BudgetError, match=r"spent PureDP.*asked for PureDP\(epsilon=0.001\), limit PureDP"
+    ):
         ledger.spend(Pure(0.001), "too much")
     assert path.read_bytes() == before
     assert ledger.spent.epsilon == pytest.approx(1.0)
@@ -52,7 +59,10 @@ MIXED = {
     "gaussian": (Gaussian(2.0), [Gaussian(1.0), Pure(0.5)]),
     "gaussian in concentrated": (Concentrated(2.0), [Gaussian(1.0), Concentrated(0.5)]),
     "approximate": (Approximate(1.0, 1e-6), [Approximate(0.5, 1e-7), Pure(0.25)]),
-    "concentrated in approximate": (Approximate(3.0, 1e-6), [Concentrated(0.01), Concentrated(0.05)]),
+    "concentrated in approximate": (
+        Approximate(3.0, 1e-6),
+        [Concentrated(0.01), Concentrated(0.05)],
+    ),
     "gaussian in approximate": (Approximate(3.0, 1e-6), [Gaussian(0.1), Gaussian(0.3)]),
     "pure in approximate": (Approximate(1.0, 1e-6), [Pure(0.25), Pure(0.5)]),
 }
@@ -72,7 +82,9 @@ def test_what_remains_can_be_spent_and_no_more(name, path):
         ledger.spend(type(remaining)(1.001 * first, *rest))
     ledger.spend(remaining)
     assert ledger.spent.within(limit)
-    assert not nw.mechanisms.compose([*spending, type(remaining)(1.001 * first, *rest)]).within(limit)
+    assert not nw.mechanisms.compose([*spending, type(remaining)(1.001 * first, *rest)]).within(
+        limit
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,7 +108,11 @@ def test_one_limit_and_one_unit_per_file(path):
     nw.Ledger(path, limit=Pure(1.0), privacy_unit="household")
     assert nw.Ledger(path).limit == Pure(1.0)
     assert nw.Ledger(path, limit=Pure(1.0), privacy_unit="household").privacy_unit == "household"
-    for different in ({"limit": Pure(2.0)}, {"limit": Concentrated(1.0)}, {"privacy_unit": "person"}):
+    for different in (
+        {"limit": Pure(2.0)},
+        {"limit": Concentrated(1.0)},
+        {"privacy_unit": "person"},
+    ):
         with pytest.raises(BudgetError):
             nw.Ledger(path, **different)
 
@@ -113,7 +129,10 @@ def test_one_limit_and_one_unit_per_file(path):
         (InvalidInputError, lambda path: nw.Ledger(path, limit=Pure(1.0), privacy_unit="")),
         (InvalidTypeError, lambda path: nw.Ledger(path, limit=Pure(1.0)).spend(0.5)),
         (InvalidTypeError, lambda path: nw.Ledger(path, limit=Pure(1.0)).spend(Pure(0.5), 7)),
-        (InvalidInputError, lambda path: nw.Ledger(path, limit=Pure(1.0)).spend(Pure(0.5), "two\nlines")),
+        (
+            InvalidInputError,
+            lambda path: nw.Ledger(path, limit=Pure(1.0)).spend(Pure(0.5), "two\nlines"),
+        ),
     ],
 )
 def test_bad_arguments(error, call, path):
@@ -141,7 +160,9 @@ def test_two_processes_never_spend_the_last_budget_twice(path):
     nw.Ledger(path, limit=Pure(1.0))
     root = Path(nw.__file__).parent.parent
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": root}
-    processes = [subprocess.Popen([sys.executable, "-c", SPENDER, path, name], **pipes) for name in "ab"]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", SPENDER, path, name], **pipes) for name in "ab"
+    ]
     assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
     counts = [int(process.communicate("go\n")[0]) for process in processes]
     assert sum(counts) == 50
@@ -180,7 +201,9 @@ def test_who_reads_while_another_spends_sees_no_alarm(path):
 
 
 @pytest.mark.parametrize("exchanged", [False, True])
-def test_a_lock_that_is_removed_meanwhile_keeps_nobody_apart_and_is_refused(exchanged, path, monkeypatch):
+def test_a_lock_that_is_removed_meanwhile_keeps_nobody_apart_and_is_refused(
+    exchanged, path, monkeypatch
+):
     ledger = nw.Ledger(path, limit=Pure(1.0))
     check = ledger_module.Ledger._check
 
@@ -199,7 +222,9 @@ def test_a_lock_that_is_removed_meanwhile_keeps_nobody_apart_and_is_refused(exch
 
 
 def spend_at_once(path, monkeypatch):
-    """Two threads ask for 0.6 of 1 each and meet after reading and before writing, if nothing keeps them apart."""
+    """Two threads ask for 0.6 of 1 each and meet after reading and before writing, if nothing keeps
+    them apart.
+    """
     ledger = nw.Ledger(path, limit=Pure(1.0))
     meeting, refused = threading.Barrier(2), []
     check = ledger_module.Ledger._check
@@ -225,7 +250,9 @@ def spend_at_once(path, monkeypatch):
 def test_the_lock_is_what_keeps_two_spenders_apart(path, monkeypatch):
     assert spend_at_once(path, monkeypatch) == 1
     with open(path.with_name("no.lock"), "w+b") as file:
-        monkeypatch.setattr(ledger_module, "_exclusive", lambda path: contextlib.nullcontext(file.fileno()))
+        monkeypatch.setattr(
+            ledger_module, "_exclusive", lambda path: contextlib.nullcontext(file.fileno())
+        )
         monkeypatch.setattr(ledger_module, "_check_lock", lambda path, lock: None)
         assert spend_at_once(path.with_name("unlocked.json"), monkeypatch) == 0
 
@@ -233,7 +260,10 @@ def test_the_lock_is_what_keeps_two_spenders_apart(path, monkeypatch):
 def test_a_stuck_lock_is_reported(path, monkeypatch):
     ledger = nw.Ledger(path, limit=Pure(1.0))
     monkeypatch.setattr(ledger_module, "_LOCK_SECONDS", 0.02)
-    with ledger_module._exclusive(path), pytest.raises(ReleaseError, match="locked by another process"):
+    with (
+        ledger_module._exclusive(path),
+        pytest.raises(ReleaseError, match="locked by another process"),
+    ):
         ledger.spend(Pure(0.1))
     ledger.spend(Pure(0.1))
 
@@ -252,7 +282,10 @@ def test_a_failed_write_leaves_the_old_file(function, path, monkeypatch):
         with pytest.raises(StorageError, match="disk is full"):
             ledger.spend(Pure(0.1))
     assert path.read_bytes() == before
-    assert sorted(file.name for file in path.parent.iterdir()) == ["ledger.json", "ledger.json.lock"]
+    assert sorted(file.name for file in path.parent.iterdir()) == [
+        "ledger.json",
+        "ledger.json.lock",
+    ]
 
 
 def test_damaged_files_are_refused_or_whole(path):
@@ -265,7 +298,9 @@ def test_damaged_files_are_refused_or_whole(path):
         try:
             reopened = nw.Ledger(path)
             assert isinstance(reopened.spent, nw.mechanisms.base.AbstractGuarantee)
-            assert math.isfinite(reopened.remaining.rho if isinstance(reopened.limit, Concentrated) else 0.0)
+            assert math.isfinite(
+                reopened.remaining.rho if isinstance(reopened.limit, Concentrated) else 0.0
+            )
             assert all(entry.time.endswith("+00:00") for entry in reopened.entries)
         except FileFormatError:
             refused += 1
@@ -278,8 +313,14 @@ def test_damaged_files_are_refused_or_whole(path):
         (lambda text: text[:-5], "truncated"),
         (lambda text: "", "not JSON"),
         (lambda text: "[]", "one JSON object"),
-        (lambda text: text.replace("noisewise.ledger", "noisewise.release"), "another kind of file"),
-        (lambda text: text.replace('"schema_version": 2', '"schema_version": 3'), "reads version 2"),
+        (
+            lambda text: text.replace("noisewise.ledger", "noisewise.release"),
+            "another kind of file",
+        ),
+        (
+            lambda text: text.replace('"schema_version": 2', '"schema_version": 3'),
+            "reads version 2",
+        ),
         (lambda text: text.replace('"entries"', '"extra": 0, "entries"'), "does not know: 'extra'"),
         (lambda text: text.replace('"privacy_unit": "person",', ""), "lacks privacy_unit"),
         (lambda text: text.replace('"epsilon": 1.0', '"epsilon": NaN'), "NaN"),

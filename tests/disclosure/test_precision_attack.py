@@ -1,4 +1,6 @@
-"""The precision attack learns nothing from a release, breaks floating-point noise, and no such generator is reached."""
+"""The precision attack learns nothing from a release, breaks floating-point noise, and no such
+generator is reached.
+"""
 
 import jax
 import numpy as np

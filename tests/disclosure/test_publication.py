@@ -64,7 +64,9 @@ BAD = {
     "other records": lambda: nw.Release([1.0], LAPLACE, num_records=3, query=MEAN),
     "versions": lambda: nw.Release([1.0], LAPLACE, versions="1.0"),
     "request beyond the guarantee": lambda: nw.Release([1.0], LAPLACE, requested=nw.PureDP(0.1)),
-    "request without a guarantee": lambda: nw.Release([1.0], m.Laplace(0.5), requested=nw.PureDP(0.1)),
+    "request without a guarantee": lambda: nw.Release(
+        [1.0], m.Laplace(0.5), requested=nw.PureDP(0.1)
+    ),
     "number for a request": lambda: nw.Release([1.0], LAPLACE, requested=0.5),
     "description": lambda: nw.Release([1.0], LAPLACE, description=3),
     "sampler to file": lambda: nw.Release([1.0], m.SampledMechanism(lambda key, s: s)).to_json(),
@@ -78,11 +80,13 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_releases_are_refused(name):
-    with pytest.raises((InvalidInputError, InvalidTypeError, FileFormatError, MissingCapabilityError)):
+    with pytest.raises(
+        (InvalidInputError, InvalidTypeError, FileFormatError, MissingCapabilityError)
+    ):
         BAD[name]()
 
 
-# Combination ---------------------------------------------------------------------------------------------------------
+# Combination --------------------------------------------------------------------------------------
 
 
 def test_releases_of_one_dataset_combine(tmp_path):
@@ -96,7 +100,9 @@ def test_releases_of_one_dataset_combine(tmp_path):
     assert both.query["type"] == "Joint"
     assert both.mechanism.width == 4
     s = np.concatenate([MEAN.on_default_grid()([1.0]), MEDIAN([1.0])])
-    parts = mean.mechanism.log_prob(mean.observed, s[:1]) + median.mechanism.log_prob(median.observed, s[1:])
+    parts = mean.mechanism.log_prob(mean.observed, s[:1]) + median.mechanism.log_prob(
+        median.observed, s[1:]
+    )
     assert both.mechanism.log_prob(both.observed, s) == pytest.approx(parts)
     both.save(tmp_path / "both.json")
     assert nw.Release.load(tmp_path / "both.json") == both
@@ -109,19 +115,34 @@ def test_combination_of_kinds_names_and_unknowns():
     stated = nw.Release([0.3], m.Laplace(1.0), names=("other",), guarantee=nw.PureDP(1.0))
     assert nw.Release.combine([gaussian, pure]).names == ("0:mean", "1:mean")
     assert nw.Release.combine([gaussian, pure]).num_records == 9
-    assert nw.Release.combine([gaussian, pure]).guarantee == gaussian.guarantee.compose(pure.guarantee)
+    assert nw.Release.combine([gaussian, pure]).guarantee == gaussian.guarantee.compose(
+        pure.guarantee
+    )
     assert nw.Release.combine([pure, unknown]).guarantee is None
     assert nw.Release.combine([pure, stated]).guarantee == nw.PureDP(1.5)
     assert nw.Release.combine([pure]).values == pure.values
 
 
 def test_every_way_to_combine_includes_every_release():
-    a, b, c = (nw.Release([value], LAPLACE, names=(name,)) for value, name in [(1.0, "a"), (2.0, "b"), (3.0, "c")])
+    a, b, c = (
+        nw.Release([value], LAPLACE, names=(name,))
+        for value, name in [(1.0, "a"), (2.0, "b"), (3.0, "c")]
+    )
     both, all_three = nw.Release.combine([a, b]), nw.Release.combine([a, b, c])
     assert both.by_name == {"a": 1.0, "b": 2.0}
-    for same in (nw.Release.combine(a, b), a.combine(b), a.combine([b]), nw.Release.combine(iter([a, b]))):
+    for same in (
+        nw.Release.combine(a, b),
+        a.combine(b),
+        a.combine([b]),
+        nw.Release.combine(iter([a, b])),
+    ):
         assert same == both
-    for same in (nw.Release.combine(a, b, c), a.combine(b, c), a.combine([b, c]), nw.Release.combine([a, b], c)):
+    for same in (
+        nw.Release.combine(a, b, c),
+        a.combine(b, c),
+        a.combine([b, c]),
+        nw.Release.combine([a, b], c),
+    ):
         assert same == all_three
     for alone in (lambda: nw.Release.combine(a), lambda: a.combine()):
         with pytest.raises(InvalidInputError, match="at least two releases"):
@@ -169,7 +190,14 @@ def test_a_release_is_known_again_whatever_way_it_comes(tmp_path):
     loaded = nw.Release.from_json(by_hand.to_json())
     both = nw.Release.combine(made, other)
     old = nw.Release.from_json(made.to_json().replace(f'"{made.ids[0]}"', ""))
-    for pair in [(made, again), (made, renamed), (by_hand, loaded), (both, again), (both, both), (made, old)]:
+    for pair in [
+        (made, again),
+        (made, renamed),
+        (by_hand, loaded),
+        (both, again),
+        (both, both),
+        (made, old),
+    ]:
         with pytest.raises(InvalidInputError, match="given twice"):
             nw.Release.combine(*pair)
     assert both.ids == (*made.ids, *other.ids)
@@ -184,7 +212,9 @@ def test_files_without_ids_are_read():
     assert nw.Release.from_json(old) == made
 
 
-@pytest.mark.parametrize("ids", ["0123456789abcdef", ["x"], ["0123456789abcdef"] * 2, [1], {"a": 1}])
+@pytest.mark.parametrize(
+    "ids", ["0123456789abcdef", ["x"], ["0123456789abcdef"] * 2, [1], {"a": 1}]
+)
 def test_ids_are_checked(ids):
     with pytest.raises(InvalidInputError, match="ids must be"):
         nw.Release([0.2], LAPLACE, ids=ids)

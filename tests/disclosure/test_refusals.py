@@ -1,7 +1,8 @@
-"""Whether and how a release is refused depends on public facts alone: neighbours come to the same, in the same words.
+"""Whether and how a release is refused depends on public facts alone: neighbours come to the same,
+in the same words.
 
-Driven with pairs of neighbouring databases chosen adversarially, at settings near every limit (`refusals`). Oracles that
-releases once had are planted again and found.
+Driven with pairs of neighbouring databases chosen adversarially, at settings near every limit
+(`refusals`). Oracles that releases once had are planted again and found.
 """
 
 import dataclasses
@@ -49,7 +50,7 @@ def test_every_kind_is_both_released_and_refused():
         assert len(kinds) > 1 or name in ("answer", "median"), name
 
 
-# The oracles of before, planted again --------------------------------------------------------------------------------
+# The oracles of before, planted again -------------------------------------------------------------
 
 
 def refuse_outside(values, low, high):
@@ -64,7 +65,9 @@ def refused_aloud(plan, read):
 
 
 def without_limits(monkeypatch):
-    """The true integers are tested, not what they could be: the largest of a histogram, the sum behind a mean."""
+    """The true integers are tested, not what they could be: the largest of a histogram, the sum
+    behind a mean.
+    """
     monkeypatch.setattr(exact_mechanisms, "_FINEST", 2**80)
     monkeypatch.setattr(q.AbstractQuery, "largest_integer", None)
     for kind in (q.ClampedMean, q.RegressionMoments, q.Median, q.InfectionCurve, q.Joint):
@@ -82,7 +85,9 @@ def lattices_of_the_mechanism(monkeypatch):
     of = curator.PlannedRelease.of.__func__
 
     def planted(cls, query, guarantee=None, *, mechanism=None, **terms):
-        if isinstance(query, q.FunctionQuery) and isinstance(mechanism, (m.DiscreteLaplace, m.DiscreteGaussian)):
+        if isinstance(query, q.FunctionQuery) and isinstance(
+            mechanism, (m.DiscreteLaplace, m.DiscreteGaussian)
+        ):
             query = query.on_lattice(mechanism.step)
         return of(cls, query, guarantee, mechanism=mechanism, **terms)
 
@@ -102,7 +107,8 @@ def sizes_in_messages(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "plant", [without_limits, counts_above_the_population, lattices_of_the_mechanism, sizes_in_messages]
+    "plant",
+    [without_limits, counts_above_the_population, lattices_of_the_mechanism, sizes_in_messages],
 )
 def test_planted_oracles_are_found(plant, monkeypatch):
     plant(monkeypatch)
@@ -110,7 +116,9 @@ def test_planted_oracles_are_found(plant, monkeypatch):
 
 
 def finer(step, count, sensitivity):
-    """Noise of which `count` steps of the query are just more than 2^51 of its own, and one less is not."""
+    """Noise of which `count` steps of the query are just more than 2^51 of its own, and one less is
+    not.
+    """
     own = step / round(2**51 / (count - 0.5))
     return m.DiscreteLaplace(own * 2**40, sensitivity, own)
 
@@ -149,7 +157,7 @@ def test_the_oracles_of_before_tell_nothing(name):
     assert list(differences(ORACLES[name])) == []
 
 
-# The ledger ----------------------------------------------------------------------------------------------------------
+# The ledger ---------------------------------------------------------------------------------------
 
 
 class Untouchable:
@@ -202,14 +210,16 @@ def test_charging_after_the_data_would_be_found(tmp_path, monkeypatch):
     charge, draw = curator.PlannedRelease.charge, curator.PlannedRelease.draw
     monkeypatch.setattr(curator.PlannedRelease, "afford", lambda plan: None)
     monkeypatch.setattr(curator.PlannedRelease, "charge", lambda plan: None)
-    monkeypatch.setattr(curator.PlannedRelease, "draw", lambda plan, read: (draw(plan, read), charge(plan))[0])
+    monkeypatch.setattr(
+        curator.PlannedRelease, "draw", lambda plan, read: (draw(plan, read), charge(plan))[0]
+    )
     data = Untouchable()
     with pytest.raises(BudgetError):
         nw.release(data, MEAN, PURE, ledger=ledger)
     assert data.touched
 
 
-# What is wrong with data is not said ---------------------------------------------------------------------------------
+# What is wrong with data is not said --------------------------------------------------------------
 
 WRONG = {
     "missing": [0.25, np.nan, 1.0],
@@ -229,9 +239,13 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("query", [MEAN3, q.Median((1.0, 2.0), 3), q.Joint([MEAN3, q.Median((1.0, 2.0), 3)])], ids=repr)
+@pytest.mark.parametrize(
+    "query", [MEAN3, q.Median((1.0, 2.0), 3), q.Joint([MEAN3, q.Median((1.0, 2.0), 3)])], ids=repr
+)
 def test_one_sentence_whatever_is_wrong(query, tmp_path):
-    """And one before anything is spent, where the number of columns, or of records that the query states, is another."""
+    """And one before anything is spent, where the number of columns, or of records that the query
+    states, is another.
+    """
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(100.0))
     found = []
     for data in WRONG.values():
@@ -275,7 +289,9 @@ def test_one_sentence_whatever_a_function_does(tmp_path):
 FAR = (1.0, 2**63, -(2**64), 10**30, -(10**400), 1e308, -1.7e308)
 
 
-@pytest.mark.parametrize("query", [MEAN3, q.Histogram((0.0, 1.0, 2.0)), q.Median((1.0, 2.0), 3)], ids=repr)
+@pytest.mark.parametrize(
+    "query", [MEAN3, q.Histogram((0.0, 1.0, 2.0)), q.Median((1.0, 2.0), 3)], ids=repr
+)
 def test_a_number_is_never_too_large(query):
     """All finite numbers beyond the bounds count as the bounds: a refusal would tell of one record."""
     for value in FAR:
@@ -294,7 +310,9 @@ def test_whatever_a_function_raises_ends_inside(kind):
         raise kind(f"data {x}")
 
     with pytest.raises((ReleaseError, KeyboardInterrupt)) as caught:
-        nw.release([SECRET], q.FunctionQuery(fails, sensitivity=1.0), mechanism=m.DiscreteLaplace(1.0, 1.0))
+        nw.release(
+            [SECRET], q.FunctionQuery(fails, sensitivity=1.0), mechanism=m.DiscreteLaplace(1.0, 1.0)
+        )
     assert "31337" not in str(caught.value)
     assert (caught.type is KeyboardInterrupt) == (kind is KeyboardInterrupt)
     assert caught.value.__context__ is None
@@ -304,14 +322,18 @@ def test_whatever_a_function_raises_ends_inside(kind):
 def test_warnings_about_the_data_stay_inside():
     with np.errstate(all="warn"):
         query = q.FunctionQuery(lambda x: [int(np.sum(np.asarray(x) / 0.0 > 1.0))], sensitivity=1.0)
-        assert nw.release([1.0, 2.0], query, mechanism=m.DiscreteLaplace(1e-3, 1.0)).values == (2.0,)
+        assert nw.release([1.0, 2.0], query, mechanism=m.DiscreteLaplace(1e-3, 1.0)).values == (
+            2.0,
+        )
 
 
-# Lattices ------------------------------------------------------------------------------------------------------------
+# Lattices -----------------------------------------------------------------------------------------
 
 
 def test_values_off_the_lattice_are_refused_however_large():
-    """Neighbours at 1e15 + .5 and 1e15 + 1.5 once were rounded to integers two apart: a loss of 2 where 1 was stated."""
+    """Neighbours at 1e15 + .5 and 1e15 + 1.5 once were rounded to integers two apart: a loss of 2
+    where 1 was stated.
+    """
     query = q.FunctionQuery(lambda x: [1e15 + sum(x)], sensitivity=1.0)
     mechanism = m.DiscreteLaplace.calibrate(sensitivity=1.0, guarantee=PURE)
     for data in ([0.5, 0.0], [0.5, 1.0]):
@@ -337,9 +359,13 @@ def test_a_hundredth_of_a_step_is_off_the_lattice(index):
 
 
 def test_integers_are_never_farther_apart_than_the_values(monkeypatch):
-    """Over functions of every size whose values keep to a lattice: what noise is added to moves as the claim says."""
+    """Over functions of every size whose values keep to a lattice: what noise is added to moves as
+    the claim says.
+    """
     seen = []
-    monkeypatch.setattr(exact_noise, "_invoke", lambda measurement, integers: seen.append(integers) or integers)
+    monkeypatch.setattr(
+        exact_noise, "_invoke", lambda measurement, integers: seen.append(integers) or integers
+    )
     rng = np.random.default_rng(0)
     for _ in range(300):
         step, start = rng.choice([1.0, 0.1, 0.3, 1 / 3, 1e-7, 1e7]), int(10 ** rng.uniform(0, 13))
@@ -354,7 +380,11 @@ def test_integers_are_never_farther_apart_than_the_values(monkeypatch):
 def recorded(monkeypatch):
     """(integers, distance stated to OpenDP, norm) of each block that is drawn, without noise."""
     seen, stated = [], {}
-    for name, norm in {"discrete_laplace": 1, "discrete_gaussian": 2, "exponential_choice": np.inf}.items():
+    for name, norm in {
+        "discrete_laplace": 1,
+        "discrete_gaussian": 2,
+        "exponential_choice": np.inf,
+    }.items():
         make = getattr(exact_noise, name)
 
         def noted(scale, *, make=make, norm=norm, sensitivity, **more):
@@ -377,7 +407,9 @@ def recorded(monkeypatch):
 
 
 def losses(case, seen):
-    """For each block, how far the integers of the neighbours lie apart, in units of the distance that OpenDP was told."""
+    """For each block, how far the integers of the neighbours lie apart, in units of the distance
+    that OpenDP was told.
+    """
     blocks = []
     for data in case.pair:
         del seen[:]
@@ -395,7 +427,9 @@ def losses(case, seen):
 def test_integers_of_neighbours_are_no_farther_apart_than_opendp_is_told(monkeypatch):
     """The privacy loss itself, over the same pairs: a ratio above 1 is a guarantee that is false."""
     seen = recorded(monkeypatch)
-    ratios = [ratio for case in cases(np.random.default_rng(4), FEWER) for ratio in losses(case, seen)]
+    ratios = [
+        ratio for case in cases(np.random.default_rng(4), FEWER) for ratio in losses(case, seen)
+    ]
     assert len(ratios) > FEWER / 3
     assert max(ratios) <= 1.0 + 1e-9
     assert max(ratios) > 0.99
@@ -404,7 +438,9 @@ def test_integers_of_neighbours_are_no_farther_apart_than_opendp_is_told(monkeyp
 def test_a_sensitivity_that_is_understated_would_be_found(monkeypatch):
     seen = recorded(monkeypatch)
     monkeypatch.setattr(q.Histogram, "_sensitivity", lambda self, norm: 1.0 / self.divisor)
-    found = [ratio for case in cases(np.random.default_rng(4), FEWER) for ratio in losses(case, seen)]
+    found = [
+        ratio for case in cases(np.random.default_rng(4), FEWER) for ratio in losses(case, seen)
+    ]
     assert max(found) >= np.sqrt(2.0)
 
 
@@ -414,10 +450,12 @@ def test_blocks_of_a_product_serve_the_columns_that_they_stand_for():
     blocks = [m.DiscreteLaplace(1.0, 0.25, 1 / 16), m.DiscreteLaplace(1.0, 2.0, 1 / 16)]
     with pytest.raises(nw.errors.SensitivityError):
         nw.release([0.1, 0.2, 0.5, 0.9], query, mechanism=m.Product(blocks, widths=[3, 1]))
-    assert nw.release([0.1, 0.2, 0.5, 0.9], query, mechanism=m.Product(blocks, widths=[1, 3])).guarantee
+    assert nw.release(
+        [0.1, 0.2, 0.5, 0.9], query, mechanism=m.Product(blocks, widths=[1, 3])
+    ).guarantee
 
 
-# Tracebacks ----------------------------------------------------------------------------------------------------------
+# Tracebacks ---------------------------------------------------------------------------------------
 
 SECRET = 31337.125
 
@@ -429,7 +467,9 @@ def holds_secret(value, depth=4):
     if isinstance(value, str):
         return "31337" in value
     if isinstance(value, np.ndarray):
-        return value.dtype.kind in "fiuO" and any(holds_secret(item, 1) for item in value.ravel()[:100])
+        return value.dtype.kind in "fiuO" and any(
+            holds_secret(item, 1) for item in value.ravel()[:100]
+        )
     if depth == 0:
         return False
     if isinstance(value, types.FunctionType):

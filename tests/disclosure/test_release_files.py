@@ -20,7 +20,10 @@ m, q = nw.mechanisms, nw.queries
 
 def rich_release():
     query = q.Joint([dataclasses.replace(MEAN, grid=0.1), MEDIAN, CURVE])
-    blocks = [m.Clamped(m.DiscreteLaplace(2.0, 1.0, 0.1), low=0.0), m.ExponentialMechanism(MEDIAN.candidates, 4.0)]
+    blocks = [
+        m.Clamped(m.DiscreteLaplace(2.0, 1.0, 0.1), low=0.0),
+        m.ExponentialMechanism(MEDIAN.candidates, 4.0),
+    ]
     mechanism = m.Product([*blocks, m.PaddedBinomial(9, 18.0, 1, 1)], widths=[1, 3, 1])
     return nw.release([1.0], query, mechanism=mechanism)
 
@@ -39,7 +42,11 @@ def test_saving_keeps_what_exists(tmp_path):
 
 def test_only_a_release_is_overwritten(tmp_path):
     nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(1.0))
-    contents = {"notes.txt": b"a text", "list.json": b"[]", "other.json": b'{"schema": "noisewise.posterior"}'}
+    contents = {
+        "notes.txt": b"a text",
+        "list.json": b"[]",
+        "other.json": b'{"schema": "noisewise.posterior"}',
+    }
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
     for name in ("ledger.json", *contents):
@@ -53,17 +60,31 @@ def test_only_a_release_is_overwritten(tmp_path):
 
 
 def test_a_second_run_of_a_script_spends_nothing(tmp_path):
-    path, ledger = tmp_path / "release.json", nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(1.0))
+    path, ledger = (
+        tmp_path / "release.json",
+        nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(1.0)),
+    )
     first = nw.release([1.0], MEAN, nw.PureDP(0.25), ledger=ledger, save_to=path)
     assert nw.Release.load(path) == first
-    for taken in (path, ledger.path, tmp_path, tmp_path / "no" / "folder.json", path / "below", tmp_path / ("x" * 300)):
+    for taken in (
+        path,
+        ledger.path,
+        tmp_path,
+        tmp_path / "no" / "folder.json",
+        path / "below",
+        tmp_path / ("x" * 300),
+    ):
         with pytest.raises(InvalidInputError, match=r"exists and is kept|cannot be written"):
             nw.release([1.0], MEAN, nw.PureDP(0.25), ledger=ledger, save_to=taken)
     with pytest.raises(InvalidTypeError, match="save_to"):
         nw.release([1.0], MEAN, nw.PureDP(0.25), ledger=ledger, save_to=3)
     assert len(ledger.entries) == 1
     assert nw.Release.load(path) == first
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["ledger.json", "ledger.json.lock", "release.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "ledger.json",
+        "ledger.json.lock",
+        "release.json",
+    ]
 
 
 def test_a_release_that_is_paid_for_is_not_lost_with_its_file(tmp_path, monkeypatch):
@@ -77,7 +98,9 @@ def test_a_release_that_is_paid_for_is_not_lost_with_its_file(tmp_path, monkeypa
 
     monkeypatch.setattr(files.os, "replace", full)
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.PureDP(2e12))
-    with pytest.warns(UserWarning, match="made, but not saved: .*disk is full.*cost as much") as caught:
+    with pytest.warns(
+        UserWarning, match="made, but not saved: .*disk is full.*cost as much"
+    ) as caught:
         published = nw.release([1.0], MEAN, SURE, save_to=path, ledger=ledger)
     assert "do the same again" not in str(caught[0].message)
     assert caught[0].filename == __file__
@@ -126,7 +149,17 @@ def test_damaged_files_are_refused_or_whole(tmp_path):
         ({"mechanism": {"type": "Laplace", "scale": 0.5}}, "has the fields"),
         ({"mechanism": {"type": "Laplace", "scale": -0.5, "sensitivity": 0.25}}, "> 0"),
         ({"mechanism": {"type": "SampledMechanism"}}, "one of"),
-        ({"mechanism": {"type": "DiscreteLaplace", "scale": 0.5, "sensitivity": 0.25, "step": 1.0}}, "multiples of 1"),
+        (
+            {
+                "mechanism": {
+                    "type": "DiscreteLaplace",
+                    "scale": 0.5,
+                    "sensitivity": 0.25,
+                    "step": 1.0,
+                }
+            },
+            "multiples of 1",
+        ),
         ({"guarantee": {"type": "PureDP", "epsilon": 0.25}}, "implies PureDP"),
         ({"guarantee": {"type": "ZeroConcentratedDP", "rho": 0.125}}, "implies PureDP"),
         ({"guarantee": {"type": []}}, "not valid"),

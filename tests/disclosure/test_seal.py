@@ -65,7 +65,9 @@ def resealed(value):
     value["seal"] = seal.chain(value["id"], facts, value["entries"])[-1]
 
 
-@pytest.mark.parametrize("name", ["emptied", "last entry removed", "a smaller cost", "another order"])
+@pytest.mark.parametrize(
+    "name", ["emptied", "last entry removed", "a smaller cost", "another order"]
+)
 def test_a_seal_that_was_made_again_does_not_fit_what_is_kept_apart(path, name, records):
     def change(value):
         CHANGES[name](value)
@@ -81,7 +83,11 @@ def test_a_ledger_put_back_to_an_earlier_state_is_noticed(tmp_path, monkeypatch)
     before = ledger.path.read_bytes()
     ledger.spend(MOST)
     ledger.path.write_bytes(before)
-    for call in (lambda: nw.Ledger(ledger.path), lambda: ledger.spend(MOST), lambda: ledger.remaining):
+    for call in (
+        lambda: nw.Ledger(ledger.path),
+        lambda: ledger.spend(MOST),
+        lambda: ledger.remaining,
+    ):
         with pytest.raises(BudgetError, match="earlier state"):
             call()
 
@@ -239,7 +245,9 @@ ledger.spend(nw.PureDP(0.125))
 
 
 def test_a_crash_between_the_ledger_and_what_is_kept_apart_is_no_alarm(path):
-    done = subprocess.run([sys.executable, "-c", CRASH, path], cwd=Path(nw.__file__).parent.parent, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", CRASH, path], cwd=Path(nw.__file__).parent.parent, check=False
+    )
     assert done.returncode == 9
     assert nw.Ledger(path).spent == Pure(0.875)
     nw.Ledger(path).spend(Pure(0.125))
@@ -263,13 +271,17 @@ def test_records_that_others_could_have_written_are_not_believed(path, tmp_path,
     state.parent.chmod(0o777)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "open"))
     name = json.loads(path.read_text())["id"]
-    (state / f"{name}.json").write_text(json.dumps({"id": name, "count": 9, "head": "0" * 64, "path": "/elsewhere"}))
+    (state / f"{name}.json").write_text(
+        json.dumps({"id": name, "count": 9, "head": "0" * 64, "path": "/elsewhere"})
+    )
     assert seal.kept_at_home(name) is None
     with pytest.warns(UserWarning, match="knows nothing"):
         assert nw.Ledger(path).spent == MOST
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"id": 3}', '{"id": "x", "count": -1, "head": ""}', "\0" * 5000])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"id": 3}', '{"id": "x", "count": -1, "head": ""}', "\0" * 5000]
+)
 def test_a_damaged_lock_is_no_alarm(path, content):
     seal.lock_path(path).write_text(content)
     nw.Ledger(path).spend(Pure(0.125))
@@ -280,7 +292,11 @@ def test_a_damaged_lock_is_no_alarm(path, content):
 def test_a_lock_that_is_no_file_is_refused(path, kind):
     lock = seal.lock_path(path)
     lock.unlink()
-    make = {"link": lambda: lock.symlink_to("/dev/zero"), "pipe": lambda: os.mkfifo(lock), "folder": lock.mkdir}
+    make = {
+        "link": lambda: lock.symlink_to("/dev/zero"),
+        "pipe": lambda: os.mkfifo(lock),
+        "folder": lock.mkdir,
+    }
     make[kind]()
     with pytest.raises(NoisewiseError):
         nw.Ledger(path).spend(Pure(0.125))

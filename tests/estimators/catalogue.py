@@ -11,8 +11,12 @@ from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline
 from noisewise.estimators.mixture_density import mixture_density_network
 
 FACTORIES = {
-    "spline coupling": functools.partial(neural_spline_flow, num_layers=2, num_units=16, num_bins=5),
-    "masked autoregressive": functools.partial(masked_autoregressive_flow, num_layers=2, num_units=16),
+    "spline coupling": functools.partial(
+        neural_spline_flow, num_layers=2, num_units=16, num_bins=5
+    ),
+    "masked autoregressive": functools.partial(
+        masked_autoregressive_flow, num_layers=2, num_units=16
+    ),
     "mixture density": functools.partial(mixture_density_network, num_components=3, num_units=16),
 }
 DEFAULTS = {
@@ -27,7 +31,9 @@ def perturbed(estimator, scale=0.2, seed=1):
     """The estimator with normal noise on every parameter."""
     rng = np.random.default_rng(seed)
     weights, rest = eqx.partition(estimator, eqx.is_inexact_array)
-    moved = jax.tree.map(lambda leaf: leaf + jnp.asarray(scale * rng.normal(size=leaf.shape), jnp.float32), weights)
+    moved = jax.tree.map(
+        lambda leaf: leaf + jnp.asarray(scale * rng.normal(size=leaf.shape), jnp.float32), weights
+    )
     return eqx.combine(moved, rest)
 
 

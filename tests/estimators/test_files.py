@@ -25,12 +25,18 @@ def log_prob(estimator, num_members):
     return eqx.filter_vmap(lambda member: member.log_prob(ROWS, CONDITION))(estimator)
 
 
-@pytest.mark.parametrize(("name", "num_members"), [*((name, None) for name in FACTORIES), ("masked autoregressive", 2)])
+@pytest.mark.parametrize(
+    ("name", "num_members"), [*((name, None) for name in FACTORIES), ("masked autoregressive", 2)]
+)
 def test_round_trip_through_an_archive_is_exact(name, num_members, tmp_path):
     factory = FACTORIES[name]
     make = lambda key: factory(key, 2, 2)
     key = jax.random.key(4)
-    made = make(key) if num_members is None else eqx.filter_vmap(make)(jax.random.split(key, num_members))
+    made = (
+        make(key)
+        if num_members is None
+        else eqx.filter_vmap(make)(jax.random.split(key, num_members))
+    )
     estimator = perturbed(made)
     spec = to_spec(factory, 2, 2, num_members=num_members)
     write_archive(tmp_path / "saved", "estimator", spec, to_arrays(estimator))
@@ -41,10 +47,18 @@ def test_round_trip_through_an_archive_is_exact(name, num_members, tmp_path):
 
 
 def test_a_description_records_every_setting():
-    nested = functools.partial(functools.partial(neural_spline_flow, num_units=20, bound=3), num_units=30)
+    nested = functools.partial(
+        functools.partial(neural_spline_flow, num_units=20, bound=3), num_units=30
+    )
     spec = to_spec(nested, 1, None)
     assert json.loads(json.dumps(spec)) == spec
-    assert spec["settings"] == {"num_layers": 8, "num_units": 30, "num_hidden": 2, "num_bins": 10, "bound": 3.0}
+    assert spec["settings"] == {
+        "num_layers": 8,
+        "num_units": 30,
+        "num_hidden": 2,
+        "num_bins": 10,
+        "bound": 3.0,
+    }
     assert spec["condition_dim"] is None
 
 

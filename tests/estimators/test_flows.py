@@ -1,4 +1,6 @@
-"""Every estimator of the catalogue is a density and samples from it, and planted bugs break the laws."""
+"""Every estimator of the catalogue is a density and samples from it, and planted bugs break the
+laws.
+"""
 
 import functools
 import math
@@ -32,7 +34,9 @@ def compiled():
 
 
 log_prob = compiled()
-value_and_gradient = eqx.filter_jit(eqx.filter_value_and_grad(lambda e, x, condition: e.log_prob(x, condition).mean()))
+value_and_gradient = eqx.filter_jit(
+    eqx.filter_value_and_grad(lambda e, x, condition: e.log_prob(x, condition).mean())
+)
 
 
 def density_on_grid(estimator, log_prob=log_prob):
@@ -42,8 +46,9 @@ def density_on_grid(estimator, log_prob=log_prob):
 def mass_and_error(density):
     """The mass by the midpoint rule and a bound of its error.
 
-    In a cell of width h the rule errs by at most h^2 / 24 |f''| where f is smooth and h^2 / 8 times the jump of f' where it has a kink;
-    both are at most |second difference| / 8. What lies outside the grid is below the border's density times a tail of width 1.
+    In a cell of width h the rule errs by at most h^2 / 24 |f''| where f is smooth and h^2 / 8 times
+    the jump of f' where it has a kink; both are at most |second difference| / 8. What lies outside
+    the grid is below the border's density times a tail of width 1.
     """
     curvature = sum(np.abs(np.diff(density, 2, axis=axis)).sum() for axis in (0, 1)) * STEP**2 / 8.0
     border = np.concatenate([density[[0, -1]].ravel(), density[:, [0, -1]].ravel()])
@@ -82,10 +87,11 @@ def test_weights_that_do_not_add_up_are_caught(monkeypatch):
 
 
 def samples_follow_density(draws, log_density_of_draws, density):
-    """E log q by draws and by the grid within 4.5 standard errors, and both margins by Kolmogorov-Smirnov at 0.0005.
+    """E log q by draws and by the grid within 4.5 standard errors, and both margins by
+    Kolmogorov-Smirnov at 0.0005.
 
-    The grid's margins are exact at the edges of cells up to the midpoint rule's error, below 0.002 here, where the test
-    resolves 0.014.
+    The grid's margins are exact at the edges of cells up to the midpoint rule's error, below 0.002
+    here, where the test resolves 0.014.
     """
     entropy = np.sum(density * np.log(np.maximum(density, 1e-300))) * STEP**2
     error = log_density_of_draws.std() / math.sqrt(len(draws))
@@ -101,8 +107,13 @@ def samples_follow_density(draws, log_density_of_draws, density):
 @pytest.mark.slow
 def test_samples_follow_the_density(name):
     estimator = example(name)
-    draws = eqx.filter_jit(lambda e: e.sample(jax.random.key(3), GRID.shape[:2], CONDITION))(estimator)
-    rows = [np.asarray(part, np.float64).reshape(CELLS**2, -1) for part in (draws, log_prob(estimator, draws))]
+    draws = eqx.filter_jit(lambda e: e.sample(jax.random.key(3), GRID.shape[:2], CONDITION))(
+        estimator
+    )
+    rows = [
+        np.asarray(part, np.float64).reshape(CELLS**2, -1)
+        for part in (draws, log_prob(estimator, draws))
+    ]
     draws, log_density = rows[0][:NUM_DRAWS], rows[1][:NUM_DRAWS, 0]
     density = density_on_grid(estimator)
     samples_follow_density(draws, log_density, density)
@@ -116,19 +127,25 @@ def networks_of(estimator):
 
 def with_all_units_active(estimator):
     """A unit that is off wherever another is on says nothing about the connection between them."""
-    raised = eqx.tree_at(lambda e: networks_of(e).biases[:-1], estimator, replace_fn=lambda bias: bias + 1.0)
+    raised = eqx.tree_at(
+        lambda e: networks_of(e).biases[:-1], estimator, replace_fn=lambda bias: bias + 1.0
+    )
     return eqx.tree_at(lambda e: networks_of(e).weights[1:-1], raised, replace_fn=jnp.abs)
 
 
 @catalogue
 def test_gradient_reaches_every_parameter(name):
-    """Each entry has a non-zero gradient, but for connections that the autoregressive order forbids."""
+    """Each entry has a non-zero gradient, but for connections that the autoregressive order
+    forbids.
+    """
     estimator = with_all_units_active(example(name, scale=0.05))
     rng = np.random.default_rng(5)
     x, condition = (3.0 * rng.normal(size=(2000, 2)).astype(np.float32) for _ in range(2))
     _, gradient = value_and_gradient(estimator, x, condition)
     networks = networks_of(gradient)
-    masks = estimator.masks if name == "masked autoregressive" else [np.ones(1)] * len(networks.weights)
+    masks = (
+        estimator.masks if name == "masked autoregressive" else [np.ones(1)] * len(networks.weights)
+    )
     for weight, mask in zip(networks.weights, masks, strict=True):
         np.testing.assert_array_equal(weight != 0.0, np.broadcast_to(mask != 0.0, weight.shape))
     assert all(np.all(bias != 0.0) for bias in networks.biases)
@@ -139,7 +156,9 @@ def test_gradient_reaches_every_parameter(name):
 @catalogue
 @jax.enable_x64(True)
 def test_batches_and_single_points_agree_in_float32_whatever_the_flag(name):
-    """Rows in a batch, single points under vmap, and broadcast conditions: float32 rounding of sums of 10 terms."""
+    """Rows in a batch, single points under vmap, and broadcast conditions: float32 rounding of sums
+    of 10 terms.
+    """
     estimator = example(name)
     rng = np.random.default_rng(6)
     x, condition = rng.normal(size=(3, 1, 2)), rng.normal(size=(4, 2))
@@ -148,7 +167,12 @@ def test_batches_and_single_points_agree_in_float32_whatever_the_flag(name):
     def evaluate(estimator, x, condition):
         single = jax.vmap(lambda x: jax.vmap(lambda c: estimator.log_prob(x[0], c))(condition))(x)
         empty = estimator.log_prob(jnp.zeros((0, 2)), condition[0])
-        return estimator.log_prob(x, condition), single, empty, estimator.sample(jax.random.key(0), (5,), condition)
+        return (
+            estimator.log_prob(x, condition),
+            single,
+            empty,
+            estimator.sample(jax.random.key(0), (5,), condition),
+        )
 
     batch, single, empty, draws = evaluate(estimator, x, condition)
     assert batch.shape == single.shape == (3, 4)
@@ -162,14 +186,18 @@ def test_batches_and_single_points_agree_in_float32_whatever_the_flag(name):
 
 @pytest.mark.slow
 def test_blocks_change_nothing(monkeypatch):
-    """Values, draws and gradients of 30 rows, in blocks of 8 at most or at once, to float32 rounding."""
+    """Values, draws and gradients of 30 rows, in blocks of 8 at most or at once, to float32
+    rounding.
+    """
     estimator = example("mixture density")
     x = np.random.default_rng(9).normal(size=(30, 2)).astype(np.float32)
 
     def evaluate():
         run = lambda e: (e.log_prob(x, CONDITION), e.sample(jax.random.key(1), (30,), CONDITION))
         loss = lambda e: e.log_prob(x, CONDITION).mean()
-        return eqx.filter_jit(lambda e: (run(e), jax.tree.leaves(eqx.filter_grad(loss)(e))))(estimator)
+        return eqx.filter_jit(lambda e: (run(e), jax.tree.leaves(eqx.filter_grad(loss)(e))))(
+            estimator
+        )
 
     at_once = evaluate()
     monkeypatch.setattr(_columns, "_BLOCK", 8)
@@ -178,14 +206,18 @@ def test_blocks_change_nothing(monkeypatch):
 
 
 @catalogue
-@pytest.mark.parametrize(("target_dim", "condition_dim"), [(1, 3), pytest.param(2, None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("target_dim", "condition_dim"), [(1, 3), pytest.param(2, None, marks=pytest.mark.slow)]
+)
 def test_narrow_estimators(name, target_dim, condition_dim):
     """One target or no condition: finite densities, and a mass of 1 on the line."""
     estimator = example(name, target_dim, condition_dim)
     condition = None if condition_dim is None else np.zeros(condition_dim)
     x = np.zeros((CELLS, target_dim), np.float32)
     x[:, 0] = CENTRES
-    run = eqx.filter_jit(lambda e, x: (e.log_prob(x, condition), e.sample(jax.random.key(0), (7,), condition)))
+    run = eqx.filter_jit(
+        lambda e, x: (e.log_prob(x, condition), e.sample(jax.random.key(0), (7,), condition))
+    )
     log_density, draws = run(estimator, x)
     density = np.exp(np.asarray(log_density, np.float64))
     assert np.all(np.isfinite(density))
@@ -200,15 +232,21 @@ def test_narrow_estimators(name, target_dim, condition_dim):
 def test_far_points_give_finite_densities_and_gradients(name):
     x = np.array([[1e6, -1e6], [0.0, 0.0], [30.0, 0.0], [0.0, 5.0]], np.float32)
     condition = np.array([[0.0, 0.0], [1e4, -1e4], [100.0, 100.0], [0.0, 0.0]], np.float32)
-    value, gradients = value_and_gradient(example(name), np.tile(x, (500, 1)), np.tile(condition, (500, 1)))
+    value, gradients = value_and_gradient(
+        example(name), np.tile(x, (500, 1)), np.tile(condition, (500, 1))
+    )
     assert np.isfinite(value)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients) if eqx.is_inexact_array(leaf))
+    assert all(
+        np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradients) if eqx.is_inexact_array(leaf)
+    )
 
 
 @pytest.mark.parametrize("name", ["spline coupling", "masked autoregressive"])
 def test_flows_start_as_the_standard_normal(name):
     flow = FACTORIES[name](jax.random.key(0), 2, 2)
-    np.testing.assert_allclose(log_prob(flow, GRID), norm.logpdf(GRID).sum(axis=-1), rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(
+        log_prob(flow, GRID), norm.logpdf(GRID).sum(axis=-1), rtol=1e-5, atol=1e-4
+    )
 
 
 @catalogue
@@ -233,12 +271,17 @@ def test_bad_arguments(name):
 
 
 def test_bad_splines():
-    for settings in ({"num_bins": 1}, {"bound": 0.0}, {"bound": math.nan}, {"num_bins": 100, "bound": 0.1}):
+    for settings in (
+        {"num_bins": 1},
+        {"bound": 0.0},
+        {"bound": math.nan},
+        {"num_bins": 100, "bound": 0.1},
+    ):
         with pytest.raises(NoisewiseError, match=next(iter(settings))):
             flows.neural_spline_flow(jax.random.key(0), 2, 2, **settings)
 
 
-# The spline -----------------------------------------------------------------------------------------------------------
+# The spline ---------------------------------------------------------------------------------------
 
 BINS, BOUND = 10, 5.0
 
@@ -262,7 +305,9 @@ def flowjax_spline(parameters, x, *, inverse=False):
 
 @jax.jit
 def all_splines(parameters, x):
-    """Ours, theirs, and what must cancel: the inverse of the image, and the logarithm of the derivative."""
+    """Ours, theirs, and what must cancel: the inverse of the image, and the logarithm of the
+    derivative.
+    """
     forward = lambda x, raw: _spline.spline(x, raw, BOUND)[0]
     y, log_slope = _spline.spline(x, parameters, BOUND)
     slope = jax.vmap(jax.grad(forward), in_axes=(0, 1))(x, parameters)
@@ -276,18 +321,24 @@ def all_splines(parameters, x):
 
 @pytest.fixture(scope="module")
 def splines():
-    """In float64 and in float32, at random parameters and points, one sixth of them outside the interval."""
+    """In float64 and in float32, at random parameters and points, one sixth of them outside the
+    interval.
+    """
     rng = np.random.default_rng(8)
     case = 2.0 * rng.normal(size=(3 * BINS - 1, 1000)), rng.uniform(-6.0, 6.0, size=1000)
     with jax.enable_x64(True):
         exact = jax.tree.map(np.asarray, all_splines(*map(jnp.asarray, case)))
     with jax.enable_x64(False):
-        rounded = jax.tree.map(np.asarray, all_splines(*(jnp.asarray(part, jnp.float32) for part in case)))
+        rounded = jax.tree.map(
+            np.asarray, all_splines(*(jnp.asarray(part, jnp.float32) for part in case))
+        )
     return case[1], exact, rounded
 
 
 def test_spline_is_flowjaxs(splines):
-    """Equal in float64 to 1e-9, which no other formula would be; in float32 no further from that than flowjax's own."""
+    """Equal in float64 to 1e-9, which no other formula would be; in float32 no further from that
+    than flowjax's own.
+    """
     _, exact, rounded = splines
     for ours, theirs in zip(exact["ours"], exact["theirs"], strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-9)

@@ -1,4 +1,6 @@
-"""The training loop: best weights, patience, growing data without a new compilation, members and standardisation."""
+"""The training loop: best weights, patience, growing data without a new compilation, members and
+standardisation.
+"""
 
 import functools
 import logging
@@ -52,13 +54,17 @@ def fitted(num=400, members=1, **settings):
         train_rows=train_rows,
         validation_rows=validation_rows,
         capacity=600,
-        settings=Training(**{"learning_rate": 1e-2, "max_epochs": 30, "averaging": 0.9, **settings}),
+        settings=Training(
+            **{"learning_rate": 1e-2, "max_epochs": 30, "averaging": 0.9, **settings}
+        ),
     )
 
 
 @pytest.mark.slow
 def test_the_best_weights_are_returned():
-    """The validation loss of what comes back is the smallest one seen, to the last bit: draws for validation are made once."""
+    """The validation loss of what comes back is the smallest one seen, to the last bit: draws for
+    validation are made once.
+    """
     trained = fitted(learning_rate=0.3, max_epochs=11, averaging=0.0, patience=30)
     losses = trained.validation_losses[:, 0]
     assert np.argmin(losses) < len(losses) - 1
@@ -81,7 +87,9 @@ def test_training_ends_when_patience_does():
 
 @pytest.mark.slow
 def test_members_differ_and_learn():
-    """The entropy of N(c, 1) is 1.419, known to .22 / sqrt(1.5) from 20 rows; members start at different weights."""
+    """The entropy of N(c, 1) is 1.419, known to .22 / sqrt(1.5) from 20 rows; members start at
+    different weights.
+    """
     trained = fitted(members=2)
     best = np.nanmin(trained.validation_losses, axis=0)
     assert best[0] != best[1]
@@ -104,7 +112,9 @@ def test_long_work_is_compiled_thoroughly_and_gives_the_same_but_for_rounding(mo
     used = []
     for name in ("_briefly", "_thoroughly"):
         program = getattr(training, name)
-        monkeypatch.setattr(training, name, lambda *args, _p=program, _n=name: (used.append(_n), _p(*args))[1])
+        monkeypatch.setattr(
+            training, name, lambda *args, _p=program, _n=name: (used.append(_n), _p(*args))[1]
+        )
     brief = fitted(max_epochs=5)
     monkeypatch.setattr(training, "_BRIEF", 1.0)
     thorough = fitted(max_epochs=5)
@@ -114,11 +124,15 @@ def test_long_work_is_compiled_thoroughly_and_gives_the_same_but_for_rounding(mo
 
 
 def test_an_epoch_visits_every_row_once_in_an_order_of_its_own():
-    """700 rows of 1000 places: the first 700 are those rows, in another order for another key; chance repeats one with 1 in 700!."""
+    """700 rows of 1000 places: the first 700 are those rows, in another order for another key;
+    chance repeats one with 1 in 700!.
+    """
     rows = training._padded(np.arange(5, 705), np.arange(5), 1000)
     member = training._Member(None, None, None, None, rows, None, Training())
     with jax.enable_x64(True):
-        first, second = (np.asarray(member._shuffled(jax.random.key(seed)))[:700] for seed in (0, 1))
+        first, second = (
+            np.asarray(member._shuffled(jax.random.key(seed)))[:700] for seed in (0, 1)
+        )
     for order in (first, second):
         np.testing.assert_array_equal(np.sort(order), np.arange(5, 705))
         # the correlation of place and row has sd 1 / sqrt(699) = .038: 5 of them
@@ -137,42 +151,66 @@ def test_work_counts_weights_rows_and_targets_per_row():
 
     def work(kind, capacity, **settings):
         state, _ = training._start(KEY, members, Training(**settings), False)
-        return training._work(state, kind(jnp.zeros((capacity, 1))), capacity, Training(**settings), False)
+        return training._work(
+            state, kind(jnp.zeros((capacity, 1))), capacity, Training(**settings), False
+        )
 
     assert work(Pairs, 600) == 50 * 600 * weights
     assert work(Nets, 1200) == 4 * 50 * 1200 * weights
     assert work(Pairs, 600, max_epochs=3) == 3 * 600 * weights
     keys, twice = jax.random.split(KEY), stacked([members, members])
     state, _ = training._start(keys, twice, Training(), True)
-    assert training._work(state, Pairs(jnp.zeros((2, 600, 1))), 600, Training(), True) == 2 * 50 * 600 * weights
+    assert (
+        training._work(state, Pairs(jnp.zeros((2, 600, 1))), 600, Training(), True)
+        == 2 * 50 * 600 * weights
+    )
 
 
 def test_too_few_rows_are_refused():
     pairs, train_rows, _ = data()
     with pytest.raises(InvalidInputError, match="validate"):
         train(
-            KEY, ensemble(KEY, SMALL, 1, 1, 1), pairs, train_rows=train_rows, validation_rows=np.arange(0), capacity=600
+            KEY,
+            ensemble(KEY, SMALL, 1, 1, 1),
+            pairs,
+            train_rows=train_rows,
+            validation_rows=np.arange(0),
+            capacity=600,
         )
     with pytest.raises(InvalidInputError, match="capacity"):
         train(
-            KEY, ensemble(KEY, SMALL, 1, 1, 1), pairs, train_rows=train_rows, validation_rows=np.arange(5), capacity=10
+            KEY,
+            ensemble(KEY, SMALL, 1, 1, 1),
+            pairs,
+            train_rows=train_rows,
+            validation_rows=np.arange(5),
+            capacity=10,
         )
 
 
 @pytest.mark.parametrize(
-    "bad", [{"learning_rate": 0.0}, {"patience": 0}, {"averaging": 1.0}, {"decay": 2.0}, {"batch_size": 1.5}]
+    "bad",
+    [
+        {"learning_rate": 0.0},
+        {"patience": 0},
+        {"averaging": 1.0},
+        {"decay": 2.0},
+        {"batch_size": 1.5},
+    ],
 )
 def test_bad_settings_are_refused(bad):
     with pytest.raises((ValueError, TypeError)):
         Training(**bad)
 
 
-# Standardisation -----------------------------------------------------------------------------------------------------
+# Standardisation ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("degree", [0, 1, 2])
 def test_whitening_is_a_change_of_variables(degree):
-    """Residuals have mean 0 and covariance I, the inverse undoes it, and log_det is that of its Jacobian."""
+    """Residuals have mean 0 and covariance I, the inverse undoes it, and log_det is that of its
+    Jacobian.
+    """
     rng = np.random.default_rng(1)
     c = rng.normal(size=(2000, 2))
     t = (
@@ -186,8 +224,12 @@ def test_whitening_is_a_change_of_variables(degree):
     np.testing.assert_allclose(np.cov(standard.T, bias=True), np.eye(2), atol=1e-4)
     np.testing.assert_allclose(whitening.inverse(standard, c), t, atol=1e-10)
     with jax.enable_x64(True):
-        jacobian = np.asarray(jax.jacobian(lambda x: whitening.forward(x, jnp.asarray(c[0])))(jnp.asarray(t[0])))
-        np.testing.assert_allclose(np.log(abs(np.linalg.det(jacobian))), whitening.log_det, rtol=1e-10)
+        jacobian = np.asarray(
+            jax.jacobian(lambda x: whitening.forward(x, jnp.asarray(c[0])))(jnp.asarray(t[0]))
+        )
+        np.testing.assert_allclose(
+            np.log(abs(np.linalg.det(jacobian))), whitening.log_det, rtol=1e-10
+        )
 
 
 def test_columns_that_do_not_vary_become_zero():
@@ -209,12 +251,22 @@ def test_flows_that_hold_functions_are_members_too():
 
     def factory(key, target_dim, condition_dim):
         return coupling_flow(
-            key, base_dist=Normal(jnp.zeros(target_dim)), cond_dim=condition_dim, flow_layers=1, nn_width=4, nn_depth=1
+            key,
+            base_dist=Normal(jnp.zeros(target_dim)),
+            cond_dim=condition_dim,
+            flow_layers=1,
+            nn_width=4,
+            nn_depth=1,
         )
 
     members = ensemble(KEY, factory, 2, 2, 1)
-    scale, whitening = Affine(np.zeros(1), np.ones(1)), Whitening(np.zeros((1, 2)), np.eye(2), np.eye(2), 0)
-    value = ConditionalDensity(members, scale, whitening).log_prob(np.zeros((3, 2)), np.zeros((3, 1)))
+    scale, whitening = (
+        Affine(np.zeros(1), np.ones(1)),
+        Whitening(np.zeros((1, 2)), np.eye(2), np.eye(2), 0),
+    )
+    value = ConditionalDensity(members, scale, whitening).log_prob(
+        np.zeros((3, 2)), np.zeros((3, 1))
+    )
     assert np.isfinite(value).all()
 
 
@@ -226,7 +278,10 @@ def test_an_ensemble_is_the_average_of_its_members():
     whitening = Whitening.fit(2.0 * c + np.random.default_rng(5).normal(size=(30, 1)), scale(c))
     both = ConditionalDensity(members, scale, whitening)
     alone = [
-        ConditionalDensity(jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], members), scale, whitening) for i in range(2)
+        ConditionalDensity(
+            jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], members), scale, whitening
+        )
+        for i in range(2)
     ]
     t = np.linspace(-8, 8, 4001)[:, None]
     average = np.mean([np.exp(density.log_prob(t, c[0])) for density in alone], axis=0)

@@ -1,4 +1,6 @@
-"""Trials that were never run, with the shape of real ones, so that items run in no time at any scale."""
+"""Trials that were never run, with the shape of real ones, so that items run in no time at any
+scale.
+"""
 
 import numpy as np
 
@@ -31,11 +33,17 @@ def get(problem, epsilon, method, seed, scale, *, layers=None, progress=items.si
     """As `trials.get`."""
     seed = scale.seed if method in trials.ONCE else seed
     layers = None if layers == scale.layers else layers
-    rng = np.random.default_rng([seed, len(problem), int(10 * epsilon), sum(map(ord, method)), layers or 0])
+    rng = np.random.default_rng(
+        [seed, len(problem), int(10 * epsilon), sum(map(ord, method)), layers or 0]
+    )
     reason = refused(problem, epsilon, method)
     counts = [] if reason else _counts(method, scale)
     rounds = [_round(rng, problem, method, r, count, len(counts)) for r, count in enumerate(counts)]
-    draws = np.stack([each.pop("draws")(scale.num_draws) for each in rounds]) if rounds else np.zeros((0, 0, 0))
+    draws = (
+        np.stack([each.pop("draws")(scale.num_draws) for each in rounds])
+        if rounds
+        else np.zeros((0, 0, 0))
+    )
     if method == "smc-abc":
         rounds.append({**rounds[-1], "num_simulations": counts[-1] + 25_600, "stopped": STOPPED})
         draws = np.concatenate([draws, draws[-1:]])
@@ -55,7 +63,9 @@ def get(problem, epsilon, method, seed, scale, *, layers=None, progress=items.si
         "rounds": rounds,
     }
     items.note(record)
-    return trials.Trial(record, draws.astype(np.float32), tuple(np.zeros((4, draws.shape[-1])) for _ in rounds))
+    return trials.Trial(
+        record, draws.astype(np.float32), tuple(np.zeros((4, draws.shape[-1])) for _ in rounds)
+    )
 
 
 def _counts(method, scale):
@@ -67,11 +77,20 @@ def _counts(method, scale):
 def _round(rng, problem, method, r, count, num):
     centre = CENTRES[problem] + 0.02 * SD * rng.normal(size=len(CENTRES[problem]))
     away = np.exp(-SPEED.get(method, 0.5) * (r + 1)) if num > 1 else 0.0
-    values = {"mean": centre, "sd": np.full_like(centre, SD), "low": centre - 2 * SD, "high": centre + 2 * SD}
+    values = {
+        "mean": centre,
+        "sd": np.full_like(centre, SD),
+        "low": centre - 2 * SD,
+        "high": centre + 2 * SD,
+    }
     found = {
         **values,
         "num_simulations": count,
-        "seconds": {"simulation": 1.0, "training": 2.0 if method in ROUNDS else 0.0, "sampling": 1.0},
+        "seconds": {
+            "simulation": 1.0,
+            "training": 2.0 if method in ROUNDS else 0.0,
+            "sampling": 1.0,
+        },
         "effective_size": 1000.0,
         "tolerance": 0.5 * 0.7 ** (r + 1) if method == "smc-abc" else None,
         "stopped": "finished",
@@ -84,7 +103,10 @@ def _round(rng, problem, method, r, count, num):
         "draws": lambda size: centre + SD * rng.normal(size=(size, len(centre))),
     }
     return (
-        {**found, "error": {name: np.full_like(centre, 0.01 * SD) for name in ("mean", "low", "high")}}
+        {
+            **found,
+            "error": {name: np.full_like(centre, 0.01 * SD) for name in ("mean", "low", "high")},
+        }
         if method == "exact"
         else found
     )
@@ -95,7 +117,11 @@ def outbreak(name, variant, slug, seed, scale, progress=items.silent):
     rng = np.random.default_rng([seed, sum(map(ord, name + slug))])
     mean = 2.0 + 0.05 * rng.normal()
     part = {"mean": mean, "sd": 0.2, "low": mean - 0.4, "high": mean + 0.4}
-    found = {"quantities": dict.fromkeys(outbreak_trials.QUANTITIES, part), "num_simulations": 10_000, "seconds": 1.0}
+    found = {
+        "quantities": dict.fromkeys(outbreak_trials.QUANTITIES, part),
+        "num_simulations": 10_000,
+        "seconds": 1.0,
+    }
     draws = np.array([-2.0, -2.7]) + 0.1 * rng.normal(size=(1, scale.num_draws, 2))
     return trials.Trial({"rounds": [found]}, draws, (np.zeros((4, 2)),))
 

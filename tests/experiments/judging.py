@@ -14,7 +14,9 @@ def judge(text, result):
 
 
 def trials(row, wobble=0.1, seed=0):
-    """Five trials (5, R) around a curve: the same order of seeds in each round, times `wobble`; other seeds are other orders."""
+    """Five trials (5, R) around a curve: the same order of seeds in each round, times `wobble`;
+    other seeds are other orders.
+    """
     order = np.random.default_rng(seed).permutation(5)
     return (np.array(row) + wobble * SPREAD[order, None]).tolist()
 

@@ -27,7 +27,10 @@ def test_only_rounds_that_came_somewhere_are_shown(result):
     assert len(lines) == 2 + len(fakes.ABC_COUNTS) + 2 + 1
     c2st = [trial["c2st"][-1] for trial in result["trials"]]
     assert f"280,000 | {np.mean([t['mmd'][-1] for t in result['trials']]):.4f}" in lines[7]
-    assert f"{np.mean(c2st):.3f} [{np.quantile(c2st, 0.25):.3f}, {np.quantile(c2st, 0.75):.3f}]" in lines[7]
+    assert (
+        f"{np.mean(c2st):.3f} [{np.quantile(c2st, 0.25):.3f}, {np.quantile(c2st, 0.75):.3f}]"
+        in lines[7]
+    )
 
 
 def test_why_every_trial_ended_is_told(result):
@@ -49,7 +52,13 @@ def test_why_every_trial_ended_is_told(result):
     ],
 )
 def test_between_which_rounds(c2st, bracket, words):
-    trials = [{"num_simulations": [36.0, 56.0, 108.0], "c2st": [0.9 + a, 0.8 - a, 0.7 + a]} for a in (-0.05, 0.05)]
-    result = {"trials": trials, "learnt": {"sppe": {"c2st": [c2st - 0.1, c2st + 0.1], "num_simulations": [10, 10]}}}
+    trials = [
+        {"num_simulations": [36.0, 56.0, 108.0], "c2st": [0.9 + a, 0.8 - a, 0.7 + a]}
+        for a in (-0.05, 0.05)
+    ]
+    result = {
+        "trials": trials,
+        "learnt": {"sppe": {"c2st": [c2st - 0.1, c2st + 0.1], "num_simulations": [10, 10]}},
+    }
     assert item.bracket(result, "sppe") == pytest.approx(bracket)
     assert words in item.comes_there(result, "sppe")

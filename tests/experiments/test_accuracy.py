@@ -10,10 +10,14 @@ from tests.experiments import fakes
 
 
 def panel(**methods):
-    """C2ST by method (trials, rounds); MMD^2 is a tenth of it less .05, so that it falls below .1 where C2ST does below 1.5."""
+    """C2ST by method (trials, rounds); MMD^2 is a tenth of it less .05, so that it falls below .1
+    where C2ST does below 1.5.
+    """
     found = {
-        slug: {name: np.asarray(c2st) for name in ("c2st", "nlog", "lmd", "nlog_paper")}
-        | {"mmd": np.asarray(c2st) - 0.5}
+        slug: (
+            {name: np.asarray(c2st) for name in ("c2st", "nlog", "lmd", "nlog_paper")}
+            | {"mmd": np.asarray(c2st) - 0.5}
+        )
         for slug, c2st in methods.items()
     }
     exact = {"mmd": 0.0, "c2st": 0.5, "nlog": -4.0, "lmd": -2.0, "nlog_paper": -0.6}
@@ -36,13 +40,17 @@ def test_the_round_from_which_on_it_stays(curve, first):
 
 
 def test_a_last_round_that_is_off_by_chance_does_not_unsettle():
-    """One last value .027 off: the mean of the last three is .009 off, and all rounds stay within .02 of it."""
+    """One last value .027 off: the mean of the last three is .009 off, and all rounds stay within
+    .02 of it.
+    """
     curve = [0.9, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.527]
     assert accuracy.settled(panel(sppe=[curve] * 5), "sppe") == 2
 
 
 def test_trials_that_vary_do_not_settle_sooner():
-    """Round 3 is .05 off, with a standard error of .07: within two of them, and not within the margin."""
+    """Round 3 is .05 off, with a standard error of .07: within two of them, and not within the
+    margin.
+    """
     curve = np.array([0.9, 0.6, 0.55, 0.5, 0.5, 0.5, 0.5])
     noisy = curve + np.array([-0.2, -0.1, 0.0, 0.1, 0.2])[:, None] * (np.arange(7) == 2)
     assert accuracy.settled(panel(sppe=noisy), "sppe") == 4
@@ -55,21 +63,30 @@ def test_the_end_is_that_of_three_rounds():
 
 
 def test_flat_curves_are_settled_by_round_three():
-    """Five trials with sd .015. A mean differs from the end by sd .0077 or less: beyond .02 in 1% of rounds, in 5% of curves after round 2.
+    """Five trials with sd .015. A mean differs from the end by sd .0077 or less: beyond .02 in 1%
+    of rounds, in 5% of curves after round 2.
 
     Against the last value alone, within .02, it was 17%. 600 curves: .05 + 3 x .009 is .077.
     """
     rng = np.random.default_rng(0)
-    found = [accuracy.settled(panel(sppe=rng.normal(0.55, 0.015, size=(5, 10))), "sppe") for _ in range(600)]
+    found = [
+        accuracy.settled(panel(sppe=rng.normal(0.55, 0.015, size=(5, 10))), "sppe")
+        for _ in range(600)
+    ]
     late = np.mean([first is None or first > 3 for first in found])
     assert late < 0.08
 
 
 def test_what_is_settled_late_is_told():
-    """The contrary of the test before: .04 above the end until round 5, four errors and twice the margin."""
+    """The contrary of the test before: .04 above the end until round 5, four errors and twice the
+    margin.
+    """
     rng = np.random.default_rng(0)
     curve = np.where(np.arange(10) < 5, 0.59, 0.55)
-    found = [accuracy.settled(panel(sppe=rng.normal(curve, 0.015, size=(5, 10))), "sppe") for _ in range(100)]
+    found = [
+        accuracy.settled(panel(sppe=rng.normal(curve, 0.015, size=(5, 10))), "sppe")
+        for _ in range(100)
+    ]
     assert np.mean([first == 6 for first in found]) > 0.85
 
 
@@ -97,10 +114,17 @@ def test_the_paper_is_answered_about_round_five(away, verdict, words):
 
 
 def test_the_sentence_holds_the_numbers():
-    shown = panel(sppe=[[0.9, 0.55], [0.9, 0.51]], sple=[[0.9, 0.55], [0.9, 0.65]], **{"sppe-atomic": [[0.9, 0.9]]})
+    shown = panel(
+        sppe=[[0.9, 0.55], [0.9, 0.51]],
+        sple=[[0.9, 0.55], [0.9, 0.65]],
+        **{"sppe-atomic": [[0.9, 0.9]]},
+    )
     text = accuracy.sentence(shown)
     assert "SPPE has MMD² < 0.1 after 2.0 rounds on average and ends at C2ST 0.530" in text
-    assert "SPLE has MMD² < 0.1 after 2.0 rounds on average in 1 of 2 trials and ends at C2ST 0.600" in text
+    assert (
+        "SPLE has MMD² < 0.1 after 2.0 rounds on average in 1 of 2 trials and ends at C2ST 0.600"
+        in text
+    )
     assert "SPPE, atomic has MMD² < 0.1 in no trial" in text
     assert text.endswith("(exact draws: 0.500)")
 
@@ -113,14 +137,17 @@ def test_tables_have_quartiles():
 
 
 def test_the_figure_clips_averages_and_not_trials():
-    """MMD^2 of -.02 and .03 average .005; trials clipped at the floor of .0005 would average .01525."""
+    """MMD^2 of -.02 and .03 average .005; trials clipped at the floor of .0005 would average
+    .01525.
+    """
     shown = panel(sppe=[[0.7, 0.48, 0.4], [0.7, 0.53, 0.4]])
     figure = accuracy.figure({"": shown})
     drawn = figure.axes[0].lines[0].get_ydata()
     np.testing.assert_allclose(drawn, [0.2, 0.005, 0.0005])
     (bars,) = figure.axes[0].collections
     np.testing.assert_allclose(
-        [each[:, 1] for each in bars.get_segments()], [[0.2, 0.2], [0.0005, 0.0175], [0.0005, 0.0005]]
+        [each[:, 1] for each in bars.get_segments()],
+        [[0.2, 0.2], [0.0005, 0.0175], [0.0005, 0.0005]],
     )
     assert figure.axes[0].get_yscale() == "log"
     plt.close(figure)

@@ -7,7 +7,18 @@ import pytest
 
 from experiments import claims as item
 from experiments import items
-from experiments.verdicts import HOLDS, MISSING, NOT, PARTLY, UNJUDGED, UNTOLD, Gap, above, average, large
+from experiments.verdicts import (
+    HOLDS,
+    MISSING,
+    NOT,
+    PARTLY,
+    UNJUDGED,
+    UNTOLD,
+    Gap,
+    above,
+    average,
+    large,
+)
 from tests.cli.conftest import ROOT
 from tests.experiments.judging import SPREAD, judge, method, panel, trials
 
@@ -15,14 +26,19 @@ from tests.experiments.judging import SPREAD, judge, method, panel, trials
 
 
 def costs(sppe=1.0, reached=5, machine="A", together=1, spread=0.0, num=5):
-    """SMC-ABC takes 20 minutes in all; the method `sppe` of them and one of training, times exp of +- spread by trial."""
+    """SMC-ABC takes 20 minutes in all; the method `sppe` of them and one of training, times exp of
+    +- spread by trial.
+    """
 
     def rows(minutes, simulations, name, reached, signs):
         return [
             {
                 "reached": i < reached,
                 "simulations": simulations,
-                "simulation_minutes": {"leap": 0.1, "gillespie": minutes * np.exp(spread * signs[i]) - 1.0},
+                "simulation_minutes": {
+                    "leap": 0.1,
+                    "gillespie": minutes * np.exp(spread * signs[i]) - 1.0,
+                },
                 "training_minutes": 1.0,
                 "trained_on": name,
                 "trained_together": together if name != "A" or machine == "A" else 1,
@@ -32,7 +48,10 @@ def costs(sppe=1.0, reached=5, machine="A", together=1, spread=0.0, num=5):
 
     signs = np.array([1, -1, 1, -1, 0])
     abc = rows(20.0, 80_000, "A", num, 0 * signs)
-    methods = {"smc-abc": {"trials": abc}, "sppe": {"trials": rows(sppe, 2000, machine, reached, signs)}}
+    methods = {
+        "smc-abc": {"trials": abc},
+        "sppe": {"trials": rows(sppe, 2000, machine, reached, signs)},
+    }
     return {"methods": methods, "simulated on": "A"}
 
 
@@ -45,17 +64,25 @@ SIX = "SPPE reaches MMD < 0.1 on SIR 6 times faster than SMC-ABC"
         (
             {"sppe": 2.0},
             HOLDS,
-            "10.0 (10.0 to 10.0) times faster, with Gillespie, against the paper's 6; 40.0 (40.0 to 40.0) times fewer",
+            (
+                "10.0 (10.0 to 10.0) times faster, with Gillespie, against the paper's 6; 40.0"
+                " (40.0 to 40.0) times fewer"
+            ),
         ),
         ({"sppe": 5.0}, PARTLY, "4.0 (4.0 to 4.0) times faster"),
         ({"sppe": 40.0}, NOT, "0.5 (0.5 to 0.5) times faster"),
-        # sd of the logarithms .4, error .4 / 2.236 = .18, times 2.776: 6.7 times faster lies within exp(.50) of 6
+        # sd of the logarithms .4, error .4 / 2.236 = .18, times 2.776: 6.7 times faster lies within
+        # exp(.50) of 6
         ({"sppe": 3.0, "spread": 0.4}, UNTOLD, "6.7 (4.1 to 11.0) times faster"),
         ({"sppe": 19.0, "spread": 0.4}, UNTOLD, "1.1 (0.6 to 1.7) times faster"),
         # 9.1 times: within 2.776 errors of 6 and not within 2
         ({"sppe": 2.2, "spread": 0.4}, UNTOLD, "9.1 (5.5 to 14.9) times faster"),
         ({"sppe": 2.0, "num": 1, "reached": 1}, UNTOLD, "10.0 times faster"),
-        ({"sppe": 2.0, "machine": "B"}, UNJUDGED, "different machines, or of trials that trained side by side; 40.0"),
+        (
+            {"sppe": 2.0, "machine": "B"},
+            UNJUDGED,
+            "different machines, or of trials that trained side by side; 40.0",
+        ),
         ({"sppe": 2.0, "together": 15}, UNJUDGED, "2,000 for 80,000"),
         ({"sppe": 2.0, "reached": 3}, NOT, "SPPE reaches MMD² < 0.1 in 3 of 5 trials"),
     ],
@@ -97,7 +124,10 @@ def test_who_converges_first(sppe, sple, verdict):
 
 def test_one_trial_tells_nothing_apart():
     shown = panel(sppe=method(LOW), sple=method([0.9, 0.9, 0.9]))
-    one = {slug: {name: rows[:1] for name, rows in each.items()} for slug, each in shown["methods"].items()}
+    one = {
+        slug: {name: rows[:1] for name, rows in each.items()}
+        for slug, each in shown["methods"].items()
+    }
     found, evidence = judge(FIRST, {"panel": {**shown, "methods": one}})
     assert found == UNTOLD
     assert "nan" not in evidence
@@ -105,13 +135,20 @@ def test_one_trial_tells_nothing_apart():
 
 
 @pytest.mark.parametrize(
-    ("away", "wobble", "verdict"), [(0.005, 0.1, HOLDS), (-0.005, 0.1, HOLDS), (0.05, 0.1, NOT), (0.015, 1.0, UNTOLD)]
+    ("away", "wobble", "verdict"),
+    [(0.005, 0.1, HOLDS), (-0.005, 0.1, HOLDS), (0.05, 0.1, NOT), (0.015, 1.0, UNTOLD)],
 )
 def test_similar_after_round_five(away, wobble, verdict):
     """Rounds up to the fifth are .3 apart and must not count."""
     early, late = [0.9] * 5, [0.55] * 5
-    shown = panel(sppe=method([0.6] * 5 + late, wobble), sple=method(early + [0.55 + away] * 5, wobble, seed=1))
-    assert judge("SPPE and SPLE have similar accuracy on SIR after round 5", {"panel": shown})[0] == verdict
+    shown = panel(
+        sppe=method([0.6] * 5 + late, wobble),
+        sple=method(early + [0.55 + away] * 5, wobble, seed=1),
+    )
+    assert (
+        judge("SPPE and SPLE have similar accuracy on SIR after round 5", {"panel": shown})[0]
+        == verdict
+    )
 
 
 EARLY, LATE = [0.8, 0.6, 0.5, 0.5, 0.5, 0.5, 0.5], [0.9, 0.8, 0.8, 0.7, 0.5, 0.5, 0.5]
@@ -119,7 +156,8 @@ FALLING = [0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6]
 
 
 @pytest.mark.parametrize(
-    ("sppe", "sple", "verdict"), [(EARLY, EARLY, HOLDS), (EARLY, LATE, PARTLY), (LATE, FALLING, NOT)]
+    ("sppe", "sple", "verdict"),
+    [(EARLY, EARLY, HOLDS), (EARLY, LATE, PARTLY), (LATE, FALLING, NOT)],
 )
 def test_rounds_until_stable(sppe, sple, verdict):
     shown = {"panel": panel(sppe=method(sppe), sple=method(sple))}
@@ -127,7 +165,8 @@ def test_rounds_until_stable(sppe, sple, verdict):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "verdict"), [(LATE, LATE, HOLDS), (LATE, EARLY, PARTLY), (EARLY, FALLING, NOT)]
+    ("first", "second", "verdict"),
+    [(LATE, LATE, HOLDS), (LATE, EARLY, PARTLY), (EARLY, FALLING, NOT)],
 )
 def test_about_five_rounds(first, second, verdict):
     shown = {"panels": {"1": panel(sple=method(first)), "0.1": panel(sple=method(second))}}
@@ -147,7 +186,11 @@ def test_about_five_rounds(first, second, verdict):
 )
 def test_who_settles_first(first, second, verdict):
     pairs = {"1": first, "0.1": second}
-    shown = {"panels": {e: panel(sppe=method(sppe), sple=method(sple)) for e, (sppe, sple) in pairs.items()}}
+    shown = {
+        "panels": {
+            e: panel(sppe=method(sppe), sple=method(sple)) for e, (sppe, sple) in pairs.items()
+        }
+    }
     found, evidence = judge("SPPE settles before SPLE on SIR at ε = 1 and 0.1", shown)
     assert found == verdict
     assert evidence.count("SPLE") == 2
@@ -180,8 +223,14 @@ def test_simulations_that_match(sppe, sple, wobble, verdict):
 
 
 def test_between_which_counts_they_match():
-    _, evidence = judge("10,000 simulations of SPPE and SPLE match or beat about 100,000 of SMC-ABC", abc(0.55, 0.75))
-    assert "SPPE has C2ST 0.550 after 10,000 simulations, which SMC-ABC does not come to within 280,000" in evidence
+    _, evidence = judge(
+        "10,000 simulations of SPPE and SPLE match or beat about 100,000 of SMC-ABC",
+        abc(0.55, 0.75),
+    )
+    assert (
+        "SPPE has C2ST 0.550 after 10,000 simulations, which SMC-ABC does not come to within"
+        " 280,000" in evidence
+    )
     assert "which SMC-ABC comes to between 56,000 and 108,000" in evidence
     assert "difference after 108,000" in evidence
 
@@ -206,7 +255,9 @@ def layers(fewer, usual, more):
     ],
 )
 def test_fewer_layers(fewer, verdict):
-    found, evidence = judge("5 layers are slower than 8 for SPLE on SIR", layers(fewer, method([0.6, 0.5]), None))
+    found, evidence = judge(
+        "5 layers are slower than 8 for SPLE on SIR", layers(fewer, method([0.6, 0.5]), None)
+    )
     assert found == verdict
     assert "2 layers 1.0, 1 layers" in evidence
 
@@ -220,7 +271,8 @@ def test_fewer_layers(fewer, verdict):
     ],
 )
 def test_more_layers(usual, more, verdict):
-    """SPPE has the same with more layers, which in the last case must not be told: it gets the trials of another order.
+    """SPPE has the same with more layers, which in the last case must not be told: it gets the
+    trials of another order.
 
     Of two rounds both count.
     """
@@ -251,7 +303,8 @@ def test_a_lucky_last_round_of_more_layers_is_no_gain():
 
 
 def test_chance_is_not_taken_for_a_difference():
-    """A 95% interval of five differences leaves out 0 by chance in .05 of cases: 400 have .05 +- 4 x .011.
+    """A 95% interval of five differences leaves out 0 by chance in .05 of cases: 400 have .05 +- 4
+    x .011.
 
     A bound of two standard errors would give .116, of one .37, means compared as they are 1.
     """
@@ -270,11 +323,15 @@ def test_intervals_have_the_quantile_of_t(num, quantile):
     gap = Gap(1.0, 0.1, num)
     assert gap.high - 1.0 == pytest.approx(0.1 * quantile, rel=1e-3)
     assert 1.0 - gap.low == pytest.approx(0.1 * quantile, rel=1e-3)
-    assert [above(Gap(shift * 0.1, 0.1, num)) for shift in (0.99 * quantile, 1.01 * quantile)] == [UNTOLD, HOLDS]
+    assert [above(Gap(shift * 0.1, 0.1, num)) for shift in (0.99 * quantile, 1.01 * quantile)] == [
+        UNTOLD,
+        HOLDS,
+    ]
 
 
 @pytest.mark.parametrize(
-    ("mean", "verdict"), [(0.53, HOLDS), (-0.53, HOLDS), (0.5, UNTOLD), (0.0, UNTOLD), (0.26, UNTOLD)]
+    ("mean", "verdict"),
+    [(0.53, HOLDS), (-0.53, HOLDS), (0.5, UNTOLD), (0.0, UNTOLD), (0.26, UNTOLD)],
 )
 def test_what_is_large_is_beyond_the_bound_with_its_interval(mean, verdict):
     """Errors of .1, intervals of .278 to either side: .5 is told apart from 0 and not from .25."""

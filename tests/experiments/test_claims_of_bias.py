@@ -13,11 +13,15 @@ from tests.experiments.judging import SPREAD, judge
 
 
 def distances(**to):
-    """KS distances .2 between all methods, but those given, "A-B" -> distance, with five trials around them."""
+    """KS distances .2 between all methods, but those given, "A-B" -> distance, with five trials
+    around them.
+    """
     methods = ks_heatmaps.METHODS
     made = [[[[0.2] * 3] * 5 for _ in range(a)] for a in range(len(methods))]
     for names, (distance, order) in to.items():
-        a, b = sorted((methods.index(name.replace("_", "-")) for name in names.split("__")), reverse=True)
+        a, b = sorted(
+            (methods.index(name.replace("_", "-")) for name in names.split("__")), reverse=True
+        )
         shift = SPREAD[np.random.default_rng(order).permutation(5)]
         made[a][b] = [[distance + s, 0.0, 0.01] for s in shift]
     return made
@@ -26,7 +30,9 @@ def distances(**to):
 CLOSEST = "of SMC-ABC, SPPE and SPLE, SPLE is the closest to DA-MCMC at ε = 10"
 
 
-@pytest.mark.parametrize(("sppe", "verdict"), [((0.2, 1), HOLDS), ((0.051, 1), UNTOLD), ((0.01, 1), NOT)])
+@pytest.mark.parametrize(
+    ("sppe", "verdict"), [((0.2, 1), HOLDS), ((0.051, 1), UNTOLD), ((0.01, 1), NOT)]
+)
 def test_who_is_closest_to_data_augmentation(sppe, verdict):
     """At other budgets another is the closest, which must not count."""
     ten = distances(sple__da_mcmc=(0.05, 0), sppe__da_mcmc=sppe, smc_abc__da_mcmc=(0.3, 2))
@@ -41,20 +47,37 @@ FAR = "RNPE is farther off than all others at ε = 1 and 0.1"
 
 @pytest.mark.parametrize(
     ("one", "tenth", "verdict"),
-    [(0.4, 0.4, HOLDS), (0.4, 0.1, PARTLY), (0.1, 0.1, NOT), (0.2, 0.2, UNTOLD), (0.4, 0.2, UNTOLD)],
+    [
+        (0.4, 0.4, HOLDS),
+        (0.4, 0.1, PARTLY),
+        (0.1, 0.1, NOT),
+        (0.2, 0.2, UNTOLD),
+        (0.4, 0.2, UNTOLD),
+    ],
 )
 def test_who_is_farthest_from_exact_draws(one, tenth, verdict):
-    made = {"1": distances(rnpe__exact=(one, 0)), "0.1": distances(rnpe__exact=(tenth, 1)), "10": distances()}
+    made = {
+        "1": distances(rnpe__exact=(one, 0)),
+        "0.1": distances(rnpe__exact=(tenth, 1)),
+        "10": distances(),
+    }
     assert judge(FAR, {"distances": made})[0] == verdict
 
 
 def rows(shift, wobble=1.0, **others):
-    """A coefficient that is `shift` exact sds of 2 off, with an error of .0071 `wobble` sds; the others are right."""
+    """A coefficient that is `shift` exact sds of 2 off, with an error of .0071 `wobble` sds; the
+    others are right.
+    """
 
     def row(shift, wobble):
         mean = np.zeros((5, 3))
         mean[:, 1] = 2.0 * (shift + wobble * SPREAD)
-        return {"mean": mean.tolist(), "low": mean.tolist(), "high": mean.tolist(), "sd": [[2.0] * 3] * 5}
+        return {
+            "mean": mean.tolist(),
+            "low": mean.tolist(),
+            "high": mean.tolist(),
+            "sd": [[2.0] * 3] * 5,
+        }
 
     exact = {
         **{name: [[0.0] * 3] for name in ("mean", "low", "high")},
@@ -63,7 +86,13 @@ def rows(shift, wobble=1.0, **others):
     }
     slugs = ("da-mcmc", "smc-abc", "sppe", "sple", "gibbs-ss", "rnpe")
     made = {slug: row(0.0, 1.0) for slug in slugs}
-    return {"exact": exact, **made, "rnpe": row(shift, wobble), "gibbs-ss": row(shift, wobble), **others}
+    return {
+        "exact": exact,
+        **made,
+        "rnpe": row(shift, wobble),
+        "gibbs-ss": row(shift, wobble),
+        **others,
+    }
 
 
 @pytest.mark.parametrize(
@@ -80,12 +109,13 @@ def rows(shift, wobble=1.0, **others):
 )
 @pytest.mark.parametrize("name", ["Gibbs-SS", "RNPE"])
 def test_what_is_biased(name, shift, wobble, verdict):
-    """Errors are .0071 wobbles: .2 is 28, sure but small; .05 is 7; .2 with .028 may be more than .25; .3 with .028 may be
-    less than .25, with .28 nothing.
+    """Errors are .0071 wobbles: .2 is 28, sure but small; .05 is 7; .2 with .028 may be more than
+    .25; .3 with .028 may be less than .25, with .28 nothing.
     """
     other = rows(0.0 if verdict == HOLDS else 0.5)
     found, evidence = judge(
-        f"{name} is biased at ε = 10", {"rows": {"10": rows(shift, wobble), "1": other, "0.1": other}}
+        f"{name} is biased at ε = 10",
+        {"rows": {"10": rows(shift, wobble), "1": other, "0.1": other}},
     )
     assert found == verdict
     assert f"β₁ {abs(shift):.2f}" in evidence
@@ -128,8 +158,12 @@ def test_who_agrees():
 
 
 def test_the_papers_own_rows_are_told():
-    """At ε = 10 SMC-ABC's β₂ is .85 for .54 of DA-MCMC, SPPE's .90, SPLE's β₁ -2.61 for -2.72; the exact sd is 2."""
-    _, evidence = judge("SPPE, SPLE, SMC-ABC and DA-MCMC agree at ε = 10", {"rows": {"10": rows(0.0)}})
+    """At ε = 10 SMC-ABC's β₂ is .85 for .54 of DA-MCMC, SPPE's .90, SPLE's β₁ -2.61 for -2.72; the
+    exact sd is 2.
+    """
+    _, evidence = judge(
+        "SPPE, SPLE, SMC-ABC and DA-MCMC agree at ε = 10", {"rows": {"10": rows(0.0)}}
+    )
     assert "(the paper's rows, from its DA-MCMC: SMC-ABC 0.15, SPPE 0.18 and SPLE 0.06)" in evidence
 
 
@@ -144,33 +178,57 @@ def test_the_distance_to_exact_draws_is_told_beside(tmp_path):
         return found
 
     assert evidence().endswith("this is our implementation, the paper's is not published")
-    heat = {"distances": {"10": distances(gibbs_ss__exact=(0.1, 0))}, "floor": {"10": {"mean": 0.04, "high": 0.06}}}
+    heat = {
+        "distances": {"10": distances(gibbs_ss__exact=(0.1, 0))},
+        "floor": {"10": {"mean": 0.04, "high": 0.06}},
+    }
     judged = {f"{e}": distances() for e in ("1", "0.1")}
     (tmp_path / "ks_heatmaps.json").write_text(
         json.dumps({"result": {**heat, "distances": {**judged, **heat["distances"]}}})
     )
-    assert "KS distance to exact draws is 0.100, where exact draws have 0.040 (less than 0.060" in evidence()
+    assert (
+        "KS distance to exact draws is 0.100, where exact draws have 0.040 (less than 0.060"
+        in evidence()
+    )
 
 
 # Formulas and data
 
 
 def sweeps(size, ple, ppe, values=(1, 2, 4, 8)):
-    """Operations of both losses in one size; those of PPE in dim(s) and dim(theta), which evidence compares, are 9 and 10 v else."""
+    """Operations of both losses in one size; those of PPE in dim(s) and dim(theta), which evidence
+    compares, are 9 and 10 v else.
+    """
     made = {("PPE", "dim_s"): [9.0] * len(values), ("PPE", "dim_theta"): [10.0 * v for v in values]}
     made |= {("PLE", size): ple, ("PPE", size): ppe}
     return {
-        "sweeps": [{"kind": k, "size": s, "values": list(values), "operations": ops} for (k, s), ops in made.items()]
+        "sweeps": [
+            {"kind": k, "size": s, "values": list(values), "operations": ops}
+            for (k, s), ops in made.items()
+        ]
     }
 
 
-LINE, SQUARE, FLAT, FALLING = [100, 110, 130, 170], [1030, 1120, 1480, 2920], [100, 101, 102, 104], [170, 160, 140, 100]
-"""90 + 10 v, whose last exponent is .39; 1000 + 30 v^2, whose last exponent is .98; what a constant fits; and 180 - 10 v."""
+LINE, SQUARE, FLAT, FALLING = (
+    [100, 110, 130, 170],
+    [1030, 1120, 1480, 2920],
+    [100, 101, 102, 104],
+    [170, 160, 140, 100],
+)
+"""90 + 10 v, whose last exponent is .39; 1000 + 30 v^2, whose last exponent is .98; what a constant
+fits; and 180 - 10 v.
+"""
 
 
 @pytest.mark.parametrize(
     ("ple", "ppe", "verdict"),
-    [(LINE, LINE, HOLDS), (LINE, FLAT, PARTLY), (FLAT, SQUARE, NOT), (LINE, FALLING, PARTLY), (SQUARE, SQUARE, NOT)],
+    [
+        (LINE, LINE, HOLDS),
+        (LINE, FLAT, PARTLY),
+        (FLAT, SQUARE, NOT),
+        (LINE, FALLING, PARTLY),
+        (SQUARE, SQUARE, NOT),
+    ],
 )
 @pytest.mark.parametrize("size", ["s", "theta"])
 def test_what_is_linear(size, ple, ppe, verdict):
@@ -188,14 +246,27 @@ def test_what_is_quadratic(ple, ppe, verdict):
 
 
 def test_two_sizes_tell_no_degree():
-    assert judge("the cost is linear in dim(s)", sweeps("dim_s", [1, 2], [1, 2], (1, 2)))[0] == UNTOLD
-    assert judge("the cost is quadratic in the units", sweeps("units", [1, 4], [1, 4], (1, 2)))[0] == UNTOLD
+    assert (
+        judge("the cost is linear in dim(s)", sweeps("dim_s", [1, 2], [1, 2], (1, 2)))[0] == UNTOLD
+    )
+    assert (
+        judge("the cost is quadratic in the units", sweeps("units", [1, 4], [1, 4], (1, 2)))[0]
+        == UNTOLD
+    )
 
 
-@pytest.mark.parametrize(("simulation", "noise", "verdict"), [(1.1, 0.9, HOLDS), (1.1, 0.01, PARTLY), (0.2, 0.01, NOT)])
+@pytest.mark.parametrize(
+    ("simulation", "noise", "verdict"), [(1.1, 0.9, HOLDS), (1.1, 0.01, PARTLY), (0.2, 0.01, NOT)]
+)
 def test_the_number_of_records_is_judged_by_simulations_and_by_noise(simulation, noise, verdict):
     found = [
-        {"kind": kind, "size": "n", "operations_last": None, "seconds_last": value, "formula_last": 1.0}
+        {
+            "kind": kind,
+            "size": "n",
+            "operations_last": None,
+            "seconds_last": value,
+            "formula_last": 1.0,
+        }
         for kind, value in (("simulation", simulation), ("noise", noise))
     ]
     said, evidence = judge("the cost is linear in n", {"sweeps": found})
@@ -206,7 +277,10 @@ def test_the_number_of_records_is_judged_by_simulations_and_by_noise(simulation,
 def outbreak(low, high):
     exact = {"R0": {"mean": (low + high) / 2, "low": low, "high": high}}
     published = {"R0": {"mean": 7.25}}
-    return {"literature": [1.5, 2.5], "variants": {"released": {"exact": exact}, "published": {"exact": published}}}
+    return {
+        "literature": [1.5, 2.5],
+        "variants": {"released": {"exact": exact}, "published": {"exact": published}},
+    }
 
 
 @pytest.mark.parametrize(
@@ -220,13 +294,25 @@ def outbreak(low, high):
     ],
 )
 def test_the_literature_excepts_influenza(guinea, clark, verdict):
-    found = {"influenza": outbreak(3.0, 5.0), "ebola-guinea": outbreak(*guinea), "covid-clark": outbreak(*clark)}
-    said, evidence = judge("R0 of Ebola and COVID-19 agrees with the literature", {"outbreaks": found})
+    found = {
+        "influenza": outbreak(3.0, 5.0),
+        "ebola-guinea": outbreak(*guinea),
+        "covid-clark": outbreak(*clark),
+    }
+    said, evidence = judge(
+        "R0 of Ebola and COVID-19 agrees with the literature", {"outbreaks": found}
+    )
     assert said == verdict
     assert evidence.count("as published 7.25") == 3
 
 
-NETS = {"RQMC": {"slope": -0.8}, "MC": {"slope": -0.5}, "paper_slope": False, "steeper": False, "gain": 0.3}
+NETS = {
+    "RQMC": {"slope": -0.8},
+    "MC": {"slope": -0.5},
+    "paper_slope": False,
+    "steeper": False,
+    "gain": 0.3,
+}
 
 
 @pytest.mark.parametrize(
@@ -241,15 +327,19 @@ NETS = {"RQMC": {"slope": -0.8}, "MC": {"slope": -0.5}, "paper_slope": False, "s
 )
 def test_nets(sir, other, verdict):
     problems = {"sir": {**NETS, **sir}, "linear_regression": {**NETS, **other}}
-    assert judge("the RMSE of nets falls approximately as 1/M", {"problems": problems})[0] == verdict
+    assert (
+        judge("the RMSE of nets falls approximately as 1/M", {"problems": problems})[0] == verdict
+    )
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "verdict"), [(True, True, HOLDS), (True, False, PARTLY), (False, False, NOT)]
+    ("first", "second", "verdict"),
+    [(True, True, HOLDS), (True, False, PARTLY), (False, False, NOT)],
 )
 def test_the_proposition(first, second, verdict):
     points = [{"holds": held, "audit": 0.9, "paper": 1.0} for held in (first, second)]
     found = judge(
-        "a released curve is n L / m differentially private", {"rows": points[:1], "sweeps": {"m": points[1:]}}
+        "a released curve is n L / m differentially private",
+        {"rows": points[:1], "sweeps": {"m": points[1:]}},
     )
     assert found[0] == verdict

@@ -18,7 +18,9 @@ def result(monkeypatch):
 
 
 def made(sppe, sple):
-    """Means of log beta after each round, of two trials that lie to both sides; exact sds are .1 and .2."""
+    """Means of log beta after each round, of two trials that lie to both sides; exact sds are .1
+    and .2.
+    """
     methods = {
         slug: {
             "mean": [[[m + 0.01, 0.0], [m - 0.01, 0.0]] for m in means],
@@ -29,7 +31,12 @@ def made(sppe, sple):
     }
     exact = {"mean": [0.0, 0.0], "sd": [0.1, 0.2], "num_simulations": 0}
     abc = {"mean": [0.0, 0.0], "sd": [0.3, 0.4], "num_simulations": 282_682}
-    return {"rounds": list(range(1, len(sppe) + 1)), "methods": methods, "exact": exact, "smc-abc": abc}
+    return {
+        "rounds": list(range(1, len(sppe) + 1)),
+        "methods": methods,
+        "exact": exact,
+        "smc-abc": abc,
+    }
 
 
 def test_distances_are_in_exact_sds():
@@ -45,21 +52,30 @@ def test_draws_beyond_the_panels_are_counted():
 
 
 def test_tables_average_trials():
-    assert "| SPPE, round 1 | 0.300 | 0.000 | 0.200 | 0.300 | 25% |" in clouds.table(made([0.3], [0.0]))
+    assert "| SPPE, round 1 | 0.300 | 0.000 | 0.200 | 0.300 | 25% |" in clouds.table(
+        made([0.3], [0.0])
+    )
 
 
 def test_rounds_until_near():
     text = sir_scatter.paragraph(made([0.3, 0.01, 0.0], [0.0, 0.3, 0.0]))
-    assert "SPPE has its mean within half an exact standard deviation of the exact one from round 2 on" in text
-    assert "SPLE has its mean within half an exact standard deviation of the exact one first in round 1" in text
+    assert (
+        "SPPE has its mean within half an exact standard deviation of the exact one from round 2 on"
+        in text
+    )
+    assert (
+        "SPLE has its mean within half an exact standard deviation of the exact one first in"
+        " round 1" in text
+    )
     assert "in no round" in sir_scatter.paragraph(made([0.3], [0.0]))
 
 
 def test_simulations_of_the_last_tolerance_are_told(result):
     """The round that was given up came to no tolerance: its simulations do not count."""
     assert result["smc-abc"]["num_simulations"] == fakes.ABC_COUNTS[-1]
-    assert "after 282,682 simulations, has standard deviations (0.300, 0.400)" in sir_posteriors_by_round.paragraph(
-        made([0.3, 0.0], [0.3, 0.0])
+    assert (
+        "after 282,682 simulations, has standard deviations (0.300, 0.400)"
+        in sir_posteriors_by_round.paragraph(made([0.3, 0.0], [0.3, 0.0]))
     )
 
 
@@ -68,7 +84,8 @@ def test_what_is_collected(result):
     trial = fakes.get("sir", 10.0, "sple", 2, SCALE)
     np.testing.assert_allclose(result["methods"]["sple"]["mean"][4][1], trial.rounds[4]["mean"])
     np.testing.assert_allclose(
-        result["methods"]["sppe"]["draws"]["3"], fakes.get("sir", 10.0, "sppe", 1, SCALE).draws[2][:250]
+        result["methods"]["sppe"]["draws"]["3"],
+        fakes.get("sir", 10.0, "sppe", 1, SCALE).draws[2][:250],
     )
 
 
@@ -83,7 +100,9 @@ def test_marginals_are_of_rates_and_their_ratio(monkeypatch):
     theta = fakes.get("sir", 10.0, "sppe", 2, SCALE).final.astype(float)
     rates = np.column_stack([np.exp(theta), np.exp(theta[:, 0]) / np.exp(theta[:, 1])])
     np.testing.assert_allclose(found["moments"]["sppe"][1]["mean"], rates.mean(axis=0))
-    np.testing.assert_allclose(found["moments"]["sppe"][1]["high"], np.quantile(rates, 0.975, axis=0))
+    np.testing.assert_allclose(
+        found["moments"]["sppe"][1]["high"], np.quantile(rates, 0.975, axis=0)
+    )
     np.testing.assert_allclose(found["truth"], [np.exp(-0.5), np.exp(-3.0), np.exp(2.5)], rtol=1e-6)
 
 

@@ -5,12 +5,19 @@ import pytest
 
 from experiments import complexity as item
 
-SMALL = item.Sizes(batch=4, M=2, atoms=2, layers=2, hidden=1, units=8, knots=4, dim_s=3, dim_theta=2)
+SMALL = item.Sizes(
+    batch=4, M=2, atoms=2, layers=2, hidden=1, units=8, knots=4, dim_s=3, dim_theta=2
+)
 
 
 def sweep(kind, size, operations, formula):
     costs = [{"operations": value, "seconds": 1e-3 * 2**i} for i, value in enumerate(operations)]
-    return {"kind": kind, "size": size, "values": [1, 2, 4], **item.fitted([1, 2, 4], costs, formula)}
+    return {
+        "kind": kind,
+        "size": size,
+        "values": [1, 2, 4],
+        **item.fitted([1, 2, 4], costs, formula),
+    }
 
 
 @pytest.fixture
@@ -27,7 +34,9 @@ def result():
 
 
 def test_the_formulas_of_the_paper():
-    sizes = item.Sizes(batch=2, M=3, atoms=5, layers=7, hidden=11, units=13, knots=17, dim_s=19, dim_theta=23)
+    sizes = item.Sizes(
+        batch=2, M=3, atoms=5, layers=7, hidden=11, units=13, knots=17, dim_s=19, dim_theta=23
+    )
     # the paper's layers put out 3 K - 1 numbers for each dimension
     linear, square, knots = (23 + 19) * 13, 11 * 13**2, (3 * 17 - 1) * 19 * 13
     assert item.formula("PLE", sizes) == 7 * 2 * 3 * (linear + square + knots)
@@ -35,12 +44,16 @@ def test_the_formulas_of_the_paper():
 
 
 def test_exponents_are_fitted():
-    made = item.fitted([1, 2, 4], [{"operations": v, "seconds": 1.0} for v in (3, 12, 48)], [1, 4, 16])
+    made = item.fitted(
+        [1, 2, 4], [{"operations": v, "seconds": 1.0} for v in (3, 12, 48)], [1, 4, 16]
+    )
     assert made["operations_exponent"] == pytest.approx(2.0)
     assert made["operations_last"] == pytest.approx(2.0)
     assert made["seconds_exponent"] == pytest.approx(0.0)
     assert made["close"]
-    assert not item.fitted([1, 2, 4], [{"operations": v, "seconds": 1.0} for v in (3, 6, 12)], [1, 4, 16])["close"]
+    assert not item.fitted(
+        [1, 2, 4], [{"operations": v, "seconds": 1.0} for v in (3, 6, 12)], [1, 4, 16]
+    )["close"]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +81,9 @@ def test_the_formula_is_not_corrected_where_it_is_right(result):
 
 
 def test_operations_double_with_the_atoms():
-    sizes = item.Sizes(batch=8, M=2, atoms=2, layers=1, hidden=1, units=4, knots=3, dim_s=3, dim_theta=2)
+    sizes = item.Sizes(
+        batch=8, M=2, atoms=2, layers=1, hidden=1, units=4, knots=3, dim_s=3, dim_theta=2
+    )
     found = [item.step_cost("PPE", each) for each in (sizes, dataclasses.replace(sizes, atoms=4))]
     # all but sums over the batch is done once per pair and atom
     assert found[1]["operations"] / found[0]["operations"] == pytest.approx(2.0, abs=0.1)
@@ -82,7 +97,10 @@ def test_table_and_paragraph_hold_the_numbers(result):
     assert "| simulation | records n | 1 | 4 | 1.00 |  | 1.00 | 1.00 |  | yes |  |" in lines
     text = item.paragraph(result)
     assert "5 of 6 exponents" in text
-    assert "one more statistic adds 0 operations and one more parameter 1: the paper's K dim(s)" in text
+    assert (
+        "one more statistic adds 0 operations and one more parameter 1: the paper's K dim(s)"
+        in text
+    )
     assert "Not: PPE in dim(s) (0.00 for 1.00)" in text
 
 

@@ -1,4 +1,6 @@
-"""Every item at the smallest and at the committed scale, on trials that were never run: judges, tables, paragraphs and figures."""
+"""Every item at the smallest and at the committed scale, on trials that were never run: judges,
+tables, paragraphs and figures.
+"""
 
 import copy
 import dataclasses
@@ -26,7 +28,12 @@ def rmse_of(scale):
         kind: np.array([rng.normal(scale=float(num) ** slope, size=(8, 4)) for num in sizes])
         for kind, slope in (("MC", -0.5), ("RQMC", -0.8))
     }
-    made = {"num_simulations": 200, "epsilon": 10.0, "dimensions": 9, **noise_rmse.summarised(values, sizes)}
+    made = {
+        "num_simulations": 200,
+        "epsilon": 10.0,
+        "dimensions": 9,
+        **noise_rmse.summarised(values, sizes),
+    }
     problems = dict.fromkeys(noise_rmse.PROBLEMS, made)
     return {"sizes": sizes, "num_pairs": 4, "repeats": 8, "problems": problems}
 
@@ -76,7 +83,15 @@ def test_tables_and_paragraphs_are_made(results, slug):
 
 
 @pytest.mark.parametrize(
-    "slug", ["flow_layers", "sir_accuracy", "ks_heatmaps", "abc_accuracy", "sir_posteriors_by_round", "claims"]
+    "slug",
+    [
+        "flow_layers",
+        "sir_accuracy",
+        "ks_heatmaps",
+        "abc_accuracy",
+        "sir_posteriors_by_round",
+        "claims",
+    ],
 )
 def test_figures_are_made(results, slug):
     figure = items.load(slug).figure(results[slug])
@@ -109,10 +124,17 @@ DAMAGES = {
         (("panel", "methods", "sppe", "mmd"), 0),
         (("panel", "exact"), "lmd"),
     ],
-    "sir_accuracy_low_epsilon": [(("panels",), "0.1"), (("panels", "1", "methods", "sppe", "nlog", 0), -1)],
+    "sir_accuracy_low_epsilon": [
+        (("panels",), "0.1"),
+        (("panels", "1", "methods", "sppe", "nlog", 0), -1),
+    ],
     "regression_accuracy": [(("panel", "methods"), "sppe-atomic")],
     "log_linear_accuracy": [(("panel", "methods", "sple"), "c2st")],
-    "flow_layers": [(("panels", "sir"), "more"), (("panels",), "sir"), (("panels", "sir", "fewer", "methods"), "sple")],
+    "flow_layers": [
+        (("panels", "sir"), "more"),
+        (("panels",), "sir"),
+        (("panels", "sir", "fewer", "methods"), "sple"),
+    ],
     "sir_scatter": [(("methods",), "sppe"), (("methods", "sple", "mean", 0), 0), (("rounds",), -1)],
     "sir_posteriors_by_round": [(("methods", "sppe", "draws"), "1")],
     "ks_heatmaps": [
@@ -131,13 +153,21 @@ DAMAGES = {
     "sir_marginals": [(("moments",), "exact"), (("moments", "sppe"), 0)],
     "log_linear_marginals": [(("sd",), "sple"), (("mean", "sple"), 0)],
     "regression_scatter": [(("c2st",), "sppe"), (("mmd", "sppe"), 0)],
-    "regression_tables": [(("rows",), "1"), (("rows", "10"), "rnpe"), (("rows", "10", "sple", "low"), 0)],
+    "regression_tables": [
+        (("rows",), "1"),
+        (("rows", "10"), "rnpe"),
+        (("rows", "10", "sple", "low"), 0),
+    ],
     "regression_epsilons": [(("posteriors",), "30"), (("posteriors", "3"), "sple")],
     "outbreaks": [
         (("outbreaks",), "covid-clark"),
         (("outbreaks", "influenza", "variants", "released", "sppe", "trials"), 0),
     ],
-    "noise_rmse": [(("problems",), "sir"), (("problems", "sir"), "MC"), (("problems", "sir", "RQMC", "rmse"), 0)],
+    "noise_rmse": [
+        (("problems",), "sir"),
+        (("problems", "sir"), "MC"),
+        (("problems", "sir", "RQMC", "rmse"), 0),
+    ],
     "complexity": [(("sweeps",), 0), (("sweeps",), -1)],
     "claims": [(("claims",), 3)],
 }
@@ -166,7 +196,9 @@ def test_a_number_that_is_none_is_found(results, scale, slug):
     damaged = record(slug, results, scale)
     *path, last = list(numbers(damaged["result"]))[-1]
     at(damaged["result"], path)[last] = None
-    assert any(str(last) in found and found.endswith("is None") for found in completeness.missing(damaged))
+    assert any(
+        str(last) in found and found.endswith("is None") for found in completeness.missing(damaged)
+    )
 
 
 def test_a_claim_that_was_not_judged_is_found(results, scale):

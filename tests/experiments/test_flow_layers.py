@@ -12,16 +12,24 @@ from tests.experiments import fakes
 @pytest.fixture(params=["quick", "standard"])
 def made(request, monkeypatch):
     fakes.replace(monkeypatch)
-    scale = items.QUICK if request.param == "quick" else dataclasses.replace(items.STANDARD, trials=2, num_draws=100)
+    scale = (
+        items.QUICK
+        if request.param == "quick"
+        else dataclasses.replace(items.STANDARD, trials=2, num_draws=100)
+    )
     return scale, item.run(scale, items.silent)
 
 
 def test_panels_go_by_role_and_hold_their_number(made):
     scale, result = made
     numbers = {role: shown["layers"] for role, shown in result["panels"]["sir"].items()}
-    assert numbers == ({"fewer": 1, "usual": 2, "more": 4} if scale.quick else {"fewer": 5, "usual": 8, "more": 10})
+    assert numbers == (
+        {"fewer": 1, "usual": 2, "more": 4} if scale.quick else {"fewer": 5, "usual": 8, "more": 10}
+    )
     trial = fakes.get("sir", 10.0, "sple", scale.seed, scale, layers=numbers["more"])
-    assert result["panels"]["sir"]["more"]["methods"]["sple"]["c2st"][0] == [each["c2st"] for each in trial.rounds]
+    assert result["panels"]["sir"]["more"]["methods"]["sple"]["c2st"][0] == [
+        each["c2st"] for each in trial.rounds
+    ]
 
 
 def test_the_table_has_all_metrics(made):
@@ -61,9 +69,11 @@ def test_panels_are_those_of_the_paper(made):
     assert labels == [f"MMD$^2$, drawn from {least:g} up", "C2ST", "NLOG", "LMD"]
     first, *_, usual = figure.axes[9].lines
     np.testing.assert_allclose(
-        first.get_ydata(), np.mean(result["panels"]["linear_regression"]["fewer"]["methods"]["sppe"]["c2st"], axis=0)
+        first.get_ydata(),
+        np.mean(result["panels"]["linear_regression"]["fewer"]["methods"]["sppe"]["c2st"], axis=0),
     )
     np.testing.assert_allclose(
-        usual.get_ydata(), np.mean(result["panels"]["linear_regression"]["usual"]["methods"]["sple"]["c2st"], axis=0)
+        usual.get_ydata(),
+        np.mean(result["panels"]["linear_regression"]["usual"]["methods"]["sple"]["c2st"], axis=0),
     )
     plt.close(figure)

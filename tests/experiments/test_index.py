@@ -14,7 +14,8 @@ def test_settings_that_differ_from_the_paper_are_told():
 
 
 @pytest.mark.parametrize(
-    ("change", "words"), [({"patience": 7}, "patience 7 (paper: 20)"), ({"learning_rate": 5e-4}, "rate 0.0005,")]
+    ("change", "words"),
+    [({"patience": 7}, "patience 7 (paper: 20)"), ({"learning_rate": 5e-4}, "rate 0.0005,")],
 )
 def test_they_are_read_off_the_methods(monkeypatch, change, words):
     def changed(*arguments):

@@ -21,7 +21,11 @@ def test_an_item_is_written_whole_and_can_be_made_anew(scale):
     stored = json.loads((scale.folder / "toy_item.json").read_text())
     assert stored == record
     assert said == ["dividing"]
-    assert stored["result"] == {"third": 0.333333, "draws": [[1.0, 2.0], [3.0, None]], "seeds": [7, 8]}
+    assert stored["result"] == {
+        "third": 0.333333,
+        "draws": [[1.0, 2.0], [3.0, None]],
+        "seeds": [7, 8],
+    }
     assert items.page(stored) == (scale.folder / "toy_item.md").read_text()
     assert "| 0.5 | 0.333333 |" in items.page(stored)
     assert (scale.folder / "toy_item.png").read_bytes().startswith(b"\x89PNG")
@@ -33,7 +37,17 @@ def test_an_item_is_written_whole_and_can_be_made_anew(scale):
 
 def test_a_record_tells_how_it_came_about(scale):
     record = items.reproduce("toy_item", scale)
-    assert {"item", "scale", "seed", "versions", "hardware", "source", "trials", "seconds", "result"} == set(record)
+    assert {
+        "item",
+        "scale",
+        "seed",
+        "versions",
+        "hardware",
+        "source",
+        "trials",
+        "seconds",
+        "result",
+    } == set(record)
     assert record["seed"] == 7
     assert set(record["versions"]) == {"noisewise", "jax", "numpy", "python"}
     assert "CPU core" in record["hardware"]

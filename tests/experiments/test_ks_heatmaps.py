@@ -23,7 +23,9 @@ def test_distances_are_kept_by_trial(result):
     np.testing.assert_allclose(made[2][1][2], kolmogorov_smirnov(sets[2][2], sets[1][2]))
     np.testing.assert_allclose(made[1][0][1], kolmogorov_smirnov(sets[1][1], sets[0][0]))
     assert item.between(result, "1", "sple", "sppe").shape == (3, 3)
-    np.testing.assert_array_equal(item.between(result, "1", "sple", "sppe"), item.between(result, "1", "sppe", "sple"))
+    np.testing.assert_array_equal(
+        item.between(result, "1", "sple", "sppe"), item.between(result, "1", "sppe", "sple")
+    )
     assert result["draws"] == 200
 
 
@@ -47,10 +49,11 @@ def test_the_table_shows_means_over_trials_of_the_largest():
 
 
 def test_the_floor_is_what_exact_draws_have():
-    """One coefficient, one trial: sqrt(n m / (n + m)) D has mean .8687 and 95% quantile 1.358 in the limit of many draws.
+    """One coefficient, one trial: sqrt(n m / (n + m)) D has mean .8687 and 95% quantile 1.358 in
+    the limit of many draws.
 
-    With 500 draws sqrt(2 / 500) = .0632 of these, .0549 and .0859; D is a multiple of 1 / 500, and of 200 simulated ones the mean has an
-    error of .0012 and the quantile one of about .004.
+    With 500 draws sqrt(2 / 500) = .0632 of these, .0549 and .0859; D is a multiple of 1 / 500, and
+    of 200 simulated ones the mean has an error of .0012 and the quantile one of about .004.
     """
     alone = item.floor(np.eye(1), 500, 1)
     assert alone["mean"] == pytest.approx(0.0549, abs=0.005)
@@ -58,7 +61,9 @@ def test_the_floor_is_what_exact_draws_have():
 
 
 def test_the_floor_knows_coefficients_trials_and_draws():
-    """The largest of three has a larger mean; over five trials it varies less; of four times as many draws it is half as large."""
+    """The largest of three has a larger mean; over five trials it varies less; of four times as
+    many draws it is half as large.
+    """
     one, three = item.floor(np.eye(1), 200, 5), item.floor(np.eye(3), 200, 5)
     assert three["mean"] > 1.2 * one["mean"]
     same = item.floor(np.full((3, 3), 0.999999) + 1e-6 * np.eye(3), 200, 5)
@@ -70,7 +75,9 @@ def test_the_floor_knows_coefficients_trials_and_draws():
 
 
 def test_exact_draws_lie_at_the_floor(result):
-    """Draws of fakes have one law but for .02 sd: tables of all methods lie at the floor, and a shift of one sd does not."""
+    """Draws of fakes have one law but for .02 sd: tables of all methods lie at the floor, and a
+    shift of one sd does not.
+    """
     found = [item.to(result, "10", slug, "exact") for slug in item.METHODS[1:]]
     floor = result["floor"]["10"]
     assert floor["mean"] * 0.75 < np.mean(found) < floor["high"] * 1.1
@@ -81,7 +88,9 @@ def test_exact_draws_lie_at_the_floor(result):
 
 
 def test_fewer_draws_have_a_larger_floor():
-    """K of 500 draws: sqrt(1 / 500 + 1 / 100) = .1095 times .8687 for the mean of one, with an error of .26 .1095 / sqrt(200) = .002."""
+    """K of 500 draws: sqrt(1 / 500 + 1 / 100) = .1095 times .8687 for the mean of one, with an
+    error of .26 .1095 / sqrt(200) = .002.
+    """
     found = item.floor(np.eye(1), 500, 1, 100)
     assert (
         abs(found["mean"] - 0.0952) < 0.012

@@ -15,8 +15,9 @@ def draws(shift=0.0, seed=0, num=400):
 
 
 def test_draws_of_one_law_and_of_another():
-    """400 draws of N(0, 1) against as many: MMD^2 has sd .5 / 400, KS is below 1.95 sqrt(2 / 400) = .138 in 99.9% of cases, C2ST .5 with
-    an sd of .025 or so: four sds each. Shifted by two sds KS is 2 Phi(1) - 1 = .683 and the best classifier has Phi(1) = .841.
+    """400 draws of N(0, 1) against as many: MMD^2 has sd .5 / 400, KS is below 1.95 sqrt(2 / 400) =
+    .138 in 99.9% of cases, C2ST .5 with an sd of .025 or so: four sds each. Shifted by two sds KS
+    is 2 Phi(1) - 1 = .683 and the best classifier has Phi(1) = .841.
     """
     same = measures.measured(PROBLEM, draws(), draws(seed=1), KEY)
     assert abs(same["mmd"]) < 4 * 0.5 / 400
@@ -29,7 +30,9 @@ def test_draws_of_one_law_and_of_another():
 
 
 def test_the_density_of_the_truth(monkeypatch):
-    """At the centre of N(0, 1), -log of it is log(2 pi) / 2 = .919; two sds off 2.919. A kernel estimate of 2000 draws smooths: .15."""
+    """At the centre of N(0, 1), -log of it is log(2 pi) / 2 = .919; two sds off 2.919. A kernel
+    estimate of 2000 draws smooths: .15.
+    """
     monkeypatch.setattr(measures, "c2st", lambda first, second: 0.5)
     for shift in (0.0, 2.0):
         found = measures.measured(PROBLEM, draws(num=2000), draws(shift, 1, 2000), KEY)["nlog"]
@@ -47,7 +50,9 @@ def test_predictions_are_in_units_of_the_noise(monkeypatch):
 
 
 def test_distances_are_of_free_columns(monkeypatch):
-    """Columns that are functions of others must not count: filled with anything, they change no distance."""
+    """Columns that are functions of others must not count: filled with anything, they change no
+    distance.
+    """
     monkeypatch.setattr(measures, "c2st", lambda first, second: float(first.sum() + second.sum()))
     problem = nw.problems.log_linear(epsilon=10.0)
     first, second = (problem.model.prior.sample(jax.random.key(i), 100) for i in (1, 2))

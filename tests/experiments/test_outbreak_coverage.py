@@ -23,7 +23,12 @@ def setting(num):
 
 @pytest.fixture
 def result():
-    return {"num_outbreaks": 20, "level": 0.95, "least": 17, "settings": {"good": setting(17), "bad": setting(16)}}
+    return {
+        "num_outbreaks": 20,
+        "level": 0.95,
+        "least": 17,
+        "settings": {"good": setting(17), "bad": setting(16)},
+    }
 
 
 def test_intervals_and_coverage():
@@ -40,15 +45,19 @@ def test_synthetic_outbreaks_show_one():
     model = nw.problems.outbreak("influenza").model
     theta, observed = item.synthetic(jax.random.key(0), model, 5)
     assert theta.shape == (5, 2)
-    # padding 100 of 763 + 200: a tenth of the boys makes 100 (76.3 + 100) / 963; nobody 10.4 + 3 * 3.05
-    assert item.shows_outbreak(model) == pytest.approx(100 * 100 / 963 + 3 * np.sqrt(100 * (100 / 963) * (863 / 963)))
+    # padding 100 of 763 + 200: a tenth of the boys makes 100 (76.3 + 100) / 963; nobody 10.4 + 3 *
+    # 3.05
+    assert item.shows_outbreak(model) == pytest.approx(
+        100 * 100 / 963 + 3 * np.sqrt(100 * (100 / 963) * (863 / 963))
+    )
     assert (observed.max(axis=1) >= item.shows_outbreak(model)).all()
 
 
 def test_too_few_outbreaks_are_an_error(monkeypatch):
     monkeypatch.setattr(item, "shows_outbreak", lambda _: np.inf)
     with pytest.raises(
-        nw.errors.SimulationError, match="Of 2,000 simulated releases only 0 show an outbreak, of 2 wanted"
+        nw.errors.SimulationError,
+        match="Of 2,000 simulated releases only 0 show an outbreak, of 2 wanted",
     ):
         item.synthetic(jax.random.key(0), nw.problems.outbreak("influenza").model, 2)
 
@@ -81,7 +90,9 @@ def test_what_was_found_from_other_releases_is_not_taken(tmp_path):
     assert item._kept(0, "infer", scale, seen + 1.0, lambda: {"mean": [2.0]})["mean"] == [2.0]
     (path,) = scale.store.glob("coverage-*")
     stored = json.loads(path.read_text())
-    assert stored["found"]["origin"]["observed"] == hashlib.sha256((seen + 1.0).tobytes()).hexdigest()
+    assert (
+        stored["found"]["origin"]["observed"] == hashlib.sha256((seen + 1.0).tobytes()).hexdigest()
+    )
     del stored["found"]["origin"]
     path.write_text(json.dumps(stored))
     assert item._kept(0, "infer", scale, seen, lambda: {"mean": [3.0]}) == {"mean": [2.0]}
@@ -89,9 +100,14 @@ def test_what_was_found_from_other_releases_is_not_taken(tmp_path):
 
 def test_why_the_work_ended_is_kept():
     model, observed = nw.problems.outbreak("influenza").model, np.full((2, 14), 50.0)
-    reports = [nw.posteriors.Report.stated("sple", stopped=why, exact=True) for why in ("finished", "out of time")]
+    reports = [
+        nw.posteriors.Report.stated("sple", stopped=why, exact=True)
+        for why in ("finished", "out of time")
+    ]
     draws = np.random.default_rng(0).normal(size=(100, 2))
-    found = item._intervals(lambda *_: ((draws, report) for report in reports), None, model, observed)
+    found = item._intervals(
+        lambda *_: ((draws, report) for report in reports), None, model, observed
+    )
     assert (found["stopped"], found["exact"]) == (["finished", "out of time"], 2)
 
 
@@ -115,7 +131,8 @@ def test_intervals_that_are_too_narrow_fail():
     truth = rng.normal(3.0, 0.3, 20)
     centres = truth + rng.normal(0.0, 0.3, 20)
     good, narrow = (
-        item.covered(item.intervals([rng.normal(c, s, 4000) for c in centres]), truth)["num"] for s in (0.3, 0.03)
+        item.covered(item.intervals([rng.normal(c, s, 4000) for c in centres]), truth)["num"]
+        for s in (0.3, 0.03)
     )
     assert good >= item.LEAST
     assert narrow < item.LEAST
@@ -136,15 +153,18 @@ def test_table_and_paragraph_hold_the_numbers(result):
     assert "3 of 6 cells do, not nw.infer at bad (16)" in text
     assert "38 of its 40 posteriors are exact" in text
     # P(Bin(20, p) >= 17)
-    assert "coverage of 0.95 reach with probability 0.984, but those with 0.85 with 0.648 too" in text
+    assert (
+        "coverage of 0.95 reach with probability 0.984, but those with 0.85 with 0.648 too" in text
+    )
     assert "not independent tests" in text
     assert "SPLE was not tried" in text
 
 
 def test_misses_on_one_side_are_told(result):
     """All intervals that miss end below the truth; 7 of 7 have probability 2 / 2^7."""
-    assert "misses 7, 7 with the truth above and 0 with it below the interval: all on one side" in item.paragraph(
-        result
+    assert (
+        "misses 7, 7 with the truth above and 0 with it below the interval: all on one side"
+        in item.paragraph(result)
     )
     assert "probability 0.016" in item.paragraph(result)
     assert "(PPE 7 and PLE 7)" in item.paragraph(result)

@@ -40,7 +40,12 @@ def outbreak(exact, literature, p=0.5):
 
 @pytest.fixture
 def result():
-    return {"outbreaks": {"influenza": outbreak(3.8, [0.9, 2.1]), "ebola-guinea": outbreak(1.6, [1.51, 2.53])}}
+    return {
+        "outbreaks": {
+            "influenza": outbreak(3.8, [0.9, 2.1]),
+            "ebola-guinea": outbreak(1.6, [1.51, 2.53]),
+        }
+    }
 
 
 def test_published_curves_are_the_nearest_counts_and_released_ones_are_not():
@@ -74,9 +79,22 @@ def test_a_trial_is_stored_and_read(tmp_path):
 
 
 def test_draws_far_from_the_exact_posterior_are_counted_in_its_own_metric():
-    """Two of eight draws lie 7 sds out, one along the narrow axis, where that is .07; 5 sds are not far."""
+    """Two of eight draws lie 7 sds out, one along the narrow axis, where that is .07; 5 sds are not
+    far.
+    """
     exact = np.random.default_rng(0).normal(size=(100_000, 2)) * [1.0, 0.01] + [3.0, -2.0]
-    away = np.array([[7.0, 0.0], [0.0, 0.07], [5.0, 0.0], [0.0, 0.05], [0.0, 0.0], [1.0, 0.01], [0.0, 0.0], [2.0, 0.0]])
+    away = np.array(
+        [
+            [7.0, 0.0],
+            [0.0, 0.07],
+            [5.0, 0.0],
+            [0.0, 0.05],
+            [0.0, 0.0],
+            [1.0, 0.01],
+            [0.0, 0.0],
+            [2.0, 0.0],
+        ]
+    )
     assert item.astray(away + np.array([3.0, -2.0]), exact) == 0.25
     assert item.astray(exact, exact) < 1e-4  # exp(-18) of a Gaussian
 
@@ -84,7 +102,8 @@ def test_draws_far_from_the_exact_posterior_are_counted_in_its_own_metric():
 def test_trials_are_averaged():
     parts = [{"mean": m, "sd": 1.0, "low": m - 1, "high": m + 1} for m in (1.0, 3.0)]
     rounds = [
-        {"quantities": dict.fromkeys(item.QUANTITIES, part), "num_simulations": 10, "seconds": 2.0} for part in parts
+        {"quantities": dict.fromkeys(item.QUANTITIES, part), "num_simulations": 10, "seconds": 2.0}
+        for part in parts
     ]
     made = item.pooled(rounds)
     assert made["R0"] == {"mean": 2.0, "sd": 1.0, "low": 1.0, "high": 3.0}
@@ -104,13 +123,16 @@ def test_the_paragraph_follows_the_numbers(result):
     assert "lies in the exact interval in 2 of 2 outbreaks" in text
     # .1 off at an exact sd of .25
     assert (
-        "where the model predicts the release (influenza, Ebola (Guinea)): SMC-ABC 0.00; SPPE 0.40; SPLE 0.00." in text
+        "where the model predicts the release (influenza, Ebola (Guinea)): SMC-ABC 0.00; SPPE 0.40;"
+        " SPLE 0.00." in text
     )
     assert "common estimates` holds." in text
     assert "extrapolate" not in text
 
 
-@pytest.mark.parametrize(("mean", "verdict"), [(2.0, "holds"), (2.6, "holds in part"), (9.0, "does not hold")])
+@pytest.mark.parametrize(
+    ("mean", "verdict"), [(2.0, "holds"), (2.6, "holds in part"), (9.0, "does not hold")]
+)
 def test_agreement_needs_the_mean_inside_and_influenza_is_excepted(result, mean, verdict):
     """Range 1.51 to 2.53, interval half a unit to each side."""
     result["outbreaks"]["ebola-guinea"] = outbreak(mean, [1.51, 2.53])
@@ -123,10 +145,12 @@ def test_distances_are_told_apart_where_the_model_cannot_make_the_release(result
     result["outbreaks"]["covid-clark"] = wrong
     text = item.paragraph(result)
     assert (
-        "where the model predicts the release (influenza, Ebola (Guinea)): SMC-ABC 0.00; SPPE 0.40; SPLE 0.00, and"
-        in text
+        "where the model predicts the release (influenza, Ebola (Guinea)): SMC-ABC 0.00; SPPE 0.40;"
+        " SPLE 0.00, and" in text
     )
-    assert "where it does not (COVID-19 (Clark County)): SMC-ABC 0.00; SPPE 2.00; SPLE 0.00." in text
+    assert (
+        "where it does not (COVID-19 (Clark County)): SMC-ABC 0.00; SPPE 2.00; SPLE 0.00." in text
+    )
     assert "extrapolate" in text
 
 
@@ -136,7 +160,9 @@ def test_settings_that_changed_are_run_again(tmp_path, monkeypatch):
     outbreak_trials.get("covid-clark", "released", "smc-abc", 1, scale)
     place = outbreak_trials.cell("covid-clark", "released", "smc-abc", 1)
     assert outbreak_trials.kept(place, scale) is not None
-    monkeypatch.setattr(outbreak_trials, "chosen", lambda slug, scale: outbreak_trials.method(slug, scale, 10.0))
+    monkeypatch.setattr(
+        outbreak_trials, "chosen", lambda slug, scale: outbreak_trials.method(slug, scale, 10.0)
+    )
     assert outbreak_trials.kept(place, scale) is None
 
 

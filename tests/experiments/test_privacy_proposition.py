@@ -10,7 +10,9 @@ class HalfPadded(PaddedBinomial):
     """A planted bug: the probabilities have half of the padding that the guarantee counts."""
 
     def _log_odds(self, s):
-        return PaddedBinomial._log_odds(eqx.tree_at(lambda made: made.padding, self, self.padding / 2), s)
+        return PaddedBinomial._log_odds(
+            eqx.tree_at(lambda made: made.padding, self, self.padding / 2), s
+        )
 
 
 SETTING = {"trials": 20, "padding": 5.0, "population": 30, "num_times": 3}
@@ -48,7 +50,9 @@ def test_a_search_sees_a_formula_that_is_too_small(monkeypatch):
 def test_the_largest_loss_of_a_large_population_is_at_its_ends():
     assert {0, 99, 999_900, 999_999} <= set(item.neighbouring_counts(1_000_000))
     every = np.arange(5000)
-    assert item.binomial_loss(7, 2.0, 5000, every) == item.binomial_loss(7, 2.0, 5000, item.neighbouring_counts(5000))
+    assert item.binomial_loss(7, 2.0, 5000, every) == item.binomial_loss(
+        7, 2.0, 5000, item.neighbouring_counts(5000)
+    )
 
 
 def test_table_and_paragraph_hold_the_numbers(result):
@@ -59,11 +63,15 @@ def test_table_and_paragraph_hold_the_numbers(result):
     assert text.startswith("The proposition holds")
     assert f"{result['rows'][0]['audit']:.4f}" in text
     broken = {**result, "rows": [{**row, "holds": False} for row in result["rows"]]}
-    assert item.paragraph(broken).startswith("The proposition FAILS: n L / m is at least the exact loss in 6 of 8")
+    assert item.paragraph(broken).startswith(
+        "The proposition FAILS: n L / m is at least the exact loss in 6 of 8"
+    )
 
 
 def test_the_figure_has_a_panel_for_each_number(result):
     figure = item.figure(result)
     assert [ax.get_xlabel()[0] for ax in figure.axes] == ["n", "m", "L", "m"]
     exact = figure.axes[1].lines[1]
-    np.testing.assert_allclose(exact.get_ydata(), [point["audit"] for point in result["sweeps"]["m"]])
+    np.testing.assert_allclose(
+        exact.get_ydata(), [point["audit"] for point in result["sweeps"]["m"]]
+    )

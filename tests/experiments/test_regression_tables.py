@@ -20,12 +20,16 @@ def row(rng, num, trials=1, shift=0.0):
         "high": ends[1],
         "sd": draws.std(axis=1),
         "effective_size": [num] * trials,
-        "error": {name: values.std(axis=0, ddof=1) / np.sqrt(NUM_BATCHES) for name, values in found.items()},
+        "error": {
+            name: values.std(axis=0, ddof=1) / np.sqrt(NUM_BATCHES)
+            for name, values in found.items()
+        },
     }
 
 
 def test_exact_rows_lie_within_their_monte_carlo_error_and_shifted_ones_do_not():
-    """The largest of 9 distances of a t with 49 degrees of freedom is below 3.9 with probability .997; .04 sd are 9 errors of the mean.
+    """The largest of 9 distances of a t with 49 degrees of freedom is below 3.9 with probability
+    .997; .04 sd are 9 errors of the mean.
 
     Without the row's own error exact rows of 4,000 draws would be some ten errors off.
     """

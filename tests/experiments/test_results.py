@@ -28,14 +28,28 @@ def test_nothing_else_lies_there():
 @pytest.mark.parametrize("slug", STORED)
 def test_a_result_is_complete(slug):
     record = read_json(RESULTS / f"{slug}.json", "result")
-    assert set(record) == {"item", "scale", "seed", "versions", "hardware", "source", "trials", "seconds", "result"}
+    assert set(record) == {
+        "item",
+        "scale",
+        "seed",
+        "versions",
+        "hardware",
+        "source",
+        "trials",
+        "seconds",
+        "result",
+    }
     assert record["item"] == slug
     assert record["scale"]["name"] in ("standard", "full")
     assert record["scale"]["trials"] >= 5
     assert (record["scale"]["rounds"], record["scale"]["num_simulations"]) == (10, 1000)
     assert (record["scale"]["layers"], record["scale"]["hidden"]) == (8, 50)
     assert record["result"]
-    assert (record["trials"]["number"] > 0) == bool(record["trials"]["sources"]) == bool(record["trials"]["hardware"])
+    assert (
+        (record["trials"]["number"] > 0)
+        == bool(record["trials"]["sources"])
+        == bool(record["trials"]["hardware"])
+    )
     assert 0.0 < record["seconds"] < math.inf
     assert (RESULTS / f"{slug}.json").stat().st_size < MAX_BYTES // 8
 

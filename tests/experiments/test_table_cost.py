@@ -36,7 +36,10 @@ def result():
     back = [0.09, 0.2, 0.05, 0.02]
     methods = {
         "smc-abc": {
-            "trials": [trial([0.5, 0.05], minutes=7.0, step=40_000), trial([0.5, 0.08], minutes=7.0, step=40_000)]
+            "trials": [
+                trial([0.5, 0.05], minutes=7.0, step=40_000),
+                trial([0.5, 0.08], minutes=7.0, step=40_000),
+            ]
         },
         "sppe": {"trials": [trial(back), trial([0.2, 0.15, 0.09, 0.005])]},
         "sppe-atomic": {"trials": [trial([0.2, 0.09]), trial([0.2, 0.3])]},
@@ -53,21 +56,32 @@ def test_simulations_by_every_rule(result):
     assert item.thousands(result, "sppe", "strict") == [4.0]
     assert item.thousands(result, "sppe", "first_abc") == [1.0, 1.0]
     first = item.table(result).split("\n\n")[0]
-    assert "| **SPPE** | 2.00 ± 1.41 | 3.00 ± 0.00 | 4.00 (1 of 2 trials) | 1.00 ± 0.00 | 0.0125 ± 0.0106 |" in first
-    assert "| **SPPE, atomic** | 2.00 (1 of 2 trials) | 2.00 (1 of 2 trials) | never (0 of 2 trials) |" in first
+    assert (
+        "| **SPPE** | 2.00 ± 1.41 | 3.00 ± 0.00 | 4.00 (1 of 2 trials) | 1.00 ± 0.00 | 0.0125 ±"
+        " 0.0106 |" in first
+    )
+    assert (
+        "| **SPPE, atomic** | 2.00 (1 of 2 trials) | 2.00 (1 of 2 trials) | never (0 of 2 trials) |"
+        in first
+    )
     assert "| CLE | refused |" in first
     assert "| SPPE, paper | - | - | - | 2.12 ± 0.71 | - |" in first
 
 
 def test_minutes_with_both_simulators(result):
     second = item.table(result).split("\n\n")[1]
-    assert "| **SMC-ABC** | 0.000 ± 0.000 | 7.000 ± 0.000 | 1.000 ± 0.000 | 1.000 ± 0.000 | 8.000 ± 0.000 |" in second
+    assert (
+        "| **SMC-ABC** | 0.000 ± 0.000 | 7.000 ± 0.000 | 1.000 ± 0.000 | 1.000 ± 0.000 | 8.000 ±"
+        " 0.000 |" in second
+    )
     assert "| SMC-ABC, paper | - | 115.38 ± 1.51 | - | - | 115.38 ± 1.51 |" in second
 
 
 def test_verdicts_compare_with_the_papers_counts(result):
     text = item.paragraph(result)
-    assert "SPPE needs 2.00 ± 1.00 (3.00 until it stays below), no more than the paper's 2.12" in text
+    assert (
+        "SPPE needs 2.00 ± 1.00 (3.00 until it stays below), no more than the paper's 2.12" in text
+    )
     assert "SPPE, atomic comes there in 1 of 2 trials" in text
     assert "SPLE needs 1.50 ± 0.50" in text
     assert "less than half of the paper's 5.40" in text
@@ -98,13 +112,16 @@ def test_simulations_timed_elsewhere_are_not_compared_either(result):
 
 
 def test_the_cost_of_a_trial_ends_at_the_threshold():
-    """Half of the draws of 100 particles, each stored twice, are these particles once: no distance to their own law but chance."""
+    """Half of the draws of 100 particles, each stored twice, are these particles once: no distance
+    to their own law but chance.
+    """
     rng = np.random.default_rng(0)
     abc = np.repeat(rng.normal(size=(100, 2)), 2, axis=0)
     near, far = np.repeat(rng.normal(size=(100, 2)), 2, axis=0), rng.normal(5.0, 1.0, size=(200, 2))
     seconds = {"simulation": 9.0, "training": 30.0, "sampling": 30.0}
     rounds = [
-        {"mmd": value, "num_simulations": n, "seconds": seconds} for value, n in ((0.5, 10), (0.05, 30), (0.2, 60))
+        {"mmd": value, "num_simulations": n, "seconds": seconds}
+        for value, n in ((0.5, 10), (0.05, 30), (0.2, 60))
     ]
     record = {"rounds": rounds, "hardware": CPU, "trained together": 1, "refused": None}
     made = trials.Trial(record, np.stack([far, near, near]), (np.zeros((1, 2)),) * 3)

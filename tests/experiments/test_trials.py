@@ -37,19 +37,39 @@ def test_a_trial_is_stored_and_read_back(scale):
     assert counts[-1] <= 3000
     assert first.draws.shape == (len(counts), 200, 10)
     assert all(len(theta) <= 64 and theta.shape[1] == 10 for theta in first.theta)
-    metrics = {"mmd", "c2st", "nlog", "nlog_paper", "lmd", "ks", "mean", "sd", "low", "high", "seconds"}
+    metrics = {
+        "mmd",
+        "c2st",
+        "nlog",
+        "nlog_paper",
+        "lmd",
+        "ks",
+        "mean",
+        "sd",
+        "low",
+        "high",
+        "seconds",
+    }
     assert all(metrics <= set(each) for each in first.rounds)
-    assert all(set(each["seconds"]) == {"simulation", "training", "sampling"} for each in first.rounds)
+    assert all(
+        set(each["seconds"]) == {"simulation", "training", "sampling"} for each in first.rounds
+    )
     assert first.rounds[-1]["seconds"]["simulation"] > 0.0
 
 
 def test_small_scales_are_run_anew_when_sources_change_and_others_are_not(scale, monkeypatch):
     cell = trials.Cell("log_linear", 10.0, "naive", 1)
-    kept = trials.Trial({"scale": scale.settings(), "source": "old", "rounds": []}, np.zeros((0, 0, 0)), ())
+    kept = trials.Trial(
+        {"scale": scale.settings(), "source": "old", "rounds": []}, np.zeros((0, 0, 0)), ()
+    )
     trials.keep(kept, cell, scale)
     assert trials.stored(cell, scale) is None
     standard = dataclasses.replace(items.STANDARD, cache=scale.cache)
-    trials.keep(dataclasses.replace(kept, record={**kept.record, "scale": standard.settings()}), cell, standard)
+    trials.keep(
+        dataclasses.replace(kept, record={**kept.record, "scale": standard.settings()}),
+        cell,
+        standard,
+    )
     assert trials.stored(cell, standard) is not None
     full = dataclasses.replace(items.FULL, cache=scale.cache)
     assert trials.stored(cell, full) is not None
@@ -72,8 +92,8 @@ def test_what_a_method_refuses_is_told(scale):
 
 
 def test_exact_draws_are_measured_like_others(scale):
-    """100 against 100 draws of one law: C2ST has an sd of .05 or so, MMD^2 one of .5 / 100, four of which are .02; KS is below
-    1.95 sqrt(2 / 100) = .276 in 99.9% of cases.
+    """100 against 100 draws of one law: C2ST has an sd of .05 or so, MMD^2 one of .5 / 100, four of
+    which are .02; KS is below 1.95 sqrt(2 / 100) = .276 in 99.9% of cases.
     """
     found = trials.get("log_linear", 10.0, "exact", 7, scale).rounds[-1]
     assert abs(found["c2st"] - 0.5) < 0.2
@@ -88,7 +108,10 @@ def test_time_is_told_apart(monkeypatch):
     model = watch.timed(problem.model)
     s = model.statistics(jax.random.key(0), problem.model.prior.sample(jax.random.key(1), 100))
     np.testing.assert_array_equal(
-        s, problem.model.statistics(jax.random.key(0), problem.model.prior.sample(jax.random.key(1), 100))
+        s,
+        problem.model.statistics(
+            jax.random.key(0), problem.model.prior.sample(jax.random.key(1), 100)
+        ),
     )
     assert watch.simulation > 0.0
     assert watch.theta.shape == (64, 1)
@@ -117,7 +140,9 @@ def test_metrics_may_be_taken_later(scale):
 
 def test_what_fails_halfway_is_no_refusal(scale, monkeypatch):
     def halfway(*_):
-        yield trials.Round(trials.exact_posterior(trials.made("log_linear", 10.0), scale), {}, np.zeros((0, 0)))
+        yield trials.Round(
+            trials.exact_posterior(trials.made("log_linear", 10.0), scale), {}, np.zeros((0, 0))
+        )
         raise errors.InvalidInputError("Out of paper.")
 
     monkeypatch.setattr(trials, "_rounds", halfway)
@@ -128,7 +153,9 @@ def test_what_fails_halfway_is_no_refusal(scale, monkeypatch):
 def test_records_have_the_sums_of_the_papers_data():
     records = unclamped_records()
     design = np.column_stack([np.ones(100), records[:, :2]])
-    np.testing.assert_allclose(design.T @ records[:, 2], [-375.2591, -631.6069, 299.4140], atol=1e-8)
+    np.testing.assert_allclose(
+        design.T @ records[:, 2], [-375.2591, -631.6069, 299.4140], atol=1e-8
+    )
     np.testing.assert_allclose((design.T @ design)[1], [93.7906, 179.9853, -93.5167], atol=1e-8)
 
 
@@ -149,6 +176,9 @@ def test_the_command_fills_the_store_once(scale, capsys):
     ]
     trials.main(words)
     assert "log_linear-10-naive-1: not measured yet" in capsys.readouterr().out
-    assert json.loads((scale.cache / "quick" / "log_linear-10-naive-1.json").read_text())["refused"] is None
+    assert (
+        json.loads((scale.cache / "quick" / "log_linear-10-naive-1.json").read_text())["refused"]
+        is None
+    )
     trials.main(words)
     assert capsys.readouterr().out == ""

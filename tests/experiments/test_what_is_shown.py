@@ -8,7 +8,9 @@ from tests.experiments.test_results import record_of
 
 BUDGETS = ("10", "1", "0.1")
 _LARGEST_OF_NINE = 3.9
-"""Nine distances of an exact row in standard errors, t with 49 degrees of freedom: all below with probability .997."""
+"""Nine distances of an exact row in standard errors, t with 49 degrees of freedom: all below with
+probability .997.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,10 @@ def test_rows_that_differ_from_the_papers_are_explained(rows, slug):
         "rnpe": "ignores that the law of the noise is known",
     }[slug] in text
     if slug == "gibbs-ss":
-        paper, found = regression_tables.PAPER_VALUES["10"][slug][1][0], regression_tables.ours(rows, "10", slug)[1, 0]
+        paper, found = (
+            regression_tables.PAPER_VALUES["10"][slug][1][0],
+            regression_tables.ours(rows, "10", slug)[1, 0],
+        )
         assert f"{paper:.2f}" in text
         assert f"{found:.2f}" in text
 
@@ -75,7 +80,9 @@ def test_intervals_of_r0_cover_at_least_17_of_20_truths_in_every_setting():
     assert set(result["settings"]) == set(outbreak_coverage.SETTINGS)
     for name, setting in result["settings"].items():
         for slug, found in setting["methods"].items():
-            low, high, truth = (np.array(each) for each in (found["low"], found["high"], setting["truth"]))
+            low, high, truth = (
+                np.array(each) for each in (found["low"], found["high"], setting["truth"])
+            )
             assert np.sum((low <= truth) & (truth <= high)) >= 17, (name, slug)
 
 
@@ -90,4 +97,8 @@ def test_every_outbreak_stands_beside_the_literature_and_the_ode():
         for variant in ("released", "published"):
             for slug in ("exact", "smc-abc", "sppe", "sple"):
                 part = made["variants"][variant][slug]["R0"]
-                assert 0.0 < part["low"] < part["mean"] < part["high"] < np.inf, (name, variant, slug)
+                assert 0.0 < part["low"] < part["mean"] < part["high"] < np.inf, (
+                    name,
+                    variant,
+                    slug,
+                )

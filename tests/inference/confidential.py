@@ -5,10 +5,17 @@ import functools
 import jax
 
 from noisewise.estimators import masked_autoregressive_flow
-from noisewise.inference.learned.confidential.confidential_likelihood_estimation import ConfidentialLikelihoodEstimation
+from noisewise.inference.learned.confidential.confidential_likelihood_estimation import (
+    ConfidentialLikelihoodEstimation,
+)
 
 KEY = jax.random.key(6)
 AFFINE = functools.partial(masked_autoregressive_flow, num_layers=1, num_units=8, num_hidden=1)
 CLE = functools.partial(
-    ConfidentialLikelihoodEstimation, num_members=1, num_chains=50, num_warmup=50, target_ess=2000, estimator=AFFINE
+    ConfidentialLikelihoodEstimation,
+    num_members=1,
+    num_chains=50,
+    num_warmup=50,
+    target_ess=2000,
+    estimator=AFFINE,
 )

@@ -1,4 +1,6 @@
-"""What every learnt object must do with files, on one small model: rate ~ LogNormal, s = rate + N(0, .3^2), s_dp = s + Laplace noise."""
+"""What every learnt object must do with files, on one small model: rate ~ LogNormal, s = rate +
+N(0, .3^2), s_dp = s + Laplace noise.
+"""
 
 import copy
 import json
@@ -14,7 +16,9 @@ from tests.hostile import damaged
 
 
 def a_model(*, parameter="rate", sd=0.5, statistic="total", scale=0.1):
-    simulator = nw.simulators.JaxSimulator(lambda key, theta: theta + 0.3 * jax.random.normal(key, (1,)))
+    simulator = nw.simulators.JaxSimulator(
+        lambda key, theta: theta + 0.3 * jax.random.normal(key, (1,))
+    )
     return nw.PrivateModel(
         prior=nw.Prior({parameter: dist.LogNormal(0.0, sd)}),
         simulator=simulator,
@@ -24,7 +28,9 @@ def a_model(*, parameter="rate", sd=0.5, statistic="total", scale=0.1):
 
 
 def check_survives(fit, path, values):
-    """`values(fit)`, the text and the report are the same after saving, to the last bit; an archive is not written over."""
+    """`values(fit)`, the text and the report are the same after saving, to the last bit; an archive
+    is not written over.
+    """
     fit.save(path)
     again = type(fit).load(path, a_model())
     assert np.array_equal(values(again), values(fit))
@@ -38,7 +44,9 @@ def check_survives(fit, path, values):
 
 
 def check_refuses(fit, path, others):
-    """Models that differ, as `others` say by what the error names, other kinds, and altered or damaged files are refused."""
+    """Models that differ, as `others` say by what the error names, other kinds, and altered or
+    damaged files are refused.
+    """
     kind = type(fit)
     fit.save(path)
     for text, model in others.items():
@@ -83,7 +91,10 @@ def _check_manifests(fit, path):
             refused += 1
         else:
             same = density_arrays(fit.density)
-            assert all(np.array_equal(array, same[name]) for name, array in density_arrays(again.density).items())
+            assert all(
+                np.array_equal(array, same[name])
+                for name, array in density_arrays(again.density).items()
+            )
     assert refused > 20
     manifest.write_text(text)
     kind.load(path, a_model())

@@ -11,11 +11,15 @@ KEY = jax.random.key(5)
 
 
 def infer(method, problem, observed=None, key=KEY):
-    return method.infer(key, problem.model, problem.observed if observed is None else observed, progress=False)
+    return method.infer(
+        key, problem.model, problem.observed if observed is None else observed, progress=False
+    )
 
 
 def continuous():
-    """s normal given theta, normal noise: the ABC likelihood is a difference of two normal distribution functions."""
+    """s normal given theta, normal noise: the ABC likelihood is a difference of two normal
+    distribution functions.
+    """
     return nw.problems.gaussian_mean(1.0, bounds=None, noise="gaussian")
 
 
@@ -36,8 +40,8 @@ def moments(theta, density):
 def z_scores(posterior, mean, sd):
     """How many standard errors the posterior's mean and variance are off.
 
-    The error of a self-normalised average of h is sqrt(sum_i W_i^2 (h_i - h)^2): unlike the effective size it knows that
-    weights are larger in the tails.
+    The error of a self-normalised average of h is sqrt(sum_i W_i^2 (h_i - h)^2): unlike the
+    effective size it knows that weights are larger in the tails.
     """
     weights, theta = posterior.weights, posterior.theta[:, 0]
     centred = theta - weights @ theta

@@ -1,4 +1,6 @@
-"""A model with every posterior in closed form: theta ~ N(0, I), s = A theta + e, s_dp = s + noise, all Gaussian."""
+"""A model with every posterior in closed form: theta ~ N(0, I), s = A theta + e, s_dp = s + noise,
+all Gaussian.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +21,10 @@ def model():
     )
     prior = nw.Prior({"a": dist.Normal(0.0, 1.0), "b": dist.Normal(0.0, 1.0)})
     return nw.PrivateModel(
-        prior=prior, simulator=simulator, query=lambda x: x, mechanism=nw.mechanisms.Gaussian(scale=NOISE)
+        prior=prior,
+        simulator=simulator,
+        query=lambda x: x,
+        mechanism=nw.mechanisms.Gaussian(scale=NOISE),
     )
 
 
@@ -31,6 +36,8 @@ def exact(observed=OBSERVED):
 
 
 def shifted(num=40_000):
-    """A posterior object to propose from: as wide as the prior, one standard deviation off in both coordinates."""
+    """A posterior object to propose from: as wide as the prior, one standard deviation off in both
+    coordinates.
+    """
     theta = np.random.default_rng(0).normal(size=(num, 2)) + 1.0
     return nw.posteriors.Draws(theta, ("a", "b"), nw.posteriors.Report("shifted"))

@@ -1,4 +1,6 @@
-"""What rejection and sequential ABC share: distances, tolerances and batches, an end to every run, and what they refuse."""
+"""What rejection and sequential ABC share: distances, tolerances and batches, an end to every run,
+and what they refuse.
+"""
 
 import types
 
@@ -20,7 +22,7 @@ from tests.inference.known_abc import KEY, infer, norm_log_prob
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
-# Distances, tolerances, batches --------------------------------------------------------------------------------------
+# Distances, tolerances, batches -------------------------------------------------------------------
 
 
 def test_counts_are_compared_as_proportions():
@@ -49,7 +51,9 @@ def test_weighted_columns_count_alike():
 
 
 def test_batches_accept_in_the_order_of_proposals():
-    """Whatever the sizes of batches, the first so many acceptable proposals are taken, and all are counted."""
+    """Whatever the sizes of batches, the first so many acceptable proposals are taken, and all are
+    counted.
+    """
     made = []
 
     def attempt(key, num):
@@ -67,7 +71,10 @@ def test_batches_accept_in_the_order_of_proposals():
 def test_every_simulation_is_counted(monkeypatch):
     simulated = []
     right = PrivateModel.statistics
-    counted = lambda model, key, theta, **more: (simulated.append(len(theta)), right(model, key, theta, **more))[1]
+    counted = lambda model, key, theta, **more: (
+        simulated.append(len(theta)),
+        right(model, key, theta, **more),
+    )[1]
     problem = nw.problems.gaussian_mean(1.0)
     monkeypatch.setattr(PrivateModel, "statistics", counted)
     for method in (RejectionABC(num_draws=50), SMCABC(num_particles=50, num_rounds=3)):
@@ -75,7 +82,7 @@ def test_every_simulation_is_counted(monkeypatch):
         assert infer(method, problem).report.num_simulations == sum(simulated)
 
 
-# Ends ----------------------------------------------------------------------------------------------------------------
+# Ends ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -140,7 +147,10 @@ def test_a_round_that_cannot_be_completed_gives_the_round_before():
 
 def test_an_impossible_observation_is_flagged_and_ends():
     problem = nw.problems.gaussian_mean(1.0)
-    for method in (RejectionABC(max_simulations=5000), SMCABC(num_particles=100, max_simulations=20_000)):
+    for method in (
+        RejectionABC(max_simulations=5000),
+        SMCABC(num_particles=100, max_simulations=20_000),
+    ):
         posterior = infer(method, problem, observed=[9.0])
         assert any("outside what the prior predicts" in text for text in posterior.report.warnings)
         assert posterior.report.stopped != "finished"
@@ -171,7 +181,9 @@ def test_failed_simulations_are_never_near():
 
 def test_the_same_key_gives_the_same_posterior_and_is_saved(tmp_path):
     problem = nw.problems.gaussian_mean(1.0)
-    for number, method in enumerate((RejectionABC(num_draws=50), SMCABC(num_particles=50, num_rounds=3, num_noise=2))):
+    for number, method in enumerate(
+        (RejectionABC(num_draws=50), SMCABC(num_particles=50, num_rounds=3, num_noise=2))
+    ):
         path = tmp_path / str(number)
         first = method.infer(KEY, problem.model, problem.observed, progress=False, run_dir=path)
         np.testing.assert_array_equal(first.theta, infer(method, problem).theta)
@@ -198,7 +210,11 @@ BAD = [
     (lambda p: GeometricDecay(-0.5, 0.7), errors.InvalidInputError, "start"),
     (lambda p: QuantileDecay(0.0), errors.InvalidInputError, "quantile"),
     (lambda p: SMCABC().infer(0, p.model, p.observed), errors.InvalidTypeError, "PRNG key"),
-    (lambda p: SMCABC().infer(KEY, p.observed, p.model), errors.InvalidTypeError, "PrivateModel second"),
+    (
+        lambda p: SMCABC().infer(KEY, p.observed, p.model),
+        errors.InvalidTypeError,
+        "PrivateModel second",
+    ),
     (lambda p: RejectionABC().infer(KEY, p.model, [np.nan]), errors.InvalidInputError, ""),
 ]
 
@@ -213,7 +229,9 @@ def test_bad_input(number):
 
 def test_a_mechanism_without_samples_is_refused_with_what_would_work():
     problem = nw.problems.gaussian_mean(1.0)
-    model = problem.model.with_mechanism(nw.mechanisms.DensityMechanism(lambda s_dp, s: norm_log_prob(s_dp - s)))
+    model = problem.model.with_mechanism(
+        nw.mechanisms.DensityMechanism(lambda s_dp, s: norm_log_prob(s_dp - s))
+    )
     for method in (RejectionABC(), RejectionABC(tolerance=0.1), SMCABC()):
         with pytest.raises(errors.MissingCapabilityError, match="ImportanceSampling"):
             method.infer(KEY, model, [0.1])

@@ -1,7 +1,9 @@
-"""Exact methods against exact posteriors: the gate that all of them must pass, at three privacy budgets.
+"""Exact methods against exact posteriors: the gate that all of them must pass, at three privacy
+budgets.
 
-C2ST at most .54 with 2000 draws each on free coordinates (its null sd is .008), means within .1 sd and sds within 7% of 20,000
-reference draws (4000 effective draws: standard errors of .017 sd and 1.2%, more where tails are heavy).
+C2ST at most .54 with 2000 draws each on free coordinates (its null sd is .008), means within .1 sd
+and sds within 7% of 20,000 reference draws (4000 effective draws: standard errors of .017 sd and
+1.2%, more where tails are heavy).
 """
 
 import jax
@@ -39,7 +41,9 @@ def disagreements(problem, posterior):
     table = posterior.summary().iloc[free]
     shift = np.abs(table["mean"].to_numpy() - exact.mean(0)) / exact.std(0)
     ratio = table["sd"].to_numpy() / exact.std(0)
-    accuracy = c2st(problem.reference(jax.random.key(2), 2000)[:, free], posterior.sample(KEY, 2000)[:, free])
+    accuracy = c2st(
+        problem.reference(jax.random.key(2), 2000)[:, free], posterior.sample(KEY, 2000)[:, free]
+    )
     failed = {
         "c2st": (accuracy, accuracy > 0.54),
         "shift": (shift.max(), shift.max() > 0.1),
@@ -63,7 +67,10 @@ def test_exact_methods_agree_with_the_exact_posterior(name, epsilon, method):
 @pytest.mark.parametrize(
     "method",
     [
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("ExactSMC", "DataAugmentationMCMC")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("ExactSMC", "DataAugmentationMCMC")
+        ),
         "ImportanceSampling",
     ],
 )
@@ -74,9 +81,13 @@ def test_exact_methods_agree_on_the_quickest_problem(method):
 
 
 def test_the_gate_catches_narrow_noise_and_a_shift():
-    """Planted: the mechanism's scale is taken a quarter too small, and separately the answer is moved by .2 sd."""
+    """Planted: the mechanism's scale is taken a quarter too small, and separately the answer is
+    moved by .2 sd.
+    """
     problem = nw.problems.gaussian_mean(0.1)
-    narrow = problem.model.with_mechanism(nw.mechanisms.Laplace(scale=0.75 * problem.model.mechanism.scale))
+    narrow = problem.model.with_mechanism(
+        nw.mechanisms.Laplace(scale=0.75 * problem.model.mechanism.scale)
+    )
     assert "narrow" in disagreements(
         problem, I.ImportanceSampling().infer(KEY, narrow, problem.observed, progress=False)
     )
@@ -89,7 +100,9 @@ def test_the_gate_catches_narrow_noise_and_a_shift():
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["PseudoMarginalMCMC", "ImportanceSampling"])
 def test_hopeless_cases_end_on_their_budget_and_say_so(method):
-    """One effective draw per million simulations even from a perfect proposal: no answer may pass for a good one."""
+    """One effective draw per million simulations even from a perfect proposal: no answer may pass
+    for a good one.
+    """
     problem = nw.problems.log_linear(10.0)
     method = getattr(I, method)(max_simulations=300_000)
     posterior = method.infer(KEY, problem.model, problem.observed, progress=False)
@@ -103,27 +116,41 @@ def test_hopeless_cases_end_on_their_budget_and_say_so(method):
 
 @pytest.mark.slow
 def test_log_evidence_is_the_integral():
-    """Against quadrature over a grid; the standard error is the method's own, which for chains is optimistic: 5 of them."""
+    """Against quadrature over a grid; the standard error is the method's own, which for chains is
+    optimistic: 5 of them.
+    """
     problem = nw.problems.gaussian_mean(1.0)
     from noisewise.problems.gaussian_mean import log_likelihood
 
     grid = np.linspace(-12.0, 12.0, 4001)
-    terms = log_likelihood(problem.model, problem.observed, grid) + problem.model.prior.log_prob(grid[:, None])
+    terms = log_likelihood(problem.model, problem.observed, grid) + problem.model.prior.log_prob(
+        grid[:, None]
+    )
     exact = np.log(np.sum(np.exp(terms - terms.max())) * (grid[1] - grid[0])) + terms.max()
-    told = I.ExactSMC().infer(KEY, problem.model, problem.observed, progress=False).report.diagnostics
+    told = (
+        I.ExactSMC().infer(KEY, problem.model, problem.observed, progress=False).report.diagnostics
+    )
     assert abs(told["log evidence"] - exact) < 5 * told["log evidence se"]
     assert told["log evidence se"] < 0.1
-    weighted = I.ImportanceSampling().infer(KEY, problem.model, problem.observed, progress=False).report.diagnostics
+    weighted = (
+        I.ImportanceSampling()
+        .infer(KEY, problem.model, problem.observed, progress=False)
+        .report.diagnostics
+    )
     assert abs(weighted["log evidence"] - exact) < 4 * weighted["log evidence se"]
 
 
 def normal_product(dim, sd, scale):
-    """theta ~ N(0, I), s = theta + sd N(0, I), Laplace noise: the evidence is a product of one-dimensional integrals."""
+    """theta ~ N(0, I), s = theta + sd N(0, I), Laplace noise: the evidence is a product of
+    one-dimensional integrals.
+    """
     import numpyro.distributions as dist
 
     return nw.PrivateModel(
         prior=nw.Prior({"theta": dist.Normal(0.0, 1.0).expand([dim]).to_event(1)}),
-        simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + sd * jax.random.normal(key, theta.shape)),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: theta + sd * jax.random.normal(key, theta.shape)
+        ),
         query=lambda x: x,
         mechanism=nw.mechanisms.Laplace(scale=scale),
     )
@@ -132,21 +159,28 @@ def normal_product(dim, sd, scale):
 def exact_log_evidence(observed, sd, scale):
     s = np.linspace(-12.0, 12.0, 200_001)
     law = np.exp(-0.5 * s**2 / (1 + sd**2)) / np.sqrt(2 * np.pi * (1 + sd**2))
-    each = [np.sum(law * np.exp(-np.abs(y - s) / scale)) / (2 * scale) * (s[1] - s[0]) for y in observed]
+    each = [
+        np.sum(law * np.exp(-np.abs(y - s) / scale)) / (2 * scale) * (s[1] - s[0]) for y in observed
+    ]
     return np.log(each).sum()
 
 
 @pytest.mark.slow
 def test_evidence_errors_are_honest():
-    """By tempering alone (the importance draws at its end are unbiased by themselves), in three dimensions: errors in units of the
-    stated standard errors have an rms below 2 in six runs. That of six standard normals is below 1.94 with probability .999.
+    """By tempering alone (the importance draws at its end are unbiased by themselves), in three
+    dimensions: errors in units of the stated standard errors have an rms below 2 in six runs. That
+    of six standard normals is below 1.94 with probability .999.
     """
     model, observed = normal_product(3, 0.3, 0.1), np.array([0.5, -1.0, 0.2])
     exact, scores = exact_log_evidence(observed, 0.3, 0.1), []
     for number in range(6):
         method = I.ExactSMC(num_particles=1000, target_ess=1)
         work = Work("test", {}, model, observed)
-        particles, temperature, evidence = method._first_particles(jax.random.key(number), work), 0.0, _Evidence()
+        particles, temperature, evidence = (
+            method._first_particles(jax.random.key(number), work),
+            0.0,
+            _Evidence(),
+        )
         while temperature < 1.0:
             key = jax.random.fold_in(jax.random.key(100 + number), evidence.num_temperatures)
             temperature = method._raise(key, work, particles, temperature, evidence)
@@ -156,7 +190,9 @@ def test_evidence_errors_are_honest():
 
 @pytest.mark.slow
 def test_evidence_without_moves_is_not_told_as_known():
-    """Six dimensions with noise far below the spread of s: hardly any move is accepted, and the report says so."""
+    """Six dimensions with noise far below the spread of s: hardly any move is accepted, and the
+    report says so.
+    """
     model, observed = normal_product(6, 0.5, 0.02), np.array([0.5, -1.0, 0.2, 1.5, 0.0, -0.3])
     report = (
         I.ExactSMC(num_particles=500, target_ess=50, max_simulations=100_000)
@@ -169,14 +205,18 @@ def test_evidence_without_moves_is_not_told_as_known():
 
 @pytest.mark.slow
 def test_evidence_tells_recovery_from_none_on_influenza():
-    """Boys left their beds, so SIR explains the curve and SI cannot: the log Bayes factor is large and of that sign."""
+    """Boys left their beds, so SIR explains the curve and SI cannot: the log Bayes factor is large
+    and of that sign.
+    """
     import numpyro.distributions as dist
 
     problem = nw.problems.outbreak("influenza")
     simulator = problem.model.simulator
     without = nw.PrivateModel(
         prior=nw.Prior({"log_beta": dist.Normal(-2.0, 1.0)}),
-        simulator=nw.simulators.SIR(simulator.population, simulator.times, variant="si", method="gillespie"),
+        simulator=nw.simulators.SIR(
+            simulator.population, simulator.times, variant="si", method="gillespie"
+        ),
         query=problem.model.query,
         mechanism=problem.model.mechanism,
     )

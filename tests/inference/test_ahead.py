@@ -11,7 +11,14 @@ import pytest
 import noisewise as nw
 from noisewise._compile import background
 from noisewise._compile.background import meanwhile
-from noisewise.estimators import Affine, Training, Whitening, masked_autoregressive_flow, neural_spline_flow, whitening
+from noisewise.estimators import (
+    Affine,
+    Training,
+    Whitening,
+    masked_autoregressive_flow,
+    neural_spline_flow,
+    whitening,
+)
 from noisewise.inference import (
     ConfidentialLikelihoodEstimation,
     PrivateLikelihoodEstimation,
@@ -52,10 +59,15 @@ def test_what_is_compiled_ahead_serves_the_trained_density(name, monkeypatch):
     problem = nw.problems.gaussian_mean(epsilon=1.0, bounds=None)
     compiled.clear()
     METHODS[name].infer(KEY, problem.model, problem.observed, progress=False).sample(KEY, 50)
-    threads = {program: [thread for found, thread in compiled if found == f"jit({program})"] for program in AHEAD[name]}
+    threads = {
+        program: [thread for found, thread in compiled if found == f"jit({program})"]
+        for program in AHEAD[name]
+    }
     for program, found in threads.items():
         assert found.count("noisewise-ahead") == 1, program
-        assert len(found) == 1 + (program == "_run"), program  # the training is a program by that name, too
+        assert len(found) == 1 + (program == "_run"), (
+            program
+        )  # the training is a program by that name, too
 
 
 def test_what_fails_ahead_is_left_to_its_turn(monkeypatch):

@@ -23,7 +23,8 @@ def test_independent_draws_are_complete():
 
 
 def test_many_chains_on_their_way_from_a_wide_start_are_not_settled():
-    """600 autoregressive chains, started three times too wide: R-hat 1.2, yet no more than the number of chains explains,
+    """600 autoregressive chains, started three times too wide: R-hat 1.2, yet no more than the
+    number of chains explains,
 
     sqrt(1 + 2 C / ESS); a rule that allowed for as much would believe them.
     """
@@ -50,9 +51,11 @@ def test_one_parameter_that_is_not_a_number_is_not_overlooked():
 
 @pytest.mark.slow
 def test_chains_leave_a_start_that_cannot_be():
-    """Noise uniform on +-.2 around a mean of 20 records: most starts from the prior have density zero, and must find their way.
+    """Noise uniform on +-.2 around a mean of 20 records: most starts from the prior have density
+    zero, and must find their way.
 
-    The posterior is that of a normal mean known within .2 of 1: sd below .35, where chains that stay behind gave more than 1.
+    The posterior is that of a normal mean known within .2 of 1: sd below .35, where chains that
+    stay behind gave more than 1.
     """
     import jax.numpy as jnp
     import numpyro.distributions as dist

@@ -17,7 +17,9 @@ from noisewise.inference.learned.common.space_files import (
     statistic_space_spec,
 )
 from noisewise.inference.learned.common.statistic_space import StatisticSpace
-from noisewise.inference.learned.confidential.confidential_likelihood_estimation import statistic_flow
+from noisewise.inference.learned.confidential.confidential_likelihood_estimation import (
+    statistic_flow,
+)
 from tests.inference.fit_files import a_model, check_refuses, check_survives
 
 KEY = jax.random.key(6)
@@ -73,11 +75,13 @@ def test_a_fit_refuses_other_models_and_damaged_files(rate_fit, tmp_path):
 def test_a_fit_is_no_posterior_and_says_what_to_write(rate_fit):
     with pytest.raises(InvalidInputError, match="for k, row in zip"):
         rate_fit.posterior(KEY, np.ones((3, 1)))
-    with pytest.raises(InvalidTypeError, match=r"certify\(key, fit\.posterior\(key, observed\), model, observed\)"):
+    with pytest.raises(
+        InvalidTypeError, match=r"certify\(key, fit\.posterior\(key, observed\), model, observed\)"
+    ):
         nw.diagnostics.certify(KEY, rate_fit, rate_fit.model, [1.2])
 
 
-# Parts ---------------------------------------------------------------------------------------------------------------
+# Parts --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -85,7 +89,9 @@ def space():
     """A real column, a lattice with one end that is reached, their sum, and a constant."""
     rng = np.random.default_rng(0)
     real, count = rng.normal(size=400), 0.5 * rng.poisson(2.0, 400)
-    return StatisticSpace.of("abcd", np.stack([real, count, real + count, np.full(400, 7.0)], axis=1))
+    return StatisticSpace.of(
+        "abcd", np.stack([real, count, real + count, np.full(400, 7.0)], axis=1)
+    )
 
 
 def test_a_space_survives_a_file(space):
@@ -94,15 +100,22 @@ def test_a_space_survives_a_file(space):
     t = np.random.default_rng(1).normal(size=(20, 2))
     with jax.enable_x64(True):
         assert np.array_equal(again.statistics(t), space.statistics(t))
-    assert (again.free, again.lattices, again.log_cell) == (space.free, space.lattices, space.log_cell)
+    assert (again.free, again.lattices, again.log_cell) == (
+        space.free,
+        space.lattices,
+        space.log_cell,
+    )
 
 
 @pytest.mark.parametrize(
-    "change", [{"free": [0, 9]}, {"free": [1, 0]}, {"lattices": []}, {"lattices": [0, 1]}, {"more": 1}]
+    "change",
+    [{"free": [0, 9]}, {"free": [1, 0]}, {"lattices": []}, {"lattices": [0, 1]}, {"more": 1}],
 )
 def test_a_space_that_does_not_fit_is_refused(space, change):
     with pytest.raises(FileFormatError):
-        read_statistic_space({**statistic_space_spec(space), **change}, statistic_space_arrays(space), 4)
+        read_statistic_space(
+            {**statistic_space_spec(space), **change}, statistic_space_arrays(space), 4
+        )
 
 
 @pytest.mark.parametrize("dim", [1, 2])
@@ -110,6 +123,10 @@ def test_the_default_architecture_can_be_saved(dim):
     """The default depends on the number of statistics, and a file names what it stands for."""
     with jax.enable_x64(False):
         flow = statistic_flow(KEY, dim, 3)
-    again = from_spec(to_spec(ConfidentialLikelihoodEstimation().architecture(dim), dim, 3), to_arrays(flow))
+    again = from_spec(
+        to_spec(ConfidentialLikelihoodEstimation().architecture(dim), dim, 3), to_arrays(flow)
+    )
     assert type(again) is type(flow)
-    assert all(np.array_equal(array, to_arrays(flow)[name]) for name, array in to_arrays(again).items())
+    assert all(
+        np.array_equal(array, to_arrays(flow)[name]) for name, array in to_arrays(again).items()
+    )

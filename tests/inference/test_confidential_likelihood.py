@@ -1,4 +1,6 @@
-"""Confidential likelihood estimation: closed forms at many epsilons from one fit, what it refuses, and its accuracy."""
+"""Confidential likelihood estimation: closed forms at many epsilons from one fit, what it refuses,
+and its accuracy.
+"""
 
 import logging
 
@@ -12,7 +14,9 @@ from scipy.stats import norm
 import noisewise as nw
 from noisewise import errors
 from noisewise.estimators import Training
-from noisewise.inference.learned.confidential.confidential_likelihood_estimation import ConfidentialLikelihoodEstimation
+from noisewise.inference.learned.confidential.confidential_likelihood_estimation import (
+    ConfidentialLikelihoodEstimation,
+)
 from noisewise.problems.gaussian_mean import PRIOR_SD, log_likelihood
 from tests.inference.confidential import AFFINE, CLE, KEY
 
@@ -31,12 +35,14 @@ def two_normals(key, theta):
     return theta[0] + jax.random.normal(key, (2,))
 
 
-# One fit, many mechanisms --------------------------------------------------------------------------------------------
+# One fit, many mechanisms -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def normal_mean():
-    """s | theta ~ N(theta, 1/100), theta ~ N(0, 4): the posterior is one quadrature whatever the noise."""
+    """s | theta ~ N(theta, 1/100), theta ~ N(0, 4): the posterior is one quadrature whatever the
+    noise.
+    """
     problem = nw.problems.gaussian_mean(1.0, bounds=None)
     method = CLE(num_simulations=4000, training=Training(learning_rate=1e-3, max_epochs=20))
     return problem.model, method.fit(KEY, problem.model, progress=False)
@@ -62,11 +68,13 @@ MECHANISMS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "epsilon 1")) for name in MECHANISMS]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name != "epsilon 1")) for name in MECHANISMS],
 )
 def test_one_fit_serves_every_mechanism(normal_mean, name):
-    """The error of the mean, in posterior sds, is at most that of the fitted law, 1 / sqrt(4000) at each of 3 coefficients, and
-    1 / sqrt(2000) of the chains: .035 in all. That of the sd is .011 and .016 relative: .02. Four times as much is allowed.
+    """The error of the mean, in posterior sds, is at most that of the fitted law, 1 / sqrt(4000) at
+    each of 3 coefficients, and 1 / sqrt(2000) of the chains: .035 in all. That of the sd is .011
+    and .016 relative: .02. Four times as much is allowed.
     """
     model, likelihood = normal_mean
     mechanism = MECHANISMS[name]
@@ -89,7 +97,9 @@ def test_the_posterior_of_another_noise_would_be_noticed(normal_mean):
     model, likelihood = normal_mean
     posterior = likelihood.posterior(KEY, OBSERVED, MECHANISMS["epsilon 1"])
     for other in ("epsilon 10", "epsilon .1"):
-        assert abs(deviations(posterior, model.with_mechanism(MECHANISMS[other]), OBSERVED)[1]) > 0.3
+        assert (
+            abs(deviations(posterior, model.with_mechanism(MECHANISMS[other]), OBSERVED)[1]) > 0.3
+        )
 
 
 def test_another_epsilon_compiles_nothing(normal_mean, caplog):
@@ -107,16 +117,22 @@ def test_a_release_brings_its_own_mechanism(normal_mean):
     mechanism = MECHANISMS["epsilon .1"]
     release = nw.Release(OBSERVED, mechanism)
     of_release = likelihood.posterior(KEY, release)
-    np.testing.assert_array_equal(of_release.theta, likelihood.posterior(KEY, OBSERVED, mechanism).theta)
+    np.testing.assert_array_equal(
+        of_release.theta, likelihood.posterior(KEY, OBSERVED, mechanism).theta
+    )
     with pytest.raises(errors.InvalidInputError, match="with_mechanism"):
         likelihood.posterior(KEY, release, MECHANISMS["epsilon 1"])
 
 
 def test_the_learnt_law_on_its_own(normal_mean):
-    """log N(s; theta, .1^2), whose sd is known to 1 / sqrt(2 * 4000) = 1.1%, so that log q at 2 sds is off by .05 (3 sds of 4 terms)."""
+    """log N(s; theta, .1^2), whose sd is known to 1 / sqrt(2 * 4000) = 1.1%, so that log q at 2 sds
+    is off by .05 (3 sds of 4 terms).
+    """
     _, likelihood = normal_mean
     s, theta = np.array([[0.5], [0.7], [0.3]]), np.full((3, 1), 0.5)
-    np.testing.assert_allclose(likelihood.log_prob(s, theta), norm.logpdf(s[:, 0], 0.5, 0.1), atol=0.2)
+    np.testing.assert_allclose(
+        likelihood.log_prob(s, theta), norm.logpdf(s[:, 0], 0.5, 0.1), atol=0.2
+    )
     draws = likelihood.sample(KEY, np.full((4000, 1), 0.5))[:, 0]
     assert abs(draws.mean() - 0.5) < 4 * 0.1 * np.sqrt(2 / 4000)
     assert abs(draws.std() / 0.1 - 1.0) < 4 * np.sqrt(2 / 8000)
@@ -129,7 +145,7 @@ def test_an_observation_far_away_is_flagged(normal_mean):
     assert any("outside what the prior predicts" in text for text in posterior.report.warnings)
 
 
-# Refusals ------------------------------------------------------------------------------------------------------------
+# Refusals -----------------------------------------------------------------------------------------
 
 
 def curve(key, theta):
@@ -137,14 +153,26 @@ def curve(key, theta):
 
 
 REFUSED = {
-    "a curve": (curve, errors.MissingCapabilityError, "dimensions given theta.*PrivateLikelihoodEstimation"),
+    "a curve": (
+        curve,
+        errors.MissingCapabilityError,
+        "dimensions given theta.*PrivateLikelihoodEstimation",
+    ),
     "an atom": (
         lambda key, theta: jnp.maximum(two_normals(key, theta), 0.0),
         errors.MissingCapabilityError,
         r"exactly 0 in \d+% of the simulations.*PrivatePosteriorEstimation",
     ),
-    "constants": (lambda key, theta: 0.0 * two_normals(key, theta), errors.InvalidInputError, "No statistic varies"),
-    "failures": (lambda key, theta: jnp.nan * two_normals(key, theta), errors.SimulationError, "failed"),
+    "constants": (
+        lambda key, theta: 0.0 * two_normals(key, theta),
+        errors.InvalidInputError,
+        "No statistic varies",
+    ),
+    "failures": (
+        lambda key, theta: jnp.nan * two_normals(key, theta),
+        errors.SimulationError,
+        "failed",
+    ),
 }
 
 
@@ -180,22 +208,26 @@ def test_a_mechanism_without_density_is_refused(normal_mean):
         likelihood.posterior(KEY, OBSERVED, nw.PureDP(1.0))
 
 
-# Accuracy ------------------------------------------------------------------------------------------------------------
+# Accuracy -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_regression_from_one_training():
-    """C2ST of 2000 draws against 2000 of the exact posterior, whose own error is .011: .55 at epsilon 10 and .52 at 1 and .1, the
-    medians of three fits from 10,000 simulations each.
+    """C2ST of 2000 draws against 2000 of the exact posterior, whose own error is .011: .55 at
+    epsilon 10 and .52 at 1 and .1, the medians of three fits from 10,000 simulations each.
     """
     problem = nw.problems.linear_regression(10.0)
     scores = {10.0: [], 1.0: [], 0.1: []}
     for seed in range(3):
-        likelihood = ConfidentialLikelihoodEstimation().fit(jax.random.key(seed), problem.model, progress=False)
+        likelihood = ConfidentialLikelihoodEstimation().fit(
+            jax.random.key(seed), problem.model, progress=False
+        )
         assert likelihood.num_simulations == 10_000
         for epsilon, results in scores.items():
             at = nw.problems.linear_regression(epsilon)
-            posterior = likelihood.posterior(jax.random.key(50 + seed), at.observed, at.model.mechanism)
+            posterior = likelihood.posterior(
+                jax.random.key(50 + seed), at.observed, at.model.mechanism
+            )
             exact = at.reference(jax.random.key(99), 2000)
             results.append(nw.metrics.c2st(exact, posterior.sample(jax.random.key(1), 2000)))
             assert posterior.report.warnings == ()
@@ -208,7 +240,9 @@ def test_regression_from_one_training():
 def test_log_linear_on_its_lattice():
     """8 proportions, of which 5 are free, at a noise of .4 of the step."""
     problem = nw.problems.log_linear(10.0)
-    likelihood = ConfidentialLikelihoodEstimation(num_members=1).fit(KEY, problem.model, progress=False)
+    likelihood = ConfidentialLikelihoodEstimation(num_members=1).fit(
+        KEY, problem.model, progress=False
+    )
     assert likelihood.space.dim == len(likelihood.space.lattices) == 5
     posterior = likelihood.posterior(KEY, problem.observed)
     columns = list(problem.free_columns)
@@ -226,13 +260,17 @@ def test_epidemics_are_refused():
 
 @pytest.mark.slow
 def test_later_rounds_simulate_where_the_posterior_is():
-    """At an epsilon of 100 the posterior has a hundredth of the prior's volume: a second round there is no worse than the first (C2ST
-    has an error of .011), and its parameters have the spread of the posterior.
+    """At an epsilon of 100 the posterior has a hundredth of the prior's volume: a second round
+    there is no worse than the first (C2ST has an error of .011), and its parameters have the spread
+    of the posterior.
     """
     problem = nw.problems.linear_regression(100.0)
     method = ConfidentialLikelihoodEstimation(num_rounds=2, num_simulations=3000, num_members=2)
     first, last = method.rounds(KEY, problem.model, problem.observed, progress=False)
     exact = problem.reference(jax.random.key(99), 2000)
     assert (first.report.num_simulations, last.report.num_simulations) == (3000, 6000)
-    assert nw.metrics.c2st(exact, last.sample(KEY, 2000)) <= nw.metrics.c2st(exact, first.sample(KEY, 2000)) + 0.03
+    assert (
+        nw.metrics.c2st(exact, last.sample(KEY, 2000))
+        <= nw.metrics.c2st(exact, first.sample(KEY, 2000)) + 0.03
+    )
     assert np.abs(last.theta.mean(axis=0) - exact.mean(axis=0)).max() < 0.15

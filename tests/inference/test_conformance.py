@@ -26,7 +26,11 @@ def infer(case, method=None, observed=None, **more):
 def test_every_method_has_a_row():
     """A method that is exported and not tested here would promise nothing."""
     exported = {value for value in vars(nw.inference).values() if isinstance(value, type)}
-    concrete = {kind for kind in exported if issubclass(kind, AbstractMethod) and not kind.__abstractmethods__}
+    concrete = {
+        kind
+        for kind in exported
+        if issubclass(kind, AbstractMethod) and not kind.__abstractmethods__
+    }
     assert concrete == {type(case.method) for case in METHODS.values()}
     assert {name.split()[0] for name in METHODS} == {kind.slug for kind in concrete}
 
@@ -36,7 +40,8 @@ LONG = {"exact-smc", "rnpe", "rnpe with the mechanism's density", "pseudo-margin
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in METHODS]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in METHODS],
 )
 def test_a_posterior_is_complete_repeats_and_is_saved(name, tmp_path):
     case = METHODS[name]
@@ -68,7 +73,9 @@ def test_a_budget_of_ten_simulations_is_kept_and_told(name):
     assert posterior.report.warnings
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in METHODS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in METHODS]
+)
 def test_a_budget_of_time_is_kept_and_told(name):
     """A hundredth of a second, plus what compiling takes: far less than a minute."""
     case = METHODS[name]
@@ -80,7 +87,11 @@ def test_a_budget_of_time_is_kept_and_told(name):
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name, case in METHODS.items() if case.simulates],
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in LONG))
+        for name, case in METHODS.items()
+        if case.simulates
+    ],
 )
 def test_an_impossible_observation_ends_with_a_warning(name):
     """Far outside everything the prior predicts: flagged, and never hung on."""
@@ -108,10 +119,14 @@ def test_an_observation_off_the_lattice_is_refused(name):
         case.method.infer(KEY, problem.model, problem.observed + 0.5, progress=False)
 
 
-SEQUENTIAL = [name for name, case in METHODS.items() if isinstance(case.method, AbstractSequentialMethod)]
+SEQUENTIAL = [
+    name for name, case in METHODS.items() if isinstance(case.method, AbstractSequentialMethod)
+]
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in SEQUENTIAL])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in SEQUENTIAL]
+)
 def test_the_last_round_is_what_infer_returns(name):
     case = METHODS[name]
     problem = case.make_problem()

@@ -1,4 +1,6 @@
-"""What learning a posterior from a proposal is made of: batches of noisy pairs, atoms, and truncated proposals."""
+"""What learning a posterior from a proposal is made of: batches of noisy pairs, atoms, and
+truncated proposals.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +30,9 @@ def test_a_batch_takes_one_whole_net_of_each_row():
     with jax.enable_x64(True):
         noisy = np.asarray(one_net(KEY, jnp.asarray(data.bank), jnp.arange(30), 4))
     for row in range(30):
-        assert any(np.array_equal(noisy[row], data.bank[row, first : first + 4]) for first in (0, 4))
+        assert any(
+            np.array_equal(noisy[row], data.bank[row, first : first + 4]) for first in (0, 4)
+        )
     firsts = {float(noisy[row, 0, 0] == data.bank[row, 0, 0]) for row in range(30)}
     assert firsts == {0.0, 1.0}
 
@@ -60,7 +64,10 @@ class _Shifted:
         self.shift = shift
 
     def log_prob(self, target, condition):
-        return -0.5 * ((target - condition[..., :2]) ** 2).sum(axis=-1) + self.shift * condition[..., 0]
+        return (
+            -0.5 * ((target - condition[..., :2]) ** 2).sum(axis=-1)
+            + self.shift * condition[..., 0]
+        )
 
 
 def test_the_atomic_loss_does_not_see_a_factor_of_the_condition():
@@ -68,7 +75,9 @@ def test_the_atomic_loss_does_not_see_a_factor_of_the_condition():
     target = (jnp.asarray(rng.normal(size=(6, 4, 3, 2))), jnp.asarray(rng.normal(size=(6, 4))))
     condition = jnp.asarray(rng.normal(size=(6, 1, 3, 3)))
     gradient = jax.grad(lambda shift: atomic_loss(_Shifted(shift), target, condition).sum())(0.3)
-    plain = jax.grad(lambda shift: -_Shifted(shift).log_prob(target[0][:, 0], condition[:, 0]).sum())(0.3)
+    plain = jax.grad(
+        lambda shift: -_Shifted(shift).log_prob(target[0][:, 0], condition[:, 0]).sum()
+    )(0.3)
     assert abs(float(gradient)) < 1e-4 < 1e-1 < abs(float(plain))
 
 
@@ -82,7 +91,9 @@ class _Normal:
         return self.mean + self.sd * np.asarray(jax.random.normal(key, (num, 2)), dtype=float)
 
     def log_prob(self, z, condition):
-        return -0.5 * (((z - self.mean) / self.sd) ** 2).sum(axis=1) - 2 * np.log(self.sd * np.sqrt(2 * np.pi))
+        return -0.5 * (((z - self.mean) / self.sd) ** 2).sum(axis=1) - 2 * np.log(
+            self.sd * np.sqrt(2 * np.pi)
+        )
 
 
 class _Learner:
@@ -96,9 +107,11 @@ class _Learner:
 
 @pytest.mark.parametrize("sd", [0.3, 0.005], ids=["from the prior", "from a fit"])
 def test_truncated_proposals_follow_the_prior_inside_the_region(sd):
-    """Means of 2000 draws within 4.5 standard errors of N(0, 1) truncated to a disc, on both ways to draw; a prior twice as narrow is seen.
+    """Means of 2000 draws within 4.5 standard errors of N(0, 1) truncated to a disc, on both ways
+    to draw; a prior twice as narrow is seen.
 
-    The prior N(0, .5^2) varies by a factor of 20 over the disc of radius 4.3 * .3; that of 4.3 * .005 it hardly ever hits.
+    The prior N(0, .5^2) varies by a factor of 20 over the disc of radius 4.3 * .3; that of 4.3 *
+    .005 it hardly ever hits.
     """
     prior = nw.Prior({"a": dist.Normal(0.0, 0.5), "b": dist.Normal(0.0, 0.5)})
     learner = _Learner(_Normal(np.array([0.3, -0.2]), sd), prior)
@@ -117,11 +130,15 @@ def test_truncated_proposals_follow_the_prior_inside_the_region(sd):
     assert (np.abs(z.std(axis=0) / spread - 1.0) < 0.07).all()
     if sd == 0.3:
         narrow = np.exp(4.0 * prior.log_prob(uniform))
-        assert (np.abs(narrow @ uniform / narrow.sum() - centre) > 4.5 * spread / np.sqrt(2000)).any()
+        assert (
+            np.abs(narrow @ uniform / narrow.sum() - centre) > 4.5 * spread / np.sqrt(2000)
+        ).any()
 
 
 def test_simulations_are_asked_about_each_region_once(monkeypatch):
-    """Planted: a region that is not asked about old simulations leaves rows in that the whole test puts out."""
+    """Planted: a region that is not asked about old simulations leaves rows in that the whole test
+    puts out.
+    """
     from noisewise.inference.learned.posterior import corrections, posterior_learner
 
     asked, found = [], []
@@ -133,7 +150,13 @@ def test_simulations_are_asked_about_each_region_once(monkeypatch):
 
     def compared(learner):
         result = within(learner)
-        found.append((np.array_equal(result, learner.inside(learner.simulations.z)), int(result.sum()), len(result)))
+        found.append(
+            (
+                np.array_equal(result, learner.inside(learner.simulations.z)),
+                int(result.sum()),
+                len(result),
+            )
+        )
         return result
 
     monkeypatch.setattr(corrections.Region, "contains", counted)

@@ -27,7 +27,9 @@ def test_no_further_than_the_limit():
 
 
 def test_impossible_particles_do_not_count():
-    """Planted: with them among the particles half of which shall be effective, no increment leaves as many."""
+    """Planted: with them among the particles half of which shall be effective, no increment leaves
+    as many.
+    """
     some = np.concatenate([LOG_ETA, np.full(2000, -np.inf)])
     assert next_increment(some, 0.5, 1.0) == next_increment(LOG_ETA, 0.5, 1.0)
 
@@ -45,9 +47,14 @@ def test_systematic_resampling_keeps_proportions():
 
 
 def test_resampling_is_unbiased():
-    """Counts of one particle are 0 or 1, with sd at most .5: a mean over 1000 keys is off by at most 4.5 of its standard errors."""
+    """Counts of one particle are 0 or 1, with sd at most .5: a mean over 1000 keys is off by at
+    most 4.5 of its standard errors.
+    """
     weights = np.repeat([0.5, 0.3, 0.2], 20) / 20
-    counts = np.mean([np.bincount(resample(jax.random.key(i), weights, 10), minlength=60) for i in range(1000)], axis=0)
+    counts = np.mean(
+        [np.bincount(resample(jax.random.key(i), weights, 10), minlength=60) for i in range(1000)],
+        axis=0,
+    )
     assert np.abs(counts - 10 * weights).max() < 4.5 * 0.5 / np.sqrt(1000)
 
 

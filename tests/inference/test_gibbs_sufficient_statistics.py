@@ -1,4 +1,6 @@
-"""Gibbs-SS against exact posteriors, and what it tells of clamping, of impossible observations and of budgets."""
+"""Gibbs-SS against exact posteriors, and what it tells of clamping, of impossible observations and
+of budgets.
+"""
 
 import dataclasses
 
@@ -30,12 +32,16 @@ EXACT = {
 
 def regression(simulator, query, mechanism, variance=None):
     sd = np.sqrt(simulator.prior_variance if variance is None else variance)
-    prior = nw.Prior({"beta": dist.Normal(0.0, sd).expand([simulator.num_predictors + 1]).to_event(1)})
+    prior = nw.Prior(
+        {"beta": dist.Normal(0.0, sd).expand([simulator.num_predictors + 1]).to_event(1)}
+    )
     return nw.PrivateModel(prior=prior, simulator=simulator, query=query, mechanism=mechanism)
 
 
 def check_agreement(posterior, means, sds, num_exact=np.inf):
-    """Means within 4 standard errors plus .12 sd and sds within 4 plus 6%: what normal statistics and no clamping may cost."""
+    """Means within 4 standard errors plus .12 sd and sds within 4 plus 6%: what normal statistics
+    and no clamping may cost.
+    """
     table, size = posterior.summary(), posterior.effective_size
     error = 4 * np.sqrt(1 / size + 1 / num_exact)
     assert (np.abs(table["mean"] - means) < (error + 0.12) * np.asarray(sds)).all()
@@ -61,7 +67,10 @@ def test_agrees_with_the_exact_posterior_in_short(epsilon):
 @pytest.mark.parametrize("epsilon", [10.0, 1.0, 0.1])
 def test_agrees_with_the_exact_posterior(epsilon):
     problem = nw.problems.linear_regression(epsilon)
-    posterior, exact = infer_problem(GibbsSufficientStatistics(), problem), problem.reference(KEY, 4000)
+    posterior, exact = (
+        infer_problem(GibbsSufficientStatistics(), problem),
+        problem.reference(KEY, 4000),
+    )
     assert posterior.effective_size > 1000
     assert posterior.report.warnings == ()
     check_agreement(posterior, exact.mean(0), exact.std(0), 4000)
@@ -70,13 +79,17 @@ def test_agrees_with_the_exact_posterior(epsilon):
 
 @pytest.mark.slow
 def test_tight_bounds_bias_it_and_the_report_says_so():
-    """Bounds of +-3 clamp a third of the responses: the exact posterior lies more than half a standard deviation away."""
+    """Bounds of +-3 clamp a third of the responses: the exact posterior lies more than half a
+    standard deviation away.
+    """
     query = RegressionMoments(100, 2, bounds=(-3.0, 3.0))
     simulator = LinearRegression(predictor_mean=(0.9, -1.17))
     model = regression(simulator, query, nw.mechanisms.Laplace(scale=0.013))
     observed = model.simulate(jax.random.key(8), [[-1.0, -1.5, 0.5]])[0]
     posterior = infer(GibbsSufficientStatistics(num_draws=500), model, observed)
-    target = AugmentedRegression(tuple(100 * observed), 1.3, 100, simulator.predictor_mean, bounds=(-3.0, 3.0))
+    target = AugmentedRegression(
+        tuple(100 * observed), 1.3, 100, simulator.predictor_mean, bounds=(-3.0, 3.0)
+    )
     exact = target.near_independent(KEY, 2000).pooled(2000)
     distance = np.abs(posterior.theta.mean(0) - exact.mean(0)) / exact.std(0)
     assert distance.max() > 0.5
@@ -87,7 +100,9 @@ def test_tight_bounds_bias_it_and_the_report_says_so():
 @pytest.mark.slow
 @pytest.mark.parametrize("num_predictors", [1, 3])
 def test_gaussian_noise_and_any_number_of_predictors(num_predictors):
-    """Against importance sampling, which is exact. Correlated predictors, bounds off centre, other variances."""
+    """Against importance sampling, which is exact. Correlated predictors, bounds off centre, other
+    variances.
+    """
     covariance = 0.3 * np.ones((num_predictors, num_predictors)) + 0.7 * np.eye(num_predictors)
     simulator = LinearRegression(
         num_records=200,
@@ -97,21 +112,30 @@ def test_gaussian_noise_and_any_number_of_predictors(num_predictors):
         noise_variance=1.5,
         prior_variance=0.8,
     )
-    query = RegressionMoments(200, num_predictors, bounds=(*((-6.0, 8.0),) * num_predictors, (-14.0, 10.0)))
+    query = RegressionMoments(
+        200, num_predictors, bounds=(*((-6.0, 8.0),) * num_predictors, (-14.0, 10.0))
+    )
     model = regression(simulator, query, nw.mechanisms.Gaussian(scale=0.08))
     observed = model.simulate(jax.random.key(3), [[0.5, *[-0.6] * num_predictors]])[0]
     exact = infer(ImportanceSampling(num_final=100_000), model, observed)
     assert exact.effective_size > 1000
     table = exact.summary()
     check_agreement(
-        infer(GibbsSufficientStatistics(), model, observed), table["mean"], table["sd"], exact.effective_size
+        infer(GibbsSufficientStatistics(), model, observed),
+        table["mean"],
+        table["sd"],
+        exact.effective_size,
     )
 
 
 def test_the_share_of_clamped_records_is_told():
-    """Against 100,000 simulated responses at one theta, within 4 standard errors; predictors are hardly ever clamped."""
+    """Against 100,000 simulated responses at one theta, within 4 standard errors; predictors are
+    hardly ever clamped.
+    """
     query = RegressionMoments(100, 2, bounds=((-9.0, 9.0), (-9.0, 9.0), (-4.0, 3.0)))
-    model = regression(LinearRegression(predictor_mean=(0.9, -1.17)), query, nw.mechanisms.Laplace(scale=0.02))
+    model = regression(
+        LinearRegression(predictor_mean=(0.9, -1.17)), query, nw.mechanisms.Laplace(scale=0.02)
+    )
     work = Work("gibbs-ss", {}, model, np.zeros(9))
     gibbs._look_at_clamping(work, np.array([[-1.0, -1.5, 0.5]]))
     share, rng = work.diagnostics["records clamped"], np.random.default_rng(0)
@@ -132,9 +156,16 @@ def test_the_share_of_clamped_records_is_told():
 def test_impossible_observations_are_told_not_hidden():
     problem = nw.problems.linear_regression(1.0)
     for observed, stuck in ((40.0, False), (1e100, True)):
-        posterior = infer(dataclasses.replace(SHORT, num_warmup=10, thin=1), problem.model, np.full(9, observed))
+        posterior = infer(
+            dataclasses.replace(SHORT, num_warmup=10, thin=1), problem.model, np.full(9, observed)
+        )
         text = " ".join(posterior.report.warnings)
-        for part in ("outside what the prior predicts", "outside the bounds", "have not mixed", "no matrix of sums"):
+        for part in (
+            "outside what the prior predicts",
+            "outside the bounds",
+            "have not mixed",
+            "no matrix of sums",
+        ):
             assert part in text
         assert ("floating-point" in text) == stuck
         assert np.isfinite(posterior.theta).all()
@@ -149,7 +180,9 @@ def test_the_same_key_gives_the_same_draws_however_the_work_is_cut(monkeypatch):
     cut = infer_problem(method, problem)
     np.testing.assert_array_equal(cut.theta, whole.theta)
     np.testing.assert_array_equal(cut.statistics, whole.statistics)
-    assert not np.array_equal(infer(method, problem.model, problem.observed, jax.random.key(6)).theta, whole.theta)
+    assert not np.array_equal(
+        infer(method, problem.model, problem.observed, jax.random.key(6)).theta, whole.theta
+    )
 
 
 def test_budgets_end_the_work_with_what_there_is():

@@ -16,20 +16,28 @@ KEY = jax.random.key(2)
 
 
 def infer(method, problem, observed=None):
-    return method.infer(KEY, problem.model, problem.observed if observed is None else observed, progress=False)
+    return method.infer(
+        KEY, problem.model, problem.observed if observed is None else observed, progress=False
+    )
 
 
 @pytest.mark.parametrize("epsilon", [10.0, 1.0, 0.1])
 def test_agrees_with_the_exact_posterior(epsilon):
-    """Means within 4 standard errors of the effective size, sds within 4 of theirs; KS of 2000 draws below 4 times its scale."""
+    """Means within 4 standard errors of the effective size, sds within 4 of theirs; KS of 2000
+    draws below 4 times its scale.
+    """
     problem = nw.problems.gaussian_mean(epsilon)
     posterior = infer(ImportanceSampling(), problem)
     exact = problem.reference(KEY, 20_000)
     table = posterior.summary()
     size = posterior.effective_size
     assert size > 80
-    assert abs(table.loc["mean", "mean"] - exact.mean()) < 4 * exact.std() * np.sqrt(1 / size + 1 / 20_000)
-    assert abs(np.log(table.loc["mean", "sd"] / exact.std())) < 4 * np.sqrt(0.5 / size + 0.5 / 20_000)
+    assert abs(table.loc["mean", "mean"] - exact.mean()) < 4 * exact.std() * np.sqrt(
+        1 / size + 1 / 20_000
+    )
+    assert abs(np.log(table.loc["mean", "sd"] / exact.std())) < 4 * np.sqrt(
+        0.5 / size + 0.5 / 20_000
+    )
     assert kolmogorov_smirnov(exact[:2000], posterior.sample(KEY, 2000))[0] < 2.0 * np.sqrt(
         1 / 2000 + 1 / min(size, 2000)
     )
@@ -37,7 +45,9 @@ def test_agrees_with_the_exact_posterior(epsilon):
 
 
 def test_statistics_follow_their_own_posterior():
-    """Draws of s given s_dp lie nearer the observation than draws of s under the prior, and share the weights."""
+    """Draws of s given s_dp lie nearer the observation than draws of s under the prior, and share
+    the weights.
+    """
     problem = nw.problems.gaussian_mean(10.0)
     posterior = infer(ImportanceSampling(), problem)
     mean = posterior.weights @ posterior.statistics[:, 0]
@@ -45,15 +55,21 @@ def test_statistics_follow_their_own_posterior():
 
 
 def test_relative_variance_of_a_known_case():
-    """Normal s with sd tau and Gaussian noise with sd sigma: 1 + rv has a closed form at every theta."""
+    """Normal s with sd tau and Gaussian noise with sd sigma: 1 + rv has a closed form at every
+    theta.
+    """
     problem = nw.problems.gaussian_mean(10.0, bounds=None, noise="gaussian")
     posterior = infer(ImportanceSampling(), problem)
     tau, sigma = 0.1, problem.model.mechanism.scale
     z = problem.observed[0] - posterior.sample(KEY, 4000)[:, 0]
     total = tau**2 + sigma**2
-    second = np.exp(-(z**2) / (sigma**2 + 2 * tau**2)) / (2 * np.pi * sigma * np.sqrt(sigma**2 + 2 * tau**2))
+    second = np.exp(-(z**2) / (sigma**2 + 2 * tau**2)) / (
+        2 * np.pi * sigma * np.sqrt(sigma**2 + 2 * tau**2)
+    )
     first = np.exp(-(z**2) / (2 * total)) / np.sqrt(2 * np.pi * total)
-    assert posterior.report.diagnostics["1 + rv"] == pytest.approx(np.mean(second / first**2), rel=0.15)
+    assert posterior.report.diagnostics["1 + rv"] == pytest.approx(
+        np.mean(second / first**2), rel=0.15
+    )
 
 
 class Lognormal:
@@ -71,27 +87,41 @@ class Lognormal:
 
 @pytest.mark.parametrize(("truth", "relative"), [(2.0, 0.2), (13.0, 0.6)])
 def test_relative_variance_of_lognormal_densities(truth, relative):
-    """256 draws at 16 places, 40 times over: within 20% of 2, and of the right size at 13, where single draws rule the sum."""
-    posterior = infer(ImportanceSampling(num_stages=0, num_final=100), nw.problems.gaussian_mean(1.0))
-    found = [relative_variance_at(KEY, work, posterior) for work in [Lognormal(np.log(truth))] for _ in range(40)]
+    """256 draws at 16 places, 40 times over: within 20% of 2, and of the right size at 13, where
+    single draws rule the sum.
+    """
+    posterior = infer(
+        ImportanceSampling(num_stages=0, num_final=100), nw.problems.gaussian_mean(1.0)
+    )
+    found = [
+        relative_variance_at(KEY, work, posterior)
+        for work in [Lognormal(np.log(truth))]
+        for _ in range(40)
+    ]
     assert np.median(found) == pytest.approx(truth, rel=relative)
 
 
 def test_a_posterior_serves_as_proposal():
-    """Posterior draws serve at once: of 4000 some 140 are effective, as of the last stage of a full run (1 in 30 to 50)."""
+    """Posterior draws serve at once: of 4000 some 140 are effective, as of the last stage of a full
+    run (1 in 30 to 50).
+    """
     problem = nw.problems.gaussian_mean(10.0)
     rough = infer(ImportanceSampling(), problem)
     posterior = infer(ImportanceSampling(num_stages=0, num_final=4000, proposal=rough), problem)
     exact = problem.reference(KEY, 20_000)
     size = posterior.effective_size
     assert size > 80
-    assert abs(posterior.summary().iloc[0]["mean"] - exact.mean()) < 4 * exact.std() * np.sqrt(1 / size)
+    assert abs(posterior.summary().iloc[0]["mean"] - exact.mean()) < 4 * exact.std() * np.sqrt(
+        1 / size
+    )
     assert "prior predictive p-value" in posterior.report.diagnostics
     assert "proposal" not in posterior.report.settings
 
 
 def test_poor_weights_are_told_not_hidden():
-    posterior = infer(ImportanceSampling(num_adapt=500, num_final=2000), nw.problems.log_linear(10.0))
+    posterior = infer(
+        ImportanceSampling(num_adapt=500, num_final=2000), nw.problems.log_linear(10.0)
+    )
     assert posterior.effective_size < 100
     assert any("weights are poor" in text for text in posterior.report.warnings)
 
@@ -116,7 +146,9 @@ def test_a_surprising_observation_is_flagged_and_an_ordinary_one_is_not():
 def test_the_same_key_gives_the_same_posterior_and_is_saved(tmp_path):
     problem = nw.problems.gaussian_mean(1.0)
     method = ImportanceSampling(num_stages=1, num_adapt=200, num_final=300)
-    first = method.infer(KEY, problem.model, problem.observed, progress=False, run_dir=tmp_path / "run")
+    first = method.infer(
+        KEY, problem.model, problem.observed, progress=False, run_dir=tmp_path / "run"
+    )
     np.testing.assert_array_equal(first.theta, infer(method, problem).theta)
     np.testing.assert_array_equal(first.theta, nw.load_posterior(tmp_path / "run").theta)
 
@@ -125,8 +157,16 @@ BAD = [
     (lambda p: ImportanceSampling(num_final=0), errors.InvalidInputError, "num_final"),
     (lambda p: ImportanceSampling(prior_share=1.0), errors.InvalidInputError, "prior_share"),
     (lambda p: ImportanceSampling(max_minutes=-1), errors.InvalidInputError, "max_minutes"),
-    (lambda p: ImportanceSampling().infer(0, p.model, p.observed), errors.InvalidTypeError, "PRNG key"),
-    (lambda p: ImportanceSampling().infer(KEY, p.observed, p.model), errors.InvalidTypeError, "PrivateModel second"),
+    (
+        lambda p: ImportanceSampling().infer(0, p.model, p.observed),
+        errors.InvalidTypeError,
+        "PRNG key",
+    ),
+    (
+        lambda p: ImportanceSampling().infer(KEY, p.observed, p.model),
+        errors.InvalidTypeError,
+        "PrivateModel second",
+    ),
     (lambda p: ImportanceSampling().infer(KEY, p.model, [1.0, 2.0]), errors.InvalidInputError, ""),
     (lambda p: ImportanceSampling().infer(KEY, p.model, [np.nan]), errors.InvalidInputError, ""),
 ]

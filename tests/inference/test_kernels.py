@@ -1,8 +1,11 @@
-"""Geweke's joint-distribution test of every Markov kernel on records and particles, with planted bugs.
+"""Geweke's joint-distribution test of every Markov kernel on records and particles, with planted
+bugs.
 
-From exact joint draws (theta, x), s_dp is drawn given x and then (theta, x) is moved given s_dp, in turn. If the move leaves the
-posterior invariant, (theta, x, s_dp) keeps its joint law for ever. Replicates are independent, so means of test functions are compared
-with those of fresh draws by plain z-scores. The functions see s_dp too: a move that forgets the observation keeps the law of (theta, x).
+From exact joint draws (theta, x), s_dp is drawn given x and then (theta, x) is moved given s_dp, in
+turn. If the move leaves the posterior invariant, (theta, x, s_dp) keeps its joint law for ever.
+Replicates are independent, so means of test functions are compared with those of fresh draws by
+plain z-scores. The functions see s_dp too: a move that forgets the observation keeps the law of
+(theta, x).
 """
 
 import functools
@@ -24,7 +27,9 @@ LIMIT = 4.0
 
 
 def normal_model():
-    """The mean is positive a priori, which its conjugate prior is not: the Jacobian and the correction both matter."""
+    """The mean is positive a priori, which its conjugate prior is not: the Jacobian and the
+    correction both matter.
+    """
     query = nw.queries.ClampedMean(bounds=(-2.0, 2.0), num_records=4)
     return nw.PrivateModel(
         prior=nw.Prior({"mean": dist.LogNormal(-0.3, 0.6)}),
@@ -35,17 +40,28 @@ def normal_model():
 
 
 def table_model():
-    simulator = nw.simulators.LogLinear(num_records=6, num_classes=2, num_values=(2,), concentration=1.5)
-    vectors = {name: dist.Dirichlet(np.array([2.0, 1.0])) for name in ("first", "second", "classes")}
+    simulator = nw.simulators.LogLinear(
+        num_records=6, num_classes=2, num_values=(2,), concentration=1.5
+    )
+    vectors = {
+        name: dist.Dirichlet(np.array([2.0, 1.0])) for name in ("first", "second", "classes")
+    }
     query = nw.queries.CategoryProportions(num_classes=2, num_values=(2,), num_records=6)
     mechanism = nw.mechanisms.Laplace(scale=0.15)
-    return nw.PrivateModel(prior=nw.Prior(vectors), simulator=simulator, query=query, mechanism=mechanism)
+    return nw.PrivateModel(
+        prior=nw.Prior(vectors), simulator=simulator, query=query, mechanism=mechanism
+    )
 
 
 def regression_model():
     """The noise is unknown, so that theta is walked given the records."""
     simulator = nw.simulators.LinearRegression(num_records=4, num_predictors=1, unknown="noise_sd")
-    prior = nw.Prior({"beta": dist.Normal(0.0, 1.0).expand([2]).to_event(1), "noise_sd": dist.LogNormal(0.0, 0.4)})
+    prior = nw.Prior(
+        {
+            "beta": dist.Normal(0.0, 1.0).expand([2]).to_event(1),
+            "noise_sd": dist.LogNormal(0.0, 0.4),
+        }
+    )
     query = nw.queries.RegressionMoments(num_records=4, num_predictors=1, bounds=(-3.0, 3.0))
     mechanism = nw.mechanisms.Gaussian(scale=0.2)
     return nw.PrivateModel(prior=prior, simulator=simulator, query=query, mechanism=mechanism)
@@ -55,9 +71,13 @@ MODELS = {"normal": normal_model, "tables": table_model, "regression": regressio
 
 
 def moments(z, s, s_dp):
-    """Moments of unconstrained parameters and statistics, how they go together, and how far the noise is."""
+    """Moments of unconstrained parameters and statistics, how they go together, and how far the
+    noise is.
+    """
     z, s, s_dp = (np.asarray(part) for part in (z, s, s_dp))
-    return np.concatenate([z, s, z**2, s**2, z[:, :1] * s, z[:, :1] * s_dp, np.abs(s_dp - s), s * s_dp], axis=1)
+    return np.concatenate(
+        [z, s, z**2, s**2, z[:, :1] * s, z[:, :1] * s_dp, np.abs(s_dp - s), s * s_dp], axis=1
+    )
 
 
 def z_scores(moved, fresh):
@@ -66,8 +86,14 @@ def z_scores(moved, fresh):
 
 
 def geweke(model, kind=RecordMoves, *, rounds=6, joint=True, num_moves=2, temperature=1.0):
-    """The largest z-score after `rounds` of noise and moves by `kind`. A power of a Laplace density is one of another scale."""
-    noise = model.mechanism if temperature == 1.0 else nw.mechanisms.Laplace(model.mechanism.scale / temperature)
+    """The largest z-score after `rounds` of noise and moves by `kind`. A power of a Laplace density
+    is one of another scale.
+    """
+    noise = (
+        model.mechanism
+        if temperature == 1.0
+        else nw.mechanisms.Laplace(model.mechanism.scale / temperature)
+    )
     moves = kind(model.prior, model.simulator, model.query, num_moves, joint)
     theta = model.prior.sample(KEY, 2 * NUM)
     nothing = Seen(model.mechanism, np.zeros(model.private_width), 1.0)
@@ -97,7 +123,11 @@ def geweke(model, kind=RecordMoves, *, rounds=6, joint=True, num_moves=2, temper
 
 @pytest.mark.parametrize(
     "name",
-    ["normal", pytest.param("tables", marks=pytest.mark.slow), pytest.param("regression", marks=pytest.mark.slow)],
+    [
+        "normal",
+        pytest.param("tables", marks=pytest.mark.slow),
+        pytest.param("regression", marks=pytest.mark.slow),
+    ],
 )
 def test_record_moves_keep_the_joint_law(name):
     """Up to 36 z-scores: the chance that the largest passes 4 is below .3%."""
@@ -122,7 +152,9 @@ class NoiseTooNarrow(RecordMoves):
 
 class PriorForgotten(RecordMoves):
     def _metropolis(self, key, proposed, current, seen):
-        (state, _), accepted = super()._metropolis(key, proposed, (current[0], current[1] * 0.0), seen)
+        (state, _), accepted = super()._metropolis(
+            key, proposed, (current[0], current[1] * 0.0), seen
+        )
         return (state, current[1]), accepted
 
 
@@ -132,7 +164,9 @@ class JacobianForgotten(RecordMoves):
         before = self.prior.log_prob(current[0].theta)
         change = seen.temperature * (proposed.log_eta - current[0].log_eta)
         accepted = jnp.log(jax.random.uniform(key, dtype=float)) < log_prior - before + change
-        chosen = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), (proposed, log_prior), current)
+        chosen = jax.tree.map(
+            lambda new, old: jnp.where(accepted, new, old), (proposed, log_prior), current
+        )
         return chosen, accepted.astype(float)
 
 
@@ -146,7 +180,12 @@ class NoiseKeptFixed(RecordMoves):
 
     def _not_centred(self, key, state, seen, walk):
         new, share = super()._not_centred(key, state, seen, walk)
-        kept = {"records": state.records, "terms": state.terms, "total": state.total, "log_eta": state.log_eta}
+        kept = {
+            "records": state.records,
+            "terms": state.terms,
+            "total": state.total,
+            "log_eta": state.log_eta,
+        }
         return new._replace(**kept), share
 
 
@@ -179,7 +218,9 @@ class TablesSwapped(RecordMoves):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "bug"), [("regression", WalkForgetsRecords), ("tables", TablesSwapped)])
+@pytest.mark.parametrize(
+    ("name", "bug"), [("regression", WalkForgetsRecords), ("tables", TablesSwapped)]
+)
 def test_planted_bugs_in_other_models_are_caught(name, bug):
     assert geweke(MODELS[name](), bug) > LIMIT + 1.0
 
@@ -205,17 +246,21 @@ def drift(kind=RecordMoves):
     state, _, _ = moves.sweeps(KEY, state, seen, Walk(np.eye(1), np.full(3, 0.7)), 20)
     s = np.stack([model.query(records) for records in state.records])
     log_eta = model.mechanism.log_prob(np.array([0.4]), s)
-    return max(np.abs(moves.statistic(state.total) - s).max(), np.abs(state.log_eta - log_eta).max())
+    return max(
+        np.abs(moves.statistic(state.total) - s).max(), np.abs(state.log_eta - log_eta).max()
+    )
 
 
 @pytest.mark.slow
 def test_sums_and_densities_are_kept_up_to_date():
-    """Rounding errors of 20 sweeps over 4 records stay below 1e-12; a sum that is not updated shows at once."""
+    """Rounding errors of 20 sweeps over 4 records stay below 1e-12; a sum that is not updated shows
+    at once.
+    """
     assert drift() < 1e-12
     assert drift(StaleSum) > 1e-3
 
 
-# Particles of any simulator --------------------------------------------------------------------------------------------
+# Particles of any simulator -----------------------------------------------------------------------
 
 
 class ManyObservations(Work):
@@ -274,6 +319,8 @@ def test_particle_moves_keep_the_joint_law():
     assert geweke_particles() < LIMIT
 
 
-@pytest.mark.parametrize("bug", [ProposalForgotten, OldStatisticKept, HalfTemperature], ids=lambda bug: bug.__name__)
+@pytest.mark.parametrize(
+    "bug", [ProposalForgotten, OldStatisticKept, HalfTemperature], ids=lambda bug: bug.__name__
+)
 def test_planted_bugs_in_particle_moves_are_caught(bug):
     assert geweke_particles(bug) > LIMIT + 1.0

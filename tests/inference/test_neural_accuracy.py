@@ -1,7 +1,9 @@
-"""Learnt posteriors at the paper's budget against exact ones: the committed grid, and some of its cells again.
+"""Learnt posteriors at the paper's budget against exact ones: the committed grid, and some of its
+cells again.
 
-C2ST of 2000 draws against 2000: its standard deviation under equality is about .008, its value for a shift of one coordinate by
-delta sd is Phi(delta / 2), so that .60 is half a standard deviation, and .54 a fifth.
+C2ST of 2000 draws against 2000: its standard deviation under equality is about .008, its value for
+a shift of one coordinate by delta sd is Phi(delta / 2), so that .60 is half a standard deviation,
+and .54 a fifth.
 """
 
 import json
@@ -26,7 +28,9 @@ def committed():
     """(method, problem, epsilon) -> cells of 5 or more seeds."""
     groups = {}
     for record in json.loads(RESULT.read_text())["cells"]:
-        groups.setdefault((record["method"], record["problem"], record["epsilon"]), []).append(record)
+        groups.setdefault((record["method"], record["problem"], record["epsilon"]), []).append(
+            record
+        )
     return groups
 
 
@@ -49,7 +53,9 @@ def test_the_committed_grid_is_whole_and_within_its_limits():
 
 @pytest.mark.slow
 def test_the_limits_see_a_shift_of_half_a_standard_deviation():
-    """Exact draws pass with room to spare; moved by .6 sd in one coordinate (Phi(.3) = .618) they fail, by .3 sd (.56) they fail .54."""
+    """Exact draws pass with room to spare; moved by .6 sd in one coordinate (Phi(.3) = .618) they
+    fail, by .3 sd (.56) they fail .54.
+    """
     made = problem("linear_regression", 1.0)
     exact = made.reference(jax.random.key(5), 2000)
     values = []
@@ -65,10 +71,16 @@ def test_the_limits_see_a_shift_of_half_a_standard_deviation():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "name", "epsilon"),
-    [("sppe-truncated", "sir", 10.0), ("sppe-atomic", "linear_regression", 1.0), ("sple", "log_linear", 10.0)],
+    [
+        ("sppe-truncated", "sir", 10.0),
+        ("sppe-atomic", "linear_regression", 1.0),
+        ("sple", "log_linear", 10.0),
+    ],
 )
 def test_a_cell_of_the_grid_comes_out_again(method, name, epsilon):
-    """Within .05 of the committed median, some 4 standard deviations of a cell, and within the limit."""
+    """Within .05 of the committed median, some 4 standard deviations of a cell, and within the
+    limit.
+    """
     value = cell(method, name, epsilon, 1)["c2st"]
     median = np.median([record["c2st"] for record in committed()[method, name, epsilon]])
     assert value <= min(limit(method, epsilon), median + 0.05)
@@ -88,6 +100,8 @@ def test_50000_simulations_certify_and_correct_a_learnt_posterior(name, epsilon)
     made = problem(name, epsilon)
     method = nw.inference.PrivatePosteriorEstimation(num_rounds=4, num_noise=1)
     learnt = method.infer(KEY, made.model, made.observed, progress=False)
-    certificate = nw.diagnostics.certify(jax.random.key(1), learnt, made.model, made.observed, 50_000, progress=False)
+    certificate = nw.diagnostics.certify(
+        jax.random.key(1), learnt, made.model, made.observed, 50_000, progress=False
+    )
     assert certificate.verdict == "certified"
     assert score(made, certificate.corrected) <= 0.54

@@ -1,4 +1,6 @@
-"""Private likelihood estimation: closed forms, lattices, its density on its own, and what it refuses."""
+"""Private likelihood estimation: closed forms, lattices, its density on its own, and what it
+refuses.
+"""
 
 import dataclasses
 import functools
@@ -16,8 +18,13 @@ from noisewise import errors
 from noisewise.estimators import Training, mixture_density_network, neural_spline_flow
 from noisewise.inference.contract.work import Work
 from noisewise.inference.learned.common.learning import fit_report
-from noisewise.inference.learned.likelihood.learned_likelihood import LearnedLikelihood, posterior_of
-from noisewise.inference.learned.likelihood.private_likelihood_estimation import PrivateLikelihoodEstimation
+from noisewise.inference.learned.likelihood.learned_likelihood import (
+    LearnedLikelihood,
+    posterior_of,
+)
+from noisewise.inference.learned.likelihood.private_likelihood_estimation import (
+    PrivateLikelihoodEstimation,
+)
 from noisewise.posteriors import Draws, Finding, Kind, Report, StopKind
 from tests.inference.fit_files import a_model, check_refuses, check_survives
 
@@ -35,7 +42,9 @@ PLE = functools.partial(PrivateLikelihoodEstimation, num_rounds=1, **TINY)
 
 
 def linear_gaussian(num=3, noise=0.5):
-    """theta ~ N(0, I_2), s = A theta + N(0, .3^2 I), s_dp = s + N(0, .5^2 I): the likelihood and the posterior are normal."""
+    """theta ~ N(0, I_2), s = A theta + N(0, .3^2 I), s_dp = s + N(0, .5^2 I): the likelihood and
+    the posterior are normal.
+    """
     matrix = np.array([[1.0, 0.5], [-0.5, 1.0], [0.3, 0.8]])[:num]
     simulate = lambda key, theta: jnp.asarray(matrix) @ theta + 0.3 * jax.random.normal(key, (num,))
     model = nw.PrivateModel(
@@ -54,16 +63,24 @@ def shifted_proposal(mean, covariance):
     """Draws whose means are one posterior sd away from the posterior's."""
     rng = np.random.default_rng(0)
     shift = np.sqrt(np.diag(covariance))
-    return Draws(rng.multivariate_normal(mean + shift, covariance, 20_000), ("a[0]", "a[1]"), Report("shifted"))
+    return Draws(
+        rng.multivariate_normal(mean + shift, covariance, 20_000),
+        ("a[0]", "a[1]"),
+        Report("shifted"),
+    )
 
 
-# One fit for many observations ---------------------------------------------------------------------------------------
+# One fit for many observations --------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def rate_fit():
-    network = functools.partial(mixture_density_network, num_components=2, num_units=16, num_hidden=1)
-    return PLE(estimator=network, num_simulations=200, target_ess=100).fit(KEY, a_model(), progress=False)
+    network = functools.partial(
+        mixture_density_network, num_components=2, num_units=16, num_hidden=1
+    )
+    return PLE(estimator=network, num_simulations=200, target_ess=100).fit(
+        KEY, a_model(), progress=False
+    )
 
 
 def test_a_fit_tells_what_it_is(rate_fit):
@@ -83,7 +100,9 @@ def test_a_report_of_a_fit_leaves_the_observation_out():
     report = fit_report(work, Finding.stated("A note."))
     assert report.diagnostics == {}
     assert len(report.warnings) == 3
-    for text, part in zip(report.warnings, ("A note.", "3 of 10", "the time budget is spent"), strict=True):
+    for text, part in zip(
+        report.warnings, ("A note.", "3 of 10", "the time budget is spent"), strict=True
+    ):
         assert part in text
 
 
@@ -106,9 +125,17 @@ def test_a_fit_refuses_other_models_and_damaged_files(rate_fit, tmp_path):
 
 @pytest.mark.parametrize("last", [True, False])
 def test_mass_beyond_the_simulated_parameters_is_in_the_report(rate_fit, last):
-    """Chains of which 3 draws in 10 lie beyond the largest simulated rate; only of the last ones does the report warn."""
+    """Chains of which 3 draws in 10 lie beyond the largest simulated rate; only of the last ones
+    does the report warn.
+    """
     z = np.repeat([[0.0], rate_fit.bounds[1] + 0.1], [7, 3], axis=0)
-    told = {"effective_size": 1e4, "r_hat": 1.0, "settled": True, "num_chains": 1, "look": lambda: None}
+    told = {
+        "effective_size": 1e4,
+        "r_hat": 1.0,
+        "settled": True,
+        "num_chains": 1,
+        "look": lambda: None,
+    }
     trace = types.SimpleNamespace(**told, stride=lambda: 1, by_chain=lambda name, stride: z)
     chains = types.SimpleNamespace(trace=trace, run=types.SimpleNamespace(num_divergent=0))
     work = Work("sple", {}, rate_fit.model, np.ones(1))
@@ -119,13 +146,17 @@ def test_mass_beyond_the_simulated_parameters_is_in_the_report(rate_fit, last):
 
 @pytest.mark.slow
 def test_a_posterior_says_where_nothing_was_simulated(rate_fit):
-    """s_dp = rate + noise: at 1.2 the posterior lies among 200 simulated rates, of which the largest is about 4, and at 60 beyond."""
+    """s_dp = rate + noise: at 1.2 the posterior lies among 200 simulated rates, of which the
+    largest is about 4, and at 60 beyond.
+    """
     near, far = rate_fit.posterior(KEY, [1.2]), rate_fit.posterior(KEY, [60.0])
     for posterior in (near, far):
         z = np.log(posterior.theta[:, 0])
         share = np.mean((z < rate_fit.bounds[0, 0]) | (z > rate_fit.bounds[1, 0]))
         assert abs(posterior.report.diagnostics["mass where nothing was simulated"] - share) < 1e-3
-        assert any("where nothing was simulated" in text for text in posterior.report.warnings) == (posterior is far)
+        assert any("where nothing was simulated" in text for text in posterior.report.warnings) == (
+            posterior is far
+        )
 
 
 def test_chains_that_do_not_settle_end_with_the_time(rate_fit, monkeypatch):
@@ -135,7 +166,9 @@ def test_chains_that_do_not_settle_end_with_the_time(rate_fit, monkeypatch):
     assert posterior.report.stopped == "the time budget is spent"
     assert len(posterior.theta) <= 100 * 20
     assert not any("several modes" in text for text in posterior.report.warnings)
-    with pytest.raises(nw.errors.InvalidInputError, match="max_minutes must be a finite number > 0, got -1"):
+    with pytest.raises(
+        nw.errors.InvalidInputError, match="max_minutes must be a finite number > 0, got -1"
+    ):
         rate_fit.posterior(KEY, [0.5], max_minutes=-1)
 
 
@@ -148,36 +181,44 @@ def test_a_maximum_at_the_edge_of_what_was_simulated_is_told(rate_fit):
 
 def test_a_fit_is_no_posterior_and_says_what_to_write(rate_fit):
     with pytest.raises(
-        errors.InvalidInputError, match=r"for k, row in zip\(jax\.random\.split\(key, len\(observed\)\), observed\)"
+        errors.InvalidInputError,
+        match=r"for k, row in zip\(jax\.random\.split\(key, len\(observed\)\), observed\)",
     ):
         rate_fit.posterior(KEY, np.ones((3, 1)))
     with pytest.raises(
-        errors.InvalidTypeError, match=r"certify\(key, fit\.posterior\(key, observed\), model, observed\)"
+        errors.InvalidTypeError,
+        match=r"certify\(key, fit\.posterior\(key, observed\), model, observed\)",
     ):
         nw.diagnostics.certify(KEY, rate_fit, rate_fit.model, [1.2])
 
 
-# The whole method ----------------------------------------------------------------------------------------------------
+# The whole method ---------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_a_shifted_proposal_still_gives_the_closed_form_posterior():
-    """Appendix A: simulations from a law one posterior sd away; means within .05 sd, sds within 5%, and the maximum in closed form.
+    """Appendix A: simulations from a law one posterior sd away; means within .05 sd, sds within 5%,
+    and the maximum in closed form.
 
-    Chains of an effective size of 20,000 add errors of .007 and .5%. The planted bug, the proposal in the prior's place, misses by far.
+    Chains of an effective size of 20,000 add errors of .007 and .5%. The planted bug, the proposal
+    in the prior's place, misses by far.
     """
     model, matrix, variance = linear_gaussian()
     precision = np.eye(2) + matrix.T @ matrix / variance
     covariance = np.linalg.inv(precision)
     mean, sd = covariance @ matrix.T @ OBSERVED / variance, np.sqrt(np.diag(covariance))
     proposal = shifted_proposal(mean, covariance)
-    method = PrivateLikelihoodEstimation(num_rounds=1, num_simulations=10_000, proposal=proposal, target_ess=20_000)
+    method = PrivateLikelihoodEstimation(
+        num_rounds=1, num_simulations=10_000, proposal=proposal, target_ess=20_000
+    )
     posterior = method.infer(KEY, model, OBSERVED, progress=False)
     table = posterior.summary()
     assert np.all(abs(table["mean"] - mean) < 0.05 * sd)
     assert np.all(abs(table["sd"] / sd - 1.0) < 0.05)
     assert posterior.report.diagnostics["R-hat"] < 1.02
-    biased = multivariate_normal(mean + sd, covariance).logpdf(posterior.theta) - norm.logpdf(posterior.theta).sum(1)
+    biased = multivariate_normal(mean + sd, covariance).logpdf(posterior.theta) - norm.logpdf(
+        posterior.theta
+    ).sum(1)
     biased = np.exp(biased - biased.max())
     assert np.all(abs(biased @ posterior.theta / biased.sum() - mean) > 0.2 * sd)
     best = np.linalg.lstsq(matrix, OBSERVED, rcond=None)[0]
@@ -187,7 +228,8 @@ def test_a_shifted_proposal_still_gives_the_closed_form_posterior():
 
 @pytest.mark.slow
 def test_the_maximum_of_a_known_likelihood():
-    """Without training the density is the fitted quadratic Gaussian; for a linear Gaussian model that is the truth up to sampling error.
+    """Without training the density is the fitted quadratic Gaussian; for a linear Gaussian model
+    that is the truth up to sampling error.
 
     20,000 draws of s_dp fix the coefficients to .5%, hence the maximum, A^+ s_dp, to about .01.
     """
@@ -200,11 +242,15 @@ def test_the_maximum_of_a_known_likelihood():
     exact = norm.logpdf(OBSERVED, theta @ matrix.T, np.sqrt(variance)).sum(axis=1)
     np.testing.assert_allclose(likelihood.log_prob(OBSERVED, theta), exact, atol=0.2)
     draws = likelihood.sample(KEY, np.repeat(theta[:1], 4000, axis=0))
-    np.testing.assert_allclose(draws.mean(axis=0), matrix @ theta[0], atol=4 * np.sqrt(variance / 4000) + 0.02)
+    np.testing.assert_allclose(
+        draws.mean(axis=0), matrix @ theta[0], atol=4 * np.sqrt(variance / 4000) + 0.02
+    )
     posterior = likelihood.posterior(KEY, OBSERVED)
     precision = np.eye(2) + matrix.T @ matrix / variance
     mean = np.linalg.solve(precision, matrix.T @ OBSERVED / variance)
-    assert np.all(abs(posterior.theta.mean(axis=0) - mean) < 0.25 * np.sqrt(np.diag(np.linalg.inv(precision))))
+    assert np.all(
+        abs(posterior.theta.mean(axis=0) - mean) < 0.25 * np.sqrt(np.diag(np.linalg.inv(precision)))
+    )
     assert posterior.report.num_simulations == 0
 
 
@@ -215,25 +261,33 @@ def betabinomial_model(trials=6, padding=1.0, population=40):
         prior=nw.Prior({"log_a": dist.Normal(0.5, 0.7)}),
         simulator=nw.simulators.PythonSimulator(simulate),
         query=lambda x: np.array([x], dtype=float),
-        mechanism=nw.mechanisms.PaddedBinomial(trials=trials, padding=padding, population=population, num_times=1),
+        mechanism=nw.mechanisms.PaddedBinomial(
+            trials=trials, padding=padding, population=population, num_times=1
+        ),
     )
 
 
 @pytest.mark.slow
 def test_a_lattice_is_learnt_as_probabilities():
-    """Total variation of the learnt law of a count 0..6 from the exact one below .03 at five thetas; its probabilities sum to 1.
+    """Total variation of the learnt law of a count 0..6 from the exact one below .03 at five
+    thetas; its probabilities sum to 1.
 
-    The planted bug, the density in the middle of each cell without its weight, sums to something else.
+    The planted bug, the density in the middle of each cell without its weight, sums to something
+    else.
     """
     model = betabinomial_model()
     method = PrivateLikelihoodEstimation(
-        num_rounds=1, num_simulations=8000, estimator=functools.partial(neural_spline_flow, num_layers=4, num_units=32)
+        num_rounds=1,
+        num_simulations=8000,
+        estimator=functools.partial(neural_spline_flow, num_layers=4, num_units=32),
     )
     likelihood = method.fit(KEY, model, progress=False)
     counts, infected = np.arange(7.0), np.arange(41.0)
     eta = np.exp(model.mechanism.log_prob(counts[:, None, None], infected[None, :, None]))
     with jax.enable_x64(True):
-        middles = np.asarray(likelihood.space(jnp.asarray(counts[:, None]), jnp.full((7, 1), 0.5))[0])
+        middles = np.asarray(
+            likelihood.space(jnp.asarray(counts[:, None]), jnp.full((7, 1), 0.5))[0]
+        )
     for log_a in (-0.5, 0.0, 0.5, 1.0, 1.5):
         exact = eta @ betabinom.pmf(infected, 40, np.exp(log_a), 2.0)
         learnt = np.exp(likelihood.log_prob(counts[:, None], [log_a]))
@@ -261,7 +315,9 @@ def test_rounds_reuse_all_simulations_and_the_report_tells():
     values = likelihood.log_prob(problem.observed, [[0.0], [0.7]])
     assert values.shape == (2,)
     with jax.enable_x64(True):
-        np.testing.assert_allclose(values[1], likelihood.at(problem.observed)(jnp.asarray([0.7])), rtol=1e-5)
+        np.testing.assert_allclose(
+            values[1], likelihood.at(problem.observed)(jnp.asarray([0.7])), rtol=1e-5
+        )
     assert likelihood.sample(KEY, np.zeros((5, 1))).shape == (5, 1)
     assert likelihood.posterior(KEY, problem.observed).report.num_simulations == 0
     with pytest.raises(errors.InvalidInputError, match="theta"):
@@ -271,7 +327,9 @@ def test_rounds_reuse_all_simulations_and_the_report_tells():
 @pytest.mark.slow
 def test_a_statistic_that_never_varies_is_left_out_and_failures_are_told():
     problem = nw.problems.gaussian_mean(1.0)
-    simulate = lambda key, theta: jnp.where(jax.random.uniform(key) < 0.1, jnp.nan, jnp.append(theta, 3.0))
+    simulate = lambda key, theta: jnp.where(
+        jax.random.uniform(key) < 0.1, jnp.nan, jnp.append(theta, 3.0)
+    )
     model = nw.PrivateModel(
         prior=problem.model.prior,
         simulator=nw.simulators.JaxSimulator(simulate),
@@ -288,17 +346,23 @@ def test_a_statistic_that_never_varies_is_left_out_and_failures_are_told():
 
 @pytest.mark.slow
 def test_noise_that_can_only_be_drawn():
-    """Without a transport map and without a density: theta ~ N(0, 2^2), s_dp - theta ~ Laplace(1), whose posterior is known by quadrature.
+    """Without a transport map and without a density: theta ~ N(0, 2^2), s_dp - theta ~ Laplace(1),
+    whose posterior is known by quadrature.
 
-    800 simulations leave some .1 sd of error in a mean; an estimate that ignored the observation would be off by 1.
+    800 simulations leave some .1 sd of error in a mean; an estimate that ignored the observation
+    would be off by 1.
     """
     model = nw.PrivateModel(
         prior=nw.problems.gaussian_mean(1.0).model.prior,
         simulator=nw.simulators.JaxSimulator(lambda key, theta: theta, deterministic=True),
         query=lambda x: x,
-        mechanism=nw.mechanisms.SampledMechanism(lambda key, s: s + jax.random.laplace(key, s.shape)),
+        mechanism=nw.mechanisms.SampledMechanism(
+            lambda key, s: s + jax.random.laplace(key, s.shape)
+        ),
     )
-    posterior = PrivateLikelihoodEstimation(num_rounds=2, num_simulations=400).infer(KEY, model, [2.5], progress=False)
+    posterior = PrivateLikelihoodEstimation(num_rounds=2, num_simulations=400).infer(
+        KEY, model, [2.5], progress=False
+    )
     grid = np.linspace(-10, 10, 4001)
     weights = np.exp(-0.5 * (grid / 2) ** 2 - np.abs(2.5 - grid))
     mean = weights @ grid / weights.sum()
@@ -323,7 +387,9 @@ def failing_model():
 
 
 def density_only(model):
-    return model.with_mechanism(nw.mechanisms.DensityMechanism(lambda s_dp, s: -jnp.abs(s_dp - s).sum()))
+    return model.with_mechanism(
+        nw.mechanisms.DensityMechanism(lambda s_dp, s: -jnp.abs(s_dp - s).sum())
+    )
 
 
 def other_width(key, target_dim, condition_dim):
@@ -332,8 +398,16 @@ def other_width(key, target_dim, condition_dim):
 
 GAUSSIAN = functools.partial(nw.problems.gaussian_mean, 1.0)
 BAD = [
-    (lambda: PLE().infer(KEY, constant_model(), [0.0], progress=False), errors.InvalidInputError, "varies"),
-    (lambda: PLE().infer(KEY, failing_model(), [0.0], progress=False), errors.SimulationError, "failed"),
+    (
+        lambda: PLE().infer(KEY, constant_model(), [0.0], progress=False),
+        errors.InvalidInputError,
+        "varies",
+    ),
+    (
+        lambda: PLE().infer(KEY, failing_model(), [0.0], progress=False),
+        errors.SimulationError,
+        "failed",
+    ),
     (
         lambda: PLE(num_simulations=1).infer(KEY, GAUSSIAN().model, [0.0], progress=False),
         errors.SimulationError,

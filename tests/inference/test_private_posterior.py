@@ -11,7 +11,12 @@ import pytest
 
 import noisewise as nw
 from noisewise.estimators import Training, mixture_density_network, neural_spline_flow
-from noisewise.inference import AmortisedPosterior, AtomicProposals, PrivatePosteriorEstimation, TruncatedProposals
+from noisewise.inference import (
+    AmortisedPosterior,
+    AtomicProposals,
+    PrivatePosteriorEstimation,
+    TruncatedProposals,
+)
 from noisewise.inference.learned.posterior.corrections import AbstractCorrection
 from noisewise.mechanisms import IndependentUniforms
 from tests.inference import linear_gaussian
@@ -36,7 +41,9 @@ class Uncorrected(AbstractCorrection):
 
 
 def off_by(posterior, observed=linear_gaussian.OBSERVED):
-    """The error of means in posterior sds, and the ratio of sds, at 20,000 draws (Monte Carlo error .007 and .005)."""
+    """The error of means in posterior sds, and the ratio of sds, at 20,000 draws (Monte Carlo error
+    .007 and .005).
+    """
     mean, covariance = linear_gaussian.exact(observed)
     draws, sd = posterior.sample(jax.random.key(9), 20_000), np.sqrt(np.diag(covariance))
     return np.abs(draws.mean(axis=0) - mean) / sd, draws.std(axis=0) / sd
@@ -45,7 +52,9 @@ def off_by(posterior, observed=linear_gaussian.OBSERVED):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_atoms_undo_a_shifted_proposal_and_the_plain_loss_does_not(seed):
-    """Means within .05 sd and sds within 5% of the closed form; without the correction the means are off by .4 sd."""
+    """Means within .05 sd and sds within 5% of the closed form; without the correction the means
+    are off by .4 sd.
+    """
     model, errors = linear_gaussian.model(), {}
     for correction in (AtomicProposals(num_atoms=20), Uncorrected()):
         method = PrivatePosteriorEstimation(
@@ -57,7 +66,9 @@ def test_atoms_undo_a_shifted_proposal_and_the_plain_loss_does_not(seed):
             training=Training(learning_rate=1e-3, averaging=0.999, patience=15),
             proposal=linear_gaussian.shifted(),
         )
-        posterior = method.infer(jax.random.key(seed), model, linear_gaussian.OBSERVED, progress=False)
+        posterior = method.infer(
+            jax.random.key(seed), model, linear_gaussian.OBSERVED, progress=False
+        )
         errors[type(correction).__name__] = off_by(posterior)
     shift, ratio = errors["AtomicProposals"]
     assert (shift < 0.05).all(), errors
@@ -67,9 +78,13 @@ def test_atoms_undo_a_shifted_proposal_and_the_plain_loss_does_not(seed):
 
 @pytest.mark.slow
 def test_one_fit_is_calibrated_over_the_prior_and_a_narrow_one_is_not():
-    """2000 observations of gaussian_mean: ranks are uniform; with sds of .9 times their size they are not."""
+    """2000 observations of gaussian_mean: ranks are uniform; with sds of .9 times their size they
+    are not.
+    """
     model = nw.problems.gaussian_mean(epsilon=1.0).model
-    method = PrivatePosteriorEstimation(num_rounds=1, num_simulations=20_000, num_noise=8, num_members=2)
+    method = PrivatePosteriorEstimation(
+        num_rounds=1, num_simulations=20_000, num_noise=8, num_members=2
+    )
     fit = method.fit(KEY, model, progress=False)
     assert nw.diagnostics.calibrate(jax.random.key(1), fit, model, 2000).passed
 
@@ -83,9 +98,13 @@ def test_one_fit_is_calibrated_over_the_prior_and_a_narrow_one_is_not():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("correction", [TruncatedProposals(), AtomicProposals()], ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize(
+    "correction", [TruncatedProposals(), AtomicProposals()], ids=lambda c: type(c).__name__
+)
 def test_four_rounds_find_the_posterior_of_an_epidemic(correction):
-    """C2ST at most .62 after 4 rounds of 1000, where one round gives .75; single networks wander by .03."""
+    """C2ST at most .62 after 4 rounds of 1000, where one round gives .75; single networks wander by
+    .03.
+    """
     problem = nw.problems.sir(epsilon=10.0)
     method = PrivatePosteriorEstimation(num_rounds=4, num_noise=1, correction=correction)
     posterior = method.infer(KEY, problem.model, problem.observed, progress=False)
@@ -95,10 +114,14 @@ def test_four_rounds_find_the_posterior_of_an_epidemic(correction):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "correction", [TruncatedProposals(), AtomicProposals(num_atoms=4)], ids=lambda c: type(c).__name__
+    "correction",
+    [TruncatedProposals(), AtomicProposals(num_atoms=4)],
+    ids=lambda c: type(c).__name__,
 )
 def test_trials_side_by_side_equal_trials_alone(correction):
-    """Two epsilons, so that regions keep different numbers of rows: as alone up to rounding, which 8 epochs of Adam amplify."""
+    """Two epsilons, so that regions keep different numbers of rows: as alone up to rounding, which
+    8 epochs of Adam amplify.
+    """
     problems = [nw.problems.gaussian_mean(epsilon=e) for e in (0.1, 10.0)]
     method = PrivatePosteriorEstimation(
         num_rounds=2,
@@ -110,7 +133,9 @@ def test_trials_side_by_side_equal_trials_alone(correction):
         correction=correction,
     )
     keys = [jax.random.key(4), jax.random.key(5)]
-    *_, together = method.rounds_of_many(keys, [p.model for p in problems], [p.observed for p in problems])
+    *_, together = method.rounds_of_many(
+        keys, [p.model for p in problems], [p.observed for p in problems]
+    )
     for key, problem, posterior in zip(keys, problems, together, strict=True):
         alone = method.infer(key, problem.model, problem.observed, progress=False)
         assert np.abs(posterior.theta - alone.theta).max() < 0.02 * alone.theta.std()
@@ -118,11 +143,18 @@ def test_trials_side_by_side_equal_trials_alone(correction):
 
 @pytest.mark.slow
 def test_a_posterior_with_constraints_has_a_normalised_density_and_survives_a_file(tmp_path):
-    """A LogNormal parameter: log_prob is a density of theta, not of log theta, and equal to the last bit after saving."""
+    """A LogNormal parameter: log_prob is a density of theta, not of log theta, and equal to the
+    last bit after saving.
+    """
     prior = nw.Prior({"rate": dist.LogNormal(0.0, 0.5)})
-    simulator = nw.simulators.JaxSimulator(lambda key, theta: theta + 0.3 * jax.random.normal(key, (1,)))
+    simulator = nw.simulators.JaxSimulator(
+        lambda key, theta: theta + 0.3 * jax.random.normal(key, (1,))
+    )
     model = nw.PrivateModel(
-        prior=prior, simulator=simulator, query=lambda x: x, mechanism=nw.mechanisms.Laplace(scale=0.1)
+        prior=prior,
+        simulator=simulator,
+        query=lambda x: x,
+        mechanism=nw.mechanisms.Laplace(scale=0.1),
     )
     method = PrivatePosteriorEstimation(
         num_rounds=1, num_simulations=200, estimator=SMALL, training=QUICK, num_members=2
@@ -141,7 +173,9 @@ def test_a_posterior_with_constraints_has_a_normalised_density_and_survives_a_fi
 def test_a_posterior_of_a_users_own_architecture_is_saved_as_draws(tmp_path):
     problem = nw.problems.gaussian_mean(epsilon=1.0)
     own = lambda key, target_dim, condition_dim: SMALL(key, target_dim, condition_dim)
-    method = PrivatePosteriorEstimation(num_rounds=1, num_simulations=400, estimator=own, training=QUICK)
+    method = PrivatePosteriorEstimation(
+        num_rounds=1, num_simulations=400, estimator=own, training=QUICK
+    )
     posterior = method.infer(KEY, problem.model, problem.observed, progress=False)
     posterior.save(tmp_path / "a")
     loaded = nw.load_posterior(tmp_path / "a")
@@ -152,7 +186,9 @@ def test_a_posterior_of_a_users_own_architecture_is_saved_as_draws(tmp_path):
 
 def test_a_fit_serves_many_observations_and_tells_of_strange_ones():
     model = nw.problems.gaussian_mean(epsilon=1.0).model
-    method = PrivatePosteriorEstimation(num_rounds=1, num_simulations=400, estimator=SMALL, training=QUICK)
+    method = PrivatePosteriorEstimation(
+        num_rounds=1, num_simulations=400, estimator=SMALL, training=QUICK
+    )
     fit = method.fit(KEY, model, progress=False)
     assert fit.sample_many(KEY, [[0.1], [0.4], [0.2]], 50).shape == (3, 50, 1)
     near, far = (
@@ -196,14 +232,20 @@ def test_a_fit_refuses_other_models_and_damaged_files(rate_fit, tmp_path):
 
 
 def test_a_fit_says_where_nothing_was_simulated(rate_fit):
-    """Nearly none near what was simulated, nearly all far from it; with ranges that cut the posterior, the share beyond them."""
+    """Nearly none near what was simulated, nearly all far from it; with ranges that cut the
+    posterior, the share beyond them.
+    """
     near, far = rate_fit.posterior([1.2]).report, rate_fit.posterior([60.0]).report
     assert near.diagnostics["mass where nothing was simulated"] < 0.05
     assert not any("where nothing was simulated" in text for text in near.warnings)
     assert far.diagnostics["mass where nothing was simulated"] > 0.05
     assert any("where nothing was simulated" in text for text in far.warnings)
     halves = AmortisedPosterior(
-        rate_fit.model, rate_fit.density, rate_fit.report, conditions=np.eye(3, 1), bounds=np.array([[-9.0], [0.1]])
+        rate_fit.model,
+        rate_fit.density,
+        rate_fit.report,
+        conditions=np.eye(3, 1),
+        bounds=np.array([[-9.0], [0.1]]),
     )
     posterior = halves.posterior([1.2])
     share = np.mean(np.log(posterior.theta) > 0.1)
@@ -212,17 +254,20 @@ def test_a_fit_says_where_nothing_was_simulated(rate_fit):
 
 
 def test_a_fit_is_no_posterior_and_says_what_to_write(rate_fit):
-    with pytest.raises(nw.errors.InvalidInputError, match=r"fit\.sample_many\(key, observed, num\)"):
+    with pytest.raises(
+        nw.errors.InvalidInputError, match=r"fit\.sample_many\(key, observed, num\)"
+    ):
         rate_fit.posterior(np.ones((3, 1)))
     with pytest.raises(nw.errors.InvalidInputError, match=r"observed\[0\]"):
         rate_fit.posterior(np.ones((1, 1)))
     with pytest.raises(
-        nw.errors.InvalidTypeError, match=r"certify\(key, fit\.posterior\(observed\), model, observed\)"
+        nw.errors.InvalidTypeError,
+        match=r"certify\(key, fit\.posterior\(observed\), model, observed\)",
     ):
         nw.diagnostics.certify(KEY, rate_fit, rate_fit.model, [1.2])
 
 
-# Bad input -----------------------------------------------------------------------------------------------------------
+# Bad input ----------------------------------------------------------------------------------------
 
 
 def simulated_by(fn):
@@ -244,7 +289,13 @@ def sometimes_failing(key, theta):
 
 def small(**settings):
     return PrivatePosteriorEstimation(
-        **{"num_rounds": 1, "num_simulations": 200, "estimator": SMALL, "training": QUICK, **settings}
+        **{
+            "num_rounds": 1,
+            "num_simulations": 200,
+            "estimator": SMALL,
+            "training": QUICK,
+            **settings,
+        }
     )
 
 
@@ -258,9 +309,18 @@ def test_failed_simulations_are_dropped_and_counted():
     ("settings", "model", "error", "text"),
     [
         ({}, simulated_by(mostly_failing), nw.errors.SimulationError, "simulations failed"),
-        ({"num_simulations": 1}, simulated_by(sometimes_failing), nw.errors.SimulationError, "at least 20"),
         (
-            {"estimator": lambda key, target_dim, condition_dim: SMALL(key, target_dim + 1, condition_dim)},
+            {"num_simulations": 1},
+            simulated_by(sometimes_failing),
+            nw.errors.SimulationError,
+            "at least 20",
+        ),
+        (
+            {
+                "estimator": lambda key, target_dim, condition_dim: SMALL(
+                    key, target_dim + 1, condition_dim
+                )
+            },
             simulated_by(sometimes_failing),
             nw.errors.InvalidInputError,
             "must make a distribution",
@@ -293,9 +353,14 @@ def test_bad_settings_are_refused(settings, error, text):
 
 
 def test_constant_statistics_are_refused():
-    model = dataclasses.replace(simulated_by(sometimes_failing), mechanism=nw.mechanisms.Laplace(scale=1e-300))
     model = dataclasses.replace(
-        model, simulator=nw.simulators.JaxSimulator(lambda key, theta: jnp.full(1, 7.0), deterministic=True)
+        simulated_by(sometimes_failing), mechanism=nw.mechanisms.Laplace(scale=1e-300)
+    )
+    model = dataclasses.replace(
+        model,
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: jnp.full(1, 7.0), deterministic=True
+        ),
     )
     with pytest.raises(nw.errors.InvalidInputError, match="No statistic varies"):
         small().infer(KEY, model, [7.0], progress=False)
@@ -310,11 +375,19 @@ def test_a_mechanism_without_sampler_is_refused_with_what_to_use():
 
 def test_a_fit_in_several_rounds_is_refused():
     with pytest.raises(ValueError, match="num_simulations=2000"):
-        PrivatePosteriorEstimation(num_rounds=2).fit(KEY, nw.problems.gaussian_mean(epsilon=1.0).model, progress=False)
+        PrivatePosteriorEstimation(num_rounds=2).fit(
+            KEY, nw.problems.gaussian_mean(epsilon=1.0).model, progress=False
+        )
 
 
 def test_the_default_architecture_is_the_papers():
-    """8 layers, 2 hidden layers of 50 units, splines of 10 bins (3 * 10 - 1 parameters for one moved coordinate) on [-5, 5]."""
+    """8 layers, 2 hidden layers of 50 units, splines of 10 bins (3 * 10 - 1 parameters for one
+    moved coordinate) on [-5, 5].
+    """
     flow = neural_spline_flow(KEY, 2, 9)
-    assert [weights.shape for weights in flow.networks.weights] == [(8, 50, 10), (8, 50, 50), (8, 29, 50)]
+    assert [weights.shape for weights in flow.networks.weights] == [
+        (8, 50, 10),
+        (8, 50, 50),
+        (8, 29, 50),
+    ]
     assert flow.bound == 5.0

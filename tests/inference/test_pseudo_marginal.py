@@ -1,4 +1,6 @@
-"""Pseudo-marginal chains: the kernel keeps the joint law, the noise of estimates is told, and budgets are kept."""
+"""Pseudo-marginal chains: the kernel keeps the joint law, the noise of estimates is told, and
+budgets are kept.
+"""
 
 import jax
 import numpy as np
@@ -21,7 +23,7 @@ def infer(method, problem, **more):
     return method.infer(KEY, problem.model, problem.observed, progress=False, **more)
 
 
-# The kernel ----------------------------------------------------------------------------------------------------------
+# The kernel ---------------------------------------------------------------------------------------
 
 
 def target_of(model, s_dp=None):
@@ -31,30 +33,42 @@ def target_of(model, s_dp=None):
         s = model.statistics(keys.reshape(-1, 2), np.repeat(theta, keys.shape[1], axis=0))
         return s.reshape(*keys.shape[:2], -1)
 
-    return kernel.Target(model.prior, simulate, lambda s: model.mechanism.log_prob(s_dp[:, None], s))
+    return kernel.Target(
+        model.prior, simulate, lambda s: model.mechanism.log_prob(s_dp[:, None], s)
+    )
 
 
 def noisy(model, key, state):
-    """s_dp given the chains, and what the mechanism has seen: any of the M statistics, with the same chance."""
-    chosen = np.random.default_rng(int(jax.random.bits(key))).integers(state.s.shape[1], size=len(state.z))
+    """s_dp given the chains, and what the mechanism has seen: any of the M statistics, with the
+    same chance.
+    """
+    chosen = np.random.default_rng(int(jax.random.bits(key))).integers(
+        state.s.shape[1], size=len(state.z)
+    )
     s = state.s[np.arange(len(chosen)), chosen]
     return model.mechanism.sample(key, s), s
 
 
 def functions(state, s, s_dp):
     """Moments with the mean of all M statistics, and with one."""
-    return np.concatenate([moments(state.z, state.s.mean(1), s_dp), moments(state.z, s, s_dp)], axis=1)
+    return np.concatenate(
+        [moments(state.z, state.s.mean(1), s_dp), moments(state.z, s, s_dp)], axis=1
+    )
 
 
 def small_model(scale=0.12):
-    """Noise that is narrow beside the spread of s, so that keys matter, and not so narrow that nothing moves."""
+    """Noise that is narrow beside the spread of s, so that keys matter, and not so narrow that
+    nothing moves.
+    """
     return normal_model().with_mechanism(nw.mechanisms.Laplace(scale=scale))
 
 
 def geweke(num_blocks=2, *, believed=None, num=20_000, num_inner=2, rounds=3, moves=12, seed=0):
-    """The largest z-score after rounds of noise and moves from `num` exact joint draws, against as many fresh ones.
+    """The largest z-score after rounds of noise and moves from `num` exact joint draws, against as
+    many fresh ones.
 
-    The joint law is pi(theta) p(u) 1/M sum_j eta(s_dp | s_j). `believed` is the model that the kernel knows.
+    The joint law is pi(theta) p(u) 1/M sum_j eta(s_dp | s_j). `believed` is the model that the
+    kernel knows.
     """
     model, rng = small_model(), np.random.default_rng(seed)
     believed = believed or model
@@ -62,7 +76,9 @@ def geweke(num_blocks=2, *, believed=None, num=20_000, num_inner=2, rounds=3, mo
     keys, nothing = kernel.fresh_keys(rng, 2 * num, num_inner), np.zeros((2 * num, num_inner))
     s = target_of(model).simulate(keys, model.prior.constrain(z))
     start = kernel.State(z, kernel.log_prior_of(model.prior, z), keys, s, nothing, nothing[:, 0])
-    state, fresh = (kernel.State(*(part[rows] for part in start)) for rows in (slice(num), slice(num, None)))
+    state, fresh = (
+        kernel.State(*(part[rows] for part in start)) for rows in (slice(num), slice(num, None))
+    )
     for number in range(rounds):
         s_dp, _ = noisy(model, jax.random.fold_in(KEY, number), state)
         target = target_of(believed, s_dp)
@@ -137,7 +153,9 @@ def run_chains(num_blocks, num_chains=40, num_inner=4, moves=10):
     z = model.prior.unconstrain(model.prior.sample(KEY, num_chains))
     state, shares = target.at(z, kernel.fresh_keys(rng, num_chains, num_inner), z), []
     for _ in range(moves):
-        state, accepted = kernel.move(rng, target, state, 0.3 * rng.normal(size=z.shape), num_blocks)
+        state, accepted = kernel.move(
+            rng, target, state, 0.3 * rng.normal(size=z.shape), num_blocks
+        )
         shares.append(accepted.mean())
     return target, state, np.mean(shares)
 
@@ -158,7 +176,9 @@ def test_a_state_is_what_its_keys_make_it(monkeypatch):
     ("num_inner", "num_blocks", "renewed"), [(8, 1, {8}), (8, 4, {2}), (5, 2, {2, 3}), (1, 1, {1})]
 )
 def test_one_block_of_keys_is_drawn_anew(num_inner, num_blocks, renewed):
-    """Blocks differ by one key at most, and all have the same chance: 2000 chains within 5 standard errors."""
+    """Blocks differ by one key at most, and all have the same chance: 2000 chains within 5 standard
+    errors.
+    """
     rng = np.random.default_rng(0)
     keys = kernel.fresh_keys(rng, 2000, num_inner)
     changed = (kernel.refreshed(rng, keys, num_blocks) != keys).any(axis=2)
@@ -179,7 +199,7 @@ def test_off_the_support_nothing_is_accepted_and_nothing_breaks():
     assert not accepted.any()
 
 
-# The number of simulations per estimate ------------------------------------------------------------------------------
+# The number of simulations per estimate -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("variance", [0.1, 1.0, 2.0])
@@ -190,7 +210,9 @@ def test_variance_of_normal_logarithms(variance):
 
 
 def test_estimates_near_zero_count_for_little():
-    """A tenth of the simulations have density 0, or nearly: their variance is huge, but they only cost a tenth of all moves."""
+    """A tenth of the simulations have density 0, or nearly: their variance is huge, but they only
+    cost a tenth of all moves.
+    """
     rng = np.random.default_rng(1)
     log_eta = rng.normal(size=(400, 64))
     for nothing in (-5000.0, -np.inf):
@@ -199,16 +221,24 @@ def test_estimates_near_zero_count_for_little():
     assert variance_of_estimates(np.full((4, 8), -np.inf), 2) == np.inf
 
 
-# The method ----------------------------------------------------------------------------------------------------------
+# The method ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("num_blocks", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_chains_agree_with_quadrature(num_blocks):
-    """800 effective draws: means within 4 standard errors, sds within 4 of theirs; s lies where the mechanism puts it."""
+    """800 effective draws: means within 4 standard errors, sds within 4 of theirs; s lies where the
+    mechanism puts it.
+    """
     problem = nw.problems.gaussian_mean(1.0)
-    method = PseudoMarginalMCMC(num_chains=16, num_warmup=100, target_ess=800, num_inner=4, num_blocks=num_blocks)
+    method = PseudoMarginalMCMC(
+        num_chains=16, num_warmup=100, target_ess=800, num_inner=4, num_blocks=num_blocks
+    )
     posterior = infer(method, problem)
-    exact, table, size = problem.reference(KEY, 20_000), posterior.summary().loc["mean"], posterior.effective_size
+    exact, table, size = (
+        problem.reference(KEY, 20_000),
+        posterior.summary().loc["mean"],
+        posterior.effective_size,
+    )
     assert size > 700
     assert abs(table["mean"] - exact.mean()) < 4 * exact.std() / np.sqrt(size)
     assert abs(np.log(table["sd"] / exact.std())) < 4 * np.sqrt(0.5 / size)
@@ -228,7 +258,9 @@ def posterior_of_statistic(problem):
     grid = np.linspace(-8.0, 8.0, 800)
     values, law = _law_of_mean(problem.model.query, grid)
     weights = (
-        norm.pdf(grid, 0.0, PRIOR_SD) @ law * np.exp(problem.model.log_prob_observed(problem.observed, values[:, None]))
+        norm.pdf(grid, 0.0, PRIOR_SD)
+        @ law
+        * np.exp(problem.model.log_prob_observed(problem.observed, values[:, None]))
     )
     mean = weights @ values / weights.sum()
     return mean, np.sqrt(weights @ (values - mean) ** 2 / weights.sum())
@@ -275,7 +307,9 @@ def test_small_budgets_end_with_what_there_is(budget, kind, told):
 
 @pytest.mark.slow
 def test_chains_that_end_in_their_warm_up_say_so():
-    posterior = infer(PseudoMarginalMCMC(num_warmup=10**6, max_minutes=0.05), nw.problems.gaussian_mean(1.0))
+    posterior = infer(
+        PseudoMarginalMCMC(num_warmup=10**6, max_minutes=0.05), nw.problems.gaussian_mean(1.0)
+    )
     assert posterior.report.stopped == "the time budget is spent"
     assert any("warm-up" in text for text in posterior.report.warnings)
     assert not posterior.report.exact
@@ -291,18 +325,25 @@ def failing_model(share):
     problem = nw.problems.gaussian_mean(1.0)
     simulator, query = nw.simulators.JaxSimulator(draw), lambda x: x.mean(0)
     return nw.PrivateModel(
-        prior=problem.model.prior, simulator=simulator, query=query, mechanism=nw.mechanisms.Laplace(scale=0.5)
+        prior=problem.model.prior,
+        simulator=simulator,
+        query=query,
+        mechanism=nw.mechanisms.Laplace(scale=0.5),
     )
 
 
 @pytest.mark.slow
 def test_failed_simulations_are_estimates_of_zero():
-    """If all fail, the prior is all there is; if a third do, whatever theta, the posterior is what it would be without."""
+    """If all fail, the prior is all there is; if a third do, whatever theta, the posterior is what
+    it would be without.
+    """
     method = PseudoMarginalMCMC(num_chains=10, num_warmup=100, target_ess=500)
     nothing = method.infer(KEY, failing_model(1.1), [0.3], progress=False)
     assert not nothing.report.exact
     assert any("draws from the prior" in text for text in nothing.report.warnings)
-    some, none = (method.infer(KEY, failing_model(share), [0.3], progress=False) for share in (0.33, -1.0))
+    some, none = (
+        method.infer(KEY, failing_model(share), [0.3], progress=False) for share in (0.33, -1.0)
+    )
     assert 0.2 < some.report.num_failed / some.report.num_simulations < 0.4
     error = none.theta.std() * np.sqrt(1 / some.effective_size + 1 / none.effective_size)
     assert abs(some.theta.mean() - none.theta.mean()) < 4 * error
@@ -319,7 +360,11 @@ def test_blocks_do_not_change_the_answer():
 BAD = [
     (lambda: PseudoMarginalMCMC(num_chains=1), errors.InvalidInputError, "num_chains"),
     (lambda: PseudoMarginalMCMC(num_inner=0), errors.InvalidInputError, "num_inner"),
-    (lambda: PseudoMarginalMCMC(num_inner=2, num_blocks=3), errors.InvalidInputError, "at most num_inner = 2"),
+    (
+        lambda: PseudoMarginalMCMC(num_inner=2, num_blocks=3),
+        errors.InvalidInputError,
+        "at most num_inner = 2",
+    ),
     (lambda: PseudoMarginalMCMC(num_blocks=0), errors.InvalidInputError, "num_blocks"),
     (lambda: PseudoMarginalMCMC(target_ess=0.5), errors.InvalidTypeError, "target_ess"),
     (lambda: PseudoMarginalMCMC(max_sweeps=None), errors.InvalidTypeError, "max_sweeps"),

@@ -1,4 +1,6 @@
-"""The naive plug-in and the confidential posterior in the paper's rows, and what they and Gibbs-SS refuse."""
+"""The naive plug-in and the confidential posterior in the paper's rows, and what they and Gibbs-SS
+refuse.
+"""
 
 import dataclasses
 
@@ -23,7 +25,7 @@ CROSS, SQUARES = [-375.2591, -631.6069, 299.4140], 2521.1204
 """The paper's confidential sums, before clamping."""
 
 
-# The plug-in and the confidential posterior --------------------------------------------------------------------------
+# The plug-in and the confidential posterior -------------------------------------------------------
 
 
 def records_with_sums():
@@ -40,18 +42,24 @@ def rows(posterior):
 
 
 def test_the_papers_rows():
-    """40,000 independent draws: means within 4 standard errors of the printed rows, ends of the intervals within .02."""
+    """40,000 independent draws: means within 4 standard errors of the printed rows, ends of the
+    intervals within .02.
+    """
     problem = nw.problems.linear_regression(10.0)
     confidential = [[-2.15, -2.68, -1.61], [-2.79, -3.08, -2.50], [-0.83, -1.08, -0.58]]
     naive = [[-4.63, -5.04, -4.22], [-6.23, -6.57, -5.90], [-5.10, -5.40, -4.79]]
     found = rows(infer_problem(NaivePlugIn(num_draws=40_000), problem))
     np.testing.assert_allclose(found[:, 0], np.array(naive)[:, 0], atol=0.01)
     np.testing.assert_allclose(found, naive, atol=0.02)
-    posterior = infer_problem(ConfidentialPosterior(data=records_with_sums(), num_draws=40_000), problem)
+    posterior = infer_problem(
+        ConfidentialPosterior(data=records_with_sums(), num_draws=40_000), problem
+    )
     np.testing.assert_allclose(rows(posterior)[:, 0], np.array(confidential)[:, 0], atol=0.01)
     np.testing.assert_allclose(rows(posterior), confidential, atol=0.02)
     assert posterior.report.exact
-    clamped = infer_problem(ConfidentialPosterior(data=problem.confidential, num_draws=40_000), problem)
+    clamped = infer_problem(
+        ConfidentialPosterior(data=problem.confidential, num_draws=40_000), problem
+    )
     np.testing.assert_allclose(rows(clamped)[:, 0], [-2.13, -2.78, -0.82], atol=0.01)
     assert not clamped.report.exact
 
@@ -63,7 +71,9 @@ def test_the_plug_in_is_refused_where_no_data_have_such_sums(epsilon):
 
 
 def test_tables_and_means_are_plugged_in():
-    """20,000 draws against the Dirichlet and normal laws by hand, means within 4.5 standard errors; KS p > .001 for the normal."""
+    """20,000 draws against the Dirichlet and normal laws by hand, means within 4.5 standard errors;
+    KS p > .001 for the normal.
+    """
     observed = np.array([0.3, -0.2, 0.25, 0.6, 0.1, 0.4, -0.01, 0.3])
     method = NaivePlugIn(num_draws=20_000, max_simulations=1)
     posterior = infer(method, TABLES.model, observed)
@@ -71,7 +81,11 @@ def test_tables_and_means_are_plugged_in():
     classes = counts.sum(2).mean(1)
     parts = [*(2.0 + counts).reshape(4, 2), 2.0 + classes]
     expected = np.concatenate([part / part.sum() for part in parts])
-    error = np.sqrt(np.concatenate([part / part.sum() * (1 - part / part.sum()) / (part.sum() + 1) for part in parts]))
+    error = np.sqrt(
+        np.concatenate(
+            [part / part.sum() * (1 - part / part.sum()) / (part.sum() + 1) for part in parts]
+        )
+    )
     assert (np.abs(posterior.theta.mean(0) - expected) < 4.5 * error / np.sqrt(20_000)).all()
     assert any("ignored" in text for text in posterior.report.warnings)
     mean = nw.problems.gaussian_mean(1.0)
@@ -83,7 +97,8 @@ def test_tables_and_means_are_plugged_in():
 def test_the_curators_posterior_needs_records_or_what_says_as_much():
     x = np.random.default_rng(0).integers(0, 2, (100, 3))
     by_records, by_tables = (
-        infer_problem(ConfidentialPosterior(data=data), TABLES) for data in (x, TABLES.model.query(x))
+        infer_problem(ConfidentialPosterior(data=data), TABLES)
+        for data in (x, TABLES.model.query(x))
     )
     np.testing.assert_array_equal(by_records.theta, by_tables.theta)
     assert by_records.report.exact
@@ -101,7 +116,9 @@ def test_confidential_data_do_not_reach_the_report(tmp_path):
     data = np.full((100, 3), 0.123456789) + np.arange(3)
     data[:50] *= -1.0
     method = ConfidentialPosterior(data=data)
-    posterior = method.infer(KEY, problem.model, problem.observed, progress=False, run_dir=tmp_path / "run")
+    posterior = method.infer(
+        KEY, problem.model, problem.observed, progress=False, run_dir=tmp_path / "run"
+    )
     saved = "".join(path.read_text() for path in (tmp_path / "run").rglob("*.json"))
     for text in (str(posterior.report.to_spec()), repr(method), saved):
         assert "0.123" not in text
@@ -114,7 +131,7 @@ def test_confidential_data_do_not_reach_the_report(tmp_path):
     assert method != ConfidentialPosterior(data=method.data)
 
 
-# Bad input -----------------------------------------------------------------------------------------------------------
+# Bad input ----------------------------------------------------------------------------------------
 
 PAPER = nw.problems.linear_regression(10.0)
 UNKNOWN = LinearRegression(predictor_mean=(0.9, -1.17), unknown=("noise_sd",))
@@ -129,7 +146,9 @@ def wide_prior(law):
 
 
 def unknown_spread():
-    prior = nw.Prior({"beta": dist.Normal(0.0, 1.0).expand([3]).to_event(1), "noise_sd": dist.HalfNormal(1.0)})
+    prior = nw.Prior(
+        {"beta": dist.Normal(0.0, 1.0).expand([3]).to_event(1), "noise_sd": dist.HalfNormal(1.0)}
+    )
     return paper_model(simulator=UNKNOWN, prior=prior)
 
 
@@ -139,7 +158,11 @@ def truncated():
 
 GRID = RegressionMoments(100, 2, grid=0.01, sensitivity_bound="paper")
 LATTICE = nw.mechanisms.DiscreteLaplace(scale=0.013, step=GRID.step)
-MISSING, INVALID, TYPE = errors.MissingCapabilityError, errors.InvalidInputError, errors.InvalidTypeError
+MISSING, INVALID, TYPE = (
+    errors.MissingCapabilityError,
+    errors.InvalidInputError,
+    errors.InvalidTypeError,
+)
 CONFIDENTIAL = lambda data: ConfidentialPosterior(data=data)
 TABLES = nw.problems.log_linear(10.0)
 
@@ -157,7 +180,9 @@ BAD = {
         "without grid. Use DataAugmentationMCMC",
     ),
     "other noise": (
-        lambda: infer(SHORT, paper_model(mechanism=nw.mechanisms.EuclideanLaplace(scale=0.1)), np.zeros(9)),
+        lambda: infer(
+            SHORT, paper_model(mechanism=nw.mechanisms.EuclideanLaplace(scale=0.1)), np.zeros(9)
+        ),
         MISSING,
         "Laplace or Gaussian noise",
     ),
@@ -168,21 +193,33 @@ BAD = {
         "variance 1 in every coordinate",
     ),
     "heavier prior": (
-        lambda: infer(NaivePlugIn(), paper_model(prior=wide_prior(dist.StudentT(50.0))), PAPER.observed),
+        lambda: infer(
+            NaivePlugIn(), paper_model(prior=wide_prior(dist.StudentT(50.0))), PAPER.observed
+        ),
         MISSING,
         "conjugate prior",
     ),
-    "truncated prior": (lambda: infer(SHORT, truncated(), PAPER.observed), MISSING, "conjugate prior"),
+    "truncated prior": (
+        lambda: infer(SHORT, truncated(), PAPER.observed),
+        MISSING,
+        "conjugate prior",
+    ),
     "other concentration": (
         lambda: infer(
             NaivePlugIn(),
-            dataclasses.replace(TABLES.model, simulator=nw.simulators.LogLinear(100, 2, (2, 2), concentration=1.0)),
+            dataclasses.replace(
+                TABLES.model, simulator=nw.simulators.LogLinear(100, 2, (2, 2), concentration=1.0)
+            ),
             TABLES.observed,
         ),
         MISSING,
         "Dirichlet with every parameter 1",
     ),
-    "no conjugate model": (lambda: infer_problem(NaivePlugIn(), nw.problems.sir(10.0)), MISSING, "not SIR"),
+    "no conjugate model": (
+        lambda: infer_problem(NaivePlugIn(), nw.problems.sir(10.0)),
+        MISSING,
+        "not SIR",
+    ),
     "observation too short": (
         lambda: infer(NaivePlugIn(), PAPER.model, [0.1]),
         INVALID,
@@ -198,8 +235,16 @@ BAD = {
         INVALID,
         "shape (100, 3), or the statistic, shape (9,); got shape (7, 3)",
     ),
-    "noisy tables": (lambda: infer_problem(CONFIDENTIAL(TABLES.observed), TABLES), INVALID, "noise in them"),
-    "no categories": (lambda: infer_problem(CONFIDENTIAL(np.full((100, 3), 7)), TABLES), INVALID, ""),
+    "noisy tables": (
+        lambda: infer_problem(CONFIDENTIAL(TABLES.observed), TABLES),
+        INVALID,
+        "noise in them",
+    ),
+    "no categories": (
+        lambda: infer_problem(CONFIDENTIAL(np.full((100, 3), 7)), TABLES),
+        INVALID,
+        "",
+    ),
 }
 
 

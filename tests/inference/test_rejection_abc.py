@@ -12,14 +12,23 @@ from noisewise.inference.abc import rejection_abc
 from noisewise.inference.abc.rejection_abc import RejectionABC
 from noisewise.inference.abc.smc_abc import SMCABC
 from noisewise.metrics import kolmogorov_smirnov
-from tests.inference.known_abc import KEY, continuous, continuous_abc, infer, norm_log_prob, z_scores
+from tests.inference.known_abc import (
+    KEY,
+    continuous,
+    continuous_abc,
+    infer,
+    norm_log_prob,
+    z_scores,
+)
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.1])
 def test_exact_rejection_agrees_with_the_exact_posterior(epsilon):
-    """Mean and variance within 4 standard errors, KS of 1000 against 20,000 draws below 2 (1% exceed 1.63) times its scale."""
+    """Mean and variance within 4 standard errors, KS of 1000 against 20,000 draws below 2 (1%
+    exceed 1.63) times its scale.
+    """
     problem = nw.problems.gaussian_mean(epsilon)
     posterior = infer(RejectionABC(), problem)
     exact = problem.reference(KEY, 20_000)
@@ -38,10 +47,14 @@ def test_exact_rejection_keeps_draws_of_the_statistic():
     noise = problem.model.mechanism.scale**2
     variance = 1 / (1 / 4.01 + 1 / noise)
     statistics = types.SimpleNamespace(theta=posterior.statistics, weights=posterior.weights)
-    assert np.all(np.abs(z_scores(statistics, variance * problem.observed[0] / noise, np.sqrt(variance))) < 4)
+    assert np.all(
+        np.abs(z_scores(statistics, variance * problem.observed[0] / noise, np.sqrt(variance))) < 4
+    )
 
 
-@pytest.mark.parametrize(("settings", "tolerance"), [({"tolerance": 0.6}, 0.6), ({"quantile": 0.1}, None)])
+@pytest.mark.parametrize(
+    ("settings", "tolerance"), [({"tolerance": 0.6}, 0.6), ({"quantile": 0.1}, None)]
+)
 def test_rejection_by_distance_agrees_with_quadrature(settings, tolerance):
     """A quantile keeps what lies within its own largest distance, which the report tells."""
     problem = continuous()
@@ -69,8 +82,12 @@ def test_a_wrong_acceptance_probability_is_caught(monkeypatch):
 
 def test_a_mechanism_with_samples_alone_gets_the_nearest_share():
     problem = nw.problems.gaussian_mean(1.0)
-    sampled = nw.mechanisms.SampledMechanism(lambda key, s: s + 0.04 * jax.random.laplace(key, s.shape))
-    model = types.SimpleNamespace(model=problem.model.with_mechanism(sampled), observed=problem.observed)
+    sampled = nw.mechanisms.SampledMechanism(
+        lambda key, s: s + 0.04 * jax.random.laplace(key, s.shape)
+    )
+    model = types.SimpleNamespace(
+        model=problem.model.with_mechanism(sampled), observed=problem.observed
+    )
     posterior = infer(RejectionABC(num_draws=100), model)
     assert posterior.report.num_simulations == 10_000
     assert not posterior.report.exact
@@ -82,7 +99,9 @@ def test_a_mechanism_with_samples_alone_gets_the_nearest_share():
 
 def test_a_bound_that_is_none_is_refused():
     log_prob = lambda s_dp, s: norm_log_prob(s_dp - s)
-    wrong = nw.mechanisms.DensityMechanism(log_prob, log_prob_bound=lambda s_dp: norm_log_prob(s_dp * 0.0) - 1.0)
+    wrong = nw.mechanisms.DensityMechanism(
+        log_prob, log_prob_bound=lambda s_dp: norm_log_prob(s_dp * 0.0) - 1.0
+    )
     problem = nw.problems.gaussian_mean(1.0)
     with pytest.raises(errors.InvalidInputError, match="log_prob_bound"):
         RejectionABC().infer(KEY, problem.model.with_mechanism(wrong), [0.1], progress=False)

@@ -1,4 +1,6 @@
-"""Robust posterior estimation: closed forms, misspecified statistics, lattices, and what it refuses."""
+"""Robust posterior estimation: closed forms, misspecified statistics, lattices, and what it
+refuses.
+"""
 
 import dataclasses
 import functools
@@ -15,7 +17,11 @@ from scipy.stats import binom, cauchy, norm
 import noisewise as nw
 from noisewise import errors
 from noisewise.estimators import Training, masked_autoregressive_flow
-from noisewise.inference.learned.robust.error_models import MechanismError, SpikeAndSlab, as_statistics
+from noisewise.inference.learned.robust.error_models import (
+    MechanismError,
+    SpikeAndSlab,
+    as_statistics,
+)
 from noisewise.inference.learned.robust.latent_space import LatentSpace
 from noisewise.inference.learned.robust.robust_posterior_estimation import RobustPosteriorEstimation
 from noisewise.inference.learned.robust.spike_coordinates import SpikeCoordinates, log_parts
@@ -29,7 +35,9 @@ UNTRAINED = {
     "training": Training(max_epochs=1, learning_rate=1e-9),
     "target_ess": 4000,
 }
-"""With flows that stay the identity h and q are the linear Gaussian fits, which are the truth for linear Gaussian models."""
+"""With flows that stay the identity h and q are the linear Gaussian fits, which are the truth for
+linear Gaussian models.
+"""
 LINEAR = functools.partial(RobustPosteriorEstimation, **UNTRAINED)
 NOISE = 0.5
 MATRIX = np.array([[2.0, 1.0], [-1.0, 2.0], [0.3, 0.8]])
@@ -61,10 +69,12 @@ def column_scales(matrix=MATRIX):
 
 
 def is_close(theta, mean, sd, shift, ratio):
-    return np.all(abs(theta.mean(axis=0) - mean) < shift * sd) and np.all(abs(theta.std(axis=0) / sd - 1.0) < ratio)
+    return np.all(abs(theta.mean(axis=0) - mean) < shift * sd) and np.all(
+        abs(theta.std(axis=0) / sd - 1.0) < ratio
+    )
 
 
-# The error models ----------------------------------------------------------------------------------------------------
+# The error models ---------------------------------------------------------------------------------
 
 
 @eqx.filter_jit
@@ -73,16 +83,24 @@ def evaluated(spikes, v, grid):
     return spikes.from_normal(v), slope, spikes.log_density(v), spikes.from_normal(grid)
 
 
-@pytest.mark.parametrize("numbers", [(0.01, 0.25, 0.5), (0.3, 0.25, 1e-9), (2.0, 0.1, 0.3), (0.01, 5.0, 0.9)])
+@pytest.mark.parametrize(
+    "numbers", [(0.01, 0.25, 0.5), (0.3, 0.25, 1e-9), (2.0, 0.1, 0.3), (0.01, 5.0, 0.9)]
+)
 def test_coordinates_are_a_change_of_variables(numbers):
-    """k(x) dx is the density claimed in v, to 1e-9, and that is a normal one up to |x| = 1; g comes back to 1e-4, and increases."""
+    """k(x) dx is the density claimed in v, to 1e-9, and that is a normal one up to |x| = 1; g comes
+    back to 1e-4, and increases.
+    """
     spikes = SpikeCoordinates.of(*numbers)
     x = np.array([-40.0, -1.5, -0.99, -0.4, -0.02, -0.001, 0.0, 0.0007, 0.3, 1.01, 7.0])
     v = spikes.to_normal(x)
     with jax.enable_x64(True):
-        back, slope, found, grid = map(np.asarray, evaluated(spikes, v, np.linspace(-20.0, 20.0, 10_001)))
+        back, slope, found, grid = map(
+            np.asarray, evaluated(spikes, v, np.linspace(-20.0, 20.0, 10_001))
+        )
     np.testing.assert_allclose(back, x, rtol=1e-4, atol=1e-12)
-    np.testing.assert_allclose(found, np.logaddexp(*log_parts(back, *numbers)) + np.log(slope), atol=1e-9)
+    np.testing.assert_allclose(
+        found, np.logaddexp(*log_parts(back, *numbers)) + np.log(slope), atol=1e-9
+    )
     inside = np.abs(x) < 1.0
     np.testing.assert_allclose(found[inside], norm.logpdf(v[inside]), atol=1e-3)
     assert np.all(np.diff(grid) > 0.0)
@@ -102,10 +120,12 @@ def test_observations_are_compared_in_the_units_of_the_statistic():
     found = as_statistics(both, np.array([1.5, 5.0, 20.0]))
     np.testing.assert_allclose(found, [1.5, 5.0 * 106.0 / 20.0 - 3.0, 103.0])
     s = np.repeat([[1.5, 23.5, 60.0]], 4000, axis=0)
-    np.testing.assert_allclose(as_statistics(both, both.sample(KEY, s).mean(axis=0)), s[0], atol=2.0)
+    np.testing.assert_allclose(
+        as_statistics(both, both.sample(KEY, s).mean(axis=0)), s[0], atol=2.0
+    )
 
 
-# Statistics ----------------------------------------------------------------------------------------------------------
+# Statistics ---------------------------------------------------------------------------------------
 
 
 def test_proportions_have_five_free_columns_and_a_lattice():
@@ -114,7 +134,10 @@ def test_proportions_have_five_free_columns_and_a_lattice():
     rng = np.random.default_rng(0)
     records = (rng.random((1000, 100, 3)) < rng.random((1000, 1, 3))).astype(int)
     cells = [(i, k, j) for i in range(2) for k in range(2) for j in range(2)]
-    s = np.stack([np.mean((records[..., 0] == i) & (records[..., k + 1] == j), axis=1) for i, k, j in cells], axis=1)
+    s = np.stack(
+        [np.mean((records[..., 0] == i) & (records[..., k + 1] == j), axis=1) for i, k, j in cells],
+        axis=1,
+    )
     space = LatentSpace.of(model, s)
     assert len(space.free) == 5
     np.testing.assert_allclose(space.cell, 0.01, rtol=1e-9)
@@ -127,32 +150,39 @@ def test_proportions_have_five_free_columns_and_a_lattice():
 
 def test_infection_curves_are_refused():
     problem = nw.problems.sir(10.0)
-    with pytest.raises(errors.MissingCapabilityError, match=r"there is none: .*PrivatePosteriorEstimation"):
+    with pytest.raises(
+        errors.MissingCapabilityError, match=r"there is none: .*PrivatePosteriorEstimation"
+    ):
         LINEAR(num_simulations=1000).infer(KEY, problem.model, problem.observed, progress=False)
 
 
 def test_a_thin_surface_is_refused():
     """Two parameters and no other randomness: five statistics lie on a surface of two dimensions."""
     rng = np.random.default_rng(0).normal(size=(2000, 2))
-    s = np.column_stack([rng, np.sin(3.0 * rng[:, 0]), rng[:, 0] * rng[:, 1], np.cos(2.0 * rng[:, 1])])
+    s = np.column_stack(
+        [rng, np.sin(3.0 * rng[:, 0]), rng[:, 0] * rng[:, 1], np.cos(2.0 * rng[:, 1])]
+    )
     model = dataclasses.replace(linear_gaussian(), query=lambda x: jnp.append(x, x[:2]))
     with pytest.raises(errors.MissingCapabilityError, match="about 2 dimensions in a space of 5"):
         LatentSpace.of(model, s)
 
 
-# The whole method ----------------------------------------------------------------------------------------------------
+# The whole method ---------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 def test_gaussian_errors_give_the_closed_form():
     """h and q are Gaussian fits to 4000 simulations; an effective size of 4000 adds .02 sd.
 
-    The regression of theta on s has errors of about 1 / sqrt(4000) of a conditional sd per column, so means within .1 sd and sds within
-    10% hold with room. The planted bugs, the spike in raw units and the observation taken for s, miss both.
+    The regression of theta on s has errors of about 1 / sqrt(4000) of a conditional sd per column,
+    so means within .1 sd and sds within 10% hold with room. The planted bugs, the spike in raw
+    units and the observation taken for s, miss both.
     """
     method = LINEAR(error=SpikeAndSlab(spike=0.4, probability=1e-9))
     posterior = method.infer(KEY, linear_gaussian(), OBSERVED, progress=False)
-    assert is_close(posterior.theta, *closed_form((0.4 * column_scales()) ** 2), shift=0.1, ratio=0.1)
+    assert is_close(
+        posterior.theta, *closed_form((0.4 * column_scales()) ** 2), shift=0.1, ratio=0.1
+    )
     assert not is_close(posterior.theta, *closed_form(0.4**2 * np.ones(3)), shift=0.1, ratio=0.1)
     assert not is_close(posterior.theta, *closed_form(np.zeros(3)), shift=0.1, ratio=0.1)
     assert posterior.report.diagnostics["R-hat"] < 1.02
@@ -163,7 +193,9 @@ def test_gaussian_errors_give_the_closed_form():
 @pytest.mark.slow
 def test_the_mechanism_in_place_of_the_error_gives_the_posterior():
     """As above, with the Gaussian mechanism's own density; statistics are draws of s given s_dp."""
-    posterior = LINEAR(error=MechanismError()).infer(KEY, linear_gaussian(), OBSERVED, progress=False)
+    posterior = LINEAR(error=MechanismError()).infer(
+        KEY, linear_gaussian(), OBSERVED, progress=False
+    )
     assert is_close(posterior.theta, *closed_form(NOISE**2 * np.ones(3)), shift=0.1, ratio=0.1)
     assert not is_close(posterior.theta, *closed_form(np.zeros(3)), shift=0.1, ratio=0.1)
     covariance = MATRIX @ MATRIX.T + 0.3**2 * np.eye(3)
@@ -174,10 +206,12 @@ def test_the_mechanism_in_place_of_the_error_gives_the_posterior():
 
 @pytest.mark.slow
 def test_misspecification_is_that_of_quadrature_and_finds_a_gross_error():
-    """Columns independent under the prior: P(z_j = 1 | s_dp) is a ratio of one-dimensional integrals, here within .03.
+    """Columns independent under the prior: P(z_j = 1 | s_dp) is a ratio of one-dimensional
+    integrals, here within .03.
 
-    An effective size of 4000 leaves .008, the fitted scales of h (2%) less than .01. Statistics that are right stay below the prior's .5 by
-    quadrature too; the one with 10 sd added goes to 1, and theta is what the others say.
+    An effective size of 4000 leaves .008, the fitted scales of h (2%) less than .01. Statistics
+    that are right stay below the prior's .5 by quadrature too; the one with 10 sd added goes to 1,
+    and theta is what the others say.
     """
     model, scales = linear_gaussian(ALONE), column_scales(ALONE)
     observed = np.array([0.3, -1.0, 10.0 * 0.3])
@@ -193,14 +227,21 @@ def test_misspecification_is_that_of_quadrature_and_finds_a_gross_error():
 
 def slab_probability(y):
     """P(slab | y) where h is standard normal: by quadrature."""
-    wide = quad(lambda s: norm.pdf(s) * cauchy.pdf(y, s, 0.25), -9.0, 9.0, points=[y] if abs(y) < 9 else None)[0]
+    wide = quad(
+        lambda s: norm.pdf(s) * cauchy.pdf(y, s, 0.25),
+        -9.0,
+        9.0,
+        points=[y] if abs(y) < 9 else None,
+    )[0]
     narrow = norm.pdf(y, scale=np.sqrt(1.0 + 0.01**2))
     return wide / (wide + narrow)
 
 
 @pytest.mark.slow
 def test_an_observation_far_away_is_told():
-    posterior = LINEAR(error=MechanismError()).infer(KEY, linear_gaussian(), OBSERVED + 20.0, progress=False)
+    posterior = LINEAR(error=MechanismError()).infer(
+        KEY, linear_gaussian(), OBSERVED + 20.0, progress=False
+    )
     assert any("extrapolate" in text for text in posterior.report.warnings)
     assert posterior.report.diagnostics["latent statistics outside the simulations"] > 0.9
 
@@ -209,10 +250,14 @@ def test_an_observation_far_away_is_told():
 def test_failures_and_constants_are_told():
     def simulate(key, theta):
         x = jnp.asarray(MATRIX) @ theta + 0.3 * jax.random.normal(key, (3,))
-        return jnp.where(jax.random.uniform(jax.random.fold_in(key, 1)) < 0.1, jnp.nan, jnp.append(x, 3.0))
+        return jnp.where(
+            jax.random.uniform(jax.random.fold_in(key, 1)) < 0.1, jnp.nan, jnp.append(x, 3.0)
+        )
 
     model = dataclasses.replace(linear_gaussian(), simulator=nw.simulators.JaxSimulator(simulate))
-    posterior = LINEAR(error=MechanismError()).infer(KEY, model, np.append(OBSERVED, 3.1), progress=False)
+    posterior = LINEAR(error=MechanismError()).infer(
+        KEY, model, np.append(OBSERVED, 3.1), progress=False
+    )
     assert 300 < posterior.report.num_failed < 500
     assert any("left out" in text and "s[3]" in text for text in posterior.report.warnings)
     np.testing.assert_allclose(posterior.statistics[:, 3], 3.0)
@@ -220,7 +265,9 @@ def test_failures_and_constants_are_told():
 
 @pytest.mark.slow
 def test_trained_flows_give_the_closed_form():
-    """Means within .1 sd and sds within 10% with both error models; an effective size of 2000 adds .02 sd, the training the rest."""
+    """Means within .1 sd and sds within 10% with both error models; an effective size of 2000 adds
+    .02 sd, the training the rest.
+    """
     for error, variances in [
         (SpikeAndSlab(spike=0.4, probability=1e-9), (0.4 * column_scales()) ** 2),
         (MechanismError(), NOISE**2 * np.ones(3)),
@@ -231,11 +278,15 @@ def test_trained_flows_give_the_closed_form():
 
 @pytest.mark.slow
 def test_the_mean_of_clamped_records():
-    """Against 20,000 exact draws: the mean within .1 sd, the sd within 10%; the spike and slab is three times too wide."""
+    """Against 20,000 exact draws: the mean within .1 sd, the sd within 10%; the spike and slab is
+    three times too wide.
+    """
     problem = nw.problems.gaussian_mean(1.0)
     exact = problem.reference(KEY, 20_000)
     moments = exact.mean(axis=0), exact.std(axis=0)
-    posterior = infer(RobustPosteriorEstimation(error=MechanismError()), problem.model, problem.observed)
+    posterior = infer(
+        RobustPosteriorEstimation(error=MechanismError()), problem.model, problem.observed
+    )
     assert is_close(posterior.theta, *moments, shift=0.1, ratio=0.1)
     robust = infer(RobustPosteriorEstimation(), problem.model, problem.observed)
     assert robust.theta.std() > 2.0 * exact.std()
@@ -243,14 +294,18 @@ def test_the_mean_of_clamped_records():
 
 @pytest.mark.slow
 def test_regression_with_its_noise_and_with_spike_and_slab():
-    """At epsilon 10: with the mechanism means within .35 sd and sds within 15% (h and q are learnt over the whole prior); without it not.
+    """At epsilon 10: with the mechanism means within .35 sd and sds within 15% (h and q are learnt
+    over the whole prior); without it not.
 
-    The spike and slab takes beta[1] for a third better known than it is, and finds the statistic with the largest noise for its scale.
+    The spike and slab takes beta[1] for a third better known than it is, and finds the statistic
+    with the largest noise for its scale.
     """
     problem = nw.problems.linear_regression(10.0)
     exact = problem.reference(KEY, 4000)
     moments = exact.mean(axis=0), exact.std(axis=0)
-    posterior = infer(RobustPosteriorEstimation(error=MechanismError()), problem.model, problem.observed)
+    posterior = infer(
+        RobustPosteriorEstimation(error=MechanismError()), problem.model, problem.observed
+    )
     assert is_close(posterior.theta, *moments, shift=0.35, ratio=0.15)
     robust = infer(RobustPosteriorEstimation(), problem.model, problem.observed)
     assert not is_close(robust.theta, *moments, shift=0.35, ratio=0.15)
@@ -260,9 +315,11 @@ def test_regression_with_its_noise_and_with_spike_and_slab():
 
 @pytest.mark.slow
 def test_a_coarse_lattice_is_corrected():
-    """A count 0..10 with Laplace noise narrower than a cell: P(s | s_dp) within .04 in total variation, by summing.
+    """A count 0..10 with Laplace noise narrower than a cell: P(s | s_dp) within .04 in total
+    variation, by summing.
 
-    4000 effective draws leave .01, the learnt h the rest. The planted bug, eta at the spread count, is off by more than .06.
+    4000 effective draws leave .01, the learnt h the rest. The planted bug, eta at the spread count,
+    is off by more than .06.
     """
     simulate = lambda rng, theta: rng.binomial(10, 1.0 / (1.0 + np.exp(-theta[0])))
     model = nw.PrivateModel(
@@ -271,13 +328,17 @@ def test_a_coarse_lattice_is_corrected():
         query=lambda x: np.array([x], dtype=float),
         mechanism=nw.mechanisms.Laplace(scale=0.5),
     )
-    method = RobustPosteriorEstimation(error=MechanismError(), num_simulations=8000, target_ess=4000)
+    method = RobustPosteriorEstimation(
+        error=MechanismError(), num_simulations=8000, target_ess=4000
+    )
     posterior = infer(method, model, [7.0])
     counts, logit = np.arange(11), np.linspace(-6.0, 6.0, 2001)
     joint = binom.pmf(counts[:, None], 10, 1.0 / (1.0 + np.exp(-logit))) * norm.pdf(logit)
     law = joint.sum(axis=1) * np.exp(-np.abs(7.0 - counts) / 0.5)
     law /= law.sum()
-    found = np.bincount(posterior.statistics[:, 0].astype(int), minlength=11) / len(posterior.statistics)
+    found = np.bincount(posterior.statistics[:, 0].astype(int), minlength=11) / len(
+        posterior.statistics
+    )
     assert 0.5 * np.abs(found - law).sum() < 0.04
     places = counts[:, None] + np.linspace(-0.495, 0.495, 100)
     blurred = joint.sum(axis=1) * np.exp(-np.abs(7.0 - places) / 0.5).mean(axis=1)
@@ -289,11 +350,15 @@ def test_a_coarse_lattice_is_corrected():
 
 
 def model_of(simulate):
-    return dataclasses.replace(linear_gaussian(), simulator=nw.simulators.JaxSimulator(simulate, deterministic=True))
+    return dataclasses.replace(
+        linear_gaussian(), simulator=nw.simulators.JaxSimulator(simulate, deterministic=True)
+    )
 
 
 def sampled(model):
-    return model.with_mechanism(nw.mechanisms.SampledMechanism(lambda key, s: s + jax.random.normal(key, s.shape)))
+    return model.with_mechanism(
+        nw.mechanisms.SampledMechanism(lambda key, s: s + jax.random.normal(key, s.shape))
+    )
 
 
 def other_width(key, target_dim, condition_dim):
@@ -306,10 +371,26 @@ def infer(method, model, observed=OBSERVED):
 
 CHOICE = nw.mechanisms.ExponentialMechanism(candidates=(0.0, 1.0, 2.0), scale=1.0)
 BAD = [
-    (lambda: infer(LINEAR(), model_of(lambda key, theta: jnp.zeros(3))), errors.InvalidInputError, "varies"),
-    (lambda: infer(LINEAR(), model_of(lambda key, theta: jnp.full(3, jnp.nan))), errors.SimulationError, "failed"),
-    (lambda: infer(LINEAR(num_simulations=1), linear_gaussian()), errors.SimulationError, "at least 20"),
-    (lambda: infer(LINEAR(marginal=other_width), linear_gaussian()), errors.InvalidInputError, "marginal"),
+    (
+        lambda: infer(LINEAR(), model_of(lambda key, theta: jnp.zeros(3))),
+        errors.InvalidInputError,
+        "varies",
+    ),
+    (
+        lambda: infer(LINEAR(), model_of(lambda key, theta: jnp.full(3, jnp.nan))),
+        errors.SimulationError,
+        "failed",
+    ),
+    (
+        lambda: infer(LINEAR(num_simulations=1), linear_gaussian()),
+        errors.SimulationError,
+        "at least 20",
+    ),
+    (
+        lambda: infer(LINEAR(marginal=other_width), linear_gaussian()),
+        errors.InvalidInputError,
+        "marginal",
+    ),
     (
         lambda: infer(LINEAR(error=MechanismError()), sampled(linear_gaussian())),
         errors.MissingCapabilityError,
@@ -325,7 +406,9 @@ BAD = [
         "MechanismError",
     ),
     (
-        lambda: as_statistics(nw.mechanisms.RandomizedResponse(num_categories=3, truth_probability=0.5), np.ones(1)),
+        lambda: as_statistics(
+            nw.mechanisms.RandomizedResponse(num_categories=3, truth_probability=0.5), np.ones(1)
+        ),
         errors.MissingCapabilityError,
         "categories",
     ),

@@ -1,4 +1,6 @@
-"""Moves of Gibbs-SS: sums and moments of contributions, and draws of the statistic, the variances of noise and the parameters."""
+"""Moves of Gibbs-SS: sums and moments of contributions, and draws of the statistic, the variances
+of noise and the parameters.
+"""
 
 import dataclasses
 import functools
@@ -26,7 +28,7 @@ KERNEL = moves.Kernel(SIMULATOR, QUERY, laplace=True)
 THETA = np.array([0.4, -1.3, 0.6])
 
 
-# Sums and moments ----------------------------------------------------------------------------------------------------
+# Sums and moments ---------------------------------------------------------------------------------
 
 
 def test_sums_are_undone_for_any_bounds():
@@ -48,7 +50,9 @@ def test_sums_are_undone_for_any_bounds():
 
 
 def nodes():
-    """Records (125, 3) and weights with which averages of polynomials of degree 9 in the normals behind a record are exact."""
+    """Records (125, 3) and weights with which averages of polynomials of degree 9 in the normals
+    behind a record are exact.
+    """
     points, weights = np.polynomial.hermite_e.hermegauss(5)
     u = np.array(list(itertools.product(points, repeat=3)))
     weights = np.array([np.prod(w) for w in itertools.product(weights / weights.sum(), repeat=3)])
@@ -57,7 +61,9 @@ def nodes():
 
 
 def test_moments_are_those_of_the_contributions():
-    """Against Gauss-Hermite quadrature, exact for products of four normals: equal to 1e-12. Planted: each of the six terms left out."""
+    """Against Gauss-Hermite quadrature, exact for products of four normals: equal to 1e-12.
+    Planted: each of the six terms left out.
+    """
     records, weights = nodes()
     t = QUERY.contributions(records)
     assert (np.abs(records - CENTRE) < HALF).all()
@@ -81,7 +87,7 @@ def six_terms(records, weights):
     return [C[i, k] * C[j, l], C[i, l] * C[j, k], *(a[m] * a[o] * C[p, q] for m, o, p, q in means)]
 
 
-# The kernel ----------------------------------------------------------------------------------------------------------
+# The kernel ---------------------------------------------------------------------------------------
 
 SCALE, CHAINS = 0.002, 6000
 COMPILED = {"moments": jax.jit(KERNEL.moments), "parameters": jax.jit(KERNEL.draw_parameters)}
@@ -109,7 +115,9 @@ def successive(key, mean, covariance, state, bugs):
 
     def one(number, state):
         s, w, observed = state
-        e = jnp.split(jax.random.normal(jax.random.fold_in(key, number), (CHAINS, 5 * s.shape[1])), 5, axis=1)
+        e = jnp.split(
+            jax.random.normal(jax.random.fold_in(key, number), (CHAINS, 5 * s.shape[1])), 5, axis=1
+        )
         s = moves.draw_statistic(e[0], spread * e[1], mean, covariance, w, observed)
         w = moves.draw_variances(e[2], e[3], jnp.where(wrong, 1 / scale**2, observed - s), scale)
         return s, w, s + jnp.sqrt(w) * e[4]
@@ -128,16 +136,25 @@ def from_the_joint_law(seed):
 
 
 def largest_z(factor=1.0, scale=1.0, wrong=False, spread=1.0):
-    """Averages over (theta, s, w, s_dp) after 20 rounds from the joint law, against fresh draws from it: the largest of 72 z-scores."""
+    """Averages over (theta, s, w, s_dp) after 20 rounds from the joint law, against fresh draws
+    from it: the largest of 72 z-scores.
+    """
     start, fresh = from_the_joint_law(1), from_the_joint_law(2)
     mean, covariance = moments(start[0])
     with jax.enable_x64(True):
-        run = successive(jax.random.key(3), mean, factor * covariance, start[1:], (scale * SCALE, wrong, spread))
+        run = successive(
+            jax.random.key(3), mean, factor * covariance, start[1:], (scale * SCALE, wrong, spread)
+        )
 
     def functions(theta, s, w, observed):
         centre, spread = moments(theta)
-        r, error = (s - centre) / np.sqrt(np.diagonal(spread, axis1=1, axis2=2)), (observed - s) / SCALE
-        return np.concatenate((s * theta[:, :1], r, r**2, r * error, w, np.log(w), error, np.abs(error)), axis=1)
+        r, error = (
+            (s - centre) / np.sqrt(np.diagonal(spread, axis1=1, axis2=2)),
+            (observed - s) / SCALE,
+        )
+        return np.concatenate(
+            (s * theta[:, :1], r, r**2, r * error, w, np.log(w), error, np.abs(error)), axis=1
+        )
 
     left, right = functions(start[0], *map(np.asarray, run)), functions(*fresh)
     error = np.sqrt((left.var(0) + right.var(0)) / CHAINS)
@@ -145,12 +162,14 @@ def largest_z(factor=1.0, scale=1.0, wrong=False, spread=1.0):
 
 
 def test_the_joint_law_of_statistic_and_noise_is_kept():
-    """Geweke (2004) for s and w given theta, under s ~ N(mu, V), w ~ Exponential, s_dp = s + N(0, w): all |z| < 4.
+    """Geweke (2004) for s and w given theta, under s ~ N(mu, V), w ~ Exponential, s_dp = s + N(0,
+    w): all |z| < 4.
 
-    Chains are independent and start in the joint law, which they must not leave. theta stands still, each chain at its own: beta | s is the
-    posterior under the model of the records, not under the normal law of s, so that no joint law is kept by all three steps.
-    Planted: V without its division by n or 30% too large, a noise scale 5% too large, the inverse Gaussian with mean b, and s without
-    the part of its spread that the noise leaves.
+    Chains are independent and start in the joint law, which they must not leave. theta stands
+    still, each chain at its own: beta | s is the posterior under the model of the records, not
+    under the normal law of s, so that no joint law is kept by all three steps. Planted: V without
+    its division by n or 30% too large, a noise scale 5% too large, the inverse Gaussian with mean
+    b, and s without the part of its spread that the noise leaves.
     """
     assert largest_z() < 4.0
     assert largest_z(factor=40.0) > 10.0
@@ -161,7 +180,9 @@ def test_the_joint_law_of_statistic_and_noise_is_kept():
 
 
 def test_noise_variances_are_inverse_gaussian():
-    """1/w by KS against scipy with 20,000 draws, p > .001; an error of 0 is no trouble. Planted: scale 5% off."""
+    """1/w by KS against scipy with 20,000 draws, p > .001; an error of 0 is no trouble. Planted:
+    scale 5% off.
+    """
     e = np.random.default_rng(0).normal(size=(2, 20_000, 1))
     errors, scale = np.full((20_000, 1), 0.7), 0.4
     with jax.enable_x64(True):
@@ -173,9 +194,13 @@ def test_noise_variances_are_inverse_gaussian():
 
 
 def test_parameters_follow_the_conjugate_posterior():
-    """6000 draws whitened: means within 4.5/sqrt(n), second moments within 4.5 sqrt(2/n). Planted: a prior of twice the variance."""
+    """6000 draws whitened: means within 4.5/sqrt(n), second moments within 4.5 sqrt(2/n). Planted:
+    a prior of twice the variance.
+    """
     s = QUERY(some_records())
-    theta, clipped = parameters(np.random.default_rng(1).normal(size=(CHAINS, 3)), np.tile(s, (CHAINS, 1)))
+    theta, clipped = parameters(
+        np.random.default_rng(1).normal(size=(CHAINS, 3)), np.tile(s, (CHAINS, 1))
+    )
 
     def passes(simulator):
         mean, covariance = simulator.conjugate_posterior(*QUERY.sums_of(s)[:2])
@@ -189,7 +214,9 @@ def test_parameters_follow_the_conjugate_posterior():
 
 
 def test_sums_of_no_data_are_clipped_and_counted():
-    """One chain has a negative sum of squares: its X'X keeps its non-negative part, those of the others are left alone."""
+    """One chain has a negative sum of squares: its X'X keeps its non-negative part, those of the
+    others are left alone.
+    """
     s = np.tile(QUERY(some_records()), (CHAINS, 1))
     s[1, 8] *= -1.0
     theta, clipped = parameters(np.zeros((CHAINS, 3)), s)
@@ -197,6 +224,8 @@ def test_sums_of_no_data_are_clipped_and_counted():
     values, vectors = np.linalg.eigh(gram[1])
     assert values[0] < 0.0
     gram[1] = (vectors * np.maximum(values, 0.0)) @ vectors.T
-    expected = [SIMULATOR.conjugate_posterior((g + g.T) / 2, c)[0] for g, c in zip(gram, cross, strict=True)]
+    expected = [
+        SIMULATOR.conjugate_posterior((g + g.T) / 2, c)[0] for g, c in zip(gram, cross, strict=True)
+    ]
     assert clipped == 1
     np.testing.assert_allclose(theta[:2], expected, rtol=1e-8)

@@ -1,4 +1,6 @@
-"""The space of statistics, found in simulations: lattices and where they end, corners, and how many dimensions there are."""
+"""The space of statistics, found in simulations: lattices and where they end, corners, and how many
+dimensions there are.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +8,11 @@ import numpy as np
 import pytest
 
 from noisewise import errors
-from noisewise.inference.learned.common.statistic_space import StatisticSpace, _lattice_step, check_spread
+from noisewise.inference.learned.common.statistic_space import (
+    StatisticSpace,
+    _lattice_step,
+    check_spread,
+)
 
 RNG = np.random.default_rng(0)
 COLUMNS = {
@@ -41,8 +47,12 @@ def test_a_lattice_ends_where_values_pile_up():
 
 
 def test_corners_average_to_the_point_between():
-    """With ramps of 1 the mean of the points around t is t itself; with short ramps, the nearest point."""
-    s = np.stack([np.tile(np.arange(10.0), 50), np.repeat(np.arange(5.0), 100), RNG.normal(size=500)], axis=1)
+    """With ramps of 1 the mean of the points around t is t itself; with short ramps, the nearest
+    point.
+    """
+    s = np.stack(
+        [np.tile(np.arange(10.0), 50), np.repeat(np.arange(5.0), 100), RNG.normal(size=500)], axis=1
+    )
     space = StatisticSpace.of("abc", s)
     assert space.lattices == (0, 1)
     t = np.array([3.3, 1.75, 0.123])
@@ -57,7 +67,9 @@ def test_corners_average_to_the_point_between():
 
 
 def test_full_statistics_pass_the_check_of_dimension():
-    """Normal statistics of as many dimensions as there are columns, however narrow, and few simulations, which tell nothing."""
+    """Normal statistics of as many dimensions as there are columns, however narrow, and few
+    simulations, which tell nothing.
+    """
     z, noise = RNG.normal(size=(1000, 2)), RNG.normal(size=(1000, 5))
     check_spread(z, z[:, :1] + 1e-3 * noise)
     check_spread(z[:50], np.repeat(z[:50, :1], 5, axis=1))

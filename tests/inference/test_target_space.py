@@ -1,4 +1,6 @@
-"""The space in which private statistics are learnt: values of every support spread, found again, weighed, and filed."""
+"""The space in which private statistics are learnt: values of every support spread, found again,
+weighed, and filed.
+"""
 
 import equinox as eqx
 import jax
@@ -7,7 +9,11 @@ import pytest
 from scipy.stats import norm
 
 from noisewise import errors
-from noisewise.inference.learned.common.space_files import read_target_space, target_space_arrays, target_space_spec
+from noisewise.inference.learned.common.space_files import (
+    read_target_space,
+    target_space_arrays,
+    target_space_spec,
+)
 from noisewise.inference.learned.likelihood.target_space import TargetSpace
 from noisewise.mechanisms.supports import Blocks, Finite, Interval, Lattice, Real
 
@@ -41,14 +47,20 @@ def test_a_spread_value_is_found_again(name):
     with jax.enable_x64(True):
         t, _ = spread(space, values[:, None, None], u)
         found = np.asarray(found_again(space, t, np.zeros(t.shape)))
-    np.testing.assert_allclose(found[..., 0], np.repeat(values[:, None], 3, axis=1)[:, : found.shape[1]], atol=1e-9)
+    np.testing.assert_allclose(
+        found[..., 0], np.repeat(values[:, None], 3, axis=1)[:, : found.shape[1]], atol=1e-9
+    )
 
 
-@pytest.mark.parametrize("name", [name for name in SPREADS if name not in ("real numbers", "an interval")])
+@pytest.mark.parametrize(
+    "name", [name for name in SPREADS if name not in ("real numbers", "an interval")]
+)
 def test_weights_turn_densities_into_probabilities(name):
-    """E_u[q(t) w] is the integral of q over the cell, for any q: here a normal one, by 4096 midpoints.
+    """E_u[q(t) w] is the integral of q over the cell, for any q: here a normal one, by 4096
+    midpoints.
 
-    Where w has an inverse square root at the edge, midpoints are off by up to 1 / sqrt(4096) = 1.6% of it.
+    Where w has an inverse square root at the edge, midpoints are off by up to 1 / sqrt(4096) = 1.6%
+    of it.
     """
     support, values = SPREADS[name]
     space = TargetSpace.of(support, values[:, None], np.array([0]))
@@ -84,7 +96,9 @@ def test_columns_that_are_left_out_come_from_elsewhere():
 def test_a_space_survives_a_file(name):
     support, values = SPREADS[name]
     blocks = Blocks((support, Real()), (1, 2))
-    s_dp = np.concatenate([values[:, None], np.random.default_rng(0).normal(size=(len(values), 2))], axis=1)
+    s_dp = np.concatenate(
+        [values[:, None], np.random.default_rng(0).normal(size=(len(values), 2))], axis=1
+    )
     space = TargetSpace.of(blocks, s_dp, np.array([0, 2]))
     again = read_target_space(target_space_spec(space), target_space_arrays(space), 3)
     u = np.full((len(values), space.num_uniforms), 0.3)
@@ -96,7 +110,14 @@ def test_a_space_survives_a_file(name):
 
 @pytest.mark.parametrize(
     "change",
-    [{"spreads": ["Steps"]}, {"spreads": ["Other"]}, {"widths": [4]}, {"kept": [7]}, {"kept": []}, {"kept": [1, 0]}],
+    [
+        {"spreads": ["Steps"]},
+        {"spreads": ["Other"]},
+        {"widths": [4]},
+        {"kept": [7]},
+        {"kept": []},
+        {"kept": [1, 0]},
+    ],
 )
 def test_a_space_that_does_not_fit_is_refused(change):
     space = TargetSpace.of(Real(), np.ones((5, 3)), np.array([0, 1]))

@@ -10,22 +10,40 @@ import pytest
 import noisewise as nw
 from noisewise.inference.learned.common import learning
 
-SMALL = functools.partial(nw.estimators.mixture_density_network, num_components=2, num_units=8, num_hidden=1)
-QUICK = {"estimator": SMALL, "training": nw.estimators.Training(max_epochs=2), "num_simulations": 60}
+SMALL = functools.partial(
+    nw.estimators.mixture_density_network, num_components=2, num_units=8, num_hidden=1
+)
+QUICK = {
+    "estimator": SMALL,
+    "training": nw.estimators.Training(max_epochs=2),
+    "num_simulations": 60,
+}
 CHAINS = {"num_chains": 10, "num_warmup": 10, "target_ess": 50}
 METHODS = {
-    "_posterior_learner": nw.inference.PrivatePosteriorEstimation(num_rounds=3, num_noise=2, noise_bank=4, **QUICK),
-    "_likelihood_learner": nw.inference.PrivateLikelihoodEstimation(num_rounds=3, noise_bank=4, **QUICK, **CHAINS),
-    "_confidential_learner": nw.inference.ConfidentialLikelihoodEstimation(num_rounds=3, **QUICK, **CHAINS),
+    "_posterior_learner": nw.inference.PrivatePosteriorEstimation(
+        num_rounds=3, num_noise=2, noise_bank=4, **QUICK
+    ),
+    "_likelihood_learner": nw.inference.PrivateLikelihoodEstimation(
+        num_rounds=3, noise_bank=4, **QUICK, **CHAINS
+    ),
+    "_confidential_learner": nw.inference.ConfidentialLikelihoodEstimation(
+        num_rounds=3, **QUICK, **CHAINS
+    ),
 }
 
 
 @pytest.mark.parametrize(
     "learner",
-    ["_posterior_learner", "_likelihood_learner", pytest.param("_confidential_learner", marks=pytest.mark.slow)],
+    [
+        "_posterior_learner",
+        "_likelihood_learner",
+        pytest.param("_confidential_learner", marks=pytest.mark.slow),
+    ],
 )
 def test_rows_keep_their_role(learner, monkeypatch):
-    """Disjoint; all rows of a round are used; a row of one round has the same role in the next. Truncation may drop rows, no more."""
+    """Disjoint; all rows of a round are used; a row of one round has the same role in the next.
+    Truncation may drop rows, no more.
+    """
     real, seen = learning.train, []
 
     def spy(*args, **more):

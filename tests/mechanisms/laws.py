@@ -1,4 +1,6 @@
-"""The laws every mechanism obeys, as functions that raise AssertionError: used on the catalogue and on planted bugs."""
+"""The laws every mechanism obeys, as functions that raise AssertionError: used on the catalogue and
+on planted bugs.
+"""
 
 import dataclasses
 import itertools
@@ -16,21 +18,26 @@ POINTS = {"independent": IndependentUniforms(), "Sobol": ScrambledSobol()}
 ALPHA = 1e-6
 NUM_BINS = 20
 NUM_SETS, NUM_POINTS = 64, 4096
-"""2^18 draws of one column. A scale off by a share e gives n draws a noncentrality of at most n I e^2, I being the Fisher
-information of the log scale: 1 for Laplace noise, 2 for Gaussian. At 2% that is 105 and 210, of which 20 bins keep 91
-and 170: caught with probability .995 and more at the 1e-6 quantile of chi^2_19, 63.7. Wider mechanisms repeat a formula
-that was tested with one column: 2^16 draws."""
+"""2^18 draws of one column. A scale off by a share e gives n draws a noncentrality of at most n I
+e^2, I being the Fisher information of the log scale: 1 for Laplace noise, 2 for Gaussian. At 2%
+that is 105 and 210, of which 20 bins keep 91 and 170: caught with probability .995 and more at the
+1e-6 quantile of chi^2_19, 63.7. Wider mechanisms repeat a formula that was tested with one column:
+2^16 draws."""
 
 _PANELS = 1500
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 ROWS, KNOTS, NODES = 32, _PANELS + 1, 8 * _PANELS
-"""The sizes of batches, few so that tests share compiled programs: compiling takes most of their time."""
+"""The sizes of batches, few so that tests share compiled programs: compiling takes most of their
+time.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class ColumnLaw:
-    """The law of one column as its density implies: F at the knots, and atoms (all knots of a discrete law)."""
+    """The law of one column as its density implies: F at the knots, and atoms (all knots of a
+    discrete law).
+    """
 
     knots: np.ndarray
     left: np.ndarray
@@ -44,7 +51,9 @@ class ColumnLaw:
     def transform(self, values, rng):
         """F(y-) + V (F(y) - F(y-)) with uniform V: uniform when the values follow the law."""
         slack = 1e-9 * np.abs(self.knots).max() if self.discrete else 0.0
-        index = np.clip(np.searchsorted(self.knots, values + slack, side="right") - 1, 0, self.knots.size - 1)
+        index = np.clip(
+            np.searchsorted(self.knots, values + slack, side="right") - 1, 0, self.knots.size - 1
+        )
         on_knot = np.abs(values - self.knots[index]) <= slack
         jump = self.left[index] + rng.random(values.shape) * (self.right - self.left)[index]
         following = np.minimum(index + 1, self.knots.size - 1)
@@ -140,7 +149,9 @@ def draws(mechanism, s, points, seed):
 
 
 def assert_uniform(u):
-    """Pearson's chi^2 over equal bins at level 1e-6; conservative for nets, which fill bins more evenly."""
+    """Pearson's chi^2 over equal bins at level 1e-6; conservative for nets, which fill bins more
+    evenly.
+    """
     counts = np.histogram(u, bins=NUM_BINS, range=(0.0, 1.0))[0]
     assert counts.sum() == u.size, "values where the law has none"
     expected = u.size / NUM_BINS
@@ -149,8 +160,13 @@ def assert_uniform(u):
 
 
 def assert_independent(first, second):
-    """n times the squared means of phi_i(U) phi_j(V), i, j <= 2, phi the Legendre polynomials on (0,1): chi^2_4 at 1e-6."""
-    phi = [np.stack([np.sqrt(3) * x, np.sqrt(5) * (1.5 * x**2 - 0.5)]) for x in (2 * first - 1, 2 * second - 1)]
+    """n times the squared means of phi_i(U) phi_j(V), i, j <= 2, phi the Legendre polynomials on
+    (0,1): chi^2_4 at 1e-6.
+    """
+    phi = [
+        np.stack([np.sqrt(3) * x, np.sqrt(5) * (1.5 * x**2 - 0.5)])
+        for x in (2 * first - 1, 2 * second - 1)
+    ]
     statistic = ((phi[0] @ phi[1].T) ** 2).sum() / first.size
     assert statistic <= chi2.isf(ALPHA, 4), f"columns depend on each other: chi^2 = {statistic:.1f}"
 
@@ -158,7 +174,9 @@ def assert_independent(first, second):
 def transport_has_law_of_log_prob(mechanism, s, points, seed=0):
     values = draws(mechanism, s, points, seed)
     rng = np.random.default_rng(seed)
-    transformed = [column_law(mechanism, s, j).transform(values[:, j], rng) for j in range(values.shape[-1])]
+    transformed = [
+        column_law(mechanism, s, j).transform(values[:, j], rng) for j in range(values.shape[-1])
+    ]
     for u in transformed:
         assert_uniform(u)
     for pair in itertools.combinations(transformed, 2):
@@ -172,12 +190,18 @@ def euclidean_transport_has_its_law(mechanism, s, points, seed=0):
     level = gamma(s.size).cdf(length / mechanism.scale)
     angle = beta_law(0.5, (s.size - 1) / 2).cdf((z[:, 0] / length) ** 2)
     signed = np.where(z[:, 0] > 0, 0.5 + angle / 2, 0.5 - angle / 2)
-    for u in (level, signed, (level + signed) % 1.0, (level - z[:, -1] / np.abs(z[:, -1]) / 4) % 1.0):
+    for u in (
+        level,
+        signed,
+        (level + signed) % 1.0,
+        (level - z[:, -1] / np.abs(z[:, -1]) / 4) % 1.0,
+    ):
         assert_uniform(u)
 
 
 def density_has_mass_one(mechanism, s):
-    """Within 1e-6, for outputs of one column: the law of one of several is only known up to a constant.
+    """Within 1e-6, for outputs of one column: the law of one of several is only known up to a
+    constant.
 
     `log_prob_adds_up_over_columns` carries it to several.
     """
@@ -185,13 +209,19 @@ def density_has_mass_one(mechanism, s):
 
 
 def log_prob_adds_up_over_columns(mechanism, s_dp, s):
-    """log_prob of k columns is the sum of k values of one column, where columns are independent and k is free."""
+    """log_prob of k columns is the sum of k values of one column, where columns are independent and
+    k is free.
+    """
     each = [mechanism.log_prob(s_dp[:, j : j + 1], s[:, j : j + 1]) for j in range(s.shape[-1])]
-    np.testing.assert_allclose(mechanism.log_prob(s_dp, s), np.sum(each, axis=0), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(
+        mechanism.log_prob(s_dp, s), np.sum(each, axis=0), rtol=1e-13, atol=1e-13
+    )
 
 
 def radial_density_has_mass_one(mechanism, s, seed=0):
-    """The density at s + r e, times the area of the sphere, integrated over r along seven directions e."""
+    """The density at s + r e, times the area of the sphere, integrated over r along seven
+    directions e.
+    """
     edges = np.linspace(0.0, 45.0 * mechanism.scale, 201)
     half = np.diff(edges)[:, None] / 2
     radii = ((edges[1:] + edges[:-1])[:, None] / 2 + half * _NODES).ravel()
@@ -199,14 +229,18 @@ def radial_density_has_mass_one(mechanism, s, seed=0):
     directions /= np.linalg.norm(directions, axis=-1, keepdims=True)
     outputs = np.tile(s, (NODES, 1))
     outputs[: 7 * radii.size] = (s + radii[:, None] * directions).reshape(-1, s.size)
-    density = np.exp(mechanism.log_prob(outputs, np.tile(s, (NODES, 1))))[: 7 * radii.size].reshape(7, -1)
+    density = np.exp(mechanism.log_prob(outputs, np.tile(s, (NODES, 1))))[: 7 * radii.size].reshape(
+        7, -1
+    )
     area = 2 * np.pi ** (s.size / 2) / gamma_function(s.size / 2)
     masses = (density * area * radii ** (s.size - 1) * (half * _WEIGHTS).ravel()).sum(-1)
     np.testing.assert_allclose(masses, 1.0, rtol=0, atol=1e-6)
 
 
 def cdf_is_the_sum_of_the_density(mechanism, s):
-    """At the knots, where quadrature (or summation) is exact: F to 1e-9, and log F to 1e-6 where F > 1e-7."""
+    """At the knots, where quadrature (or summation) is exact: F to 1e-9, and log F to 1e-6 where F
+    > 1e-7.
+    """
     for j in range(mechanism.output_width(s.size)):
         law = column_law(mechanism, s, j)
         outputs = _varied(_typical(mechanism, s), j, law.knots, KNOTS)
@@ -228,7 +262,11 @@ def off_support(mechanism, s_dp, k):
         if isinstance(support, Lattice):
             moved += [s_dp[j] + 0.5 * support.step, s_dp[j] + 1e-3 * support.step]
         if isinstance(support, (Lattice, Interval)):
-            moved += [end + side for end, side in ((support.low, -1.0), (support.high, 1.0)) if np.isfinite(end)]
+            moved += [
+                end + side
+                for end, side in ((support.low, -1.0), (support.high, 1.0))
+                if np.isfinite(end)
+            ]
         if isinstance(support, Finite):
             moved += [s_dp[j] + 0.125]
         for value in moved:

@@ -10,7 +10,14 @@ import pytest
 from scipy.special import gammainccinv, gammaincinv, log_ndtr, ndtri
 from scipy.stats import binom
 
-from noisewise.mechanisms import Clamped, DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace, PaddedBinomial
+from noisewise.mechanisms import (
+    Clamped,
+    DiscreteGaussian,
+    DiscreteLaplace,
+    Gaussian,
+    Laplace,
+    PaddedBinomial,
+)
 from noisewise.mechanisms.euclidean_laplace import gamma_quantile
 from noisewise.mechanisms.lattice_noise import longest_vector
 
@@ -19,7 +26,9 @@ def uniforms(num, seed=0):
     """Plain ones, and as many in each tail down to 2^-53."""
     rng = np.random.default_rng(seed)
     tails = 2.0 ** -rng.uniform(1, 53, size=num)
-    return np.concatenate([rng.uniform(2.0**-53, 1 - 2.0**-53, size=num), tails, 1 - tails, [2.0**-53, 1 - 2.0**-53]])
+    return np.concatenate(
+        [rng.uniform(2.0**-53, 1 - 2.0**-53, size=num), tails, 1 - tails, [2.0**-53, 1 - 2.0**-53]]
+    )
 
 
 U = uniforms(1000)
@@ -27,7 +36,9 @@ U = uniforms(1000)
 
 @pytest.mark.parametrize("sigma", [0.1, 0.35, 0.8, 2.0, 5.9, 6.1, 40.0, 1e3, 1e5])
 def test_discrete_gaussian_inverts_its_cdf_exactly(sigma):
-    """Brute-force sums in extended precision. A quantile may differ where F is within 1e-13 of u, relatively."""
+    """Brute-force sums in extended precision. A quantile may differ where F is within 1e-13 of u,
+    relatively.
+    """
     n = np.arange(0, int(12 * sigma) + 40, dtype=np.longdouble)
     weights = np.exp(-((n / np.longdouble(sigma)) ** 2) / 2)
     tails = np.cumsum(weights[::-1])[::-1]
@@ -35,13 +46,18 @@ def test_discrete_gaussian_inverts_its_cdf_exactly(sigma):
     tails = tails / normaliser  # P(N >= n)
     mechanism = DiscreteGaussian(scale=sigma)
     zero = np.zeros(1)
-    assert mechanism.log_prob(zero, zero) == pytest.approx(-float(np.log(normaliser)), rel=1e-14, abs=1e-15)
+    assert mechanism.log_prob(zero, zero) == pytest.approx(
+        -float(np.log(normaliser)), rel=1e-14, abs=1e-15
+    )
 
     size = np.abs(mechanism.transport(U[:, None], zero)[:, 0]).astype(int)
     smaller = np.minimum(U, 1 - U)
     assert np.all(tails[size] >= smaller * (1 - 1e-13))
     assert np.all(tails[size + 1] <= smaller * (1 + 1e-13))
-    assert np.all(np.sign(mechanism.transport(U[:, None], zero)[:, 0]) == np.where(size > 0, np.sign(U - 0.5), 0))
+    assert np.all(
+        np.sign(mechanism.transport(U[:, None], zero)[:, 0])
+        == np.where(size > 0, np.sign(U - 0.5), 0)
+    )
 
     counts = np.round(np.linspace(0, 9 * sigma, U.size)).astype(int)
     below = mechanism.log_cdf(-counts[:, None].astype(float), zero)[:, 0]
@@ -52,7 +68,9 @@ def test_discrete_gaussian_inverts_its_cdf_exactly(sigma):
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 30.0, 1e6])
 def test_discrete_laplace_inverts_its_cdf(scale):
-    """F(n-1) < u <= F(n) with F from its closed form, up to a relative error of 1e-13 in the smaller tail."""
+    """F(n-1) < u <= F(n) with F from its closed form, up to a relative error of 1e-13 in the
+    smaller tail.
+    """
     n = DiscreteLaplace(scale=scale).transport(U[:, None], np.zeros(1))[:, 0]
     q = math.exp(-1 / scale)
     tail = lambda m: np.exp(-m / scale) / (1 + q)  # P(N >= m), m >= 1
@@ -66,7 +84,9 @@ def test_discrete_laplace_inverts_its_cdf(scale):
 
 
 def test_binomial_quantiles_are_scipys():
-    """n = 1000 away from the extreme tails, where scipy's own answers are right; both ways of sharing probabilities."""
+    """n = 1000 away from the extreme tails, where scipy's own answers are right; both ways of
+    sharing probabilities.
+    """
     mechanism = PaddedBinomial(trials=1000, padding=1000.0, population=1_000_000, num_times=10)
     rng = np.random.default_rng(1)
     s = np.floor(1_000_001 * rng.uniform(size=(50, 1, 10)) ** 4)
@@ -76,7 +96,9 @@ def test_binomial_quantiles_are_scipys():
     assert np.array_equal(mechanism.transport(u, np.broadcast_to(s, u.shape)), expected)
 
 
-@pytest.mark.parametrize(("trials", "padding", "population"), [(40, 0.5, 1000), (7, 2.0**-10, 10**9)])
+@pytest.mark.parametrize(
+    ("trials", "padding", "population"), [(40, 0.5, 1000), (7, 2.0**-10, 10**9)]
+)
 def test_binomial_quantiles_are_exact_in_the_tails(trials, padding, population):
     """Exact rational arithmetic; no quantile may differ."""
     mechanism = PaddedBinomial(trials=trials, padding=padding, population=population, num_times=1)
@@ -86,10 +108,14 @@ def test_binomial_quantiles_are_exact_in_the_tails(trials, padding, population):
         cdf = np.cumsum(np.array(masses, dtype=object))
         u = np.resize(U[::20], 151)
         exact = [next(j for j in range(trials + 1) if cdf[j] >= Fraction(level)) for level in u]
-        assert np.array_equal(mechanism.transport(u[:, None], np.full((151, 1), float(count)))[:, 0], exact)
+        assert np.array_equal(
+            mechanism.transport(u[:, None], np.full((151, 1), float(count)))[:, 0], exact
+        )
         counts = np.arange(trials + 1.0)[:, None]
         logs = [math.log(value) if value > 0 else -math.inf for value in map(float, cdf)]
-        np.testing.assert_allclose(mechanism.log_cdf(counts, [count])[:, 0], logs, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(
+            mechanism.log_cdf(counts, [count])[:, 0], logs, rtol=1e-13, atol=1e-13
+        )
 
 
 @pytest.mark.parametrize("k", [1, 2, 9, 50])
@@ -110,7 +136,9 @@ def test_gaussian_tails():
         mechanism.transport(U[:, None], zero)[:, 0], np.sign(0.5 - U) * ndtri(smaller), rtol=1e-14
     )
     z = np.linspace(-60, 8, U.size)
-    np.testing.assert_allclose(mechanism.log_cdf(z[:, None], zero)[:, 0], log_ndtr(z), rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(
+        mechanism.log_cdf(z[:, None], zero)[:, 0], log_ndtr(z), rtol=1e-13, atol=1e-13
+    )
 
 
 def test_rounded_cells_keep_their_digits_in_both_tails():
@@ -124,7 +152,11 @@ def test_rounded_cells_keep_their_digits_in_both_tails():
 def test_longest_vector_is_the_longest():
     for k in (1, 2, 3):
         squares = np.arange(8) ** 2
-        sums = np.unique(np.add.outer(np.add.outer(squares, squares if k > 1 else [0]), squares if k > 2 else [0]))
+        sums = np.unique(
+            np.add.outer(
+                np.add.outer(squares, squares if k > 1 else [0]), squares if k > 2 else [0]
+            )
+        )
         for budget in range(1, 49):
             vector = longest_vector(budget, k)
             assert len(vector) <= k

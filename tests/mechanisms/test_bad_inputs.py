@@ -1,4 +1,6 @@
-"""Bad inputs to mechanisms: each a typed error that says what was expected, what came and what to do."""
+"""Bad inputs to mechanisms: each a typed error that says what was expected, what came and what to
+do.
+"""
 
 import re
 
@@ -33,13 +35,33 @@ VALUE, TYPE = errors.InvalidInputError, errors.InvalidTypeError
 MISSING, FILE = errors.MissingCapabilityError, errors.FileFormatError
 
 BAD = {
-    "negative scale": (lambda: Laplace(scale=-1.0), VALUE, "scale must be a finite number > 0, got -1"),
+    "negative scale": (
+        lambda: Laplace(scale=-1.0),
+        VALUE,
+        "scale must be a finite number > 0, got -1",
+    ),
     "zero scale": (lambda: Gaussian(scale=0.0), VALUE, "scale must be a finite number > 0, got 0"),
-    "infinite scale": (lambda: Laplace(scale=np.inf), VALUE, "scale must be a finite number > 0, got inf"),
-    "NaN sensitivity": (lambda: Gaussian(scale=1.0, sensitivity=np.nan), VALUE, "sensitivity must be a finite number"),
+    "infinite scale": (
+        lambda: Laplace(scale=np.inf),
+        VALUE,
+        "scale must be a finite number > 0, got inf",
+    ),
+    "NaN sensitivity": (
+        lambda: Gaussian(scale=1.0, sensitivity=np.nan),
+        VALUE,
+        "sensitivity must be a finite number",
+    ),
     "scale as text": (lambda: DiscreteLaplace(scale="1"), TYPE, "scale must be .*, got str"),
-    "scale as array": (lambda: EuclideanLaplace(scale=np.ones(2)), TYPE, "scale must be .*, got ndarray of shape"),
-    "zero step": (lambda: DiscreteGaussian(scale=1.0, step=0), VALUE, "step must be a finite number > 0"),
+    "scale as array": (
+        lambda: EuclideanLaplace(scale=np.ones(2)),
+        TYPE,
+        "scale must be .*, got ndarray of shape",
+    ),
+    "zero step": (
+        lambda: DiscreteGaussian(scale=1.0, step=0),
+        VALUE,
+        "step must be a finite number > 0",
+    ),
     "epsilon instead of a guarantee": (
         lambda: Laplace.calibrate(sensitivity=1.0, guarantee=1.0),
         TYPE,
@@ -80,7 +102,11 @@ BAD = {
         VALUE,
         "would need infinite noise",
     ),
-    "guarantee without a sensitivity": (lambda: Laplace(scale=1.0).guarantee, MISSING, "pass sensitivity="),
+    "guarantee without a sensitivity": (
+        lambda: Laplace(scale=1.0).guarantee,
+        MISSING,
+        "pass sensitivity=",
+    ),
     "neighbours without a sensitivity": (
         lambda: DiscreteLaplace(scale=1.0).neighbours(2),
         MISSING,
@@ -92,10 +118,22 @@ BAD = {
         r"s must have shape \(..., k\), got a single number",
     ),
     "empty s": (lambda: LAPLACE.sample(KEY, []), VALUE, "s must have at least one column"),
-    "ragged s": (lambda: LAPLACE.sample(KEY, [[1.0], [1.0, 2.0]]), TYPE, "s must be a rectangular array"),
+    "ragged s": (
+        lambda: LAPLACE.sample(KEY, [[1.0], [1.0, 2.0]]),
+        TYPE,
+        "s must be a rectangular array",
+    ),
     "s and key swapped": (lambda: LAPLACE.sample([1.0], KEY), TYPE, "must be one JAX PRNG key"),
-    "seed instead of a key": (lambda: LAPLACE.sample(0, [1.0]), TYPE, r"such as jax.random.key\(0\); got int"),
-    "key as s": (lambda: LAPLACE.log_prob([1.0], KEY), TYPE, "got a PRNG key: are two arguments swapped"),
+    "seed instead of a key": (
+        lambda: LAPLACE.sample(0, [1.0]),
+        TYPE,
+        r"such as jax.random.key\(0\); got int",
+    ),
+    "key as s": (
+        lambda: LAPLACE.log_prob([1.0], KEY),
+        TYPE,
+        "got a PRNG key: are two arguments swapped",
+    ),
     "widths of s_dp and s differ": (
         lambda: LAPLACE.log_prob([1.0, 2.0], [1.0]),
         VALUE,
@@ -106,7 +144,11 @@ BAD = {
         VALUE,
         r"u must have shape \(..., 3\), got \(2,\)",
     ),
-    "uniform of 1": (lambda: LAPLACE.transport([1.0], [0.0]), VALUE, r"u must lie strictly inside \(0, 1\)"),
+    "uniform of 1": (
+        lambda: LAPLACE.transport([1.0], [0.0]),
+        VALUE,
+        r"u must lie strictly inside \(0, 1\)",
+    ),
     "cdf of dependent columns": (
         lambda: EuclideanLaplace(scale=1.0).log_cdf([1.0], [1.0]),
         MISSING,
@@ -117,9 +159,21 @@ BAD = {
         VALUE,
         "whole multiples of step=0.5",
     ),
-    "infinite s on a lattice": (lambda: DiscreteGaussian(scale=1.0).sample(KEY, [np.inf]), VALUE, "whole multiples"),
-    "count above the population": (lambda: COUNTS.sample(KEY, [0, 101]), VALUE, "between 0 and population=100"),
-    "negative count": (lambda: COUNTS.log_prob([0, 1], [-1, 5]), VALUE, "between 0 and population=100"),
+    "infinite s on a lattice": (
+        lambda: DiscreteGaussian(scale=1.0).sample(KEY, [np.inf]),
+        VALUE,
+        "whole multiples",
+    ),
+    "count above the population": (
+        lambda: COUNTS.sample(KEY, [0, 101]),
+        VALUE,
+        "between 0 and population=100",
+    ),
+    "negative count": (
+        lambda: COUNTS.log_prob([0, 1], [-1, 5]),
+        VALUE,
+        "between 0 and population=100",
+    ),
     "wrong number of times": (
         lambda: COUNTS.sample(KEY, [1, 2, 3]),
         VALUE,
@@ -135,15 +189,51 @@ BAD = {
         VALUE,
         "padding must be a finite number > 0",
     ),
-    "unknown category": (lambda: RandomizedResponse(3, 0.5).sample(KEY, [3]), VALUE, "categories 0..2"),
-    "one category": (lambda: RandomizedResponse(1, 0.5), VALUE, "num_categories must be a whole number >= 2"),
-    "certain truth": (lambda: RandomizedResponse(2, 1.0), VALUE, "truth_probability must be .* < 1"),
-    "less than a guess": (lambda: RandomizedResponse(4, 0.2), VALUE, "at least that of a blind guess"),
-    "one candidate": (lambda: ExponentialMechanism((1.0,), 1.0), VALUE, "at least two different numbers"),
-    "repeated candidates": (lambda: ExponentialMechanism((1.0, 1.0), 1.0), VALUE, "at least two different numbers"),
-    "candidates as text": (lambda: ExponentialMechanism("abc", 1.0), TYPE, "candidates must be a sequence of numbers"),
-    "NaN candidate": (lambda: ExponentialMechanism((1.0, np.nan), 1.0), VALUE, "candidates must be a finite number"),
-    "wrong number of utilities": (lambda: CHOICE.sample(KEY, [1.0, 2.0]), VALUE, r"\(..., 3\), got \(2,\)"),
+    "unknown category": (
+        lambda: RandomizedResponse(3, 0.5).sample(KEY, [3]),
+        VALUE,
+        "categories 0..2",
+    ),
+    "one category": (
+        lambda: RandomizedResponse(1, 0.5),
+        VALUE,
+        "num_categories must be a whole number >= 2",
+    ),
+    "certain truth": (
+        lambda: RandomizedResponse(2, 1.0),
+        VALUE,
+        "truth_probability must be .* < 1",
+    ),
+    "less than a guess": (
+        lambda: RandomizedResponse(4, 0.2),
+        VALUE,
+        "at least that of a blind guess",
+    ),
+    "one candidate": (
+        lambda: ExponentialMechanism((1.0,), 1.0),
+        VALUE,
+        "at least two different numbers",
+    ),
+    "repeated candidates": (
+        lambda: ExponentialMechanism((1.0, 1.0), 1.0),
+        VALUE,
+        "at least two different numbers",
+    ),
+    "candidates as text": (
+        lambda: ExponentialMechanism("abc", 1.0),
+        TYPE,
+        "candidates must be a sequence of numbers",
+    ),
+    "NaN candidate": (
+        lambda: ExponentialMechanism((1.0, np.nan), 1.0),
+        VALUE,
+        "candidates must be a finite number",
+    ),
+    "wrong number of utilities": (
+        lambda: CHOICE.sample(KEY, [1.0, 2.0]),
+        VALUE,
+        r"\(..., 3\), got \(2,\)",
+    ),
     "infinite utility": (lambda: CHOICE.sample(KEY, [1.0, np.inf, 0.0]), VALUE, "finite utilities"),
     "low above high": (
         lambda: Clamped(LAPLACE, low=1.0, high=0.0),
@@ -188,15 +278,31 @@ BAD = {
         "takes a list of mechanisms, got Laplace",
     ),
     "product with a number": (lambda: Product([LAPLACE, 2.0]), TYPE, "got float in it"),
-    "too few widths": (lambda: Product([LAPLACE, LAPLACE], widths=[1]), VALUE, "one entry per mechanism, 2, got 1"),
+    "too few widths": (
+        lambda: Product([LAPLACE, LAPLACE], widths=[1]),
+        VALUE,
+        "one entry per mechanism, 2, got 1",
+    ),
     "width against a fixed one": (
         lambda: Product([COUNTS], widths=[3]),
         VALUE,
         "takes 2 columns, but widths gives it 3",
     ),
-    "sampler that is no function": (lambda: SampledMechanism(3.0), TYPE, r"a function sample\(key, s\)"),
-    "guarantee as a number": (lambda: DensityMechanism(abs, guarantee=1.0), TYPE, r"one such as PureDP\(1.0\)"),
-    "unknown norm": (lambda: SampledMechanism(max, norm=3), VALUE, "norm must be 0, 1, 2 or infinity, got 3"),
+    "sampler that is no function": (
+        lambda: SampledMechanism(3.0),
+        TYPE,
+        r"a function sample\(key, s\)",
+    ),
+    "guarantee as a number": (
+        lambda: DensityMechanism(abs, guarantee=1.0),
+        TYPE,
+        r"one such as PureDP\(1.0\)",
+    ),
+    "unknown norm": (
+        lambda: SampledMechanism(max, norm=3),
+        VALUE,
+        "norm must be 0, 1, 2 or infinity, got 3",
+    ),
     "sampler of the wrong shape": (
         lambda: SampledMechanism(lambda key, s: s[:1]).sample(KEY, [1.0, 2.0]),
         VALUE,
@@ -207,7 +313,11 @@ BAD = {
         TYPE,
         "must be written with jax.numpy",
     ),
-    "spec that is no object": (lambda: from_spec([1]), FILE, "whose 'type' is one of Clamped, DiscreteGaussian"),
+    "spec that is no object": (
+        lambda: from_spec([1]),
+        FILE,
+        "whose 'type' is one of Clamped, DiscreteGaussian",
+    ),
     "spec of an unknown type": (lambda: from_spec({"type": "Cauchy"}), FILE, "'type' is one of"),
     "spec with a foreign field": (
         lambda: from_spec({"type": "Laplace", "scale": 1.0, "sensitivity": 1.0, "seed": 3}),

@@ -23,17 +23,27 @@ ALL = [nw.PureDP(0.7), nw.ApproximateDP(1.2, 1e-6), nw.ZeroConcentratedDP(0.3), 
 def gaussian_delta(mu, epsilon):
     """The hockey-stick divergence of N(mu,1) from N(0,1), by quadrature."""
     cut = epsilon / mu + mu / 2
-    return quad(lambda y: norm.pdf(y - mu) - math.exp(epsilon) * norm.pdf(y), cut, cut + 40, epsabs=0, epsrel=1e-11)[0]
+    return quad(
+        lambda y: norm.pdf(y - mu) - math.exp(epsilon) * norm.pdf(y),
+        cut,
+        cut + 40,
+        epsabs=0,
+        epsrel=1e-11,
+    )[0]
 
 
-@pytest.mark.parametrize(("mu", "epsilon"), [(0.1, 0.05), (1.0, 1.0), (1.0, 5.0), (3.0, 2.0), (5.0, 20.0)])
+@pytest.mark.parametrize(
+    ("mu", "epsilon"), [(0.1, 0.05), (1.0, 1.0), (1.0, 5.0), (3.0, 2.0), (5.0, 20.0)]
+)
 def test_gaussian_delta_is_the_hockey_stick(mu, epsilon):
     assert nw.GaussianDP(mu).delta(epsilon) == pytest.approx(gaussian_delta(mu, epsilon), rel=1e-8)
 
 
 def precise_normal_cdf(x):
     """Phi to 50 digits, by its Taylor series."""
-    pi = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620899")
+    pi = Decimal(
+        "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899"
+    )
     term = total = x
     k = 1
     while abs(term) > Decimal(10) ** -56 * max(abs(total), Decimal(10) ** -56):
@@ -45,14 +55,18 @@ def precise_normal_cdf(x):
 
 @pytest.mark.parametrize("mu", [1e-10, 1e-8, 1e-4, 0.3, 0.99, 1.0, 1.5, 8.0])
 def test_gaussian_delta_keeps_its_digits(mu):
-    """Against 60-digit arithmetic: differences of tail probabilities cancel for small mu unless one is careful."""
+    """Against 60-digit arithmetic: differences of tail probabilities cancel for small mu unless one
+    is careful.
+    """
     with localcontext() as context:
         context.prec = 60
         for ratio in (0.0, 0.1, 1.0, 4.0):
             epsilon = ratio * mu + (mu * mu / 2 if mu > 1 else 0.0)
             m, e = Decimal(mu), Decimal(epsilon)
             exact = precise_normal_cdf(m / 2 - e / m) - e.exp() * precise_normal_cdf(-m / 2 - e / m)
-            assert float(Decimal(nw.GaussianDP(mu).delta(epsilon)) / exact) == pytest.approx(1.0, abs=1e-12)
+            assert float(Decimal(nw.GaussianDP(mu).delta(epsilon)) / exact) == pytest.approx(
+                1.0, abs=1e-12
+            )
 
 
 def test_calibrations_are_within_what_they_were_calibrated_to():
@@ -91,7 +105,9 @@ def test_calibrating_gaussian_dp_inverts_its_conversion(epsilon, delta):
 
 
 def test_pure_to_approximate_never_understates():
-    """Against 120 digits: the delta at the epsilon that comes back is no more than the one asked for, and nearly it."""
+    """Against 120 digits: the delta at the epsilon that comes back is no more than the one asked
+    for, and nearly it.
+    """
     rng = np.random.default_rng(0)
     with decimal.localcontext(decimal.Context(prec=120)):
         for _ in range(3000):
@@ -107,7 +123,9 @@ def test_pure_to_approximate_never_understates():
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 def test_pure_conversions_against_randomised_response(epsilon):
-    """Every epsilon-DP mechanism is a post-processing of binary randomised response: check on its two-point law."""
+    """Every epsilon-DP mechanism is a post-processing of binary randomised response: check on its
+    two-point law.
+    """
     p = np.array([math.exp(epsilon), 1.0]) / (1.0 + math.exp(epsilon))
     q = p[::-1]
     for delta in (1e-3, 0.05):
@@ -119,7 +137,9 @@ def test_pure_conversions_against_randomised_response(epsilon):
         divergence = math.log(np.sum(p**alpha * q ** (1 - alpha))) / (alpha - 1)
         assert divergence <= rho * alpha
     mu = nw.PureDP(epsilon).to(nw.GaussianDP).mu
-    for level in np.linspace(0.01, 0.99, 50):  # trade-off curve of the Gaussian pair lies below that of the pair (p, q)
+    for level in np.linspace(
+        0.01, 0.99, 50
+    ):  # trade-off curve of the Gaussian pair lies below that of the pair (p, q)
         gaussian = norm.cdf(norm.ppf(1 - level) - mu)
         pure = max(0.0, 1 - math.exp(epsilon) * level, math.exp(-epsilon) * (1 - level))
         assert gaussian <= pure + 1e-12
@@ -130,24 +150,34 @@ def test_pure_conversions_against_randomised_response(epsilon):
 @pytest.mark.parametrize("rho", [0.01, 0.5, 5.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-3])
 def test_zcdp_to_approximate_lies_between_the_gaussian_and_the_classical_bound(rho, delta):
-    """Gaussian noise is one rho-zCDP mechanism (a lower bound); rho + 2 sqrt(rho log 1/delta) is the classical upper bound."""
+    """Gaussian noise is one rho-zCDP mechanism (a lower bound); rho + 2 sqrt(rho log 1/delta) is
+    the classical upper bound.
+    """
     epsilon = nw.ZeroConcentratedDP(rho).to(nw.ApproximateDP, delta=delta).epsilon
     exact_for_gaussian = nw.GaussianDP(math.sqrt(2 * rho)).to(nw.ApproximateDP, delta=delta).epsilon
     assert exact_for_gaussian <= epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
     alphas = 1 + np.exp(np.linspace(-12, 12, 400_001))
-    log_delta = (alphas - 1) * (alphas * rho - epsilon) - np.log(alphas - 1) + alphas * np.log1p(-1 / alphas)
+    log_delta = (
+        (alphas - 1) * (alphas * rho - epsilon)
+        - np.log(alphas - 1)
+        + alphas * np.log1p(-1 / alphas)
+    )
     assert math.exp(log_delta.min()) == pytest.approx(delta, rel=1e-6)
 
 
 def test_pure_to_approximate_is_stable_for_large_epsilon():
     assert nw.PureDP(800.0).to(nw.ApproximateDP, delta=0.0).epsilon == 800.0
-    assert nw.PureDP(800.0).to(nw.ApproximateDP, delta=0.5).epsilon == pytest.approx(800 + math.log(0.5))
+    assert nw.PureDP(800.0).to(nw.ApproximateDP, delta=0.5).epsilon == pytest.approx(
+        800 + math.log(0.5)
+    )
 
 
 def test_composition_within_kinds():
     assert compose([nw.PureDP(0.1)] * 10) == nw.PureDP(1.0)
     assert compose([nw.GaussianDP(3.0), nw.GaussianDP(4.0)]) == nw.GaussianDP(5.0)
-    assert nw.ZeroConcentratedDP(0.25).compose(nw.ZeroConcentratedDP(0.5)) == nw.ZeroConcentratedDP(0.75)
+    assert nw.ZeroConcentratedDP(0.25).compose(nw.ZeroConcentratedDP(0.5)) == nw.ZeroConcentratedDP(
+        0.75
+    )
     both = compose([nw.ApproximateDP(1.0, 1e-6), nw.ApproximateDP(0.5, 2e-6)])
     assert both == nw.ApproximateDP(1.5, 3e-6)
 
@@ -188,7 +218,9 @@ def test_within_is_reflexive_and_strict(guarantee):
 def test_within_across_kinds():
     assert nw.PureDP(1.0).within(nw.ZeroConcentratedDP(0.5))
     assert not nw.PureDP(1.0).within(nw.ZeroConcentratedDP(0.49))
-    assert not nw.ZeroConcentratedDP(0.5).within(nw.PureDP(100.0))  # nothing is implied, whatever the number
+    assert not nw.ZeroConcentratedDP(0.5).within(
+        nw.PureDP(100.0)
+    )  # nothing is implied, whatever the number
     assert nw.ApproximateDP(1.0, 1e-6).within(nw.ApproximateDP(1.0, 1e-6))
     assert not nw.ApproximateDP(1.0, 1e-6).within(nw.ApproximateDP(0.9, 1e-6))
     limit = nw.GaussianDP(1.0).to(nw.ApproximateDP, delta=1e-6)
@@ -218,7 +250,10 @@ CONVERSIONS_THAT_DO_NOT_EXIST = [
 
 @pytest.mark.parametrize(("guarantee", "kind", "options"), CONVERSIONS_THAT_DO_NOT_EXIST)
 def test_conversions_that_do_not_exist_are_refused(guarantee, kind, options):
-    with pytest.raises(errors.ConversionError, match=f"{type(guarantee).__name__} does not imply any {kind.__name__}"):
+    with pytest.raises(
+        errors.ConversionError,
+        match=f"{type(guarantee).__name__} does not imply any {kind.__name__}",
+    ):
         guarantee.to(kind, **options)
 
 
@@ -232,7 +267,11 @@ def test_refusals_are_sentences(guarantee, kind, options):
 
 
 BAD = [
-    (lambda: nw.PureDP(-1.0), errors.InvalidInputError, "epsilon must be a finite number >= 0, got -1"),
+    (
+        lambda: nw.PureDP(-1.0),
+        errors.InvalidInputError,
+        "epsilon must be a finite number >= 0, got -1",
+    ),
     (lambda: nw.PureDP(math.nan), errors.InvalidInputError, "epsilon"),
     (lambda: nw.PureDP(math.inf), errors.InvalidInputError, "finite"),
     (lambda: nw.PureDP("1"), errors.InvalidTypeError, "got str"),
@@ -241,19 +280,43 @@ BAD = [
     (lambda: nw.ApproximateDP(1.0, -1e-9), errors.InvalidInputError, "delta"),
     (lambda: nw.GaussianDP(None), errors.InvalidTypeError, "mu"),
     (lambda: nw.PureDP(1.0).to("GaussianDP"), errors.InvalidTypeError, "one of the classes"),
-    (lambda: nw.PureDP(1.0).to(nw.GaussianDP, delta=0.1), errors.InvalidInputError, "delta only applies"),
+    (
+        lambda: nw.PureDP(1.0).to(nw.GaussianDP, delta=0.1),
+        errors.InvalidInputError,
+        "delta only applies",
+    ),
     (lambda: nw.PureDP(1.0).group(0), errors.InvalidInputError, "size must be a whole number >= 1"),
     (lambda: nw.PureDP(1.0).group(1.5), errors.InvalidTypeError, "size"),
-    (lambda: nw.GaussianDP(1e160).to(nw.ApproximateDP, delta=1e-6), errors.ConversionError, "float64"),
-    (lambda: nw.GaussianDP(1e7).to(nw.ApproximateDP, delta=1e-6), errors.ConversionError, "float64"),
+    (
+        lambda: nw.GaussianDP(1e160).to(nw.ApproximateDP, delta=1e-6),
+        errors.ConversionError,
+        "float64",
+    ),
+    (
+        lambda: nw.GaussianDP(1e7).to(nw.ApproximateDP, delta=1e-6),
+        errors.ConversionError,
+        "float64",
+    ),
     (lambda: nw.ApproximateDP(1.0, 1e-6).group(2000), errors.ConversionError, "smaller group"),
     (lambda: nw.ApproximateDP(5.0, 1e-3).group(10), errors.ConversionError, "smaller group"),
     (lambda: compose([]), errors.InvalidInputError, "at least one"),
     (lambda: compose([nw.PureDP(1.0), 2.0]), errors.InvalidTypeError, "PureDP"),
-    (lambda: compose([nw.GaussianDP(1.0), nw.ApproximateDP(1.0, 1e-6)]), errors.ConversionError, "Convert the others"),
-    (lambda: nw.GaussianDP.from_approximate(nw.ApproximateDP(1.0, 0.0)), errors.ConversionError, "positive delta"),
+    (
+        lambda: compose([nw.GaussianDP(1.0), nw.ApproximateDP(1.0, 1e-6)]),
+        errors.ConversionError,
+        "Convert the others",
+    ),
+    (
+        lambda: nw.GaussianDP.from_approximate(nw.ApproximateDP(1.0, 0.0)),
+        errors.ConversionError,
+        "positive delta",
+    ),
     (lambda: guarantee_from_spec({"type": "Renyi"}), errors.FileFormatError, "one of PureDP"),
-    (lambda: guarantee_from_spec({"type": "PureDP", "rho": 1.0}), errors.FileFormatError, "epsilon"),
+    (
+        lambda: guarantee_from_spec({"type": "PureDP", "rho": 1.0}),
+        errors.FileFormatError,
+        "epsilon",
+    ),
     (lambda: guarantee_from_spec([1]), errors.FileFormatError, "object"),
 ]
 

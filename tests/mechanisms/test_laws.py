@@ -29,7 +29,9 @@ from tests.mechanisms.laws import POINTS
 
 DEPENDENT = [name for name in MECHANISMS if name.startswith("EuclideanLaplace k=")]
 COLUMNWISE = [name for name in MECHANISMS if name not in DEPENDENT]
-WITH_CDF = [name for name, case in MECHANISMS.items() if Capability.CDF in case.mechanism.capabilities]
+WITH_CDF = [
+    name for name, case in MECHANISMS.items() if Capability.CDF in case.mechanism.capabilities
+]
 FREE_WIDTH = [name for name in WITH_CDF if MECHANISMS[name].mechanism.width is None]
 ONE_COLUMN = [name for name, case in MECHANISMS.items() if case.output_width == 1]
 CALIBRATED = [name for name, case in MECHANISMS.items() if case.settings is not None]
@@ -50,12 +52,14 @@ def tiled(s, rows=laws.ROWS):
 def outputs(name):
     """ROWS private statistics from everywhere in the law."""
     mechanism, s = pair(name)
-    u = IndependentUniforms().uniforms(jax.random.key(1), 1, laws.ROWS, mechanism.num_uniforms(s.size))[0]
+    u = IndependentUniforms().uniforms(
+        jax.random.key(1), 1, laws.ROWS, mechanism.num_uniforms(s.size)
+    )[0]
     u[:3] = np.array([0.37, 0.001, 0.999])[:, None]
     return mechanism.transport(u, tiled(s))
 
 
-# The law -------------------------------------------------------------------------------------------------------------
+# The law ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("points", POINTS)
@@ -79,7 +83,9 @@ def test_density_has_mass_one(name):
 def test_the_density_of_three_columns_is_the_product_of_three(name):
     """With `test_density_has_mass_one`, the density of any number of columns has mass one."""
     mechanism, s = pair(name)
-    s_dp = np.concatenate([np.roll(outputs(name), shift, axis=0) for shift in range(3)], axis=-1)[:, :3]
+    s_dp = np.concatenate([np.roll(outputs(name), shift, axis=0) for shift in range(3)], axis=-1)[
+        :, :3
+    ]
     laws.log_prob_adds_up_over_columns(mechanism, s_dp, tiled(np.resize(s, 3)))
 
 
@@ -135,7 +141,7 @@ def test_products_of_products_obey_the_law_of_transport(points):
     assert len(laws.column_supports(nested, 4)) == 3
 
 
-# Guarantees and files ------------------------------------------------------------------------------------------------
+# Guarantees and files -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", CALIBRATED)
@@ -143,7 +149,10 @@ def test_calibrate_inverts_guarantee(name):
     case = MECHANISMS[name]
     again = type(case.mechanism).calibrate(**case.settings, guarantee=case.mechanism.guarantee)
     assert again.guarantee.within(case.mechanism.guarantee)
-    wanted, got = dataclasses.astuple(case.mechanism.guarantee), dataclasses.astuple(again.guarantee)
+    wanted, got = (
+        dataclasses.astuple(case.mechanism.guarantee),
+        dataclasses.astuple(again.guarantee),
+    )
     assert got == pytest.approx(wanted, rel=1e-12)
     leaves = jax.tree.leaves(again), jax.tree.leaves(case.mechanism)
     assert leaves[0] == pytest.approx(leaves[1], rel=1e-12)
@@ -151,7 +160,8 @@ def test_calibrate_inverts_guarantee(name):
 
 @pytest.mark.parametrize("kind", [Gaussian, DiscreteGaussian])
 @pytest.mark.parametrize(
-    "guarantee", [nw.ZeroConcentratedDP(0.3), nw.ApproximateDP(0.7, 1e-6), nw.ApproximateDP(9.0, 1e-3)]
+    "guarantee",
+    [nw.ZeroConcentratedDP(0.3), nw.ApproximateDP(0.7, 1e-6), nw.ApproximateDP(9.0, 1e-3)],
 )
 def test_gaussian_noise_is_calibrated_to_other_kinds(kind, guarantee):
     mechanism = kind.calibrate(sensitivity=3.0, guarantee=guarantee)
@@ -178,7 +188,11 @@ def test_neighbours_keep_to_the_sensitivity(name):
     if mechanism.sensitivity is None:
         return
     change = second - first
-    size = np.count_nonzero(change, axis=-1) if mechanism.norm == 0 else np.linalg.norm(change, mechanism.norm, axis=-1)
+    size = (
+        np.count_nonzero(change, axis=-1)
+        if mechanism.norm == 0
+        else np.linalg.norm(change, mechanism.norm, axis=-1)
+    )
     assert np.all(size == pytest.approx(mechanism.sensitivity, rel=1e-9))
 
 
@@ -195,7 +209,7 @@ def test_json_round_trip_is_exact(name):
         assert again.guarantee == mechanism.guarantee
 
 
-# Transformations and precision ---------------------------------------------------------------------------------------
+# Transformations and precision --------------------------------------------------------------------
 
 
 @jax.jit
@@ -204,7 +218,9 @@ def _transformed(mechanism, s_dp, s):
 
 
 _gradients = jax.jit(
-    jax.vmap(jax.grad(lambda mechanism, s_dp, s: mechanism.log_prob(s_dp, s), argnums=2), (None, 0, None))
+    jax.vmap(
+        jax.grad(lambda mechanism, s_dp, s: mechanism.log_prob(s_dp, s), argnums=2), (None, 0, None)
+    )
 )
 
 
@@ -223,7 +239,9 @@ def test_jit_is_eager_and_vmap_is_a_loop(name):
 
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_gradients_are_finite_differences(name):
-    """Central differences with step 1e-6 max(1, |s|): truncation and rounding are below 1e-5 of the gradient."""
+    """Central differences with step 1e-6 max(1, |s|): truncation and rounding are below 1e-5 of the
+    gradient.
+    """
     case = MECHANISMS[name]
     s = case.statistics(np.random.default_rng(4), 8).mean(0)
     s_dp = outputs(name)[:3]
@@ -236,20 +254,30 @@ def test_gradients_are_finite_differences(name):
     for row, gradient in zip(s_dp, gradients, strict=True):
         values = case.mechanism.log_prob(tiled(row), batch)[: len(moved)].reshape(2, -1)
         differences = (values[0] - values[1]) / (2 * np.diag(steps))
-        np.testing.assert_allclose(gradient, differences, rtol=1e-5, atol=1e-5 * np.abs(gradient).max() + 1e-12)
+        np.testing.assert_allclose(
+            gradient, differences, rtol=1e-5, atol=1e-5 * np.abs(gradient).max() + 1e-12
+        )
 
 
-@pytest.mark.parametrize("name", [name for name in CONTINUOUS if MECHANISMS[name].output_width == MECHANISMS[name].k])
+@pytest.mark.parametrize(
+    "name", [name for name in CONTINUOUS if MECHANISMS[name].output_width == MECHANISMS[name].k]
+)
 def test_gradients_are_finite_where_private_and_confidential_meet(name):
     mechanism, _ = pair(name)
     s_dp = outputs(name)[:3]
     with jax.enable_x64(True):
         for row in s_dp:
-            assert np.all(np.isfinite(_gradients(mechanism, s_dp, np.maximum(row, 0.0) if "Padded" in name else row)))
+            assert np.all(
+                np.isfinite(
+                    _gradients(mechanism, s_dp, np.maximum(row, 0.0) if "Padded" in name else row)
+                )
+            )
 
 
 def test_gradient_of_an_end_mass_where_the_statistic_sits_on_the_end():
-    """d/ds log P(Y <= 0 | s) at s = 0 is -1/b for Laplace noise: |z| must not hide its one-sided slope."""
+    """d/ds log P(Y <= 0 | s) at s = 0 is -1/b for Laplace noise: |z| must not hide its one-sided
+    slope.
+    """
     mechanism = Clamped(Laplace(scale=2.0), low=0.0, high=4.0)
     with jax.enable_x64(True):
         gradients = _gradients(mechanism, np.array([[0.0], [4.0], [1.0]]), np.array([0.0]))
@@ -262,7 +290,9 @@ def test_a_new_epsilon_does_not_recompile(name):
     s_dp = outputs(name)
     mechanism.log_prob(s_dp, tiled(s))
     programs = base._log_prob.num_compiled, base._transport.num_compiled
-    other = jax.tree.map(lambda leaf: leaf if isinstance(leaf, int) else leaf * (1.0 + 1e-9), mechanism)
+    other = jax.tree.map(
+        lambda leaf: leaf if isinstance(leaf, int) else leaf * (1.0 + 1e-9), mechanism
+    )
     other.log_prob(s_dp, tiled(s))
     other.transport(np.full((laws.ROWS, mechanism.num_uniforms(s.size)), 0.3), tiled(s))
     assert (base._log_prob.num_compiled, base._transport.num_compiled) == programs
@@ -276,9 +306,17 @@ _under_both_flags = {}
 def test_float64_out_whatever_the_flag(name, x64_flag):
     mechanism, s = pair(name)
     s_dp = outputs(name)
-    results = [s_dp, mechanism.sample(jax.random.key(5), tiled(s)), mechanism.log_prob(s_dp, tiled(s))]
+    results = [
+        s_dp,
+        mechanism.sample(jax.random.key(5), tiled(s)),
+        mechanism.log_prob(s_dp, tiled(s)),
+    ]
     results += [mechanism.log_prob_bound(s_dp)]
-    results += [mechanism.log_cdf(tiled(s_dp[0], laws.KNOTS), s)] if Capability.CDF in mechanism.capabilities else []
+    results += (
+        [mechanism.log_cdf(tiled(s_dp[0], laws.KNOTS), s)]
+        if Capability.CDF in mechanism.capabilities
+        else []
+    )
     assert all(type(result) is np.ndarray and result.dtype == np.float64 for result in results)
     other = _under_both_flags.setdefault(name, results)
     assert all(np.array_equal(result, same) for result, same in zip(results, other, strict=True))
@@ -299,7 +337,8 @@ def test_nan_statistics_give_nan_outputs_and_no_probability(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["DiscreteLaplace k=3", "DiscreteGaussian k=3", "PaddedBinomial k=3", "RandomizedResponse k=3"]
+    "name",
+    ["DiscreteLaplace k=3", "DiscreteGaussian k=3", "PaddedBinomial k=3", "RandomizedResponse k=3"],
 )
 def test_impossible_statistics_have_no_probability_under_jit(name):
     mechanism, s = pair(name)

@@ -20,7 +20,9 @@ def rmse_slopes(points, functions, sizes, repetitions=200, dim=10):
     """Slopes of log2 RMSE against log2 M of the means of `functions`, whose integrals are 1."""
     rmse = np.empty((len(sizes), len(functions)))
     for i, size in enumerate(sizes):
-        u = np.moveaxis(points.uniforms(jax.random.fold_in(KEY, i), repetitions, size, dim), -1, 0).copy()
+        u = np.moveaxis(
+            points.uniforms(jax.random.fold_in(KEY, i), repetitions, size, dim), -1, 0
+        ).copy()
         for j, function in enumerate(functions):
             rmse[i, j] = np.sqrt(np.mean((function(u).mean(-1) - 1.0) ** 2))
     return np.polyfit(np.log2(sizes), np.log2(rmse), 1)[0]
@@ -32,7 +34,9 @@ def product(u):
 
 
 def decaying_product(u):
-    return functools.reduce(np.multiply, (1.0 + (column - 0.5) / j**2 for j, column in enumerate(u, start=1)))
+    return functools.reduce(
+        np.multiply, (1.0 + (column - 0.5) / j**2 for j, column in enumerate(u, start=1))
+    )
 
 
 def set_means(u):
@@ -66,10 +70,14 @@ def test_marginals_are_uniform(points):
 
 
 def test_every_elementary_interval_holds_its_count():
-    """For 32 points: every dyadic box of volume 1/32 in the first two dimensions (a (0,2)-sequence) holds exactly one."""
+    """For 32 points: every dyadic box of volume 1/32 in the first two dimensions (a (0,2)-sequence)
+    holds exactly one.
+    """
     u = ScrambledSobol().uniforms(KEY, 50, 32, 2)
     for split in range(6):
-        cells = np.floor(u[..., 0] * 2**split) * 2 ** (5 - split) + np.floor(u[..., 1] * 2 ** (5 - split))
+        cells = np.floor(u[..., 0] * 2**split) * 2 ** (5 - split) + np.floor(
+            u[..., 1] * 2 ** (5 - split)
+        )
         assert all(np.array_equal(np.sort(row), np.arange(32)) for row in cells)
 
 
@@ -79,11 +87,18 @@ def test_independent_points_are_not_a_net():
 
 
 def test_sets_are_unbiased_and_uncorrelated():
-    """Variance of the mean over 2000 sets equals variance / 2000: a shared randomisation would inflate it."""
-    repeated = [set_means(ScrambledSobol().uniforms(jax.random.fold_in(KEY, i), 2000, 8, 5)) for i in range(60)]
+    """Variance of the mean over 2000 sets equals variance / 2000: a shared randomisation would
+    inflate it.
+    """
+    repeated = [
+        set_means(ScrambledSobol().uniforms(jax.random.fold_in(KEY, i), 2000, 8, 5))
+        for i in range(60)
+    ]
     within = np.mean([r.var(ddof=1) for r in repeated]) / 2000
     means = np.array([r.mean() for r in repeated])
-    statistic = ((means - 1.0) ** 2).sum() / within  # chi^2_60 if sets are unbiased and uncorrelated
+    statistic = (
+        (means - 1.0) ** 2
+    ).sum() / within  # chi^2_60 if sets are unbiased and uncorrelated
     assert chi2.sf(statistic, 60) > 1e-6
     assert chi2.cdf(statistic, 60) > 1e-6
 
@@ -95,7 +110,9 @@ def test_a_shared_shift_is_caught():
         u = np.asarray(ScrambledSobol().uniforms(jax.random.fold_in(KEY, i), 1, 8, 5))
         values = set_means(np.repeat(u, 2000, axis=0))
         means.append(values.mean())
-        within.append(set_means(ScrambledSobol().uniforms(jax.random.fold_in(KEY, i), 2000, 8, 5)).var(ddof=1))
+        within.append(
+            set_means(ScrambledSobol().uniforms(jax.random.fold_in(KEY, i), 2000, 8, 5)).var(ddof=1)
+        )
     statistic = ((np.array(means) - 1.0) ** 2).sum() / (np.mean(within) / 2000)
     assert chi2.sf(statistic, 60) < 1e-6
 
@@ -117,7 +134,9 @@ def test_works_under_jit():
 
 @pytest.mark.slow
 def test_rates_of_convergence():
-    """RMSE over M = 8..4096, 200 randomisations, d = 10. The standard error of these slopes is about .02."""
+    """RMSE over M = 8..4096, 200 randomisations, d = 10. The standard error of these slopes is
+    about .02.
+    """
     sizes = 2 ** np.arange(3, 13)
     smooth, hard = rmse_slopes(ScrambledSobol(), (decaying_product, product), sizes)
     assert smooth <= -1.2
@@ -134,19 +153,37 @@ def test_a_broken_scramble_loses_the_rate():
         def _uniforms(self, key, num_sets, num_points, dim):
             words = np.broadcast_to(_sobol_words(num_points, dim)[0], (num_points, dim))
             keys = jax.random.split(key, num_points)
-            return np.concatenate([np.asarray(_scrambled(k, words[:1], num_sets)) for k in keys[:num_points]], axis=1)
+            return np.concatenate(
+                [np.asarray(_scrambled(k, words[:1], num_sets)) for k in keys[:num_points]], axis=1
+            )
 
     assert rmse_slopes(Broken(), (product,), 2 ** np.arange(3, 8))[0] > -0.65
 
 
 BAD = [
-    (lambda: ScrambledSobol().uniforms(KEY, 10, 30, 2), errors.InvalidInputError, "power of two .* got 30: use 32"),
-    (lambda: ScrambledSobol().uniforms(KEY, 10, 32, 30_000), errors.InvalidInputError, "at most 21201"),
-    (lambda: ScrambledSobol().uniforms(0, 10, 32, 2), errors.InvalidTypeError, r"jax.random.key\(0\)"),
+    (
+        lambda: ScrambledSobol().uniforms(KEY, 10, 30, 2),
+        errors.InvalidInputError,
+        "power of two .* got 30: use 32",
+    ),
+    (
+        lambda: ScrambledSobol().uniforms(KEY, 10, 32, 30_000),
+        errors.InvalidInputError,
+        "at most 21201",
+    ),
+    (
+        lambda: ScrambledSobol().uniforms(0, 10, 32, 2),
+        errors.InvalidTypeError,
+        r"jax.random.key\(0\)",
+    ),
     (lambda: ScrambledSobol().uniforms(KEY, 0, 32, 2), errors.InvalidInputError, "num_sets"),
     (lambda: IndependentUniforms().uniforms(KEY, 2, 2.5, 2), errors.InvalidTypeError, "num_points"),
     (lambda: IndependentUniforms().uniforms(KEY, 2, 2, -1), errors.InvalidInputError, "dim"),
-    (lambda: nw.mechanisms.Laplace(1.0).transport([0.0], [1.0]), errors.InvalidInputError, "strictly inside"),
+    (
+        lambda: nw.mechanisms.Laplace(1.0).transport([0.0], [1.0]),
+        errors.InvalidInputError,
+        "strictly inside",
+    ),
 ]
 
 

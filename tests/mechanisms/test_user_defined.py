@@ -52,11 +52,16 @@ def test_a_density_equals_the_built_in_one():
 
 def test_a_density_is_minus_infinity_off_its_support():
     mechanism = DensityMechanism(log_density, support=Lattice(1.0, low=0.0))
-    assert mechanism.log_prob([[1.0, 2.0], [1.5, 2.0], [-1.0, 2.0]], [0.0, 0.0]).tolist()[1:] == [-np.inf, -np.inf]
+    assert mechanism.log_prob([[1.0, 2.0], [1.5, 2.0], [-1.0, 2.0]], [0.0, 0.0]).tolist()[1:] == [
+        -np.inf,
+        -np.inf,
+    ]
 
 
 def test_output_widths_may_differ():
-    mechanism = SampledMechanism(lambda key, s: draw(key, s.sum(keepdims=True)), width=3, output_width=1)
+    mechanism = SampledMechanism(
+        lambda key, s: draw(key, s.sum(keepdims=True)), width=3, output_width=1
+    )
     assert mechanism.sample(jax.random.key(0), np.zeros((4, 3))).shape == (4, 1)
 
 
@@ -86,7 +91,9 @@ def test_noise_that_does_not_come_from_the_key_is_refused(name):
     with pytest.raises(errors.InvalidInputError, match=r"must draw from its key.*np\.random"):
         SampledMechanism(FROZEN[name]).sample(jax.random.key(0), [0.0, 0.0])
     with pytest.raises(errors.InvalidInputError, match="must draw from its key"):
-        Product([LAPLACE, SampledMechanism(FROZEN[name])], widths=[1, 2]).sample(jax.random.key(0), np.zeros(3))
+        Product([LAPLACE, SampledMechanism(FROZEN[name])], widths=[1, 2]).sample(
+            jax.random.key(0), np.zeros(3)
+        )
 
 
 def test_entries_that_s_does_not_have_are_refused():
@@ -97,10 +104,22 @@ def test_entries_that_s_does_not_have_are_refused():
 
 
 SIGNATURES = {
-    "sampler swapped": (lambda: SampledMechanism(lambda s, key: s), r"sample is called as sample\(key, s\).*swap"),
-    "sampler without key": (lambda: SampledMechanism(lambda s: s), r"called as sample\(key, s\).*2 positional"),
-    "density swapped": (lambda: DensityMechanism(lambda s, s_dp: 0.0), r"called as log_prob\(s_dp, s\).*swap"),
-    "density of one": (lambda: DensityMechanism(lambda s_dp: 0.0), r"called as log_prob\(s_dp, s\)"),
+    "sampler swapped": (
+        lambda: SampledMechanism(lambda s, key: s),
+        r"sample is called as sample\(key, s\).*swap",
+    ),
+    "sampler without key": (
+        lambda: SampledMechanism(lambda s: s),
+        r"called as sample\(key, s\).*2 positional",
+    ),
+    "density swapped": (
+        lambda: DensityMechanism(lambda s, s_dp: 0.0),
+        r"called as log_prob\(s_dp, s\).*swap",
+    ),
+    "density of one": (
+        lambda: DensityMechanism(lambda s_dp: 0.0),
+        r"called as log_prob\(s_dp, s\)",
+    ),
     "bound of two": (
         lambda: DensityMechanism(log_density, log_prob_bound=log_density),
         r"called as log_prob_bound\(s_dp\).*1 positional",
@@ -141,7 +160,9 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("call", "message"), REFUSALS, ids=[message[:30] for _, message in REFUSALS])
+@pytest.mark.parametrize(
+    ("call", "message"), REFUSALS, ids=[message[:30] for _, message in REFUSALS]
+)
 def test_what_is_missing_is_refused(call, message):
     with pytest.raises(errors.MissingCapabilityError, match=message):
         call()

@@ -1,4 +1,6 @@
-"""Every metric on what an analyst may pass by mistake: a typed error that says what to do, or the right degenerate answer; never NaN."""
+"""Every metric on what an analyst may pass by mistake: a typed error that says what to do, or the
+right degenerate answer; never NaN.
+"""
 
 import jax
 import numpy as np
@@ -26,7 +28,11 @@ NOT_DRAWS = {
     "text": ("draws.npy", errors.InvalidTypeError, "rectangular array of numbers, got str"),
     "texts": ([["1.0", "2.0"]] * 20, errors.InvalidTypeError, "rectangular array of numbers"),
     "ragged": ([[1.0, 2.0], [1.0]] * 10, errors.InvalidTypeError, "rectangular array of numbers"),
-    "objects": (changed(3, 0.0).astype(object), errors.InvalidTypeError, "rectangular array of numbers"),
+    "objects": (
+        changed(3, 0.0).astype(object),
+        errors.InvalidTypeError,
+        "rectangular array of numbers",
+    ),
     "complex": (X + 1j, errors.InvalidTypeError, "rectangular array of numbers"),
     "a key": (jax.random.key(0), errors.InvalidTypeError, "rectangular array of numbers"),
     "a posterior": (POSTERIOR, errors.InvalidTypeError, r"posterior\.sample\(key, n\)"),
@@ -36,7 +42,11 @@ NOT_DRAWS = {
     "no rows": (X[:0], errors.InvalidInputError, "at least 10 draws, got 0"),
     "no columns": (X[:, :0], errors.InvalidInputError, "shape"),
     "nine draws": (X[:9], errors.InvalidInputError, "at least 10 draws, got 9"),
-    "infinity": (changed(5, -np.inf), errors.InvalidInputError, "1 of 60 rows hold NaN or infinity"),
+    "infinity": (
+        changed(5, -np.inf),
+        errors.InvalidInputError,
+        "1 of 60 rows hold NaN or infinity",
+    ),
     "overflow": (1e200 * X, errors.InvalidInputError, "overflow: change units"),
 }
 NAN = {"nan": (changed(5, np.nan), errors.InvalidInputError, "1 of 60 rows hold NaN or infinity")}
@@ -80,13 +90,17 @@ def test_points(name, point):
         with pytest.raises(errors.InvalidInputError, match=f"{point} must be 2 finite numbers"):
             metric(bad, X)
     for bad in (None, "truth", [None, 0.0], ["0.0", "0.0"]):
-        with pytest.raises(errors.InvalidTypeError, match=f"{point} must be a rectangular array of numbers"):
+        with pytest.raises(
+            errors.InvalidTypeError, match=f"{point} must be a rectangular array of numbers"
+        ):
             metric(bad, X)
 
 
 @pytest.mark.parametrize("name", OF_A_POINT)
 @pytest.mark.parametrize(
-    ("draws", "point"), [(X, [0.0, 0.0]), (X[:, 0], [0.0]), (X[:, :1], 0.0)], ids=["2", "1", "number"]
+    ("draws", "point"),
+    [(X, [0.0, 0.0]), (X[:, 0], [0.0]), (X[:, :1], 0.0)],
+    ids=["2", "1", "number"],
 )
 def test_swapped_arguments_are_said_to_be_swapped(name, draws, point):
     with pytest.raises(errors.InvalidInputError, match="are the two swapped"):
@@ -97,7 +111,9 @@ def test_nan_is_an_error_for_nlog_and_a_failed_simulation_for_lmd():
     with pytest.raises(errors.InvalidInputError, match="1 of 60 rows"):
         metrics.negative_log_density([0.0, 0.0], changed(5, np.nan))
     kept = np.delete(X, 5, axis=0)
-    assert metrics.log_median_distance([0.0, 0.0], changed(5, np.nan)) == metrics.log_median_distance([0.0, 0.0], kept)
+    assert metrics.log_median_distance(
+        [0.0, 0.0], changed(5, np.nan)
+    ) == metrics.log_median_distance([0.0, 0.0], kept)
     with pytest.raises(errors.InvalidInputError, match="at least 10 draws, got 0"):
         metrics.log_median_distance([0.0, 0.0], np.full((60, 2), np.nan))
 
@@ -111,7 +127,9 @@ def with_constant(values, constant):
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e9 / 3])
 def test_constant_reference_columns_are_refused_where_they_have_no_scale(name, constant):
     """The sd of sixty copies of .1 is 1e-17, not 0: rounding must not pass for spread."""
-    with pytest.raises(errors.InvalidInputError, match=r"Columns \[1\] of the reference are constant"):
+    with pytest.raises(
+        errors.InvalidInputError, match=r"Columns \[1\] of the reference are constant"
+    ):
         getattr(metrics, name)(with_constant(X, constant), with_constant(Y, constant))
 
 
@@ -121,7 +139,9 @@ def test_constant_columns_have_their_degenerate_values():
     assert metrics.kolmogorov_smirnov(same, other)[1] == 1.0
     assert metrics.cdf_error(same, same).tolist() == [0.0, 0.0]
     assert metrics.cdf_error(same, other)[1] == 0.5
-    assert metrics.mmd(same, with_constant(Y, 0.1)) == pytest.approx(metrics.mmd(X[:, :1], Y[:, :1]), rel=1e-9)
+    assert metrics.mmd(same, with_constant(Y, 0.1)) == pytest.approx(
+        metrics.mmd(X[:, :1], Y[:, :1]), rel=1e-9
+    )
     with pytest.raises(errors.InvalidInputError, match="median distance is 0"):
         metrics.mmd(np.full((60, 2), 0.1), X)
     assert np.isfinite(metrics.negative_log_density([0.0, 0.1], same))
@@ -132,7 +152,9 @@ def test_constant_columns_have_their_degenerate_values():
 
 
 def test_columns_that_sum_to_a_constant_have_no_whitened_density():
-    """The covariance is singular only up to rounding, which a Cholesky factor does not always notice."""
+    """The covariance is singular only up to rounding, which a Cholesky factor does not always
+    notice.
+    """
     for scale in (1.0, 1e-6, 1e3):
         p = RNG.dirichlet([2.0, 3.0, 4.0], size=400) * scale
         with pytest.raises(errors.InvalidInputError, match="sums to a constant"):

@@ -25,11 +25,15 @@ def test_mmd_is_the_double_sum():
     off = ~np.eye(60, dtype=bool)
     expected = kernel(x, x)[off].mean() + kernel(y, y)[off].mean() - 2 * kernel(x, y).mean()
     assert mmd(x, y) == pytest.approx(expected, rel=1e-12)
-    assert mmd(x, y) != pytest.approx(mmd(y, x), rel=1e-3)  # the width comes from the reference alone
+    assert mmd(x, y) != pytest.approx(
+        mmd(y, x), rel=1e-3
+    )  # the width comes from the reference alone
 
 
 def test_mmd_is_unbiased():
-    """Mean over 200 null pairs within 4 standard errors of 0; the biased version would sit at about 2/n."""
+    """Mean over 200 null pairs within 4 standard errors of 0; the biased version would sit at about
+    2/n.
+    """
     values = [mmd(*gaussian_pair(100, 2, seed=i)) for i in range(200)]
     error = np.std(values) / np.sqrt(len(values))
     assert abs(np.mean(values)) < 4 * error
@@ -43,7 +47,9 @@ def test_ks_matches_scipy():
 
 
 def test_c2st_floor_and_theory():
-    """Exact against exact is .5, a mean shift h gives Phi(h/2) for the best classifier: within .03 at n = 1000."""
+    """Exact against exact is .5, a mean shift h gives Phi(h/2) for the best classifier: within .03
+    at n = 1000.
+    """
     assert c2st(*gaussian_pair(1000, 2, seed=1)) == pytest.approx(0.5, abs=0.03)
     x, y = gaussian_pair(1000, 2, seed=2)
     y[:, 0] += 1.0
@@ -75,7 +81,9 @@ PAIRS += [(3, 0.3, 1.0), (3, 0.0, 1.5), (3, 1.0, 0.7), (1, 0.5, 1.0), (1, 0.0, 2
 
 @pytest.mark.slow
 def test_c2st_agrees_with_scikit_learn_on_ten_pairs():
-    """Same folds, same network, other initial weights and batches: mean difference within .01, none above .02."""
+    """Same folds, same network, other initial weights and batches: mean difference within .01, none
+    above .02.
+    """
     gaps = []
     for i, (d, shift, scale) in enumerate(PAIRS):
         x, y = gaussian_pair(2000, d, shift=shift, scale=scale, seed=100 + i)
@@ -86,9 +94,17 @@ def test_c2st_agrees_with_scikit_learn_on_ten_pairs():
 
 GOOD = RNG.normal(size=(50, 2))
 BAD = [
-    (lambda f: f(GOOD, GOOD[:, :1]), errors.InvalidInputError, "same number of columns, got 2 and 1"),
+    (
+        lambda f: f(GOOD, GOOD[:, :1]),
+        errors.InvalidInputError,
+        "same number of columns, got 2 and 1",
+    ),
     (lambda f: f(GOOD[:5], GOOD), errors.InvalidInputError, "at least 10 draws, got 5"),
-    (lambda f: f(GOOD, np.where(GOOD > 2, np.nan, GOOD) * [1, np.inf]), errors.InvalidInputError, "finite"),
+    (
+        lambda f: f(GOOD, np.where(GOOD > 2, np.nan, GOOD) * [1, np.inf]),
+        errors.InvalidInputError,
+        "finite",
+    ),
     (lambda f: f(GOOD, "draws"), errors.InvalidTypeError, "draws must be a rectangular array"),
     (lambda f: f(GOOD[None], GOOD), errors.InvalidInputError, "shape"),
 ]

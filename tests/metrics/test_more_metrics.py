@@ -1,11 +1,18 @@
-"""NLOG, LMD, sliced Wasserstein and CDF error: against independent implementations, theory, and their floors."""
+"""NLOG, LMD, sliced Wasserstein and CDF error: against independent implementations, theory, and
+their floors.
+"""
 
 import numpy as np
 import pytest
 from scipy.stats import norm, wasserstein_distance
 
 from noisewise import errors
-from noisewise.metrics import cdf_error, log_median_distance, negative_log_density, sliced_wasserstein
+from noisewise.metrics import (
+    cdf_error,
+    log_median_distance,
+    negative_log_density,
+    sliced_wasserstein,
+)
 
 
 def null_pair(seed, num=2000, dim=2):
@@ -23,9 +30,15 @@ def test_nlog_is_that_of_scikit_learn(dim):
 
 
 def test_nlog_has_the_floors_it_states():
-    """The kernel alone at a narrow posterior; the entropy plus .015 for unit normals in two dimensions, 60 truths, 4 standard errors."""
-    assert negative_log_density(np.zeros(2), 1e-6 * null_pair(0)[0]) == pytest.approx(-0.696, abs=1e-3)
-    assert negative_log_density(np.zeros(3), 1e-6 * null_pair(0, dim=3)[0]) == pytest.approx(-0.50, abs=2e-3)
+    """The kernel alone at a narrow posterior; the entropy plus .015 for unit normals in two
+    dimensions, 60 truths, 4 standard errors.
+    """
+    assert negative_log_density(np.zeros(2), 1e-6 * null_pair(0)[0]) == pytest.approx(
+        -0.696, abs=1e-3
+    )
+    assert negative_log_density(np.zeros(3), 1e-6 * null_pair(0, dim=3)[0]) == pytest.approx(
+        -0.50, abs=2e-3
+    )
     gaps = []
     for seed in range(60):
         draws, other = null_pair(seed)
@@ -45,7 +58,13 @@ def test_whitened_nlog_follows_the_scale_and_sees_what_the_papers_does_not():
         for shift in (0.02,)
     ]
     assert shifts[0] > 2.0  # two standard deviations in both columns: 4 nats without smoothing
-    assert abs(negative_log_density(0.02 * np.ones(2), narrow) - negative_log_density(np.zeros(2), narrow)) < 0.01
+    assert (
+        abs(
+            negative_log_density(0.02 * np.ones(2), narrow)
+            - negative_log_density(np.zeros(2), narrow)
+        )
+        < 0.01
+    )
 
 
 def test_lmd_takes_the_lower_median_and_leaves_failures_out():
@@ -56,7 +75,9 @@ def test_lmd_takes_the_lower_median_and_leaves_failures_out():
 
 def test_sliced_wasserstein_in_one_dimension_is_the_distance_in_sd():
     x, y = null_pair(2, dim=1)
-    assert sliced_wasserstein(7 * x, 7 * y) == pytest.approx(wasserstein_distance(x[:, 0], y[:, 0]) / x.std(), rel=1e-9)
+    assert sliced_wasserstein(7 * x, 7 * y) == pytest.approx(
+        wasserstein_distance(x[:, 0], y[:, 0]) / x.std(), rel=1e-9
+    )
 
 
 def test_sliced_wasserstein_has_its_floor_and_sees_a_shift():
@@ -64,11 +85,15 @@ def test_sliced_wasserstein_has_its_floor_and_sees_a_shift():
     values = [sliced_wasserstein(*null_pair(seed)) for seed in range(20)]
     assert abs(np.mean(values) - 0.041) < 4 * 0.010 / np.sqrt(20)
     x, y = null_pair(3)
-    assert sliced_wasserstein(x, y + np.array([0.5, 0.0])) == pytest.approx(0.5 * 2 / np.pi, abs=0.05)
+    assert sliced_wasserstein(x, y + np.array([0.5, 0.0])) == pytest.approx(
+        0.5 * 2 / np.pi, abs=0.05
+    )
 
 
 def test_cdf_error_is_an_integral_and_has_its_floor():
-    """A shift delta of a normal: E|Phi(Z - delta) - Phi(Z)|, by quadrature; 20 null pairs within 4 standard errors of .0100."""
+    """A shift delta of a normal: E|Phi(Z - delta) - Phi(Z)|, by quadrature; 20 null pairs within 4
+    standard errors of .0100.
+    """
     x, y = null_pair(4, num=20_000)
     z = norm.ppf((np.arange(20_000) + 0.5) / 20_000)
     expected = np.abs(norm.cdf(z - 0.5) - norm.cdf(z)).mean()

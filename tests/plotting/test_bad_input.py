@@ -45,7 +45,9 @@ THINGS = {
     "an empty dictionary": {},
     "an empty table": pd.DataFrame(),
     "a posterior of nine draws": Draws(GOOD[:9], ("a", "b"), Report("few")),
-    "a posterior with nan": WeightedSamples(changed(np.nan), ("a", "b"), Report("given"), log_weights=np.zeros(50)),
+    "a posterior with nan": WeightedSamples(
+        changed(np.nan), ("a", "b"), Report("given"), log_weights=np.zeros(50)
+    ),
 }
 
 CALLS = {
@@ -66,14 +68,18 @@ FINE = {
     "convergence": {"few", "overflow"},
     "loss_curves": {"few", "overflow", "a number", "three axes"},
 }
-"""Tables of a metric or of losses need not have ten rows, nor be squared; losses of several trials have three axes."""
+"""Tables of a metric or of losses need not have ten rows, nor be squared; losses of several trials
+have three axes.
+"""
 
 
 def test_all_plots_are_in_these_tables():
     assert {name for name in plotting.__all__ if not name.startswith("named")} == set(CALLS)
 
 
-BAD_FIRST = [(name, what) for name in CALLS for what in (*ARRAYS, *THINGS) if what not in FINE.get(name, ())]
+BAD_FIRST = [
+    (name, what) for name in CALLS for what in (*ARRAYS, *THINGS) if what not in FINE.get(name, ())
+]
 
 
 @pytest.mark.parametrize(("name", "what"), BAD_FIRST)
@@ -118,9 +124,18 @@ NESTED = pd.concat({1.0: posterior().summary()})
             lambda: plotting.convergence({"a": [posterior()]}, reference=GOOD, metric="accuracy"),
             "metric must be one of",
         ),
-        (lambda: plotting.convergence({"a": [[posterior()], [posterior()] * 2]}, reference=GOOD), "as many rounds"),
-        (lambda: plotting.convergence({"a": posterior()}, reference=GOOD), "posteriors of all rounds"),
-        (lambda: plotting.convergence({"a": [posterior()]}, reference=GOOD[:, :1]), "same number of columns"),
+        (
+            lambda: plotting.convergence({"a": [[posterior()], [posterior()] * 2]}, reference=GOOD),
+            "as many rounds",
+        ),
+        (
+            lambda: plotting.convergence({"a": posterior()}, reference=GOOD),
+            "posteriors of all rounds",
+        ),
+        (
+            lambda: plotting.convergence({"a": [posterior()]}, reference=GOOD[:, :1]),
+            "same number of columns",
+        ),
         (lambda: plotting.convergence({"a": [1.0, 2.0]}, rounds=[1.0, np.nan]), "rising"),
         (lambda: plotting.rank_ecdf({"a": GOOD, "b": 3.0 * GOOD}), "between 0 and 1"),
         (lambda: plotting.rank_ecdf(GOOD, alpha=2.0), "alpha"),
@@ -129,29 +144,61 @@ NESTED = pd.concat({1.0: posterior().summary()})
         (lambda: plotting.marginals(GOOD, truth="truth"), "truth must be a rectangular array"),
         (lambda: plotting.marginals(GOOD, truth={"theta[0]": "high"}), "truth"),
         (lambda: plotting.marginals(GOOD, truth={"theta[0]": None}), "truth"),
-        (lambda: plotting.marginals(GOOD, prior=nw.problems.sir().model), "columns must be among log_beta"),
+        (
+            lambda: plotting.marginals(GOOD, prior=nw.problems.sir().model),
+            "columns must be among log_beta",
+        ),
         (lambda: plotting.predictive_check(GOOD), "observed must be a rectangular array"),
         (lambda: plotting.predictive_check(GOOD, [0.5, np.nan]), "2 finite values"),
         (lambda: plotting.infection_fan(GOOD, model=SIR.model), "a posterior comes first"),
-        (lambda: plotting.infection_fan(posterior(), model=nw.problems.gaussian_mean().model), "nw.simulators.SIR"),
-        (lambda: plotting.infection_fan(EPIDEMIC, model=SIR.model, times=[1.0]), "The model says the times"),
-        (lambda: plotting.infection_fan(EPIDEMIC, model=SIR.model, observed=[1.0]), "observed"),
-        (lambda: plotting.infection_fan(EPIDEMIC, model=SIR.model, truth=[1.0, 2.0, 3.0]), "at the 10 times"),
         (
-            lambda: plotting.infection_fan(EPIDEMIC, model=nw.problems.sir().model, truth=SIR.truth),
+            lambda: plotting.infection_fan(posterior(), model=nw.problems.gaussian_mean().model),
+            "nw.simulators.SIR",
+        ),
+        (
+            lambda: plotting.infection_fan(EPIDEMIC, model=SIR.model, times=[1.0]),
+            "The model says the times",
+        ),
+        (lambda: plotting.infection_fan(EPIDEMIC, model=SIR.model, observed=[1.0]), "observed"),
+        (
+            lambda: plotting.infection_fan(EPIDEMIC, model=SIR.model, truth=[1.0, 2.0, 3.0]),
+            "at the 10 times",
+        ),
+        (
+            lambda: plotting.infection_fan(
+                EPIDEMIC, model=nw.problems.sir().model, truth=SIR.truth
+            ),
             "does not determine",
         ),
         (lambda: plotting.infection_fan(GOOD, times=[2.0, 1.0]), "times must rise"),
         (lambda: plotting.infection_fan(GOOD, levels=[1.5]), "levels"),
-        (lambda: plotting.privacy_utility(NESTED.drop(columns="median")), "columns median and two interval ends"),
+        (
+            lambda: plotting.privacy_utility(NESTED.drop(columns="median")),
+            "columns median and two interval ends",
+        ),
         (lambda: plotting.privacy_utility(NESTED, columns=["c"]), "hold"),
-        (lambda: plotting.privacy_utility(pd.DataFrame({"a": [1.0]}, index=[-1.0])), "epsilons above 0"),
-        (lambda: plotting.privacy_utility(pd.DataFrame({"a": [np.nan]}, index=[1.0])), "finite values of a"),
-        (lambda: plotting.privacy_utility(pd.DataFrame({"a": [1.0, 2.0]}, index=[1.0, 1.0])), "once"),
-        (lambda: plotting.privacy_utility(pd.DataFrame({"a": [1.0]}, index=["low"])), "index of the table"),
+        (
+            lambda: plotting.privacy_utility(pd.DataFrame({"a": [1.0]}, index=[-1.0])),
+            "epsilons above 0",
+        ),
+        (
+            lambda: plotting.privacy_utility(pd.DataFrame({"a": [np.nan]}, index=[1.0])),
+            "finite values of a",
+        ),
+        (
+            lambda: plotting.privacy_utility(pd.DataFrame({"a": [1.0, 2.0]}, index=[1.0, 1.0])),
+            "once",
+        ),
+        (
+            lambda: plotting.privacy_utility(pd.DataFrame({"a": [1.0]}, index=["low"])),
+            "index of the table",
+        ),
         (lambda: plotting.privacy_utility({1.0: {}}), "that is empty"),
         (lambda: plotting.uncertainty_bars(pd.DataFrame({"a": [-1.0]})), "not negative"),
-        (lambda: plotting.uncertainty_bars(pd.DataFrame({"a": ["x"]})), "rectangular array of numbers"),
+        (
+            lambda: plotting.uncertainty_bars(pd.DataFrame({"a": ["x"]})),
+            "rectangular array of numbers",
+        ),
         (lambda: plotting.uncertainty_bars(GOOD), "parts must be a decomposition"),
         (lambda: plotting.named_draws("model", GOOD), "PrivateModel"),
         (lambda: plotting.named_truth(SIR.model, [1.0]), "log_beta, log_gamma"),
@@ -165,7 +212,8 @@ def test_other_arguments(call, message):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in CALLS if name not in ("rank_ecdf", "coverage_curve", "uncertainty_bars")]
+    "name",
+    [name for name in CALLS if name not in ("rank_ecdf", "coverage_curve", "uncertainty_bars")],
 )
 def test_constant_columns_are_drawn(name):
     constant = np.c_[GOOD[:, 0], np.full(50, 0.1)]

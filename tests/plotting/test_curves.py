@@ -25,17 +25,25 @@ def test_convergence_shows_means_and_quartiles(rng):
 
 
 def test_convergence_against_simulations_and_of_one_trial(rng):
-    ax = plotting.convergence({"SPPE": rng.random(3)}, rounds=[1000, 2000, 4000], xlabel="simulations")
+    ax = plotting.convergence(
+        {"SPPE": rng.random(3)}, rounds=[1000, 2000, 4000], xlabel="simulations"
+    )
     assert ax.lines[0].get_xdata() == pytest.approx([1000, 2000, 4000])
 
 
-@pytest.mark.parametrize("plot", [plotting.rank_ecdf, plotting.coverage_curve], ids=lambda plot: plot.__name__)
+@pytest.mark.parametrize(
+    "plot", [plotting.rank_ecdf, plotting.coverage_curve], ids=lambda plot: plot.__name__
+)
 def test_uniform_ranks_stay_inside_the_band_and_others_leave_it(plot, rng):
     u = rng.random(500)
     ax = plot(np.column_stack([u, 0.35 + 0.3 * u]), names=["exact", "wide"])
     assert texts(ax) == ["95% band", "exact", "wide"]
     band = ax.collections[0].get_paths()[0]
-    curves = {line.get_label(): line.get_xydata()[5:-5] for line in ax.lines if not line.get_label().startswith("_")}
+    curves = {
+        line.get_label(): line.get_xydata()[5:-5]
+        for line in ax.lines
+        if not line.get_label().startswith("_")
+    }
     assert band.contains_points(curves["exact"]).all()
     assert not band.contains_points(curves["wide"]).all()
 
@@ -48,12 +56,20 @@ def test_coverage_is_the_share_of_intervals_that_hold_the_truth(rng):
 
 
 def test_what_calibrate_gives_is_understood(rng):
-    found = Calibration(names=("mu", "loglik"), uniforms=rng.random((100, 2)), num_draws=99, num_failed=0, alpha=0.05)
+    found = Calibration(
+        names=("mu", "loglik"),
+        uniforms=rng.random((100, 2)),
+        num_draws=99,
+        num_failed=0,
+        alpha=0.05,
+    )
     assert texts(plotting.rank_ecdf(found)) == ["95% band", r"$\mu$", "loglik"]
 
 
 def test_predictive_check_marks_what_the_model_does_not_say(rng):
-    simulated = np.column_stack([rng.normal(size=500), 10.0 * rng.normal(size=500), np.full(500, 3.0)])
+    simulated = np.column_stack(
+        [rng.normal(size=500), 10.0 * rng.normal(size=500), np.full(500, 3.0)]
+    )
     ax = plotting.predictive_check(simulated, [0.0, 80.0, 3.0], names=["mean", "x1*y", "count"])
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["mean", r"$x_{1}\,y$", "count"]
     assert texts(ax) == ["simulated, 50% and 95%", "observed", "outside 95%"]
@@ -74,18 +90,26 @@ def test_loss_curves_of_training_with_members_that_stop():
 
 
 def test_loss_curves_of_a_report_go_over_rounds(rng):
-    report = Report("sppe", rounds=({"validation_loss": 2.0}, {"atomic_loss": 0.5}, {"atomic_loss": 0.4}))
+    report = Report(
+        "sppe", rounds=({"validation_loss": 2.0}, {"atomic_loss": 0.5}, {"atomic_loss": 0.4})
+    )
     posterior = Draws(rng.normal(size=(20, 1)), ("a",), report)
     ax = plotting.loss_curves(posterior)
     assert ax.get_xlabel() == "round"
     assert texts(ax) == ["validation", "validation, atomic"]
-    assert next(line for line in ax.lines if line.get_label() == "validation, atomic").get_xdata().tolist() == [2, 3]
+    assert next(
+        line for line in ax.lines if line.get_label() == "validation, atomic"
+    ).get_xdata().tolist() == [2, 3]
 
 
 def test_infection_fan_nests_its_bands(rng):
     curves = rng.normal(size=(500, 4)).cumsum(axis=1)
     ax = plotting.infection_fan(
-        curves, times=[0.0, 1.0, 2.0, 4.0], observed=[0.1, 0.3], observed_times=[1.0, 4.0], truth=np.zeros(4)
+        curves,
+        times=[0.0, 1.0, 2.0, 4.0],
+        observed=[0.1, 0.3],
+        observed_times=[1.0, 4.0],
+        truth=np.zeros(4),
     )
     assert texts(ax) == ["95%", "80%", "50%", "median", "truth", "private release"]
     widths = [np.ptp(band.get_paths()[0].vertices[:, 1]) for band in ax.collections]
@@ -97,7 +121,9 @@ def test_infection_fan_nests_its_bands(rng):
 def test_infection_fan_of_a_posterior_shows_its_confidential_statistics(rng):
     statistics = rng.normal(size=(100, 3))
     posterior = Draws(rng.normal(size=(100, 1)), ("a",), Report("exact-smc"), statistics=statistics)
-    assert plotting.infection_fan(posterior).lines[0].get_ydata() == pytest.approx(np.median(statistics, axis=0))
+    assert plotting.infection_fan(posterior).lines[0].get_ydata() == pytest.approx(
+        np.median(statistics, axis=0)
+    )
 
 
 def test_uncertainty_bars_add_up():

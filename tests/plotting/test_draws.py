@@ -27,11 +27,16 @@ def epidemic(rng):
 
 
 def test_pair_plot_has_densities_on_the_diagonal_and_regions_below(draws, rng):
-    axes = plotting.pair_plot(draws, names=NAMES, prior=3.0 * rng.normal(size=(200, 2)), truth=[0.0, 0.5])
+    axes = plotting.pair_plot(
+        draws, names=NAMES, prior=3.0 * rng.normal(size=(200, 2)), truth=[0.0, 0.5]
+    )
     assert axes.shape == (2, 2)
     assert not axes[0, 1].axison
     assert [len(axes[i, i].lines) for i in range(2)] == [3, 3]  # two methods, the truth
-    assert [len(axes[i, i].collections) for i in range(2)] == [3, 3]  # areas under the methods and the prior
+    assert [len(axes[i, i].collections) for i in range(2)] == [
+        3,
+        3,
+    ]  # areas under the methods and the prior
     kinds = [type(artist).__name__ for artist in axes[1, 0].collections]
     assert kinds == ["QuadContourSet"] * 4  # areas and edges of the prior, edges of the methods
     assert (axes[1, 0].get_xlabel(), axes[1, 0].get_ylabel()) == (r"$\beta_{0}$", "$b$")
@@ -40,13 +45,17 @@ def test_pair_plot_has_densities_on_the_diagonal_and_regions_below(draws, rng):
 
 
 def test_limits_of_a_pair_plot_follow_the_posterior_and_the_truth(rng):
-    axes = plotting.pair_plot(rng.normal(size=(300, 2)), prior=100.0 * rng.normal(size=(300, 2)), truth=[8.0, 0.0])
+    axes = plotting.pair_plot(
+        rng.normal(size=(300, 2)), prior=100.0 * rng.normal(size=(300, 2)), truth=[8.0, 0.0]
+    )
     low, high = axes[1, 0].get_xlim()
     assert -5.0 < low < -2.0
     assert 8.0 < high < 10.0
 
 
-@pytest.mark.parametrize("plot", [plotting.pair_plot, plotting.marginals], ids=lambda plot: plot.__name__)
+@pytest.mark.parametrize(
+    "plot", [plotting.pair_plot, plotting.marginals], ids=lambda plot: plot.__name__
+)
 def test_constant_columns_are_drawn(plot, rng):
     values = np.column_stack([rng.normal(size=50), np.full(50, 2.0), np.zeros(50)])
     axes = plot({"a": values, "b": values + 1e-3 * rng.normal(size=(50, 3))}, prior=values)
@@ -91,7 +100,9 @@ def test_arrays_take_the_names_of_posteriors_beside_them(epidemic):
 
 
 def test_weights_count(rng):
-    theta = np.concatenate([np.zeros((500, 1)), np.ones((500, 1))]) + 0.01 * rng.normal(size=(1000, 1))
+    theta = np.concatenate([np.zeros((500, 1)), np.ones((500, 1))]) + 0.01 * rng.normal(
+        size=(1000, 1)
+    )
     log_weights = np.repeat([0.0, -50.0], 500)
     posterior = WeightedSamples(theta, ("a",), Report("importance"), log_weights=log_weights)
     (ax,) = plotting.marginals(posterior)
@@ -128,7 +139,9 @@ def test_ks_heatmap_is_symmetric_and_says_its_numbers(draws):
 def test_privacy_utility_has_an_interval_per_budget(rng):
     by_epsilon = {e: rng.normal(size=(200, 2)) / e for e in (10.0, 0.1, 1.0)}
     methods = {"Laplace": by_epsilon, "Gaussian": by_epsilon}
-    axes = plotting.privacy_utility(methods, names=NAMES, confidential=rng.normal(size=(200, 2)), truth=[0.0, 0.0])
+    axes = plotting.privacy_utility(
+        methods, names=NAMES, confidential=rng.normal(size=(200, 2)), truth=[0.0, 0.0]
+    )
     assert len(axes) == 2
     assert [tick.get_text() for tick in axes[0].get_xticklabels()] == ["0.1", "1", "10"]
     assert texts(axes[0].figure.legends[0]) == ["Laplace", "Gaussian", "confidential", "truth"]

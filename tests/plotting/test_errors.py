@@ -52,7 +52,10 @@ def test_derived_columns_that_are_not_finite_can_be_left_out():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: plotting.marginals(GOOD, axes=plt.subplots(1, 3)[1]), r"2 matplotlib Axes.*plt.subplots\(1, 2\)"),
+        (
+            lambda: plotting.marginals(GOOD, axes=plt.subplots(1, 3)[1]),
+            r"2 matplotlib Axes.*plt.subplots\(1, 2\)",
+        ),
         (lambda: plotting.forest(GOOD, ax=plt.subplots(1, 2)[1]), "one matplotlib Axes"),
         (lambda: plotting.forest(GOOD, level=0.3), "level"),
         (lambda: plotting.pair_plot(GOOD, prior=GOOD[:, :1]), "prior has 1 columns"),
@@ -73,8 +76,14 @@ def test_derived_columns_that_are_not_finite_can_be_left_out():
         (lambda: plotting.privacy_utility({"Laplace": GOOD}), "epsilon"),
         (lambda: plotting.privacy_utility({-1.0: GOOD}), "epsilon"),
         (lambda: plotting.privacy_utility({1.0: GOOD, 2.0: GOOD[:, :1]}), "same columns"),
-        (lambda: plotting.predictive_check(GOOD, "release.json"), "observed must be a rectangular array"),
-        (lambda: plotting.infection_fan(GOOD, observed=[1.0], observed_times=["noon"]), "observed_times must be"),
+        (
+            lambda: plotting.predictive_check(GOOD, "release.json"),
+            "observed must be a rectangular array",
+        ),
+        (
+            lambda: plotting.infection_fan(GOOD, observed=[1.0], observed_times=["noon"]),
+            "observed_times must be",
+        ),
         (lambda: plotting.uncertainty_bars({"a": [-1.0]}), "not negative"),
         (lambda: plotting.uncertainty_bars({"a": [1.0], "b": [1.0, 2.0]}), "one length"),
         (lambda: plotting.uncertainty_bars({"a": [1.0]}, scale="sd"), "'share' or 'variance'"),

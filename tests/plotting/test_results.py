@@ -98,7 +98,9 @@ def test_comparisons_are_heat_maps():
     found = compare({"exact": exact(), "moved": moved}, num_draws=400)
     (ax,) = plotting.ks_heatmap(found)
     expected = found.kolmogorov_smirnov.loc[("exact", "moved"), "mean"]
-    assert np.asarray(ax.images[0].get_array()) == pytest.approx(np.array([[0.0, expected], [expected, 0.0]]))
+    assert np.asarray(ax.images[0].get_array()) == pytest.approx(
+        np.array([[0.0, expected], [expected, 0.0]])
+    )
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["exact", "moved"]
     with pytest.raises(NoisewiseError, match="among mean"):
         plotting.ks_heatmap(found, columns=["R0"])
@@ -117,7 +119,9 @@ def test_predictive_checks_of_posterior_and_prior():
 
 
 @pytest.mark.parametrize(
-    "plot", [plotting.pair_plot, plotting.marginals, plotting.forest], ids=lambda plot: plot.__name__
+    "plot",
+    [plotting.pair_plot, plotting.marginals, plotting.forest],
+    ids=lambda plot: plot.__name__,
 )
 def test_certificates_models_and_problems(plot):
     certificate = certify(KEY, exact(), problem().model, problem().observed, 2000)
@@ -125,7 +129,12 @@ def test_certificates_models_and_problems(plot):
     axes = plot({"exact": exact(), "corrected": certificate}, truth=problem(), **background)
     ax = np.asarray(axes, dtype=object).flat[0]
     legend = ax.get_legend() or ax.figure.legends[0]
-    assert [text.get_text() for text in legend.get_texts()] == ["exact", "corrected", *background, "truth"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "exact",
+        "corrected",
+        *background,
+        "truth",
+    ]
 
 
 def test_the_truth_of_a_problem_fits_posteriors_with_derived_quantities():
@@ -136,16 +145,25 @@ def test_the_truth_of_a_problem_fits_posteriors_with_derived_quantities():
     marked = lambda truth: [len(ax.lines) - 1 for ax in plotting.marginals(posterior, truth=truth)]
     assert marked(epidemic.truth) == [1, 1, 0]
     assert marked(epidemic) == [1, 1, 1]
-    reversed_columns = plotting.marginals(posterior, columns=["log_gamma", "log_beta"], truth=epidemic.truth)
+    reversed_columns = plotting.marginals(
+        posterior, columns=["log_gamma", "log_beta"], truth=epidemic.truth
+    )
     assert [ax.lines[-1].get_xdata()[0] for ax in reversed_columns] == [-3.0, -0.5]
 
 
 @functools.cache
 def rounds():
-    network = functools.partial(nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1)
+    network = functools.partial(
+        nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1
+    )
     quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
     method = nw.inference.PrivatePosteriorEstimation(
-        num_rounds=2, num_simulations=100, estimator=network, training=quick, num_noise=2, noise_bank=8
+        num_rounds=2,
+        num_simulations=100,
+        estimator=network,
+        training=quick,
+        num_noise=2,
+        noise_bank=8,
     )
     return list(method.rounds(KEY, problem().model, problem().observed, progress=False))
 
@@ -155,13 +173,17 @@ def test_posteriors_of_rounds_are_measured():
     reference = problem().reference(KEY, 400)
     ax = plotting.convergence(rounds(), reference=reference, metric="KS")
     expected = [
-        nw.metrics.kolmogorov_smirnov(reference, posterior.sample(jax.random.key(20_261_115), 400)).max()
+        nw.metrics.kolmogorov_smirnov(
+            reference, posterior.sample(jax.random.key(20_261_115), 400)
+        ).max()
         for posterior in rounds()
     ]
     assert ax.lines[0].get_ydata() == pytest.approx(expected)
     ax = plotting.convergence({"SPPE": [rounds(), rounds()]}, reference=reference, metric="KS")
     assert ax.lines[0].get_ydata() == pytest.approx(expected)
-    assert texts(plotting.convergence({"SPPE": iter(rounds())}, reference=reference, metric="KS", floor=0.03)) == [
+    assert texts(
+        plotting.convergence({"SPPE": iter(rounds())}, reference=reference, metric="KS", floor=0.03)
+    ) == [
         "SPPE",
         "exact draws",
     ]
@@ -180,10 +202,17 @@ def test_losses_of_posteriors_fits_and_reports():
         ax = plotting.loss_curves(given)
         assert ax.get_xlabel() == "round"
         assert ax.lines[0].get_ydata() == pytest.approx(values)
-    network = functools.partial(nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1)
+    network = functools.partial(
+        nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1
+    )
     quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=3)
     fit = nw.inference.PrivatePosteriorEstimation(
-        num_rounds=1, num_simulations=100, estimator=network, training=quick, num_noise=2, noise_bank=8
+        num_rounds=1,
+        num_simulations=100,
+        estimator=network,
+        training=quick,
+        num_noise=2,
+        noise_bank=8,
     ).fit(KEY, problem().model, progress=False)
     assert len(plotting.loss_curves(fit).lines[0].get_ydata()) == 1
     assert texts(plotting.loss_curves({"one": posterior, "two": fit})) == ["one", "two"]
@@ -193,7 +222,8 @@ def test_losses_of_posteriors_fits_and_reports():
 
 def decomposition(factor=1.0):
     table = pd.DataFrame(
-        {"sampling": [1.0, 2.0], "clamping": [0.0, 1.0], "privacy": [3.0 * factor, 1.0]}, index=["beta[0]", "beta[1]"]
+        {"sampling": [1.0, 2.0], "clamping": [0.0, 1.0], "privacy": [3.0 * factor, 1.0]},
+        index=["beta[0]", "beta[1]"],
     )
     return types.SimpleNamespace(table=table, total=table.sum(axis=1))
 
@@ -219,7 +249,9 @@ def test_decompositions_by_budget_are_grouped_by_parameter():
         [r"$\beta_{1}$", r"$\epsilon$ = 10"],
         [r"$\epsilon$ = 0.1"],
     ]
-    assert [bar.get_width() for bar in ax.containers[2]] == pytest.approx([0.75, 15 / 16, 0.25, 0.25])
+    assert [bar.get_width() for bar in ax.containers[2]] == pytest.approx(
+        [0.75, 15 / 16, 0.25, 0.25]
+    )
     two_parts = pd.DataFrame({"sampling and clamping": [1.0], "privacy": [1.0]}, index=["mu"])
     assert rows(plotting.uncertainty_bars({"a": two_parts, "b": two_parts})) == ["$a$", "$b$"]
     with pytest.raises(NoisewiseError, match="All decompositions must have the rows"):
@@ -234,13 +266,17 @@ def epidemic_posterior():
 
 def test_infection_fans_of_a_posterior_and_its_model():
     epidemic, posterior = epidemic_posterior()
-    ax = plotting.infection_fan(posterior, model=epidemic.model, observed=epidemic.observed, truth=epidemic.truth)
+    ax = plotting.infection_fan(
+        posterior, model=epidemic.model, observed=epidemic.observed, truth=epidemic.truth
+    )
     assert texts(ax) == ["95%", "80%", "50%", "median", "truth", "private release"]
     assert ax.get_ylabel() == "infected (% of the population)"
     truth = next(line for line in ax.lines if line.get_label() == "truth")
     curve = epidemic.model.simulator.simulate(KEY, epidemic.truth[None])[0]
     at = dict(zip(truth.get_xdata(), truth.get_ydata(), strict=True))
-    assert [at[time] for time in epidemic.model.simulator.times] == pytest.approx(curve / 1e4, rel=1e-9, abs=1e-9)
+    assert [at[time] for time in epidemic.model.simulator.times] == pytest.approx(
+        curve / 1e4, rel=1e-9, abs=1e-9
+    )
     release = next(line for line in ax.lines if line.get_label() == "private release")
     mechanism = epidemic.model.mechanism
     share = (release.get_ydata() * 1e4 + mechanism.padding) / (1e6 + 2 * mechanism.padding)
@@ -250,7 +286,9 @@ def test_infection_fans_of_a_posterior_and_its_model():
 def test_infection_fans_show_confidential_statistics_where_there_are_some():
     epidemic, posterior = epidemic_posterior()
     statistics = 1e6 * np.random.default_rng(0).random((50, 10))
-    exact_method = Draws(posterior.theta, posterior.names, Report("exact-smc"), statistics=statistics)
+    exact_method = Draws(
+        posterior.theta, posterior.names, Report("exact-smc"), statistics=statistics
+    )
     ax = plotting.infection_fan(exact_method, model=epidemic.model)
     assert ax.lines[0].get_ydata() == pytest.approx(np.median(statistics, axis=0) / 1e4)
 

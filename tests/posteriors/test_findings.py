@@ -43,7 +43,9 @@ def test_journals_of_earlier_versions_are_understood():
         "finished": Stop(),
         "the time budget is spent": Stop(StopKind.TIME_SPENT),
         "the budget of 10 simulations is spent": Stop(StopKind.SIMULATIONS_SPENT, {"budget": 10}),
-        "the budget of 1,234,567 simulations is spent": Stop(StopKind.SIMULATIONS_SPENT, {"budget": 1_234_567}),
+        "the budget of 1,234,567 simulations is spent": Stop(
+            StopKind.SIMULATIONS_SPENT, {"budget": 1_234_567}
+        ),
     }
     for text, stop in known.items():
         assert Stop.from_record(text) == stop
@@ -111,7 +113,10 @@ def test_work_replaces_and_withdraws_by_kind():
     work.warn(Kind.TRAINING_CUT_SHORT, epochs=5)
     work.warn(Kind.MASS_LEAKED, share=0.1)
     work.warn(Kind.TRAINING_CUT_SHORT, epochs=6)
-    assert [finding.kind for finding in work.findings] == [Kind.MASS_LEAKED, Kind.TRAINING_CUT_SHORT]
+    assert [finding.kind for finding in work.findings] == [
+        Kind.MASS_LEAKED,
+        Kind.TRAINING_CUT_SHORT,
+    ]
     work.withdraw(Kind.MASS_LEAKED)
     (finding,) = work.report(exact=False).findings
     assert finding.numbers == {"epochs": 6}

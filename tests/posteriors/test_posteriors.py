@@ -1,4 +1,6 @@
-"""Posteriors: weighted and chained draws, their summaries, and files that survive nothing but themselves."""
+"""Posteriors: weighted and chained draws, their summaries, and files that survive nothing but
+themselves.
+"""
 
 import jax
 import numpy as np
@@ -13,7 +15,11 @@ from tests.hostile import damaged
 RNG = np.random.default_rng(4)
 KEY = jax.random.key(0)
 REPORT = Report.stated(
-    "example", settings={"num": 3}, diagnostics={"k": 0.25}, warnings=("careful",), rounds=({"n": 1},)
+    "example",
+    settings={"num": 3},
+    diagnostics={"k": 0.25},
+    warnings=("careful",),
+    rounds=({"n": 1},),
 )
 
 
@@ -35,7 +41,9 @@ def weighted(num=20_000):
 
 
 def test_summary_of_chains():
-    """Standard errors at 4000 draws: .016 of a mean, .011 of an sd, .045 of a 2.5% point; 4 of them are allowed."""
+    """Standard errors at 4000 draws: .016 of a mean, .011 of an sd, .045 of a 2.5% point; 4 of them
+    are allowed.
+    """
     table = chains().summary()
     assert list(table.index) == ["a", "b", "sum"]
     assert table.loc["a", "mean"] == pytest.approx(0.0, abs=0.064)
@@ -112,19 +120,29 @@ def broken(content, rng, count):
         if number % 3 == 0:
             yield content[:place]
         elif number % 3 == 1:
-            yield content[:place] + bytes([content[place] ^ (1 << int(rng.integers(8)))]) + content[place + 1 :]
+            yield (
+                content[:place]
+                + bytes([content[place] ^ (1 << int(rng.integers(8)))])
+                + content[place + 1 :]
+            )
         else:
             yield content[:place] + content[max(0, place - 50) :]
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "arrays.npz"])
 def test_damaged_files_give_typed_errors(file, tmp_path):
-    """Seeded damage: a typed error, or, for bytes that nothing depends on, the same posterior; never another exception."""
+    """Seeded damage: a typed error, or, for bytes that nothing depends on, the same posterior;
+    never another exception.
+    """
     posterior = chains(40)
     posterior.save(tmp_path / "p")
     path = tmp_path / "p" / file
     rng = np.random.default_rng(1)
-    copies = damaged(path.read_text(), rng, 150) if file.endswith("json") else broken(path.read_bytes(), rng, 150)
+    copies = (
+        damaged(path.read_text(), rng, 150)
+        if file.endswith("json")
+        else broken(path.read_bytes(), rng, 150)
+    )
     refused = 0
     for content in copies:
         path.write_bytes(content)
@@ -147,7 +165,11 @@ def test_pickles_are_never_loaded(tmp_path):
 BAD = [
     (lambda: Draws(np.zeros((0, 1)), ("a",), REPORT), errors.InvalidInputError, "needs draws"),
     (lambda: Draws(np.zeros((5, 2)), ("a",), REPORT), errors.InvalidInputError, "needs draws"),
-    (lambda: Draws(np.zeros((5, 1)), ("a",), REPORT, num_chains=2), errors.InvalidInputError, "divide"),
+    (
+        lambda: Draws(np.zeros((5, 1)), ("a",), REPORT, num_chains=2),
+        errors.InvalidInputError,
+        "divide",
+    ),
     (
         lambda: WeightedSamples(np.zeros((5, 1)), ("a",), REPORT, log_weights=np.zeros(4)),
         errors.InvalidInputError,
@@ -177,20 +199,29 @@ def test_weighted_quantiles_are_symmetric_and_blind_to_weights_of_zero():
     values = np.array([[-3.0], [-1.0], [0.0], [2.0], [4.0]])
     weights = np.log([0.1, 0.3, 0.2, 0.3, 0.1])
     rows = [
-        WeightedSamples(sign * values, ("a",), report, log_weights=weights).summary().iloc[0] for sign in (1.0, -1.0)
+        WeightedSamples(sign * values, ("a",), report, log_weights=weights).summary().iloc[0]
+        for sign in (1.0, -1.0)
     ]
     assert rows[0]["median"] == pytest.approx(-rows[1]["median"])
     assert rows[0]["2.5%"] == pytest.approx(-rows[1]["97.5%"])
     more = np.concatenate([values, [[-1000.0]]])
-    padded = WeightedSamples(more, ("a",), report, log_weights=np.append(weights, -np.inf)).summary().iloc[0]
+    padded = (
+        WeightedSamples(more, ("a",), report, log_weights=np.append(weights, -np.inf))
+        .summary()
+        .iloc[0]
+    )
     np.testing.assert_allclose(padded, rows[0])
-    sure = WeightedSamples(values[:3], ("a",), report, log_weights=np.log([0.05, 0.9, 0.05])).summary()
+    sure = WeightedSamples(
+        values[:3], ("a",), report, log_weights=np.log([0.05, 0.9, 0.05])
+    ).summary()
     assert sure.iloc[0]["median"] == -1.0
 
 
 def test_weights_on_few_levels_have_no_heavy_tail():
     log_weights = np.resize([0.0, 0.1, 0.2], 4000)
-    posterior = WeightedSamples(np.zeros((4000, 1)), ("a",), Report("test"), log_weights=log_weights)
+    posterior = WeightedSamples(
+        np.zeros((4000, 1)), ("a",), Report("test"), log_weights=log_weights
+    )
     assert posterior.pareto_k < 0.5
 
 

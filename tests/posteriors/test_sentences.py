@@ -32,7 +32,12 @@ def test_every_kind_has_a_sentence_and_an_example():
     assert set(sentences.TABLES[StopKind]) == set(StopKind) == set(STOPS)
 
 
-EXAMPLES = [(kind, numbers) for table in (FINDINGS, STOPS) for kind, several in table.items() for numbers in several]
+EXAMPLES = [
+    (kind, numbers)
+    for table in (FINDINGS, STOPS)
+    for kind, several in table.items()
+    for numbers in several
+]
 
 
 @pytest.mark.parametrize(("kind", "numbers"), EXAMPLES, ids=str)
@@ -55,7 +60,11 @@ def test_examples_that_differ_are_worded_differently():
 def texts(path):
     """Every text of a source, parts of f-strings among them."""
     tree = ast.parse(path.read_text())
-    return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
 
 
 def worded(source, phrases):
@@ -68,7 +77,9 @@ def worded(source, phrases):
 
 
 def is_text(call):
-    """Whether a call warns, ends or states in words of its own; `warnings.warn` of Python is another thing."""
+    """Whether a call warns, ends or states in words of its own; `warnings.warn` of Python is
+    another thing.
+    """
     *owner, name = ast.unparse(call.func).split(".")
     if name == "stated":
         return isinstance(call.args[0], (ast.Constant, ast.JoinedStr))
@@ -118,7 +129,9 @@ def told(posterior):
     """Everything about a posterior but text and time."""
     report = posterior.report
     draws = [posterior.theta, posterior.weights]
-    digest = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in draws)).hexdigest()
+    digest = hashlib.sha256(
+        b"".join(np.ascontiguousarray(part).tobytes() for part in draws)
+    ).hexdigest()
     numbers = {name: repr(value) for name, value in report.diagnostics.items()}
     return digest, kinds(report), numbers, report.exact, report.num_simulations, report.num_failed
 
@@ -158,15 +171,24 @@ def limited(method, num):
 
 
 def of_the_automatic_route(folder):
-    """Chains; importance draws that are pooled; and both judged by certificates, whose sets are pooled."""
+    """Chains; importance draws that are pooled; and both judged by certificates, whose sets are
+    pooled.
+    """
     for problem, budget in ((nw.problems.gaussian_mean(1.0), 100_000), (nw.problems.sir(), 8000)):
         posterior = nw.infer(
-            KEY, problem.model, problem.observed, progress=False, max_simulations=budget, run_dir=folder / str(budget)
+            KEY,
+            problem.model,
+            problem.observed,
+            progress=False,
+            max_simulations=budget,
+            run_dir=folder / str(budget),
         )
         yield told(posterior), judged(posterior)
         sets = []
         for num in (1000, 4000):
-            certificate = nw.diagnostics.certify(KEY, posterior, problem.model, problem.observed, num)
+            certificate = nw.diagnostics.certify(
+                KEY, posterior, problem.model, problem.observed, num
+            )
             others = certificate.other_findings(posterior)
             yield certificate.verdict, certificate.advice, others, judged(posterior, certificate)
             sets.append(certificate.corrected)
@@ -195,7 +217,9 @@ def test_a_rule_that_reads_words_is_caught(usual, tmp_path, monkeypatch):
 
     def by_words(findings, *_):
         return tuple(
-            finding for finding in findings if not finding.sentence.startswith(("The weights", "The corrected"))
+            finding
+            for finding in findings
+            if not finding.sentence.startswith(("The weights", "The corrected"))
         )
 
     monkeypatch.setattr(weighted_draws, "without", by_words)
@@ -205,16 +229,24 @@ def test_a_rule_that_reads_words_is_caught(usual, tmp_path, monkeypatch):
 
 
 def test_a_run_goes_on_under_other_words(tmp_path, monkeypatch):
-    """What a journal holds is no sentence, so that a run resumes in a version that words things differently."""
+    """What a journal holds is no sentence, so that a run resumes in a version that words things
+    differently.
+    """
     problem, method = METHODS["sppe"].make_problem(), limited(METHODS["sppe"].method, 150)
     whole = method.infer(KEY, problem.model, problem.observed, progress=False)
     monkeypatch.setattr(sentences, "rendered", lambda kind, numbers: f"reworded: {kind}")
-    first = method.infer(KEY, problem.model, problem.observed, progress=False, run_dir=tmp_path / "run")
+    first = method.infer(
+        KEY, problem.model, problem.observed, progress=False, run_dir=tmp_path / "run"
+    )
     monkeypatch.undo()
     for path in sorted((tmp_path / "run" / "posterior").iterdir()):
         path.unlink()
     (tmp_path / "run" / "posterior").rmdir()
-    again = method.infer(KEY, problem.model, problem.observed, progress=False, run_dir=tmp_path / "run")
+    again = method.infer(
+        KEY, problem.model, problem.observed, progress=False, run_dir=tmp_path / "run"
+    )
     assert told(first) == told(again) == told(whole)
     assert again.report.stopped == whole.report.stopped == "the budget of 150 simulations is spent"
-    assert b"reworded" not in b"".join(path.read_bytes() for path in (tmp_path / "run" / "journal").iterdir())
+    assert b"reworded" not in b"".join(
+        path.read_bytes() for path in (tmp_path / "run" / "journal").iterdir()
+    )

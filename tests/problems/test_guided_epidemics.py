@@ -1,4 +1,6 @@
-"""Guided epidemics: densities that integrate to one, weighted means that are the model's, and starts that fit the observation."""
+"""Guided epidemics: densities that integrate to one, weighted means that are the model's, and
+starts that fit the observation.
+"""
 
 import importlib.util
 import sys
@@ -17,22 +19,28 @@ NUM = 20_000
 
 SIMULATORS = {
     "events": nw.simulators.SIR(400, times=[0.0, 3.0, 8.0, 20.0], method="gillespie"),
-    "three infected": nw.simulators.SIR(400, times=[2.0, 12.0], method="gillespie", initial_infected=3),
+    "three infected": nw.simulators.SIR(
+        400, times=[2.0, 12.0], method="gillespie", initial_infected=3
+    ),
     "leaps": nw.simulators.SIR(20_000, times=[5.0, 17.0, 34.0]),
 }
 THETAS = {"growing": (-1.0, -2.0), "hardly growing": (-1.0, -1.2), "shrinking": (-1.5, -1.0)}
 
 
 def standard_scores(values, expected, variance=0.0):
-    """(mean over epidemics - expected) in standard errors; `variance` is that of `expected`, where it is simulated too."""
+    """(mean over epidemics - expected) in standard errors; `variance` is that of `expected`, where
+    it is simulated too.
+    """
     spread = np.sqrt(values.var(0) / len(values) + variance)
     return (values.mean(0) - expected) / np.where(spread > 0.0, spread, 1.0)
 
 
 def all_integrate_to_one(guided, log_ratios):
-    """Under the mixture, density of each guide over density of the mixture has mean 1: within 4 standard errors for all seven.
+    """Under the mixture, density of each guide over density of the mixture has mean 1: within 4
+    standard errors for all seven.
 
-    These ratios are at most 7 under equal shares, so that normal limits hold. The first is the weight itself.
+    These ratios are at most 7 under equal shares, so that normal limits hold. The first is the
+    weight itself.
     """
     densities = np.exp(log_ratios + guided.log_weights(log_ratios)[:, None])
     return np.abs(standard_scores(densities, 1.0)).max() < 4.0
@@ -41,7 +49,9 @@ def all_integrate_to_one(guided, log_ratios):
 @pytest.mark.parametrize("theta", THETAS)
 @pytest.mark.parametrize("name", SIMULATORS)
 def test_weighted_epidemics_are_the_models(name, theta):
-    """Also E I(t) and P(I(t) = 0) at every time agree with plain simulation, within 4 standard errors of both."""
+    """Also E I(t) and P(I(t) = 0) at every time agree with plain simulation, within 4 standard
+    errors of both.
+    """
     simulator, rows = SIMULATORS[name], np.tile(THETAS[theta], (NUM, 1))
     guided = GuidedEpidemics(simulator)
     infected, log_ratios = guided.simulate(KEY, rows)
@@ -50,19 +60,25 @@ def test_weighted_epidemics_are_the_models(name, theta):
     plain = simulator.simulate(jax.random.key(1), rows)
     for summary in (lambda x: x, lambda x: x == 0.0):
         expected = summary(plain)
-        scores = standard_scores(weights * summary(infected), expected.mean(0), expected.var(0) / NUM)
+        scores = standard_scores(
+            weights * summary(infected), expected.mean(0), expected.var(0) / NUM
+        )
         assert np.abs(scores).max() < 4.0
 
 
 def test_planted_errors_of_the_density_are_caught():
-    """The guided start ends with the only observation here, at time 1, so that its exponential term is exp(-kappa)."""
+    """The guided start ends with the only observation here, at time 1, so that its exponential term
+    is exp(-kappa).
+    """
     guided = GuidedEpidemics(nw.simulators.SIR(4000, times=[1.0]))
     infected, log_ratios = guided.simulate(KEY, np.tile([-1.0, -2.0], (NUM, 1)))
     assert infected.max() < guided.level
     assert all_integrate_to_one(guided, log_ratios)
     kappas = np.concatenate([[0.0], POWERS * (np.exp(-1.0) * 3999 / 4000 - np.exp(-2.0))])
     assert not all_integrate_to_one(guided, log_ratios + kappas)
-    assert not all_integrate_to_one(guided, np.where(np.isfinite(log_ratios), -log_ratios, log_ratios))
+    assert not all_integrate_to_one(
+        guided, np.where(np.isfinite(log_ratios), -log_ratios, log_ratios)
+    )
 
 
 PLANTS = {
@@ -91,9 +107,13 @@ def test_planted_errors_in_the_kernel_are_caught(plant, tmp_path, monkeypatch):
 
 
 def test_no_guide_where_none_can_help():
-    """More infected than the level at the start, or recoveries a billion times faster than infections."""
+    """More infected than the level at the start, or recoveries a billion times faster than
+    infections.
+    """
     simulator = nw.simulators.SIR(400, times=[1.0, 2.0], initial_infected=30)
-    assert np.all(GuidedEpidemics(simulator).simulate(KEY, np.tile([-1.0, -2.0], (50, 1)))[1] == 0.0)
+    assert np.all(
+        GuidedEpidemics(simulator).simulate(KEY, np.tile([-1.0, -2.0], (50, 1)))[1] == 0.0
+    )
     rows = np.tile([-800.0, -1.0], (50, 1))
     infected, log_ratios = GuidedEpidemics(SIMULATORS["events"]).simulate(KEY, rows)
     assert np.all(log_ratios == 0.0)
@@ -102,7 +122,11 @@ def test_no_guide_where_none_can_help():
 
 def test_the_same_key_gives_the_same_epidemics():
     guided, rows = GuidedEpidemics(SIMULATORS["leaps"]), np.tile([-1.0, -2.0], (200, 1))
-    first, again, fewer = guided.simulate(KEY, rows), guided.simulate(KEY, rows), guided.simulate(KEY, rows[:70])
+    first, again, fewer = (
+        guided.simulate(KEY, rows),
+        guided.simulate(KEY, rows),
+        guided.simulate(KEY, rows[:70]),
+    )
     for one, two, three in zip(first, again, fewer, strict=True):
         np.testing.assert_array_equal(one, two)
         np.testing.assert_array_equal(one[:70], three)
@@ -110,13 +134,17 @@ def test_the_same_key_gives_the_same_epidemics():
 
 
 def test_fitted_guides_reach_the_rare_start_of_covid():
-    """At the posterior mean one plain epidemic in 150 counts, and nearly every second guided one (200,000 of each)."""
+    """At the posterior mean one plain epidemic in 150 counts, and nearly every second guided one
+    (200,000 of each).
+    """
     problem = nw.problems.outbreak("covid-clark")
     rows = np.tile([-1.61, -2.89], (4000, 1))
 
     def weigh(guided, key):
         infected, log_ratios = guided.simulate(key, rows)
-        return log_ratios, problem.model.mechanism.log_prob(problem.observed, infected) + guided.log_weights(log_ratios)
+        return log_ratios, problem.model.mechanism.log_prob(
+            problem.observed, infected
+        ) + guided.log_weights(log_ratios)
 
     def share_that_counts(log_weights):
         weights = np.exp(log_weights - log_weights.max())

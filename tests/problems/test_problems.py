@@ -1,4 +1,6 @@
-"""Ready problems: settings as published, observations that repeat, exact posteriors that agree with each other."""
+"""Ready problems: settings as published, observations that repeat, exact posteriors that agree with
+each other.
+"""
 
 import dataclasses
 import itertools
@@ -32,7 +34,10 @@ EXACT = {
     ("sir", 10.0): ((-0.496, -3.013), (0.0633, 0.0268)),
     ("sir", 1.0): ((-0.516, -2.952), (0.0704, 0.0349)),
     ("sir", 0.1): ((-0.484, -2.987), (0.0846, 0.0471)),
-    ("log_linear", 10.0): ((0.425, 0.747, 0.578, 0.569, 0.768), (0.0544, 0.0481, 0.0957, 0.0963, 0.0414)),
+    ("log_linear", 10.0): (
+        (0.425, 0.747, 0.578, 0.569, 0.768),
+        (0.0544, 0.0481, 0.0957, 0.0963, 0.0414),
+    ),
 }
 """Means and sds of the exact posteriors, found independently of this package."""
 
@@ -48,9 +53,13 @@ PROBLEMS = {
     "sir-ode": lambda: nw.problems.sir(10.0, dynamics="ode"),
     "linear_regression": lambda: nw.problems.linear_regression(3.0),
     "log_linear": lambda: nw.problems.log_linear(1.0),
-    "log_linear-3x(2,3)": lambda: nw.problems.log_linear(1.0, num_classes=3, num_values=(2, 3), num_records=20),
+    "log_linear-3x(2,3)": lambda: nw.problems.log_linear(
+        1.0, num_classes=3, num_values=(2, 3), num_records=20
+    ),
     "gaussian_mean": lambda: nw.problems.gaussian_mean(1.0),
-    "gaussian_mean-unclamped": lambda: nw.problems.gaussian_mean(1.0, bounds=None, noise="gaussian"),
+    "gaussian_mean-unclamped": lambda: nw.problems.gaussian_mean(
+        1.0, bounds=None, noise="gaussian"
+    ),
     **{name: lambda name=name: nw.problems.outbreak(name) for name in NAMES},
 }
 
@@ -72,10 +81,14 @@ def test_every_problem_is_complete_and_repeats(name):
 
 
 def test_outbreaks_have_noise_of_their_own():
-    """One key for all would give the same uniforms: the probability transforms of the noise must differ."""
+    """One key for all would give the same uniforms: the probability transforms of the noise must
+    differ.
+    """
     problems = [nw.problems.outbreak(name) for name in NAMES[1:]]
     levels = [p.model.mechanism.log_cdf(p.observed, p.confidential) for p in problems]
-    assert np.std(np.exp(levels), axis=0)[1:].mean() > 0.15  # sd of a uniform is .29; shared uniforms gave .03
+    assert (
+        np.std(np.exp(levels), axis=0)[1:].mean() > 0.15
+    )  # sd of a uniform is .29; shared uniforms gave .03
 
 
 def test_published_observations_are_used_where_they_exist():
@@ -91,9 +104,13 @@ def test_settings_are_the_papers():
     draws = prior.sample(KEY, 40_000)
     # standard errors of variance estimates at this size: .7%; 4 of them are 2.8%
     np.testing.assert_allclose(draws.var(0), [0.5, 0.2], rtol=0.03)
-    assert nw.problems.linear_regression(10.0).model.mechanism.guarantee.epsilon == pytest.approx(10.0)
+    assert nw.problems.linear_regression(10.0).model.mechanism.guarantee.epsilon == pytest.approx(
+        10.0
+    )
     assert "7.212" in nw.problems.linear_regression(10.0).notes[0]
-    assert nw.problems.outbreak("influenza").model.mechanism.guarantee.epsilon == pytest.approx(1000 * np.log1p(0.01))
+    assert nw.problems.outbreak("influenza").model.mechanism.guarantee.epsilon == pytest.approx(
+        1000 * np.log1p(0.01)
+    )
 
 
 def test_observing_from_the_confidential_statistic_changes_only_the_noise():
@@ -115,15 +132,22 @@ def test_ode_baseline_fits_its_own_curve():
     assert 3.0 < np.exp(fit[0] - fit[1]) < 4.8
 
 
-# Exact likelihoods -----------------------------------------------------------------------------------------------------
+# Exact likelihoods --------------------------------------------------------------------------------
 
 
 def test_time_shift_likelihood_at_the_truth():
-    """Exact Gillespie runs gave -2149.2 +- .25 for the log likelihood without binomial coefficients."""
+    """Exact Gillespie runs gave -2149.2 +- .25 for the log likelihood without binomial
+    coefficients.
+    """
     problem = nw.problems.sir(10.0)
     mechanism = problem.model.mechanism
     value = time_shift_log_likelihood(
-        np.array([[-0.5, -3.0]]), problem.observed, 17.0 * np.arange(10), trials=1000, padding=1000.0, population=10**6
+        np.array([[-0.5, -3.0]]),
+        problem.observed,
+        17.0 * np.arange(10),
+        trials=1000,
+        padding=1000.0,
+        population=10**6,
     )[0]
     p = (np.zeros(10) + mechanism.padding) / (mechanism.population + 2 * mechanism.padding)
     coefficients = (
@@ -135,7 +159,12 @@ def test_time_shift_likelihood_at_the_truth():
 
 
 def test_without_growth_every_epidemic_dies_out():
-    arguments = {"times": 17.0 * np.arange(10), "trials": 1000, "padding": 1000.0, "population": 10**6}
+    arguments = {
+        "times": 17.0 * np.arange(10),
+        "trials": 1000,
+        "padding": 1000.0,
+        "population": 10**6,
+    }
     s_dp = nw.problems.sir(10.0).observed
     flat = time_shift_log_likelihood(np.array([[-3.0, -2.0], [-4.0, -2.0]]), s_dp, **arguments)
     assert flat[0] == flat[1]
@@ -167,26 +196,45 @@ def brute_force_log_likelihood(theta, s_dp, times, trials, padding, population):
 
 @pytest.mark.slow
 def test_small_population_likelihood_is_the_matrix_exponential():
-    arguments = {"s_dp": np.array([3.0, 9.0, 4.0]), "times": np.array([0.0, 4.0, 9.0]), "trials": 12, "padding": 0.7}
+    arguments = {
+        "s_dp": np.array([3.0, 9.0, 4.0]),
+        "times": np.array([0.0, 4.0, 9.0]),
+        "trials": 12,
+        "padding": 0.7,
+    }
     theta = np.array([[-0.5, -3.0], [0.3, -1.0], [-2.0, -0.5]])
     expected = [brute_force_log_likelihood(row, population=8, **arguments) for row in theta]
-    np.testing.assert_allclose(markov_log_likelihood(theta, population=8, **arguments), expected, rtol=1e-10)
+    np.testing.assert_allclose(
+        markov_log_likelihood(theta, population=8, **arguments), expected, rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 100.0, 1e4])
 def test_gaussian_mean_against_quadrature(epsilon):
-    """The integral of N(s; theta, 1/n) times the Laplace density over s, split at its kink and scaled to its width."""
+    """The integral of N(s; theta, 1/n) times the Laplace density over s, split at its kink and
+    scaled to its width.
+    """
     problem = nw.problems.gaussian_mean(epsilon, bounds=None)
     scale, sd = problem.model.mechanism.scale, 0.1
     for theta in problem.observed[0] + np.array([-0.3, -0.05, 0.0, 0.2]):
 
         def integrand(s, theta=theta):
-            return norm.pdf(s, theta, sd) * np.exp(-abs(problem.observed[0] - s) / scale) / (2 * scale)
+            return (
+                norm.pdf(s, theta, sd) * np.exp(-abs(problem.observed[0] - s) / scale) / (2 * scale)
+            )
 
         reach = min(40 * scale, 2.0)
         ends = problem.observed[0] - reach, problem.observed[0], problem.observed[0] + reach
         total = sum(
-            quad(integrand, a, b, epsabs=0, epsrel=1e-11, limit=200, points=[theta] if a < theta < b else None)[0]
+            quad(
+                integrand,
+                a,
+                b,
+                epsabs=0,
+                epsrel=1e-11,
+                limit=200,
+                points=[theta] if a < theta < b else None,
+            )[0]
             for a, b in itertools.pairwise(ends)
         )
         found = log_likelihood(problem.model, problem.observed, np.array([theta]))[0]
@@ -205,7 +253,9 @@ def test_gaussian_mean_with_gaussian_noise_is_conjugate():
 
 
 def test_clamped_gaussian_mean_against_simulation():
-    """E over simulated s of the noise density estimates the likelihood: 4 standard errors at three parameters."""
+    """E over simulated s of the noise density estimates the likelihood: 4 standard errors at three
+    parameters.
+    """
     problem = nw.problems.gaussian_mean(1.0)
     for theta in (0.2, 0.6, 1.2):
         s = problem.model.statistics(KEY, np.full((20_000, 1), theta))
@@ -214,12 +264,14 @@ def test_clamped_gaussian_mean_against_simulation():
         assert abs(values.mean() - exact) < 4 * values.std() / np.sqrt(len(values))
 
 
-# References ------------------------------------------------------------------------------------------------------------
+# References ---------------------------------------------------------------------------------------
 
 
 def agrees(draws, mean, sd):
     """Within .05 sd in every mean and 5% in every sd."""
-    return np.all(np.abs(draws.mean(0) - mean) < 0.05 * np.array(sd)) and np.all(np.abs(draws.std(0) / sd - 1) < 0.05)
+    return np.all(np.abs(draws.mean(0) - mean) < 0.05 * np.array(sd)) and np.all(
+        np.abs(draws.std(0) / sd - 1) < 0.05
+    )
 
 
 def test_quick_references_agree_with_the_exact_table():
@@ -262,11 +314,15 @@ def same_law(first, second):
 @pytest.mark.parametrize("epsilon", [10.0, 1.0, 0.1])
 def test_two_routes_agree_on_sir(epsilon):
     problem = nw.problems.sir(epsilon)
-    assert same_law(problem.reference(KEY, 2000), problem.reference(jax.random.key(1), 2000, route="importance"))
+    assert same_law(
+        problem.reference(KEY, 2000), problem.reference(jax.random.key(1), 2000, route="importance")
+    )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ebola-guinea", "ebola-liberia", "ebola-sierra-leone", "covid-clark"])
+@pytest.mark.parametrize(
+    "name", ["ebola-guinea", "ebola-liberia", "ebola-sierra-leone", "covid-clark"]
+)
 def test_two_routes_agree_on_outbreaks(name):
     problem = nw.problems.outbreak(name)
     assert list(problem.references) == ["importance", "time-shift"]
@@ -276,7 +332,9 @@ def test_two_routes_agree_on_outbreaks(name):
 
 @pytest.mark.slow
 def test_the_time_shift_is_an_approximation_for_the_school():
-    """Influenza in 763 boys: the approximation is near, and told apart from the exact posterior by its name."""
+    """Influenza in 763 boys: the approximation is near, and told apart from the exact posterior by
+    its name.
+    """
     problem = nw.problems.outbreak("influenza")
     assert list(problem.references) == ["importance", "time-shift approximation"]
     exact = problem.reference(KEY, 1000)
@@ -288,7 +346,9 @@ def test_the_time_shift_is_an_approximation_for_the_school():
 def test_two_routes_agree_on_a_small_population():
     problem = nw.problems.sir(200.0, population=20, trials=20, method="gillespie")
     assert list(problem.references) == ["markov-chain", "importance"]
-    assert same_law(problem.reference(KEY, 2000), problem.reference(jax.random.key(1), 2000, route="importance"))
+    assert same_law(
+        problem.reference(KEY, 2000), problem.reference(jax.random.key(1), 2000, route="importance")
+    )
 
 
 def test_ode_reference_is_the_posterior_of_the_deterministic_curve():
@@ -298,11 +358,12 @@ def test_ode_reference_is_the_posterior_of_the_deterministic_curve():
     log_density = problem.model.prior.log_prob(draws) + problem.model.mechanism.log_prob(
         problem.observed, problem.model.statistics(KEY, draws)
     )
-    # -2 (log density - max) of a nearly normal posterior in two dimensions is chi^2_2 with mean 2, se .045
+    # -2 (log density - max) of a nearly normal posterior in two dimensions is chi^2_2 with mean 2,
+    # se .045
     assert np.mean(2 * (log_density.max() - log_density)) == pytest.approx(2.0, abs=0.3)
 
 
-# The cache -------------------------------------------------------------------------------------------------------------
+# The cache ----------------------------------------------------------------------------------------
 
 
 def test_references_are_cached_by_all_they_depend_on(own_cache):
@@ -350,7 +411,11 @@ BAD = [
     (lambda: nw.problems.gaussian_mean(noise="cauchy"), errors.InvalidInputError, "laplace"),
     (lambda: nw.problems.gaussian_mean(bounds=(1.0, -1.0)), errors.InvalidInputError, "low < high"),
     (lambda: nw.problems.sir().reference(KEY, 0), errors.InvalidInputError, "num"),
-    (lambda: nw.problems.sir().reference(KEY, 10, route="magic"), errors.InvalidInputError, "time-shift"),
+    (
+        lambda: nw.problems.sir().reference(KEY, 10, route="magic"),
+        errors.InvalidInputError,
+        "time-shift",
+    ),
     (lambda: nw.problems.sir().observe(KEY, theta=[1.0]), errors.InvalidInputError, "log_beta"),
     (lambda: nw.problems.sir().observe(3), errors.InvalidTypeError, "PRNG key"),
     (

@@ -14,7 +14,12 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.errors import (
+    FileFormatError,
+    InvalidInputError,
+    InvalidTypeError,
+    MissingCapabilityError,
+)
 from noisewise.queries import (
     AbstractAdditiveQuery,
     ClampedMean,
@@ -109,12 +114,19 @@ def test_integer_statistic_is_exact_on_many_records():
     rng = np.random.default_rng(3)
     n, x = 5000, rng.normal(1.0, 6.0, (5000, 2))
     mean = ClampedMean(bounds=(-8.0, 8.0), num_records=n, num_columns=2, grid=2.0**-20)
-    by_hand = [sum(round(Fraction(min(max(v, -8.0), 8.0)) * 2**20) for v in column) for column in x.T.tolist()]
+    by_hand = [
+        sum(round(Fraction(min(max(v, -8.0), 8.0)) * 2**20) for v in column)
+        for column in x.T.tolist()
+    ]
     assert mean.integer_statistic(x) == by_hand
     moments = RegressionMoments(num_records=n, num_predictors=1, bounds=(-8.0, 8.0), grid=2.0**-20)
     z = [[round(Fraction(min(max(v, -8.0), 8.0)) / 8 * 2**20) for v in row] for row in x.tolist()]
     pairs = [(2**20, y, a) for a, y in z]
-    sums = [sum(one * y for one, y, _ in pairs), sum(a * y for _, y, a in pairs), sum(y * y for _, y, _ in pairs)]
+    sums = [
+        sum(one * y for one, y, _ in pairs),
+        sum(a * y for _, y, a in pairs),
+        sum(y * y for _, y, _ in pairs),
+    ]
     sums += [sum(one * a for one, _, a in pairs), sum(a * a for *_, a in pairs)]
     assert moments.integer_statistic(x) == sums
     np.testing.assert_allclose(moments.step * np.array(sums), moments(x), rtol=1e-12)
@@ -156,7 +168,13 @@ def test_foreign_specs_are_refused(spec):
 def test_regression_moments_follow_the_published_order():
     query = RegressionMoments(num_records=100, num_predictors=2)
     assert query.names == ("y", "x1*y", "x2*y", "y*y", "x1", "x2", "x1*x1", "x1*x2", "x2*x2")
-    assert RegressionMoments(num_records=1, num_predictors=1).names == ("y", "x1*y", "y*y", "x1", "x1*x1")
+    assert RegressionMoments(num_records=1, num_predictors=1).names == (
+        "y",
+        "x1*y",
+        "y*y",
+        "x1",
+        "x1*x1",
+    )
     data = np.random.default_rng(1).normal(0.0, 7.0, (100, 3))
     z = np.clip(data, -10.0, 10.0) / 10.0
     design, y = np.column_stack([np.ones(100), z[:, :2]]), z[:, 2]
@@ -167,17 +185,28 @@ def test_regression_moments_follow_the_published_order():
 
 
 def test_published_sensitivities_of_regression_moments():
-    exact = [RegressionMoments(num_records=1, num_predictors=p).sensitivity(norm=1) for p in (1, 2, 3, 4)]
+    exact = [
+        RegressionMoments(num_records=1, num_predictors=p).sensitivity(norm=1) for p in (1, 2, 3, 4)
+    ]
     np.testing.assert_allclose(exact, [16 / 3, 9.375, 14.4, 245 / 12], rtol=1e-15)
-    squares = [RegressionMoments(num_records=1, num_predictors=p).sensitivity(norm=2) ** 2 for p in (1, 2, 3, 4)]
+    squares = [
+        RegressionMoments(num_records=1, num_predictors=p).sensitivity(norm=2) ** 2
+        for p in (1, 2, 3, 4)
+    ]
     np.testing.assert_allclose(squares, [8.0, 16.0, 24.0, 36.0], rtol=1e-15)
     paper = RegressionMoments(num_records=100, num_predictors=2, sensitivity_bound="paper")
     assert paper.sensitivity(norm=1) == paper.paper_sensitivity() == 0.13
-    assert paper.sensitivity(norm=2) == RegressionMoments(num_records=100, num_predictors=2).sensitivity(norm=2) == 0.04
+    assert (
+        paper.sensitivity(norm=2)
+        == RegressionMoments(num_records=100, num_predictors=2).sensitivity(norm=2)
+        == 0.04
+    )
 
 
 def largest_change(query, records, norm):
-    """Over all pairs of `records`, exactly: the change of the integer statistic of a one-record database."""
+    """Over all pairs of `records`, exactly: the change of the integer statistic of a one-record
+    database.
+    """
     rows = np.array([query.integer_statistic([record]) for record in records])
     return max(np.linalg.norm(rows - row, ord=norm, axis=1).max() for row in rows)
 
@@ -198,7 +227,9 @@ def test_a_grid_without_the_bounds_would_raise_the_sensitivity():
         def __post_init__(self):
             pass
 
-    with pytest.raises(InvalidInputError, match=r"bounds 0 and 0.5 must be multiples of grid=0.3; 0.25 would do"):
+    with pytest.raises(
+        InvalidInputError, match=r"bounds 0 and 0.5 must be multiples of grid=0.3; 0.25 would do"
+    ):
         ClampedMean(bounds=(0.0, 0.5), num_records=1, grid=0.3)
     careless = Careless(bounds=(0.0, 0.5), num_records=1, num_columns=1, grid=0.3)
     change = careless.step * largest_change(careless, [[0.0], [0.5]], 1)
@@ -211,11 +242,17 @@ def test_a_grid_without_the_bounds_would_raise_the_sensitivity():
 def test_median_sensitivity_by_enumeration():
     query = Median(candidates=(1.0, 3.0, 4.0), num_records=3)
     values = (0.0, 1.0, 2.0, 3.0, 3.5, 4.0, 5.0)
-    databases = [(*others, one) for others in itertools.combinations_with_replacement(values, 2) for one in values]
+    databases = [
+        (*others, one)
+        for others in itertools.combinations_with_replacement(values, 2)
+        for one in values
+    ]
     scores = np.array([query(database) for database in databases]).reshape(-1, len(values), 3)
     changes = (scores[:, :, None] - scores[:, None, :]).reshape(-1, 3)
     for norm in NORMS:
-        assert np.linalg.norm(changes, ord=norm, axis=1).max() == pytest.approx(query.sensitivity(norm), rel=1e-15)
+        assert np.linalg.norm(changes, ord=norm, axis=1).max() == pytest.approx(
+            query.sensitivity(norm), rel=1e-15
+        )
 
 
 def test_median_prefers_the_middle():
@@ -227,7 +264,12 @@ def test_histogram_agrees_with_numpy_inside_its_edges():
     edges = (-1.0, 0.0, 0.25, 2.0, 3.0)
     x = np.concatenate([np.random.default_rng(0).uniform(-1.0, 3.0, 500), edges])
     np.testing.assert_array_equal(Histogram(edges=edges)(x), np.histogram(x, bins=edges)[0])
-    assert Histogram(edges=edges).names == ("[-1.0, 0.0)", "[0.0, 0.25)", "[0.25, 2.0)", "[2.0, 3.0]")
+    assert Histogram(edges=edges).names == (
+        "[-1.0, 0.0)",
+        "[0.0, 0.25)",
+        "[0.25, 2.0)",
+        "[2.0, 3.0]",
+    )
 
 
 def test_infection_curve_takes_counts():
@@ -240,7 +282,10 @@ def test_infection_curve_takes_counts():
 
 
 def test_joint_combines_blocks():
-    first, second = ClampedMean(bounds=(0.0, 3.0), num_records=2), ClampedMean(bounds=(-4.0, 0.0), num_records=2)
+    first, second = (
+        ClampedMean(bounds=(0.0, 3.0), num_records=2),
+        ClampedMean(bounds=(-4.0, 0.0), num_records=2),
+    )
     joint = Joint([first, second])
     assert joint.names == ("0:mean", "1:mean")
     assert [joint.sensitivity(norm) for norm in NORMS] == [3.5, 2.5, 2.0]
@@ -279,17 +324,23 @@ def test_as_query():
             nw.queries.as_query(wrong)
 
 
-@pytest.mark.parametrize("bounds", [(1e16, 1e16 + 2), (1e8, 1e8 + 1e-7), (1e6, 1e6 + 1e-9), (-3.0, 7.0)])
+@pytest.mark.parametrize(
+    "bounds", [(1e16, 1e16 + 2), (1e8, 1e8 + 1e-7), (1e6, 1e6 + 1e-9), (-3.0, 7.0)]
+)
 @pytest.mark.parametrize("grid", [None, 0.25])
 def test_rescaled_records_stay_within_one_wherever_the_bounds_lie(bounds, grid):
-    """Float64 rounds centre and width of bounds far from 0: products above 1 would break the proved sensitivity."""
+    """Float64 rounds centre and width of bounds far from 0: products above 1 would break the proved
+    sensitivity.
+    """
     query = RegressionMoments(num_records=1, num_predictors=1, bounds=bounds, grid=grid)
     for record in itertools.product((-1e300, *bounds, 1e300), repeat=2):
         assert np.abs(query([record])).max() <= 1.0
 
 
 def test_the_sensitivity_of_a_grid_is_that_of_its_integers():
-    """Bounds a little beside the grid, within rounding, are moved onto it; the claim must count whole steps."""
+    """Bounds a little beside the grid, within rounding, are moved onto it; the claim must count
+    whole steps.
+    """
     query = ClampedMean(bounds=(1e9 + 0.0009, 1e9 + 0.9991), num_records=1, grid=1.0)
     low, high = (query.integer_statistic([value])[0] for value in (0.0, 2e9))
     assert query.sensitivity() >= (high - low) * query.grid

@@ -1,6 +1,7 @@
 """A page in a real headless Chromium, looked at by a probe that the test puts into a copy of it.
 
-Windows of a desktop browser have a least width, so that the page stands in a frame of the width asked for.
+Windows of a desktop browser have a least width, so that the page stands in a frame of the width
+asked for.
 """
 
 import html
@@ -37,7 +38,9 @@ def chromium():
 
 
 def look(folder, page, *, width=400):
-    """What the browser says about the text of a page: errors, images, widths, sizes of type, and its console."""
+    """What the browser says about the text of a page: errors, images, widths, sizes of type, and
+    its console.
+    """
     copy = folder / "probed.html"
     probed = page.replace("<head>", f"<head>{PROBE}", 1)
     copy.write_text(FRAME % (width, html.escape(probed, quote=True)))
@@ -49,7 +52,11 @@ def look(folder, page, *, width=400):
         "--hide-scrollbars",
         "--virtual-time-budget=5000",
     ]
-    options += ["--enable-logging=stderr", "--window-size=1400,4200", f"--user-data-dir={folder / 'profile'}"]
+    options += [
+        "--enable-logging=stderr",
+        "--window-size=1400,4200",
+        f"--user-data-dir={folder / 'profile'}",
+    ]
     command = [chromium(), *options, "--dump-dom", copy.as_uri()]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     text = re.search(r'<pre id="probe">(\{.*?\})</pre>', result.stdout, re.DOTALL)

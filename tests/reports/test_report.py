@@ -59,12 +59,17 @@ def faults(text):
     page = Page(text)
     found = [f"<{tag}> is not closed in order" for tag in [*page.faults, *page.open]]
     for tag, attributes in page.elements:
-        found += [f"{tag} {name} leads outside" for name in ("src", "href", "action") if _outside(attributes.get(name))]
+        found += [
+            f"{tag} {name} leads outside"
+            for name in ("src", "href", "action")
+            if _outside(attributes.get(name))
+        ]
         found += [f"{tag} has {name}" for name in attributes if name.startswith("on")]
         if tag in ("script", "iframe", "object", "embed", "base"):
             found.append(f"there is a {tag}")
         if tag == "img" and (
-            not attributes.get("alt") or not attributes.get("src", "").startswith("data:image/png;base64,")
+            not attributes.get("alt")
+            or not attributes.get("src", "").startswith("data:image/png;base64,")
         ):
             found.append("an image has no alt, or is not inside")
     found += ["the style loads something"] * bool(re.search(r"url\(|@import", text))
@@ -84,11 +89,17 @@ def _outside(address):
 
 @pytest.fixture(scope="module")
 def sir():
-    """The epidemic at epsilon 10, with draws near its exact posterior and without statistics: the fan must simulate."""
+    """The epidemic at epsilon 10, with draws near its exact posterior and without statistics: the
+    fan must simulate.
+    """
     problem = nw.problems.sir(10.0)
     report = Report("reference", exact=True, num_simulations=1234, seconds=3.0)
-    theta = problem.truth + np.random.default_rng(0).normal(size=(1000, 2)) @ np.array([[0.06, -0.01], [0.0, 0.025]])
-    return problem, Draws(theta, problem.model.names, report, derived=problem.model.derived_quantities(theta))
+    theta = problem.truth + np.random.default_rng(0).normal(size=(1000, 2)) @ np.array(
+        [[0.06, -0.01], [0.0, 0.025]]
+    )
+    return problem, Draws(
+        theta, problem.model.names, report, derived=problem.model.derived_quantities(theta)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -96,21 +107,30 @@ def sir_page(sir, tmp_path_factory):
     problem, posterior = sir
     path = tmp_path_factory.mktemp("report") / "report.html"
     command = "noisewise infer sir --epsilon 10 --seed 1 --out runs/a"
-    options = {"model": problem.model, "observed": problem.observed, "truth": problem.truth, "command": command}
+    options = {
+        "model": problem.model,
+        "observed": problem.observed,
+        "truth": problem.truth,
+        "command": command,
+    }
     assert nw.reports.write_report(path, posterior, title="An epidemic", **options) == path
     return path.read_text()
 
 
 @pytest.fixture(scope="module")
 def full_page(tmp_path_factory):
-    """A regression with everything that a report can hold, and hostile names wherever a user chooses them."""
+    """A regression with everything that a report can hold, and hostile names wherever a user
+    chooses them.
+    """
     problem = nw.problems.linear_regression(10.0)
     names = (f"a{EVIL}", "b\"&'", "c$\\frac$$")
     theta = np.random.default_rng(0).normal((-0.6, -2.7, 0.6), (0.9, 0.7, 0.9), size=(500, 3))
     derived = {"sum <b>": theta.sum(axis=1), "broken": np.full(len(theta), np.inf)}
     warnings = (f"Beware of {EVIL}",)
     settings, diagnostics = {"num_chains": 16}, {f"odd {EVIL}": 1.0}
-    report = Report.stated("da-mcmc", settings=settings, exact=True, warnings=warnings, diagnostics=diagnostics)
+    report = Report.stated(
+        "da-mcmc", settings=settings, exact=True, warnings=warnings, diagnostics=diagnostics
+    )
     posterior = Draws(theta, names, report, derived=derived)
     naive = Draws(theta - 3.0, names, Report("naive"), derived={"sum <b>": theta.sum(axis=1) - 9.0})
     model = nw.PrivateModel(
@@ -127,7 +147,8 @@ def full_page(tmp_path_factory):
         description=f"Moments {EVIL}",
     )
     parts = pd.DataFrame(
-        {"sampling": [0.1, 0.1, 0.2], "clamping": [0.0, -1e-9, 0.1], "privacy": [0.5, 0.6, 0.7]}, index=list(names)
+        {"sampling": [0.1, 0.1, 0.2], "clamping": [0.0, -1e-9, 0.1], "privacy": [0.5, 0.6, 0.7]},
+        index=list(names),
     )
     path = tmp_path_factory.mktemp("full") / "report.html"
     nw.reports.write_report(
@@ -165,11 +186,14 @@ def test_the_page_says_what_it_should(sir_page):
 
 
 def test_the_curve_is_drawn_given_the_release(sir, sir_page):
-    """At time 34 the release says 614 of 1000, padded: 615,228 of 10^6 with an sd of 15,600; and epidemics that died out are not drawn."""
+    """At time 34 the release says 614 of 1000, padded: 615,228 of 10^6 with an sd of 15,600; and
+    epidemics that died out are not drawn.
+    """
     middle, low, high = (
         int(text.replace(",", ""))
         for text in re.search(
-            r"time 34: ([\d,]+) of 1,000,000, and with 95% probability between ([\d,]+) and ([\d,]+)",
+            r"time 34: ([\d,]+) of 1,000,000, and with 95% probability between ([\d,]+) and"
+            r" ([\d,]+)",
             Page(sir_page).text,
         ).groups()
     )
@@ -221,11 +245,13 @@ def test_planted_faults_are_found(sir_page, old, new, fault):
     assert any(fault in text for text in found) if fault else found == []
 
 
-# The verdict ----------------------------------------------------------------------------------------------------------
+# The verdict --------------------------------------------------------------------------------------
 
 
 def draws(num=2000, **report):
-    return Draws(np.random.default_rng(0).normal(size=(num, 1)), ("a",), Report.stated("method", **report))
+    return Draws(
+        np.random.default_rng(0).normal(size=(num, 1)), ("a",), Report.stated("method", **report)
+    )
 
 
 def test_exact_draws_are_trusted():
@@ -240,7 +266,11 @@ def test_exact_draws_are_trusted():
         (draws(200, exact=True), "trust with care", "worth"),
         (draws(50, exact=True), "do not trust", "too few"),
         (draws(diagnostics={"power": 0.4}), "do not trust", "too wide"),
-        (Draws(np.random.default_rng(0).normal(size=(2000, 1)), ("a",), Report("naive")), "do not trust", "naive"),
+        (
+            Draws(np.random.default_rng(0).normal(size=(2000, 1)), ("a",), Report("naive")),
+            "do not trust",
+            "naive",
+        ),
     ],
 )
 def test_reservations_lower_the_verdict(posterior, level, reason):
@@ -250,11 +280,15 @@ def test_reservations_lower_the_verdict(posterior, level, reason):
 
 
 def test_certificates_decide():
-    """A law of the wrong place is not trusted, the corrected draws are; draws that differ from certified ones with care."""
+    """A law of the wrong place is not trusted, the corrected draws are; draws that differ from
+    certified ones with care.
+    """
     problem = nw.problems.gaussian_mean(1.0)
     good = problem.reference(KEY, 2000)
     theta = {"good": good, "off": good + 0.4 * good.std(), "poor": good + 30.0 * good.std()}
-    posteriors = {name: Draws(value, problem.model.names, Report("learnt")) for name, value in theta.items()}
+    posteriors = {
+        name: Draws(value, problem.model.names, Report("learnt")) for name, value in theta.items()
+    }
     found = {
         name: nw.diagnostics.certify(KEY, posterior, problem.model, problem.observed, 8000)
         for name, posterior in posteriors.items()
@@ -273,7 +307,11 @@ def rough(stretch, warning="Training ended early."):
 
 
 def page_of(tmp_path, posterior, **more):
-    return Page(nw.reports.write_report(tmp_path / "report.html", posterior, title="A mean", **more).read_text()).text
+    return Page(
+        nw.reports.write_report(
+            tmp_path / "report.html", posterior, title="A mean", **more
+        ).read_text()
+    ).text
 
 
 def test_the_page_has_the_warnings_and_the_simulations_of_both_parts(tmp_path):
@@ -282,10 +320,14 @@ def test_the_page_has_the_warnings_and_the_simulations_of_both_parts(tmp_path):
     certificate = nw.diagnostics.certify(KEY, approximation, problem.model, problem.observed, 4000)
     assert certificate.verdict == "the approximation is poor"
     assert certificate.corrected.report.exact
-    text = page_of(tmp_path, certificate.corrected, certificate=certificate, approximation=approximation)
+    text = page_of(
+        tmp_path, certificate.corrected, certificate=certificate, approximation=approximation
+    )
     assert "Training ended early." in text
     assert "777 (7 failed) for the inference and 4,000 for its certificate, 4,777 in all" in text
-    assert text.count(certificate.finding) == 1  # by the certificate, not once more among the warnings
+    assert (
+        text.count(certificate.finding) == 1
+    )  # by the certificate, not once more among the warnings
     assert "They are exact and may be used." in text
     assert "certificate.corrected" not in text
     assert "Trust with care" in text
@@ -300,7 +342,9 @@ def test_what_is_certified_makes_up_for_warnings_of_the_approximation(tmp_path):
     problem, approximation = rough(1.0)
     certificate = nw.diagnostics.certify(KEY, approximation, problem.model, problem.observed, 8000)
     assert certificate.certified
-    text = page_of(tmp_path, certificate.corrected, certificate=certificate, approximation=approximation)
+    text = page_of(
+        tmp_path, certificate.corrected, certificate=certificate, approximation=approximation
+    )
     assert "Training ended early." not in text
     assert "8,777 in all" in text
 
@@ -317,11 +361,13 @@ def test_predictions_unlike_the_release_are_not_trusted():
     problem = nw.problems.gaussian_mean(1.0)
     exact = Draws(problem.reference(KEY, 1000), problem.model.names, Report("exact", exact=True))
     for shift, level in ((0.0, "trust"), (100.0, "do not trust")):
-        check = nw.diagnostics.predictive_check(KEY, exact, problem.model, problem.observed + shift, 400)
+        check = nw.diagnostics.predictive_check(
+            KEY, exact, problem.model, problem.observed + shift, 400
+        )
         assert assess(exact, check=check).level == level
 
 
-# Inputs ---------------------------------------------------------------------------------------------------------------
+# Inputs -------------------------------------------------------------------------------------------
 
 
 def test_a_posterior_alone_is_enough(tmp_path):
@@ -341,21 +387,33 @@ def test_a_posterior_alone_is_enough(tmp_path):
         ({"model": nw.problems.sir().model}, InvalidInputError, "the model of log_beta"),
         ({"truth": [1.0, 2.0]}, InvalidInputError, "truth"),
         ({"certificate": 1}, InvalidTypeError, "certify"),
-        ({"approximation": draws()}, InvalidTypeError, "the posterior that the certificate was made for"),
+        (
+            {"approximation": draws()},
+            InvalidTypeError,
+            "the posterior that the certificate was made for",
+        ),
         ({"naive": 1}, InvalidTypeError, "NaivePlugIn"),
         ({"release": 1}, InvalidTypeError, "Release"),
         ({"path": 1}, InvalidTypeError, "path"),
     ],
 )
 def test_bad_inputs_are_refused(tmp_path, change, error, words):
-    given = {"path": tmp_path / "report.html", "posterior": draws(exact=True), "title": "A", **change}
+    given = {
+        "path": tmp_path / "report.html",
+        "posterior": draws(exact=True),
+        "title": "A",
+        **change,
+    }
     with pytest.raises(error, match=words):
         nw.reports.write_report(given.pop("path"), given.pop("posterior"), **given)
     assert not list(tmp_path.iterdir())
 
 
 def test_numbers_have_the_digits_that_matter():
-    assert [number(v, sd) for v, sd in [(1.23456, 0.1), (123.456, 20.0), (1e-7, 1e-8), (5.0, 0.0), (-0.004, 0.9)]] == [
+    assert [
+        number(v, sd)
+        for v, sd in [(1.23456, 0.1), (123.456, 20.0), (1e-7, 1e-8), (5.0, 0.0), (-0.004, 0.9)]
+    ] == [
         "1.23",
         "123",
         "1e-07",
@@ -364,7 +422,7 @@ def test_numbers_have_the_digits_that_matter():
     ]
 
 
-# A real browser -------------------------------------------------------------------------------------------------------
+# A real browser -----------------------------------------------------------------------------------
 
 needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
 
@@ -372,7 +430,9 @@ needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium is in
 def complaints(found, *, width=400):
     problems = [f"error: {text}" for text in [*found["errors"], *found["console"]]]
     problems += [f"{found['scroll']} px wide"] * (found["scroll"] > width)
-    problems += ["an image is missing"] * any(natural == 0 or shown == 0 for natural, shown in found["images"])
+    problems += ["an image is missing"] * any(
+        natural == 0 or shown == 0 for natural, shown in found["images"]
+    )
     problems += ["small type"] * (min(found["fonts"]) < 13.0)
     assert found["width"] == width
     return problems
@@ -388,7 +448,9 @@ def test_a_browser_shows_it_at_400_px(page, request, tmp_path):
 
 @needs_browser
 def test_the_browser_sees_planted_faults(sir_page, tmp_path):
-    planted = '<script>console.error("planted")</script><img src="data:image/png;base64,AAAA" alt="x">'
+    planted = (
+        '<script>console.error("planted")</script><img src="data:image/png;base64,AAAA" alt="x">'
+    )
     planted += '<p style="width:900px;font-size:5px">w</p>'
     found = complaints(look(tmp_path, sir_page.replace("</h1>", f"</h1>{planted}")))
     assert {"900 px wide", "an image is missing", "small type"} <= {

@@ -11,7 +11,9 @@ from tests.runs.interruptions import Interrupted
 
 @pytest.fixture
 def interrupt(monkeypatch):
-    """`interrupt(n)` raises after the n-th file that a journal writes from now on, which it does at every step."""
+    """`interrupt(n)` raises after the n-th file that a journal writes from now on, which it does at
+    every step.
+    """
     monkeypatch.setattr(journals, "_SECONDS", 0.0)
     write, left = journals.write_tensors, [0]
 

@@ -1,4 +1,6 @@
-"""What a stranger may put in place of the files of a directory: links, pipes, devices, folders, holes of a terabyte, bombs."""
+"""What a stranger may put in place of the files of a directory: links, pipes, devices, folders,
+holes of a terabyte, bombs.
+"""
 
 import hashlib
 import io
@@ -46,13 +48,16 @@ class Exploit:
         return open, (MARKER, "w")
 
 
-# A directory, kept in memory so that it can be put back ---------------------------------------------------------------
+# A directory, kept in memory so that it can be put back -------------------------------------------
 
 
 def kept(folder):
     """Files by their path, folders as None."""
     paths = sorted(folder.rglob("*"))
-    return {str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes() for path in paths}
+    return {
+        str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes()
+        for path in paths
+    }
 
 
 def put_back(tree, folder):
@@ -73,12 +78,18 @@ def look(folder):
     found = {}
     for path in sorted(folder.rglob("*")):
         about = path.lstat()
-        content = path.read_bytes() if stat.S_ISREG(about.st_mode) and about.st_size < 2**24 else b""
-        found[str(path.relative_to(folder))] = (about.st_mode, about.st_size, hashlib.sha256(content).hexdigest())
+        content = (
+            path.read_bytes() if stat.S_ISREG(about.st_mode) and about.st_size < 2**24 else b""
+        )
+        found[str(path.relative_to(folder))] = (
+            about.st_mode,
+            about.st_size,
+            hashlib.sha256(content).hexdigest(),
+        )
     return found
 
 
-# In place of any file or folder ---------------------------------------------------------------------------------------
+# In place of any file or folder -------------------------------------------------------------------
 
 
 def clear(path):
@@ -211,7 +222,7 @@ ANYWHERE = {
 }
 
 
-# In place of arrays.npz ------------------------------------------------------------------------------------------------
+# In place of arrays.npz ---------------------------------------------------------------------------
 
 
 def members(path):
@@ -269,11 +280,21 @@ def bombed(path, rng):
     content, crc = _BOMB[0]
     name = next(iter(members(path))).encode()
     sizes = struct.pack("<III", crc, len(content), len(start) + _BOMB_SIZE)
-    local = struct.pack("<IHHHHH", 0x04034B50, 20, 0, 8, 0, 33) + sizes + struct.pack("<HH", len(name), 0) + name
+    local = (
+        struct.pack("<IHHHHH", 0x04034B50, 20, 0, 8, 0, 33)
+        + sizes
+        + struct.pack("<HH", len(name), 0)
+        + name
+    )
     entry = struct.pack("<IHHHHHH", 0x02014B50, 20, 20, 0, 8, 0, 33) + sizes
     entry += struct.pack("<HHHHHII", len(name), 0, 0, 0, 0, 0, 0) + name
     end = len(local) + len(content)
-    return local + content + entry + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 1, 1, len(entry), end, 0)
+    return (
+        local
+        + content
+        + entry
+        + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 1, 1, len(entry), end, 0)
+    )
 
 
 def announce(manifest, shape, sha256=""):
@@ -286,12 +307,22 @@ def announce(manifest, shape, sha256=""):
 def shadowed(path, rng):
     """`theta` beside `theta.npy`: np.load takes the first, a check of names the second."""
     found = members(path)
-    return zipped([*found.items(), *((name.removesuffix(".npy"), other(content)) for name, content in found.items())])
+    return zipped(
+        [
+            *found.items(),
+            *((name.removesuffix(".npy"), other(content)) for name, content in found.items()),
+        ]
+    )
 
 
 def shadowing_first(path, rng):
     found = members(path)
-    return zipped([*((name.removesuffix(".npy"), other(content)) for name, content in found.items()), *found.items()])
+    return zipped(
+        [
+            *((name.removesuffix(".npy"), other(content)) for name, content in found.items()),
+            *found.items(),
+        ]
+    )
 
 
 def duplicated(path, rng):
@@ -386,13 +417,15 @@ def declare(manifest, rng):
     value = json.loads(manifest.read_text())
     for entry in value["arrays"].values():
         size = int(rng.integers(1, 2**40))
-        entry["shape"] = [[size], [2**30, 2**9], [2**27], [0, 2**39, 2**39, 2**39], [1] * 70][rng.integers(5)]
+        entry["shape"] = [[size], [2**30, 2**9], [2**27], [0, 2**39, 2**39, 2**39], [1] * 70][
+            rng.integers(5)
+        ]
         if rng.integers(2):
             entry["sha256"] = hashlib.sha256(bytes(2**20)).hexdigest()
     manifest.write_text(json.dumps(sealed(value)))
 
 
-# Text files of 16 MiB that become as many objects as they can ----------------------------------------------------------
+# Text files of 16 MiB that become as many objects as they can -------------------------------------
 
 _MIB16, _ITEMS, _BRACKETS = 16 * 2**20 - 100, 2_399_900, 399_900
 """Just below what is read: bytes, commas or quotes, and brackets."""
@@ -415,7 +448,9 @@ def crowd(name):
     """As many objects as there is room for."""
     part = _PARTS[name]
     items, brackets = max(part.count('"'), part.count(",")), part.count("[") + part.count("{")
-    num = min(_MIB16 // len(part.encode()), _ITEMS // items, _BRACKETS // brackets if brackets else _ITEMS)
+    num = min(
+        _MIB16 // len(part.encode()), _ITEMS // items, _BRACKETS // brackets if brackets else _ITEMS
+    )
     return f'{{"a": [{part * num}0]}}'.encode()
 
 
@@ -426,7 +461,7 @@ def crowded(path, rng):
     path.write_bytes(crowd(list(CROWDS)[rng.integers(len(CROWDS))]))
 
 
-# Watching a call -------------------------------------------------------------------------------------------------------
+# Watching a call ----------------------------------------------------------------------------------
 
 
 def _status(field):
@@ -437,7 +472,8 @@ def _status(field):
 class Watch:
     """Runs calls; keeps the most processor time, wall time and memory that one of them took.
 
-    Processor time is what a busy machine does not change; who waits for a pipe takes none, and is given up.
+    Processor time is what a busy machine does not change; who waits for a pipe takes none, and is
+    given up.
     """
 
     def __init__(self):

@@ -1,11 +1,13 @@
-"""Runs for the tests of run directories; as a program, sittings of them in processes that are killed.
+"""Runs for the tests of run directories; as a program, sittings of them in processes that are
+killed.
 
     python -m tests.runs.problems
 
-reads lines "NAME FOLDER LOG COUNT" and starts a process for each, whose number it prints, and at the next line how it ended. LOG gets
-a line for each batch of simulations that is begun, with its size, and one for each write of the journal. With a COUNT above 0 the
-process kills itself, by SIGKILL, after so many system calls that flush, rename or link a file. Processes are forked before JAX has
-started any thread.
+reads lines "NAME FOLDER LOG COUNT" and starts a process for each, whose number it prints, and at
+the next line how it ended. LOG gets a line for each batch of simulations that is begun, with its
+size, and one for each write of the journal. With a COUNT above 0 the process kills itself, by
+SIGKILL, after so many system calls that flush, rename or link a file. Processes are forked before
+JAX has started any thread.
 """
 
 import dataclasses
@@ -22,18 +24,30 @@ from tests.inference.methods import QUICK, SMALL
 METHODS = {
     "smc-abc": nw.inference.SMCABC(num_particles=200, num_rounds=6),
     "sppe": nw.inference.PrivatePosteriorEstimation(
-        num_rounds=4, num_simulations=1500, estimator=SMALL, training=QUICK, num_noise=2, noise_bank=8
+        num_rounds=4,
+        num_simulations=1500,
+        estimator=SMALL,
+        training=QUICK,
+        num_noise=2,
+        noise_bank=8,
     ),
 }
 
 
 def infer(name, folder=None):
     problem = nw.problems.sir(10.0)
-    return METHODS[name].infer(jax.random.key(11), problem.model, problem.observed, run_dir=folder, progress=False)
+    return METHODS[name].infer(
+        jax.random.key(11), problem.model, problem.observed, run_dir=folder, progress=False
+    )
 
 
 def arrays_of(posterior):
-    return {"theta": posterior.theta, "weights": posterior.weights, **posterior._own_arrays(), **posterior.derived}
+    return {
+        "theta": posterior.theta,
+        "weights": posterior.weights,
+        **posterior._own_arrays(),
+        **posterior.derived,
+    }
 
 
 def assert_same(one, other):
@@ -43,11 +57,15 @@ def assert_same(one, other):
     assert arrays_of(one).keys() == expected.keys()
     for name, array in arrays_of(one).items():
         assert np.asarray(array).tobytes() == np.asarray(expected[name]).tobytes(), name
-    assert dataclasses.replace(one.report, seconds=0.0) == dataclasses.replace(other.report, seconds=0.0)
+    assert dataclasses.replace(one.report, seconds=0.0) == dataclasses.replace(
+        other.report, seconds=0.0
+    )
 
 
 def logged(log):
-    """Tell `log` of every batch of simulations before it is begun, and of every write of the journal once it is done."""
+    """Tell `log` of every batch of simulations before it is begun, and of every write of the
+    journal once it is done.
+    """
     from noisewise.inference.contract.work import Work
     from noisewise.runs.journal import Journal
 
@@ -67,7 +85,9 @@ def logged(log):
 
 
 def die_after(count):
-    """SIGKILL this process right after the `count`-th call of fsync, replace or link: moments between which files change."""
+    """SIGKILL this process right after the `count`-th call of fsync, replace or link: moments
+    between which files change.
+    """
     left = [count]
 
     def dying(call):

@@ -1,7 +1,9 @@
-"""Thousands of hostile directories into every loader: a typed error or what was saved, no code, no touch outside, little memory, no wait.
+"""Thousands of hostile directories into every loader: a typed error or what was saved, no code, no
+touch outside, little memory, no wait.
 
-Planted, and caught: files that are opened whatever they are, or by way of links; folders in which nobody looks for links. The readers of
-before, which looked arrays up by name, unpacked members and believed headers, fail most of these tests.
+Planted, and caught: files that are opened whatever they are, or by way of links; folders in which
+nobody looks for links. The readers of before, which looked arrays up by name, unpacked members and
+believed headers, fail most of these tests.
 """
 
 import contextlib
@@ -85,8 +87,14 @@ def a_cache(folder):
 
 
 MAKERS = {
-    **{f"posterior: {kind}": functools.partial(files.a_posterior, kind=kind) for kind in files.POSTERIORS},
-    **{f"fit: {name}": functools.partial(files.a_fit, number=number) for number, name in enumerate(files.FITS)},
+    **{
+        f"posterior: {kind}": functools.partial(files.a_posterior, kind=kind)
+        for kind in files.POSTERIORS
+    },
+    **{
+        f"fit: {name}": functools.partial(files.a_fit, number=number)
+        for number, name in enumerate(files.FITS)
+    },
     "run": a_run,
     "resumed run": a_resumed_run,
     "journal": a_journal,
@@ -101,7 +109,10 @@ def damage(folder, tree, outside, rng):
     texts = [folder / name for name in tree if name.endswith(".json")]
     kind = rng.integers(20)
     if archives and kind < 6:
-        name, path = sorted(hostile.ARRAYS)[rng.integers(len(hostile.ARRAYS))], archives[rng.integers(len(archives))]
+        name, path = (
+            sorted(hostile.ARRAYS)[rng.integers(len(hostile.ARRAYS))],
+            archives[rng.integers(len(archives))],
+        )
         path.write_bytes(hostile.ARRAYS[name](path, rng))
     elif manifests and kind < 7:
         name, path = "declare", manifests[rng.integers(len(manifests))]
@@ -112,7 +123,10 @@ def damage(folder, tree, outside, rng):
         name, path = "crowded", texts[rng.integers(len(texts))]
         hostile.crowded(path, rng)
     else:
-        name, path = sorted(hostile.ANYWHERE)[rng.integers(len(hostile.ANYWHERE))], folder / _any(tree, rng)
+        name, path = (
+            sorted(hostile.ANYWHERE)[rng.integers(len(hostile.ANYWHERE))],
+            folder / _any(tree, rng),
+        )
         hostile.ANYWHERE[name](path, outside, rng)
     return f"{name} at {path.relative_to(folder)}"
 
@@ -123,11 +137,17 @@ def _any(tree, rng):
 
 
 def check(maker, tmp_path, count):
-    """So many hostile directories of one kind; how many were refused, the slowest call in s, and the most memory."""
+    """So many hostile directories of one kind; how many were refused, the slowest call in s, and
+    the most memory.
+    """
     inside = tmp_path / "inside"
     inside.mkdir()
     folder, read = MAKERS[maker](inside)
-    tree, rng, watch = hostile.kept(folder), np.random.default_rng(sum(map(ord, maker))), hostile.Watch()
+    tree, rng, watch = (
+        hostile.kept(folder),
+        np.random.default_rng(sum(map(ord, maker))),
+        hostile.Watch(),
+    )
     expected = read()
     refused, told = 0, ""
     for number in range(count):
@@ -149,7 +169,10 @@ def check(maker, tmp_path, count):
         assert watch.largest < hostile.MEMORY, (done, watch.largest / 2**20)
     hostile.put_back(tree, folder)
     assert read() == expected
-    print(f"\n{maker}: {count} directories, {refused} refused, {watch.longest:.2f} s, {watch.largest / 2**20:.0f} MiB")
+    print(
+        f"\n{maker}: {count} directories, {refused} refused, {watch.longest:.2f} s,"
+        f" {watch.largest / 2**20:.0f} MiB"
+    )
     return refused
 
 
@@ -164,7 +187,11 @@ NEEDS_TRAINING = [f"fit: {name}" for name in files.FITS[1:]]
 
 
 @pytest.mark.parametrize(
-    "maker", [pytest.param(name, marks=pytest.mark.slow) if name in NEEDS_TRAINING else name for name in MAKERS]
+    "maker",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in NEEDS_TRAINING else name
+        for name in MAKERS
+    ],
 )
 def test_hostile_directories_give_typed_errors(maker, tmp_path):
     refused = check(maker, tmp_path, 20 if maker == "resumed run" else FAST // (len(MAKERS) - 3))
@@ -177,7 +204,7 @@ def test_ten_thousand_hostile_directories_give_typed_errors(maker, tmp_path):
     check(maker, tmp_path, 200 if maker == "resumed run" else -(-SLOW // (len(MAKERS) - 1)))
 
 
-# Each kind by itself ---------------------------------------------------------------------------------------------------
+# Each kind by itself ------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -185,7 +212,9 @@ def a_posterior(tmp_path):
     return files.a_posterior(tmp_path, "Draws")
 
 
-@pytest.mark.parametrize("name", [name for name in hostile.ANYWHERE if name not in ("code", "hard link")])
+@pytest.mark.parametrize(
+    "name", [name for name in hostile.ANYWHERE if name not in ("code", "hard link")]
+)
 @pytest.mark.parametrize("file", files.FILES)
 def test_what_is_no_file_is_refused(a_posterior, tmp_path, name, file):
     folder, read = a_posterior
@@ -199,7 +228,8 @@ def test_what_is_no_file_is_refused(a_posterior, tmp_path, name, file):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in hostile.ARRAYS if name not in ("remarked", "lying_sizes", "lying_directory")]
+    "name",
+    [name for name in hostile.ARRAYS if name not in ("remarked", "lying_sizes", "lying_directory")],
 )
 def test_what_is_no_plain_list_of_arrays_is_refused(a_posterior, name):
     folder, read = a_posterior
@@ -225,7 +255,9 @@ def test_a_bomb_that_its_manifest_announces_is_refused(a_posterior):
 
 @pytest.mark.parametrize("first", [True, False])
 def test_the_array_that_was_checked_is_the_one_that_is_used(a_posterior, first):
-    """`theta` has another shape than `theta.npy`, which is the one whose header is looked at; the manifest has the sha256 of `theta`."""
+    """`theta` has another shape than `theta.npy`, which is the one whose header is looked at; the
+    manifest has the sha256 of `theta`.
+    """
     folder, read = a_posterior
     path, other = folder / "arrays.npz", np.arange(200.0).reshape(200, 1)
     content = hostile.members(path)["theta.npy"]
@@ -237,7 +269,9 @@ def test_the_array_that_was_checked_is_the_one_that_is_used(a_posterior, first):
         read()
 
 
-@pytest.mark.parametrize("name", [nw.runs.record.JOURNAL, nw.runs.record.POSTERIOR, ".lock", "run.json"])
+@pytest.mark.parametrize(
+    "name", [nw.runs.record.JOURNAL, nw.runs.record.POSTERIOR, ".lock", "run.json"]
+)
 @pytest.mark.parametrize("way", ["link outside", "link to nothing", "pipe"])
 def test_a_run_that_is_gone_on_with_stays_in_its_directory(tmp_path, name, way):
     folder, read = a_resumed_run(tmp_path)
@@ -317,8 +351,12 @@ def test_a_crowd_is_refused_before_it_is_made(part):
 
 PLACES = {
     "diagnostics": lambda content, crowd: content["report"]["numbers"].update(x=crowd),
-    "array of the prior": lambda content, crowd: content["prior"]["mean"]["fields"].update(loc=_array(crowd)),
-    "tuple of the prior": lambda content, crowd: content["prior"]["mean"]["fields"].update(loc={"tuple": crowd}),
+    "array of the prior": (
+        lambda content, crowd: content["prior"]["mean"]["fields"].update(loc=_array(crowd))
+    ),
+    "tuple of the prior": (
+        lambda content, crowd: content["prior"]["mean"]["fields"].update(loc={"tuple": crowd})
+    ),
 }
 
 
@@ -359,7 +397,9 @@ def test_files_that_users_name_may_lie_behind_a_link(tmp_path):
 
 
 def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
-    """Sizes are looked at once, and what is read has that size: planted, a reader that goes on to the end."""
+    """Sizes are looked at once, and what is read has that size: planted, a reader that goes on to
+    the end.
+    """
     path = tmp_path / "a"
     path.write_bytes(b"abc")
     fstat = os.fstat

@@ -1,9 +1,11 @@
-"""Thousands of damaged files into every loader: a typed error, or what was saved, and never much memory.
+"""Thousands of damaged files into every loader: a typed error, or what was saved, and never much
+memory.
 
-Files are cut, flipped, filled with foreign keys, huge headers, deep nesting and numbers beyond float64. Where a file carries the sha256 of
-what it holds, half of the damage is done before that is computed, as by someone who knows how: such files may tell something else, but
-nothing else may happen. Planted, and caught: readers of archives, of journals and of run.json that do not look at the sha256; a state of
-chains that is taken whatever its steps are.
+Files are cut, flipped, filled with foreign keys, huge headers, deep nesting and numbers beyond
+float64. Where a file carries the sha256 of what it holds, half of the damage is done before that is
+computed, as by someone who knows how: such files may tell something else, but nothing else may
+happen. Planted, and caught: readers of archives, of journals and of run.json that do not look at
+the sha256; a state of chains that is taken whatever its steps are.
 """
 
 import collections
@@ -46,7 +48,10 @@ def posteriors():
         "WeightedSamples": nw.inference.ImportanceSampling(num_stages=0, num_final=30),
         "LearnedPosterior": learner,
     }
-    return {name: m.infer(KEY, problem.model, problem.observed, progress=False) for name, m in methods.items()}
+    return {
+        name: m.infer(KEY, problem.model, problem.observed, progress=False)
+        for name, m in methods.items()
+    }
 
 
 @functools.cache
@@ -61,7 +66,7 @@ def fits():
     return [method.fit(KEY, a_model(), progress=False) for method in methods]
 
 
-# One file each: what writes it, where it is, what reads it, and what of it must be as it was ---------------------------
+# One file each: what writes it, where it is, what reads it, and what of it must be as it was ------
 
 
 def a_posterior(folder, kind):
@@ -69,7 +74,11 @@ def a_posterior(folder, kind):
 
     def read():
         again = nw.load_posterior(folder / "p")
-        return [again.names, again.report, *(np.asarray(array).tobytes() for array in arrays_of(again).values())]
+        return [
+            again.names,
+            again.report,
+            *(np.asarray(array).tobytes() for array in arrays_of(again).values()),
+        ]
 
     return folder / "p", read
 
@@ -108,7 +117,11 @@ def a_state(folder):
     journal = Journal(folder, "run")
     journal.begin()
     journal.recall_move("sweeps")
-    journal.keep("sweeps", Result({"a": np.arange(3.0)}, "finished"), state=[np.arange(4.0), np.ones(2, dtype=bool)])
+    journal.keep(
+        "sweeps",
+        Result({"a": np.arange(3.0)}, "finished"),
+        state=[np.arange(4.0), np.ones(2, dtype=bool)],
+    )
     journal.flush()
     path = folder / "state.safetensors"
 
@@ -146,11 +159,13 @@ def a_prior(folder):
     return folder / "prior.json", read
 
 
-# Damage --------------------------------------------------------------------------------------------------------------
+# Damage -------------------------------------------------------------------------------------------
 
 
 def damaged_json(text, rng, count, *, has_seal):
-    """(content, whether its sha256 tells nothing); every fourth is sealed anew, where it still is an object."""
+    """(content, whether its sha256 tells nothing); every fourth is sealed anew, where it still is
+    an object.
+    """
     for number, content in enumerate(damaged(text, rng, count)):
         forged = not has_seal
         if has_seal and number % 4 == 0:
@@ -168,7 +183,11 @@ def damaged_bytes(content, rng, count):
         if kind == 0:
             yield content[:at]
         elif kind == 1:
-            yield content[:at] + bytes([content[at] ^ (1 << int(rng.integers(8)))]) + content[at + 1 :]
+            yield (
+                content[:at]
+                + bytes([content[at] ^ (1 << int(rng.integers(8)))])
+                + content[at + 1 :]
+            )
         elif kind == 2:
             yield content[:at] + content[max(0, at - 50) :]
         elif kind == 3:
@@ -178,7 +197,9 @@ def damaged_bytes(content, rng, count):
 
 
 def damaged_tensors(content, rng, count):
-    """Half of them with damage in the header, or in what the file tells, which then has a sha256 that fits."""
+    """Half of them with damage in the header, or in what the file tells, which then has a sha256
+    that fits.
+    """
     inside, arrays = unpacked(content, "it")
     trees = damaged(json.dumps(inside), rng, count)
     for number, broken in enumerate(damaged_bytes(content, rng, count)):
@@ -213,7 +234,9 @@ FILES = ("manifest.json", "arrays.npz")
 
 
 def loaders():
-    """(loader, file) -> what makes it and its name; the files of a loader share the number of damaged ones."""
+    """(loader, file) -> what makes it and its name; the files of a loader share the number of
+    damaged ones.
+    """
     for kind, file in itertools.product(POSTERIORS, FILES):
         yield ("posterior", f"{kind} {file}"), (functools.partial(a_posterior, kind=kind), file)
     for (number, name), file in itertools.product(enumerate(FITS), FILES):
@@ -237,7 +260,9 @@ def check(loader, name, folder, total):
     rng = np.random.default_rng(sum(map(ord, name)))
     count = -(-total // NUM_FILES[loader])
     if path.suffix == ".json":
-        copies = damaged_json(content.decode(), rng, count, has_seal=path.name in ("manifest.json", "run.json"))
+        copies = damaged_json(
+            content.decode(), rng, count, has_seal=path.name in ("manifest.json", "run.json")
+        )
     elif path.suffix == ".safetensors":
         copies = damaged_tensors(content, rng, count)
     else:
@@ -271,7 +296,10 @@ NEEDS_TRAINING = {("fit", f"{name} {file}") for name in FITS[1:] for file in FIL
 
 @pytest.mark.parametrize(
     ("loader", "name"),
-    [pytest.param(*case, marks=pytest.mark.slow) if case in NEEDS_TRAINING else case for case in LOADERS],
+    [
+        pytest.param(*case, marks=pytest.mark.slow) if case in NEEDS_TRAINING else case
+        for case in LOADERS
+    ],
 )
 def test_damaged_files_give_typed_errors(loader, name, tmp_path):
     check(loader, name, tmp_path, FAST)

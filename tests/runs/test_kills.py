@@ -1,7 +1,9 @@
-"""SIGKILL at random moments: every file loads, at most one batch is lost, and the posterior is the same to the last bit.
+"""SIGKILL at random moments: every file loads, at most one batch is lost, and the posterior is the
+same to the last bit.
 
-All kills are real ones of real processes. Half of those in the fast suite strike right after a system call that changes a file, chosen at
-random, which random times would seldom hit; the other half, and most of the slow gate, strike at random times.
+All kills are real ones of real processes. Half of those in the fast suite strike right after a
+system call that changes a file, chosen at random, which random times would seldom hit; the other
+half, and most of the slow gate, strike at random times.
 
 Planted, and caught: rows taken from the start of their file whatever their place in it.
 """
@@ -25,7 +27,9 @@ class Nursery:
 
     def __enter__(self):
         command = [sys.executable, "-m", "tests.runs.problems"]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert self.process.stdout.readline().strip() == "ready"
         return self
 
@@ -35,12 +39,16 @@ class Nursery:
         self.process.wait()
 
     def sitting(self, name, folder, log, *, count=0, seconds=None):
-        """How one sitting ended, 0 or -9, and how long it took; killed after `count` calls, or `seconds`."""
+        """How one sitting ended, 0 or -9, and how long it took; killed after `count` calls, or
+        `seconds`.
+        """
         started = time.monotonic()
         pid = int(self._ask(f"{name} {folder} {log} {count}"))
         if seconds is not None:
             time.sleep(seconds)
-            os.kill(pid, signal.SIGKILL)  # it may be dead, but keeps its number until the nursery waits for it
+            os.kill(
+                pid, signal.SIGKILL
+            )  # it may be dead, but keeps its number until the nursery waits for it
         return int(self._ask("wait")), time.monotonic() - started
 
     def _ask(self, text):
@@ -50,7 +58,9 @@ class Nursery:
 
 
 def rows_on_disk(folder):
-    """How many simulations the journal holds; every file of the run is read on the way, and must be whole."""
+    """How many simulations the journal holds; every file of the run is read on the way, and must be
+    whole.
+    """
     if not (folder / "run.json").exists():
         return 0
     record = nw.runs.read_run(folder)
@@ -66,7 +76,9 @@ def begun(lines):
 
 
 def check_kills(tmp_path, name, kills):
-    """`kills` is a list of (count, share of a sitting): what ends each sitting; those that end by themselves are not counted."""
+    """`kills` is a list of (count, share of a sitting): what ends each sitting; those that end by
+    themselves are not counted.
+    """
     expected = problems.infer(name)
     log = tmp_path / "log"
     with Nursery() as nursery:
@@ -102,7 +114,9 @@ def check_kills(tmp_path, name, kills):
 def mixed_kills(num):
     """After some system call, and at some time, in turn."""
     rng = np.random.default_rng(0)
-    return [(int(rng.integers(1, 16)), 0.0) if i % 2 else (0, rng.uniform(0.1, 1.0)) for i in range(num)]
+    return [
+        (int(rng.integers(1, 16)), 0.0) if i % 2 else (0, rng.uniform(0.1, 1.0)) for i in range(num)
+    ]
 
 
 def test_eight_kills_of_a_sequential_run(tmp_path):

@@ -1,4 +1,6 @@
-"""Other runs than the one in a folder are refused, with the difference, and the folder is left alone."""
+"""Other runs than the one in a folder are refused, with the difference, and the folder is left
+alone.
+"""
 
 import dataclasses
 
@@ -11,7 +13,10 @@ from tests.runs.interruptions import KEY, SMC, Interrupted, a_model, infer
 
 OTHERS = {
     "the key": (lambda p: infer(a_model(), key=jax.random.key(4), run_dir=p), "key: another one"),
-    "the kind of key": (lambda p: infer(a_model(), key=jax.random.PRNGKey(3), run_dir=p), "key: another one"),
+    "the kind of key": (
+        lambda p: infer(a_model(), key=jax.random.PRNGKey(3), run_dir=p),
+        "key: another one",
+    ),
     "a setting": (
         lambda p: infer(a_model(), dataclasses.replace(SMC, num_particles=70), run_dir=p),
         "num_particles: 60 there, 70 now",
@@ -21,18 +26,28 @@ OTHERS = {
         "max_minutes: null there",
     ),
     "a setting inside a setting": (
-        lambda p: infer(a_model(), dataclasses.replace(SMC, tolerance=nw.inference.QuantileDecay(0.6)), run_dir=p),
+        lambda p: infer(
+            a_model(),
+            dataclasses.replace(SMC, tolerance=nw.inference.QuantileDecay(0.6)),
+            run_dir=p,
+        ),
         "tolerance",
     ),
     "the method": (
         lambda p: infer(a_model(), nw.inference.ExactSMC(), run_dir=p),
         'method: "smc-abc" there, "exact-smc" now',
     ),
-    "the observation": (lambda p: infer(a_model(), observed=[0.8], run_dir=p), r"observed: \[0.7\] there, \[0.8\] now"),
+    "the observation": (
+        lambda p: infer(a_model(), observed=[0.8], run_dir=p),
+        r"observed: \[0.7\] there, \[0.8\] now",
+    ),
     "the prior": (lambda p: infer(a_model(sd=2.0), run_dir=p), "model prior: another one"),
     "the parameters": (lambda p: infer(a_model(parameter="b"), run_dir=p), "model names"),
     "the statistics": (lambda p: infer(a_model(names=("t",)), run_dir=p), "model statistics"),
-    "the mechanism": (lambda p: infer(a_model(scale=0.4), run_dir=p), "model mechanism scale: 0.3 there, 0.4 now"),
+    "the mechanism": (
+        lambda p: infer(a_model(scale=0.4), run_dir=p),
+        "model mechanism scale: 0.3 there, 0.4 now",
+    ),
     "the simulator": (lambda p: infer(a_model(shift=0.1), run_dir=p), "simulates other numbers"),
 }
 
@@ -96,7 +111,11 @@ def test_folders_of_something_else_are_refused(tmp_path):
     (tmp_path / "part" / "journal").mkdir(parents=True)
     infer(a_model()).save(tmp_path / "archive")
     before = files_of(tmp_path)
-    for name, message in (("file", "is a file"), ("part", "no run.json"), ("archive", "holds an archive")):
+    for name, message in (
+        ("file", "is a file"),
+        ("part", "no run.json"),
+        ("archive", "holds an archive"),
+    ):
         with pytest.raises(errors.InvalidInputError, match=message):
             infer(a_model(), run_dir=tmp_path / name)
     with pytest.raises(errors.InvalidTypeError, match="path"):

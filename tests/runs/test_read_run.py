@@ -1,4 +1,6 @@
-"""What is read from run directories, finished or not, and made anew from the journal where it is damaged."""
+"""What is read from run directories, finished or not, and made anew from the journal where it is
+damaged.
+"""
 
 import functools
 
@@ -20,7 +22,8 @@ def test_posteriors_are_read_from_run_directories(tmp_path, interrupt):
         infer(a_model(), run_dir=tmp_path / "half")
     (tmp_path / "empty").mkdir()
     with pytest.raises(
-        errors.InvalidInputError, match=r"not finished \(smc-abc, .* simulations so far\): call infer with the same"
+        errors.InvalidInputError,
+        match=r"not finished \(smc-abc, .* simulations so far\): call infer with the same",
     ):
         nw.load_posterior(tmp_path / "half")
     with pytest.raises(errors.InvalidInputError, match="is empty"):
@@ -49,7 +52,11 @@ def test_a_record_tells_what_a_run_has_done(tmp_path, interrupt):
     assert done.versions["noisewise"] == nw.__version__
     assert "finished" in str(done)
     (tmp_path / "empty").mkdir()
-    for path, message in (("nowhere", "no folder"), ("empty", "holds no run"), ("run/run.json", "is a file")):
+    for path, message in (
+        ("nowhere", "no folder"),
+        ("empty", "holds no run"),
+        ("run/run.json", "is a file"),
+    ):
         with pytest.raises(errors.InvalidInputError, match=message):
             nw.runs.read_run(tmp_path / path)
 
@@ -58,7 +65,9 @@ def test_a_record_tells_what_a_run_has_done(tmp_path, interrupt):
 def test_what_a_saved_posterior_lacks_is_made_anew_from_the_journal(tmp_path, simulated):
     """A finished SPLE has a likelihood, which archives of draws do not hold."""
     problem = nw.problems.gaussian_mean(1.0)
-    run = functools.partial(METHODS["sple"].method.infer, KEY, problem.model, problem.observed, progress=False)
+    run = functools.partial(
+        METHODS["sple"].method.infer, KEY, problem.model, problem.observed, progress=False
+    )
     first = run(run_dir=tmp_path / "run")
     simulated.clear()
     again = run(run_dir=tmp_path / "run")

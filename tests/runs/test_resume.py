@@ -1,4 +1,6 @@
-"""A run that was interrupted goes on where it stopped, bit by bit, within its budgets, and nothing of it is done twice."""
+"""A run that was interrupted goes on where it stopped, bit by bit, within its budgets, and nothing
+of it is done twice.
+"""
 
 import functools
 import json
@@ -17,7 +19,7 @@ from tests.inference.methods import METHODS
 from tests.runs.interruptions import KEY, SMC, Interrupted, a_model, infer, interrupted
 from tests.runs.problems import assert_same
 
-# Bit by bit ----------------------------------------------------------------------------------------------------------
+# Bit by bit ---------------------------------------------------------------------------------------
 
 LONG = {
     "exact-smc",
@@ -33,10 +35,13 @@ LONG = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in METHODS]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in METHODS],
 )
 def test_every_method_resumes_bit_by_bit(name, tmp_path, interrupt, simulated):
-    """Planted, and caught: the training of another round; chains whose state does not come back; keys of another row."""
+    """Planted, and caught: the training of another round; chains whose state does not come back;
+    keys of another row.
+    """
     case = METHODS[name]
     problem = case.make_problem()
     run = functools.partial(case.method.infer, KEY, problem.model, problem.observed, progress=False)
@@ -52,7 +57,9 @@ def test_every_method_resumes_bit_by_bit(name, tmp_path, interrupt, simulated):
 
 
 def test_chains_whose_state_is_behind_their_draws_are_swept_again(tmp_path, interrupt, monkeypatch):
-    """The state is written seldom: sweeps after the last one that is on disk are made again, from it."""
+    """The state is written seldom: sweeps after the last one that is on disk are made again, from
+    it.
+    """
     monkeypatch.setattr(journals, "_STATE_SHARE", 1e-9)
     problem = nw.problems.gaussian_mean(1.0)
     method = METHODS["da-mcmc"].method
@@ -64,10 +71,14 @@ def test_chains_whose_state_is_behind_their_draws_are_swept_again(tmp_path, inte
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
 def test_a_damaged_file_costs_what_it_held(lost, tmp_path, interrupt, simulated):
-    """Of chains too: where draws before the state are missing, the state is of no use, and they start anew."""
+    """Of chains too: where draws before the state are missing, the state is of no use, and they
+    start anew.
+    """
     problem = nw.problems.gaussian_mean(1.0)
     for name in ("smc-abc", "da-mcmc"):
-        run = functools.partial(METHODS[name].method.infer, KEY, problem.model, problem.observed, progress=False)
+        run = functools.partial(
+            METHODS[name].method.infer, KEY, problem.model, problem.observed, progress=False
+        )
         folder = tmp_path / name
         interrupt(5)
         with pytest.raises(Interrupted):
@@ -102,10 +113,16 @@ def test_rounds_resume(tmp_path, interrupt, simulated):
 
 
 def test_rounds_that_are_left_early_go_on_later(tmp_path, simulated, monkeypatch):
-    """One file for each round, of several batches. Planted, and caught: rows taken from the start of their file."""
+    """One file for each round, of several batches. Planted, and caught: rows taken from the start
+    of their file.
+    """
     monkeypatch.setattr(journals, "_SECONDS", 1e9)
     first = next(iter(SMC.rounds(KEY, a_model(), [0.7], run_dir=tmp_path / "run", progress=False)))
-    assert nw.runs.read_run(tmp_path / "run").num_simulations == sum(simulated) == first.report.num_simulations
+    assert (
+        nw.runs.read_run(tmp_path / "run").num_simulations
+        == sum(simulated)
+        == first.report.num_simulations
+    )
     simulated.clear()
     posterior = infer(a_model(), run_dir=tmp_path / "run")
     assert sum(simulated) == posterior.report.num_simulations - first.report.num_simulations
@@ -115,14 +132,18 @@ def test_rounds_that_are_left_early_go_on_later(tmp_path, simulated, monkeypatch
 def jax_model(scale, spread=1.0):
     return nw.PrivateModel(
         prior=nw.Prior({"a": dist.Normal(0.0, 1.0)}),
-        simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + spread * jax.random.normal(key, (1,))),
+        simulator=nw.simulators.JaxSimulator(
+            lambda key, theta: theta + spread * jax.random.normal(key, (1,))
+        ),
         query=lambda x: x,
         mechanism=nw.mechanisms.Gaussian(scale=scale),
     )
 
 
 def test_the_automatic_choice_resumes(tmp_path, interrupt, simulated):
-    run = functools.partial(nw.infer, KEY, jax_model(0.1, 0.3), [1.5], target_ess=500, progress=False)
+    run = functools.partial(
+        nw.infer, KEY, jax_model(0.1, 0.3), [1.5], target_ess=500, progress=False
+    )
     expected = run()
     needed = sum(simulated)
     simulated.clear()
@@ -132,13 +153,27 @@ def test_the_automatic_choice_resumes(tmp_path, interrupt, simulated):
     assert_same(posterior, expected)
     assert nw.runs.read_run(tmp_path / "run").method == "infer"
     with pytest.raises(errors.ResumeError, match="target_ess: 500 there, 400 now"):
-        nw.infer(KEY, jax_model(0.1, 0.3), [1.5], target_ess=400, progress=False, run_dir=tmp_path / "run")
+        nw.infer(
+            KEY,
+            jax_model(0.1, 0.3),
+            [1.5],
+            target_ess=400,
+            progress=False,
+            run_dir=tmp_path / "run",
+        )
 
 
 @pytest.mark.slow
-def test_learning_and_certifying_within_the_automatic_choice_resume(tmp_path, interrupt, simulated, monkeypatch):
+def test_learning_and_certifying_within_the_automatic_choice_resume(
+    tmp_path, interrupt, simulated, monkeypatch
+):
     monkeypatch.setattr("noisewise.automatic._FEW_PARAMETERS", 0)
-    settings = {"target_ess": 2000, "max_simulations": 30_000, "max_minutes": 60.0, "progress": False}
+    settings = {
+        "target_ess": 2000,
+        "max_simulations": 30_000,
+        "max_minutes": 60.0,
+        "progress": False,
+    }
     run = functools.partial(nw.infer, KEY, jax_model(0.02, 0.02), [1.5], **settings)
     expected = run()
     needed = sum(simulated)
@@ -150,13 +185,17 @@ def test_learning_and_certifying_within_the_automatic_choice_resume(tmp_path, in
     assert_same(posterior, expected)
 
 
-# Budgets -------------------------------------------------------------------------------------------------------------
+# Budgets ------------------------------------------------------------------------------------------
 
 
-def test_minutes_count_earlier_sittings_and_are_up_at_the_same_step(tmp_path, interrupt, monkeypatch):
-    """A clock that goes on by 3 s with each simulated batch: .2 minutes last for 4 batches, in one sitting or in several.
+def test_minutes_count_earlier_sittings_and_are_up_at_the_same_step(
+    tmp_path, interrupt, monkeypatch
+):
+    """A clock that goes on by 3 s with each simulated batch: .2 minutes last for 4 batches, in one
+    sitting or in several.
 
-    Planted, and caught: minutes that begin anew with each sitting; a clock that decides again where time was up.
+    Planted, and caught: minutes that begin anew with each sitting; a clock that decides again where
+    time was up.
     """
     from noisewise.inference.contract import work as module
 
@@ -186,7 +225,9 @@ def test_minutes_count_earlier_sittings_and_are_up_at_the_same_step(tmp_path, in
     assert parts.report.seconds == pytest.approx(12.0)
     assert clock[0] == pytest.approx(12.0 + 6.0 + 6.0)
     clock[0] = 0.0
-    (tmp_path / "parts" / "run.json").write_text(_unfinished((tmp_path / "parts" / "run.json").read_text()))
+    (tmp_path / "parts" / "run.json").write_text(
+        _unfinished((tmp_path / "parts" / "run.json").read_text())
+    )
     assert_same(infer(a_model(), method, run_dir=tmp_path / "parts"), parts)
 
 

@@ -34,7 +34,9 @@ def test_an_interrupted_run_keeps_all_that_was_simulated(tmp_path, monkeypatch):
 
 
 def test_a_failing_simulator_loses_its_batch_alone(tmp_path, simulated, monkeypatch):
-    """The thirtieth simulation fails, and fails again; once the simulator is mended, what was simulated before is not simulated again."""
+    """The thirtieth simulation fails, and fails again; once the simulator is mended, what was
+    simulated before is not simulated again.
+    """
     monkeypatch.setattr("noisewise.inference.contract.work._BATCH_SECONDS", 1e-3)
     broken, calls = [True], itertools.count(1)
 
@@ -43,7 +45,9 @@ def test_a_failing_simulator_loses_its_batch_alone(tmp_path, simulated, monkeypa
             raise ZeroDivisionError("no such parameter")
         return theta + 0.2 * rng.normal(size=1)
 
-    model = dataclasses.replace(a_model(), simulator=nw.simulators.PythonSimulator(simulator, max_failed=0.0))
+    model = dataclasses.replace(
+        a_model(), simulator=nw.simulators.PythonSimulator(simulator, max_failed=0.0)
+    )
     method = nw.inference.ImportanceSampling(num_stages=0, num_final=1000)
     with pytest.raises(errors.SimulationError, match="no such parameter"):
         infer(model, method, run_dir=tmp_path / "run")
@@ -77,7 +81,9 @@ def test_a_full_disk_is_told_and_leaves_the_last_good_state(tmp_path, monkeypatc
             posterior = run()
             break
         except errors.StorageError as error:
-            assert "the disk is full. What was written before is intact. Free some space" in str(error)  # noqa: PT017
+            assert "the disk is full. What was written before is intact. Free some space" in str(
+                error
+            )
             told += 1
         record = nw.runs.read_run(tmp_path / "run")
         assert record.damaged == ()
@@ -92,7 +98,9 @@ def test_a_full_disk_is_told_and_leaves_the_last_good_state(tmp_path, monkeypatc
 def test_a_small_file_system_that_runs_full(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", str(folder)], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", str(folder)], capture_output=True
+    )
     if mounted.returncode:
         pytest.skip("mounting a small tmpfs needs the rights of an administrator")
     try:

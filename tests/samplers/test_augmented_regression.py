@@ -1,4 +1,6 @@
-"""Data augmentation for the regression: the exact table, a second route, bookkeeping, and planted bugs that are seen."""
+"""Data augmentation for the regression: the exact table, a second route, bookkeeping, and planted
+bugs that are seen.
+"""
 
 import inspect
 import types
@@ -26,7 +28,9 @@ EXACT = {  # mean, sd, the Monte Carlo error of both, acceptance of records
 
 
 def paper(epsilon):
-    return AugmentedRegression(OBSERVED[epsilon], 13.0 / epsilon, num_records=100, predictor_mean=(0.9, -1.17))
+    return AugmentedRegression(
+        OBSERVED[epsilon], 13.0 / epsilon, num_records=100, predictor_mean=(0.9, -1.17)
+    )
 
 
 def deviations(draws, epsilon):
@@ -37,8 +41,9 @@ def deviations(draws, epsilon):
 
 @pytest.mark.parametrize("epsilon", OBSERVED)
 def test_posterior_is_that_of_the_exact_table(epsilon):
-    """4000 nearly independent draws: 4 standard errors plus the table's own error, 1/sqrt(4000) sd for means and
-    1/sqrt(8000) for sds (kurtosis near 3), so .063 + .014 and .045 + .014. Acceptance has an error below .001.
+    """4000 nearly independent draws: 4 standard errors plus the table's own error, 1/sqrt(4000) sd
+    for means and 1/sqrt(8000) for sds (kurtosis near 3), so .063 + .014 and .045 + .014. Acceptance
+    has an error below .001.
     """
     _, sd, error, acceptance = EXACT[epsilon]
     chains = paper(epsilon).near_independent(jax.random.key(3), 4000)
@@ -62,22 +67,33 @@ def test_posterior_is_that_of_the_exact_table_with_20000_effective_draws(epsilon
 
 @pytest.mark.slow
 def test_interweaving_pays():
-    """At epsilon .1 and 10 plain augmentation needs at least 20 times the sweeps for an effective draw."""
+    """At epsilon .1 and 10 plain augmentation needs at least 20 times the sweeps for an effective
+    draw.
+    """
     for epsilon in (0.1, 10.0):
         plain = paper(epsilon).chains(jax.random.key(5), num_draws=10_000, num_moves=0)
         woven = paper(epsilon).chains(jax.random.key(5), num_draws=2000)
         assert plain.autocorrelation_times().max() > 20 * woven.autocorrelation_times().max()
 
 
-# A second route, on a target with other sizes, bounds that bite and correlated predictors --------------------------------
+# A second route, on a target with other sizes, bounds that bite and correlated predictors ---------
 
-MEAN, COVARIANCE, BOUNDS = (0.5, -0.3), ((1.0, 0.4), (0.4, 0.7)), ((-1.0, 2.0), (-2.0, 1.5), (-1.5, 2.5))
+MEAN, COVARIANCE, BOUNDS = (
+    (0.5, -0.3),
+    ((1.0, 0.4), (0.4, 0.7)),
+    ((-1.0, 2.0), (-2.0, 1.5), (-1.5, 2.5)),
+)
 SUMS = (2.0, 4.5, -3.0, 11.0, 1.0, -4.0, 6.0, 1.0, 5.0)
 SCALE, RECORDS = 3.0, 20
 
 
 def other(**changes):
-    settings = {"noise_variance": 1.4, "prior_variance": 1.5, "bounds": BOUNDS, "predictor_covariance": COVARIANCE}
+    settings = {
+        "noise_variance": 1.4,
+        "prior_variance": 1.5,
+        "bounds": BOUNDS,
+        "predictor_covariance": COVARIANCE,
+    }
     return AugmentedRegression(SUMS, SCALE, RECORDS, MEAN, **{**settings, **changes})
 
 
@@ -85,7 +101,12 @@ def other(**changes):
 def weighted():
     """Importance sampling from the prior with the package's own simulator, query and mechanism."""
     model = nw.simulators.LinearRegression(
-        RECORDS, 2, predictor_mean=MEAN, predictor_covariance=COVARIANCE, noise_variance=1.4, prior_variance=1.5
+        RECORDS,
+        2,
+        predictor_mean=MEAN,
+        predictor_covariance=COVARIANCE,
+        noise_variance=1.4,
+        prior_variance=1.5,
     )
     query = nw.queries.RegressionMoments(RECORDS, 2, bounds=BOUNDS)
     theta = np.sqrt(1.5) * np.random.default_rng(0).normal(size=(400_000, 3))
@@ -96,7 +117,9 @@ def weighted():
 
 
 def z_scores(chains, weighted):
-    """Differences of posterior means of beta, beta^2 and s between the routes, in standard errors of both."""
+    """Differences of posterior means of beta, beta^2 and s between the routes, in standard errors
+    of both.
+    """
     theta, s, weights = weighted
     draws, totals = chains.pooled(), chains.totals.transpose(1, 0, 2).reshape(-1, 9) / RECORDS
     size = chains.effective_sizes().min()
@@ -114,7 +137,10 @@ def test_two_routes_agree(weighted):
     assert 1.0 / (weighted[2] ** 2).sum() > 3000
     assert z_scores(other().near_independent(jax.random.key(6), 20_000), weighted).max() < 4.5
     for change in ({"noise_variance": 1.0}, {"prior_variance": 1.0}, {"bounds": (-2.5, 2.5)}):
-        assert z_scores(other(**change).near_independent(jax.random.key(6), 20_000), weighted).max() > 6.0
+        assert (
+            z_scores(other(**change).near_independent(jax.random.key(6), 20_000), weighted).max()
+            > 6.0
+        )
 
 
 @pytest.mark.slow
@@ -123,7 +149,7 @@ def test_plain_augmentation_agrees_too(weighted):
     assert z_scores(chains, weighted).max() < 4.5
 
 
-# Bookkeeping -------------------------------------------------------------------------------------------------------------
+# Bookkeeping --------------------------------------------------------------------------------------
 
 
 def mutant(old, new):
@@ -131,7 +157,10 @@ def mutant(old, new):
     source = inspect.getsource(_regression_kernel)
     assert source.count(old) == 1
     module = types.ModuleType("mutant")
-    exec(compile(source.replace(old, new).replace(", cache=True", ""), "mutant", "exec"), module.__dict__)
+    exec(
+        compile(source.replace(old, new).replace(", cache=True", ""), "mutant", "exec"),
+        module.__dict__,
+    )
     return module
 
 
@@ -140,14 +169,23 @@ def final_state(kernel, num_moves):
     state = kernel.State(np.empty(3), np.empty((RECORDS, 3)), np.empty((RECORDS, 3)), np.empty(9))
     outputs = np.empty((40, 3)), np.empty((40, 9))
     kernel.run_chain(
-        generator(jax.random.key(9)), target._target(), state, target._move_root(), num_moves, 0, 25, *outputs
+        generator(jax.random.key(9)),
+        target._target(),
+        state,
+        target._move_root(),
+        num_moves,
+        0,
+        25,
+        *outputs,
     )
     return state
 
 
 @pytest.mark.parametrize("num_moves", [0, 10])
 def test_cached_sums_are_those_of_the_query(num_moves):
-    """After 1000 sweeps the running sums are those of the records, by the query itself, up to rounding."""
+    """After 1000 sweeps the running sums are those of the records, by the query itself, up to
+    rounding.
+    """
     state = final_state(_regression_kernel, num_moves)
     query = nw.queries.RegressionMoments(RECORDS, 2, bounds=BOUNDS)
     np.testing.assert_allclose(state.total, RECORDS * query(state.records), atol=1e-10)
@@ -155,11 +193,27 @@ def test_cached_sums_are_those_of_the_query(num_moves):
 
 BUGS = {  # with how many moves per sweep: right moves make up for much of what is wrong elsewhere
     "cached sums not updated": (0, "            state.total[:] = new\n", ""),
-    "prior forgotten in the move": (10, "change[j] * (state.beta[j] + change[j] / 2) / target.prior_sd**2", "0.0"),
-    "proposals too wide": (0, "response = beta[0] + target.noise_sd", "response = beta[0] + 1.2 * target.noise_sd"),
+    "prior forgotten in the move": (
+        10,
+        "change[j] * (state.beta[j] + change[j] / 2) / target.prior_sd**2",
+        "0.0",
+    ),
+    "proposals too wide": (
+        0,
+        "response = beta[0] + target.noise_sd",
+        "response = beta[0] + 1.2 * target.noise_sd",
+    ),
     "records accepted by the wrong sign": (0, "if proposed - error <", "if error - proposed <"),
-    "residuals not kept": (10, "            responses[i] += change[j]", "            responses[i] += 0.8 * change[j]"),
-    "variance for precision": (0, "root[j, j] += target.prior_sd**-2.0", "root[j, j] += target.prior_sd**2.0"),
+    "residuals not kept": (
+        10,
+        "            responses[i] += change[j]",
+        "            responses[i] += 0.8 * change[j]",
+    ),
+    "variance for precision": (
+        0,
+        "root[j, j] += target.prior_sd**-2.0",
+        "root[j, j] += target.prior_sd**2.0",
+    ),
 }
 
 
@@ -173,10 +227,16 @@ def test_planted_bugs_are_seen(bug, monkeypatch, weighted):
 
 
 def test_results_depend_on_the_key_and_on_nothing_else():
-    run = lambda seed, **settings: other().chains(jax.random.key(seed), num_chains=3, num_draws=20, **settings).draws
+    run = lambda seed, **settings: (
+        other().chains(jax.random.key(seed), num_chains=3, num_draws=20, **settings).draws
+    )
     np.testing.assert_array_equal(run(0, num_threads=1), run(0, num_threads=3))
-    np.testing.assert_array_equal(run(0), other().chains(jax.random.key(0), num_chains=5, num_draws=20).draws[:3])
-    np.testing.assert_array_equal(run(0), other().chains(jax.random.PRNGKey(0), num_chains=3, num_draws=20).draws)
+    np.testing.assert_array_equal(
+        run(0), other().chains(jax.random.key(0), num_chains=5, num_draws=20).draws[:3]
+    )
+    np.testing.assert_array_equal(
+        run(0), other().chains(jax.random.PRNGKey(0), num_chains=3, num_draws=20).draws
+    )
     assert np.all(run(0) != run(1))
     assert np.all(run(0)[0] != run(0)[1])
 
@@ -191,13 +251,21 @@ def test_thinning_keeps_every_kth_draw():
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"observed": (1.0, 2.0)}, InvalidInputError, r"observed must be 9 finite numbers, got shape \(2,\)"),
+        (
+            {"observed": (1.0, 2.0)},
+            InvalidInputError,
+            r"observed must be 9 finite numbers, got shape \(2,\)",
+        ),
         ({"observed": (np.nan,) * 9}, InvalidInputError, "finite"),
         ({"observed": "abc"}, InvalidTypeError, "observed"),
         ({"scale": 0.0}, InvalidInputError, "scale"),
         ({"num_records": 0}, InvalidInputError, "num_records"),
         ({"noise_variance": -1.0}, InvalidInputError, "noise_variance"),
-        ({"predictor_covariance": ((1.0, 2.0), (2.0, 1.0))}, InvalidInputError, "positive definite"),
+        (
+            {"predictor_covariance": ((1.0, 2.0), (2.0, 1.0))},
+            InvalidInputError,
+            "positive definite",
+        ),
         ({"predictor_covariance": ((1.0,),)}, InvalidInputError, "symmetric"),
         ({"bounds": (1.0, -1.0)}, InvalidInputError, "low < high"),
         ({"bounds": (1.0, 2.0, 3.0)}, InvalidInputError, "pair"),

@@ -1,4 +1,6 @@
-"""Hamiltonian chains: right moments on a skewed target, a planted bug that shows, no visits where the density is NaN."""
+"""Hamiltonian chains: right moments on a skewed target, a planted bug that shows, no visits where
+the density is NaN.
+"""
 
 import equinox as eqx
 import jax
@@ -19,7 +21,9 @@ TRACES = []
 
 
 class Skewed(eqx.Module):
-    """y = R z with exp(y0) ~ Gamma(shape), y1 | y0 ~ N(.3 y0^2, 1), y2 ~ N(0, 1); exp(y0) has the Jacobian exp(y0)."""
+    """y = R z with exp(y0) ~ Gamma(shape), y1 | y0 ~ N(.3 y0^2, 1), y2 ~ N(0, 1); exp(y0) has the
+    Jacobian exp(y0).
+    """
 
     root: np.ndarray
     shape: float
@@ -53,12 +57,21 @@ def worst(draws, exact):
 
 
 def moments_of(run):
-    """y0, y1, y2 and the squares of their deviations from the exact means, (draws, chains, 6), and the exact means of all six."""
+    """y0, y1, y2 and the squares of their deviations from the exact means, (draws, chains, 6), and
+    the exact means of all six.
+    """
     mean, variance, third, fourth = (float(polygamma(order, 2.0)) for order in range(4))
     exact = np.array([mean, 0.3 * (variance + mean**2), 0.0])
-    square = 4 * mean**2 * variance + 4 * mean * third + fourth + 2 * variance**2  # the variance of y0^2
+    square = (
+        4 * mean**2 * variance + 4 * mean * third + fourth + 2 * variance**2
+    )  # the variance of y0^2
     y = run.draws @ ROOT.T
-    return np.concatenate([y, (y - exact) ** 2], axis=2), [*exact, variance, 1.0 + 0.09 * square, 1.0]
+    return np.concatenate([y, (y - exact) ** 2], axis=2), [
+        *exact,
+        variance,
+        1.0 + 0.09 * square,
+        1.0,
+    ]
 
 
 def test_moments_of_a_skewed_target_and_a_forgotten_jacobian():
@@ -69,7 +82,9 @@ def test_moments_of_a_skewed_target_and_a_forgotten_jacobian():
     assert run.r_hat < 1.03
     assert 0.7 < run.acceptance < 0.9
     assert run.draws.shape == (300, 64, 3)
-    np.testing.assert_allclose(run.log_density[-1], log_densities(Skewed(ROOT, 2.0), run.draws[-1]), rtol=1e-12)
+    np.testing.assert_allclose(
+        run.log_density[-1], log_densities(Skewed(ROOT, 2.0), run.draws[-1]), rtol=1e-12
+    )
     traces = len(TRACES)
     wrong = hamiltonian(KEY, Skewed(ROOT, 2.0, jacobian=0.0), START, num_warmup=200, num_draws=300)
     assert worst(*moments_of(wrong)) > 20.0
@@ -80,14 +95,24 @@ def test_the_same_key_gives_the_same_draws_and_chains_continue():
     run = hamiltonian(KEY, Skewed(ROOT, 2.0), START, num_warmup=100, num_draws=300)
     again = hamiltonian(KEY, Skewed(ROOT, 2.0), START, num_warmup=100, num_draws=300)
     np.testing.assert_array_equal(run.draws, again.draws)
-    more = hamiltonian(KEY, Skewed(ROOT, 2.0), run.draws[-1], num_warmup=0, num_draws=300, thin=2, tuning=run.tuning)
+    more = hamiltonian(
+        KEY,
+        Skewed(ROOT, 2.0),
+        run.draws[-1],
+        num_warmup=0,
+        num_draws=300,
+        thin=2,
+        tuning=run.tuning,
+    )
     assert more.step_size == run.step_size
     assert worst(*moments_of(more)) < 4.0
     assert more.effective_size > 3000
 
 
 def test_places_without_density_are_never_visited():
-    """The half-normal's mean within 4 standard errors, no draw beyond its edge, rejections counted, bad starts replaced."""
+    """The half-normal's mean within 4 standard errors, no draw beyond its edge, rejections counted,
+    bad starts replaced.
+    """
     start = np.random.default_rng(1).normal(size=(64, 2))
     assert (start[:, 0] < -1).any()
     run = hamiltonian(KEY, HalfSpace(), start, num_draws=200)
@@ -98,7 +123,9 @@ def test_places_without_density_are_never_visited():
 
 
 def test_starts_follow_the_target_and_the_proposal_counts():
-    """Candidates N(0, 2^2), target N(1, .5^2): mean within 4 standard errors of the 200 kept; without the proposal it is off by 3/17."""
+    """Candidates N(0, 2^2), target N(1, .5^2): mean within 4 standard errors of the 200 kept;
+    without the proposal it is off by 3/17.
+    """
     z = 2.0 * np.random.default_rng(2).normal(size=(20_000, 2))
     target = lambda z: -0.5 * jnp.sum(((z - 1.0) / 0.5) ** 2)
     start = resample_start(KEY, target, z, -0.125 * (z**2).sum(axis=1), 200)
@@ -114,10 +141,22 @@ BAD = [
     (lambda: hamiltonian(KEY, 3.0, START), errors.InvalidTypeError, "log_density"),
     (lambda: hamiltonian(KEY, HalfSpace(), START[0]), errors.InvalidInputError, "start"),
     (lambda: hamiltonian(KEY, HalfSpace(), START * np.nan), errors.InvalidInputError, "start"),
-    (lambda: hamiltonian(KEY, HalfSpace(), START[:, :2] * 0.0 - 2.0), errors.InvalidInputError, "resample_start"),
-    (lambda: hamiltonian(KEY, HalfSpace(), START, num_draws=0), errors.InvalidInputError, "num_draws"),
+    (
+        lambda: hamiltonian(KEY, HalfSpace(), START[:, :2] * 0.0 - 2.0),
+        errors.InvalidInputError,
+        "resample_start",
+    ),
+    (
+        lambda: hamiltonian(KEY, HalfSpace(), START, num_draws=0),
+        errors.InvalidInputError,
+        "num_draws",
+    ),
     (lambda: hamiltonian(KEY, lambda z: z, START), errors.InvalidInputError, "single number"),
-    (lambda: resample_start(KEY, HalfSpace(), START[:, :2] * 0.0 - 2.0), errors.InvalidInputError, "candidates"),
+    (
+        lambda: resample_start(KEY, HalfSpace(), START[:, :2] * 0.0 - 2.0),
+        errors.InvalidInputError,
+        "candidates",
+    ),
 ]
 
 

@@ -1,4 +1,6 @@
-"""What the tests of epidemic laws share: exact distributions of small epidemics and comparisons of samples."""
+"""What the tests of epidemic laws share: exact distributions of small epidemics and comparisons of
+samples.
+"""
 
 import functools
 import math
@@ -7,7 +9,13 @@ import numpy as np
 from scipy.linalg import expm
 from scipy.stats import chi2, ks_2samp
 
-VECTORS = ((-0.5, -3.0), (math.log(0.4), math.log(0.125)), (0.0, -1.0), (math.log(0.3), math.log(0.25)), (-1.5, -4.0))
+VECTORS = (
+    (-0.5, -3.0),
+    (math.log(0.4), math.log(0.125)),
+    (0.0, -1.0),
+    (math.log(0.3), math.log(0.25)),
+    (-1.5, -4.0),
+)
 """(log beta, log gamma): the paper's truth, its prior mean, fast, nearly critical, slow."""
 
 TIMES = (5.0, 10.0, 17.0, 25.0, 34.0, 51.0, 85.0, 119.0, 153.0)
@@ -15,7 +23,9 @@ TIMES = (5.0, 10.0, 17.0, 25.0, 34.0, 51.0, 85.0, 119.0, 153.0)
 
 @functools.cache
 def exact_laws(beta, gamma, population, times):
-    """P(I(t) = 0..K) at each time from one infected, by the matrix exponential of the chain of (S, I)."""
+    """P(I(t) = 0..K) at each time from one infected, by the matrix exponential of the chain of (S,
+    I).
+    """
     states = [(s, i) for s in range(population + 1) for i in range(population + 1 - s)]
     place = {state: index for index, state in enumerate(states)}
     generator = np.zeros((len(states), len(states)))
@@ -42,10 +52,13 @@ def chi_square_p_value(values, law):
 
 
 def smallest_p_value(first, second):
-    """The smallest Kolmogorov-Smirnov p-value over columns (times), times their number (Bonferroni).
+    """The smallest Kolmogorov-Smirnov p-value over columns (times), times their number
+    (Bonferroni).
 
-    Counts have ties, under which the statistic is stochastically smaller than for continuous laws: the test is
-    conservative, and its power is shown by planted errors.
+    Counts have ties, under which the statistic is stochastically smaller than for continuous laws:
+    the test is conservative, and its power is shown by planted errors.
     """
-    p_values = [ks_2samp(a, b, method="asymp").pvalue for a, b in zip(first.T, second.T, strict=True)]
+    p_values = [
+        ks_2samp(a, b, method="asymp").pvalue for a, b in zip(first.T, second.T, strict=True)
+    ]
     return min(p_values) * len(p_values)

@@ -1,4 +1,6 @@
-"""Simulations on a dask cluster of two real worker processes: the same numbers as here, also when one of them is killed."""
+"""Simulations on a dask cluster of two real worker processes: the same numbers as here, also when
+one of them is killed.
+"""
 
 import os
 import signal
@@ -45,7 +47,9 @@ def a_model(fn=simulate, **settings):
 @pytest.fixture(scope="module")
 def client():
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0"
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
@@ -81,7 +85,9 @@ def test_a_worker_killed_in_the_middle_loses_nothing(client):
     killer = threading.Timer(0.3, os.kill, (victim, signal.SIGKILL))
     killer.start()
     faults = Faults(max_failed=0.05)
-    s = a_model(simulate_slowly).statistics(KEY, THETA, executor=client.get_executor(), batch_size=5, faults=faults)
+    s = a_model(simulate_slowly).statistics(
+        KEY, THETA, executor=client.get_executor(), batch_size=5, faults=faults
+    )
     killer.join()
     assert np.array_equal(s, reference)
     assert faults.total == 0
@@ -96,7 +102,9 @@ def test_what_hangs_on_a_cluster_is_left_behind(client):
         return theta
 
     faults = Faults(max_failed=0.05)
-    s = a_model(hangs, timeout=0.5).statistics(KEY, THETA, executor=client.get_executor(), batch_size=5, faults=faults)
+    s = a_model(hangs, timeout=0.5).statistics(
+        KEY, THETA, executor=client.get_executor(), batch_size=5, faults=faults
+    )
     assert np.flatnonzero(np.isnan(s[:, 0])).tolist() == [0]
     assert faults.num_recovered == 0
     assert "took more than 0.5 s" in faults.example
@@ -104,7 +112,9 @@ def test_what_hangs_on_a_cluster_is_left_behind(client):
 
 @pytest.mark.slow
 def test_what_kills_every_worker_is_dropped(client):
-    """Dask gives up on a batch after some deaths; run one by one, only the simulation to blame is dropped."""
+    """Dask gives up on a batch after some deaths; run one by one, only the simulation to blame is
+    dropped.
+    """
 
     def kills(rng, theta):
         if theta[0] == 0.0:

@@ -1,4 +1,6 @@
-"""Simulators that raise, hang, kill their worker or fail now and then: what is lost, what is said, when it is too much."""
+"""Simulators that raise, hang, kill their worker or fail now and then: what is lost, what is said,
+when it is too much.
+"""
 
 import contextlib
 import multiprocessing
@@ -13,7 +15,18 @@ import pytest
 from noisewise import errors
 from noisewise.posteriors import Finding, Kind
 from noisewise.simulators import Faults, PythonSimulator, Workers, dispatch
-from tests.simulators.faulty import HALF, KEY, THETA, here, keeps_the_gil, kills, loops, plain, raises, sleeps
+from tests.simulators.faulty import (
+    HALF,
+    KEY,
+    THETA,
+    here,
+    keeps_the_gil,
+    kills,
+    loops,
+    plain,
+    raises,
+    sleeps,
+)
 
 TIMEOUT = 0.5
 REFERENCE = PythonSimulator(plain).statistics(KEY, THETA, here)
@@ -36,7 +49,7 @@ def assert_only_half_is_missing(s, faults):
     assert "theta = [0.5]" in faults.example
 
 
-# One bad simulation costs itself --------------------------------------------------------------------------------------
+# One bad simulation costs itself ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["here", "threads", "workers"])
@@ -44,7 +57,9 @@ def test_what_raises_is_dropped_and_counted(where, workers):
     faults = Faults(max_failed=0.05)
     with ThreadPoolExecutor(2) as threads:
         executor = {"here": None, "threads": threads, "workers": workers}[where]
-        s = PythonSimulator(raises).statistics(KEY, THETA, here, executor=executor, batch_size=10, faults=faults)
+        s = PythonSimulator(raises).statistics(
+            KEY, THETA, here, executor=executor, batch_size=10, faults=faults
+        )
     assert_only_half_is_missing(s, faults)
     sentence = Finding(Kind.SIMULATIONS_DROPPED, faults.numbers()).sentence
     assert sentence.startswith("1 simulation failed twice and was dropped (1 raised an error)")
@@ -54,18 +69,30 @@ def test_what_raises_is_dropped_and_counted(where, workers):
 def test_a_death_costs_its_simulation_only(workers):
     """Its batch of ten is run again one by one: nine recover, as the same numbers."""
     faults = Faults(max_failed=0.05)
-    s = PythonSimulator(kills).statistics(KEY, THETA, here, executor=workers, batch_size=10, faults=faults)
+    s = PythonSimulator(kills).statistics(
+        KEY, THETA, here, executor=workers, batch_size=10, faults=faults
+    )
     assert_only_half_is_missing(s, faults)
     assert faults.num_recovered == 9
     assert "exit code 7" in faults.example
 
 
-SLOW = [pytest.param(fn, where, marks=pytest.mark.slow) for fn in (sleeps, loops) for where in ("here", "workers")]
+SLOW = [
+    pytest.param(fn, where, marks=pytest.mark.slow)
+    for fn in (sleeps, loops)
+    for where in ("here", "workers")
+]
 
 
 @pytest.mark.parametrize(
     ("fn", "where"),
-    [(sleeps, "threads"), (loops, "threads"), (keeps_the_gil, "here"), (keeps_the_gil, "workers"), *SLOW],
+    [
+        (sleeps, "threads"),
+        (loops, "threads"),
+        (keeps_the_gil, "here"),
+        (keeps_the_gil, "workers"),
+        *SLOW,
+    ],
 )
 def test_what_hangs_is_ended(fn, where, workers):
     faults = Faults(max_failed=0.05)
@@ -89,7 +116,9 @@ def test_programs_that_a_simulation_started_end_with_it(workers, tmp_path):
         program.wait()
 
     with pytest.raises(errors.SimulationError, match=r"more than 0\.5 s"):
-        PythonSimulator(calls_a_program, timeout=TIMEOUT).statistics(KEY, THETA[:1], here, executor=workers)
+        PythonSimulator(calls_a_program, timeout=TIMEOUT).statistics(
+            KEY, THETA[:1], here, executor=workers
+        )
     started = [int(path.name) for path in tmp_path.iterdir()]
     assert len(started) == 2
     time.sleep(0.2)
@@ -106,7 +135,9 @@ def is_running(pid):
 
 def test_the_trace_says_where_it_hung(workers):
     with pytest.raises(errors.SimulationError) as caught:
-        PythonSimulator(sleeps, timeout=TIMEOUT).statistics(KEY, THETA[[HALF]], here, executor=workers)
+        PythonSimulator(sleeps, timeout=TIMEOUT).statistics(
+            KEY, THETA[[HALF]], here, executor=workers
+        )
     assert "Simulation 0 failed at theta = [0.5]: it took more than 0.5 s." in str(caught.value)
     assert "in sleeps" in str(caught.value.__cause__)
 
@@ -144,7 +175,12 @@ def run_in(executor, monkeypatch, batch_size=10):
     monkeypatch.setattr(dispatch, "START_UP", 0.3)
     faults = Faults(max_failed=0.05)
     simulator = PythonSimulator(plain, timeout=0.02)
-    return simulator.statistics(KEY, THETA, here, executor=executor, batch_size=batch_size, faults=faults), faults
+    return (
+        simulator.statistics(
+            KEY, THETA, here, executor=executor, batch_size=batch_size, faults=faults
+        ),
+        faults,
+    )
 
 
 @pytest.mark.parametrize("lost", [{11}, {1}, {1, 2, 5}], ids=str)
@@ -188,12 +224,14 @@ def test_executors_that_run_equal_tasks_once_run_them_again(tmp_path):
 
     faults = Faults(max_failed=0.5)
     with Thrifty() as executor:
-        s = PythonSimulator(once).statistics(KEY, THETA, here, executor=executor, batch_size=1, faults=faults)
+        s = PythonSimulator(once).statistics(
+            KEY, THETA, here, executor=executor, batch_size=1, faults=faults
+        )
     assert np.array_equal(s, REFERENCE)
     assert faults.total == 0 < faults.num_recovered
 
 
-# Too many ------------------------------------------------------------------------------------------------------------
+# Too many -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("where", ["here", "workers"])
@@ -205,10 +243,16 @@ def test_a_broken_simulator_is_found_out_early(where, workers, tmp_path):
 
     executor = {"here": None, "workers": workers}[where]
     with pytest.raises(
-        errors.SimulationError, match=r"Each of the first \d+ simulations failed.* theta = \[.*NameError: betta\."
+        errors.SimulationError,
+        match=r"Each of the first \d+ simulations failed.* theta = \[.*NameError: betta\.",
     ):
         PythonSimulator(broken).statistics(
-            KEY, np.zeros((10_000, 1)), here, executor=executor, batch_size=1, faults=Faults(max_failed=0.05)
+            KEY,
+            np.zeros((10_000, 1)),
+            here,
+            executor=executor,
+            batch_size=1,
+            faults=Faults(max_failed=0.05),
         )
     assert len((tmp_path / "log").read_text()) <= {"here": 16, "workers": 64 + 512}[where]
 
@@ -223,7 +267,9 @@ def test_each_death_is_not_waited_for(workers):
 
 @pytest.mark.parametrize(("rate", "raised"), [(0.02, False), (0.04, False), (0.10, True)])
 def test_the_budget_is_the_stated_fraction(rate, raised):
-    """2000 simulations, of which 5% + 5 + 3 sd = 135 may fail: 4% are 80 +- 9, 10% reach that after some 1350 +- 110."""
+    """2000 simulations, of which 5% + 5 + 3 sd = 135 may fail: 4% are 80 +- 9, 10% reach that after
+    some 1350 +- 110.
+    """
     calls = []
 
     def sometimes(rng, theta):
@@ -235,8 +281,14 @@ def test_the_budget_is_the_stated_fraction(rate, raised):
     for seed in range(8):
         faults = Faults(max_failed=0.05)
         calls.clear()
-        with pytest.raises(errors.SimulationError, match="136 of 2,000") if raised else contextlib.nullcontext():
-            PythonSimulator(sometimes).statistics(jax.random.key(seed), np.zeros((2000, 1)), here, faults=faults)
+        with (
+            pytest.raises(errors.SimulationError, match="136 of 2,000")
+            if raised
+            else contextlib.nullcontext()
+        ):
+            PythonSimulator(sometimes).statistics(
+                jax.random.key(seed), np.zeros((2000, 1)), here, faults=faults
+            )
         assert len(calls) < 2000 if raised else len(calls) == 2000 + faults.total
         assert raised or faults.total == pytest.approx(2000 * rate, abs=4 * np.sqrt(2000 * rate))
 
@@ -254,14 +306,18 @@ def test_it_does_not_matter_which_end_first():
     for workers in (1, 64):
         faults = Faults(max_failed=0.05)
         with ThreadPoolExecutor(workers) as executor:
-            s = PythonSimulator(late).statistics(KEY, theta, here, executor=executor, batch_size=1, faults=faults)
+            s = PythonSimulator(late).statistics(
+                KEY, theta, here, executor=executor, batch_size=1, faults=faults
+            )
         found.append((s.tolist(), faults.total, faults.numbers()))
     assert repr(found[0]) == repr(found[1])
     assert "theta = [1.0]" in found[0][2]["example"]
 
 
 def test_without_a_count_the_first_failure_raises():
-    with pytest.raises(errors.SimulationError, match=r"Simulation 50 failed at theta = \[0.5\]: ValueError: half"):
+    with pytest.raises(
+        errors.SimulationError, match=r"Simulation 50 failed at theta = \[0.5\]: ValueError: half"
+    ):
         PythonSimulator(raises).statistics(KEY, THETA, here)
     with pytest.raises(errors.SimulationError, match="Simulation 50"):
         PythonSimulator(raises).simulate(KEY, THETA)
@@ -271,7 +327,9 @@ def test_a_pool_of_another_kind_that_breaks_says_what_does_not():
     context = multiprocessing.get_context("spawn")
     with (
         ProcessPoolExecutor(1, mp_context=context) as executor,
-        pytest.raises(errors.SimulationError, match=r"nw\.simulators\.Workers replaces workers that die"),
+        pytest.raises(
+            errors.SimulationError, match=r"nw\.simulators\.Workers replaces workers that die"
+        ),
     ):
         PythonSimulator(kills).statistics(KEY, THETA, here, executor=executor, faults=Faults(0.05))
 

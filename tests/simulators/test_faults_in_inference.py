@@ -1,4 +1,6 @@
-"""Inferences whose simulators fail now and then: what is dropped, counted and told, over all sittings, and when it is too much."""
+"""Inferences whose simulators fail now and then: what is dropped, counted and told, over all
+sittings, and when it is too much.
+"""
 
 import itertools
 
@@ -41,7 +43,14 @@ def test_an_inference_drops_counts_and_reports():
 
 def test_the_automatic_choice_tells_crashes_from_impossible_data(tmp_path):
     """Also when it goes on in another sitting, which knows of the failures of the first."""
-    model, options = a_model(fails_above), {"target_ess": 200, "max_simulations": 3000, "progress": False}
+    model, options = (
+        a_model(fails_above),
+        {
+            "target_ess": 200,
+            "max_simulations": 3000,
+            "progress": False,
+        },
+    )
     whole = nw.infer(KEY, model, [0.9], **options)
     texts = whole.report.warnings
     assert sum("failed twice and were dropped" in text for text in texts) == 1
@@ -49,7 +58,13 @@ def test_the_automatic_choice_tells_crashes_from_impossible_data(tmp_path):
     dropped = whole.report.diagnostics["simulations dropped"]
     assert 0 < dropped < whole.report.num_failed
     with pytest.raises(KeyboardInterrupt):
-        nw.infer(KEY, a_model(interrupting(fails_above, 1200)), [0.9], run_dir=tmp_path / "run", **options)
+        nw.infer(
+            KEY,
+            a_model(interrupting(fails_above, 1200)),
+            [0.9],
+            run_dir=tmp_path / "run",
+            **options,
+        )
     resumed = nw.infer(KEY, a_model(fails_above), [0.9], run_dir=tmp_path / "run", **options)
     assert resumed.report.warnings == texts
     assert resumed.report.diagnostics["simulations dropped"] == dropped
@@ -79,7 +94,13 @@ def test_a_budget_of_failures_is_one_for_all_sittings(tmp_path, monkeypatch):
     ends = []
     for _ in range(40):
         try:
-            method.infer(KEY, a_model(interrupting(often, 60)), [0.4], run_dir=tmp_path / "run", progress=False)
+            method.infer(
+                KEY,
+                a_model(interrupting(often, 60)),
+                [0.4],
+                run_dir=tmp_path / "run",
+                progress=False,
+            )
         except (KeyboardInterrupt, errors.SimulationError) as error:
             ends.append(type(error))
         if ends[-1] is errors.SimulationError:
@@ -91,9 +112,12 @@ def test_a_budget_of_failures_is_one_for_all_sittings(tmp_path, monkeypatch):
 def test_an_inference_stops_with_an_example_where_too_many_fail():
     model = a_model(fails_above, max_failed=0.001)
     with pytest.raises(
-        errors.SimulationError, match=r"max_failed=0\.001\) allows, the first of them at theta = \[0\.9"
+        errors.SimulationError,
+        match=r"max_failed=0\.001\) allows, the first of them at theta = \[0\.9",
     ):
-        nw.inference.ImportanceSampling(num_stages=0, num_final=20_000).infer(KEY, model, [0.4], progress=False)
+        nw.inference.ImportanceSampling(num_stages=0, num_final=20_000).infer(
+            KEY, model, [0.4], progress=False
+        )
 
 
 def test_a_model_whose_first_simulation_fails_still_has_a_width():
@@ -121,6 +145,8 @@ def test_nan_in_place_of_data_is_impossible_data_for_any_query():
         prior=nw.Prior({"mean": dist.Uniform(0.0, 1.0)}), simulator=PythonSimulator(sometimes), query=query,
         mechanism=nw.mechanisms.Laplace(scale=0.3, sensitivity=0.3),
     )  # fmt: skip
-    posterior = nw.inference.ImportanceSampling(num_stages=0, num_final=500).infer(KEY, model, [0.4], progress=False)
+    posterior = nw.inference.ImportanceSampling(num_stages=0, num_final=500).infer(
+        KEY, model, [0.4], progress=False
+    )
     assert posterior.sample(KEY, 100).min() >= 0.3
     assert not any("twice" in text for text in posterior.report.warnings)

@@ -1,4 +1,6 @@
-"""Simulators in JAX: results that do not depend on how they are computed, one program, typed failures."""
+"""Simulators in JAX: results that do not depend on how they are computed, one program, typed
+failures.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -42,7 +44,9 @@ def test_shapes_and_precision(reference, x64_flag):
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64, None], ids=str)
 def test_results_depend_neither_on_batch_size_nor_on_an_executor(reference, batch_size):
-    assert np.array_equal(SIMULATOR.statistics(KEY, THETA, moments, batch_size=batch_size), reference)
+    assert np.array_equal(
+        SIMULATOR.statistics(KEY, THETA, moments, batch_size=batch_size), reference
+    )
     with ThreadPoolExecutor(2) as pool:
         s = SIMULATOR.statistics(KEY, THETA, moments, executor=pool, batch_size=batch_size)
     assert np.array_equal(s, reference)
@@ -72,7 +76,9 @@ def test_statistics_are_those_of_the_simulated_databases(reference):
 
 
 def test_simulations_are_independent_of_each_other():
-    """Means of 4096 standard normals: variance 1 and lag-one correlation 0, each within 5 standard errors."""
+    """Means of 4096 standard normals: variance 1 and lag-one correlation 0, each within 5 standard
+    errors.
+    """
     draws = JaxSimulator(lambda key, theta: jax.random.normal(key, (1,))).statistics(
         KEY, np.zeros((4096, 1)), lambda x: x
     )
@@ -115,7 +121,9 @@ def test_callables_that_cannot_be_hashed_share_a_program_too():
 
     simulator = JaxSimulator(Affine(), deterministic=True)
     before = _compiled._program.cache_info().currsize
-    assert simulator.statistics(KEY, THETA[:3], lambda x: x)[0].tolist() == (THETA[0] + 1.0).tolist()
+    assert (
+        simulator.statistics(KEY, THETA[:3], lambda x: x)[0].tolist() == (THETA[0] + 1.0).tolist()
+    )
     simulator.simulate(KEY, THETA[:3])
     simulator.simulate(KEY, THETA[:3])
     assert _compiled._program.cache_info().currsize <= before + 2
@@ -142,7 +150,9 @@ def test_nan_passes_through_as_a_row():
     def sometimes(key, theta):
         return jnp.where(theta > 0.0, jnp.nan, theta)
 
-    s = JaxSimulator(sometimes, deterministic=True).statistics(KEY, [[-1.0], [1.0], [-2.0]], lambda x: x)
+    s = JaxSimulator(sometimes, deterministic=True).statistics(
+        KEY, [[-1.0], [1.0], [-2.0]], lambda x: x
+    )
     assert np.isnan(s[:, 0]).tolist() == [False, True, False]
 
 
@@ -157,7 +167,9 @@ def test_the_width_of_s_is_found_by_tracing():
     assert SIMULATOR.statistic_width(KEY, THETA, moments) == 3
 
 
-@pytest.mark.parametrize("query", [lambda x: x["x"].mean(), nw.queries.FunctionQuery(lambda x: x["x"].mean())])
+@pytest.mark.parametrize(
+    "query", [lambda x: x["x"].mean(), nw.queries.FunctionQuery(lambda x: x["x"].mean())]
+)
 def test_a_statistic_of_one_number_is_one_column(query):
     s = SIMULATOR.statistics(KEY, THETA[:9], query)
     assert s.shape == (9, 1)
@@ -165,7 +177,7 @@ def test_a_statistic_of_one_number_is_one_column(query):
     assert SIMULATOR.statistic_width(KEY, THETA, query) == 1
 
 
-# What is read --------------------------------------------------------------------------------------------------------
+# What is read -------------------------------------------------------------------------------------
 
 
 def loop(theta):
@@ -179,7 +191,10 @@ BEYOND = {
     "several at once": (lambda theta: theta[np.array([0, 5])].sum(), 5),
     "inside jit": (lambda theta: jax.jit(lambda t: t[2])(theta), 2),
     "inside a loop": (loop, 2),
-    "inside a branch": (lambda theta: jax.lax.cond(theta[0] > 0, lambda: theta[1], lambda: theta[4]), 4),
+    "inside a branch": (
+        lambda theta: jax.lax.cond(theta[0] > 0, lambda: theta[1], lambda: theta[4]),
+        4,
+    ),
     "inside vmap": (lambda theta: jax.vmap(lambda t: t + theta[2])(jnp.zeros(3)), 2),
     "under a gradient": (lambda theta: jax.grad(lambda t: t[0] * t[2])(theta).sum(), 2),
 }
@@ -190,7 +205,9 @@ def test_columns_that_theta_does_not_have_are_refused(name):
     """JAX by itself clamps: theta[3] of two columns is theta[1]."""
     mean, index = BEYOND[name]
     simulator = JaxSimulator(lambda key, theta: mean(theta) + jax.random.normal(key, (3,)))
-    with pytest.raises(errors.SimulationError, match=rf"reads theta\[{index}\], but theta has 2 column\(s\)"):
+    with pytest.raises(
+        errors.SimulationError, match=rf"reads theta\[{index}\], but theta has 2 column\(s\)"
+    ):
         simulator.statistics(KEY, THETA, lambda x: x[:1])
     assert simulator.simulate(KEY, np.ones((2, 6))).shape[0] == 2
 
@@ -199,8 +216,12 @@ WITHIN = {
     "both ends": lambda theta: theta[0] + theta[-1] + theta[-2],
     "arrays": lambda theta: theta[np.array([0, -1])].sum() + theta[jnp.array([1, 0])].sum(),
     "slices": lambda theta: theta[1:7].sum(),
-    "a loop over entries": lambda theta: jax.lax.fori_loop(0, 2, lambda i, total: total + theta[i], 0.0),
-    "sorting and the like": lambda theta: jnp.sort(theta)[1] + jnp.quantile(theta, 0.3) + jnp.interp(0.1, theta, theta),
+    "a loop over entries": lambda theta: jax.lax.fori_loop(
+        0, 2, lambda i, total: total + theta[i], 0.0
+    ),
+    "sorting and the like": (
+        lambda theta: jnp.sort(theta)[1] + jnp.quantile(theta, 0.3) + jnp.interp(0.1, theta, theta)
+    ),
     "longer vectors": lambda theta: jnp.tile(theta, 3)[5] + jnp.pad(theta, 2)[4],
 }
 
@@ -221,7 +242,9 @@ ELSEWHERE = {
     "np.random": lambda key, theta: theta + numpys(2),
     "np.random inside jit": lambda key, theta: inside_jit(key, theta),
     "a generator": lambda key, theta: theta + GENERATOR.normal(size=2),
-    "a split key that is not used": lambda key, theta: theta + numpys() * (len(jax.random.split(key)) > 1),
+    "a split key that is not used": (
+        lambda key, theta: theta + numpys() * (len(jax.random.split(key)) > 1)
+    ),
     "np.random beside the key": lambda key, theta: theta + numpys() + jax.random.normal(key, (2,)),
     "a vector of them beside the key": lambda key, theta: numpys(2) * jax.random.normal(key, (2,)),
 }
@@ -230,14 +253,18 @@ ELSEWHERE = {
 @pytest.mark.parametrize("name", ELSEWHERE, ids=str)
 @pytest.mark.parametrize("key", [KEY, jax.random.PRNGKey(7)], ids=["typed", "raw"])
 def test_randomness_that_would_be_frozen_is_refused(name, key):
-    with pytest.raises(errors.SimulationError, match=r"(?s)drawn once.*Draw from key.*PythonSimulator"):
+    with pytest.raises(
+        errors.SimulationError, match=r"(?s)drawn once.*Draw from key.*PythonSimulator"
+    ):
         JaxSimulator(ELSEWHERE[name]).simulate(key, THETA)
 
 
 def test_constants_drawn_from_a_fixed_seed_pass():
     """A public design matrix is the same in every trace."""
     simulator = JaxSimulator(
-        lambda key, theta: np.random.default_rng(0).normal(size=(5, 2)) @ theta + jax.random.normal(key, (5,))
+        lambda key, theta: (
+            np.random.default_rng(0).normal(size=(5, 2)) @ theta + jax.random.normal(key, (5,))
+        )
     )
     assert simulator.simulate(KEY, THETA[:2]).shape == (2, 5)
 

@@ -1,4 +1,6 @@
-"""One key for all simulations or one for each: what a simulation may depend on, over all simulators."""
+"""One key for all simulations or one for each: what a simulation may depend on, over all
+simulators.
+"""
 
 import dataclasses
 import multiprocessing
@@ -13,7 +15,15 @@ import noisewise as nw
 from noisewise import errors
 from noisewise._core.arrays import fold_in_rows
 from noisewise.inference.contract.work import Work
-from noisewise.simulators import SIR, JaxSimulator, LogLinear, NormalRecords, PythonSimulator, _keys, base
+from noisewise.simulators import (
+    SIR,
+    JaxSimulator,
+    LogLinear,
+    NormalRecords,
+    PythonSimulator,
+    _keys,
+    base,
+)
 
 KEY = jax.random.key(7)
 NUM = 20
@@ -49,7 +59,9 @@ def epidemic(**settings):
 
 CASES = {
     "jax": Case(
-        JaxSimulator(lambda key, theta: theta[0] + jnp.exp(theta[1]) * jax.random.normal(key, (20,))),
+        JaxSimulator(
+            lambda key, theta: theta[0] + jnp.exp(theta[1]) * jax.random.normal(key, (20,))
+        ),
         spread((-1.0, 1.0), (0.0, 0.5)),
         lambda x: jnp.stack([x.mean(), jnp.exp(x).mean(), jnp.sin(x).std()]),
     ),
@@ -85,7 +97,12 @@ THIRD = {
     "leap": (1.0001000050001667, 1.1101331909803691, 1.9181093742657536, 1.4467070879020785),
     "gillespie": (1.0001000050001667, 1.003546273200192, 1.0021322700614574, 1.0011406500469944),
     "ode": (1.0001000050001667, 1.0785623980375338, 1.9525815694837547, 1.4641727333321837),
-    "epidemic in jax": (1.0001000050001667, 1.1334771137717146, 1.8992327712194272, 1.434304410023129),
+    "epidemic in jax": (
+        1.0001000050001667,
+        1.1334771137717146,
+        1.8992327712194272,
+        1.434304410023129,
+    ),
     "untraced query": (10.0, 10448.0, 65134.0, 36929.0),
     "tables": (0.07, 0.87, 0.5, 0.44, 0.05, 0.01, 0.03, 0.03),
     "counts": (0.08477, 0.83632, 0.51683, 0.40426, 0.05209, 0.02682, 0.0355, 0.04341),
@@ -125,7 +142,9 @@ def test_one_key_gives_what_it_always_gave(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_row_depends_on_its_key_and_its_theta_alone(name, by_key):
-    """Bit for bit: alone, among a few, in another order, and in row 0 under its key as the only one."""
+    """Bit for bit: alone, among a few, in another order, and in row 0 under its key as the only
+    one.
+    """
     for rows in (ORDER[:1], ORDER[:11], ORDER):
         assert np.array_equal(statistics(name, KEYS[rows], rows), by_key[name][rows])
     assert np.array_equal(statistics(name, KEYS[5], np.full(9, 5))[0], by_key[name][5])
@@ -142,7 +161,13 @@ def test_keys_matter_and_databases_are_those_of_the_statistics(name, by_key):
     case = CASES[name]
     x = case.simulator.simulate(KEYS, case.theta)
     with jax.enable_x64(True):
-        s = np.stack([np.atleast_1d(case.query(jax.tree.map(lambda leaf: leaf[4], x) if name != "python" else x[4]))])
+        s = np.stack(
+            [
+                np.atleast_1d(
+                    case.query(jax.tree.map(lambda leaf: leaf[4], x) if name != "python" else x[4])
+                )
+            ]
+        )
     np.testing.assert_allclose(s[0], by_key[name][4], rtol=1e-12)
 
 
@@ -155,13 +180,19 @@ def test_a_simulation_that_sees_its_row_number_would_be_caught(monkeypatch):
 
     monkeypatch.setattr(base, "row_keys", with_numbers)
     for name in ("records", "python", "leap", "epidemic in jax"):
-        assert not np.array_equal(statistics(name, KEYS[ORDER], ORDER), statistics(name, KEYS)[ORDER]), name
+        assert not np.array_equal(
+            statistics(name, KEYS[ORDER], ORDER), statistics(name, KEYS)[ORDER]
+        ), name
 
 
 def test_the_same_keys_at_another_theta_are_common_random_numbers():
-    """Means of normal records move with theta, exactly, where records are neither rounded nor clamped."""
+    """Means of normal records move with theta, exactly, where records are neither rounded nor
+    clamped.
+    """
     simulator, mean = NormalRecords(num_records=30), lambda x: x.mean()
-    here, there = (simulator.statistics(KEYS, np.full((NUM, 1), theta), mean) for theta in (0.0, 0.25))
+    here, there = (
+        simulator.statistics(KEYS, np.full((NUM, 1), theta), mean) for theta in (0.0, 0.25)
+    )
     np.testing.assert_allclose(there - here, 0.25, rtol=1e-12)
     assert here.std() > 0.05
 
@@ -180,7 +211,9 @@ def test_processes_leave_no_trace(by_key):
 
 
 def test_models_pass_keys_on(by_key):
-    assert np.array_equal(REGRESSION.statistics(KEYS, CASES["regression"].theta), by_key["regression"])
+    assert np.array_equal(
+        REGRESSION.statistics(KEYS, CASES["regression"].theta), by_key["regression"]
+    )
     assert CASES["leap"].simulator.statistic_width(KEYS, RATES, scaled) == 4
 
 
@@ -195,7 +228,9 @@ def test_rows_are_folded_in_as_jax_does(kind):
 
 @pytest.mark.parametrize("chunk", [1, 7, 16])
 def test_inference_simulates_the_same_whatever_the_clock_says(chunk, monkeypatch):
-    """A deadline cuts the work into chunks by time; each of any size gives the same rows, and a budget the first of them."""
+    """A deadline cuts the work into chunks by time; each of any size gives the same rows, and a
+    budget the first of them.
+    """
     theta = CASES["regression"].theta
     work = lambda **budget: Work("test", {}, REGRESSION, np.zeros(9), **budget)
     whole = work().statistics(KEY, theta)
@@ -203,23 +238,39 @@ def test_inference_simulates_the_same_whatever_the_clock_says(chunk, monkeypatch
     monkeypatch.setattr(Work, "_chunk", lambda self, wanted: chunk)
     assert np.array_equal(work(max_minutes=5.0).statistics(KEY, theta), whole)
     assert np.array_equal(work(max_simulations=NUM - 3).statistics(KEY, theta), whole[:-3])
-    assert np.array_equal(work(max_simulations=3).statistics(KEYS, theta), REGRESSION.statistics(KEYS, theta)[:3])
+    assert np.array_equal(
+        work(max_simulations=3).statistics(KEYS, theta), REGRESSION.statistics(KEYS, theta)[:3]
+    )
 
 
 def test_inference_takes_keys_of_any_kind():
-    s = Work("test", {}, REGRESSION, np.zeros(9)).statistics(jax.random.key(1, impl="rbg"), CASES["regression"].theta)
+    s = Work("test", {}, REGRESSION, np.zeros(9)).statistics(
+        jax.random.key(1, impl="rbg"), CASES["regression"].theta
+    )
     assert np.isfinite(s).all()
 
 
 BAD = {
     "too few": (KEYS[:-1], errors.InvalidInputError, "19 keys for 20 rows"),
-    "too many raw": (np.zeros((21, 2), dtype=np.uint32), errors.InvalidInputError, "21 keys for 20 rows"),
+    "too many raw": (
+        np.zeros((21, 2), dtype=np.uint32),
+        errors.InvalidInputError,
+        "21 keys for 20 rows",
+    ),
     "a matrix of keys": (KEYS.reshape(4, 5), errors.InvalidTypeError, "one per row of theta"),
-    "three words": (np.zeros((NUM, 3), dtype=np.uint32), errors.InvalidTypeError, "one per row of theta"),
+    "three words": (
+        np.zeros((NUM, 3), dtype=np.uint32),
+        errors.InvalidTypeError,
+        "one per row of theta",
+    ),
     "signed words": (np.zeros((NUM, 2), dtype=np.int32), errors.InvalidTypeError, "PRNG key"),
     "a list": (list(KEYS), errors.InvalidTypeError, "PRNG key"),
     "seeds": (np.arange(NUM), errors.InvalidTypeError, "PRNG key"),
-    "another kind": (jax.random.split(jax.random.key(0, impl="rbg"), NUM), errors.InvalidTypeError, "threefry2x32"),
+    "another kind": (
+        jax.random.split(jax.random.key(0, impl="rbg"), NUM),
+        errors.InvalidTypeError,
+        "threefry2x32",
+    ),
 }
 
 

@@ -1,4 +1,6 @@
-"""Linear regression: its density, its map, its conjugate posterior, the paper's rows, and what it refuses."""
+"""Linear regression: its density, its map, its conjugate posterior, the paper's rows, and what it
+refuses.
+"""
 
 import pathlib
 import pickle
@@ -38,13 +40,19 @@ OBSERVED = {
 
 @pytest.mark.parametrize("unknown", [(), ALL])
 def test_density_integrates_to_one(unknown, x64_flag):
-    """p = 1, the trapezoidal rule on a grid of 11 standard deviations: exact to 1e-9 for a normal density."""
-    model = LinearRegression(num_predictors=1, predictor_mean=(0.5,), predictor_covariance=((1.7,),), unknown=unknown)
+    """p = 1, the trapezoidal rule on a grid of 11 standard deviations: exact to 1e-9 for a normal
+    density.
+    """
+    model = LinearRegression(
+        num_predictors=1, predictor_mean=(0.5,), predictor_covariance=((1.7,),), unknown=unknown
+    )
     theta = np.array([0.3, -1.2, -0.4, 0.9, 0.6][: len(model.parameter_names)])
     x, y = np.linspace(-15.0, 15.0, 601), np.linspace(-40.0, 40.0, 801)
     records = np.stack(np.meshgrid(x, y, indexing="ij"), -1).reshape(-1, 2)
     with jax.enable_x64(True):
-        density = np.exp(jax.vmap(model.log_prob_record, (0, None))(jnp.asarray(records), jnp.asarray(theta)))
+        density = np.exp(
+            jax.vmap(model.log_prob_record, (0, None))(jnp.asarray(records), jnp.asarray(theta))
+        )
     assert density.sum() * (x[1] - x[0]) * (y[1] - y[0]) == pytest.approx(1.0, abs=1e-9)
 
 
@@ -53,7 +61,9 @@ def test_map_and_density_agree(unknown):
     """log f(G(u)) = log N(u; 0, I) - log |det dG/du|, and the map is inverted."""
     model = LinearRegression(**CORRELATED, unknown=unknown)
     with jax.enable_x64(True):
-        theta = jnp.asarray([*THETA, 0.4] if unknown == ("noise_sd",) else FULL[: len(model.parameter_names)])
+        theta = jnp.asarray(
+            [*THETA, 0.4] if unknown == ("noise_sd",) else FULL[: len(model.parameter_names)]
+        )
         for seed in range(3):
             u = model.record_noise(jax.random.key(seed))
             record = model.record(u, theta)
@@ -65,21 +75,29 @@ def test_map_and_density_agree(unknown):
 
 def z_scores(records, mean, covariance, beta, noise_sd):
     predictors = np.linalg.solve(np.linalg.cholesky(covariance), (records[:, :-1] - mean).T)
-    return np.vstack([predictors, (records[:, -1] - beta[0] - records[:, :-1] @ beta[1:]) / noise_sd])
+    return np.vstack(
+        [predictors, (records[:, -1] - beta[0] - records[:, :-1] @ beta[1:]) / noise_sd]
+    )
 
 
 def test_records_follow_the_model():
-    """Standardised by hand, 20,000 records are independent standard normals: KS p > .001, correlations within 4.5/sqrt(n).
+    """Standardised by hand, 20,000 records are independent standard normals: KS p > .001,
+    correlations within 4.5/sqrt(n).
 
     Planted: correlations of the predictors forgotten, and sd taken for variance.
     """
     model = LinearRegression(num_records=20_000, **CORRELATED)
     records = model.simulate(jax.random.key(0), THETA[None])[0]
-    mean, covariance = np.array(CORRELATED["predictor_mean"]), np.array(CORRELATED["predictor_covariance"])
+    mean, covariance = (
+        np.array(CORRELATED["predictor_mean"]),
+        np.array(CORRELATED["predictor_covariance"]),
+    )
 
     def passes(covariance, noise_sd):
         z = z_scores(records, mean, covariance, THETA, noise_sd)
-        uncorrelated = np.abs(np.corrcoef(z)[np.triu_indices(3, 1)]).max() < 4.5 / np.sqrt(z.shape[1])
+        uncorrelated = np.abs(np.corrcoef(z)[np.triu_indices(3, 1)]).max() < 4.5 / np.sqrt(
+            z.shape[1]
+        )
         return uncorrelated and min(stats.kstest(row, "norm").pvalue for row in z) > 1e-3
 
     assert passes(covariance, np.sqrt(0.7))
@@ -88,7 +106,9 @@ def test_records_follow_the_model():
 
 
 def test_unknown_spreads_keep_the_correlations():
-    model = LinearRegression(num_records=20_000, **CORRELATED, unknown=("noise_sd", "predictor_sd", "predictor_mean"))
+    model = LinearRegression(
+        num_records=20_000, **CORRELATED, unknown=("noise_sd", "predictor_sd", "predictor_mean")
+    )
     assert model.unknown == ALL
     records = model.simulate(jax.random.key(0), FULL[None])[0]
     correlation = -0.6 / np.sqrt(1.5 * 0.8)
@@ -99,31 +119,45 @@ def test_unknown_spreads_keep_the_correlations():
 
 
 def test_conjugate_posterior_is_the_normalised_product():
-    """p = 1, 6 records: prior times density of the records on a grid, which is exact for a normal to 1e-8."""
-    model = LinearRegression(num_records=6, num_predictors=1, predictor_mean=(0.5,), prior_variance=1.3)
+    """p = 1, 6 records: prior times density of the records on a grid, which is exact for a normal
+    to 1e-8.
+    """
+    model = LinearRegression(
+        num_records=6, num_predictors=1, predictor_mean=(0.5,), prior_variance=1.3
+    )
     records = model.simulate(jax.random.key(1), np.array([[0.4, -0.7]]))[0]
     mean, covariance = model.conjugate_posterior(*model.sums(records))
     sides = [
-        np.linspace(mean[j] - 9 * np.sqrt(covariance[j, j]), mean[j] + 9 * np.sqrt(covariance[j, j]), 301)
+        np.linspace(
+            mean[j] - 9 * np.sqrt(covariance[j, j]), mean[j] + 9 * np.sqrt(covariance[j, j]), 301
+        )
         for j in (0, 1)
     ]
     grid = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
     with jax.enable_x64(True):
-        terms = jax.vmap(jax.vmap(model.log_prob_record, (0, None)), (None, 0))(jnp.asarray(records), jnp.asarray(grid))
+        terms = jax.vmap(jax.vmap(model.log_prob_record, (0, None)), (None, 0))(
+            jnp.asarray(records), jnp.asarray(grid)
+        )
         log_density = np.asarray(terms).sum(1) - (grid**2).sum(1) / (2 * 1.3)
     weights = np.exp(log_density - log_density.max())
     weights /= weights.sum()
     np.testing.assert_allclose(weights @ grid, mean, atol=1e-8)
-    np.testing.assert_allclose((weights[:, None] * (grid - mean)).T @ (grid - mean), covariance, atol=1e-8)
+    np.testing.assert_allclose(
+        (weights[:, None] * (grid - mean)).T @ (grid - mean), covariance, atol=1e-8
+    )
 
 
 def test_sampled_parameters_follow_the_conjugate_posterior():
-    """20,000 whitened draws: means within 4.5/sqrt(n) of 0, second moments within 4.5 sqrt(2/n) of the identity."""
+    """20,000 whitened draws: means within 4.5/sqrt(n) of 0, second moments within 4.5 sqrt(2/n) of
+    the identity.
+    """
     model = LinearRegression(num_records=30, predictor_mean=(0.9, -1.17))
     records = model.simulate(jax.random.key(1), THETA[None])[0]
     with jax.enable_x64(True):
         keys = jax.random.split(jax.random.key(2), 20_000)
-        draws = np.asarray(jax.vmap(lambda key: model.sample_parameters(key, jnp.asarray(records), THETA))(keys))
+        draws = np.asarray(
+            jax.vmap(lambda key: model.sample_parameters(key, jnp.asarray(records), THETA))(keys)
+        )
 
     def passes(model):
         mean, covariance = model.conjugate_posterior(*model.sums(records))
@@ -133,7 +167,9 @@ def test_sampled_parameters_follow_the_conjugate_posterior():
 
     assert model.can_sample_parameters
     assert passes(model)
-    assert not passes(LinearRegression(num_records=30, predictor_mean=(0.9, -1.17), noise_variance=2.1))
+    assert not passes(
+        LinearRegression(num_records=30, predictor_mean=(0.9, -1.17), noise_variance=2.1)
+    )
 
 
 def interval(mean, covariance):
@@ -153,12 +189,19 @@ def test_the_papers_rows():
     model = LinearRegression(predictor_mean=(0.9, -1.17))
     confidential = [[-2.15, -2.68, -1.61], [-2.79, -3.08, -2.50], [-0.83, -1.08, -0.58]]
     naive = [[-4.63, -5.04, -4.22], [-6.23, -6.57, -5.90], [-5.10, -5.40, -4.79]]
-    np.testing.assert_allclose(interval(*model.conjugate_posterior(*UNCLAMPED)), confidential, atol=0.01)
-    np.testing.assert_allclose(model.conjugate_posterior(*plugged_in(CLAMPED))[0], [-2.13, -2.78, -0.82], atol=0.005)
+    np.testing.assert_allclose(
+        interval(*model.conjugate_posterior(*UNCLAMPED)), confidential, atol=0.01
+    )
+    np.testing.assert_allclose(
+        model.conjugate_posterior(*plugged_in(CLAMPED))[0], [-2.13, -2.78, -0.82], atol=0.005
+    )
     row = interval(*model.conjugate_posterior(*plugged_in(OBSERVED[10.0])))
     np.testing.assert_array_equal(row.round(2), naive)
     for epsilon in (1.0, 0.1):
-        with pytest.raises(InvalidInputError, match=r"no posterior: .* positive definite, .* smallest eigenvalue is -"):
+        with pytest.raises(
+            InvalidInputError,
+            match=r"no posterior: .* positive definite, .* smallest eigenvalue is -",
+        ):
             model.conjugate_posterior(*plugged_in(OBSERVED[epsilon]))
     wide = LinearRegression(predictor_mean=(0.9, -1.17), prior_variance=4.0)
     assert np.abs(interval(*wide.conjugate_posterior(*UNCLAMPED)) - confidential).max() > 0.03
@@ -167,14 +210,22 @@ def test_the_papers_rows():
 def test_statistics_are_those_of_the_simulated_records():
     model, query = LinearRegression(num_records=50), nw.queries.RegressionMoments(50, 2)
     theta = np.random.default_rng(0).normal(size=(3, 3))
-    s, x = model.statistics(jax.random.key(5), theta, query), model.simulate(jax.random.key(5), theta)
+    s, x = (
+        model.statistics(jax.random.key(5), theta, query),
+        model.simulate(jax.random.key(5), theta),
+    )
     np.testing.assert_allclose(s, [query(database) for database in x], rtol=1e-12, atol=1e-14)
 
 
 def test_parameters_have_the_right_number_and_sign():
     query = nw.queries.RegressionMoments(100, 2)
-    for call in (lambda m, t: m.statistics(jax.random.key(0), t, query), lambda m, t: m.simulate(jax.random.key(0), t)):
-        with pytest.raises(InvalidInputError, match=r"3 columns, beta\[0\], beta\[1\], beta\[2\], got 4"):
+    for call in (
+        lambda m, t: m.statistics(jax.random.key(0), t, query),
+        lambda m, t: m.simulate(jax.random.key(0), t),
+    ):
+        with pytest.raises(
+            InvalidInputError, match=r"3 columns, beta\[0\], beta\[1\], beta\[2\], got 4"
+        ):
             call(LinearRegression(), np.ones((2, 4)))
         with pytest.raises(InvalidInputError, match="positive standard deviations"):
             call(LinearRegression(unknown=("noise_sd",)), np.array([[0.0, 0.0, 0.0, 0.0]]))
@@ -196,10 +247,18 @@ def test_refusals_of_the_conjugate_draw():
         ({"num_predictors": 0}, InvalidInputError, "num_predictors"),
         ({"noise_variance": 0.0}, InvalidInputError, "noise_variance"),
         ({"prior_variance": -1.0}, InvalidInputError, "prior_variance"),
-        ({"predictor_mean": (1.0,)}, InvalidInputError, r"predictor_mean .* shape \(2,\), got shape \(1,\)"),
+        (
+            {"predictor_mean": (1.0,)},
+            InvalidInputError,
+            r"predictor_mean .* shape \(2,\), got shape \(1,\)",
+        ),
         ({"predictor_mean": (1.0, np.nan)}, InvalidInputError, "finite"),
         ({"predictor_mean": "ab"}, InvalidTypeError, "predictor_mean"),
-        ({"predictor_covariance": ((1.0, 2.0), (2.0, 1.0))}, InvalidInputError, "positive definite"),
+        (
+            {"predictor_covariance": ((1.0, 2.0), (2.0, 1.0))},
+            InvalidInputError,
+            "positive definite",
+        ),
         ({"predictor_covariance": ((1.0, 0.5), (0.0, 1.0))}, InvalidInputError, "symmetric"),
         ({"unknown": ("sigma",)}, InvalidInputError, "noise_sd, got 'sigma'"),
     ],
@@ -228,11 +287,12 @@ def test_equal_models_are_equal_and_travel():
 
 @pytest.mark.slow
 def test_a_million_records_fit_into_one_gibibyte():
-    """A process that does nothing else peaks below 1 GiB, less than 50 MiB above its peak for 20,000 records.
+    """A process that does nothing else peaks below 1 GiB, less than 50 MiB above its peak for
+    20,000 records.
 
-    Planted: the same query as a bare function, which needs the database whole, adds more than 50 MiB. The means are
-    within 5 standard errors of the model's. The kernel's VmHWM starts afresh with the program, which getrusage's peak
-    does not: a child inherits that from its parent.
+    Planted: the same query as a bare function, which needs the database whole, adds more than 50
+    MiB. The means are within 5 standard errors of the model's. The kernel's VmHWM starts afresh
+    with the program, which getrusage's peak does not: a child inherits that from its parent.
     """
     if not pathlib.Path("/proc/self/status").exists():
         pytest.skip("needs /proc/self/status")
@@ -248,8 +308,12 @@ def test_a_million_records_fit_into_one_gibibyte():
         peak(1_000_000, lambda query: query)
         peak(1_000_000, lambda query: lambda x: query(x))
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300)
-    (small, _, _), (streamed, y, x), (whole, *_) = np.array(done.stdout.split(), float).reshape(3, 3)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
+    )
+    (small, _, _), (streamed, y, x), (whole, *_) = np.array(done.stdout.split(), float).reshape(
+        3, 3
+    )
     assert streamed < 1024
     assert streamed - small < 50 < whole - small
     assert abs(y - 0.1) < 5 * np.sqrt(2.0) / 10 / 1000

@@ -1,4 +1,6 @@
-"""The log-linear model: its law by enumeration, counts without records, its conjugate draw, and what it refuses."""
+"""The log-linear model: its law by enumeration, counts without records, its conjugate draw, and
+what it refuses.
+"""
 
 import itertools
 
@@ -54,7 +56,9 @@ def test_density_is_the_product_and_sums_to_one(x64_flag):
 
 
 def test_records_follow_the_density():
-    """20,000 records over 24 cells: chi-square p > .001; planted: the tables of two classes exchanged."""
+    """20,000 records over 24 cells: chi-square p > .001; planted: the tables of two classes
+    exchanged.
+    """
     model = LogLinear(num_records=20_000, num_classes=CLASSES, num_values=VALUES)
     records = model.simulate(jax.random.key(0), THETA[None])[0]
     assert records.dtype == np.int64
@@ -76,7 +80,9 @@ def law_of_statistic(theta):
 
 @pytest.mark.parametrize("path", ["records", "counts"])
 def test_both_paths_give_the_law_of_the_statistic(path, monkeypatch):
-    """20,000 databases of 2 records against enumeration: chi-square p > .001; planted: classes exchanged."""
+    """20,000 databases of 2 records against enumeration: chi-square p > .001; planted: classes
+    exchanged.
+    """
     monkeypatch.setattr(log_linear, "RECORDS", 0 if path == "counts" else 8192)
     # A model of its own per path, so that no compiled program is shared
     model = LogLinear(2, CLASSES, VALUES, concentration=1.0 if path == "counts" else 2.0)
@@ -89,7 +95,9 @@ def test_both_paths_give_the_law_of_the_statistic(path, monkeypatch):
         law = law_of_statistic(theta)
         assert sum(law.values()) == pytest.approx(1.0)
         assert set(found) <= set(law)
-        p_value = chi_square(np.array([found.get(s, 0) for s in law]), 20_000 * np.array(list(law.values())))
+        p_value = chi_square(
+            np.array([found.get(s, 0) for s in law]), 20_000 * np.array(list(law.values()))
+        )
         assert p_value > 1e-3 if fits else p_value < 1e-6
 
 
@@ -99,9 +107,11 @@ MILLION_QUERY = nw.queries.CategoryProportions(CLASSES, VALUES, 1_000_000)
 
 @pytest.mark.slow
 def test_counts_of_a_million_records_are_binomial():
-    """Every count of 1000 databases is Binomial(n, p_i p_ij), by KS (p > .001/18); planted: half a million records.
+    """Every count of 1000 databases is Binomial(n, p_i p_ij), by KS (p > .001/18); planted: half a
+    million records.
 
-    Standard deviations are hundreds, so ties do not matter. All features of a class have the same total.
+    Standard deviations are hundreds, so ties do not matter. All features of a class have the same
+    total.
     """
     n, model = 1_000_000, MILLION
     s = model.statistics(jax.random.key(2), np.tile(THETA, (1000, 1)), MILLION_QUERY)
@@ -114,14 +124,19 @@ def test_counts_of_a_million_records_are_binomial():
     cells = (p[:, None] * np.concatenate(tables, axis=1)).ravel()
 
     def worst(size):
-        return min(stats.kstest(counts[:, j], stats.binom(size, cells[j]).cdf).pvalue for j in range(len(cells)))
+        return min(
+            stats.kstest(counts[:, j], stats.binom(size, cells[j]).cdf).pvalue
+            for j in range(len(cells))
+        )
 
     assert worst(n) > 1e-3 / len(cells)
     assert worst(n // 2) < 1e-6
 
 
 def test_certain_categories_are_certain():
-    theta = np.array([0.0, 1.0, 1.0, 0.0, 0.0, 0.0, *(0.5, 0.5, 0.0, 1.0, 0.0, 0.0) * 2, 1.0, 0.0, 0.0])
+    theta = np.array(
+        [0.0, 1.0, 1.0, 0.0, 0.0, 0.0, *(0.5, 0.5, 0.0, 1.0, 0.0, 0.0) * 2, 1.0, 0.0, 0.0]
+    )
     small = LogLinear(100, CLASSES, VALUES).simulate(jax.random.key(0), theta[None])[0]
     np.testing.assert_array_equal(small, np.tile([0, 1, 0], (100, 1)))
     large = MILLION.statistics(jax.random.key(0), np.tile(theta, (9, 1)), MILLION_QUERY)
@@ -129,14 +144,18 @@ def test_certain_categories_are_certain():
 
 
 def test_noise_of_a_record_gives_the_record_back_and_is_uniform():
-    """u given x is uniform over all records together: KS p > .001 for 20,000; planted: u of another theta."""
+    """u given x is uniform over all records together: KS p > .001 for 20,000; planted: u of another
+    theta.
+    """
     model = LogLinear(20_000, CLASSES, VALUES)
     with jax.enable_x64(True):
         records = jnp.asarray(model.simulate(jax.random.key(3), THETA[None])[0])
         keys = jax.random.split(jax.random.key(4), 20_000)
         noise_of = jax.vmap(model.noise_of_record, (0, 0, None))
         u = noise_of(keys, records, jnp.asarray(THETA))
-        np.testing.assert_array_equal(jax.vmap(model.record, (0, None))(u, jnp.asarray(THETA)), records)
+        np.testing.assert_array_equal(
+            jax.vmap(model.record, (0, None))(u, jnp.asarray(THETA)), records
+        )
         wrong = noise_of(keys, records, jnp.asarray(OTHER))
     assert min(stats.kstest(column, "uniform").pvalue for column in np.asarray(u).T) > 1e-3
     assert min(stats.kstest(column, "uniform").pvalue for column in np.asarray(wrong).T) < 1e-6
@@ -144,12 +163,16 @@ def test_noise_of_a_record_gives_the_record_back_and_is_uniform():
 
 @pytest.mark.slow
 def test_sampled_parameters_are_dirichlet():
-    """20,000 draws of each free coordinate are Beta(alpha + a, J alpha + n - alpha - a): KS p > .001/15."""
+    """20,000 draws of each free coordinate are Beta(alpha + a, J alpha + n - alpha - a): KS p >
+    .001/15.
+    """
     model = LogLinear(num_records=12, num_classes=CLASSES, num_values=VALUES, concentration=1.5)
     records = model.simulate(jax.random.key(5), THETA[None])[0]
     with jax.enable_x64(True):
         keys = jax.random.split(jax.random.key(6), 20_000)
-        draws = np.asarray(jax.vmap(lambda key: model.sample_parameters(key, jnp.asarray(records), THETA))(keys))
+        draws = np.asarray(
+            jax.vmap(lambda key: model.sample_parameters(key, jnp.asarray(records), THETA))(keys)
+        )
     model.check_parameters(draws)
 
     def worst(records):
@@ -172,9 +195,15 @@ def test_sampled_parameters_are_dirichlet():
 
 
 def test_statistics_are_those_of_the_simulated_records():
-    model, query = LogLinear(50, CLASSES, VALUES), nw.queries.CategoryProportions(CLASSES, VALUES, 50)
+    model, query = (
+        LogLinear(50, CLASSES, VALUES),
+        nw.queries.CategoryProportions(CLASSES, VALUES, 50),
+    )
     theta = np.stack([THETA, OTHER])
-    s, x = model.statistics(jax.random.key(7), theta, query), model.simulate(jax.random.key(7), theta)
+    s, x = (
+        model.statistics(jax.random.key(7), theta, query),
+        model.simulate(jax.random.key(7), theta),
+    )
     np.testing.assert_array_equal(s, [query(database) for database in x])
 
 
@@ -185,7 +214,10 @@ def test_probabilities_that_do_not_sum_to_one_are_refused():
         lambda: MODEL.statistics(jax.random.key(0), theta, QUERY),
         lambda: MODEL.simulate(jax.random.key(0), theta),
     ):
-        with pytest.raises(InvalidInputError, match=r"sum to 1, but in row 1 the one from p\[1,0,0\] on sums to 1.01"):
+        with pytest.raises(
+            InvalidInputError,
+            match=r"sum to 1, but in row 1 the one from p\[1,0,0\] on sums to 1.01",
+        ):
             call()
     with pytest.raises(InvalidInputError, match="negative"):
         MODEL.simulate(jax.random.key(0), np.concatenate([[-0.5, 1.5], THETA[2:]])[None])
@@ -197,7 +229,11 @@ def test_probabilities_that_do_not_sum_to_one_are_refused():
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"num_values": (2, 1)}, InvalidInputError, "num_values must be a whole number >= 2, got 1. .* leave it out"),
+        (
+            {"num_values": (2, 1)},
+            InvalidInputError,
+            "num_values must be a whole number >= 2, got 1. .* leave it out",
+        ),
         ({"num_values": ()}, InvalidTypeError, "num_values must be a tuple"),
         ({"num_values": 2}, InvalidTypeError, "num_values must be a tuple"),
         ({"num_classes": 1}, InvalidInputError, "num_classes"),

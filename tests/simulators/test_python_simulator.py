@@ -1,4 +1,6 @@
-"""Simulators in plain Python: bit-identical for any workers, batches and order of completion; failures with a reason."""
+"""Simulators in plain Python: bit-identical for any workers, batches and order of completion;
+failures with a reason.
+"""
 
 import multiprocessing
 import os
@@ -27,7 +29,9 @@ SHIFT = 2.0
 def make_simulator():
     """A closure over a local and a global, as users write them."""
     scale = 3.0
-    return PythonSimulator(lambda rng, theta: SHIFT + scale * rng.normal(theta[0], 1.0, size=rng.poisson(20) + 1))
+    return PythonSimulator(
+        lambda rng, theta: SHIFT + scale * rng.normal(theta[0], 1.0, size=rng.poisson(20) + 1)
+    )
 
 
 def moments(x):
@@ -78,7 +82,7 @@ class Recording(ThreadPoolExecutor):
         return future
 
 
-# The same numbers whoever computes them ------------------------------------------------------------------------------
+# The same numbers whoever computes them -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
@@ -93,7 +97,8 @@ def test_processes_and_batches_leave_no_trace(reference, workers):
 def test_the_order_of_completion_leaves_no_trace(reference, batch_size):
     executor = Shuffled(-(-len(THETA) // batch_size))
     assert np.array_equal(
-        SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=batch_size), reference
+        SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=batch_size),
+        reference,
     )
     starts = [arguments[4][0] for _, _, arguments in executor.waiting]
     assert starts != sorted(starts)
@@ -101,7 +106,9 @@ def test_the_order_of_completion_leaves_no_trace(reference, batch_size):
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64, None], ids=str)
 def test_this_process_and_threads_give_the_same(reference, batch_size, x64_flag):
-    assert np.array_equal(SIMULATOR.statistics(KEY, THETA, moments, batch_size=batch_size), reference)
+    assert np.array_equal(
+        SIMULATOR.statistics(KEY, THETA, moments, batch_size=batch_size), reference
+    )
     with ThreadPoolExecutor(3) as executor:
         s = SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=batch_size)
     assert np.array_equal(s, reference)
@@ -116,7 +123,10 @@ def test_a_generator_shared_by_a_batch_would_be_caught(reference, monkeypatch):
 
     monkeypatch.setattr(_worker, "run_batch", shared)
     with ThreadPoolExecutor(1) as executor:
-        seven, ten = (SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=b) for b in (7, 10))
+        seven, ten = (
+            SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=b)
+            for b in (7, 10)
+        )
     assert not np.array_equal(seven, ten)
 
 
@@ -135,10 +145,12 @@ def test_statistics_are_those_of_the_simulated_databases(reference, pool):
 
 
 def test_simulations_are_independent_of_each_other():
-    """4096 standard normals: variance 1 and lag-one correlation 0 within 5 standard errors; repeated ones are caught."""
-    draws = PythonSimulator(lambda rng, theta: rng.normal(size=1)).statistics(KEY, np.zeros((4096, 1)), lambda x: x)[
-        :, 0
-    ]
+    """4096 standard normals: variance 1 and lag-one correlation 0 within 5 standard errors;
+    repeated ones are caught.
+    """
+    draws = PythonSimulator(lambda rng, theta: rng.normal(size=1)).statistics(
+        KEY, np.zeros((4096, 1)), lambda x: x
+    )[:, 0]
     assert abs(draws.var() - 1.0) < 5 * np.sqrt(2 / 4096)
     assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 5 / np.sqrt(4096)
     repeated = np.repeat(draws[::2], 2)
@@ -166,7 +178,9 @@ def test_numba_functions_work():
     simulator = PythonSimulator(lambda rng, theta: np.array([walk(rng, 10) + theta[0]]))
     s = simulator.statistics(KEY, THETA[:20], lambda x: x)
     with ThreadPoolExecutor(2) as executor:
-        assert np.array_equal(simulator.statistics(KEY, THETA[:20], lambda x: x, executor=executor, batch_size=3), s)
+        assert np.array_equal(
+            simulator.statistics(KEY, THETA[:20], lambda x: x, executor=executor, batch_size=3), s
+        )
     travelled = PythonSimulator(cloudpickle.loads(cloudpickle.dumps(simulator.fn)))
     assert np.array_equal(travelled.statistics(KEY, THETA[:20], lambda x: x), s)
 
@@ -190,18 +204,22 @@ def test_nan_passes_through_as_a_row():
     assert np.isnan(s[:, 0]).tolist() == [False, True]
 
 
-@pytest.mark.parametrize("query", [lambda x: x[0], nw.queries.FunctionQuery(np.mean)], ids=["bare", "query"])
+@pytest.mark.parametrize(
+    "query", [lambda x: x[0], nw.queries.FunctionQuery(np.mean)], ids=["bare", "query"]
+)
 def test_a_statistic_of_one_number_is_one_column(query):
     assert np.array_equal(IDENTITY.statistics(KEY, THETA, query), THETA)
 
 
-# Executors -----------------------------------------------------------------------------------------------------------
+# Executors ----------------------------------------------------------------------------------------
 
 
 def test_few_batches_are_in_flight(reference, monkeypatch):
     monkeypatch.setattr(dispatch, "MAX_IN_FLIGHT", 4)
     with Recording(2) as executor:
-        assert np.array_equal(SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=1), reference)
+        assert np.array_equal(
+            SIMULATOR.statistics(KEY, THETA, moments, executor=executor, batch_size=1), reference
+        )
     assert len(executor.futures) == 150
     assert executor.most <= 4
 
@@ -220,20 +238,29 @@ def test_functions_are_unpickled_once_per_worker(pool):
             builtins.noisewise_loads = getattr(builtins, "noisewise_loads", set()) | {id(self)}
             return np.array([len(builtins.noisewise_loads)])
 
-    s = PythonSimulator(Counted()).statistics(KEY, THETA[:20], lambda x: x, executor=pool, batch_size=2)
+    s = PythonSimulator(Counted()).statistics(
+        KEY, THETA[:20], lambda x: x, executor=pool, batch_size=2
+    )
     assert s.ravel().tolist() == [1.0] * 20
 
 
 def test_workers_do_not_import_jax():
-    code = "import sys, noisewise.simulators._worker; print(sorted({'jax', 'numpyro', 'scipy', 'numba'} & set(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys, noisewise.simulators._worker; print(sorted({'jax', 'numpyro', 'scipy',"
+        " 'numba'} & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "[]"
 
 
 def test_forking_pools_are_refused_with_the_line_to_write():
     with (
         ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as executor,
-        pytest.raises(errors.InvalidInputError, match=r'mp_context=multiprocessing.get_context\("spawn"\)'),
+        pytest.raises(
+            errors.InvalidInputError, match=r'mp_context=multiprocessing.get_context\("spawn"\)'
+        ),
     ):
         SIMULATOR.statistics(KEY, THETA, moments, executor=executor)
 
@@ -254,7 +281,7 @@ def test_an_interrupt_cancels_what_has_not_started(monkeypatch):
     assert cancelled >= len(THETA) - 2
 
 
-# Failures ------------------------------------------------------------------------------------------------------------
+# Failures -----------------------------------------------------------------------------------------
 
 
 def explode(rng, theta):
@@ -268,8 +295,12 @@ def test_a_failure_names_the_simulation_and_keeps_the_traceback(where, pool):
     with ThreadPoolExecutor(1) as threads:
         executor = {"here": None, "threads": threads, "processes": pool}[where]
         with pytest.raises(errors.SimulationError) as caught:
-            PythonSimulator(explode).statistics(KEY, [[0.0], [0.75]], lambda x: x, executor=executor)
-    assert "Simulation 1 failed at theta = [0.75]: ZeroDivisionError: no people left" in str(caught.value)
+            PythonSimulator(explode).statistics(
+                KEY, [[0.0], [0.75]], lambda x: x, executor=executor
+            )
+    assert "Simulation 1 failed at theta = [0.75]: ZeroDivisionError: no people left" in str(
+        caught.value
+    )
     shown = "".join(traceback.format_exception(caught.value))
     assert "in explode" in shown
     assert 'raise ZeroDivisionError("no people left")' in shown
@@ -286,7 +317,9 @@ def test_a_failure_cancels_what_has_not_started():
 
     with Recording(1) as executor:
         with pytest.raises(errors.SimulationError, match="Simulation 0"):
-            PythonSimulator(first_fails).statistics(KEY, THETA, lambda x: x, executor=executor, batch_size=1)
+            PythonSimulator(first_fails).statistics(
+                KEY, THETA, lambda x: x, executor=executor, batch_size=1
+            )
         cancelled = sum(future.cancelled() for future in executor.futures)
         release.set()
     assert cancelled >= len(THETA) - 3

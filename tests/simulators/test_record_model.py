@@ -1,4 +1,6 @@
-"""Record models: statistics and databases agree, large databases are summed in bounded memory, missing draws are refused."""
+"""Record models: statistics and databases agree, large databases are summed in bounded memory,
+missing draws are refused.
+"""
 
 import dataclasses
 
@@ -52,7 +54,9 @@ class Conjugate(AbstractRecordModel):
 
 
 def moments(num_records):
-    return nw.queries.RegressionMoments(num_records=num_records, num_predictors=1, bounds=(-4.0, 4.0))
+    return nw.queries.RegressionMoments(
+        num_records=num_records, num_predictors=1, bounds=(-4.0, 4.0)
+    )
 
 
 @pytest.fixture
@@ -69,7 +73,9 @@ def test_databases_have_a_row_per_record():
 
 def test_statistics_are_those_of_the_simulated_databases():
     s = Normals(30).statistics(KEY, THETA, moments(30))
-    np.testing.assert_allclose(s, [moments(30)(x) for x in Normals(30).simulate(KEY, THETA)], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        s, [moments(30)(x) for x in Normals(30).simulate(KEY, THETA)], rtol=1e-12, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("num_records", [pytest.param(65, marks=pytest.mark.slow), 128, 200])
@@ -91,12 +97,17 @@ def test_chunks_do_not_change_records(small_chunks):
 def temporary_memory(make, num_records):
     one = make(Normals(num_records), moments(num_records))
     with jax.enable_x64(True):
-        arguments = jax.ShapeDtypeStruct(KEY.shape, KEY.dtype), jax.ShapeDtypeStruct((2,), np.float64)
+        arguments = (
+            jax.ShapeDtypeStruct(KEY.shape, KEY.dtype),
+            jax.ShapeDtypeStruct((2,), np.float64),
+        )
         return jax.jit(one).lower(*arguments).compile().memory_analysis().temp_size_in_bytes
 
 
 def test_a_million_records_need_little_memory():
-    """Of the compiled program: megabytes when streamed, where holding a million records takes at least 16 MB for x alone."""
+    """Of the compiled program: megabytes when streamed, where holding a million records takes at
+    least 16 MB for x alone.
+    """
     streamed = temporary_memory(record_model._streamed_statistic, 1_000_000)
     whole = temporary_memory(record_model._statistic, 1_000_000)
     assert streamed < 2**22
@@ -114,7 +125,9 @@ def test_only_additive_queries_are_streamed(small_chunks):
 
 
 def test_records_follow_their_density():
-    """E[exp(log f(x | theta'))/f(x | theta)] = 1 over 20,000 records, within 5 standard errors; a wrong scale is caught."""
+    """E[exp(log f(x | theta'))/f(x | theta)] = 1 over 20,000 records, within 5 standard errors; a
+    wrong scale is caught.
+    """
     theta, other = np.array([0.3, 0.1]), np.array([0.4, 0.0])
     model = Normals(20_000)
     x = model.simulate(KEY, theta[None])[0]
@@ -152,7 +165,9 @@ def test_abstract_methods_are_demanded():
 
 
 def test_a_column_that_theta_does_not_have_is_refused():
-    with pytest.raises(errors.SimulationError, match=r"Normals reads theta\[1\], but theta has 1 column"):
+    with pytest.raises(
+        errors.SimulationError, match=r"Normals reads theta\[1\], but theta has 1 column"
+    ):
         Normals(5).simulate(KEY, THETA[:, :1])
 
 
@@ -162,7 +177,9 @@ def test_noise_that_does_not_come_from_the_key_is_refused():
             return np.random.default_rng().normal(size=2)
 
     for num_records in (5, 20_000):
-        with pytest.raises(errors.SimulationError, match="Frozen draws numbers that do not come from its key"):
+        with pytest.raises(
+            errors.SimulationError, match="Frozen draws numbers that do not come from its key"
+        ):
             Frozen(num_records).statistics(KEY, THETA, moments(num_records))
 
 

@@ -1,4 +1,6 @@
-"""SIR: what it refuses, what its options mean, reproducibility, the differential equation, statistics."""
+"""SIR: what it refuses, what its options mean, reproducibility, the differential equation,
+statistics.
+"""
 
 import dataclasses
 import threading
@@ -36,7 +38,11 @@ def simulate(population=2000, theta=TRUTH, num=40, key=KEY, times=TIMES, **optio
         ({"times": []}, InvalidInputError, "at least one time"),
         ({"times": 3.0}, InvalidInputError, "at least one time"),
         ({"times": "soon"}, InvalidTypeError, "array of numbers"),
-        ({"initial_infected": 0}, InvalidInputError, "initial_infected must be a whole number >= 1"),
+        (
+            {"initial_infected": 0},
+            InvalidInputError,
+            "initial_infected must be a whole number >= 1",
+        ),
         ({"initial_infected": 101}, InvalidInputError, "at most the population, 100 people"),
         ({"method": "tau"}, InvalidInputError, "'leap', 'gillespie'"),
         ({"dynamics": "sde"}, InvalidInputError, "'stochastic', 'ode'"),
@@ -85,7 +91,9 @@ def test_settings_are_values():
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"method": "gillespie"}, {"dynamics": "ode"}, {"variant": "si"}], ids=lambda o: str(o)
+    "options",
+    [{}, {"method": "gillespie"}, {"dynamics": "ode"}, {"variant": "si"}],
+    ids=lambda o: str(o),
 )
 def test_curves_are_counts_from_the_initial_state(options, x64_flag):
     theta = TRUTH[:, : len(SIR(9, [1.0], **options).parameter_names)]
@@ -109,7 +117,12 @@ def test_logs_and_rates_agree():
 @pytest.mark.parametrize("method", ["leap", "gillespie"])
 def test_without_recovery_nobody_recovers(method, dynamics):
     """SI is SIR with gamma = 0: I never falls, and at last everyone is infected."""
-    options = {"method": method, "dynamics": dynamics, "log_parameters": False, "initial_infected": 5}
+    options = {
+        "method": method,
+        "dynamics": dynamics,
+        "log_parameters": False,
+        "initial_infected": 5,
+    }
     times = (1.0, 5.0, 20.0, 500.0)
     si = simulate(theta=np.array([[0.8]]), variant="si", times=times, **options)
     sir = simulate(theta=np.array([[0.8, 0.0]]), times=times, **options)
@@ -118,16 +131,24 @@ def test_without_recovery_nobody_recovers(method, dynamics):
     assert si[:, -1] == pytest.approx(2000)
 
 
-@pytest.mark.parametrize("options", [{}, {"method": "gillespie"}, {"dynamics": "ode"}, {"backend": "jax"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"method": "gillespie"}, {"dynamics": "ode"}, {"backend": "jax"}]
+)
 def test_nothing_happens_without_rates(options):
-    x = simulate(theta=np.zeros((1, 2)), num=3, log_parameters=False, initial_infected=900, **options)
+    x = simulate(
+        theta=np.zeros((1, 2)), num=3, log_parameters=False, initial_infected=900, **options
+    )
     assert (x == 900).all()
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "gillespie"}, {"dynamics": "ode"}])
-@pytest.mark.parametrize("rates", [(1e100, 1e-3), (1e-300, 1e-300), (1e100, 1e100), (1e-300, 1e100), (1e6, 1.0)])
+@pytest.mark.parametrize(
+    "rates", [(1e100, 1e-3), (1e-300, 1e-300), (1e100, 1e100), (1e-300, 1e100), (1e6, 1.0)]
+)
 def test_extreme_rates_end(rates, options):
-    x = simulate(theta=np.array([rates]), num=5, log_parameters=False, initial_infected=600, **options)
+    x = simulate(
+        theta=np.array([rates]), num=5, log_parameters=False, initial_infected=600, **options
+    )
     assert np.isfinite(x).all()
     assert ((x >= 0) & (x <= 2000)).all()
 
@@ -136,7 +157,14 @@ def test_everyone_infected_at_the_start_only_recovers():
     """I(t) ~ Binomial(K, exp(-gamma t)): mean within 5 standard errors, by events and by leaps."""
     rates, num = np.array([[0.7, 0.3]]), 2000
     for method in ("leap", "gillespie"):
-        x = simulate(theta=rates, num=num, times=(3.0,), log_parameters=False, initial_infected=2000, method=method)
+        x = simulate(
+            theta=rates,
+            num=num,
+            times=(3.0,),
+            log_parameters=False,
+            initial_infected=2000,
+            method=method,
+        )
         p = np.exp(-0.9)
         assert abs(x.mean() - 2000 * p) < 5 * np.sqrt(2000 * p * (1 - p) / num)
         assert x.var() == pytest.approx(2000 * p * (1 - p), rel=5 * np.sqrt(2 / num))
@@ -145,18 +173,24 @@ def test_everyone_infected_at_the_start_only_recovers():
 def test_below_the_switch_leaping_is_gillespie():
     leap = simulate(population=400)
     assert np.array_equal(leap, simulate(population=400, method="gillespie"))
-    assert not np.array_equal(simulate(population=20_000), simulate(population=20_000, method="gillespie"))
+    assert not np.array_equal(
+        simulate(population=20_000), simulate(population=20_000, method="gillespie")
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "gillespie"}, {"backend": "jax"}])
 def test_an_epidemic_depends_on_key_and_place_only(options, monkeypatch):
-    """Bit-identical whatever the number of threads, the size of the pieces, and how many epidemics follow."""
+    """Bit-identical whatever the number of threads, the size of the pieces, and how many epidemics
+    follow.
+    """
     reference = simulate(population=3000, num=300, **options)
     assert np.array_equal(simulate(population=3000, num=37, **options), reference[:37])
     for threads in (1, 2, 7):
         monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", threads)
         assert np.array_equal(simulate(population=3000, num=300, **options), reference)
-    assert not np.array_equal(simulate(population=3000, num=300, key=jax.random.key(12), **options), reference)
+    assert not np.array_equal(
+        simulate(population=3000, num=300, key=jax.random.key(12), **options), reference
+    )
     assert len(np.unique(reference[:, 2])) > 20
 
 
@@ -197,23 +231,35 @@ def solved(beta, gamma, population, initial, times):
     """The same curve by scipy, in logarithms, at tolerances of 1e-12."""
     start = [np.log(initial / population), np.log1p(-initial / population)]
     slopes = lambda t, y: [beta * np.exp(y[1]) - gamma, -beta * np.exp(y[0])]
-    solution = solve_ivp(slopes, (0.0, times[-1]), start, method="DOP853", t_eval=times, rtol=1e-12, atol=1e-12)
+    solution = solve_ivp(
+        slopes, (0.0, times[-1]), start, method="DOP853", t_eval=times, rtol=1e-12, atol=1e-12
+    )
     return population * np.exp(solution.y[0])
 
 
 @pytest.mark.parametrize(("beta", "gamma", "population", "initial"), ODES)
 def test_the_differential_equation_to_eight_digits(beta, gamma, population, initial):
     times = np.array([0.0, 0.5, 3.0, 17.0, 34.0, 60.0, 153.0])
-    options = {"times": times, "initial_infected": initial, "dynamics": "ode", "log_parameters": False, "num": 1}
+    options = {
+        "times": times,
+        "initial_infected": initial,
+        "dynamics": "ode",
+        "log_parameters": False,
+        "num": 1,
+    }
     x = simulate(population=population, theta=np.array([[beta, gamma]]), **options)[0]
     expected = solved(beta, gamma, population, initial, times)
     assert x == pytest.approx(expected, rel=1e-8)
-    wrong = simulate(population=population, theta=np.array([[beta * (1 + 1e-6), gamma]]), **options)[0]
+    wrong = simulate(
+        population=population, theta=np.array([[beta * (1 + 1e-6), gamma]]), **options
+    )[0]
     assert wrong != pytest.approx(expected, rel=1e-8)
 
 
 def test_the_differential_equation_ignores_the_key():
-    assert np.array_equal(simulate(dynamics="ode"), simulate(dynamics="ode", key=jax.random.key(99)))
+    assert np.array_equal(
+        simulate(dynamics="ode"), simulate(dynamics="ode", key=jax.random.key(99))
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"dynamics": "ode"}])
@@ -235,7 +281,9 @@ def test_the_infection_curve_is_the_curve():
     assert np.array_equal(model.statistics(KEY, theta, query), model.simulate(KEY, theta))
 
 
-@pytest.mark.parametrize("query", [lambda x: x[1], lambda x: float(x[1])], ids=["traced", "not traced"])
+@pytest.mark.parametrize(
+    "query", [lambda x: x[1], lambda x: float(x[1])], ids=["traced", "not traced"]
+)
 def test_a_statistic_of_one_number_is_one_column(query):
     model = SIR(2000, TIMES, initial_infected=10)
     theta = np.repeat(TRUTH, 20, axis=0)

@@ -1,4 +1,6 @@
-"""The generators and samplers under the epidemic kernels: known words, exact laws, and planted errors of 1% caught."""
+"""The generators and samplers under the epidemic kernels: known words, exact laws, and planted
+errors of 1% caught.
+"""
 
 import jax
 import numba
@@ -9,11 +11,22 @@ from scipy import stats
 from noisewise.simulators import _counts, _counts_jax
 from noisewise.simulators.xoshiro import key_words, next_word, seeded, uniform
 
-kernel = numba.njit(error_model="numpy")  # not cached: a cached kernel would not see changes of what it calls
+kernel = numba.njit(
+    error_model="numpy"
+)  # not cached: a cached kernel would not see changes of what it calls
 
 DRAWS = 200_000
 ALPHA = 1e-4
-BINOMIALS = [(20, 0.1), (12, 0.9), (19, 0.5), (90, 0.11), (91, 0.112), (1000, 0.3), (400, 0.8), (1_000_000, 5e-5)]
+BINOMIALS = [
+    (20, 0.1),
+    (12, 0.9),
+    (19, 0.5),
+    (90, 0.11),
+    (91, 0.112),
+    (1000, 0.3),
+    (400, 0.8),
+    (1_000_000, 5e-5),
+]
 POISSONS = [0.3, 4.0, 9.9, 10.1, 60.0, 2500.0]
 
 
@@ -68,7 +81,9 @@ def poissons(seed, mean):
 
 
 def chi_square_p_value(counts, law):
-    """Of counts against a law on 0, 1, ..., with neighbouring values joined until each cell expects at least 20."""
+    """Of counts against a law on 0, 1, ..., with neighbouring values joined until each cell expects
+    at least 20.
+    """
     low, high = int(law.ppf(1e-5)), int(law.ppf(1 - 1e-5))
     edges = [low]
     while edges[-1] < high:
@@ -88,7 +103,9 @@ def chi_square_p_value(counts, law):
 
 
 def test_xoshiro_gives_the_published_words():
-    """The first words of xoshiro256++ from the state (1, 2, 3, 4), as its authors' C program prints them."""
+    """The first words of xoshiro256++ from the state (1, 2, 3, 4), as its authors' C program prints
+    them.
+    """
     out = np.empty(6, dtype=np.uint64)
     draw_words(tuple(np.uint64(word) for word in (1, 2, 3, 4)), out)
     assert out.tolist() == [
@@ -113,7 +130,9 @@ def test_uniforms_are_uniform_and_strictly_inside():
 
 
 def test_generators_of_neighbours_are_unrelated():
-    """First uniforms over indices, over keys, and their serial correlation: N(0, 1/n) under independence, 4 sd."""
+    """First uniforms over indices, over keys, and their serial correlation: N(0, 1/n) under
+    independence, 4 sd.
+    """
     first, second = np.empty(20_000), np.empty(20_000)
     draw_first_uniforms(words_of(7), first, second)
     for values in (first, second):
@@ -136,7 +155,9 @@ def test_binomial_law_and_a_probability_off_by_one_percent(trials, p):
 
 @pytest.mark.parametrize("mean", POISSONS)
 def test_poisson_law_and_a_mean_off_by_one_percent(mean):
-    """At a mean of .3 an error of 1% shifts 200,000 draws by 2.4 standard errors only: there the error is 5%."""
+    """At a mean of .3 an error of 1% shifts 200,000 draws by 2.4 standard errors only: there the
+    error is 5%.
+    """
     error = 0.95 if mean < 1.0 else 0.99
     assert chi_square_p_value(poissons(1, mean), stats.poisson(mean)) > ALPHA
     assert chi_square_p_value(poissons(2, error * mean), stats.poisson(mean)) < ALPHA
@@ -183,8 +204,14 @@ def test_jax_draws_follow_the_same_laws():
     good = [chi_square_p_value(sound[k * num : (k + 1) * num], law) for k, law in enumerate(laws)]
     bad = [chi_square_p_value(planted[k * num : (k + 1) * num], law) for k, law in enumerate(laws)]
     laws = [stats.poisson(mean) for mean in POISSONS]
-    good += [chi_square_p_value(sound_arrivals[k * num : (k + 1) * num], law) for k, law in enumerate(laws)]
-    bad += [chi_square_p_value(planted_arrivals[k * num : (k + 1) * num], law) for k, law in enumerate(laws)]
+    good += [
+        chi_square_p_value(sound_arrivals[k * num : (k + 1) * num], law)
+        for k, law in enumerate(laws)
+    ]
+    bad += [
+        chi_square_p_value(planted_arrivals[k * num : (k + 1) * num], law)
+        for k, law in enumerate(laws)
+    ]
     assert min(good) > ALPHA
     assert np.median(bad) < ALPHA
     rest = sound[len(BINOMIALS) * num :].reshape(3, num)

@@ -1,7 +1,9 @@
-"""Leaps against exact events in full: five parameter vectors, three populations, from 1 and from 20 infected.
+"""Leaps against exact events in full: five parameter vectors, three populations, from 1 and from 20
+infected.
 
-From one infected the randomness of the first generations hides small errors; from 20 an error of 1% in beta is seen with
-power above .99 by every vector at every population (in six repetitions of each, the largest p-value was 10^-16).
+From one infected the randomness of the first generations hides small errors; from 20 an error of 1%
+in beta is seen with power above .99 by every vector at every population (in six repetitions of
+each, the largest p-value was 10^-16).
 """
 
 import math

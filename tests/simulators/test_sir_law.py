@@ -1,4 +1,5 @@
-"""The laws of simulated epidemics: exact at a population of 20, extinction, leaps against events, JAX against Numba.
+"""The laws of simulated epidemics: exact at a population of 20, extinction, leaps against events,
+JAX against Numba.
 
 Every gate is also shown to fail on a planted error.
 """
@@ -12,7 +13,13 @@ import pytest
 
 import noisewise as nw
 from noisewise.simulators.xoshiro import key_words, seeded, uniform
-from tests.simulators.epidemics import TIMES, VECTORS, chi_square_p_value, exact_laws, smallest_p_value
+from tests.simulators.epidemics import (
+    TIMES,
+    VECTORS,
+    chi_square_p_value,
+    exact_laws,
+    smallest_p_value,
+)
 
 SMALL_TIMES = (0.5, 2.0, 6.0)
 NUM_SMALL = 100_000
@@ -25,7 +32,9 @@ def curves(seed, theta, num, population, times=TIMES, **options):
 
 @numba.njit(error_model="numpy")
 def one_event_ahead(words, beta, gamma, population, times, infected):
-    """The planted error: an event is applied before it is asked whether it falls behind the observation time."""
+    """The planted error: an event is applied before it is asked whether it falls behind the
+    observation time.
+    """
     for row in range(len(infected)):
         rng = seeded(words, row)
         s, i, t = population - 1.0, 1.0, 0.0
@@ -46,7 +55,9 @@ def one_event_ahead(words, beta, gamma, population, times, infected):
 @pytest.mark.parametrize("method", ["gillespie", "leap"])
 @pytest.mark.parametrize("rates", [(1.5, 0.5), (0.7, 0.9)])
 def test_law_at_population_20(rates, method):
-    """Chi-square p > .001 at three times for 100,000 epidemics; below a switch of 500, `leap` makes events only."""
+    """Chi-square p > .001 at three times for 100,000 epidemics; below a switch of 500, `leap` makes
+    events only.
+    """
     x = curves(1, np.log(rates), NUM_SMALL, 20, SMALL_TIMES, method=method)
     laws = exact_laws(*rates, 20, SMALL_TIMES)
     assert min(chi_square_p_value(x[:, j], law) for j, law in enumerate(laws)) > 0.001
@@ -62,14 +73,18 @@ def test_an_event_too_many_is_caught():
     rates = (1.5, 0.5)
     x = np.empty((NUM_SMALL, 3))
     one_event_ahead(key_words(jax.random.key(1)), *rates, 20.0, np.array(SMALL_TIMES), x)
-    p_values = [chi_square_p_value(x[:, j], law) for j, law in enumerate(exact_laws(*rates, 20, SMALL_TIMES))]
+    p_values = [
+        chi_square_p_value(x[:, j], law)
+        for j, law in enumerate(exact_laws(*rates, 20, SMALL_TIMES))
+    ]
     assert max(p_values) < 1e-6
 
 
 @pytest.mark.parametrize("initial", [1, 3])
 def test_extinction_probability(initial):
-    """By time t, while infections are few beside the population, q(t)^initial with the birth-death process's
-    q(t) = gamma (e^{rt} - 1) / (beta e^{rt} - gamma), which tends to gamma / beta: within 4 standard errors.
+    """By time t, while infections are few beside the population, q(t)^initial with the birth-death
+    process's q(t) = gamma (e^{rt} - 1) / (beta e^{rt} - gamma), which tends to gamma / beta: within
+    4 standard errors.
     """
     num, beta, gamma, t = 20_000, 0.6, 0.3, 20.0
     growth = math.exp((beta - gamma) * t)
@@ -86,7 +101,9 @@ def test_extinction_probability(initial):
 
 @pytest.mark.parametrize("theta", [VECTORS[0], VECTORS[2]])
 def test_leaps_follow_the_law_of_events(theta):
-    """20,000 epidemics at a population of 2,000, from 20 infected so that 1% more beta shows: power above .99."""
+    """20,000 epidemics at a population of 2,000, from 20 infected so that 1% more beta shows: power
+    above .99.
+    """
     exact = curves(4, theta, 20_000, 2_000, initial_infected=20, method="gillespie")
     leap = curves(5, theta, 20_000, 2_000, initial_infected=20)
     planted = curves(5, np.add(theta, [math.log(1.01), 0.0]), 20_000, 2_000, initial_infected=20)
@@ -95,8 +112,9 @@ def test_leaps_follow_the_law_of_events(theta):
 
 
 def test_observations_within_a_leap_have_the_right_spread():
-    """Observed early in an epidemic that starts with leaps, where the state at a fraction f of a leap has f of its
-    variance. The planted error is to interpolate between the ends, which has f^2 of it.
+    """Observed early in an epidemic that starts with leaps, where the state at a fraction f of a
+    leap has f of its variance. The planted error is to interpolate between the ends, which has f^2
+    of it.
     """
     theta, num = VECTORS[0], 20_000
     leap = 0.25
@@ -106,23 +124,31 @@ def test_observations_within_a_leap_have_the_right_spread():
     exact = curves(6, theta, num, 1_000_000, method="gillespie", **options)
     coarse = curves(7, theta, num, 1_000_000, leap=leap, **options)
     assert smallest_p_value(coarse, exact) > 0.001
-    whole = curves(8, theta, num, 1_000_000, method="gillespie", initial_infected=2_000, times=(length,))
+    whole = curves(
+        8, theta, num, 1_000_000, method="gillespie", initial_infected=2_000, times=(length,)
+    )
     interpolated = np.rint(2_000 * (whole / 2_000) ** 0.3)
     assert smallest_p_value(interpolated, exact[:, :1]) < 0.001
 
 
 def test_jax_follows_the_law_of_numba():
-    """2,048 epidemics from 1,000 infected of 20,000 against 20,000: at this size 2% more beta is seen."""
+    """2,048 epidemics from 1,000 infected of 20,000 against 20,000: at this size 2% more beta is
+    seen.
+    """
     theta, options = VECTORS[0], {"initial_infected": 1_000}
     numba_curves = curves(9, theta, 20_000, 20_000, **options)
     jax_curves = curves(10, theta, 2_048, 20_000, backend="jax", **options)
-    planted = curves(10, np.add(theta, [math.log(1.02), 0.0]), 2_048, 20_000, backend="jax", **options)
+    planted = curves(
+        10, np.add(theta, [math.log(1.02), 0.0]), 2_048, 20_000, backend="jax", **options
+    )
     assert smallest_p_value(jax_curves, numba_curves) > 0.001
     assert smallest_p_value(planted, numba_curves) < 0.001
 
 
 def test_jax_events_follow_the_exact_law():
-    """Chi-square at a population of 20, below the switch: 4,096 epidemics at nine times, Bonferroni."""
+    """Chi-square at a population of 20, below the switch: 4,096 epidemics at nine times,
+    Bonferroni.
+    """
     rates, times = (1.5, 0.5), (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0)
     x = curves(11, np.log(rates), 4_096, 20, times, backend="jax")
     laws = exact_laws(*rates, 20, times)

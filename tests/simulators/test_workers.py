@@ -58,15 +58,21 @@ def test_errors_that_cannot_travel_come_back_as_text(workers):
 
 
 def test_a_death_fails_one_task_and_is_made_good(workers):
-    futures = [workers.submit(os._exit, 3) if i == 5 else workers.submit(lambda i=i: i) for i in range(20)]
+    futures = [
+        workers.submit(os._exit, 3) if i == 5 else workers.submit(lambda i=i: i) for i in range(20)
+    ]
     wait(futures)
-    assert [future.result() for i, future in enumerate(futures) if i != 5] == [i for i in range(20) if i != 5]
+    assert [future.result() for i, future in enumerate(futures) if i != 5] == [
+        i for i in range(20) if i != 5
+    ]
     with pytest.raises(WorkerLostError, match="exit code 3"):
         futures[5].result()
 
 
 def collected_elsewhere(process, times):
-    """As where another thread, which starts a process, collects this one: for some looks its exit code is not known."""
+    """As where another thread, which starts a process, collects this one: for some looks its exit
+    code is not known.
+    """
     popen, looks = process._popen, iter(range(times))
     known = popen.poll
 
@@ -79,7 +85,9 @@ def collected_elsewhere(process, times):
 
 @pytest.mark.parametrize(("times", "exitcode"), [(3, 7), (10**9, None)])
 def test_a_death_that_another_thread_collects_is_told(times, exitcode, monkeypatch):
-    """Planted: closing the process while its code is unknown raises in the thread that waits, and the future is never done."""
+    """Planted: closing the process while its code is unknown raises in the thread that waits, and
+    the future is never done.
+    """
     monkeypatch.setattr("noisewise.simulators.workers._PATIENCE", 0.2)
     with Workers(1) as workers:
         workers.submit(os.getpid).result(timeout=60)
@@ -91,10 +99,14 @@ def test_a_death_that_another_thread_collects_is_told(times, exitcode, monkeypat
 
 
 def test_no_death_is_missed_while_other_processes_start():
-    """Two workers that die again and again: while one is replaced the other's end is collected by whoever looks first."""
+    """Two workers that die again and again: while one is replaced the other's end is collected by
+    whoever looks first.
+    """
     with Workers(2) as workers:
         futures = [workers.submit(os._exit, 7) for _ in range(12)]
-        assert {str(future.exception(timeout=120)) for future in futures} == {"its worker ended with exit code 7"}
+        assert {str(future.exception(timeout=120)) for future in futures} == {
+            "its worker ended with exit code 7"
+        }
 
 
 def test_what_is_shut_down_takes_nothing_more():
@@ -127,7 +139,9 @@ def test_an_error_in_the_body_ends_the_processes_at_once():
         busy.result()
     with pytest.raises(CancelledError):
         queued.result()
-    assert not [child for child in multiprocessing.active_children() if child.name.startswith("noisewise")]
+    assert not [
+        child for child in multiprocessing.active_children() if child.name.startswith("noisewise")
+    ]
 
 
 def test_a_process_that_is_just_being_started_is_ended_too():
@@ -142,9 +156,9 @@ def test_processes_end_with_their_parent(tmp_path):
     """Killed parents leave no processes behind."""
     script = tmp_path / "script.py"
     script.write_text(
-        "import os, time\nfrom noisewise.simulators import Workers\n"
-        "if __name__ == '__main__':\n"
-        "    workers = Workers(1)\n    print(workers.submit(os.getpid).result(), flush=True)\n    time.sleep(100)\n"
+        "import os, time\nfrom noisewise.simulators import Workers\nif __name__ == '__main__':\n   "
+        " workers = Workers(1)\n    print(workers.submit(os.getpid).result(), flush=True)\n   "
+        " time.sleep(100)\n"
     )
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
         child = int(process.stdout.readline())
@@ -167,9 +181,9 @@ def _alive(pid):
 def test_scripts_without_a_guard_are_told(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import jax, numpy as np\nimport noisewise as nw\n"
-        "s = nw.simulators.PythonSimulator(lambda rng, theta: theta)\n"
-        "s.statistics(jax.random.key(0), np.zeros((2, 1)), lambda x: x, executor=nw.simulators.Workers(1))\n"
+        "import jax, numpy as np\nimport noisewise as nw\ns = nw.simulators.PythonSimulator(lambda"
+        " rng, theta: theta)\ns.statistics(jax.random.key(0), np.zeros((2, 1)), lambda x: x,"
+        " executor=nw.simulators.Workers(1))\n"
     )
     result = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
     assert result.returncode == 1
@@ -184,6 +198,7 @@ def test_arrays_of_some_size_travel(workers):
 @pytest.mark.parametrize("bad", [0, -1, 1.5, "2"])
 def test_bad_numbers_are_refused(bad):
     with pytest.raises(
-        (errors.InvalidInputError, errors.InvalidTypeError), match="num_workers must be a whole number >= 1"
+        (errors.InvalidInputError, errors.InvalidTypeError),
+        match="num_workers must be a whole number >= 1",
     ):
         Workers(bad)

@@ -2,7 +2,8 @@ r"""How far simulated private statistics lie from the observed ones.
 
     rho(s_dp, s_dp') = sqrt( sum_j ((s_dp,j - s_dp',j) / scale_j)^2 )
 
-Columns are on the paper's scale, means and proportions: `mechanism.distance_unit` divides counts first.
+Columns are on the paper's scale, means and proportions: `mechanism.distance_unit` divides counts
+first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from noisewise.errors import InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 
 BLOCK = 1024
-"""Rows are handed to compiled programs in blocks of this length, so that a new number of rows compiles nothing."""
+"""Rows are handed to compiled programs in blocks of this length, so that a new number of rows
+compiles nothing.
+"""
 
 
 class AbstractDistance(abc.ABC):
@@ -28,7 +31,9 @@ class AbstractDistance(abc.ABC):
 
     @abc.abstractmethod
     def scales(self, simulated: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """scale (k',), from prior-predictive s_dp (n, k') without failed ones and the mechanism's units (k',)."""
+        """scale (k',), from prior-predictive s_dp (n, k') without failed ones and the mechanism's
+        units (k',).
+        """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +50,11 @@ class Euclidean(AbstractDistance):
 
 @dataclasses.dataclass(frozen=True)
 class Weighted(AbstractDistance):
-    """scale_j = the median absolute deviation of column j among prior-predictive s_dp: all columns count alike.
+    """scale_j = the median absolute deviation of column j among prior-predictive s_dp: all columns
+    count alike.
 
-    Where more than half the draws are equal it is their standard deviation, and where all are, the unit.
+    Where more than half the draws are equal it is their standard deviation, and where all are, the
+    unit.
 
     >>> Weighted().scales(np.array([[0.0, 7.0], [1.0, 7.0], [3.0, 7.0]]), np.ones(2)).tolist()
     [1.0, 1.0]
@@ -64,7 +71,9 @@ class Weighted(AbstractDistance):
 def check_distance(distance: Any) -> None:
     """Refuse what is not a distance."""
     if not isinstance(distance, AbstractDistance):
-        raise InvalidTypeError(f"distance must be Euclidean() or Weighted(), got {describe(distance)}.")
+        raise InvalidTypeError(
+            f"distance must be Euclidean() or Weighted(), got {describe(distance)}."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,21 +86,33 @@ class Ruler:
 
     @staticmethod
     def fitted(
-        key: Array, distance: AbstractDistance, mechanism: AbstractMechanism, observed: np.ndarray, s: np.ndarray
+        key: Array,
+        distance: AbstractDistance,
+        mechanism: AbstractMechanism,
+        observed: np.ndarray,
+        s: np.ndarray,
     ) -> Ruler:
         """The ruler of a distance, given prior-predictive s (n, k)."""
-        unit = np.broadcast_to(np.asarray(mechanism.distance_unit, dtype=np.float64), observed.shape)
+        unit = np.broadcast_to(
+            np.asarray(mechanism.distance_unit, dtype=np.float64), observed.shape
+        )
         s_dp = private(key, mechanism, s)[:, 0]
         return Ruler(mechanism, observed, distance.scales(s_dp[~np.isnan(s_dp).any(axis=1)], unit))
 
     def distances(self, key: Array, s: np.ndarray, num_noise: int = 1) -> np.ndarray:
-        """Distances (n, num_noise) of s (n, k) after each of `num_noise` draws of noise; infinite for failed simulations."""
+        """Distances (n, num_noise) of s (n, k) after each of `num_noise` draws of noise; infinite
+        for failed simulations.
+        """
         s_dp = private(key, self.mechanism, s, num_noise)
         distances = np.sqrt(np.sum(((s_dp - self.observed) / self.scales) ** 2, axis=-1))
-        return np.where(np.isnan(distances) | np.isnan(s).any(axis=1, keepdims=True), np.inf, distances)
+        return np.where(
+            np.isnan(distances) | np.isnan(s).any(axis=1, keepdims=True), np.inf, distances
+        )
 
 
-def private(key: Array, mechanism: AbstractMechanism, s: np.ndarray, num_noise: int = 1) -> np.ndarray:
+def private(
+    key: Array, mechanism: AbstractMechanism, s: np.ndarray, num_noise: int = 1
+) -> np.ndarray:
     """s_dp (n, num_noise, k') with independent noise, for s (n, k)."""
 
     def noisy(block: int, rows: np.ndarray) -> np.ndarray:
@@ -102,12 +123,13 @@ def private(key: Array, mechanism: AbstractMechanism, s: np.ndarray, num_noise: 
 
 
 def in_blocks(fn: Callable[[int, np.ndarray], np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """fn(number, block) of successive blocks of rows, laid end to end; the last block is filled up with copies of its last row.
+    """fn(number, block) of successive blocks of rows, laid end to end; the last block is filled up
+    with copies of its last row.
 
     >>> in_blocks(lambda number, block: block[:, 0] + number, np.zeros((1025, 1)))[[0, 1023, 1024]].tolist()
     [0.0, 0.0, 1.0]
     """
     filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % BLOCK, axis=0)])
-    return np.concatenate([fn(i, filled[i * BLOCK : (i + 1) * BLOCK]) for i in range(len(filled) // BLOCK)])[
-        : len(rows)
-    ]
+    return np.concatenate(
+        [fn(i, filled[i * BLOCK : (i + 1) * BLOCK]) for i in range(len(filled) // BLOCK)]
+    )[: len(rows)]

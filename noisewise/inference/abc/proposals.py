@@ -1,4 +1,6 @@
-"""Proposals of theta in unconstrained coordinates z, and how they are taken in until enough are accepted."""
+"""Proposals of theta in unconstrained coordinates z, and how they are taken in until enough are
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from noisewise.inference.contract.work import OutOfBudget
 from noisewise.priors.prior import Prior
 
 PILOT = 400
-"""At least so many prior draws come first: they show whether the observation is surprising, and what its scale is."""
+"""At least so many prior draws come first: they show whether the observation is surprising, and
+what its scale is.
+"""
 
 Batch = tuple[np.ndarray, tuple[np.ndarray, ...]]
 """Which of n proposals are accepted (n,), and what is kept of those: arrays (n, ...)."""
@@ -51,7 +55,9 @@ class KernelProposal:
 
     @staticmethod
     def fitted(key: Array, z: np.ndarray, weights: np.ndarray) -> KernelProposal:
-        """For particles z (N, p) with normalised weights (N,), resampled first where their effective size is below N/2."""
+        """For particles z (N, p) with normalised weights (N,), resampled first where their
+        effective size is below N/2.
+        """
         if 1.0 / np.sum(weights**2) < len(z) / 2:
             rng = generator(key)
             points = (rng.random() + np.arange(len(z))) / len(z)
@@ -65,18 +71,24 @@ class KernelProposal:
 
     def sample(self, key: Array, num: int) -> np.ndarray:
         rng = generator(key)
-        parents = np.minimum(np.searchsorted(np.cumsum(self.weights), rng.random(num)), len(self.z) - 1)
+        parents = np.minimum(
+            np.searchsorted(np.cumsum(self.weights), rng.random(num)), len(self.z) - 1
+        )
         return self.z[parents] + rng.standard_normal((num, self.z.shape[1])) @ self.root.T
 
     def log_prob(self, z: np.ndarray) -> np.ndarray:
         """The log density (n,), in chunks of 4 million pairs."""
         rows = max(1, _PAIRS // len(self.z))
         centre = self.weights @ self.z
-        centres, points = (np.linalg.solve(self.root, (values - centre).T).T for values in (self.z, z))
+        centres, points = (
+            np.linalg.solve(self.root, (values - centre).T).T for values in (self.z, z)
+        )
         constant = np.log(np.diag(self.root)).sum() + 0.5 * z.shape[1] * np.log(2.0 * np.pi)
         with np.errstate(divide="ignore"):
             log_weights = np.log(self.weights)
-        parts = [_log_mixture(points[i : i + rows], centres, log_weights) for i in range(0, len(z), rows)]
+        parts = [
+            _log_mixture(points[i : i + rows], centres, log_weights) for i in range(0, len(z), rows)
+        ]
         return np.concatenate(parts) - constant
 
 
@@ -87,7 +99,7 @@ def _log_mixture(points: np.ndarray, centres: np.ndarray, log_weights: np.ndarra
     return top + np.log(np.exp(terms, out=terms).sum(axis=1)) - 0.5 * np.sum(points**2, axis=1)
 
 
-# Taking them in ------------------------------------------------------------------------------------------------------
+# Taking them in -----------------------------------------------------------------------------------
 
 
 class Nearest:
@@ -100,7 +112,9 @@ class Nearest:
         """Look at n proposals: scores (n,) and what to keep of them, arrays (n, ...)."""
         candidates = (*columns, scores)
         if self._kept:
-            candidates = tuple(np.concatenate(pair) for pair in zip(self._kept, candidates, strict=True))
+            candidates = tuple(
+                np.concatenate(pair) for pair in zip(self._kept, candidates, strict=True)
+            )
         best = np.argsort(candidates[-1], kind="stable")[:_NEAREST]
         self._kept = tuple(column[best] for column in candidates)
 
@@ -137,13 +151,19 @@ class Harvest:
 
     def columns(self) -> tuple[np.ndarray, ...]:
         """What was kept of the first `wanted` accepted ones."""
-        return tuple(np.concatenate(column)[: self.wanted] for column in zip(*self.parts, strict=True))
+        return tuple(
+            np.concatenate(column)[: self.wanted] for column in zip(*self.parts, strict=True)
+        )
 
     def next_size(self, guess: float) -> int:
-        """What the rest needs at the rate seen (`guess` until any is) and up to a tenth more, at most four times as many as so far."""
+        """What the rest needs at the rate seen (`guess` until any is) and up to a tenth more, at
+        most four times as many as so far.
+        """
         rate = (self.num_accepted + guess) / (self.num_tried + 1.0)
         needed = (1.1 - 0.1 * rate) * (self.wanted - self.num_accepted) / rate
-        return math.ceil(min(max(needed, _SMALLEST), 4 * max(self.num_tried, 4 * _SMALLEST), _LARGEST))
+        return math.ceil(
+            min(max(needed, _SMALLEST), 4 * max(self.num_tried, 4 * _SMALLEST), _LARGEST)
+        )
 
 
 def collect(
@@ -155,10 +175,12 @@ def collect(
     guess: float = 0.5,
     min_acceptance: float = 0.0,
 ) -> Harvest:
-    """Batch after batch of proposals, until `wanted` are accepted, or a budget is spent, or the acceptance is below `min_acceptance`.
+    """Batch after batch of proposals, until `wanted` are accepted, or a budget is spent, or the
+    acceptance is below `min_acceptance`.
 
-    Proposals are independent and accepted in their order, so the sizes of batches, which follow the acceptance rate, bias nothing.
-    The acceptance is judged once ten acceptances would be expected at `min_acceptance`.
+    Proposals are independent and accepted in their order, so the sizes of batches, which follow the
+    acceptance rate, bias nothing. The acceptance is judged once ten acceptances would be expected
+    at `min_acceptance`.
     """
     harvest = Harvest(wanted)
     if first is not None:

@@ -12,7 +12,13 @@ import numpy as np
 from noisewise._core.arrays import Array, integer, number
 from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError, MissingCapabilityError, SimulationError
-from noisewise.inference.abc.distances import AbstractDistance, Euclidean, Ruler, check_distance, in_blocks
+from noisewise.inference.abc.distances import (
+    AbstractDistance,
+    Euclidean,
+    Ruler,
+    check_distance,
+    in_blocks,
+)
 from noisewise.inference.abc.proposals import PILOT, Batch, Harvest, Nearest, collect
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.work import Work
@@ -33,15 +39,15 @@ class RejectionABC(AbstractMethod):
 
         eta(s_dp | s(x)) / sup_s eta(s_dp | s),
 
-    so the draws are independent and have the posterior as their law, and so have the s(x) kept with them. A mechanism without
-    density or bound gets `quantile=0.01` instead, and the report says so.
+    so the draws are independent and have the posterior as their law, and so have the s(x) kept with
+    them. A mechanism without density or bound gets `quantile=0.01` instead, and the report says so.
 
-    With `tolerance`, noise is added to s(x) and theta is kept if the distance to the observation is at most `tolerance`: draws from
-    pi(theta | distance <= tolerance), which is the posterior only in the limit. With `quantile`, the nearest share of num_draws /
-    quantile simulations is kept.
+    With `tolerance`, noise is added to s(x) and theta is kept if the distance to the observation is
+    at most `tolerance`: draws from pi(theta | distance <= tolerance), which is the posterior only
+    in the limit. With `quantile`, the nearest share of num_draws / quantile simulations is kept.
 
-    Simulations per draw grow like the inverse of the prior probability of the observation: ImportanceSampling and ExactSMC need
-    far fewer where epsilon is large.
+    Simulations per draw grow like the inverse of the prior probability of the observation:
+    ImportanceSampling and ExactSMC need far fewer where epsilon is large.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -66,12 +72,13 @@ class RejectionABC(AbstractMethod):
         check_distance(self.distance)
         if self.tolerance is not None and self.quantile is not None:
             raise InvalidInputError(
-                "Give tolerance= (keep what is that near) or quantile= (keep that share, the nearest), not both; without them "
-                "RejectionABC is exact."
+                "Give tolerance= (keep what is that near) or quantile= (keep that share, the"
+                " nearest), not both; without them RejectionABC is exact."
             )
         if self.max_simulations is None and self.max_minutes is None and self.quantile is None:
             raise InvalidInputError(
-                "RejectionABC may find nothing to accept and would then never end: set max_simulations or max_minutes."
+                "RejectionABC may find nothing to accept and would then never end: set"
+                " max_simulations or max_minutes."
             )
 
     def _check(self, model: PrivateModel) -> None:
@@ -80,12 +87,12 @@ class RejectionABC(AbstractMethod):
             return
         if self._by_default:
             raise MissingCapabilityError(
-                f"RejectionABC needs a mechanism with log_prob and log_prob_bound, or with sample; {name} has neither. "
-                "Use ImportanceSampling, which needs the density alone."
+                "RejectionABC needs a mechanism with log_prob and log_prob_bound, or with sample;"
+                f" {name} has neither. Use ImportanceSampling, which needs the density alone."
             )
         raise MissingCapabilityError(
-            f"RejectionABC with tolerance or quantile needs a mechanism with sample, which {name} lacks. Leave them out to reject by "
-            "the density, or use ImportanceSampling."
+            f"RejectionABC with tolerance or quantile needs a mechanism with sample, which {name}"
+            " lacks. Leave them out to reject by the density, or use ImportanceSampling."
         )
 
     @property
@@ -138,15 +145,17 @@ class _ByDensity:
         scores = self.log_bound - in_blocks(lambda _, rows: self.work.log_eta(rows), s)
         if scores.min() < -1e-6:
             raise InvalidInputError(
-                f"The mechanism's log_prob_bound is {-scores.min():.4g} below a log_prob that it should bound: correct it, or use "
-                "ImportanceSampling, which needs no bound."
+                f"The mechanism's log_prob_bound is {-scores.min():.4g} below a log_prob that it"
+                " should bound: correct it, or use ImportanceSampling, which needs no bound."
             )
         return generator(key).standard_exponential(len(s)) >= scores, scores
 
 
 @dataclasses.dataclass(frozen=True)
 class _ByDistance:
-    """Accept within a distance, which is the score; of those the nearest `share` is kept in the end."""
+    """Accept within a distance, which is the score; of those the nearest `share` is kept in the
+    end.
+    """
 
     ruler: Ruler
     tolerance: float
@@ -168,7 +177,9 @@ def _accepted(work: Work, rule: _ByDensity | _ByDistance, harvest: Harvest) -> A
         return work.draws(theta, s, exact=True)
     if rule.share < 1.0:
         # the small term keeps float64 from taking one off a whole number
-        kept = np.argsort(scores, kind="stable")[: max(1, math.floor(rule.share * len(scores) + 1e-6))]
+        kept = np.argsort(scores, kind="stable")[
+            : max(1, math.floor(rule.share * len(scores) + 1e-6))
+        ]
         theta, scores = theta[kept], scores[kept]
     work.diagnostics["tolerance"] = min(rule.tolerance, float(scores.max()))
     return work.draws(theta[np.isfinite(scores)], exact=False)
@@ -180,7 +191,8 @@ def _nothing_accepted(
     theta, s, scores = nearest.columns()
     if not len(theta):
         raise SimulationError(
-            f"None of {num_tried:,} simulations can be compared with the observation: they failed (NaN) or exclude it."
+            f"None of {num_tried:,} simulations can be compared with the observation: they failed"
+            " (NaN) or exclude it."
         )
     work.diagnostics["acceptance"] = 0.0
     work.record(acceptance=0.0)

@@ -1,4 +1,6 @@
-"""Sequential Monte Carlo with simulated private statistics: the tolerance falls from round to round."""
+"""Sequential Monte Carlo with simulated private statistics: the tolerance falls from round to
+round.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,22 @@ import numpy as np
 
 from noisewise._core.arrays import Array, describe, integer, number
 from noisewise.errors import InvalidTypeError, SimulationError
-from noisewise.inference.abc.distances import AbstractDistance, Euclidean, Ruler, check_distance, in_blocks
-from noisewise.inference.abc.proposals import PILOT, Batch, Harvest, KernelProposal, Nearest, PriorProposal, collect
+from noisewise.inference.abc.distances import (
+    AbstractDistance,
+    Euclidean,
+    Ruler,
+    check_distance,
+    in_blocks,
+)
+from noisewise.inference.abc.proposals import (
+    PILOT,
+    Batch,
+    Harvest,
+    KernelProposal,
+    Nearest,
+    PriorProposal,
+    collect,
+)
 from noisewise.inference.abc.tolerances import AbstractTolerance, QuantileDecay
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.work import Work
@@ -24,24 +40,28 @@ from noisewise.priors.prior import Prior
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SMCABC(AbstractSequentialMethod):
-    r"""The paper's algorithm 3, with N = `num_particles` and tolerances e_1 > e_2 > ... on the distance rho.
+    r"""The paper's algorithm 3, with N = `num_particles` and tolerances e_1 > e_2 > ... on the
+    distance rho.
 
-    Round 1: theta ~ pi, kept if rho(s_dp', s_dp) <= e_1 for s_dp' simulated at theta, until N are. Round t: theta* from the
-    population by its weights W, theta' ~ N(theta*, 2 Cov_W) in unconstrained coordinates, kept if rho <= e_t; after a rejection theta*
-    is drawn anew. Then
+    Round 1: theta ~ pi, kept if rho(s_dp', s_dp) <= e_1 for s_dp' simulated at theta, until N are.
+    Round t: theta* from the population by its weights W, theta' ~ N(theta*, 2 Cov_W) in
+    unconstrained coordinates, kept if rho <= e_t; after a rejection theta* is drawn anew. Then
 
         W_i ~ pi(theta_i) / sum_j W_j N(theta_i; theta_j, 2 Cov_W),      pi with the Jacobian of the coordinates,
 
-    so that the weighted particles follow pi(theta | rho <= e_t) (Beaumont et al. 2009; Filippi et al. 2013 for the covariance), which is
-    the posterior only in the limit of a small tolerance. Below an effective size of N/2 the population is resampled before it proposes.
+    so that the weighted particles follow pi(theta | rho <= e_t) (Beaumont et al. 2009; Filippi et
+    al. 2013 for the covariance), which is the posterior only in the limit of a small tolerance.
+    Below an effective size of N/2 the population is resampled before it proposes.
 
-    `num_noise` = M > 1 adds M draws of noise to each simulated s: simulations are dear, noise is cheap. theta is kept if K >= 1 of them
-    come within the tolerance, and W_i is multiplied by K_i / M. Given s this has the mean P(rho <= e_t | s), as for M = 1, so the particles
-    follow the same law, while far fewer simulations are lost.
+    `num_noise` = M > 1 adds M draws of noise to each simulated s: simulations are dear, noise is
+    cheap. theta is kept if K >= 1 of them come within the tolerance, and W_i is multiplied by K_i /
+    M. Given s this has the mean P(rho <= e_t | s), as for M = 1, so the particles follow the same
+    law, while far fewer simulations are lost.
 
-    `tolerance` is `QuantileDecay(0.5)` or, as in the paper, `GeometricDecay(0.5, 0.7)`. The rounds end after `num_rounds`, at
-    `final_tolerance`, when the tolerance can fall no further, or when the share of proposals kept is below `min_acceptance`. A round
-    that cannot be completed gives the particles of the round before, with the reason in the report.
+    `tolerance` is `QuantileDecay(0.5)` or, as in the paper, `GeometricDecay(0.5, 0.7)`. The rounds
+    end after `num_rounds`, at `final_tolerance`, when the tolerance can fall no further, or when
+    the share of proposals kept is below `min_acceptance`. A round that cannot be completed gives
+    the particles of the round before, with the reason in the report.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -74,8 +94,9 @@ class SMCABC(AbstractSequentialMethod):
         check_distance(self.distance)
         if not isinstance(self.tolerance, AbstractTolerance):
             raise InvalidTypeError(
-                "tolerance must be a schedule, such as GeometricDecay(0.5, 0.7) or QuantileDecay(0.5), got "
-                f"{describe(self.tolerance)}. For one fixed tolerance use RejectionABC(tolerance=...)."
+                "tolerance must be a schedule, such as GeometricDecay(0.5, 0.7) or"
+                f" QuantileDecay(0.5), got {describe(self.tolerance)}. For one fixed tolerance use"
+                " RejectionABC(tolerance=...)."
             )
 
     def _rounds(self, key: Array, work: Work) -> Iterator[WeightedSamples]:
@@ -88,20 +109,33 @@ class SMCABC(AbstractSequentialMethod):
             propose_key, resample_key = jax.random.split(jax.random.fold_in(key, t))
             harvest = search.within(propose_key, tolerance, proposal, population)
             if not harvest.complete:
-                work.record(round=t, tolerance=tolerance, acceptance=harvest.acceptance, accepted=harvest.num_accepted)
+                work.record(
+                    round=t,
+                    tolerance=tolerance,
+                    acceptance=harvest.acceptance,
+                    accepted=harvest.num_accepted,
+                )
                 yield _posterior(work, search.left_with(tolerance, harvest, population))
                 return
             population = _weighed(work.model.prior, proposal, tolerance, harvest)
-            sizes = {"acceptance": population.acceptance, "effective_size": population.effective_size}
+            sizes = {
+                "acceptance": population.acceptance,
+                "effective_size": population.effective_size,
+            }
             work.record(round=t, tolerance=tolerance, **sizes)
             yield _posterior(work, population)
             following = self._following(t, population)
             if t == self.num_rounds or following >= tolerance:
                 return
-            tolerance, proposal = following, KernelProposal.fitted(resample_key, population.z, population.weights)
+            tolerance, proposal = (
+                following,
+                KernelProposal.fitted(resample_key, population.z, population.weights),
+            )
 
     def _following(self, t: int, population: _Population) -> float:
-        """The tolerance after round t: below that of round t if any particle is, but never below the final one."""
+        """The tolerance after round t: below that of round t if any particle is, but never below
+        the final one.
+        """
         tolerance = self.tolerance.at(t + 1, population.distances, population.weights)
         if tolerance >= population.tolerance:
             nearer = population.distances[population.distances < population.tolerance]
@@ -132,14 +166,15 @@ class _Population:
         return float(1.0 / np.sum(self.weights**2))
 
 
-# One round -----------------------------------------------------------------------------------------------------------
+# One round ----------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class _Search:
     """Simulates at proposals and keeps what comes within a tolerance of the observation.
 
-    The `pilot` is a batch from the prior: theta, z and distances. It fixed the ruler and begins the first round.
+    The `pilot` is a batch from the prior: theta, z and distances. It fixed the ruler and begins the
+    first round.
     """
 
     settings: SMCABC
@@ -157,7 +192,9 @@ class _Search:
         ruler = Ruler.fitted(ruler_key, settings.distance, work.model.mechanism, work.observed, s)
         distances = ruler.distances(noise_key, s, settings.num_noise)
         if not np.isfinite(distances).any():
-            raise SimulationError(f"All of the first {len(s):,} simulations, at prior draws, failed (NaN).")
+            raise SimulationError(
+                f"All of the first {len(s):,} simulations, at prior draws, failed (NaN)."
+            )
         return _Search(settings, work, ruler, (theta, z, distances), Nearest())
 
     @property
@@ -165,7 +202,9 @@ class _Search:
         """Of the pilot, with one draw of noise each (n,)."""
         return self.pilot[-1][:, 0]
 
-    def within(self, key: Array, tolerance: float, proposal: Any, population: _Population | None) -> Harvest:
+    def within(
+        self, key: Array, tolerance: float, proposal: Any, population: _Population | None
+    ) -> Harvest:
         """N proposals within the tolerance, or as many as there can be."""
 
         def judged(theta: np.ndarray, z: np.ndarray, distances: np.ndarray) -> Batch:
@@ -188,8 +227,12 @@ class _Search:
             min_acceptance=self.settings.min_acceptance,
         )
 
-    def left_with(self, tolerance: float, harvest: Harvest, population: _Population | None) -> _Population:
-        """After a round that ended early: the particles of the round before, or those of the first round so far, or prior draws."""
+    def left_with(
+        self, tolerance: float, harvest: Harvest, population: _Population | None
+    ) -> _Population:
+        """After a round that ended early: the particles of the round before, or those of the first
+        round so far, or prior draws.
+        """
         work = self.work
         if work.stop.finished:
             limit = self.settings.min_acceptance
@@ -197,7 +240,9 @@ class _Search:
         if population is not None:
             return population
         if harvest.num_accepted:
-            population = _weighed(work.model.prior, PriorProposal(work.model.prior), tolerance, harvest)
+            population = _weighed(
+                work.model.prior, PriorProposal(work.model.prior), tolerance, harvest
+            )
             work.warn(Kind.FEW_WITHIN_FIRST_TOLERANCE, num=len(population.z), tolerance=tolerance)
             return population
         theta, z, distances = self.nearest.columns()
@@ -206,8 +251,12 @@ class _Search:
         return _Population(theta, z, np.zeros(len(z)), distances, float(distances.max()), 0.0)
 
 
-def _simulated(key: Array, work: Work, proposal: Any, num: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """theta, z and s of `num` proposals, fewer if a budget ends. Where the prior is zero nothing is simulated, and s is NaN."""
+def _simulated(
+    key: Array, work: Work, proposal: Any, num: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """theta, z and s of `num` proposals, fewer if a budget ends. Where the prior is zero nothing is
+    simulated, and s is NaN.
+    """
     propose_key, simulation_key = jax.random.split(key)
     prior, z = work.model.prior, proposal.sample(propose_key, num)
     theta = in_blocks(lambda _, rows: prior.constrain(rows), z)

@@ -18,8 +18,8 @@ class AbstractTolerance(abc.ABC):
     def at(self, round: int, distances: np.ndarray, weights: np.ndarray | None = None) -> float:
         """The tolerance of a round.
 
-        `distances` (n,), with `weights` (n,) or alike, are those accepted in the round before; for the first round those
-        of prior draws. Failed simulations have distance infinity.
+        `distances` (n,), with `weights` (n,) or alike, are those accepted in the round before; for
+        the first round those of prior draws. Failed simulations have distance infinity.
         """
 
 
@@ -46,10 +46,12 @@ class GeometricDecay(AbstractTolerance):
 
 @dataclasses.dataclass(frozen=True)
 class QuantileDecay(AbstractTolerance):
-    """The given quantile of the distances accepted in the round before, and at first of distances of prior draws.
+    """The given quantile of the distances accepted in the round before, and at first of distances
+    of prior draws.
 
-    Quantiles are those of the weighted draws, and always one of the distances. So the schedule finds the scale by itself,
-    and each round accepts about that share of what the round before would.
+    Quantiles are those of the weighted draws, and always one of the distances. So the schedule
+    finds the scale by itself, and each round accepts about that share of what the round before
+    would.
 
     >>> QuantileDecay(0.5).at(1, np.array([1.0, 2.0, 3.0, 4.0, np.inf]))
     2.0
@@ -58,11 +60,17 @@ class QuantileDecay(AbstractTolerance):
     quantile: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "quantile", number("quantile", above=0.0, below=1.0)(self.quantile))
+        object.__setattr__(
+            self, "quantile", number("quantile", above=0.0, below=1.0)(self.quantile)
+        )
 
     def at(self, round: int, distances: np.ndarray, weights: np.ndarray | None = None) -> float:
         finite = np.isfinite(distances)
         if not finite.any():
-            raise InvalidInputError("QuantileDecay needs at least one finite distance: every simulation failed.")
+            raise InvalidInputError(
+                "QuantileDecay needs at least one finite distance: every simulation failed."
+            )
         shares = None if weights is None else weights[finite]
-        return float(np.quantile(distances[finite], self.quantile, method="inverted_cdf", weights=shares))
+        return float(
+            np.quantile(distances[finite], self.quantile, method="inverted_cdf", weights=shares)
+        )

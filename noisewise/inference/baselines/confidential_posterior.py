@@ -21,14 +21,17 @@ _WHOLE = 1e-6
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ConfidentialPosterior(AbstractMethod):
-    r"""theta ~ p(theta | x): what the data say without privacy, for the curator and as a row of tables.
+    r"""theta ~ p(theta | x): what the data say without privacy, for the curator and as a row of
+    tables.
 
-    `data` are the records x (n, columns) as they are, not clamped, or the confidential statistic s (k,). The models are those of
-    `NaivePlugIn`. Given records the posterior is exact. Given s it is that of unclamped records with this statistic: exact for
-    `LogLinear`, and for the others if no record was clamped or rounded, which s does not tell.
+    `data` are the records x (n, columns) as they are, not clamped, or the confidential statistic s
+    (k,). The models are those of `NaivePlugIn`. Given records the posterior is exact. Given s it is
+    that of unclamped records with this statistic: exact for `LogLinear`, and for the others if no
+    record was clamped or rounded, which s does not tell.
 
-    The private observation that `infer` takes is checked and not used. The report leaves `data` out and messages never show it, but the
-    posterior itself reveals it: it is not private, and must not be published.
+    The private observation that `infer` takes is checked and not used. The report leaves `data` out
+    and messages never show it, but the posterior itself reveals it: it is not private, and must not
+    be published.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.linear_regression(epsilon=10.0)
@@ -75,10 +78,14 @@ class ConfidentialPosterior(AbstractMethod):
     def _records(self, model: PrivateModel) -> np.ndarray:
         """The data as (n, columns), checked."""
         domain, n, width = model.query.domain, model.query.num_records, model.statistic_width
-        if domain is None or self.data.shape not in ((n, domain.width), (n,) if domain.width == 1 else None):
+        if domain is None or self.data.shape not in (
+            (n, domain.width),
+            (n,) if domain.width == 1 else None,
+        ):
             columns = 1 if domain is None else domain.width
             raise InvalidInputError(
-                f"data must be the records, shape ({n}, {columns}), or the statistic, shape ({width},); got shape {self.data.shape}."
+                f"data must be the records, shape ({n}, {columns}), or the statistic, shape"
+                f" ({width},); got shape {self.data.shape}."
             )
         return np.asarray(domain.records(self.data, n))
 
@@ -90,10 +97,13 @@ def _as_data(value: Any) -> np.ndarray:
         data = np.array(None)
     if data.dtype.kind not in "fiub":
         raise InvalidTypeError(
-            f"data must be the records or the confidential statistic, an array of numbers; got {describe(value)}."
+            "data must be the records or the confidential statistic, an array of numbers; got"
+            f" {describe(value)}."
         )
     if not np.isfinite(data).all():
-        raise InvalidInputError("data must be finite: remove or fill missing and infinite values first.")
+        raise InvalidInputError(
+            "data must be finite: remove or fill missing and infinite values first."
+        )
     data.flags.writeable = False
     return data
 
@@ -107,8 +117,12 @@ def _check_tables(model: PrivateModel, s: np.ndarray) -> None:
     starts = np.cumsum((0, *model.simulator.num_values))[:-1]
     classes = np.add.reduceat(counts, starts, axis=1)
     whole = np.abs(counts - np.rint(counts)).max() <= _WHOLE * n
-    agree = np.abs(classes - classes[:, :1]).max() <= _WHOLE * n and abs(classes[:, 0].sum() - n) <= _WHOLE * n
+    agree = (
+        np.abs(classes - classes[:, :1]).max() <= _WHOLE * n
+        and abs(classes[:, 0].sum() - n) <= _WHOLE * n
+    )
     if counts.min() < 0.0 or not whole or not agree:
         raise InvalidInputError(
-            f"data must be proportions out of {n} records that agree between features; these have noise in them or are of other records."
+            f"data must be proportions out of {n} records that agree between features; these have"
+            " noise in them or are of other records."
         )

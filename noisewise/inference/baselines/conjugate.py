@@ -1,4 +1,6 @@
-"""Models whose posterior given the confidential statistic, or the records, is known: regression, tables, a normal mean."""
+"""Models whose posterior given the confidential statistic, or the records, is known: regression,
+tables, a normal mean.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +36,26 @@ def check_conjugate(model: PrivateModel, method: str) -> None:
     """Refuse models without a conjugate posterior, naming what serves them."""
     simulator, query = type(model.simulator), type(model.query)
     if _PAIRS.get(simulator) is not query or not _fit(model.simulator, model.query):
-        known = ", ".join(f"{left.__name__} with {right.__name__}" for left, right in _PAIRS.items())
+        known = ", ".join(
+            f"{left.__name__} with {right.__name__}" for left, right in _PAIRS.items()
+        )
         raise MissingCapabilityError(
-            f"{method} needs a conjugate posterior: {known} of the same size and columns, not {simulator.__name__} with "
-            f"{query.__name__}. Use ImportanceSampling, which serves every simulator."
+            f"{method} needs a conjugate posterior: {known} of the same size and columns, not"
+            f" {simulator.__name__} with {query.__name__}. Use ImportanceSampling, which serves"
+            " every simulator."
         )
     check_conjugate_prior(model, method)
 
 
 def check_conjugate_prior(model: PrivateModel, method: str) -> None:
-    """Refuse a prior other than the conjugate one: log densities must differ by a constant at points spread by a fixed seed."""
+    """Refuse a prior other than the conjugate one: log densities must differ by a constant at
+    points spread by a fixed seed.
+    """
     simulator: Any = model.simulator
     if not simulator.can_sample_parameters:
         raise MissingCapabilityError(
-            f"{method} needs a {type(simulator).__name__} in which nothing but beta is unknown, but {', '.join(simulator.unknown)} is. "
-            "Fix it, or use DataAugmentationMCMC."
+            f"{method} needs a {type(simulator).__name__} in which nothing but beta is unknown, but"
+            f" {', '.join(simulator.unknown)} is. Fix it, or use DataAugmentationMCMC."
         )
     theta = _points(simulator)
     fits = model.prior.dim == theta.shape[1]
@@ -56,20 +63,25 @@ def check_conjugate_prior(model: PrivateModel, method: str) -> None:
         with jax.enable_x64(True):
             conjugate = np.asarray(jax.vmap(simulator.log_prob_conjugate_prior)(theta))
         difference = model.prior.log_prob(theta) - conjugate
-        fits = bool(np.all(np.abs(difference - difference[0]) <= _TOLERANCE * (1.0 + np.abs(conjugate))))
+        fits = bool(
+            np.all(np.abs(difference - difference[0]) <= _TOLERANCE * (1.0 + np.abs(conjugate)))
+        )
     if not fits:
         raise MissingCapabilityError(
-            f"{method} needs the conjugate prior of its simulator, {_prior_text(simulator)}, and the prior of the model is "
-            "another. State it in the simulator too, or use DataAugmentationMCMC, which takes any prior."
+            f"{method} needs the conjugate prior of its simulator, {_prior_text(simulator)}, and"
+            " the prior of the model is another. State it in the simulator too, or use"
+            " DataAugmentationMCMC, which takes any prior."
         )
 
 
 def conjugate_draws(key: Array, model: PrivateModel, s: np.ndarray, num: int) -> np.ndarray:
-    r"""`num` independent draws (num, d) of theta given the confidential statistic s (k,), as if no record had been clamped.
+    r"""`num` independent draws (num, d) of theta given the confidential statistic s (k,), as if no
+    record had been clamped.
 
-    Regression: beta normal, from the sums that s stands for. A normal mean: normal, from n s. Tables: with the counts
-    N_ikj = max(0, n s_ikj), each row p^k_i. is Dirichlet(concentration + N_ik.), and p is Dirichlet(concentration + N_i) with N_i the
-    mean over features k of sum_j N_ikj; for a statistic without noise nothing is cut off and all features agree.
+    Regression: beta normal, from the sums that s stands for. A normal mean: normal, from n s.
+    Tables: with the counts N_ikj = max(0, n s_ikj), each row p^k_i. is Dirichlet(concentration +
+    N_ik.), and p is Dirichlet(concentration + N_i) with N_i the mean over features k of sum_j
+    N_ikj; for a statistic without noise nothing is cut off and all features agree.
     """
     simulator, query, rng = model.simulator, model.query, generator(key)
     if isinstance(simulator, LinearRegression):
@@ -81,7 +93,9 @@ def conjugate_draws(key: Array, model: PrivateModel, s: np.ndarray, num: int) ->
 
 
 def record_draws(key: Array, model: PrivateModel, records: np.ndarray, num: int) -> np.ndarray:
-    """`num` independent draws (num, d) of theta given the records (n, columns) as they are, not clamped."""
+    """`num` independent draws (num, d) of theta given the records (n, columns) as they are, not
+    clamped.
+    """
     simulator = model.simulator
     if isinstance(simulator, LinearRegression):
         return _coefficients(generator(key), simulator, *simulator.sums(records), num)
@@ -91,18 +105,26 @@ def record_draws(key: Array, model: PrivateModel, records: np.ndarray, num: int)
 
 
 def _coefficients(
-    rng: np.random.Generator, simulator: LinearRegression, gram: np.ndarray, cross: np.ndarray, num: int
+    rng: np.random.Generator,
+    simulator: LinearRegression,
+    gram: np.ndarray,
+    cross: np.ndarray,
+    num: int,
 ) -> np.ndarray:
     mean, covariance = simulator.conjugate_posterior(gram, cross)
     return mean + rng.standard_normal((num, len(mean))) @ np.linalg.cholesky(covariance).T
 
 
-def _tables(rng: np.random.Generator, simulator: LogLinear, counts: np.ndarray, num: int) -> np.ndarray:
+def _tables(
+    rng: np.random.Generator, simulator: LogLinear, counts: np.ndarray, num: int
+) -> np.ndarray:
     rows = counts.reshape(simulator.num_classes, -1)
     ends = np.cumsum(simulator.num_values)[:-1]
     vectors = [part for row in rows for part in np.split(row, ends)]
     vectors.append(rows.sum(1) / len(simulator.num_values))
-    return np.concatenate([rng.dirichlet(simulator.concentration + part, num) for part in vectors], axis=1)
+    return np.concatenate(
+        [rng.dirichlet(simulator.concentration + part, num) for part in vectors], axis=1
+    )
 
 
 def _mean(rng: np.random.Generator, simulator: Any, mean: float, num: int) -> np.ndarray:
@@ -128,5 +150,8 @@ def _points(simulator: Any) -> np.ndarray:
 
 def _prior_text(simulator: Any) -> str:
     if isinstance(simulator, LogLinear):
-        return f"Dirichlet with every parameter {simulator.concentration:g}, in the order of its parameter_names"
+        return (
+            f"Dirichlet with every parameter {simulator.concentration:g}, in the order of its"
+            " parameter_names"
+        )
     return f"normal with mean 0 and variance {simulator.prior_variance:g} in every coordinate"

@@ -35,21 +35,25 @@ _ENOUGH = 400
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GibbsSufficientStatistics(AbstractMethod):
-    r"""Gibbs-SS (Bernstein and Sheldon 2019) for `LinearRegression` with `RegressionMoments`, Laplace or Gaussian noise.
+    r"""Gibbs-SS (Bernstein and Sheldon 2019) for `LinearRegression` with `RegressionMoments`,
+    Laplace or Gaussian noise.
 
-    The confidential statistic is taken for normal, with the mean and covariance of the mean of n unclamped contributions, and Laplace
-    noise for a scale mixture of normals, w_k ~ Exponential with mean 2 b^2. One sweep draws
+    The confidential statistic is taken for normal, with the mean and covariance of the mean of n
+    unclamped contributions, and Laplace noise for a scale mixture of normals, w_k ~ Exponential
+    with mean 2 b^2. One sweep draws
 
         s | theta, w:    N(mu + V G^-1 (s_dp - mu), V - V G^-1 V),    mu = E[t | theta], V = Cov[t | theta]/n, G = V + diag(w)
         beta | s:        N(P^-1 X'y/sigma^2, P^-1),                   P = X'X/sigma^2 + I/tau^2, sums undone from s
         1/w_k | s:       inverse Gaussian, mean 1/(b |s_dp,k - s_k|), shape 1/b^2;     Gaussian noise has w_k = scale^2 for good.
 
-    No record is simulated, so a sweep costs the same whatever n. The price is that the answer is not exact: clamping is
-    ignored (the report warns when it matters), s is not quite normal, and beta | s comes from the model of the records, not from
-    that normal law, so that the first two conditionals do not belong to one joint law. On the paper's regression all three are small.
+    No record is simulated, so a sweep costs the same whatever n. The price is that the answer is
+    not exact: clamping is ignored (the report warns when it matters), s is not quite normal, and
+    beta | s comes from the model of the records, not from that normal law, so that the first two
+    conditionals do not belong to one joint law. On the paper's regression all three are small.
 
-    Each of `num_chains` chains starts at a draw from the prior, leaves out `num_warmup` sweeps, and then keeps `num_draws`
-    states of (theta, s), `thin` sweeps apart. Neighbouring sweeps are strongly correlated where the noise is large.
+    Each of `num_chains` chains starts at a draw from the prior, leaves out `num_warmup` sweeps, and
+    then keeps `num_draws` states of (theta, s), `thin` sweeps apart. Neighbouring sweeps are
+    strongly correlated where the noise is large.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.linear_regression(epsilon=10.0)
@@ -74,21 +78,26 @@ class GibbsSufficientStatistics(AbstractMethod):
 
     def _check(self, model: PrivateModel) -> None:
         simulator, query, mechanism = model.simulator, model.query, model.mechanism
-        if not isinstance(simulator, LinearRegression) or not isinstance(query, AbstractMomentQuery):
+        if not isinstance(simulator, LinearRegression) or not isinstance(
+            query, AbstractMomentQuery
+        ):
             raise MissingCapabilityError(
-                "GibbsSufficientStatistics needs LinearRegression with RegressionMoments, whose moments have a closed form, not "
-                f"{type(simulator).__name__} with {type(query).__name__}. Use DataAugmentationMCMC for other models of records, "
-                "ImportanceSampling for any simulator."
+                "GibbsSufficientStatistics needs LinearRegression with RegressionMoments, whose"
+                f" moments have a closed form, not {type(simulator).__name__} with"
+                f" {type(query).__name__}. Use DataAugmentationMCMC for other models of records,"
+                " ImportanceSampling for any simulator."
             )
         if simulator.num_predictors != query.num_predictors or query.grid is not None:
             raise MissingCapabilityError(
-                f"GibbsSufficientStatistics needs RegressionMoments of the {simulator.num_predictors} predictors of its simulator, "
-                "without grid. Use DataAugmentationMCMC, which takes any additive query."
+                "GibbsSufficientStatistics needs RegressionMoments of the"
+                f" {simulator.num_predictors} predictors of its simulator, without grid. Use"
+                " DataAugmentationMCMC, which takes any additive query."
             )
         if mechanism.normal_mixture is None:
             raise MissingCapabilityError(
-                "GibbsSufficientStatistics needs Laplace or Gaussian noise, which are mixtures of normals, not "
-                f"{type(mechanism).__name__}. Use DataAugmentationMCMC, which takes any mechanism with a density."
+                "GibbsSufficientStatistics needs Laplace or Gaussian noise, which are mixtures of"
+                f" normals, not {type(mechanism).__name__}. Use DataAugmentationMCMC, which takes"
+                " any mechanism with a density."
             )
         check_conjugate_prior(model, type(self).__name__)
 
@@ -105,21 +114,31 @@ class GibbsSufficientStatistics(AbstractMethod):
         """The states kept, theta (C N, d) and s (C N, k), chain by chain."""
         start_key, sweep_key = jax.random.split(key)
         mechanism: Any = work.model.mechanism
-        kernel = Kernel(work.model.simulator, work.model.query, mechanism.normal_mixture == "exponential")
+        kernel = Kernel(
+            work.model.simulator, work.model.query, mechanism.normal_mixture == "exponential"
+        )
         last = 0
         with jax.enable_x64(True):
             target = Target(jnp.asarray(work.observed), jnp.asarray(mechanism.scale, dtype=float))
-            state = kernel.start(target, jnp.asarray(work.model.prior.sample(start_key, self.num_chains)))
-            kept = tuple(jnp.zeros((self.num_draws, *part.shape)) for part in (state.theta, state.s))
+            state = kernel.start(
+                target, jnp.asarray(work.model.prior.sample(start_key, self.num_chains))
+            )
+            kept = tuple(
+                jnp.zeros((self.num_draws, *part.shape)) for part in (state.theta, state.s)
+            )
             carry = (state, kept, jnp.zeros(2, int))
             for first, last in _segments(work, self.num_warmup + self.num_draws * self.thin):
                 ends = (first, last, self.num_warmup, self.thin)
-                carry = _made(work, carry, functools.partial(sweeps, kernel, sweep_key, target, carry, *ends))
+                carry = _made(
+                    work, carry, functools.partial(sweeps, kernel, sweep_key, target, carry, *ends)
+                )
         _look_at_sweeps(work, *(np.asarray(carry[2]) / (last * self.num_chains)))
         if last < self.num_warmup + self.thin:
             work.warn(Kind.WARM_UP_STATES)
         rows = max(1, (last - self.num_warmup) // self.thin)
-        theta, s = (np.asarray(part)[:rows].swapaxes(0, 1).reshape(-1, part.shape[2]) for part in carry[1])
+        theta, s = (
+            np.asarray(part)[:rows].swapaxes(0, 1).reshape(-1, part.shape[2]) for part in carry[1]
+        )
         return theta, s
 
 
@@ -130,7 +149,9 @@ def _made(work: Work, carry: Any, sweep: Callable[[], Any]) -> Any:
 
 
 def _segments(work: Work, total: int) -> Iterator[tuple[int, int]]:
-    """Consecutive ranges of sweeps, about a second's work each, until all are done or the time is up."""
+    """Consecutive ranges of sweeps, about a second's work each, until all are done or the time is
+    up.
+    """
     first, size = 0, _FIRST_SWEEPS
     while first < total:
         try:
@@ -138,7 +159,9 @@ def _segments(work: Work, total: int) -> Iterator[tuple[int, int]]:
                 work.check_time()
         except OutOfBudget:
             return
-        last = int(work.remember("segment", lambda: {"last": np.asarray(min(total, first + size))})["last"])  # noqa: B023
+        last = int(
+            work.remember("segment", lambda: {"last": np.asarray(min(total, first + size))})["last"]
+        )
         started = time.monotonic()
         yield first, last
         speed = (last - first) / max(time.monotonic() - started, 1e-9)
@@ -148,7 +171,7 @@ def _segments(work: Work, total: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-# What the report says ------------------------------------------------------------------------------------------------
+# What the report says -----------------------------------------------------------------------------
 
 
 def _look_at_sweeps(work: Work, clipped: float, stuck: float) -> None:
@@ -160,12 +183,16 @@ def _look_at_sweeps(work: Work, clipped: float, stuck: float) -> None:
 
 
 def _look_at_clamping(work: Work, theta: np.ndarray) -> None:
-    """Warn where normal records would often be clamped: the chance per column, added up and averaged over the draws."""
+    """Warn where normal records would often be clamped: the chance per column, added up and
+    averaged over the draws.
+    """
     domain: Any = work.model.query.domain
     with jax.enable_x64(True):
         mean, covariance = map(np.asarray, _record_moments(work.model.simulator, theta))
     sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-    outside = ndtr((np.asarray(domain.low) - mean) / sd) + ndtr((mean - np.asarray(domain.high)) / sd)
+    outside = ndtr((np.asarray(domain.low) - mean) / sd) + ndtr(
+        (mean - np.asarray(domain.high)) / sd
+    )
     share = float(np.minimum(outside.sum(1), 1.0).mean())
     work.diagnostics["records clamped"] = share
     if share > _CLAMPED:
@@ -178,7 +205,9 @@ def _record_moments(simulator: Any, theta: Array) -> tuple[Array, Array]:
 
 
 def _look_at_chains(work: Work, posterior: Draws) -> None:
-    """R-hat and effective size at the worst parameter, where there are draws enough to tell, and the verdict."""
+    """R-hat and effective size at the worst parameter, where there are draws enough to tell, and
+    the verdict.
+    """
     r_hat, size = np.nan, np.nan
     if len(posterior.theta) >= 4 * posterior.num_chains:
         table = posterior.diagnostics()

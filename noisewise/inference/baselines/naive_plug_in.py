@@ -18,10 +18,12 @@ from noisewise.posteriors import Draws, Kind
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NaivePlugIn(AbstractMethod):
-    r"""theta ~ p(theta | s = s_dp): the conjugate posterior as if no noise had been added and no record clamped.
+    r"""theta ~ p(theta | s = s_dp): the conjugate posterior as if no noise had been added and no
+    record clamped.
 
-    It shows what ignoring the mechanism does, and is no answer: on the paper's regression at epsilon 10 it lies some five posterior
-    standard deviations off, with intervals a quarter as wide as they should be. It serves
+    It shows what ignoring the mechanism does, and is no answer: on the paper's regression at
+    epsilon 10 it lies some five posterior standard deviations off, with intervals a quarter as wide
+    as they should be. It serves
 
     - `LinearRegression` with `RegressionMoments`: the sums X'X and X'y that s_dp stands for, refused where no data can have them,
     - `LogLinear` with `CategoryProportions`: counts max(0, n s_dp) added to the Dirichlet parameters, those of the classes being

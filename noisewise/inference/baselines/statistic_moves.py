@@ -1,4 +1,6 @@
-"""One sweep over theta, the sufficient statistics of a regression and the variances of their noise, for many chains."""
+"""One sweep over theta, the sufficient statistics of a regression and the variances of their noise,
+for many chains.
+"""
 
 from __future__ import annotations
 
@@ -33,34 +35,50 @@ class State(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """The three draws of a sweep, each a function of standard normals (C, .): one call of the generator serves them all."""
+    """The three draws of a sweep, each a function of standard normals (C, .): one call of the
+    generator serves them all.
+    """
 
     simulator: Any
     query: Any
     laplace: bool
 
     def start(self, target: Target, theta: Array) -> State:
-        """Chains at theta (C, d) with the mean variances of the noise; s is the first thing that a sweep draws."""
+        """Chains at theta (C, d) with the mean variances of the noise; s is the first thing that a
+        sweep draws.
+        """
         shape = (len(theta), len(target.observed))
         variance = (2.0 if self.laplace else 1.0) * target.scale**2
         return State(theta, jnp.zeros(shape), jnp.full(shape, variance))
 
     def sweep(self, key: Array, target: Target, state: State) -> tuple[State, Array]:
-        """The next state, and in how many chains X'X was clipped and how many, out of floating-point numbers, stay where they are."""
+        """The next state, and in how many chains X'X was clipped and how many, out of
+        floating-point numbers, stay where they are.
+        """
         k, d = state.s.shape[1], state.theta.shape[1]
         normals = jax.random.normal(key, (len(state.s), 4 * k + d))
         *e, last = jnp.split(normals, [k, 2 * k, 3 * k, 4 * k], axis=1)
         s = draw_statistic(e[0], e[1], *self.moments(state.theta), state.variances, target.observed)
         theta, clipped = self.draw_parameters(last, s)
-        variances = draw_variances(e[2], e[3], target.observed - s, target.scale) if self.laplace else state.variances
+        variances = (
+            draw_variances(e[2], e[3], target.observed - s, target.scale)
+            if self.laplace
+            else state.variances
+        )
         moved = State(theta, s, variances)
         fine = functools.reduce(jnp.logical_and, (jnp.isfinite(part).all(1) for part in moved))
-        state = State(*(jnp.where(fine[:, None], new, old) for new, old in zip(moved, state, strict=True)))
+        state = State(
+            *(jnp.where(fine[:, None], new, old) for new, old in zip(moved, state, strict=True))
+        )
         return state, jnp.stack([clipped, (~fine).sum()])
 
     def moments(self, theta: Array) -> tuple[Array, Array]:
-        """The mean (C, k) and covariance (C, k, k) of s given theta (C, d), for records that are not clamped."""
-        mean, covariance = jax.vmap(lambda beta: self.query.normal_moments(*self.simulator.record_moments(beta)))(theta)
+        """The mean (C, k) and covariance (C, k, k) of s given theta (C, d), for records that are
+        not clamped.
+        """
+        mean, covariance = jax.vmap(
+            lambda beta: self.query.normal_moments(*self.simulator.record_moments(beta))
+        )(theta)
         return mean, covariance / self.simulator.num_records
 
     def draw_parameters(self, e: Array, s: Array) -> tuple[Array, Array]:
@@ -68,29 +86,45 @@ class Kernel:
         gram, cross, _ = self.query.sums_of(s)
         good = jnp.isfinite(jnp.linalg.cholesky(gram)).all((1, 2))
         gram = jax.lax.cond(good.all(), lambda matrix: matrix, _without_negative_part, gram)
-        precision = gram / self.simulator.noise_variance + jnp.eye(e.shape[1]) / self.simulator.prior_variance
+        precision = (
+            gram / self.simulator.noise_variance
+            + jnp.eye(e.shape[1]) / self.simulator.prior_variance
+        )
         root = jnp.linalg.cholesky(precision)
-        whitened = solve_triangular(root, cross[..., None] / self.simulator.noise_variance, lower=True)
-        return solve_triangular(root, whitened + e[..., None], lower=True, trans=1)[..., 0], (~good).sum()
+        whitened = solve_triangular(
+            root, cross[..., None] / self.simulator.noise_variance, lower=True
+        )
+        return (
+            solve_triangular(root, whitened + e[..., None], lower=True, trans=1)[..., 0],
+            (~good).sum(),
+        )
 
 
-def draw_statistic(e: Array, f: Array, mean: Array, covariance: Array, variances: Array, observed: Array) -> Array:
-    """s (C, k) given N(mean, covariance) a priori and s_dp = s + N(0, variances): a draw of both, moved by what s_dp differs."""
+def draw_statistic(
+    e: Array, f: Array, mean: Array, covariance: Array, variances: Array, observed: Array
+) -> Array:
+    """s (C, k) given N(mean, covariance) a priori and s_dp = s + N(0, variances): a draw of both,
+    moved by what s_dp differs.
+    """
     identity = jnp.eye(mean.shape[1])
     scales = jnp.diagonal(covariance, axis1=1, axis2=2)[..., None] * identity
     root = jnp.linalg.cholesky(covariance + _JITTER * scales)
     s = mean + (root @ e[..., None])[..., 0]
     total = jnp.linalg.cholesky(covariance + variances[..., None] * identity)
     residual = (observed - s - jnp.sqrt(variances) * f)[..., None]
-    solved = solve_triangular(total, solve_triangular(total, residual, lower=True), lower=True, trans=1)
+    solved = solve_triangular(
+        total, solve_triangular(total, residual, lower=True), lower=True, trans=1
+    )
     return s + (covariance @ solved)[..., 0]
 
 
 def draw_variances(e: Array, f: Array, errors: Array, scale: Array) -> Array:
-    r"""w (C, k) given the errors s_dp - s: 1/w is inverse Gaussian with mean 1/(b|error|) and shape 1/b^2.
+    r"""w (C, k) given the errors s_dp - s: 1/w is inverse Gaussian with mean 1/(b|error|) and shape
+    1/b^2.
 
-    The roots of Michael, Schucany and Haas (1976) for w are q and (b error)^2/q, with y = e^2 and
-    q = b|error| + b^2 y/2 + sqrt(b^4 y^2/4 + b^3 y |error|), taken with odds q : b|error|. Nothing is divided by the error, which may be 0.
+    The roots of Michael, Schucany and Haas (1976) for w are q and (b error)^2/q, with y = e^2 and q
+    = b|error| + b^2 y/2 + sqrt(b^4 y^2/4 + b^3 y |error|), taken with odds q : b|error|. Nothing is
+    divided by the error, which may be 0.
     """
     a, c = scale * jnp.abs(errors), (scale * e) ** 2
     q = a + c / 2 + jnp.sqrt(c**2 / 4 + a * c)
@@ -104,15 +138,26 @@ def _without_negative_part(matrix: Array) -> Array:
 
 @brief_jit(static_argnums=0)
 def sweeps(
-    kernel: Kernel, key: Array, target: Target, carry: Any, first: int, last: int, num_warmup: int, thin: int
+    kernel: Kernel,
+    key: Array,
+    target: Target,
+    carry: Any,
+    first: int,
+    last: int,
+    num_warmup: int,
+    thin: int,
 ) -> Any:
-    """Sweeps number first to last - 1, each with a key of its own. Rows of what is kept are written until they are complete."""
+    """Sweeps number first to last - 1, each with a key of its own. Rows of what is kept are written
+    until they are complete.
+    """
 
     def one(i: Array, carry: Any) -> Any:
         state, kept, counts = carry
         state, more = kernel.sweep(jax.random.fold_in(key, i), target, state)
         row = jnp.maximum(i - num_warmup, 0) // thin
-        kept = tuple(part.at[row].set(now) for part, now in zip(kept, (state.theta, state.s), strict=True))
+        kept = tuple(
+            part.at[row].set(now) for part, now in zip(kept, (state.theta, state.s), strict=True)
+        )
         return state, kept, counts + more
 
     return jax.lax.fori_loop(first, last, one, carry)

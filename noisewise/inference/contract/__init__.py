@@ -1,1 +1,3 @@
-"""What all methods share: settings, budgets, simulations that are counted and remembered, chains, refusals."""
+"""What all methods share: settings, budgets, simulations that are counted and remembered, chains,
+refusals.
+"""

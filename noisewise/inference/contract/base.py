@@ -26,9 +26,10 @@ from noisewise.runs import run_directory
 class AbstractMethod(abc.ABC):
     """Settings of a method; `infer` does the work.
 
-    `max_simulations` and `max_minutes` are budgets: when one is spent, `infer` returns what it has, and `posterior.report.stopped` says
-    so. A concrete method is a frozen dataclass that writes `_check` and `_infer`. The report repeats its settings, except fields declared
-    with repr=False: confidential data are such.
+    `max_simulations` and `max_minutes` are budgets: when one is spent, `infer` returns what it has,
+    and `posterior.report.stopped` says so. A concrete method is a frozen dataclass that writes
+    `_check` and `_infer`. The report repeats its settings, except fields declared with repr=False:
+    confidential data are such.
     """
 
     slug: ClassVar[str]
@@ -48,7 +49,11 @@ class AbstractMethod(abc.ABC):
 
     def settings(self) -> dict[str, Any]:
         """The settings, JSON-ready, as reports repeat them."""
-        return {field.name: _json_ready(getattr(self, field.name)) for field in dataclasses.fields(self) if field.repr}
+        return {
+            field.name: _json_ready(getattr(self, field.name))
+            for field in dataclasses.fields(self)
+            if field.repr
+        }
 
     def _convert(self, **converters: Callable[[Any], Any]) -> None:
         """Pass settings through converters, which refuse what does not fit."""
@@ -66,11 +71,13 @@ class AbstractMethod(abc.ABC):
         executor: Executor | None = None,
         progress: bool = True,
     ) -> AbstractPosterior:
-        """The posterior of theta given the private statistic `observed`, an array (k',) or a `Release`.
+        """The posterior of theta given the private statistic `observed`, an array (k',) or a
+        `Release`.
 
-        With `run_dir`, a folder, all work is on disk soon after it is done, and the posterior in the end. The same call with the same
-        folder goes on where an earlier one was interrupted, and ends with the same posterior to the last bit; a run that was begun with
-        other settings is refused, and left alone. `executor` runs simulators written in Python.
+        With `run_dir`, a folder, all work is on disk soon after it is done, and the posterior in
+        the end. The same call with the same folder goes on where an earlier one was interrupted,
+        and ends with the same posterior to the last bit; a run that was begun with other settings
+        is refused, and left alone. `executor` runs simulators written in Python.
         """
         key, observed = as_key(key), self._checked(model, observed)
         options: dict[str, Any] = {"executor": executor, "progress": progress}
@@ -80,7 +87,10 @@ class AbstractMethod(abc.ABC):
             run_dir,
             self._identity(key, model, observed),
             lambda journal: self.posterior_of(
-                key, self.start(model, observed, journal=journal, seconds=journal.seconds_before, **options)
+                key,
+                self.start(
+                    model, observed, journal=journal, seconds=journal.seconds_before, **options
+                ),
             ),
         )
 
@@ -94,17 +104,26 @@ class AbstractMethod(abc.ABC):
 
     def start(self, model: PrivateModel, observed: np.ndarray, **options: Any) -> Work:
         """The start of an inference with a checked observation."""
-        budgets: dict[str, Any] = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
+        budgets: dict[str, Any] = {
+            "max_simulations": self.max_simulations,
+            "max_minutes": self.max_minutes,
+        }
         return Work(self.slug, self.settings(), model, observed, **budgets, **options)
 
     def _checked(self, model: Any, observed: Any) -> np.ndarray:
         if not isinstance(model, PrivateModel):
-            raise InvalidTypeError(f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}.")
+            raise InvalidTypeError(
+                f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}."
+            )
         self.check(model)
         return model.observation(observed)
 
     def _identity(self, key: Array, model: PrivateModel, observed: np.ndarray) -> dict[str, Any]:
-        data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if not field.repr}
+        data = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if not field.repr
+        }
         return identity_of(self.slug, self.settings(), key, model, observed, **data)
 
     @final
@@ -114,7 +133,8 @@ class AbstractMethod(abc.ABC):
         if missing:
             names = " and ".join(sorted(missing))
             raise MissingCapabilityError(
-                f"{type(self).__name__} needs a mechanism with {names}, which {type(model.mechanism).__name__} lacks. {self.instead}"
+                f"{type(self).__name__} needs a mechanism with {names}, which"
+                f" {type(model.mechanism).__name__} lacks. {self.instead}"
             )
         self._check(model)
 
@@ -139,7 +159,9 @@ class AbstractSequentialMethod(AbstractMethod):
         executor: Executor | None = None,
         progress: bool = True,
     ) -> Iterator[AbstractPosterior]:
-        """One posterior per round, as they come; the last is what `infer` returns, and what is stored in `run_dir`."""
+        """One posterior per round, as they come; the last is what `infer` returns, and what is
+        stored in `run_dir`.
+        """
         key, observed = as_key(key), self._checked(model, observed)
         options: dict[str, Any] = {"executor": executor, "progress": progress}
         if run_dir is None:
@@ -187,7 +209,10 @@ def _json_ready(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_json_ready(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {"type": type(value).__name__, **{name: _json_ready(item) for name, item in vars(value).items()}}
+        return {
+            "type": type(value).__name__,
+            **{name: _json_ready(item) for name, item in vars(value).items()},
+        }
     if isinstance(value, functools.partial):
         return {
             "type": getattr(value.func, "__name__", repr(value.func)),

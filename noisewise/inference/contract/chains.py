@@ -22,7 +22,9 @@ _FEW = 100
 
 
 class Trace:
-    """Named draws (sweeps, chains, ...) of parallel chains, collected segment by segment until `target_ess` is reached."""
+    """Named draws (sweeps, chains, ...) of parallel chains, collected segment by segment until
+    `target_ess` is reached.
+    """
 
     def __init__(self, target_ess: int) -> None:
         self.target_ess = target_ess
@@ -62,7 +64,9 @@ class Trace:
         return values.reshape(-1, *values.shape[2:])
 
     def complete(self) -> bool:
-        """Whether effective size and R-hat are as wanted; looks again each time there are a fifth more draws."""
+        """Whether effective size and R-hat are as wanted; looks again each time there are a fifth
+        more draws.
+        """
         if self.length >= self._next_look:
             self._next_look = int(1.2 * self.length) + 1
             self.look()
@@ -70,8 +74,12 @@ class Trace:
 
     @property
     def settled(self) -> bool:
-        """Whether R-hat is at most 1.01, or 1.02 with 50 effective draws per chain, which chance explains: E[R-hat^2] = 1 + 2 C / ESS."""
-        return self.r_hat <= _R_HAT or (self.r_hat <= _R_HAT_OF_MANY and self.effective_size >= 50 * self.num_chains)
+        """Whether R-hat is at most 1.01, or 1.02 with 50 effective draws per chain, which chance
+        explains: E[R-hat^2] = 1 + 2 C / ESS.
+        """
+        return self.r_hat <= _R_HAT or (
+            self.r_hat <= _R_HAT_OF_MANY and self.effective_size >= 50 * self.num_chains
+        )
 
     def look(self) -> None:
         """Find effective size and R-hat at the worst parameter; below 4 sweeps there is neither."""
@@ -94,7 +102,8 @@ class Trace:
 
 
 def finished_draws(work: Work, trace: Trace, *, settled: bool) -> Draws:
-    """The posterior of the draws collected, thinned to what they are worth, with R-hat and effective size in the report.
+    """The posterior of the draws collected, thinned to what they are worth, with R-hat and
+    effective size in the report.
 
     Chains that are not `settled` ended in their warm-up.
     """
@@ -108,16 +117,26 @@ def finished_draws(work: Work, trace: Trace, *, settled: bool) -> Draws:
     elif not (size >= _ENOUGH and trace.settled):
         limits = {"enough": _ENOUGH, "largest_r_hat": _R_HAT}
         work.warn(Kind.CHAINS_NOT_SETTLED, effective_size=size, r_hat=r_hat, **limits)
-    return work.draws(theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= _FEW)
+    return work.draws(
+        theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= _FEW
+    )
 
 
-def chain_run(work: Work, key: Array, target: Any, start: np.ndarray, **settings: Any) -> HamiltonianDraws:
+def chain_run(
+    work: Work, key: Array, target: Any, start: np.ndarray, **settings: Any
+) -> HamiltonianDraws:
     """`hamiltonian`, not run again where an earlier sitting did."""
 
     def compute() -> dict[str, np.ndarray]:
         run = hamiltonian(key, target, start, **settings)
-        numbers = {"acceptance": np.asarray(run.acceptance), "divergent": np.asarray(run.num_divergent)}
-        tuning = {"step size": np.asarray(run.tuning.step_size), "covariance": np.asarray(run.tuning.covariance)}
+        numbers = {
+            "acceptance": np.asarray(run.acceptance),
+            "divergent": np.asarray(run.num_divergent),
+        }
+        tuning = {
+            "step size": np.asarray(run.tuning.step_size),
+            "covariance": np.asarray(run.tuning.covariance),
+        }
         return {"draws": run.draws, "log density": run.log_density, **numbers, **tuning}
 
     found = work.remember("chains", compute)

@@ -35,7 +35,9 @@ class ProgressBar:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         ]
-        self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self._progress = Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        )
         self._method, self._open_end = method, total is None
         self._task = self._progress.add_task(method, total=total)
 
@@ -43,13 +45,21 @@ class ProgressBar:
         self._progress.update(self._task, completed=completed)
 
     def expect(self, total: int) -> None:
-        """Show the time left as if `total` simulations were needed, unless a budget says how many there are."""
+        """Show the time left as if `total` simulations were needed, unless a budget says how many
+        there are.
+        """
         if self._open_end:
             self._progress.update(self._task, total=total)
 
     def describe(self, values: dict[str, Any]) -> None:
-        shown = ", ".join(f"{name} {value:.3g}" for name, value in values.items() if isinstance(value, (int, float)))
-        self._progress.update(self._task, description=f"{self._method}: {shown}" if shown else self._method)
+        shown = ", ".join(
+            f"{name} {value:.3g}"
+            for name, value in values.items()
+            if isinstance(value, (int, float))
+        )
+        self._progress.update(
+            self._task, description=f"{self._method}: {shown}" if shown else self._method
+        )
 
     def __enter__(self) -> None:
         self._progress.__enter__()

@@ -1,4 +1,6 @@
-"""Inference with a run directory: what a run is known by, and what is done when it was begun before."""
+"""Inference with a run directory: what a run is known by, and what is done when it was begun
+before.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 def recorded(
     run_dir: Any, identity: dict[str, Any], infer: Callable[[Journal], AbstractPosterior]
 ) -> AbstractPosterior:
-    """The stored posterior of a finished run; else what `infer` gives with the journal of the run, which is stored."""
+    """The stored posterior of a finished run; else what `infer` gives with the journal of the run,
+    which is stored.
+    """
     with run_directory(run_dir, identity) as run:
         posterior = _stored(run)
         if posterior is None:
@@ -33,7 +37,9 @@ def recorded(
 
 
 def _stored(run: RunDirectory) -> AbstractPosterior | None:
-    """The posterior on disk, if it is whole and all that the method gave; else, as where a likelihood was learnt, the journal gives it."""
+    """The posterior on disk, if it is whole and all that the method gave; else, as where a
+    likelihood was learnt, the journal gives it.
+    """
     if run.record.finished:
         with contextlib.suppress(NoisewiseError):
             posterior = load_posterior(run.posterior_path)
@@ -42,9 +48,16 @@ def _stored(run: RunDirectory) -> AbstractPosterior | None:
 
 
 def identity_of(
-    method: str, settings: Mapping[str, Any], key: Array, model: PrivateModel, observed: np.ndarray, **data: Any
+    method: str,
+    settings: Mapping[str, Any],
+    key: Array,
+    model: PrivateModel,
+    observed: np.ndarray,
+    **data: Any,
 ) -> dict[str, Any]:
-    """What a run is known by, JSON-ready. Of `data`, which settings leave out, it holds a digest; of functions no more than their names."""
+    """What a run is known by, JSON-ready. Of `data`, which settings leave out, it holds a digest;
+    of functions no more than their names.
+    """
     words, implementation = key_words(key)
     return {
         "method": method,
@@ -65,12 +78,18 @@ def identity_of(
 
 
 def _described(part: Any) -> Any:
-    """The description that a part has of itself, else its kind and those fields that are plain numbers or texts."""
+    """The description that a part has of itself, else its kind and those fields that are plain
+    numbers or texts.
+    """
     with contextlib.suppress(MissingCapabilityError, AttributeError):
         return part.to_spec()
     fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
     plain = {field.name: getattr(part, field.name, None) for field in fields}
-    kept = {name: value for name, value in plain.items() if value is None or isinstance(value, (bool, int, float, str))}
+    kept = {
+        name: value
+        for name, value in plain.items()
+        if value is None or isinstance(value, (bool, int, float, str))
+    }
     return {"type": type(part).__name__, **kept}
 
 
@@ -84,7 +103,11 @@ def _anonymous(value: Any) -> Any:
 
 
 def _digest(value: Any) -> str:
-    arrays = {"theta": value.theta, **value._own_arrays()} if isinstance(value, AbstractPosterior) else {"": value}
+    arrays = (
+        {"theta": value.theta, **value._own_arrays()}
+        if isinstance(value, AbstractPosterior)
+        else {"": value}
+    )
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         array = np.asarray(array)

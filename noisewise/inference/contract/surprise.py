@@ -6,12 +6,15 @@ import numpy as np
 
 
 def p_value(simulated: np.ndarray, observed: np.ndarray) -> float:
-    r"""Twice the smaller of two ranks of observed (k',) among simulated (n, k'), at most 1: exact for exchangeable ones, up to Bonferroni.
+    r"""Twice the smaller of two ranks of observed (k',) among simulated (n, k'), at most 1: exact
+    for exchangeable ones, up to Bonferroni.
 
-    All columns: squared deviations from the medians in units of the median absolute deviation, averaged. One column: how deep a row lies,
-    that is the least number of rows, itself included, on either side of it in a column; among rows as deep, its largest deviation from a
-    median in units of the 1% and 99% quantiles on that side. Medians, units and depths are those of all n + 1 rows. An observation outside
-    the range of a column is as deep as 2 k' - 1 others at most, so that its p-value is at most 4 k' / (n + 1), however skew the law.
+    All columns: squared deviations from the medians in units of the median absolute deviation,
+    averaged. One column: how deep a row lies, that is the least number of rows, itself included, on
+    either side of it in a column; among rows as deep, its largest deviation from a median in units
+    of the 1% and 99% quantiles on that side. Medians, units and depths are those of all n + 1 rows.
+    An observation outside the range of a column is as deep as 2 k' - 1 others at most, so that its
+    p-value is at most 4 k' / (n + 1), however skew the law.
 
     >>> rng = np.random.default_rng(0)
     >>> p_value(rng.normal(size=(999, 3)), np.zeros(3)) > 0.5, p_value(rng.normal(size=(999, 3)), np.array([0.0, 9.0, 0.0]))
@@ -47,4 +50,6 @@ def _reach(rows: np.ndarray) -> np.ndarray:
     low, centre, high = np.quantile(rows, [0.01, 0.5, 0.99], axis=0)
     with np.errstate(over="ignore"):
         below = (centre - rows) / np.maximum(centre - low, 1e-300)
-        return np.max(np.maximum(below, (rows - centre) / np.maximum(high - centre, 1e-300)), axis=1)
+        return np.max(
+            np.maximum(below, (rows - centre) / np.maximum(high - centre, 1e-300)), axis=1
+        )

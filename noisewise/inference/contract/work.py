@@ -1,4 +1,6 @@
-"""One inference under way: its model and observation, what it may spend, what it has spent, what it has to say."""
+"""One inference under way: its model and observation, what it may spend, what it has spent, what it
+has to say.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +42,12 @@ class OutOfBudget(Exception):  # noqa: N818, a signal to methods, never an error
 
 
 class Work:
-    """What a method works with. It simulates through `statistics`, which counts every call and keeps both budgets.
+    """What a method works with. It simulates through `statistics`, which counts every call and
+    keeps both budgets.
 
-    With a `journal`, which `seconds` of earlier sittings are spent on, what was done before is not done again. Expensive steps other than
-    simulations go through `remember`, or through `advance` where chains have a state. `faults` may be those of several works.
+    With a `journal`, which `seconds` of earlier sittings are spent on, what was done before is not
+    done again. Expensive steps other than simulations go through `remember`, or through `advance`
+    where chains have a state. `faults` may be those of several works.
     """
 
     def __init__(
@@ -78,23 +82,30 @@ class Work:
         self._dropped_before = self._faults.total
         self._bar = ProgressBar(method, planned(settings, max_simulations)) if progress else None
 
-    # Simulating ------------------------------------------------------------------------------------------------------
+    # Simulating -----------------------------------------------------------------------------------
 
     @property
     def remaining(self) -> int | None:
         """How many simulations may still be run; None without a limit."""
-        return None if self._max_simulations is None else self._max_simulations - self.num_simulations
+        return (
+            None if self._max_simulations is None else self._max_simulations - self.num_simulations
+        )
 
     def statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
         """s (n, k) for the first n rows of theta: all of them, or as many as the budgets allow.
 
-        Row i runs with the key `fold_in(key, i)`, or with the i-th of an array of keys, so that no result depends on the
-        clock. Raises `OutOfBudget` if that is none. Rows that contain NaN are failed simulations, and counted.
+        Row i runs with the key `fold_in(key, i)`, or with the i-th of an array of keys, so that no
+        result depends on the clock. Raises `OutOfBudget` if that is none. Rows that contain NaN are
+        failed simulations, and counted.
         """
         allowed = len(theta) if self.remaining is None else min(len(theta), self.remaining)
         if allowed <= 0:
             raise OutOfBudget(self._spend_all())
-        keys = fold_in_rows(key, np.arange(allowed)) if is_key(key) else as_keys(key, len(theta))[:allowed]
+        keys = (
+            fold_in_rows(key, np.arange(allowed))
+            if is_key(key)
+            else as_keys(key, len(theta))[:allowed]
+        )
         if self.journal is not None:
             self.journal.begin()
         parts: list[np.ndarray] = []
@@ -111,7 +122,9 @@ class Work:
         return np.concatenate(parts)
 
     def _next_rows(self, keys: Array, theta: np.ndarray, done: int) -> np.ndarray:
-        """Statistics of some rows after the first `done`: what the journal has of them, else as many as are simulated at once."""
+        """Statistics of some rows after the first `done`: what the journal has of them, else as
+        many as are simulated at once.
+        """
         size = min(len(theta) - done, self._chunk(len(theta) - done))
         if self.journal is None:
             return self._simulated(keys[done : done + size], theta[done : done + size])
@@ -134,22 +147,31 @@ class Work:
         return s
 
     def _compare(self, keys: Array, theta: np.ndarray, recorded: np.ndarray) -> None:
-        """Simulate one row anew, the first time that recorded ones are taken, and refuse a model that gives other numbers."""
+        """Simulate one row anew, the first time that recorded ones are taken, and refuse a model
+        that gives other numbers.
+        """
         if self.journal is None:
             return
         if recorded.shape[1] != self.model.statistic_width:
-            raise FileFormatError(f"The journal in {self.journal.folder} holds statistics of another width: delete it.")
+            raise FileFormatError(
+                f"The journal in {self.journal.folder} holds statistics of another width:"
+                " delete it."
+            )
         if self.journal.checked:
             return
         finite = np.isfinite(recorded).all(axis=1)
         if not finite.any():
             return
         row = int(np.argmax(finite))
-        again = self.model.statistics(keys[row : row + 1], theta[row : row + 1], executor=self.executor)
+        again = self.model.statistics(
+            keys[row : row + 1], theta[row : row + 1], executor=self.executor
+        )
         if not np.array_equal(again, recorded[row : row + 1], equal_nan=True):
             raise ResumeError(
-                f"The model simulates other numbers than when the run in {self.journal.folder.parent} was begun, which was left as it is. "
-                "Take the simulator and the query of then to go on with it, or another folder for a new run."
+                "The model simulates other numbers than when the run in"
+                f" {self.journal.folder.parent} was begun, which was left as it is. Take the"
+                " simulator and the query of then to go on with it, or another folder for a new"
+                " run."
             )
         self.journal.checked = True
 
@@ -158,10 +180,14 @@ class Work:
         if self._bar:
             self._bar.update(self.num_simulations)
 
-    # Remembering -----------------------------------------------------------------------------------------------------
+    # Remembering ----------------------------------------------------------------------------------
 
-    def remember(self, name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """Arrays by name, as `compute()` makes them, or made them in an earlier sitting; it must not simulate."""
+    def remember(
+        self, name: str, compute: Callable[[], dict[str, np.ndarray]]
+    ) -> dict[str, np.ndarray]:
+        """Arrays by name, as `compute()` makes them, or made them in an earlier sitting; it must
+        not simulate.
+        """
         if self.journal is None:
             return compute()
         self.journal.begin()
@@ -176,10 +202,12 @@ class Work:
     def advance(
         self, name: str, state: T, compute: Callable[[], tuple[T, dict[str, np.ndarray]]]
     ) -> tuple[T, dict[str, np.ndarray]]:
-        """The state of chains and their draws after one more step, `compute()`, which must not simulate.
+        """The state of chains and their draws after one more step, `compute()`, which must not
+        simulate.
 
-        The draws of all steps are kept, but the state, a pytree, only of the last. Where an earlier sitting went further than this step,
-        the state that comes back is the one that was given: it must not be looked at, except through what the draws tell of it.
+        The draws of all steps are kept, but the state, a pytree, only of the last. Where an earlier
+        sitting went further than this step, the state that comes back is the one that was given: it
+        must not be looked at, except through what the draws tell of it.
         """
         if self.journal is None:
             return compute()
@@ -195,7 +223,9 @@ class Work:
         return state if leaves is None else _refilled(state, leaves), result.arrays
 
     def all_statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
-        """s (N, k) for all rows of theta; raises `OutOfBudget` where the budgets do not allow as many."""
+        """s (N, k) for all rows of theta; raises `OutOfBudget` where the budgets do not allow as
+        many.
+        """
         if self.remaining is not None and len(theta) > self.remaining:
             raise OutOfBudget(self._spend_all())
         s = self.statistics(key, theta)
@@ -204,7 +234,9 @@ class Work:
         return s
 
     def spend(self, num: int) -> None:
-        """Count `num` simulations that a method is about to run by itself; raises `OutOfBudget` if there are not as many left."""
+        """Count `num` simulations that a method is about to run by itself; raises `OutOfBudget` if
+        there are not as many left.
+        """
         self.check_time()
         if self.remaining is not None and num > self.remaining:
             raise OutOfBudget(self._spend_all())
@@ -213,7 +245,9 @@ class Work:
         self._count(num)
 
     def prior_draws(self, key: Array, num: int) -> tuple[np.ndarray, np.ndarray]:
-        """theta (n, d) from the prior and s (n, k); the first call also looks whether the observation is surprising."""
+        """theta (n, d) from the prior and s (n, k); the first call also looks whether the
+        observation is surprising.
+        """
         theta_key, simulation_key, noise_key = jax.random.split(key, 3)
         theta = self.model.prior.sample(theta_key, num)
         s = self.statistics(simulation_key, theta)
@@ -225,11 +259,16 @@ class Work:
         return self.model.mechanism.log_prob(self.observed, s)
 
     def look_at_observation(self, key: Array, s: np.ndarray | None = None) -> None:
-        """Warn if the observation lies far outside what the prior predicts, given prior statistics s or 400 new ones.
+        """Warn if the observation lies far outside what the prior predicts, given prior statistics
+        s or 400 new ones.
 
-        New ones are only simulated where they are less than a quarter of the budget. A p-value below 1 in 200 is called surprising.
+        New ones are only simulated where they are less than a quarter of the budget. A p-value
+        below 1 in 200 is called surprising.
         """
-        if Capability.SAMPLE not in self.model.mechanism.capabilities or _LOOKED in self.diagnostics:
+        if (
+            Capability.SAMPLE not in self.model.mechanism.capabilities
+            or _LOOKED in self.diagnostics
+        ):
             return
         if s is None or len(s) < _LOOK:
             if self.remaining is not None and self.remaining < 4 * _LOOK:
@@ -253,10 +292,12 @@ class Work:
         """Whether the prior hardly predicts the observation, as far as was looked."""
         return bool(self.diagnostics.get(_LOOKED, 1.0) < _SURPRISE)
 
-    # Saying ----------------------------------------------------------------------------------------------------------
+    # Saying ---------------------------------------------------------------------------------------
 
     def warn(self, kind: Kind, **numbers: Any) -> None:
-        """Add a finding that a reader of the result must see. It replaces one of its kind, unless there may be several."""
+        """Add a finding that a reader of the result must see. It replaces one of its kind, unless
+        there may be several.
+        """
         self.add(Finding(kind, numbers))
 
     def add(self, *findings: Finding) -> None:
@@ -309,16 +350,33 @@ class Work:
         )
 
     def weighted(
-        self, theta: np.ndarray, log_weights: np.ndarray, s: np.ndarray | None = None, *, exact: bool
+        self,
+        theta: np.ndarray,
+        log_weights: np.ndarray,
+        s: np.ndarray | None = None,
+        *,
+        exact: bool,
     ) -> WeightedSamples:
         """A weighted posterior with this work's names, derived quantities and report."""
         return WeightedSamples(
-            theta, self.model.names, self.report(exact=exact), log_weights=log_weights, **self._more(theta, s)
+            theta,
+            self.model.names,
+            self.report(exact=exact),
+            log_weights=log_weights,
+            **self._more(theta, s),
         )
 
-    def draws(self, theta: np.ndarray, s: np.ndarray | None = None, *, num_chains: int = 1, exact: bool) -> Draws:
+    def draws(
+        self, theta: np.ndarray, s: np.ndarray | None = None, *, num_chains: int = 1, exact: bool
+    ) -> Draws:
         """An unweighted posterior with this work's names, derived quantities and report."""
-        return Draws(theta, self.model.names, self.report(exact=exact), num_chains=num_chains, **self._more(theta, s))
+        return Draws(
+            theta,
+            self.model.names,
+            self.report(exact=exact),
+            num_chains=num_chains,
+            **self._more(theta, s),
+        )
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
@@ -328,7 +386,11 @@ class Work:
 
     def _more(self, theta: np.ndarray, s: np.ndarray | None) -> dict[str, Any]:
         names = self.model.statistic_names if s is not None else ()
-        return {"derived": self.model.derived_quantities(theta), "statistics": s, "statistic_names": names}
+        return {
+            "derived": self.model.derived_quantities(theta),
+            "statistics": s,
+            "statistic_names": names,
+        }
 
     def _spend_all(self) -> Stop:
         return self.end(StopKind.SIMULATIONS_SPENT, budget=self._max_simulations)
@@ -355,7 +417,9 @@ class Work:
         self._check_time(partial=False)
 
     def late(self, epochs: int = 0, loss: float = np.nan, best: float = np.nan) -> bool:
-        """Whether the time is up, for training loops to ask; where it is, the report will say so. What they have reached is shown."""
+        """Whether the time is up, for training loops to ask; where it is, the report will say so.
+        What they have reached is shown.
+        """
         if self._bar:
             self._bar.describe({"training, epoch": epochs, "validation loss": best})
         if self._out_of_time:
@@ -369,7 +433,9 @@ class Work:
                 raise OutOfBudget(stop)
 
     def _chunk(self, wanted: int) -> int:
-        """Everything at once without a deadline, else about a second's worth; with a journal a few seconds' worth at most."""
+        """Everything at once without a deadline, else about a second's worth; with a journal a few
+        seconds' worth at most.
+        """
         if self._deadline is None and self.journal is None:
             return wanted
         if self._deadline is None or self.journal is not None:
@@ -381,12 +447,16 @@ def _refilled(state: T, leaves: list[np.ndarray]) -> T:
     """A pytree of the same structure with other arrays."""
     old, structure = jax.tree.flatten(state)
     if [(np.shape(a), np.asarray(a).dtype) for a in old] != [(a.shape, a.dtype) for a in leaves]:
-        raise FileFormatError("The state of chains in the journal does not fit this run: delete state.safetensors.")
+        raise FileFormatError(
+            "The state of chains in the journal does not fit this run: delete state.safetensors."
+        )
     return jax.tree.unflatten(structure, leaves)
 
 
 def _batch(simulator: Any, executor: Executor | None, speed: float | None) -> int:
-    """How many simulations, of which `speed` are done in a second, make a batch: all workers have some, compiled ones run 256 wide."""
+    """How many simulations, of which `speed` are done in a second, make a batch: all workers have
+    some, compiled ones run 256 wide.
+    """
     if not isinstance(simulator, PythonSimulator):
         return _FIRST_CHUNK * max(1, int((speed or 0.0) * _BATCH_SECONDS / _FIRST_CHUNK))
     least = 1 if executor is None else 4 * (num_workers(executor) or _WORKERS)

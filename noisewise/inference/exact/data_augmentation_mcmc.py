@@ -33,20 +33,23 @@ _ACCEPTANCE = 0.3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DataAugmentationMCMC(AbstractMethod):
-    r"""Chains on (theta, x) with the posterior as their invariant law, for models of independent records:
+    r"""Chains on (theta, x) with the posterior as their invariant law, for models of independent
+    records:
 
         p(theta, x | s_dp)  ~  pi(theta)  prod_i f(x_i | theta)  eta(s_dp | T(x)).
 
-    A sweep draws theta given the records, offers each record in turn a successor from f(. | theta), accepted with
-    probability min(1, eta*/eta) (Ju, Awan, Gong and Rao 2022), and ends with `num_moves` moves that are not centred (Yu and
-    Meng 2011): theta changes while the noise u of the records x_i = G(theta, u_i) stands still. Under an epsilon-DP
-    mechanism a record is accepted with probability exp(-epsilon) at least. Without the last kind of moves chains forget
-    slower the smaller epsilon is, since n records hold theta in place; `num_moves=0` leaves them out.
+    A sweep draws theta given the records, offers each record in turn a successor from f(. | theta),
+    accepted with probability min(1, eta*/eta) (Ju, Awan, Gong and Rao 2022), and ends with
+    `num_moves` moves that are not centred (Yu and Meng 2011): theta changes while the noise u of
+    the records x_i = G(theta, u_i) stands still. Under an epsilon-DP mechanism a record is accepted
+    with probability exp(-epsilon) at least. Without the last kind of moves chains forget slower the
+    smaller epsilon is, since n records hold theta in place; `num_moves=0` leaves them out.
 
-    It needs an `AbstractRecordModel`, a query that is a sum over records and a mechanism with a density; a new record costs
-    O(k). Chains start at draws from the prior, steps are tuned in `num_warmup` sweeps, and then sweeps are made until the
-    bulk effective size of every parameter is `target_ess` and R-hat at most 1.01, or `max_sweeps` is reached. A sweep counts
-    as 1 + `num_moves` simulations per chain. The draws of s beside theta follow p(s | s_dp).
+    It needs an `AbstractRecordModel`, a query that is a sum over records and a mechanism with a
+    density; a new record costs O(k). Chains start at draws from the prior, steps are tuned in
+    `num_warmup` sweeps, and then sweeps are made until the bulk effective size of every parameter
+    is `target_ess` and R-hat at most 1.01, or `max_sweeps` is reached. A sweep counts as 1 +
+    `num_moves` simulations per chain. The draws of s beside theta follow p(s | s_dp).
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -84,23 +87,36 @@ class DataAugmentationMCMC(AbstractMethod):
         return finished_draws(work, run.trace, settled=run.settled)
 
     def run_chains(self, key: Array, work: Work, *, most_sweeps: int = _SEGMENT) -> ChainRun:
-        """Chains that have met the target, or have come as far as the budgets allow; `chains.segment` goes on from there.
+        """Chains that have met the target, or have come as far as the budgets allow;
+        `chains.segment` goes on from there.
 
         `most_sweeps` is the length of a segment, shorter where there are many records.
         """
         look_key, theta_key, record_key, sweep_key = jax.random.split(key, 4)
         work.look_at_observation(look_key)
-        num_chains = self.num_chains if work.remaining is None else min(self.num_chains, work.remaining)
+        num_chains = (
+            self.num_chains if work.remaining is None else min(self.num_chains, work.remaining)
+        )
         work.spend(num_chains)
         theta = work.model.prior.sample(theta_key, max(num_chains, 1000))
-        moves, seen = record_moves(work.model, num_moves=self.num_moves), Seen(work.model.mechanism, work.observed, 1.0)
+        moves, seen = (
+            record_moves(work.model, num_moves=self.num_moves),
+            Seen(work.model.mechanism, work.observed, 1.0),
+        )
         state = moves.start(record_key, theta[:num_chains], seen)
-        walk = Walk(step_root(work.model.prior.unconstrain(theta)), np.full(3, 2.4 / np.sqrt(state.z.shape[1])))
-        run = ChainRun(Chains(moves, seen, state, walk, sweep_key, most_sweeps), Trace(self.target_ess))
+        walk = Walk(
+            step_root(work.model.prior.unconstrain(theta)),
+            np.full(3, 2.4 / np.sqrt(state.z.shape[1])),
+        )
+        run = ChainRun(
+            Chains(moves, seen, state, walk, sweep_key, most_sweeps), Trace(self.target_ess)
+        )
         run.trace.add(theta=state.theta[None], s=moves.statistic(state.total)[None])
         with contextlib.suppress(OutOfBudget):
             self._settle(run, work)
-        work.diagnostics |= {f"{name} acceptance": share for name, share in run.chains.shares().items()}
+        work.diagnostics |= {
+            f"{name} acceptance": share for name, share in run.chains.shares().items()
+        }
         return run
 
     def _settle(self, run: ChainRun, work: Work) -> None:
@@ -135,7 +151,9 @@ class Chains:
     def length(self) -> int:
         """Sweeps per segment, fewer where there are many records."""
         databases = len(self.state.z) * self.moves.databases_per_sweep
-        return int(np.clip(_RECORDS // (databases * self.state.terms.shape[1]), 1, self.most_sweeps))
+        return int(
+            np.clip(_RECORDS // (databases * self.state.terms.shape[1]), 1, self.most_sweeps)
+        )
 
     def segment(self, work: Work) -> dict[str, np.ndarray]:
         """The draws of the next sweeps, each (sweeps, chains, ...)."""
@@ -147,9 +165,13 @@ class Chains:
         return {"theta": kept["theta"], "s": kept["s"], "z": kept["z"]}
 
     def tune(self, done: int, z: np.ndarray) -> None:
-        """Steps shaped like the pooled draws of the last segment, of lengths that near an acceptance of .3."""
+        """Steps shaped like the pooled draws of the last segment, of lengths that near an
+        acceptance of .3.
+        """
         shares = np.array([self.accepted[0], self.accepted[2], self.accepted[3]])
-        lengths = self.walk.lengths * np.exp((shares - _ACCEPTANCE) * 3.0 / np.sqrt(1.0 + done / _SEGMENT))
+        lengths = self.walk.lengths * np.exp(
+            (shares - _ACCEPTANCE) * 3.0 / np.sqrt(1.0 + done / _SEGMENT)
+        )
         self.walk = Walk(step_root(z), lengths)
 
     def shares(self) -> dict[str, float]:

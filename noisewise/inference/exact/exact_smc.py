@@ -28,23 +28,25 @@ _CLOSE = 1e-6
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExactSMC(AbstractSequentialMethod):
-    r"""Particles (theta, x) led from the prior to the posterior by raising a power of the mechanism's density from 0 to 1:
+    r"""Particles (theta, x) led from the prior to the posterior by raising a power of the
+    mechanism's density from 0 to 1:
 
         p_t(theta, x)  ~  pi(theta)  f(x | theta)  eta(s_dp | s(x))^lambda_t,      0 = lambda_0 < lambda_1 < ... < 1.
 
-    Each lambda_t is the largest for which the effective size of the weights eta^(lambda_t - lambda_{t-1}) is `ess_share` of
-    the particles. They are then resampled and moved: theta' from a proposal with fresh data x' ~ f(. | theta'), accepted
-    by the prior and (eta'/eta)^lambda_t, since f cancels. Where the model is one of independent records and the query a sum
-    over them, moves go record by record too, with `num_moves` moves of theta at fixed noise per sweep (see
+    Each lambda_t is the largest for which the effective size of the weights eta^(lambda_t -
+    lambda_{t-1}) is `ess_share` of the particles. They are then resampled and moved: theta' from a
+    proposal with fresh data x' ~ f(. | theta'), accepted by the prior and (eta'/eta)^lambda_t,
+    since f cancels. Where the model is one of independent records and the query a sum over them,
+    moves go record by record too, with `num_moves` moves of theta at fixed noise per sweep (see
     `DataAugmentationMCMC`).
 
-    There is no tolerance: at lambda = 1 the chains leave the posterior itself invariant. They go on until their effective
-    size is `target_ess`, or for `max_steps` steps; where importance draws from a fit to the particles have good weights, as
-    they do in few dimensions, these take over.
+    There is no tolerance: at lambda = 1 the chains leave the posterior itself invariant. They go on
+    until their effective size is `target_ess`, or for `max_steps` steps; where importance draws
+    from a fit to the particles have good weights, as they do in few dimensions, these take over.
 
-    The report holds the log evidence, log p(s_dp), with a standard error: the difference between two models is the log
-    Bayes factor. Del Moral, Doucet and Jasra 2006; all states of the chains serve as particles, as proposed by Dau and
-    Chopin 2022, where records need not be stored.
+    The report holds the log evidence, log p(s_dp), with a standard error: the difference between
+    two models is the log Bayes factor. Del Moral, Doucet and Jasra 2006; all states of the chains
+    serve as particles, as proposed by Dau and Chopin 2022, where records need not be stored.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -101,7 +103,9 @@ class ExactSMC(AbstractSequentialMethod):
         yield self._finished(finish_key, work, particles)
 
     def _finished(self, key: Array, work: Work, particles: Particles) -> AbstractPosterior:
-        """Draws at lambda = 1: by importance from a fit to the particles where its weights are good, else by chains."""
+        """Draws at lambda = 1: by importance from a fit to the particles where its weights are
+        good, else by chains.
+        """
         first_key, importance_key, chain_key = jax.random.split(key, 3)
         trace = Trace(self.target_ess)
         if isinstance(particles, SimulatedParticles):
@@ -123,14 +127,20 @@ class ExactSMC(AbstractSequentialMethod):
                 work.record(temperature=1.0, effective_size=draws.effective_size)
         return draws.posterior()
 
-    def _by_chains(self, key: Array, work: Work, particles: Particles, trace: Trace) -> AbstractPosterior:
+    def _by_chains(
+        self, key: Array, work: Work, particles: Particles, trace: Trace
+    ) -> AbstractPosterior:
         with contextlib.suppress(OutOfBudget):
             while not trace.complete():
                 if trace.length >= self.max_steps:
                     work.end(StopKind.STEPS_MADE, limit=self.max_steps)
                     break
                 trace.add(**particles.extend(jax.random.fold_in(key, trace.length), work))
-                work.record(temperature=1.0, acceptance=particles.acceptance, effective_size=trace.effective_size)
+                work.record(
+                    temperature=1.0,
+                    acceptance=particles.acceptance,
+                    effective_size=trace.effective_size,
+                )
         return finished_draws(work, trace, settled=True)
 
     def _first_particles(self, key: Array, work: Work) -> Particles:
@@ -138,7 +148,9 @@ class ExactSMC(AbstractSequentialMethod):
             return RecordParticles(key, work, self.num_particles, self.num_moves)
         return SimulatedParticles(key, work, self.num_particles)
 
-    def _raise(self, key: Array, work: Work, particles: Particles, temperature: float, evidence: _Evidence) -> float:
+    def _raise(
+        self, key: Array, work: Work, particles: Particles, temperature: float, evidence: _Evidence
+    ) -> float:
         """Reweight to the next temperature, resample, move; returns it."""
         resample_key, move_key = jax.random.split(key)
         increment = next_increment(particles.log_eta, self.ess_share, 1.0 - temperature)
@@ -146,7 +158,10 @@ class ExactSMC(AbstractSequentialMethod):
         weights = np.exp(log_weights - logsumexp(log_weights))
         reached = 1.0 if increment >= 1.0 - temperature else temperature + increment
         particles.tune(weights)
-        ancestors, num_chains = resample(resample_key, weights, particles.num_ancestors), particles.num_chains
+        ancestors, num_chains = (
+            resample(resample_key, weights, particles.num_ancestors),
+            particles.num_chains,
+        )
         particles.advance(move_key, work, reached, ancestors)
         evidence.add(log_weights, num_chains)
         evidence.inherit(ancestors, reliable=particles.moved >= 1.0)
@@ -154,9 +169,11 @@ class ExactSMC(AbstractSequentialMethod):
 
 
 def next_increment(log_eta: np.ndarray, share: float, limit: float) -> float:
-    """The largest increment of the power, up to `limit`, that leaves `share` of the particles with positive density effective.
+    """The largest increment of the power, up to `limit`, that leaves `share` of the particles with
+    positive density effective.
 
-    By bisection; in NumPy, as the number of particles differs from one temperature to the next, and programs would be compiled anew.
+    By bisection; in NumPy, as the number of particles differs from one temperature to the next, and
+    programs would be compiled anew.
     """
     possible = log_eta[np.isfinite(log_eta)]
     possible = possible - possible.max()
@@ -175,22 +192,27 @@ def next_increment(log_eta: np.ndarray, share: float, limit: float) -> float:
 
 
 def resample(key: Array, weights: np.ndarray, num: int) -> np.ndarray:
-    """`num` indices in proportion to the weights, systematically: one random place in each of `num` equal parts."""
+    """`num` indices in proportion to the weights, systematically: one random place in each of `num`
+    equal parts.
+    """
     places = (np.arange(num) + generator(key).random()) / num
     cumulative = np.cumsum(weights)
-    return np.minimum(np.searchsorted(cumulative / cumulative[-1], places, side="right"), len(weights) - 1)
+    return np.minimum(
+        np.searchsorted(cumulative / cumulative[-1], places, side="right"), len(weights) - 1
+    )
 
 
 class _Evidence:
-    r"""log p(s_dp) as a sum over temperatures of log mean weights, with the variance estimate of Lee and Whiteley (2018).
+    r"""log p(s_dp) as a sum over temperatures of log mean weights, with the variance estimate of
+    Lee and Whiteley (2018).
 
-    Each chain remembers its Eve e, the first particle it descends from. With M_t chains at temperature t, whose mean weights are
-    w_c (1 on average),
+    Each chain remembers its Eve e, the first particle it descends from. With M_t chains at
+    temperature t, whose mean weights are w_c (1 on average),
 
         V = 1 - prod_t M_t / (M_t - 1)  (1 - sum_e (sum_{c of e} w_c / M)^2),
 
-    and at least the sum of the variances of the M_t means. Where chains hardly moved the particles were not renewed, and no error
-    can be told: it is infinite.
+    and at least the sum of the variances of the M_t means. Where chains hardly moved the particles
+    were not renewed, and no error can be told: it is infinite.
     """
 
     def __init__(self) -> None:
@@ -199,7 +221,9 @@ class _Evidence:
         self._eves = np.empty(0, dtype=int)
 
     def add(self, log_weights: np.ndarray, num_chains: int) -> None:
-        """The weights (N,) that lead to the next temperature; particle i belongs to chain i modulo their number."""
+        """The weights (N,) that lead to the next temperature; particle i belongs to chain i modulo
+        their number.
+        """
         if not self.num_temperatures:
             self._eves = np.arange(num_chains)
         self.num_temperatures += 1

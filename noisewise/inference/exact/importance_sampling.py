@@ -14,7 +14,11 @@ from noisewise._core.arrays import Array, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.work import OutOfBudget, Work
-from noisewise.inference.exact.weighted_draws import ImportanceDraws, UnconstrainedPrior, relative_variance
+from noisewise.inference.exact.weighted_draws import (
+    ImportanceDraws,
+    UnconstrainedPrior,
+    relative_variance,
+)
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior, Kind, WeightedSamples
 from noisewise.samplers.adaptive_importance import fitted_proposal
@@ -24,18 +28,21 @@ _REPEATS = 256
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImportanceSampling(AbstractMethod):
-    r"""theta_i ~ q, x_i ~ f(. | theta_i), w_i = pi(theta_i) eta(s_dp | s(x_i)) / q(theta_i): exact for any simulator.
+    r"""theta_i ~ q, x_i ~ f(. | theta_i), w_i = pi(theta_i) eta(s_dp | s(x_i)) / q(theta_i): exact
+    for any simulator.
 
-    One simulation per draw makes eta an unbiased estimate of the likelihood, so the weighted draws have the posterior as
-    their law, with no tolerance. q is the prior (`num_stages=0`, right when epsilon is small), or a heavy-tailed fit to the
-    weighted draws of earlier stages mixed with the prior, in unconstrained coordinates. With `proposal`, any posterior, the
-    first stage draws from a fit to that instead of the prior, so that an approximation is turned into exact draws. The
+    One simulation per draw makes eta an unbiased estimate of the likelihood, so the weighted draws
+    have the posterior as their law, with no tolerance. q is the prior (`num_stages=0`, right when
+    epsilon is small), or a heavy-tailed fit to the weighted draws of earlier stages mixed with the
+    prior, in unconstrained coordinates. With `proposal`, any posterior, the first stage draws from
+    a fit to that instead of the prior, so that an approximation is turned into exact draws. The
     report holds the log evidence, the effective size, Pareto k, and
 
         1 + rv = E[eta^2 | theta] / E[eta | theta]^2,
 
-    averaged over the posterior: how many simulations a draw costs even with a perfect q. Where it is in the thousands the
-    effective size stays near 1, whatever the budget: such models need record-wise moves.
+    averaged over the posterior: how many simulations a draw costs even with a perfect q. Where it
+    is in the thousands the effective size stays near 1, whatever the budget: such models need
+    record-wise moves.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -64,18 +71,25 @@ class ImportanceSampling(AbstractMethod):
         )
         if self.proposal is not None and not isinstance(self.proposal, AbstractPosterior):
             raise InvalidTypeError(
-                f"proposal must be a posterior, as infer returns it, or None, got {describe(self.proposal)}."
+                "proposal must be a posterior, as infer returns it, or None, got"
+                f" {describe(self.proposal)}."
             )
 
     def _infer(self, key: Array, work: Work) -> WeightedSamples:
         *keys, look_key, end_key = jax.random.split(key, self.num_stages + 3)
         start = UnconstrainedPrior(work.model.prior)
-        proposal: Any = start if self.proposal is None else _fit_to(work, self.proposal, start, self.prior_share)
+        proposal: Any = (
+            start
+            if self.proposal is None
+            else _fit_to(work, self.proposal, start, self.prior_share)
+        )
         best: ImportanceDraws | None = None
         for stage in range(self.num_stages + 1):
             draws = ImportanceDraws(work, proposal)
             try:
-                draws.add(keys[stage], self.num_final if stage == self.num_stages else self.num_adapt)
+                draws.add(
+                    keys[stage], self.num_final if stage == self.num_stages else self.num_adapt
+                )
             except OutOfBudget:
                 break
             if stage == 0:
@@ -97,9 +111,12 @@ class ImportanceSampling(AbstractMethod):
 def _fit_to(work: Work, posterior: Any, start: UnconstrainedPrior, share: float) -> Any:
     if posterior.names != work.model.names:
         raise InvalidInputError(
-            f"proposal must be a posterior of {', '.join(work.model.names)}, got one of {', '.join(posterior.names)}."
+            f"proposal must be a posterior of {', '.join(work.model.names)}, got one of"
+            f" {', '.join(posterior.names)}."
         )
-    return fitted_proposal(work.model.prior.unconstrain(posterior.theta), posterior.weights, start, share)
+    return fitted_proposal(
+        work.model.prior.unconstrain(posterior.theta), posterior.weights, start, share
+    )
 
 
 def _finished(key: Array, work: Work, draws: ImportanceDraws) -> WeightedSamples:
@@ -113,13 +130,19 @@ def _finished(key: Array, work: Work, draws: ImportanceDraws) -> WeightedSamples
 
 def _impossible(work: Work, draws: ImportanceDraws) -> WeightedSamples:
     work.warn(Kind.PROPOSAL_IMPOSSIBLE, num=draws.num)
-    return work.weighted(work.model.prior.constrain(draws.z), np.zeros(draws.num), draws.s, exact=False)
+    return work.weighted(
+        work.model.prior.constrain(draws.z), np.zeros(draws.num), draws.s, exact=False
+    )
 
 
-def relative_variance_at(key: Array, work: Work, posterior: AbstractPosterior, num: int = 16) -> float:
-    """1 + rv: mean(eta^2) / mean(eta)^2 over 256 simulations at each of `num` draws from the posterior, averaged over them.
+def relative_variance_at(
+    key: Array, work: Work, posterior: AbstractPosterior, num: int = 16
+) -> float:
+    """1 + rv: mean(eta^2) / mean(eta)^2 over 256 simulations at each of `num` draws from the
+    posterior, averaged over them.
 
-    At most 256, and low where the truth is beyond, as the rare simulations that matter then do not occur.
+    At most 256, and low where the truth is beyond, as the rare simulations that matter then do not
+    occur.
     """
     draw_key, simulate_key = jax.random.split(key)
     theta = np.repeat(posterior.sample(draw_key, num), _REPEATS, axis=0)

@@ -1,6 +1,8 @@
-r"""Particles of a tempered target, pi(theta) f(x | theta) eta(s_dp | s(x))^temperature, and the moves that refresh them.
+r"""Particles of a tempered target, pi(theta) f(x | theta) eta(s_dp | s(x))^temperature, and the
+moves that refresh them.
 
-Both kinds have `log_eta` (N,), `theta` (N, d), `s` (N, k), and `advance`, which starts a chain at each chosen ancestor.
+Both kinds have `log_eta` (N,), `theta` (N, d), `s` (N, k), and `advance`, which starts a chain at
+each chosen ancestor.
 """
 
 from __future__ import annotations
@@ -14,7 +16,14 @@ import numpy as np
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.inference.contract.work import Work
-from noisewise.inference.exact.record_moves import RecordMoves, Seen, State, Walk, advanced, record_moves
+from noisewise.inference.exact.record_moves import (
+    RecordMoves,
+    Seen,
+    State,
+    Walk,
+    advanced,
+    record_moves,
+)
 from noisewise.inference.exact.weighted_draws import UnconstrainedPrior
 from noisewise.samplers.adaptive_importance import fitted_proposal
 
@@ -66,11 +75,15 @@ class Particles(abc.ABC):
 
     @abc.abstractmethod
     def advance(self, key: Array, work: Work, temperature: float, ancestors: np.ndarray) -> None:
-        """Replace the population by chains that start at the ancestors and leave the tempered target invariant."""
+        """Replace the population by chains that start at the ancestors and leave the tempered
+        target invariant.
+        """
 
     @abc.abstractmethod
     def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
-        """More draws (steps, chains, ...) of theta and s by the chains of the last `advance`, at its temperature."""
+        """More draws (steps, chains, ...) of theta and s by the chains of the last `advance`, at
+        its temperature.
+        """
 
     @abc.abstractmethod
     def by_step(self) -> dict[str, np.ndarray]:
@@ -83,7 +96,9 @@ class Particles(abc.ABC):
     @property
     @abc.abstractmethod
     def num_chains(self) -> int:
-        """How many independent chains the particles are from: particle i belongs to chain i modulo this."""
+        """How many independent chains the particles are from: particle i belongs to chain i modulo
+        this.
+        """
 
     @property
     @abc.abstractmethod
@@ -92,12 +107,14 @@ class Particles(abc.ABC):
 
 
 class SimulatedParticles(Particles):
-    r"""Pairs (theta, s) for any simulator, moved jointly: theta' from a proposal, s' ~ f(. | theta'), accepted with
+    r"""Pairs (theta, s) for any simulator, moved jointly: theta' from a proposal, s' ~ f(. |
+    theta'), accepted with
 
         pi(theta') q(theta) / (pi(theta) q(theta'))  (eta(s_dp | s') / eta(s_dp | s))^temperature.
 
-    f cancels. Half of the moves are random walks, half are independent draws from a heavy-tailed fit mixed with the prior. All states
-    of the chains are kept as particles (Dau and Chopin 2022), so that no simulation is wasted.
+    f cancels. Half of the moves are random walks, half are independent draws from a heavy-tailed
+    fit mixed with the prior. All states of the chains are kept as particles (Dau and Chopin 2022),
+    so that no simulation is wasted.
     """
 
     def __init__(self, key: Array, work: Work, num: int) -> None:
@@ -146,13 +163,16 @@ class SimulatedParticles(Particles):
         self._temperature = temperature
         chosen = (self.z[ancestors], self.s[ancestors], self.log_eta[ancestors])
         self._z, self._s, self._log_eta = self._run(key, work, chosen, self.num_steps)
-        # the last temperature may have promised too much: go on until there is one acceptance per chain
+        # the last temperature may have promised too much: go on until there is one acceptance per
+        # chain
         while self.moved < 1.0 and len(self._z) < _LONGEST:
             steps, acceptance = len(self._z), self.acceptance
             last = (self._z[-1], self._s[-1], self._log_eta[-1])
             more = self._run(jax.random.fold_in(key, steps), work, last, steps)
             before = (self._z, self._s, self._log_eta)
-            self._z, self._s, self._log_eta = (np.concatenate(pair) for pair in zip(before, more, strict=True))
+            self._z, self._s, self._log_eta = (
+                np.concatenate(pair) for pair in zip(before, more, strict=True)
+            )
             self.acceptance = (acceptance + self.acceptance) / 2.0
 
     @property
@@ -161,7 +181,9 @@ class SimulatedParticles(Particles):
 
     def keep(self, num: int) -> dict[str, np.ndarray]:
         chosen = np.linspace(0, self.num_chains - 1, min(num, self.num_chains)).astype(int)
-        self._z, self._s, self._log_eta = (part[:, chosen] for part in (self._z, self._s, self._log_eta))
+        self._z, self._s, self._log_eta = (
+            part[:, chosen] for part in (self._z, self._s, self._log_eta)
+        )
         return self.by_step()
 
     def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
@@ -174,9 +196,13 @@ class SimulatedParticles(Particles):
 
     def fit(self) -> Any:
         """A heavy-tailed proposal in z, fitted to the particles and mixed with the prior."""
-        return fitted_proposal(self.z, np.full(len(self.z), 1.0 / len(self.z)), self._prior, _PRIOR_SHARE)
+        return fitted_proposal(
+            self.z, np.full(len(self.z), 1.0 / len(self.z)), self._prior, _PRIOR_SHARE
+        )
 
-    def _run(self, key: Array, work: Work, state: tuple[np.ndarray, ...], num: int) -> tuple[np.ndarray, ...]:
+    def _run(
+        self, key: Array, work: Work, state: tuple[np.ndarray, ...], num: int
+    ) -> tuple[np.ndarray, ...]:
         states, accepted = [], []
         for number in range(num):
             state, taken = self._step(jax.random.fold_in(key, number), work, *state)
@@ -185,13 +211,17 @@ class SimulatedParticles(Particles):
         self.acceptance = float(np.mean(accepted))
         return tuple(np.stack(part) for part in zip(*states, strict=True))
 
-    def _step(self, key: Array, work: Work, z: np.ndarray, s: np.ndarray, log_eta: np.ndarray) -> Any:
+    def _step(
+        self, key: Array, work: Work, z: np.ndarray, s: np.ndarray, log_eta: np.ndarray
+    ) -> Any:
         fit_key, simulate_key, seed_key = jax.random.split(key, 3)
         rng = generator(seed_key)
         walking = rng.random(len(z)) < _WALKING
         steps = z + rng.normal(size=z.shape) @ self._root.T
         proposed = np.where(walking[:, None], steps, self._proposal.sample(fit_key, len(z)))
-        correction = np.where(walking, 0.0, self._proposal.log_prob(z) - self._proposal.log_prob(proposed))
+        correction = np.where(
+            walking, 0.0, self._proposal.log_prob(z) - self._proposal.log_prob(proposed)
+        )
         log_prior = self._prior.log_prob(proposed) - self._prior.log_prob(z)
         new_s = work.all_statistics(simulate_key, work.model.prior.constrain(proposed))
         new_log_eta = work.log_eta(new_s)
@@ -203,7 +233,9 @@ class SimulatedParticles(Particles):
 
 
 class RecordParticles(Particles):
-    """Parameters with all their records, moved record by record and jointly (`_record_moves`); the last state of each chain is kept."""
+    """Parameters with all their records, moved record by record and jointly (`_record_moves`); the
+    last state of each chain is kept.
+    """
 
     def __init__(self, key: Array, work: Work, num: int, num_moves: int) -> None:
         self.moves: RecordMoves = record_moves(work.model, num_moves=num_moves, joint=True)
@@ -213,7 +245,9 @@ class RecordParticles(Particles):
         chains = chains if work.remaining is None else max(1, min(chains, work.remaining))
         work.spend(chains)
         self._seen = Seen(work.model.mechanism, work.observed, 0.0)
-        self.state: State = self.moves.start(record_key, work.model.prior.sample(theta_key, chains), self._seen)
+        self.state: State = self.moves.start(
+            record_key, work.model.prior.sample(theta_key, chains), self._seen
+        )
         work.look_at_observation(look_key, self.s if chains >= _LOOKED_AT else None)
         self._lengths = np.full(3, 2.4 / np.sqrt(self.state.z.shape[1]))
         self.acceptance = 1.0

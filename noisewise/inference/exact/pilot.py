@@ -1,4 +1,6 @@
-"""What chains need before they start: a rough posterior, and how noisy the likelihood estimates are there."""
+"""What chains need before they start: a rough posterior, and how noisy the likelihood estimates are
+there.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from scipy.special import logsumexp, ndtri
 from noisewise._core.arrays import Array
 from noisewise.inference.contract.work import OutOfBudget, Work
 from noisewise.inference.exact.pseudo_marginal import log_mean_exp
-from noisewise.inference.exact.weighted_draws import ImportanceDraws, UnconstrainedPrior, relative_variance
+from noisewise.inference.exact.weighted_draws import (
+    ImportanceDraws,
+    UnconstrainedPrior,
+    relative_variance,
+)
 from noisewise.posteriors import Kind
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.samplers.adaptive_importance import fitted_proposal
@@ -54,7 +60,9 @@ class Pilot:
 
 
 def run_pilot(key: Array, work: Work) -> Pilot:
-    """Importance sampling from the prior and three adapted proposals; at most a tenth of what is left for each."""
+    """Importance sampling from the prior and three adapted proposals; at most a tenth of what is
+    left for each.
+    """
     prior = UnconstrainedPrior(work.model.prior)
     proposal: Any = prior
     pilot: Pilot | None = None
@@ -63,7 +71,12 @@ def run_pilot(key: Array, work: Work) -> Pilot:
             draws = ImportanceDraws(work, proposal)
             draw_key, look_key = jax.random.split(stage_key)
             draws.add(
-                draw_key, _PER_STAGE if work.remaining is None else min(max(work.remaining // 10, 100), _PER_STAGE)
+                draw_key,
+                (
+                    _PER_STAGE
+                    if work.remaining is None
+                    else min(max(work.remaining // 10, 100), _PER_STAGE)
+                ),
             )
             if stage == 0:
                 work.look_at_observation(look_key, draws.s)
@@ -85,7 +98,9 @@ def _weights(draws: ImportanceDraws) -> np.ndarray:
 
 
 class Inner(NamedTuple):
-    """How many simulations make an estimate, the variance of its logarithm, and 1 + rv of a single simulation."""
+    """How many simulations make an estimate, the variance of its logarithm, and 1 + rv of a single
+    simulation.
+    """
 
     num: int
     variance: float
@@ -95,10 +110,11 @@ class Inner(NamedTuple):
 def choose_inner(
     key: Array, rng: np.random.Generator, work: Work, pilot: Pilot, given: int | None = None
 ) -> Inner | None:
-    """The smallest power of two M, up to 512, for which log L-hat has a variance of at most 2; or what holds for the M given.
+    """The smallest power of two M, up to 512, for which log L-hat has a variance of at most 2; or
+    what holds for the M given.
 
-    At 32 draws of the pilot up to 2048 simulations are divided into groups of M, at least 4 of them. None where the budget is too
-    small to measure anything.
+    At 32 draws of the pilot up to 2048 simulations are divided into groups of M, at least 4 of
+    them. None where the budget is too small to measure anything.
     """
     theta = work.model.prior.constrain(pilot.starts(rng, _PLACES))
     log_eta = np.empty((_PLACES, 0))
@@ -109,27 +125,38 @@ def choose_inner(
             break
         s = work.all_statistics(repeat_key, np.repeat(theta, more, axis=0))
         log_eta = np.concatenate([log_eta, work.log_eta(s).reshape(_PLACES, more)], axis=1)
-        candidates = [2**power for power in range(10) if _GROUPS * 2**power <= repeats] if given is None else [given]
+        candidates = (
+            [2**power for power in range(10) if _GROUPS * 2**power <= repeats]
+            if given is None
+            else [given]
+        )
         if _GROUPS * candidates[0] > repeats:
             continue
         for num_inner in candidates:
-            chosen = Inner(num_inner, variance_of_estimates(log_eta, num_inner), relative_variance(log_eta))
+            chosen = Inner(
+                num_inner, variance_of_estimates(log_eta, num_inner), relative_variance(log_eta)
+            )
             if chosen.variance <= _VARIANCE:
                 return chosen
     return chosen
 
 
 def variance_of_estimates(log_eta: np.ndarray, num_inner: int) -> float:
-    r"""The variance sigma^2 of log L-hat from M simulations, given log eta (places, simulations) at several theta.
+    r"""The variance sigma^2 of log L-hat from M simulations, given log eta (places, simulations) at
+    several theta.
 
-    It is that of the normal law with the same chance to accept a second estimate at the same theta, the mean over places of
+    It is that of the normal law with the same chance to accept a second estimate at the same theta,
+    the mean over places of
 
         E[min(L, L')] / E[L]  =  2 Phi(-sigma / sqrt 2),
 
-    which is what chains feel: rare estimates near 0 hardly matter to them, though they would dominate the variance itself.
+    which is what chains feel: rare estimates near 0 hardly matter to them, though they would
+    dominate the variance itself.
     """
     groups = log_eta.shape[1] // num_inner
-    estimates = log_mean_exp(log_eta[:, : groups * num_inner].reshape(len(log_eta), groups, num_inner))
+    estimates = log_mean_exp(
+        log_eta[:, : groups * num_inner].reshape(len(log_eta), groups, num_inner)
+    )
     estimates = np.sort(estimates[np.isfinite(estimates).any(axis=1)], axis=1)
     if not len(estimates):
         return float("inf")

@@ -2,14 +2,15 @@ r"""Random walks on (theta, u) where u makes an unbiased estimate of the likelih
 
     L-hat(theta, u) = 1/M sum_j eta(s_dp | s(theta, u_j)),      target  ~  pi(theta) p(u_1) ... p(u_M) L-hat(theta, u).
 
-u_j is the key of a simulation: with it, s is a function of theta, and uniform keys are its law whatever theta is. So a move
-may propose theta' with any of the keys kept and the others drawn anew, and is accepted with probability
+u_j is the key of a simulation: with it, s is a function of theta, and uniform keys are its law
+whatever theta is. So a move may propose theta' with any of the keys kept and the others drawn anew,
+and is accepted with probability
 
     min(1, pi(theta') L-hat(theta', u') / (pi(theta) L-hat(theta, u))):
 
-the densities of the keys cancel. Summed over the keys the target is pi(theta) f(s_dp | theta). The target is also the sum
-over j of pi(theta) p(u) eta(s_dp | s_j) / M, hence s_j with j drawn in proportion to eta(s_dp | s_j) makes (theta, s_j) a draw from
-p(theta, s | s_dp).
+the densities of the keys cancel. Summed over the keys the target is pi(theta) f(s_dp | theta). The
+target is also the sum over j of pi(theta) p(u) eta(s_dp | s_j) / M, hence s_j with j drawn in
+proportion to eta(s_dp | s_j) makes (theta, s_j) a draw from p(theta, s | s_dp).
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ Simulate = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class State(NamedTuple):
-    """C chains: z (C, d) unconstrained, keys (C, M, 2), their statistics (C, M, k), and what belongs to them."""
+    """C chains: z (C, d) unconstrained, keys (C, M, 2), their statistics (C, M, k), and what
+    belongs to them.
+    """
 
     z: np.ndarray
     log_prior: np.ndarray
@@ -45,7 +48,9 @@ class Target(NamedTuple):
     log_eta: Callable[[np.ndarray], np.ndarray]
 
     def at(self, z: np.ndarray, keys: np.ndarray, otherwise: np.ndarray) -> State:
-        """Chains at z with these keys; where z is off the prior's support, simulated at `otherwise` and of density 0."""
+        """Chains at z with these keys; where z is off the prior's support, simulated at `otherwise`
+        and of density 0.
+        """
         theta, log_prior = self.prior.constrain(z), log_prior_of(self.prior, z)
         possible = np.isfinite(theta).all(axis=1) & np.isfinite(log_prior)
         s = self.simulate(keys, np.where(possible[:, None], theta, self.prior.constrain(otherwise)))
@@ -57,21 +62,26 @@ class Target(NamedTuple):
 def move(
     rng: np.random.Generator, target: Target, state: State, steps: np.ndarray, num_blocks: int
 ) -> tuple[State, np.ndarray]:
-    """One move of each chain by `steps` (C, d), with one of `num_blocks` blocks of keys drawn anew; and who moved (C,).
+    """One move of each chain by `steps` (C, d), with one of `num_blocks` blocks of keys drawn anew;
+    and who moved (C,).
 
     L-hat is that of the state until it moves: it is never estimated a second time.
     """
     keys = refreshed(rng, state.keys, num_blocks)
     proposed = target.at(state.z + steps, keys, state.z)
     with np.errstate(invalid="ignore"):
-        ratio = proposed.log_likelihood + proposed.log_prior - state.log_likelihood - state.log_prior
+        ratio = (
+            proposed.log_likelihood + proposed.log_prior - state.log_likelihood - state.log_prior
+        )
     return merged(np.log(rng.random(len(steps))) < ratio, proposed, state)
 
 
 def merged(accepted: np.ndarray, proposed: State, state: State) -> tuple[State, np.ndarray]:
     """The proposed state where it is accepted, the old one elsewhere."""
     fields = zip(proposed, state, strict=True)
-    chosen = [np.where(accepted.reshape(-1, *(1,) * (new.ndim - 1)), new, old) for new, old in fields]
+    chosen = [
+        np.where(accepted.reshape(-1, *(1,) * (new.ndim - 1)), new, old) for new, old in fields
+    ]
     return State(*chosen), accepted
 
 

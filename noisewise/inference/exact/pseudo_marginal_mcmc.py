@@ -16,7 +16,14 @@ from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws, step_root
 from noisewise.inference.contract.work import OutOfBudget, Work
 from noisewise.inference.exact.pilot import Pilot, choose_inner, run_pilot
-from noisewise.inference.exact.pseudo_marginal import Simulate, State, Target, drawn_statistics, fresh_keys, move
+from noisewise.inference.exact.pseudo_marginal import (
+    Simulate,
+    State,
+    Target,
+    drawn_statistics,
+    fresh_keys,
+    move,
+)
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import Kind, StopKind
 from noisewise.posteriors.base import AbstractPosterior
@@ -30,22 +37,26 @@ _USUAL = 4
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PseudoMarginalMCMC(AbstractMethod):
-    r"""Random walks on theta with the likelihood replaced by an unbiased estimate that is kept with the state:
+    r"""Random walks on theta with the likelihood replaced by an unbiased estimate that is kept with
+    the state:
 
         L-hat = 1/M sum_j eta(s_dp | s(x_j)),  x_j ~ f(. | theta);   accept with min(1, pi(theta') L-hat' / (pi(theta) L-hat)).
 
-    The chains have the posterior as their invariant law, for any simulator and any M = `num_inner` (Andrieu and Roberts
-    2009); the draws of s beside theta follow p(s | s_dp). Unless given, M is the smallest power of two for which log L-hat has
-    a variance of at most 2 at the posterior. Where 512 do not suffice the chains stick and the report says so: it holds
-    that variance and a lower bound of 1 + rv, roughly the M that is needed.
+    The chains have the posterior as their invariant law, for any simulator and any M = `num_inner`
+    (Andrieu and Roberts 2009); the draws of s beside theta follow p(s | s_dp). Unless given, M is
+    the smallest power of two for which log L-hat has a variance of at most 2 at the posterior.
+    Where 512 do not suffice the chains stick and the report says so: it holds that variance and a
+    lower bound of 1 + rv, roughly the M that is needed.
 
-    The chains start at draws of adapted importance sampling; steps are shaped and their length chosen, by the mean squared
-    jump, in `num_warmup` sweeps. Then all chains move until the bulk effective size of every parameter is `target_ess`, or
-    `max_sweeps` or a budget is spent. Each sweep takes `num_chains` times M simulations.
+    The chains start at draws of adapted importance sampling; steps are shaped and their length
+    chosen, by the mean squared jump, in `num_warmup` sweeps. Then all chains move until the bulk
+    effective size of every parameter is `target_ess`, or `max_sweeps` or a budget is spent. Each
+    sweep takes `num_chains` times M simulations.
 
-    With `num_blocks` > 1 a proposal keeps the randomness of all simulations but one block (Tran, Kohn, Quiroz and Villani
-    2016), so that L-hat' differs less from L-hat, but the state is tied to what is kept. At epsilon = 10 that is worth a fifth more
-    effective draws per simulation on the regression and costs a third and more on epidemics and the normal mean.
+    With `num_blocks` > 1 a proposal keeps the randomness of all simulations but one block (Tran,
+    Kohn, Quiroz and Villani 2016), so that L-hat' differs less from L-hat, but the state is tied to
+    what is kept. At epsilon = 10 that is worth a fifth more effective draws per simulation on the
+    regression and costs a third and more on epidemics and the normal mean.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -79,7 +90,8 @@ class PseudoMarginalMCMC(AbstractMethod):
         )
         if self.num_inner is not None and self.num_blocks > self.num_inner:
             raise InvalidInputError(
-                f"num_blocks must be at most num_inner = {self.num_inner}, the simulations that they divide, got {self.num_blocks}."
+                f"num_blocks must be at most num_inner = {self.num_inner}, the simulations that"
+                f" they divide, got {self.num_blocks}."
             )
 
     def _infer(self, key: Array, work: Work) -> AbstractPosterior:
@@ -96,7 +108,11 @@ class PseudoMarginalMCMC(AbstractMethod):
             settled = True
             while not trace.complete() and trace.length < self.max_sweeps:
                 trace.add(**chains.segment())
-                work.record(sweeps=trace.length, effective_size=trace.effective_size, acceptance=chains.acceptance)
+                work.record(
+                    sweeps=trace.length,
+                    effective_size=trace.effective_size,
+                    acceptance=chains.acceptance,
+                )
             if not trace.complete():
                 work.end(StopKind.SWEEPS_MADE, limit=self.max_sweeps)
         if chains is None:
@@ -113,14 +129,19 @@ class PseudoMarginalMCMC(AbstractMethod):
         work.diagnostics["num_inner"] = num_inner
         target = Target(work.model.prior, self._simulation(key, work), work.log_eta)
         z, keys = pilot.starts(rng, num_chains), fresh_keys(rng, num_chains, num_inner)
-        return _Chains(rng, target, target.at(z, keys, z), pilot.root, min(self.num_blocks, num_inner))
+        return _Chains(
+            rng, target, target.at(z, keys, z), pilot.root, min(self.num_blocks, num_inner)
+        )
 
     def _chosen_inner(self, key: Array, rng: np.random.Generator, work: Work, pilot: Pilot) -> int:
         inner = choose_inner(key, rng, work, pilot, self.num_inner)
         if inner is None:
             return self.num_inner or 1
         work.record(num_inner=inner.num, variance=inner.variance)
-        work.diagnostics |= {"variance of log L-hat": inner.variance, "1 + rv": inner.relative_variance}
+        work.diagnostics |= {
+            "variance of log L-hat": inner.variance,
+            "1 + rv": inner.relative_variance,
+        }
         if inner.variance > _NOISY:
             work.warn(Kind.LIKELIHOOD_NOISY, variance=inner.variance, num_inner=inner.num)
         return inner.num
@@ -134,13 +155,17 @@ class PseudoMarginalMCMC(AbstractMethod):
             num_chains, num_inner = keys.shape[:2]
             words: Any = keys.reshape(-1, 2)
             rows = np.repeat(theta, num_inner, axis=0)
-            s = work.all_statistics(jax.random.wrap_key_data(words, impl="threefry2x32") if typed else words, rows)
+            s = work.all_statistics(
+                jax.random.wrap_key_data(words, impl="threefry2x32") if typed else words, rows
+            )
             return s.reshape(num_chains, num_inner, -1)
 
         return simulate
 
     def _warm_up(self, work: Work, chains: _Chains, trace: Trace) -> None:
-        """Shape the steps by the pooled draws of each segment; choose their length by the jumps of the second half."""
+        """Shape the steps by the pooled draws of each segment; choose their length by the jumps of
+        the second half.
+        """
         sweeps = self.num_warmup
         if work.remaining is not None:
             sweeps = min(sweeps, work.remaining // (3 * chains.rows))
@@ -204,7 +229,9 @@ class _Chains:
         return float(moved.mean())
 
     def tune(self, z: np.ndarray, *, forget: bool) -> None:
-        """Steps shaped like draws z (N, d), if enough are different; with `forget`, jumps are counted from here on."""
+        """Steps shaped like draws z (N, d), if enough are different; with `forget`, jumps are
+        counted from here on.
+        """
         if self.acceptance * len(z) > 10 * z.shape[1]:
             self.root = step_root(z)
         if forget:

@@ -1,16 +1,19 @@
-r"""Markov moves on a parameter and the records beside it, for record models under an additive query.
+r"""Markov moves on a parameter and the records beside it, for record models under an additive
+query.
 
     target(theta, x)  ~  pi(theta)  prod_i f(x_i | theta)  eta(s_dp | T(x) / divisor)^temperature,    T(x) = sum_i t(x_i)
 
-Each move leaves the target invariant; `State` carries T and log eta along, so that changing a record costs O(k).
+Each move leaves the target invariant; `State` carries T and log eta along, so that changing a
+record costs O(k).
 
 `_parameters`   theta ~ theta | x, or a random walk under prod f where the model has no such draw
-`_records`      for i = 1..n in turn: x_i* ~ f(. | theta), accepted with (eta* / eta)^temperature (Ju, Awan, Gong, Rao 2022)
-`_not_centred`  x_i = G(theta, u_i): theta moves while u stands still, accepted with pi* / pi (eta* / eta)^temperature
-`_joint`        theta moves and all records are drawn anew, accepted alike
+`_records`      for i = 1..n in turn: x_i* ~ f(. | theta), accepted with (eta* / eta)^temperature
+(Ju, Awan, Gong, Rao 2022) `_not_centred`  x_i = G(theta, u_i): theta moves while u stands still,
+accepted with pi* / pi (eta* / eta)^temperature `_joint`        theta moves and all records are
+drawn anew, accepted alike
 
-Written for one chain and vmapped; proposals of a sweep are drawn and summed up all at once, so that the loop over records
-is nothing but additions.
+Written for one chain and vmapped; proposals of a sweep are drawn and summed up all at once, so that
+the loop over records is nothing but additions.
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ CENTRED_MOVES = 5
 
 
 class State(NamedTuple):
-    """theta (d,) and its unconstrained z, the records, their terms (n, k) and sum (k,) in units of the query, and log eta."""
+    """theta (d,) and its unconstrained z, the records, their terms (n, k) and sum (k,) in units of
+    the query, and log eta.
+    """
 
     z: Array
     theta: Array
@@ -49,7 +54,9 @@ class State(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """The random walks: a root (d, d) of the covariance of steps in z, and the lengths of centred, non-centred, joint ones."""
+    """The random walks: a root (d, d) of the covariance of steps in z, and the lengths of centred,
+    non-centred, joint ones.
+    """
 
     root: Array
     lengths: Array
@@ -65,20 +72,24 @@ class Seen(NamedTuple):
 
 def serves(model: PrivateModel) -> bool:
     """Whether the records of a model can be moved one by one."""
-    return isinstance(model.simulator, AbstractRecordModel) and isinstance(model.query, AdditiveQuery)
+    return isinstance(model.simulator, AbstractRecordModel) and isinstance(
+        model.query, AdditiveQuery
+    )
 
 
 def require_records(model: PrivateModel, method: str) -> None:
     """Refuse a model that has no records, or whose statistic is no sum over them."""
     if not isinstance(model.simulator, AbstractRecordModel):
         raise MissingCapabilityError(
-            f"{method} changes one record at a time, but {type(model.simulator).__name__} is not a model of independent records "
-            "(nw.simulators.AbstractRecordModel). ExactSMC, PseudoMarginalMCMC and ImportanceSampling serve any simulator."
+            f"{method} changes one record at a time, but {type(model.simulator).__name__} is not a"
+            " model of independent records (nw.simulators.AbstractRecordModel). ExactSMC,"
+            " PseudoMarginalMCMC and ImportanceSampling serve any simulator."
         )
     if not isinstance(model.query, AdditiveQuery):
         raise MissingCapabilityError(
-            f"{method} needs a statistic that is a sum over records, but {type(model.query).__name__} is not. ExactSMC, "
-            "PseudoMarginalMCMC and ImportanceSampling serve any query."
+            f"{method} needs a statistic that is a sum over records, but"
+            f" {type(model.query).__name__} is not. ExactSMC, PseudoMarginalMCMC and"
+            " ImportanceSampling serve any query."
         )
 
 
@@ -94,7 +105,9 @@ def record_moves(model: PrivateModel, *, num_moves: int, joint: bool = False) ->
 def advanced(
     work: Work, moves: RecordMoves, key: Array, state: State, seen: Seen, walk: Walk, num: int
 ) -> tuple[State, dict[str, np.ndarray], np.ndarray]:
-    """`moves.sweeps`, not made again where an earlier sitting made them; records are only known where it ended."""
+    """`moves.sweeps`, not made again where an earlier sitting made them; records are only known
+    where it ended.
+    """
 
     def compute() -> tuple[State, dict[str, np.ndarray]]:
         last, kept, accepted = moves.sweeps(key, state, seen, walk, num)
@@ -102,7 +115,10 @@ def advanced(
 
     state, found = work.advance("sweeps", state, compute)
     with reading("The sweeps in the journal"):
-        now = {"total": found["total"], **{name: found[name][-1] for name in ("z", "theta", "log_eta")}}
+        now = {
+            "total": found["total"],
+            **{name: found[name][-1] for name in ("z", "theta", "log_eta")},
+        }
         if any(np.shape(value) != np.shape(getattr(state, name)) for name, value in now.items()):
             raise FileFormatError("they have another shape.")
         kept = {name: found[name] for name in ("theta", "z", "s", "log_eta")}
@@ -111,8 +127,8 @@ def advanced(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordMoves:
-    """The moves for a prior, record model and query. `num_moves` moves that are not centred end a sweep, where the model can
-    tell its noise; `joint` ones begin it.
+    """The moves for a prior, record model and query. `num_moves` moves that are not centred end a
+    sweep, where the model can tell its noise; `joint` ones begin it.
     """
 
     prior: Prior
@@ -123,7 +139,9 @@ class RecordMoves:
 
     @property
     def databases_per_sweep(self) -> int:
-        """How many databases are simulated in one sweep: fresh records, and records moved with theta."""
+        """How many databases are simulated in one sweep: fresh records, and records moved with
+        theta.
+        """
         return 1 + int(self.joint) + (self.num_moves if self.simulator.can_tell_noise else 0)
 
     @in_float64
@@ -132,8 +150,8 @@ class RecordMoves:
         state = self._start(key, theta, seen)
         if self.num_moves and self.simulator.can_tell_noise and not self._inverts(key, state):
             raise InvalidInputError(
-                f"noise_of_record of {type(self.simulator).__name__} must give the u with record(u, theta) = x_i, but gives "
-                "others: correct it, or take num_moves=0."
+                f"noise_of_record of {type(self.simulator).__name__} must give the u with record(u,"
+                " theta) = x_i, but gives others: correct it, or take num_moves=0."
             )
         return state
 
@@ -141,7 +159,9 @@ class RecordMoves:
     def sweeps(
         self, key: Array, state: State, seen: Seen, walk: Walk, num: int
     ) -> tuple[State, dict[str, Array], Array]:
-        """`num` sweeps of every chain: the last state, draws by name (num, C, ...), and acceptance by kind of move (4,)."""
+        """`num` sweeps of every chain: the last state, draws by name (num, C, ...), and acceptance
+        by kind of move (4,).
+        """
         return self._sweeps(key, state, seen, walk, num)
 
     @in_float64
@@ -158,7 +178,9 @@ class RecordMoves:
 
         @brief_jit(static_argnames="num")
         def run(key: Array, state: State, walk: Walk, num: int) -> Array:
-            return jax.lax.scan(functools.partial(step, walk=walk), state, jax.random.split(key, num))[1]
+            return jax.lax.scan(
+                functools.partial(step, walk=walk), state, jax.random.split(key, num)
+            )[1]
 
         return run
 
@@ -180,7 +202,9 @@ class RecordMoves:
         keys = jax.random.split(key, state.terms.shape[1])
         noise = jax.vmap(self.simulator.noise_of_record, (0, 0, None))(keys, records, theta)
         again = jax.vmap(self.simulator.record, (0, None))(noise, theta)
-        near = jax.tree.map(lambda a, b: bool(jnp.allclose(a, b, rtol=1e-6, atol=1e-9)), records, again)
+        near = jax.tree.map(
+            lambda a, b: bool(jnp.allclose(a, b, rtol=1e-6, atol=1e-9)), records, again
+        )
         return all(jax.tree.leaves(near))
 
     @functools.cached_property
@@ -189,7 +213,12 @@ class RecordMoves:
             key, state = carry
             keys = jax.random.split(jax.random.fold_in(key, number), len(state.z))
             state, accepted = jax.vmap(self.sweep, (0, 0, None, None))(keys, state, seen, walk)
-            kept = {"theta": state.theta, "z": state.z, "s": self.statistic(state.total), "log_eta": state.log_eta}
+            kept = {
+                "theta": state.theta,
+                "z": state.z,
+                "s": self.statistic(state.total),
+                "log_eta": state.log_eta,
+            }
             return (key, state), (kept, accepted.mean(0))
 
         @brief_jit(static_argnames="num")
@@ -204,7 +233,9 @@ class RecordMoves:
         return run
 
     def sweep(self, key: Array, state: State, seen: Seen, walk: Walk) -> tuple[State, Array]:
-        """One sweep of one chain, and the shares accepted of centred, record, not centred and joint moves."""
+        """One sweep of one chain, and the shares accepted of centred, record, not centred and joint
+        moves.
+        """
         keys = jax.random.split(key, 4)
         accepted = jnp.zeros(4)
         if self.joint:
@@ -219,7 +250,7 @@ class RecordMoves:
             accepted = accepted.at[2].set(share)
         return state, accepted
 
-    # The four moves --------------------------------------------------------------------------------------------------
+    # The four moves -------------------------------------------------------------------------------
 
     def _parameters(self, key: Array, state: State, walk: Walk) -> tuple[State, Array]:
         if not self.simulator.can_sample_parameters:
@@ -266,11 +297,18 @@ class RecordMoves:
             new = total + change
             new_log_eta = self._log_eta(new, seen)
             accepted = threshold < seen.temperature * _difference(new_log_eta, log_eta)
-            return (jnp.where(accepted, new, total), jnp.where(accepted, new_log_eta, log_eta)), accepted
+            return (
+                jnp.where(accepted, new, total),
+                jnp.where(accepted, new_log_eta, log_eta),
+            ), accepted
 
-        (total, log_eta), accepted = jax.lax.scan(one, (state.total, state.log_eta), (terms - state.terms, log_u))
+        (total, log_eta), accepted = jax.lax.scan(
+            one, (state.total, state.log_eta), (terms - state.terms, log_u)
+        )
         records = jax.tree.map(
-            lambda new, old: jnp.where(accepted.reshape(num, *(1,) * (new.ndim - 1)), new, old), proposed, state.records
+            lambda new, old: jnp.where(accepted.reshape(num, *(1,) * (new.ndim - 1)), new, old),
+            proposed,
+            state.records,
         )
         terms = jnp.where(accepted[:, None], terms, state.terms)
         return State(state.z, state.theta, records, terms, total, log_eta), accepted.mean()
@@ -278,7 +316,9 @@ class RecordMoves:
     def _not_centred(self, key: Array, state: State, seen: Seen, walk: Walk) -> tuple[State, Array]:
         noise_key, move_key = jax.random.split(key)
         noise_keys = jax.random.split(noise_key, state.terms.shape[0])
-        noise = jax.vmap(self.simulator.noise_of_record, (0, 0, None))(noise_keys, state.records, state.theta)
+        noise = jax.vmap(self.simulator.noise_of_record, (0, 0, None))(
+            noise_keys, state.records, state.theta
+        )
 
         def move(current: tuple[State, Array], key: Array) -> Any:
             step_key, accept_key = jax.random.split(key)
@@ -300,13 +340,19 @@ class RecordMoves:
         (state, _), accepted = self._metropolis(accept_key, proposed, current, seen)
         return state, accepted
 
-    def _metropolis(self, key: Array, proposed: State, current: tuple[State, Array], seen: Seen) -> Any:
+    def _metropolis(
+        self, key: Array, proposed: State, current: tuple[State, Array], seen: Seen
+    ) -> Any:
         log_prior = self.prior.log_prob_unconstrained(proposed.z)
-        log_ratio = log_prior - current[1] + seen.temperature * _difference(proposed.log_eta, current[0].log_eta)
+        log_ratio = (
+            log_prior
+            - current[1]
+            + seen.temperature * _difference(proposed.log_eta, current[0].log_eta)
+        )
         accepted = _accept(key, log_ratio)
         return _choose(accepted, (proposed, log_prior), current), accepted.astype(float)
 
-    # Statistics ------------------------------------------------------------------------------------------------------
+    # Statistics -----------------------------------------------------------------------------------
 
     def _at(self, z: Array, theta: Array, records: Any, seen: Seen) -> State:
         terms = self._terms(records)
@@ -314,7 +360,9 @@ class RecordMoves:
         return State(z, theta, records, terms, total, self._log_eta(total, seen))
 
     def _terms(self, records: Any) -> Array:
-        """Contributions in whole units where the query has a unit, so that sums on a lattice stay on it."""
+        """Contributions in whole units where the query has a unit, so that sums on a lattice stay
+        on it.
+        """
         terms = self.query.contributions(records)
         unit = getattr(self.query, "unit", None)
         return terms if unit is None else jnp.round(terms / unit)
@@ -334,11 +382,15 @@ def _shared_moves(*parts: Any) -> RecordMoves:
 
 
 def _step(key: Array, walk: Walk, kind: int) -> Array:
-    return walk.lengths[kind] * (walk.root @ jax.random.normal(key, (walk.root.shape[0],), dtype=float))
+    return walk.lengths[kind] * (
+        walk.root @ jax.random.normal(key, (walk.root.shape[0],), dtype=float)
+    )
 
 
 def _difference(new: Array, old: Array) -> Array:
-    """new - old, where -inf is always left and never entered, and two of them are equal; NaN counts as -inf."""
+    """new - old, where -inf is always left and never entered, and two of them are equal; NaN counts
+    as -inf.
+    """
     impossible, was_impossible = jnp.isneginf(new) | jnp.isnan(new), jnp.isneginf(old)
     change = jnp.where(impossible, -jnp.inf, new) - jnp.where(was_impossible, 0.0, old)
     return jnp.where(was_impossible, jnp.where(impossible, 0.0, jnp.inf), change)

@@ -19,7 +19,9 @@ _FEW = 100
 _WORTH = 0.01
 _HEAVY = 0.7
 _ABOUT_PARTS = (Kind.APPROXIMATION_POOR, Kind.NOT_CERTIFIABLE, Kind.WEIGHTS_POOR)
-"""What holds for the last of several sets of draws, not for all of them together, as does its verdict."""
+"""What holds for the last of several sets of draws, not for all of them together, as does its
+verdict.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,10 +40,11 @@ class UnconstrainedPrior:
 
 
 class ImportanceDraws:
-    r"""z_i ~ q, s_i ~ f(. | theta_i), w_i = pi(z_i) eta(s_dp | s_i) / q(z_i), collected batch by batch.
+    r"""z_i ~ q, s_i ~ f(. | theta_i), w_i = pi(z_i) eta(s_dp | s_i) / q(z_i), collected batch by
+    batch.
 
-    The mean weight is an unbiased estimate of the evidence p(s_dp). A proposal may give rows that are not finite, for draws off the
-    support: they are not simulated, and have weight 0.
+    The mean weight is an unbiased estimate of the evidence p(s_dp). A proposal may give rows that
+    are not finite, for draws off the support: they are not simulated, and have weight 0.
     """
 
     def __init__(self, work: Work, proposal: Any) -> None:
@@ -82,12 +85,20 @@ class ImportanceDraws:
     @property
     def log_evidence(self) -> float:
         """The log of the mean weight, -inf where all weights are 0."""
-        return float(logsumexp(self.log_weights) - np.log(self.num)) if self.effective_size else -np.inf
+        return (
+            float(logsumexp(self.log_weights) - np.log(self.num))
+            if self.effective_size
+            else -np.inf
+        )
 
     @property
     def log_evidence_se(self) -> float:
         """Its standard error."""
-        return float(np.sqrt(max(1.0 / self.effective_size - 1.0 / self.num, 0.0))) if self.effective_size else np.inf
+        return (
+            float(np.sqrt(max(1.0 / self.effective_size - 1.0 / self.num, 0.0)))
+            if self.effective_size
+            else np.inf
+        )
 
     @property
     def weights(self) -> np.ndarray:
@@ -119,12 +130,16 @@ class ImportanceDraws:
 
 
 def trustworthy(effective_size: float, shape: float) -> bool:
-    """Whether weighted draws stand for the posterior: 100 effective ones, and a tail index of the weights of .7 at most."""
+    """Whether weighted draws stand for the posterior: 100 effective ones, and a tail index of the
+    weights of .7 at most.
+    """
     return effective_size >= _FEW and shape <= _HEAVY
 
 
 def relative_variance(log_eta: np.ndarray) -> float:
-    r"""1 + rv = E[eta^2] / E[eta]^2 from log eta (places, R), the mean over places: at most R, and too low where it comes near."""
+    r"""1 + rv = E[eta^2] / E[eta]^2 from log eta (places, R), the mean over places: at most R, and
+    too low where it comes near.
+    """
     top = log_eta.max(axis=1, keepdims=True)
     eta = np.exp(log_eta - np.where(np.isfinite(top), top, 0.0))
     ratios = np.mean(eta**2, axis=1) / np.maximum(np.mean(eta, axis=1) ** 2, 1e-300)
@@ -132,7 +147,9 @@ def relative_variance(log_eta: np.ndarray) -> float:
 
 
 def pooled_draws(sets: list[WeightedSamples]) -> WeightedSamples:
-    """Several sets of weighted draws as one: every weight is pi eta / p for the p it was drawn from, so that they simply add up."""
+    """Several sets of weighted draws as one: every weight is pi eta / p for the p it was drawn
+    from, so that they simply add up.
+    """
     if len(sets) == 1:
         return sets[0]
     last = sets[-1]
@@ -152,5 +169,7 @@ def pooled_draws(sets: list[WeightedSamples]) -> WeightedSamples:
     numbers.pop("verdict", None)
     findings = without(last.report.findings, *_ABOUT_PARTS)
     exact = trustworthy(size, shape)
-    pooled.report = dataclasses.replace(last.report, numbers=numbers, findings=findings, exact=exact)
+    pooled.report = dataclasses.replace(
+        last.report, numbers=numbers, findings=findings, exact=exact
+    )
     return pooled

@@ -10,7 +10,8 @@ SENTENCES = {
         "simulations are kept, an approximation."
     ),
     Kind.FEW_DRAWS_ACCEPTED: (
-        "{num:,} simulations gave few draws: ImportanceSampling, ExactSMC and SMCABC need fewer simulations per draw."
+        "{num:,} simulations gave few draws: ImportanceSampling, ExactSMC and SMCABC need fewer"
+        " simulations per draw."
     ),
     Kind.NONE_ACCEPTED: (
         "None of {num:,} simulations was accepted. Here are the {kept} at which the observation is "
@@ -21,7 +22,9 @@ SENTENCES = {
         "None of {num:,} simulations came within {tolerance:g} of the observation. Here are the "
         "{kept} nearest, up to {farthest:.4g} away: raise the tolerance, or give quantile= instead."
     ),
-    Kind.FEW_WITHIN_FIRST_TOLERANCE: ("Only {num} prior draws came within the first tolerance, {tolerance:.4g}."),
+    Kind.FEW_WITHIN_FIRST_TOLERANCE: (
+        "Only {num} prior draws came within the first tolerance, {tolerance:.4g}."
+    ),
     Kind.NONE_WITHIN_FIRST_TOLERANCE: (
         "None of {num:,} prior draws came within the first tolerance, {tolerance:.4g}. Here are "
         "the {kept} nearest, up to {farthest:.4g} away: take a larger tolerance, or QuantileDecay, "
@@ -31,7 +34,9 @@ SENTENCES = {
         "The noise in the observation and the clamping of records are ignored: take these draws "
         "for comparison only, and a method that knows the mechanism for an answer."
     ),
-    Kind.CONFIDENTIAL: ("This posterior comes from confidential data and reveals them: it is not private."),
+    Kind.CONFIDENTIAL: (
+        "This posterior comes from confidential data and reveals them: it is not private."
+    ),
     Kind.CLAMPING_IGNORED: (
         "It takes the statistic for that of records that were not clamped, and is exact only if "
         "none was: pass the records to be sure."

@@ -16,8 +16,14 @@ def _certified(effective_size: float, cost: float) -> str:
     )
 
 
-def _poor(effective_size: float, perfect_size: float, usable: bool, missed: float | None = None) -> str:
-    gap = "" if missed is None else f", as the approximation misses {percent(missed)} of the posterior"
+def _poor(
+    effective_size: float, perfect_size: float, usable: bool, missed: float | None = None
+) -> str:
+    gap = (
+        ""
+        if missed is None
+        else f", as the approximation misses {percent(missed)} of the posterior"
+    )
     unusable = "" if usable else " Neither they nor the approximation should be used."
     return (
         f"The corrected draws are worth {effective_size:,.0f} exact ones{gap}; as many simulations "
@@ -67,7 +73,9 @@ SENTENCES = {
         "said about the approximation."
     ),
     Kind.HIDDEN_MODES: _hidden_modes,
-    Kind.PARTS_NOT_SETTLED: ("The chains have not settled (R-hat {r_hat:.3f}): do not rely on these parts."),
+    Kind.PARTS_NOT_SETTLED: (
+        "The chains have not settled (R-hat {r_hat:.3f}): do not rely on these parts."
+    ),
     Kind.DRAWS_DEPENDENT: (
         "Draws of theta given the records depend on each other even {steps} steps apart, which "
         "makes the part of sampling too small: write sample_parameters for the model."

@@ -31,9 +31,12 @@ SENTENCES = {
         "would allow moves that are accepted more often."
     ),
     Kind.CHAINS_NOT_STARTED: (
-        "The budget ended before the chains could start: these are weighted draws of importance sampling."
+        "The budget ended before the chains could start: these are weighted draws of importance"
+        " sampling."
     ),
-    Kind.CHAINS_IN_WARM_UP: ("The chains ended in their warm-up: these draws need not follow the posterior at all."),
+    Kind.CHAINS_IN_WARM_UP: (
+        "The chains ended in their warm-up: these draws need not follow the posterior at all."
+    ),
     Kind.CHAINS_NOT_SETTLED: (
         "The chains have not settled: effective size {effective_size:.0f} (at least {enough} "
         "wanted), R-hat {r_hat:.3f} (at most {largest_r_hat} wanted). Give them more simulations "
@@ -45,10 +48,12 @@ SENTENCES = {
         "of records take DataAugmentationMCMC or ExactSMC."
     ),
     Kind.WARM_UP_STATES: (
-        "The time was up before the first draw: these are states of the warm-up, which depend on where chains started."
+        "The time was up before the first draw: these are states of the warm-up, which depend on"
+        " where chains started."
     ),
     Kind.MATRIX_CLIPPED: (
-        "In {share:.0%} of the sweeps X'X was no matrix of sums, and its negative eigenvalues were set to 0."
+        "In {share:.0%} of the sweeps X'X was no matrix of sums, and its negative eigenvalues were"
+        " set to 0."
     ),
     Kind.CHAINS_HELD_BACK: (
         "In {share:.1%} of the sweeps chains left the floating-point numbers and were held back: "
@@ -59,6 +64,7 @@ SENTENCES = {
         "ignores that they are clamped: expect bias. Use DataAugmentationMCMC, which is exact."
     ),
     Kind.CHAINS_NOT_MIXED: (
-        "The chains have not mixed (R-hat {r_hat:.3f}, effective size {effective_size:.0f}): raise num_draws or thin."
+        "The chains have not mixed (R-hat {r_hat:.3f}, effective size {effective_size:.0f}): raise"
+        " num_draws or thin."
     ),
 }

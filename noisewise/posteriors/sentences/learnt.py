@@ -31,7 +31,10 @@ def _not_settled(effective_size: float, r_hat: float, enough: int) -> str:
 def _likelihood_chains(finished: bool, **numbers: Any) -> str:
     advice = "Allow more time, or more simulations."
     if finished:
-        advice = "The learnt likelihood may have several modes: take more rounds, or more simulations in each."
+        advice = (
+            "The learnt likelihood may have several modes: take more rounds, or more simulations in"
+            " each."
+        )
     return f"{_not_settled(**numbers)} {advice}"
 
 
@@ -43,16 +46,21 @@ def _joint_chains(lattice: bool, **numbers: Any) -> str:
 SENTENCES = {
     Kind.STATISTICS_LEFT_OUT: _left_out,
     Kind.STATISTICS_NOT_LEARNT: _not_learnt,
-    Kind.LOSS_NEVER_FINITE: ("The validation loss was never finite: the network is as it was before it was trained."),
+    Kind.LOSS_NEVER_FINITE: (
+        "The validation loss was never finite: the network is as it was before it was trained."
+    ),
     Kind.TRAINING_CUT_SHORT: (
-        "Training ended after {epochs} epochs, before the validation loss stopped improving: raise max_epochs."
+        "Training ended after {epochs} epochs, before the validation loss stopped improving: raise"
+        " max_epochs."
     ),
     Kind.LEARNT_FROM_LESS: _learnt_from_less,
     Kind.FAILURES_UNSEEN: (
         "Simulations failed. If that depends on the parameters, this method does not see it, while "
         "exact ones count a failure as impossible: fix the simulator, or use {instead}."
     ),
-    Kind.FAILURES_NOT_LEARNT: ("{failed:,} of {simulations:,} simulations failed (NaN), and were not learnt from."),
+    Kind.FAILURES_NOT_LEARNT: (
+        "{failed:,} of {simulations:,} simulations failed (NaN), and were not learnt from."
+    ),
     Kind.MASS_LEAKED: (
         "{share:.0%} of the posterior lies where nothing was simulated: mass has leaked there, or "
         "is not learnt yet. Take more rounds, or certify the posterior."
@@ -62,7 +70,8 @@ SENTENCES = {
         "there. Certify the posterior, or simulate near it by a method with several rounds."
     ),
     Kind.OBSERVATION_UNLIKE_TRAINING: (
-        "The observation lies outside what the prior predicts (p = {p:.2g}): the network has not seen its like."
+        "The observation lies outside what the prior predicts (p = {p:.2g}): the network has not"
+        " seen its like."
     ),
     Kind.ROUND_FROM_PRIOR: (
         "The estimate has its mass where the prior has none, so that a round drew from the prior "

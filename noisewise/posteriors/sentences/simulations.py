@@ -31,12 +31,19 @@ def _target(target: int, worth: float, exact: bool, needed: float | None = None)
 SENTENCES = {
     Kind.STATED: "{text}",
     Kind.SURPRISING_OBSERVATION: _surprising,
-    Kind.SIMULATIONS_REJECTED: ("{failed:,} of {simulations:,} simulations failed (NaN) and were rejected."),
-    Kind.SIMULATIONS_IMPOSSIBLE: ("{failed:,} of {simulations:,} simulations failed (NaN): they count as impossible."),
+    Kind.SIMULATIONS_REJECTED: (
+        "{failed:,} of {simulations:,} simulations failed (NaN) and were rejected."
+    ),
+    Kind.SIMULATIONS_IMPOSSIBLE: (
+        "{failed:,} of {simulations:,} simulations failed (NaN): they count as impossible."
+    ),
     Kind.SIMULATIONS_DROPPED: _dropped,
     Kind.ONLY_PRIOR_DRAWS: (
-        "The budget ended before there was a single draw from the posterior: these are draws from the prior."
+        "The budget ended before there was a single draw from the posterior: these are draws from"
+        " the prior."
     ),
     Kind.TARGET_NOT_REACHED: _target,
-    Kind.DENSITY_NOT_SAVED: ("The file holds draws, not the density, whose architecture is a user's own."),
+    Kind.DENSITY_NOT_SAVED: (
+        "The file holds draws, not the density, whose architecture is a user's own."
+    ),
 }

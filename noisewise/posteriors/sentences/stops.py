@@ -13,7 +13,9 @@ SENTENCES: dict[StopKind, str] = {
     StopKind.SHORT_OF_TARGET: "short of the target",
     StopKind.STEPS_MADE: "max_steps = {limit:,} steps are made",
     StopKind.SWEEPS_MADE: "max_sweeps = {limit:,} sweeps are made",
-    StopKind.IMPORTANCE_DRAWS_MADE: ("{num:,} importance draws are made, as many as max_steps allows"),
+    StopKind.IMPORTANCE_DRAWS_MADE: (
+        "{num:,} importance draws are made, as many as max_steps allows"
+    ),
     StopKind.NOTHING_POSSIBLE: "no simulated statistic gives the observation positive probability",
     StopKind.ACCEPTANCE_TOO_LOW: (
         "the acceptance fell below min_acceptance={limit:g} at the tolerance {tolerance:.4g}"

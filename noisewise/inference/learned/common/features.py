@@ -14,15 +14,17 @@ _MOST_CATEGORIES = 16
 def features(support: AbstractSupport, s_dp: np.ndarray) -> np.ndarray:
     r"""Features (..., w) of private statistics (..., k').
 
-    Counts out of n become arcsin sqrt((k + 3/8) / (n + 3/4)), whose noise hardly depends on k; 3 to 16 categories become indicators of
-    all but the first; everything else stays as it is.
+    Counts out of n become arcsin sqrt((k + 3/8) / (n + 3/4)), whose noise hardly depends on k; 3 to
+    16 categories become indicators of all but the first; everything else stays as it is.
 
     >>> features(Lattice(step=1.0, low=0.0, high=1000.0), np.array([[0.0, 500.0, 1000.0]])).round(3).tolist()
     [[0.019, 0.785, 1.551]]
     """
     if isinstance(support, Blocks):
         parts = np.split(s_dp, np.cumsum(support.widths)[:-1], axis=-1)
-        each = [features(part, values) for part, values in zip(support.supports, parts, strict=True)]
+        each = [
+            features(part, values) for part, values in zip(support.supports, parts, strict=True)
+        ]
         return np.concatenate(each, axis=-1)
     if isinstance(support, Lattice) and math.isfinite(support.low) and math.isfinite(support.high):
         return _arcsine(support, s_dp)

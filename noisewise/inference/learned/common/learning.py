@@ -1,4 +1,6 @@
-"""What the learning methods share: checks of their settings, training that is remembered, and when to start from new weights."""
+"""What the learning methods share: checks of their settings, training that is remembered, and when
+to start from new weights.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +42,15 @@ _AT_LEAST = {
 }
 
 RESCALED = 1.5
-"""Where a scale changes by more than this factor between rounds, data are standardised anew and networks start from new weights."""
+"""Where a scale changes by more than this factor between rounds, data are standardised anew and
+networks start from new weights.
+"""
 
 
 def check_settings(method: Any, **kinds: type) -> None:
-    """Convert and check the settings that learning methods share, as far as `method` has them, and those of other `kinds`."""
+    """Convert and check the settings that learning methods share, as far as `method` has them, and
+    those of other `kinds`.
+    """
     names = {field.name for field in dataclasses.fields(method)}
     counts = {name: least for name, least in _AT_LEAST.items() if name in names}
     method._convert(
@@ -61,7 +67,8 @@ def check_factory(name: str, value: Any) -> None:
     """Refuse what does not make networks."""
     if not callable(value):
         raise InvalidTypeError(
-            f"{name} must be a factory (key, target_dim, condition_dim) -> flow, got {describe(value)}."
+            f"{name} must be a factory (key, target_dim, condition_dim) -> flow, got"
+            f" {describe(value)}."
         )
 
 
@@ -71,16 +78,21 @@ def check_kinds(settings: Any, **kinds: type) -> None:
         value = getattr(settings, name)
         if not isinstance(value, kind):
             got = (
-                f"the class {value.__name__}: write {value.__name__}()" if isinstance(value, type) else describe(value)
+                f"the class {value.__name__}: write {value.__name__}()"
+                if isinstance(value, type)
+                else describe(value)
             )
-            raise InvalidTypeError(f"{name} must be {_EXAMPLES.get(kind.__name__, kind.__name__)}, got {got}.")
+            raise InvalidTypeError(
+                f"{name} must be {_EXAMPLES.get(kind.__name__, kind.__name__)}, got {got}."
+            )
 
 
 def check_bank(settings: Any) -> None:
     """Refuse a bank of noise that is not made of whole nets."""
     if settings.noise_bank % settings.num_noise:
         raise InvalidInputError(
-            f"noise_bank must be a multiple of num_noise, got {settings.noise_bank} and {settings.num_noise}."
+            f"noise_bank must be a multiple of num_noise, got {settings.noise_bank} and"
+            f" {settings.num_noise}."
         )
 
 
@@ -88,23 +100,32 @@ def check_members(name: str, members: Any, target_dim: int, condition_dim: int) 
     """The members, if they have the dimensions that were asked for."""
     if tuple(members.shape) != (target_dim,) or members.cond_shape != (condition_dim,):
         raise InvalidInputError(
-            f"{name}(key, {target_dim}, {condition_dim}) must make a distribution of shape ({target_dim},) given ({condition_dim},), got "
-            f"{members.shape} given {members.cond_shape}: pass a factory, such as neural_spline_flow, as it is."
+            f"{name}(key, {target_dim}, {condition_dim}) must make a distribution of shape"
+            f" ({target_dim},) given ({condition_dim},), got {members.shape} given"
+            f" {members.cond_shape}: pass a factory, such as neural_spline_flow, as it is."
         )
     return members
 
 
 def rescaled(*pairs: tuple[Array, Array]) -> bool:
-    """Whether any positive number has changed much, given pairs of old and new ones; zeros stay zeros."""
+    """Whether any positive number has changed much, given pairs of old and new ones; zeros stay
+    zeros.
+    """
     for old, new in pairs:
         both = (np.asarray(old) > 0) & (np.asarray(new) > 0)
-        if np.abs(np.log(np.where(both, old, 1.0) / np.where(both, new, 1.0))).max() >= np.log(RESCALED):
+        if np.abs(np.log(np.where(both, old, 1.0) / np.where(both, new, 1.0))).max() >= np.log(
+            RESCALED
+        ):
             return True
     return False
 
 
-def learnt(work: Work, key: Array, members: Any, resample: Any, *, ahead: Any = None, **settings: Any) -> Trained:
-    """`train`, until the time of `work` is up, and `ahead()` meanwhile; not done again where an earlier sitting did it."""
+def learnt(
+    work: Work, key: Array, members: Any, resample: Any, *, ahead: Any = None, **settings: Any
+) -> Trained:
+    """`train`, until the time of `work` is up, and `ahead()` meanwhile; not done again where an
+    earlier sitting did it.
+    """
     leaves, structure = jax.tree.flatten(members)
     places = [i for i, leaf in enumerate(leaves) if eqx.is_array(leaf)]
 
@@ -112,16 +133,26 @@ def learnt(work: Work, key: Array, members: Any, resample: Any, *, ahead: Any = 
         with meanwhile(ahead):
             trained = train(key, members, resample, watch=work.late, **settings)
         found = jax.tree.leaves(trained.members)
-        losses = {"train losses": trained.train_losses, "validation losses": trained.validation_losses}
+        losses = {
+            "train losses": trained.train_losses,
+            "validation losses": trained.validation_losses,
+        }
         return {**{str(i): np.asarray(found[i]) for i in places}, **losses}
 
     arrays = work.remember("training", compute)
     with reading("The training in the journal"), jax.enable_x64(False):
         train_losses, validation_losses = arrays["train losses"], arrays["validation losses"]
-        if any(arrays[str(i)].shape != leaves[i].shape or arrays[str(i)].dtype != leaves[i].dtype for i in places):
+        if any(
+            arrays[str(i)].shape != leaves[i].shape or arrays[str(i)].dtype != leaves[i].dtype
+            for i in places
+        ):
             raise FileFormatError("its networks are of another kind.")
-        filled = [jnp.asarray(arrays[str(i)]) if i in places else leaf for i, leaf in enumerate(leaves)]
-    return Trained(jax.tree.unflatten(structure, filled), train_losses, validation_losses, len(train_losses))
+        filled = [
+            jnp.asarray(arrays[str(i)]) if i in places else leaf for i, leaf in enumerate(leaves)
+        ]
+    return Trained(
+        jax.tree.unflatten(structure, filled), train_losses, validation_losses, len(train_losses)
+    )
 
 
 def architecture_spec(
@@ -135,7 +166,9 @@ def architecture_spec(
 
 
 def fit_report(work: Work, *own: Finding) -> Report:
-    """How a density was learnt, without what `work` says of one observation; `own` are findings of a learner."""
+    """How a density was learnt, without what `work` says of one observation; `own` are findings of
+    a learner.
+    """
     findings = list(own)
     if work.num_failed > 0:
         numbers = {"failed": work.num_failed, "simulations": work.num_simulations}
@@ -143,4 +176,6 @@ def fit_report(work: Work, *own: Finding) -> Report:
     if not work.stop.finished:
         reason = {"stop": str(work.stop.kind.value), **work.stop.numbers}
         findings.append(Finding(Kind.LEARNT_FROM_LESS, reason))
-    return dataclasses.replace(work.report(exact=False), numbers={}, power=None, findings=tuple(findings))
+    return dataclasses.replace(
+        work.report(exact=False), numbers={}, power=None, findings=tuple(findings)
+    )

@@ -1,4 +1,6 @@
-"""Simulations kept for training: parameters, confidential statistics, and many noisy versions of each."""
+"""Simulations kept for training: parameters, confidential statistics, and many noisy versions of
+each.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,12 @@ _FEWEST = 20
 _MOST_FAILED = 0.5
 
 
-def noisy_statistics(key: Array, model: PrivateModel, s: np.ndarray, num: int, points: AbstractPointSet) -> np.ndarray:
-    """s_dp (N, num, k') for s (N, k): one randomised net of `num` points per row, or plain draws where there is no transport map."""
+def noisy_statistics(
+    key: Array, model: PrivateModel, s: np.ndarray, num: int, points: AbstractPointSet
+) -> np.ndarray:
+    """s_dp (N, num, k') for s (N, k): one randomised net of `num` points per row, or plain draws
+    where there is no transport map.
+    """
     mechanism = model.mechanism
     parts = []
     for start in range(0, len(s), _ROWS):
@@ -39,15 +45,19 @@ def noisy_statistics(key: Array, model: PrivateModel, s: np.ndarray, num: int, p
 
 
 def one_net(key: Array, bank: Array, rows: Array, num: int) -> Array:
-    """For each row one of the nets of `num` points that its bank (N, B, ...) consists of, at random: (len(rows), num, ...)."""
+    """For each row one of the nets of `num` points that its bank (N, B, ...) consists of, at
+    random: (len(rows), num, ...).
+    """
     first = num * jax.random.randint(key, (len(rows), 1), 0, bank.shape[1] // num)
     return bank[rows[:, None], first + jnp.arange(num)]
 
 
 class Rows:
-    """Rows of an array that is made once, for `capacity` of them: new ones are written behind the old, none is ever copied.
+    """Rows of an array that is made once, for `capacity` of them: new ones are written behind the
+    old, none is ever copied.
 
-    All of its memory is taken when it is made, so that a run for which there is not enough fails in its first round, not in its last.
+    All of its memory is taken when it is made, so that a run for which there is not enough fails in
+    its first round, not in its last.
     """
 
     def __init__(self, capacity: int, *shape: int, dtype: Any = float) -> None:
@@ -62,16 +72,23 @@ class Rows:
     def add(self, rows: np.ndarray) -> None:
         """Write rows (n, ...) behind the others."""
         if self.num + len(rows) > len(self.whole) or rows.shape[1:] != self.whole.shape[1:]:
-            raise ValueError(f"no room for {rows.shape} behind {self.num} rows of {self.whole.shape}")
+            raise ValueError(
+                f"no room for {rows.shape} behind {self.num} rows of {self.whole.shape}"
+            )
         self.whole[self.num : self.num + len(rows)] = rows
         self.num += len(rows)
 
 
 class Simulations:
-    """Simulated pairs of all rounds so far, without those that failed. A pair is for validation, or not, from the moment it is made."""
+    """Simulated pairs of all rounds so far, without those that failed. A pair is for validation, or
+    not, from the moment it is made.
+    """
 
     def __init__(self, model: PrivateModel, capacity: int) -> None:
-        self._z, self._s = Rows(capacity, model.prior.unconstrained_dim), Rows(capacity, model.statistic_width)
+        self._z, self._s = (
+            Rows(capacity, model.prior.unconstrained_dim),
+            Rows(capacity, model.statistic_width),
+        )
         self._validation, self._round = Rows(capacity, dtype=bool), Rows(capacity, dtype=np.int32)
 
     @property
@@ -108,10 +125,14 @@ class Simulations:
         """The memory they take."""
         return sum(rows.whole.nbytes for rows in (self._z, self._s, self._validation, self._round))
 
-    def add(self, key: Array, work: Work, z: np.ndarray, *, share: float, number: int) -> np.ndarray:
-        """Simulate at z (n, p), or at as many rows as the budgets allow: the new s (m, k), failed rows left out.
+    def add(
+        self, key: Array, work: Work, z: np.ndarray, *, share: float, number: int
+    ) -> np.ndarray:
+        """Simulate at z (n, p), or at as many rows as the budgets allow: the new s (m, k), failed
+        rows left out.
 
-        A share of them, drawn by chance, is for validation. Raises `SimulationError` where more than half of all simulations fail.
+        A share of them, drawn by chance, is for validation. Raises `SimulationError` where more
+        than half of all simulations fail.
         """
         simulate_key, role_key = jax.random.split(key)
         s = work.statistics(simulate_key, work.model.prior.constrain(z))
@@ -120,10 +141,13 @@ class Simulations:
         good = np.isfinite(s).all(axis=1)
         if np.mean(good) < 1.0 - _MOST_FAILED:
             where = work.model.prior.constrain(z[: len(s)][~good][:1])[0]
-            at = ", ".join(f"{name} = {value:.4g}" for name, value in zip(work.model.names, where, strict=True))
+            at = ", ".join(
+                f"{name} = {value:.4g}" for name, value in zip(work.model.names, where, strict=True)
+            )
             raise SimulationError(
-                f"{int(np.sum(~good)):,} of {len(s):,} simulations failed (NaN or infinite statistics), for instance at {at}: "
-                "fix the simulator there, or give a prior that stays away."
+                f"{int(np.sum(~good)):,} of {len(s):,} simulations failed (NaN or infinite"
+                f" statistics), for instance at {at}: fix the simulator there, or give a prior that"
+                " stays away."
             )
         z, s = z[: len(s)][good], s[good]
         roles = np.zeros(len(s), dtype=bool)
@@ -141,6 +165,7 @@ class Simulations:
             if not work.stop.finished:
                 raise OutOfBudget(work.stop)
             raise SimulationError(
-                f"A network needs at least {_FEWEST} simulations to learn from, got {self.num}: raise num_simulations or the budget."
+                f"A network needs at least {_FEWEST} simulations to learn from, got {self.num}:"
+                " raise num_simulations or the budget."
             )
         return s

@@ -37,7 +37,9 @@ def target_space_spec(space: TargetSpace) -> dict[str, Any]:
 def target_space_arrays(space: TargetSpace) -> dict[str, np.ndarray]:
     """The numbers of each of its spreads, as vectors."""
     return {
-        f"space.{i}.{field.name}": np.atleast_1d(np.asarray(getattr(spread, field.name), dtype=np.float64))
+        f"space.{i}.{field.name}": np.atleast_1d(
+            np.asarray(getattr(spread, field.name), dtype=np.float64)
+        )
         for i, spread in enumerate(space.spreads)
         for field in dataclasses.fields(spread)
     }
@@ -47,9 +49,15 @@ def read_target_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int) -
     """The space of `width` private statistics that a file describes."""
     require_keys(spec, ("spreads", "widths", "kept"), "its space")
     kinds, widths = spec["spreads"], spec["widths"]
-    if not isinstance(kinds, list) or not all(isinstance(kind, str) and kind in _SPREADS for kind in kinds):
+    if not isinstance(kinds, list) or not all(
+        isinstance(kind, str) and kind in _SPREADS for kind in kinds
+    ):
         raise FileFormatError(f"its spreads must be some of {', '.join(_SPREADS)}.")
-    if not isinstance(widths, list) or not all(type(w) is int and w > 0 for w in widths) or sum(widths) != width:
+    if (
+        not isinstance(widths, list)
+        or not all(type(w) is int and w > 0 for w in widths)
+        or sum(widths) != width
+    ):
         raise FileFormatError(f"its columns must be {width} in all.")
     if len(kinds) != len(widths):
         raise FileFormatError("it must have one spread for each block of columns.")
@@ -73,7 +81,10 @@ def read_statistic_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int
     require_keys(spec, ("free", "lattices"), "its space")
     free = _columns(spec["free"], width)
     dim = len(free)
-    offset, matrix = stored(arrays, "space.offset", width), stored(arrays, "space.matrix", dim, width)
+    offset, matrix = (
+        stored(arrays, "space.offset", width),
+        stored(arrays, "space.matrix", dim, width),
+    )
     origin, step = (stored(arrays, f"space.{name}", dim) for name in ("origin", "step"))
     low, high = (stored(arrays, f"space.{name}", dim, finite=False) for name in ("low", "high"))
     lattices = _columns(spec["lattices"], dim, some=False)
@@ -82,9 +93,14 @@ def read_statistic_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int
     return StatisticSpace(offset, matrix, origin, step, low, high, free, lattices)
 
 
-def _read_spread(i: int, kind: type[AbstractSpread], arrays: Mapping[str, np.ndarray]) -> AbstractSpread:
+def _read_spread(
+    i: int, kind: type[AbstractSpread], arrays: Mapping[str, np.ndarray]
+) -> AbstractSpread:
     size = None if kind is Choices else 1
-    values = [stored(arrays, f"space.{i}.{field.name}", size, finite=False) for field in dataclasses.fields(kind)]
+    values = [
+        stored(arrays, f"space.{i}.{field.name}", size, finite=False)
+        for field in dataclasses.fields(kind)
+    ]
     return kind(*(value if kind is Choices else value.reshape(()) for value in values))
 
 

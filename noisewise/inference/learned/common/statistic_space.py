@@ -1,10 +1,11 @@
-r"""Confidential statistics as targets of a density: columns that say nothing more are left out, lattices are spread over their cells.
+r"""Confidential statistics as targets of a density: columns that say nothing more are left out,
+lattices are spread over their cells.
 
     s = offset + round(t) matrix,        t = s_free + step (u - 1/2)
 
-Constant columns and linear combinations of others have no density of their own: they are computed from the free ones. A column on a
-lattice of width `step` (0 where there is none) is spread with uniforms u; the integral of a density of t over a cell is then the
-probability of its point.
+Constant columns and linear combinations of others have no density of their own: they are computed
+from the free ones. A column on a lattice of width `step` (0 where there is none) is spread with
+uniforms u; the integral of a density of t over a cell is then the probability of its point.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _NEIGHBOURS = 2000
 _FEW = 100
 _REACHED = 5
 _INSTEAD = (
-    "Use PrivateLikelihoodEstimation or PrivatePosteriorEstimation, which learn from statistics that noise has spread."
+    "Use PrivateLikelihoodEstimation or PrivatePosteriorEstimation, which learn from statistics"
+    " that noise has spread."
 )
 
 
@@ -55,14 +57,17 @@ class StatisticSpace(eqx.Module):
         free, offset, matrix = _linear_relations(s)
         if not len(free):
             raise InvalidInputError(
-                f"No statistic varies over {len(s):,} simulations: they tell nothing of the parameters. Check the query."
+                f"No statistic varies over {len(s):,} simulations: they tell nothing of the"
+                " parameters. Check the query."
             )
         steps = np.array([_lattice_step(s[:, j]) for j in free])
         for j, step in zip(free, steps, strict=True):
             _check_atoms(names[j], s[:, j], step)
         low, high = np.array([_ends(s[:, j], step) for j, step in zip(free, steps, strict=True)]).T
         lattices = tuple(int(j) for j in np.flatnonzero(steps))
-        return StatisticSpace(offset, matrix, s[0, free], steps, low, high, tuple(int(j) for j in free), lattices)
+        return StatisticSpace(
+            offset, matrix, s[0, free], steps, low, high, tuple(int(j) for j in free), lattices
+        )
 
     @property
     def dim(self) -> int:
@@ -75,15 +80,18 @@ class StatisticSpace(eqx.Module):
 
     def statistics(self, t: Array) -> Array:
         """s (..., k) of t (..., r), rounded to the lattices and within their ends."""
-        return self.offset + jnp.clip(self._rounded(t, jnp.round), self.low, self.high) @ self.matrix
+        return (
+            self.offset + jnp.clip(self._rounded(t, jnp.round), self.low, self.high) @ self.matrix
+        )
 
     def corners(self, t: Array, ramp: Array) -> tuple[Array, Array]:
-        r"""The points (J, k) around t (r,), and weights (J,) that sum to 1: the product over lattices of a ramp between two points,
+        r"""The points (J, k) around t (r,), and weights (J,) that sum to 1: the product over
+        lattices of a ramp between two points,
 
             clip((f - 1/2) / ramp + 1/2, 0, 1)        at a share f of the way from the lower to the upper one.
 
-        A ramp of 0 would be rounding. One of 1 spreads s by another step^2 / 12 where q is smooth, but leaves everything continuous in
-        t. Points beyond the ends of a lattice weigh nothing.
+        A ramp of 0 would be rounding. One of 1 spreads s by another step^2 / 12 where q is smooth,
+        but leaves everything continuous in t. Points beyond the ends of a lattice weigh nothing.
         """
         below = self._rounded(t, jnp.floor)
         share = (t - below) / jnp.where(self.step > 0.0, self.step, 1.0)
@@ -91,12 +99,16 @@ class StatisticSpace(eqx.Module):
         up = np.array(list(itertools.product((False, True), repeat=len(self.lattices))))
         weights = jnp.prod(jnp.where(up, upper, 1.0 - upper), axis=1)
         steps = jnp.asarray(self.step)[np.array(self.lattices, dtype=int)] * up
-        values = jnp.repeat(below[None], len(up), axis=0).at[:, np.array(self.lattices, dtype=int)].add(steps)
+        values = (
+            jnp.repeat(below[None], len(up), axis=0)
+            .at[:, np.array(self.lattices, dtype=int)]
+            .add(steps)
+        )
         return self.offset + values @ self.matrix, jnp.where(self._possible(values), weights, 0.0)
 
     def neighbours(self, t: Array, ramp: Array) -> tuple[Array, Array, Array]:
-        """The point nearest to t (r,) and, for each of L lattices, the next one towards t: (1 + L, k); which of them are possible; the
-        weights (L,) of the latter, each along its own column.
+        """The point nearest to t (r,) and, for each of L lattices, the next one towards t: (1 + L,
+        k); which of them are possible; the weights (L,) of the latter, each along its own column.
         """
         chosen = np.array(self.lattices, dtype=int)
         nearest = self._rounded(t, jnp.round)
@@ -115,7 +127,9 @@ class StatisticSpace(eqx.Module):
         return jnp.all((values >= self.low - slack) & (values <= self.high + slack), axis=-1)
 
     def _rounded(self, t: Array, function: Callable[[Array], Array]) -> Array:
-        rounded = self.origin + self.step * function((t - self.origin) / jnp.where(self.step > 0.0, self.step, 1.0))
+        rounded = self.origin + self.step * function(
+            (t - self.origin) / jnp.where(self.step > 0.0, self.step, 1.0)
+        )
         return jnp.where(self.step > 0.0, rounded, t)
 
     @property
@@ -124,7 +138,9 @@ class StatisticSpace(eqx.Module):
         return float(np.sum(np.log(np.asarray(self.step)[list(self.lattices)])))
 
     def contains(self, s: np.ndarray) -> np.ndarray:
-        """Which rows of s (N, k) are possible: on the lattices, and in line with the columns left out."""
+        """Which rows of s (N, k) are possible: on the lattices, and in line with the columns left
+        out.
+        """
         free, scale = s[:, np.array(self.free)], np.maximum(np.abs(s).max(axis=0, initial=0.0), 1.0)
         with jax.enable_x64(True):
             again = np.asarray(self.statistics(jnp.asarray(free)))
@@ -132,10 +148,12 @@ class StatisticSpace(eqx.Module):
 
 
 def check_spread(z: np.ndarray, t: np.ndarray) -> None:
-    r"""Refuse statistics that lie on a thin set given theta, such as a curve: there is no density to learn.
+    r"""Refuse statistics that lie on a thin set given theta, such as a curve: there is no density
+    to learn.
 
-    The dimension of the points (z, t), by the ratios m_i of the distances to the second and to the first neighbour, n / sum log m_i,
-    must pass that of z by a third of the columns of t. Reference: Facco et al. (2017), Scientific Reports 7, 12140.
+    The dimension of the points (z, t), by the ratios m_i of the distances to the second and to the
+    first neighbour, n / sum log m_i, must pass that of z by a third of the columns of t. Reference:
+    Facco et al. (2017), Scientific Reports 7, 12140.
     """
     from scipy.spatial import cKDTree
 
@@ -143,15 +161,18 @@ def check_spread(z: np.ndarray, t: np.ndarray) -> None:
     if len(z) < _FEW:
         return
     condition = Affine.fit(z)(z)
-    points = np.concatenate([condition, Whitening.fit(t, condition, degree=2).forward(t, condition)], axis=1)
+    points = np.concatenate(
+        [condition, Whitening.fit(t, condition, degree=2).forward(t, condition)], axis=1
+    )
     distances, _ = cKDTree(points).query(points, k=3)
     near = distances[:, 1] > 0.0
     ratios = np.log(distances[near, 2] / distances[near, 1])
     dimension = len(ratios) / max(ratios.sum(), 1e-300)
     if dimension < z.shape[1] + t.shape[1] / 3.0:
         raise MissingCapabilityError(
-            f"ConfidentialLikelihoodEstimation needs statistics with a density given theta. These {t.shape[1]} have about "
-            f"{max(dimension - z.shape[1], 0.0):.1f} dimensions given theta: the rest follows from them, or from theta. {_INSTEAD}"
+            "ConfidentialLikelihoodEstimation needs statistics with a density given theta. These"
+            f" {t.shape[1]} have about {max(dimension - z.shape[1], 0.0):.1f} dimensions given"
+            f" theta: the rest follows from them, or from theta. {_INSTEAD}"
         )
 
 
@@ -168,7 +189,10 @@ def _linear_relations(s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
         rest = np.abs(np.diag(triangle)) / np.sqrt(len(s))
         columns = np.sort(columns[order[: np.sum(rest > _DEPENDENT)]])
         centred = s - mean
-        matrix = np.linalg.lstsq(centred[:, columns] / spread[columns], centred, rcond=None)[0] / spread[columns, None]
+        matrix = (
+            np.linalg.lstsq(centred[:, columns] / spread[columns], centred, rcond=None)[0]
+            / spread[columns, None]
+        )
         matrix[:, ~varies] = 0.0
     else:
         matrix = np.zeros((len(columns), s.shape[1]))
@@ -177,7 +201,9 @@ def _linear_relations(s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _lattice_step(values: np.ndarray) -> float:
-    """The width of the lattice that all values lie on, or 0: a lattice shows by values that come again."""
+    """The width of the lattice that all values lie on, or 0: a lattice shows by values that come
+    again.
+    """
     distinct = np.unique(values)
     gaps = np.diff(distinct)
     gaps = gaps[gaps > 1e-9 * np.abs(distinct).max()]
@@ -200,11 +226,14 @@ def _ends(values: np.ndarray, step: float) -> tuple[float, float]:
 
 
 def _check_atoms(name: str, values: np.ndarray, step: float) -> None:
-    """Refuse a column one value of which is far more frequent than a density spread over its cells can make it."""
+    """Refuse a column one value of which is far more frequent than a density spread over its cells
+    can make it.
+    """
     distinct, counts = np.unique(values, return_counts=True)
     share = counts.max() / len(values)
     if counts.max() >= 5 and share > max(_ATOM, _CELLS_PER_ATOM * step / values.std()):
         raise MissingCapabilityError(
-            f"ConfidentialLikelihoodEstimation needs statistics with a density given theta, but {name} is exactly "
-            f"{distinct[np.argmax(counts)]:.6g} in {share:.0%} of the simulations. {_INSTEAD}"
+            "ConfidentialLikelihoodEstimation needs statistics with a density given theta, but"
+            f" {name} is exactly {distinct[np.argmax(counts)]:.6g} in {share:.0%} of the"
+            f" simulations. {_INSTEAD}"
         )

@@ -2,9 +2,10 @@ r"""Chains on parameters and confidential statistics together, given a private s
 
     p(z, s | s_dp) ∝ pi(z) q(s | z) eta(s_dp | s),        s = S (V^-1 m(z) + P c) + C u,   S = (V^-1 + P)^-1 = C C'
 
-The chains move in (z, u). With q(s | z) replaced by N(m(z), V), as the whitening has it, and eta by a normal density in s of mean c and
-precision P, u would be standard normal given z, whatever the scale of the noise: where eta is wide, u is the noise of the simulator, where
-it is narrow, that of the mechanism. For a given z the map is linear, so that densities need no Jacobian.
+The chains move in (z, u). With q(s | z) replaced by N(m(z), V), as the whitening has it, and eta by
+a normal density in s of mean c and precision P, u would be standard normal given z, whatever the
+scale of the noise: where eta is wide, u is the noise of the simulator, where it is narrow, that of
+the mechanism. For a given z the map is linear, so that densities need no Jacobian.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ _HUGE = 700.0
 class JointTarget(eqx.Module):
     r"""(z, u) -> log of pi(z) q(t | z) eta(s_dp | t).
 
-    On lattices eta(s_dp | t) is the sum of w_j eta(s_dp | s_j) over the points s_j around t. Their weights w_j change over a ramp so
-    steep that what it adds to the variance of s is at most 1% of its variance given theta and the other columns, for a q that is
-    smooth across cells. Beyond 8 lattices, 256 points, log eta is taken to be linear on the points around t, and the sum is a product
-    over lattices.
+    On lattices eta(s_dp | t) is the sum of w_j eta(s_dp | s_j) over the points s_j around t. Their
+    weights w_j change over a ramp so steep that what it adds to the variance of s is at most 1% of
+    its variance given theta and the other columns, for a q that is smooth across cells. Beyond 8
+    lattices, 256 points, log eta is taken to be linear on the points around t, and the sum is a
+    product over lattices.
     """
 
     density: ConditionalDensity
@@ -82,7 +84,9 @@ class JointTarget(eqx.Module):
 
     def __call__(self, y: Array) -> Array:
         z, t = self.places(y)
-        return self.prior.log_prob_unconstrained(z) + self.density.log_density(t, z) + self._log_eta(t)
+        return (
+            self.prior.log_prob_unconstrained(z) + self.density.log_density(t, z) + self._log_eta(t)
+        )
 
     def draw(self, key: Array, y: Array) -> Array:
         """s (k,) given y: one of the points around t."""
@@ -91,7 +95,11 @@ class JointTarget(eqx.Module):
             return self.space.statistics(t)
         if self._sums:
             s, weights = self.space.corners(t, self.ramp)
-            return s[jax.random.categorical(key, jnp.log(weights) + self.mechanism.log_prob(self.observed, s))]
+            return s[
+                jax.random.categorical(
+                    key, jnp.log(weights) + self.mechanism.log_prob(self.observed, s)
+                )
+            ]
         s, _, odds = self._around(t)
         moved = jax.random.uniform(key, odds.shape) * (1.0 + odds) < odds
         return s[0] + moved @ (s[1:] - s[0])
@@ -108,7 +116,9 @@ class JointTarget(eqx.Module):
         return log_nearest + jnp.sum(jnp.log1p(odds))
 
     def _around(self, t: Array) -> tuple[Array, Array, Array]:
-        """The points around t, log eta of the nearest with its weight, and the odds (L,) of the next one along each lattice."""
+        """The points around t, log eta of the nearest with its weight, and the odds (L,) of the
+        next one along each lattice.
+        """
         s, possible, share = self.space.neighbours(t, self.ramp)
         log_eta = jnp.where(possible, self.mechanism.log_prob(self.observed, s), -jnp.inf)
         odds = share / (1.0 - share) * jnp.exp(jnp.minimum(log_eta[1:] - log_eta[0], _HUGE))
@@ -128,7 +138,8 @@ class JointTarget(eqx.Module):
 def noise_profile(
     mechanism: AbstractMechanism, observed: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and the sd (k,) of eta(observed | s) as a density in each column of s within its bounds, the others at their means.
+    """The mean and the sd (k,) of eta(observed | s) as a density in each column of s within its
+    bounds, the others at their means.
 
     On a grid over the bounds, narrowed where fewer than four of its points tell.
     """
@@ -158,7 +169,9 @@ def noise_profile(
 class JointChains:
     """Hamiltonian chains on a `JointTarget`, started by resampling from the prior."""
 
-    def __init__(self, target: JointTarget, *, num_chains: int, num_warmup: int, target_ess: int) -> None:
+    def __init__(
+        self, target: JointTarget, *, num_chains: int, num_warmup: int, target_ess: int
+    ) -> None:
         self.target, self.num_chains, self.num_warmup = target, num_chains, num_warmup
         self.trace = Trace(target_ess)
         self.num_divergent = 0
@@ -171,7 +184,9 @@ class JointChains:
         self._statistics(jax.random.key(0), np.zeros((_LENGTH * self.num_chains, dim)))
 
     def start(self, key: Array, work: Work) -> bool:
-        """Resample, warm up, and draw a first segment; False where no candidate can have led to the observation."""
+        """Resample, warm up, and draw a first segment; False where no candidate can have led to the
+        observation.
+        """
         candidate_key, start_key, run_key = jax.random.split(key, 3)
         prior = self.target.prior
         z = prior.unconstrain(prior.sample(candidate_key, _CANDIDATES))
@@ -203,7 +218,9 @@ class JointChains:
         y, s = self.trace.by_chain("theta", stride), self.trace.by_chain("s", stride)
         return y[:, : self.target.prior.unconstrained_dim], s
 
-    def _segment(self, work: Work, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any) -> None:
+    def _segment(
+        self, work: Work, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any
+    ) -> None:
         run_key, statistic_key = jax.random.split(key)
         settings = {"num_warmup": num_warmup, "num_draws": _LENGTH, "thin": _THIN, "tuning": tuning}
         self.run = chain_run(work, run_key, self.target, start, **settings)

@@ -15,14 +15,24 @@ from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference.contract.work import Work
-from noisewise.inference.learned.common.learning import architecture_spec, check_members, fit_report, learnt, rescaled
+from noisewise.inference.learned.common.learning import (
+    architecture_spec,
+    check_members,
+    fit_report,
+    learnt,
+    rescaled,
+)
 from noisewise.inference.learned.common.simulations import Simulations
 from noisewise.inference.learned.common.statistic_space import StatisticSpace, check_spread
-from noisewise.inference.learned.confidential.learned_confidential_likelihood import LearnedConfidentialLikelihood
+from noisewise.inference.learned.confidential.learned_confidential_likelihood import (
+    LearnedConfidentialLikelihood,
+)
 
 
 class StatisticPairs(eqx.Module):
-    """What the training loop draws from: rows of (z, s) become standardised (t, z), spread afresh each time where s lies on a lattice."""
+    """What the training loop draws from: rows of (z, s) become standardised (t, z), spread afresh
+    each time where s lies on a lattice.
+    """
 
     z: Array
     s: Array
@@ -34,7 +44,9 @@ class StatisticPairs(eqx.Module):
         condition = self.scale(self.z[rows])
         u = jax.random.uniform(key, (len(rows), self.space.dim)) if self.space.lattices else 0.5
         t = self.space.targets(self.s[rows], u)
-        return self.whitening.forward(t, condition).astype(jnp.float32), condition.astype(jnp.float32)
+        return self.whitening.forward(t, condition).astype(jnp.float32), condition.astype(
+            jnp.float32
+        )
 
 
 class ConfidentialLearner:
@@ -50,11 +62,17 @@ class ConfidentialLearner:
         self.members: Any = None
 
     def simulate(self, key: Array, z: np.ndarray, number: int) -> np.ndarray:
-        """The simulations of one round, at z (n, p) or as many of its rows as the budgets allow: their statistics s."""
-        return self.simulations.add(key, self.work, z, share=self.method.validation_share, number=number)
+        """The simulations of one round, at z (n, p) or as many of its rows as the budgets allow:
+        their statistics s.
+        """
+        return self.simulations.add(
+            key, self.work, z, share=self.method.validation_share, number=number
+        )
 
     def learn(self, key: Array, number: int, *, ahead: Any = None) -> LearnedConfidentialLikelihood:
-        """Fit the density to all simulations so far. Meanwhile `ahead`, in another thread, gets the likelihood as it is untrained."""
+        """Fit the density to all simulations so far. Meanwhile `ahead`, in another thread, gets the
+        likelihood as it is untrained.
+        """
         prepare_key, build_key, train_key = jax.random.split(key, 3)
         self._prepare(prepare_key, build_key)
         method, validation = self.method, self.simulations.validation
@@ -71,7 +89,9 @@ class ConfidentialLearner:
             ahead=ahead and (lambda: ahead(untrained)),
         )
         self.members = trained.members
-        best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
+        best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(
+            self.whitening.log_det
+        )
         self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
         return self._likelihood()
 
@@ -85,11 +105,15 @@ class ConfidentialLearner:
             s=self.simulations.s.copy(),
             chains=method.chain_settings,
             report=fit_report(self.work),
-            estimator=architecture_spec(method.architecture(self.space.dim), density, method.num_members),
+            estimator=architecture_spec(
+                method.architecture(self.space.dim), density, method.num_members
+            ),
         )
 
     def _prepare(self, key: Array, build_key: Array) -> None:
-        """Standardise; where the scale has changed by more than half, do so anew and start from new weights."""
+        """Standardise; where the scale has changed by more than half, do so anew and start from new
+        weights.
+        """
         method, z = self.method, self.simulations.z
         space = StatisticSpace.of(self.work.model.statistic_names, self.simulations.s)
         t = space.targets(self.simulations.s, generator(key).random((len(z), space.dim)))

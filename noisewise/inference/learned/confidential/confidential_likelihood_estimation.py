@@ -29,7 +29,9 @@ from noisewise.posteriors import Draws
 
 
 def statistic_flow(key: Array, target_dim: int, condition_dim: int) -> Any:
-    """A masked autoregressive flow of 5 layers, which would be normal in one dimension; there, a spline flow."""
+    """A masked autoregressive flow of 5 layers, which would be normal in one dimension; there, a
+    spline flow.
+    """
     return _statistic_flow(target_dim)(key, target_dim, condition_dim)
 
 
@@ -43,17 +45,20 @@ def _statistic_flow(target_dim: int) -> Callable[..., Any]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
-    r"""Learn q(s | theta), the law of the statistic before any noise, and draw from the posterior of theta and s together.
+    r"""Learn q(s | theta), the law of the statistic before any noise, and draw from the posterior
+    of theta and s together.
 
         min over q of   1/N sum_i -log q(s_i | theta_i),      then      p(theta, s | s_dp) ∝ pi(theta) q(s | theta) eta(s_dp | s)
 
-    Neither epsilon nor the mechanism has a part in the training: what `fit` returns serves every mechanism with a density, and its
-    `posterior(key, observed, mechanism)` neither simulates nor trains. Hamiltonian chains draw from it, and its `statistics` are the
-    draws of s. With several rounds, later ones simulate at parameters from the posterior of the round before.
+    Neither epsilon nor the mechanism has a part in the training: what `fit` returns serves every
+    mechanism with a density, and its `posterior(key, observed, mechanism)` neither simulates nor
+    trains. Hamiltonian chains draw from it, and its `statistics` are the draws of s. With several
+    rounds, later ones simulate at parameters from the posterior of the round before.
 
-    Statistics on a lattice are spread over its cells for the training, and summed over the cell's corners at inference. Columns that are
-    constant, or linear combinations of others, are computed from these. Statistics with no density given theta (a curve without noise, or
-    one value in many simulations) are refused.
+    Statistics on a lattice are spread over its cells for the training, and summed over the cell's
+    corners at inference. Columns that are constant, or linear combinations of others, are computed
+    from these. Statistics with no density given theta (a curve without noise, or one value in many
+    simulations) are refused.
 
     >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -84,23 +89,44 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
         check_settings(self)
 
     def fit(
-        self, key: Array, model: PrivateModel, *, executor: Executor | None = None, progress: bool = True
+        self,
+        key: Array,
+        model: PrivateModel,
+        *,
+        executor: Executor | None = None,
+        progress: bool = True,
     ) -> LearnedConfidentialLikelihood:
-        """The law of s, learnt from `num_rounds` * `num_simulations` draws of the prior, for any observation and any mechanism.
+        """The law of s, learnt from `num_rounds` * `num_simulations` draws of the prior, for any
+        observation and any mechanism.
 
         The mechanism of the model is only the one that `posterior` takes where none is given.
         """
         if not isinstance(model, PrivateModel):
-            raise InvalidTypeError(f"fit(key, model) needs a PrivateModel second, got {describe(model)}.")
-        budgets: dict[str, Any] = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
-        work = Work(self.slug, self.settings(), model, np.zeros(0), executor=executor, progress=progress, **budgets)
+            raise InvalidTypeError(
+                f"fit(key, model) needs a PrivateModel second, got {describe(model)}."
+            )
+        budgets: dict[str, Any] = {
+            "max_simulations": self.max_simulations,
+            "max_minutes": self.max_minutes,
+        }
+        work = Work(
+            self.slug,
+            self.settings(),
+            model,
+            np.zeros(0),
+            executor=executor,
+            progress=progress,
+            **budgets,
+        )
         learner = ConfidentialLearner(self, work)
         start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
         with work.shown():
             try:
                 learner.simulate(simulate_key, _prior_draws(start_key, model, learner.capacity), 0)
             except OutOfBudget as end:
-                raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
+                raise InvalidInputError(
+                    f"There is nothing to learn from: {end}. Allow more."
+                ) from None
             return learner.learn(learn_key, 0)
 
     def _rounds(self, key: Array, work: Work) -> Iterator[Draws]:
@@ -135,7 +161,11 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
     @property
     def chain_settings(self) -> dict[str, int]:
         """How a posterior is drawn."""
-        return {"num_chains": self.num_chains, "num_warmup": self.num_warmup, "target_ess": self.target_ess}
+        return {
+            "num_chains": self.num_chains,
+            "num_warmup": self.num_warmup,
+            "target_ess": self.target_ess,
+        }
 
 
 def _prior_draws(key: Array, model: PrivateModel, num: int) -> np.ndarray:

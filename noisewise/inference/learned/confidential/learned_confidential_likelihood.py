@@ -1,4 +1,6 @@
-"""The law of confidential statistics, learnt: evaluated, drawn from, and turned into posteriors under any mechanism."""
+"""The law of confidential statistics, learnt: evaluated, drawn from, and turned into posteriors
+under any mechanism.
+"""
 
 from __future__ import annotations
 
@@ -45,15 +47,21 @@ _CHAINS = ("num_chains", "num_warmup", "target_ess")
 
 
 class LearnedConfidentialLikelihood(AbstractFit):
-    r"""q(s | theta), fitted to simulations without noise: `ConfidentialLikelihoodEstimation().fit(key, model)` makes one.
+    r"""q(s | theta), fitted to simulations without noise:
+    `ConfidentialLikelihoodEstimation().fit(key, model)` makes one.
 
-    It knows of no mechanism, and so serves all that have a density. It is good where simulations were: over the whole prior after `fit`.
-    On a lattice q is a probability, an average over 16 points of the cell; columns of s that are constant or linear combinations of others
-    are computed, not learnt, and q is a density in the others. `save(path)` keeps it for `LearnedConfidentialLikelihood.load(path, model)`.
+    It knows of no mechanism, and so serves all that have a density. It is good where simulations
+    were: over the whole prior after `fit`. On a lattice q is a probability, an average over 16
+    points of the cell; columns of s that are constant or linear combinations of others are
+    computed, not learnt, and q is a density in the others. `save(path)` keeps it for
+    `LearnedConfidentialLikelihood.load(path, model)`.
     """
 
     formula: ClassVar[str] = "q(s | theta)"
-    usage: ClassVar[tuple[str, ...]] = ("posterior(key, observed)", "posterior(key, observed, mechanism)")
+    usage: ClassVar[tuple[str, ...]] = (
+        "posterior(key, observed)",
+        "posterior(key, observed, mechanism)",
+    )
     for_many: ClassVar[str] = EACH_BY_ITSELF
     any_mechanism: ClassVar[bool] = True
 
@@ -78,10 +86,17 @@ class LearnedConfidentialLikelihood(AbstractFit):
         return len(self._s)
 
     def log_prob(self, s: Any, theta: Any) -> np.ndarray:
-        """log q(s | theta) (N,) for s (N, k) or (k,) and theta (N, d) or (d,); -inf where s is impossible."""
-        s, theta = _table(s, "s", self.model.statistic_width), _table(theta, "theta", self.model.prior.dim)
+        """log q(s | theta) (N,) for s (N, k) or (k,) and theta (N, d) or (d,); -inf where s is
+        impossible.
+        """
+        s, theta = (
+            _table(s, "s", self.model.statistic_width),
+            _table(theta, "theta", self.model.prior.dim),
+        )
         num = max(len(s), len(theta))
-        z = np.broadcast_to(self.model.prior.unconstrain(theta), (num, self.model.prior.unconstrained_dim))
+        z = np.broadcast_to(
+            self.model.prior.unconstrain(theta), (num, self.model.prior.unconstrained_dim)
+        )
         s = np.broadcast_to(s, (num, s.shape[1]))
         points = np.full((1, self.space.dim), 0.5)
         if self.space.lattices:
@@ -90,7 +105,9 @@ class LearnedConfidentialLikelihood(AbstractFit):
         with jax.enable_x64(True):
             for first in range(0, num, _ROWS):
                 rows = np.minimum(np.arange(first, first + _ROWS), num - 1)
-                parts.append(np.asarray(_log_probs(self.density, self.space, points, s[rows], z[rows])))
+                parts.append(
+                    np.asarray(_log_probs(self.density, self.space, points, s[rows], z[rows]))
+                )
         values = np.concatenate(parts)[:num] + self.space.log_cell
         return np.where(self.space.contains(s) & ~np.isnan(values), values, -np.inf)
 
@@ -101,10 +118,14 @@ class LearnedConfidentialLikelihood(AbstractFit):
         with jax.enable_x64(True):
             return np.asarray(self.space.statistics(jnp.asarray(t)))
 
-    def posterior(self, key: Array, observed: Any, mechanism: AbstractMechanism | None = None) -> Draws:
-        """The posterior given a private statistic that `mechanism` made: nothing is simulated or trained.
+    def posterior(
+        self, key: Array, observed: Any, mechanism: AbstractMechanism | None = None
+    ) -> Draws:
+        """The posterior given a private statistic that `mechanism` made: nothing is simulated or
+        trained.
 
-        The mechanism is by default the model's, or that of a `Release`. Those of one kind share one compiled program.
+        The mechanism is by default the model's, or that of a `Release`. Those of one kind share one
+        compiled program.
         """
         model = self._released_by(observed, mechanism)
         key, look_key = jax.random.split(as_key(key))
@@ -116,12 +137,16 @@ class LearnedConfidentialLikelihood(AbstractFit):
         return self.draws(key, work)
 
     def draws(self, key: Array, work: Work, *, last: bool = True) -> Draws:
-        """The posterior for the model and the observation of `work`; only of the `last` one does it warn."""
+        """The posterior for the model and the observation of `work`; only of the `last` one does it
+        warn.
+        """
         start_key, end_key = jax.random.split(key)
         model, chains = work.model, self._chains(work)
         if not chains.start(start_key, work):
             work.warn(Kind.STATISTICS_IMPOSSIBLE)
-            return work.draws(model.prior.sample(start_key, self._settings["target_ess"]), exact=False)
+            return work.draws(
+                model.prior.sample(start_key, self._settings["target_ess"]), exact=False
+            )
         chains.finish(end_key, work)
         _tell(work, chains, last)
         z, s = chains.draws()
@@ -133,24 +158,33 @@ class LearnedConfidentialLikelihood(AbstractFit):
 
     def _chains(self, work: Work) -> JointChains:
         model, bounds = work.model, np.stack([self._s.min(axis=0), self._s.max(axis=0)])
-        target = JointTarget.at(model.prior, self.density, self.space, model.mechanism, work.observed, bounds)
+        target = JointTarget.at(
+            model.prior, self.density, self.space, model.mechanism, work.observed, bounds
+        )
         return JointChains(target, **self._settings)
 
     def _released_by(self, observed: Any, mechanism: Any) -> PrivateModel:
         from noisewise.disclosure import Release
 
         if mechanism is None:
-            mechanism = observed.mechanism if isinstance(observed, Release) else self.model.mechanism
+            mechanism = (
+                observed.mechanism if isinstance(observed, Release) else self.model.mechanism
+            )
         if not isinstance(mechanism, AbstractMechanism):
             raise InvalidTypeError(
-                f"mechanism must be a mechanism, such as nw.mechanisms.Laplace(scale=0.1), got {describe(mechanism)}."
+                "mechanism must be a mechanism, such as nw.mechanisms.Laplace(scale=0.1), got"
+                f" {describe(mechanism)}."
             )
         if Capability.DENSITY not in mechanism.capabilities:
             raise MissingCapabilityError(
-                f"A posterior from a learnt q(s | theta) needs a mechanism with {Capability.DENSITY}, which {type(mechanism).__name__} "
-                f"lacks. {INSTEAD}"
+                "A posterior from a learnt q(s | theta) needs a mechanism with"
+                f" {Capability.DENSITY}, which {type(mechanism).__name__} lacks. {INSTEAD}"
             )
-        return self.model if mechanism is self.model.mechanism else self.model.with_mechanism(mechanism)
+        return (
+            self.model
+            if mechanism is self.model.mechanism
+            else self.model.with_mechanism(mechanism)
+        )
 
     def _own_arrays(self) -> dict[str, np.ndarray]:
         return {"s": self._s, **statistic_space_arrays(self.space)}
@@ -160,17 +194,27 @@ class LearnedConfidentialLikelihood(AbstractFit):
 
     @classmethod
     def _read(
-        cls, model: PrivateModel, density: ConditionalDensity, own: Any, arrays: Arrays, common: dict[str, Any]
+        cls,
+        model: PrivateModel,
+        density: ConditionalDensity,
+        own: Any,
+        arrays: Arrays,
+        common: dict[str, Any],
     ) -> Self:
         require_keys(own, ("space", "chains"), "its content")
         space = read_statistic_space(own["space"], arrays, model.statistic_width)
         check_dims(density, space.dim, model.prior.unconstrained_dim)
-        s, chains = stored(arrays, "s", None, model.statistic_width), stored_counts(own["chains"], _CHAINS)
+        s, chains = (
+            stored(arrays, "s", None, model.statistic_width),
+            stored_counts(own["chains"], _CHAINS),
+        )
         return cls(model, density, space, s=s, chains=chains, **common)
 
 
 def _tell(work: Work, chains: JointChains, last: bool) -> None:
-    """R-hat, effective size, acceptance and divergences, with a warning where the last chains fall short."""
+    """R-hat, effective size, acceptance and divergences, with a warning where the last chains fall
+    short.
+    """
     trace = chains.trace
     trace.look()
     size, r_hat = trace.effective_size, trace.r_hat
@@ -182,18 +226,24 @@ def _tell(work: Work, chains: JointChains, last: bool) -> None:
     }
     if last and not (size >= _ENOUGH and trace.settled):
         numbers = {"effective_size": size, "r_hat": r_hat, "enough": _ENOUGH}
-        work.warn(Kind.JOINT_CHAINS_NOT_SETTLED, **numbers, lattice=bool(chains.target.space.lattices))
+        work.warn(
+            Kind.JOINT_CHAINS_NOT_SETTLED, **numbers, lattice=bool(chains.target.space.lattices)
+        )
 
 
 @in_float64
 def _table(values: Any, name: str, width: int) -> np.ndarray:
     table = np.atleast_2d(np.asarray(as_float64(values, name)))
     if table.ndim != 2 or table.shape[1] != width:
-        raise InvalidInputError(f"{name} must have shape (N, {width}) or ({width},), got {np.shape(values)}.")
+        raise InvalidInputError(
+            f"{name} must have shape (N, {width}) or ({width},), got {np.shape(values)}."
+        )
     return table
 
 
 @eqx.filter_jit
-def _log_probs(density: ConditionalDensity, space: StatisticSpace, u: Array, s: Array, z: Array) -> Array:
+def _log_probs(
+    density: ConditionalDensity, space: StatisticSpace, u: Array, s: Array, z: Array
+) -> Array:
     each = density.log_density(space.targets(s[:, None], u), z[:, None])
     return jax.scipy.special.logsumexp(each, axis=1) - jnp.log(float(len(u)))

@@ -1,4 +1,6 @@
-"""The likelihood of private statistics, learnt: a density that can be evaluated, drawn from, maximised and turned into posteriors."""
+"""The likelihood of private statistics, learnt: a density that can be evaluated, drawn from,
+maximised and turned into posteriors.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ from noisewise.inference.learned.common.fits import (
     stored,
     stored_counts,
 )
-from noisewise.inference.learned.common.space_files import read_target_space, target_space_arrays, target_space_spec
+from noisewise.inference.learned.common.space_files import (
+    read_target_space,
+    target_space_arrays,
+    target_space_spec,
+)
 from noisewise.inference.learned.likelihood.likelihood_chains import LikelihoodChains, LogLikelihood
 from noisewise.inference.learned.likelihood.target_space import TargetSpace
 from noisewise.mechanisms.point_sets import ScrambledSobol
@@ -48,11 +54,13 @@ _CHAINS = ("num_chains", "num_warmup", "length", "target_ess")
 
 
 class LearnedLikelihood(AbstractFit):
-    r"""q(s_dp | theta), fitted to simulations of a model: `PrivateLikelihoodEstimation().fit(key, model)` makes one.
+    r"""q(s_dp | theta), fitted to simulations of a model: `PrivateLikelihoodEstimation().fit(key,
+    model)` makes one.
 
-    It is good for the mechanism it was trained with, and where simulations were: over the whole prior after `fit`, near one
-    observation after `infer`. On a lattice q is the probability of s_dp, an average over 8 points of its cell. Columns of s_dp that tell
-    nothing of theta are left out of q. `save(path)` keeps it for `LearnedLikelihood.load(path, model)`.
+    It is good for the mechanism it was trained with, and where simulations were: over the whole
+    prior after `fit`, near one observation after `infer`. On a lattice q is the probability of
+    s_dp, an average over 8 points of its cell. Columns of s_dp that tell nothing of theta are left
+    out of q. `save(path)` keeps it for `LearnedLikelihood.load(path, model)`.
     """
 
     formula: ClassVar[str] = "q(s_dp | theta)"
@@ -78,15 +86,24 @@ class LearnedLikelihood(AbstractFit):
 
     def log_prob(self, s_dp: Any, theta: Any) -> np.ndarray:
         """log q(s_dp | theta) (N,) for s_dp (N, k') or (k',) and theta (N, d) or (d,)."""
-        s_dp, theta = _table(s_dp, "s_dp", self.model.private_width), _table(theta, "theta", self.model.prior.dim)
+        s_dp, theta = (
+            _table(s_dp, "s_dp", self.model.private_width),
+            _table(theta, "theta", self.model.prior.dim),
+        )
         num = max(len(s_dp), len(theta))
-        z = np.broadcast_to(self.model.prior.unconstrain(theta), (num, self.model.prior.unconstrained_dim))
+        z = np.broadcast_to(
+            self.model.prior.unconstrain(theta), (num, self.model.prior.unconstrained_dim)
+        )
         s_dp = np.broadcast_to(s_dp, (num, s_dp.shape[1]))
         parts = []
         with jax.enable_x64(True):
             for first in range(0, num, _ROWS):
                 rows = np.minimum(np.arange(first, first + _ROWS), num - 1)
-                parts.append(_log_probs(self.density, self.space, _cell_points(self.space), s_dp[rows], z[rows]))
+                parts.append(
+                    _log_probs(
+                        self.density, self.space, _cell_points(self.space), s_dp[rows], z[rows]
+                    )
+                )
         values = np.concatenate([np.asarray(part) for part in parts])[:num]
         possible = self.model.mechanism.support.contains(s_dp).all(axis=1)
         return np.where(possible & ~np.isnan(values), values, -np.inf)
@@ -96,7 +113,9 @@ class LearnedLikelihood(AbstractFit):
         theta = _table(theta, "theta", self.model.prior.dim)
         draw_key, other_key = jax.random.split(as_key(key))
         t = self.density.sample(draw_key, self.model.prior.unconstrain(theta))
-        others = self.model.mechanism.sample(other_key, np.repeat(self._typical[None], len(theta), axis=0))
+        others = self.model.mechanism.sample(
+            other_key, np.repeat(self._typical[None], len(theta), axis=0)
+        )
         with jax.enable_x64(True):
             return np.asarray(self.space.inverse(jnp.asarray(t), jnp.asarray(others)))
 
@@ -104,13 +123,19 @@ class LearnedLikelihood(AbstractFit):
         """The likelihood of one observation, as a function of unconstrained parameters z (p,)."""
         observed = self.model.observation(observed)
         with jax.enable_x64(True):
-            places, log_weights = self.space(jnp.asarray(observed), jnp.asarray(_cell_points(self.space)))
+            places, log_weights = self.space(
+                jnp.asarray(observed), jnp.asarray(_cell_points(self.space))
+            )
             return LogLikelihood(self.density, places, log_weights)
 
-    def posterior(self, key: Array, observed: Any, *, max_minutes: float | None = None) -> LikelihoodDraws:
-        """The posterior given an observation, by Hamiltonian chains: nothing is simulated or trained.
+    def posterior(
+        self, key: Array, observed: Any, *, max_minutes: float | None = None
+    ) -> LikelihoodDraws:
+        """The posterior given an observation, by Hamiltonian chains: nothing is simulated or
+        trained.
 
-        Chains go on until they have settled, in at most 40 segments or `max_minutes`; where they have not, the report says so.
+        Chains go on until they have settled, in at most 40 segments or `max_minutes`; where they
+        have not, the report says so.
         """
         observation = self._observation(observed, self.model)
         max_minutes = number("max_minutes", above=0.0, optional=True)(max_minutes)
@@ -124,10 +149,12 @@ class LearnedLikelihood(AbstractFit):
         return posterior_of(work, self, chains, last=True)
 
     def maximum_likelihood(self, observed: Any) -> np.ndarray:
-        r"""The theta (d,) that maximises q(observed | theta), within the range of the simulated ones in every coordinate.
+        r"""The theta (d,) that maximises q(observed | theta), within the range of the simulated
+        ones in every coordinate.
 
-        Gradient ascent (Adam with decreasing steps) in unconstrained coordinates, from the 16 best simulated parameters at once. Warns
-        where it ends at the edge of that range, beyond which the maximum may lie.
+        Gradient ascent (Adam with decreasing steps) in unconstrained coordinates, from the 16 best
+        simulated parameters at once. Warns where it ends at the edge of that range, beyond which
+        the maximum may lie.
         """
         likelihood = self.at(observed)
         values = log_densities(likelihood, self._z)
@@ -136,13 +163,16 @@ class LearnedLikelihood(AbstractFit):
         spread = np.sqrt(weights @ (self._z - start[0]) ** 2 / weights.sum())
         scale = np.maximum(spread, 1e-3 * self._z.std(axis=0) + 1e-12)
         with jax.enable_x64(True):
-            ends, value = _ascend(likelihood, jnp.asarray(start), jnp.asarray(scale), jnp.asarray(self.bounds))
+            ends, value = _ascend(
+                likelihood, jnp.asarray(start), jnp.asarray(scale), jnp.asarray(self.bounds)
+            )
         z = np.asarray(ends)[int(np.argmax(value))]
         low, high = self.bounds + _EDGE * np.ptp(self.bounds, axis=0) * np.array([[1.0], [-1.0]])
         if ((z <= low) | (z >= high)).any():
             warnings.warn(
-                "The maximum lies at the edge of the simulated parameters: the likelihood may be larger beyond it, where nothing was "
-                "learnt. Take a wider prior, or check the observation.",
+                "The maximum lies at the edge of the simulated parameters: the likelihood may be"
+                " larger beyond it, where nothing was learnt. Take a wider prior, or check the"
+                " observation.",
                 stacklevel=2,
             )
         return self.model.prior.constrain(z)
@@ -155,25 +185,42 @@ class LearnedLikelihood(AbstractFit):
 
     @classmethod
     def _read(
-        cls, model: PrivateModel, density: ConditionalDensity, own: Any, arrays: Arrays, common: dict[str, Any]
+        cls,
+        model: PrivateModel,
+        density: ConditionalDensity,
+        own: Any,
+        arrays: Arrays,
+        common: dict[str, Any],
     ) -> Self:
         require_keys(own, ("space", "chains"), "its content")
-        space, dim = read_target_space(own["space"], arrays, model.private_width), model.prior.unconstrained_dim
+        space, dim = (
+            read_target_space(own["space"], arrays, model.private_width),
+            model.prior.unconstrained_dim,
+        )
         check_dims(density, space.dim, dim)
-        z, s = stored(arrays, "z", None, dim), stored(arrays, "typical", model.statistic_width)[None]
+        z, s = (
+            stored(arrays, "z", None, dim),
+            stored(arrays, "typical", model.statistic_width)[None],
+        )
         chains = stored_counts(own["chains"], _CHAINS)
         return cls(model, density, space, z=z, s=s, chains=chains, **common)
 
 
 class LikelihoodDraws(Draws):
-    """Draws of chains on a learnt `likelihood`. A saved posterior keeps the draws, not the likelihood."""
+    """Draws of chains on a learnt `likelihood`. A saved posterior keeps the draws, not the
+    likelihood.
+    """
 
-    def __init__(self, *args: Any, likelihood: LearnedLikelihood, observed: np.ndarray, **more: Any) -> None:
+    def __init__(
+        self, *args: Any, likelihood: LearnedLikelihood, observed: np.ndarray, **more: Any
+    ) -> None:
         Draws.__init__(self, *args, **more)
         self.likelihood, self._observed, self._more = likelihood, observed, more
 
     def maximum_likelihood(self) -> np.ndarray:
-        """The theta (d,) at which the learnt likelihood of the observation is largest; the prior has no part in it."""
+        """The theta (d,) at which the learnt likelihood of the observation is largest; the prior
+        has no part in it.
+        """
         return self.likelihood.maximum_likelihood(self._observed)
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
@@ -181,14 +228,20 @@ class LikelihoodDraws(Draws):
         Draws(self.theta, self.names, self.report, **self._more).save(path, overwrite=overwrite)
 
 
-def posterior_of(work: Work, likelihood: LearnedLikelihood, chains: LikelihoodChains, *, last: bool) -> LikelihoodDraws:
-    """What the chains have drawn so far; R-hat, effective size and the mass beyond all simulated parameters go into the report, with a
-    warning where the `last` fall short.
+def posterior_of(
+    work: Work, likelihood: LearnedLikelihood, chains: LikelihoodChains, *, last: bool
+) -> LikelihoodDraws:
+    """What the chains have drawn so far; R-hat, effective size and the mass beyond all simulated
+    parameters go into the report, with a warning where the `last` fall short.
     """
     trace = chains.trace
     trace.look()
     size, r_hat = trace.effective_size, trace.r_hat
-    work.diagnostics |= {"effective size": size, "R-hat": r_hat, "divergent": chains.run.num_divergent}
+    work.diagnostics |= {
+        "effective size": size,
+        "R-hat": r_hat,
+        "divergent": chains.run.num_divergent,
+    }
     if last and not (size >= _ENOUGH and trace.settled):
         numbers = {"effective_size": size, "r_hat": r_hat, "enough": _ENOUGH}
         work.warn(Kind.LIKELIHOOD_CHAINS_NOT_SETTLED, **numbers, finished=work.stop.finished)
@@ -212,7 +265,9 @@ def posterior_of(work: Work, likelihood: LearnedLikelihood, chains: LikelihoodCh
 def _table(values: Any, name: str, width: int) -> np.ndarray:
     table = np.atleast_2d(np.asarray(as_float64(values, name)))
     if table.ndim != 2 or table.shape[1] != width:
-        raise InvalidInputError(f"{name} must have shape (N, {width}) or ({width},), got {np.shape(values)}.")
+        raise InvalidInputError(
+            f"{name} must have shape (N, {width}) or ({width},), got {np.shape(values)}."
+        )
     return table
 
 
@@ -224,14 +279,18 @@ def _cell_points(space: TargetSpace) -> np.ndarray:
 
 
 @eqx.filter_jit
-def _log_probs(density: ConditionalDensity, space: TargetSpace, u: Array, s_dp: Array, z: Array) -> Array:
+def _log_probs(
+    density: ConditionalDensity, space: TargetSpace, u: Array, s_dp: Array, z: Array
+) -> Array:
     t, log_w = space(s_dp[:, None], u)
     each = density.log_density(t, z[:, None]) + log_w
     return jax.scipy.special.logsumexp(each, axis=1) - jnp.log(float(len(u)))
 
 
 @brief_filter_jit
-def _ascend(likelihood: LogLikelihood, start: Array, scale: Array, bounds: Array) -> tuple[Array, Array]:
+def _ascend(
+    likelihood: LogLikelihood, start: Array, scale: Array, bounds: Array
+) -> tuple[Array, Array]:
     """The best points (S, p) on the way from each start, and their values."""
     optimiser = optax.adam(optax.cosine_decay_schedule(0.2, _STEPS))
     gradient = jax.vmap(jax.value_and_grad(lambda y: -likelihood(y * scale)))

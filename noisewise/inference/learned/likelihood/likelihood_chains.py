@@ -48,11 +48,14 @@ class LogPosterior(eqx.Module):
 class LikelihoodChains:
     """Hamiltonian chains whose target changes from round to round.
 
-    Each time they start from candidates resampled by target / proposal, where the proposal is the mixture of the prior and of the chains'
-    last target: modes that a better likelihood reveals are found wherever the prior reaches.
+    Each time they start from candidates resampled by target / proposal, where the proposal is the
+    mixture of the prior and of the chains' last target: modes that a better likelihood reveals are
+    found wherever the prior reaches.
     """
 
-    def __init__(self, prior: Prior, *, num_chains: int, num_warmup: int, length: int, target_ess: int) -> None:
+    def __init__(
+        self, prior: Prior, *, num_chains: int, num_warmup: int, length: int, target_ess: int
+    ) -> None:
         self.prior, self.num_chains, self.num_warmup = prior, num_chains, num_warmup
         self.length, self.target_ess = length, target_ess
         self.target: Any = None
@@ -95,13 +98,22 @@ class LikelihoodChains:
             self._segment(work, segment_key, start, num_warmup=0, tuning=self.run.tuning)
         self.trace.look()
 
-    def _segment(self, work: Work, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any) -> None:
-        settings = {"num_warmup": num_warmup, "num_draws": self.length, "thin": _THIN, "tuning": tuning}
+    def _segment(
+        self, work: Work, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any
+    ) -> None:
+        settings = {
+            "num_warmup": num_warmup,
+            "num_draws": self.length,
+            "thin": _THIN,
+            "tuning": tuning,
+        }
         self.run = chain_run(work, key, self.target, start, **settings)
         self.trace.add(theta=self.run.draws)
 
     def _candidates(self, key: Array) -> tuple[np.ndarray, np.ndarray]:
-        """Points (N, p) from the prior and from the chains so far, and the log density of that mixture."""
+        """Points (N, p) from the prior and from the chains so far, and the log density of that
+        mixture.
+        """
         z = self.prior.unconstrain(self.prior.sample(key, _CANDIDATES))
         if self.target is None:
             return z, self.prior.log_prob_unconstrained(z)

@@ -15,8 +15,19 @@ from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference.contract.work import Work
-from noisewise.inference.learned.common.learning import architecture_spec, check_members, fit_report, learnt, rescaled
-from noisewise.inference.learned.common.simulations import Rows, Simulations, noisy_statistics, one_net
+from noisewise.inference.learned.common.learning import (
+    architecture_spec,
+    check_members,
+    fit_report,
+    learnt,
+    rescaled,
+)
+from noisewise.inference.learned.common.simulations import (
+    Rows,
+    Simulations,
+    noisy_statistics,
+    one_net,
+)
 from noisewise.inference.learned.likelihood.learned_likelihood import LearnedLikelihood
 from noisewise.inference.learned.likelihood.target_space import TargetSpace
 from noisewise.mechanisms.base import Capability
@@ -29,8 +40,8 @@ _INSTEAD = "PrivatePosteriorEstimation"
 
 
 class NoisyTargets(eqx.Module):
-    """What the training loop draws from: standardised targets (N, B, d) of each simulation, of which a random net is taken each time, and
-    standardised parameters (N, p).
+    """What the training loop draws from: standardised targets (N, B, d) of each simulation, of
+    which a random net is taken each time, and standardised parameters (N, p).
     """
 
     bank: Array
@@ -55,9 +66,13 @@ class LikelihoodLearner:
         self.members: Any = None
 
     def simulate(self, key: Array, z: np.ndarray, number: int) -> np.ndarray:
-        """The simulations of one round, at z (n, p) or as many of its rows as the budgets allow: their statistics s."""
+        """The simulations of one round, at z (n, p) or as many of its rows as the budgets allow:
+        their statistics s.
+        """
         method, (simulate_key, noise_key) = self.method, jax.random.split(key)
-        s = self.simulations.add(simulate_key, self.work, z, share=method.validation_share, number=number)
+        s = self.simulations.add(
+            simulate_key, self.work, z, share=method.validation_share, number=number
+        )
         new = noisy_statistics(noise_key, self.work.model, s, method.noise_bank, method.points)
         if number == 0:
             self._private = Rows(self.capacity, *new.shape[1:])
@@ -65,7 +80,9 @@ class LikelihoodLearner:
         return s
 
     def learn(self, key: Array, number: int, *, ahead: Any = None) -> LearnedLikelihood:
-        """Fit the density to all simulations so far. Meanwhile `ahead`, in another thread, gets the likelihood as it is untrained."""
+        """Fit the density to all simulations so far. Meanwhile `ahead`, in another thread, gets the
+        likelihood as it is untrained.
+        """
         spread_key, build_key, train_key = jax.random.split(key, 3)
         targets = self._prepare(spread_key, build_key)
         method, validation = self.method, self.simulations.validation
@@ -84,7 +101,9 @@ class LikelihoodLearner:
             validation=dataclasses.replace(targets, num_noise=steady),
         )
         self.members = trained.members
-        best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(self.whitening.log_det)
+        best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(
+            self.whitening.log_det
+        )
         if self.work.num_failed:
             self.work.warn(Kind.FAILURES_UNSEEN, instead=_INSTEAD)
         self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
@@ -106,7 +125,9 @@ class LikelihoodLearner:
 
     def _notes(self) -> list[Finding]:
         """What a user of the learnt likelihood must know of how it was learnt."""
-        left_out = [name for j, name in enumerate(self.work.model.private_names) if j not in self.space.kept]
+        left_out = [
+            name for j, name in enumerate(self.work.model.private_names) if j not in self.space.kept
+        ]
         notes = []
         if left_out:
             notes.append(Finding(Kind.STATISTICS_LEFT_OUT, {"names": left_out}))
@@ -115,14 +136,22 @@ class LikelihoodLearner:
         return notes
 
     def _prepare(self, key: Array, build_key: Array) -> NoisyTargets:
-        """Targets to learn, standardised; where their scale has changed by more than half, anew, and for new weights."""
+        """Targets to learn, standardised; where their scale has changed by more than half, anew,
+        and for new weights.
+        """
         z, s_dp = self.simulations.z, self._private.values
         few = s_dp[:, :_SCALE_NOISE]
         space = TargetSpace.of(self.work.model.mechanism.support, few, self._kept(few))
         scale = Affine.fit(z)
         t = space.spread(key, few)
-        whitening = Whitening.fit(t.reshape(-1, space.dim), np.repeat(scale(z), t.shape[1], axis=0), degree=2)
-        if self.members is None or space.kept != self.space.kept or self._outgrown(scale, whitening):
+        whitening = Whitening.fit(
+            t.reshape(-1, space.dim), np.repeat(scale(z), t.shape[1], axis=0), degree=2
+        )
+        if (
+            self.members is None
+            or space.kept != self.space.kept
+            or self._outgrown(scale, whitening)
+        ):
             self.space, self.scale, self.whitening = space, scale, whitening
             method, dims = self.method, (space.dim, z.shape[1])
             made = ensemble(build_key, method.estimator, method.num_members, *dims)
@@ -139,18 +168,22 @@ class LikelihoodLearner:
 
     def _outgrown(self, scale: Affine, whitening: Whitening) -> bool:
         return rescaled(
-            (self.scale.inverse_sd, scale.inverse_sd), (np.diag(self.whitening.root), np.diag(whitening.root))
+            (self.scale.inverse_sd, scale.inverse_sd),
+            (np.diag(self.whitening.root), np.diag(whitening.root)),
         )
 
     def _kept(self, s_dp: np.ndarray) -> np.ndarray:
-        """The columns to learn: not those that never vary, nor noise around a statistic that never does."""
+        """The columns to learn: not those that never vary, nor noise around a statistic that never
+        does.
+        """
         model, s = self.work.model, self.simulations.s
         varies = np.ptp(s_dp, axis=(0, 1)) > 0
         if Capability.CDF in model.mechanism.capabilities and s_dp.shape[-1] == s.shape[1]:
             varies &= np.ptp(s, axis=0) > 0
         if not varies.any():
             raise InvalidInputError(
-                f"No statistic varies over {len(s):,} simulations: they tell nothing of {', '.join(model.names)}. Check the query."
+                f"No statistic varies over {len(s):,} simulations: they tell nothing of"
+                f" {', '.join(model.names)}. Check the query."
             )
         names = [name for name, kept in zip(model.private_names, varies, strict=True) if not kept]
         if names:

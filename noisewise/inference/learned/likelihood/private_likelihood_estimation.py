@@ -18,7 +18,11 @@ from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.work import OutOfBudget, Work
 from noisewise.inference.learned.common.learning import check_kinds, check_settings
-from noisewise.inference.learned.likelihood.learned_likelihood import LearnedLikelihood, LikelihoodDraws, posterior_of
+from noisewise.inference.learned.likelihood.learned_likelihood import (
+    LearnedLikelihood,
+    LikelihoodDraws,
+    posterior_of,
+)
 from noisewise.inference.learned.likelihood.likelihood_chains import LikelihoodChains
 from noisewise.inference.learned.likelihood.likelihood_learner import LikelihoodLearner
 from noisewise.mechanisms.base import Capability
@@ -31,19 +35,22 @@ _ESTIMATOR = functools.partial(neural_spline_flow, num_layers=5, num_bins=8)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivateLikelihoodEstimation(AbstractSequentialMethod):
-    r"""Learn q(s_dp | theta) from simulated pairs, and draw from q(s_dp | theta) pi(theta): PLE with one round, SPLE with several.
+    r"""Learn q(s_dp | theta) from simulated pairs, and draw from q(s_dp | theta) pi(theta): PLE
+    with one round, SPLE with several.
 
         min over q of   1/N sum_i 1/M sum_m  -log q(tau(v_im; s_i) | theta_i),      s_i = s(x_i), x_i ~ f(. | theta_i)
 
-    The inner average is over M = `num_noise` points v_i of a randomised net. Simulations are kept as s_i, and each is made private
-    `noise_bank` times, as nets of M points, of which every epoch takes one at random. Whatever law the theta_i come from, the minimum is
-    the likelihood, so that later rounds draw them from the posterior of the round before, and learn from all rounds at once. Lattices are
-    spread over their cells; what a quadratic Gaussian regression on theta explains is taken out before a flow (`estimator`) learns the
-    rest.
+    The inner average is over M = `num_noise` points v_i of a randomised net. Simulations are kept
+    as s_i, and each is made private `noise_bank` times, as nets of M points, of which every epoch
+    takes one at random. Whatever law the theta_i come from, the minimum is the likelihood, so that
+    later rounds draw them from the posterior of the round before, and learn from all rounds at
+    once. Lattices are spread over their cells; what a quadratic Gaussian regression on theta
+    explains is taken out before a flow (`estimator`) learns the rest.
 
-    The posterior is drawn by Hamiltonian chains, whose R-hat and effective size are in the report; its `maximum_likelihood()` is the
-    estimate without prior, its `likelihood` the learnt density. `fit` learns the likelihood over the whole prior, for any number of
-    observations. With `proposal`, any posterior, the first round draws from that instead of the prior.
+    The posterior is drawn by Hamiltonian chains, whose R-hat and effective size are in the report;
+    its `maximum_likelihood()` is the estimate without prior, its `likelihood` the learnt density.
+    `fit` learns the likelihood over the whole prior, for any number of observations. With
+    `proposal`, any posterior, the first round draws from that instead of the prior.
 
     >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -81,21 +88,43 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             check_kinds(self, proposal=AbstractPosterior)
 
     def fit(
-        self, key: Array, model: PrivateModel, *, executor: Executor | None = None, progress: bool = True
+        self,
+        key: Array,
+        model: PrivateModel,
+        *,
+        executor: Executor | None = None,
+        progress: bool = True,
     ) -> LearnedLikelihood:
-        """The likelihood learnt once from `num_rounds` * `num_simulations` draws of the prior (or of `proposal`), for any observation."""
+        """The likelihood learnt once from `num_rounds` * `num_simulations` draws of the prior (or
+        of `proposal`), for any observation.
+        """
         if not isinstance(model, PrivateModel):
-            raise InvalidTypeError(f"fit(key, model) needs a PrivateModel second, got {describe(model)}.")
+            raise InvalidTypeError(
+                f"fit(key, model) needs a PrivateModel second, got {describe(model)}."
+            )
         self.check(model)
-        budgets: dict[str, Any] = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
-        work = Work(self.slug, self.settings(), model, np.zeros(0), executor=executor, progress=progress, **budgets)
+        budgets: dict[str, Any] = {
+            "max_simulations": self.max_simulations,
+            "max_minutes": self.max_minutes,
+        }
+        work = Work(
+            self.slug,
+            self.settings(),
+            model,
+            np.zeros(0),
+            executor=executor,
+            progress=progress,
+            **budgets,
+        )
         learner = LikelihoodLearner(self, work)
         start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
         with work.shown():
             try:
                 learner.simulate(simulate_key, self._first(start_key, work, learner.capacity), 0)
             except OutOfBudget as end:
-                raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
+                raise InvalidInputError(
+                    f"There is nothing to learn from: {end}. Allow more."
+                ) from None
             return learner.learn(learn_key, 0)
 
     def _rounds(self, key: Array, work: Work) -> Iterator[LikelihoodDraws]:
@@ -105,7 +134,9 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
         z = self._first(first_key, work, self.num_simulations)
         likelihood: LearnedLikelihood | None = None
         for number_ in range(self.num_rounds):
-            simulate_key, look_key, learn_key, chain_key = jax.random.split(jax.random.fold_in(key, number_), 4)
+            simulate_key, look_key, learn_key, chain_key = jax.random.split(
+                jax.random.fold_in(key, number_), 4
+            )
             try:
                 s = learner.simulate(simulate_key, z, number_)
                 work.check_time()
@@ -115,7 +146,11 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
                 break
             if number_ == 0:
                 work.look_at_observation(look_key, s if self.proposal is None else None)
-            ahead = (lambda untrained: chains.rehearse(untrained.at(work.observed))) if number_ == 0 else None
+            ahead = (
+                (lambda untrained: chains.rehearse(untrained.at(work.observed)))
+                if number_ == 0
+                else None
+            )
             likelihood = learner.learn(learn_key, number_, ahead=ahead)
             chains.move(chain_key, likelihood.at(work.observed), work)
             z = chains.draws[-self.num_simulations :]
@@ -132,7 +167,8 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             return prior.unconstrain(prior.sample(key, num))
         if self.proposal.names != prior.names:
             raise InvalidInputError(
-                f"proposal must be a posterior of {', '.join(prior.names)}, got one of {', '.join(self.proposal.names)}."
+                f"proposal must be a posterior of {', '.join(prior.names)}, got one of"
+                f" {', '.join(self.proposal.names)}."
             )
         return prior.unconstrain(self.proposal.sample(key, num))
 

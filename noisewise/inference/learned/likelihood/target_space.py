@@ -1,9 +1,11 @@
-r"""Private statistics as targets of a density: atoms are spread with fresh uniforms over cells of their own.
+r"""Private statistics as targets of a density: atoms are spread with fresh uniforms over cells of
+their own.
 
     s_dp, u  ->  t,        P(s_dp) = E_u[ q(t(s_dp, u)) w(s_dp, u) ]
 
-A continuous q fitted to values on a lattice would grow without bound at its points. Spread over its cell, each point has a bounded
-density, whose integral over the cell, 1/w dt at the map of a uniform u, is the point's probability.
+A continuous q fitted to values on a lattice would grow without bound at its points. Spread over its
+cell, each point has a bounded density, whose integral over the cell, 1/w dt at the map of a uniform
+u, is the point's probability.
 """
 
 from __future__ import annotations
@@ -46,9 +48,11 @@ class AsItIs(AbstractSpread):
 
 
 class OutOfTotal(AbstractSpread):
-    r"""Counts k = 0..n, in steps from `low`: y = (k + u) / (n + 1), t = arcsin sqrt(y), w = dt/dy / (n + 1).
+    r"""Counts k = 0..n, in steps from `low`: y = (k + u) / (n + 1), t = arcsin sqrt(y), w = dt/dy /
+    (n + 1).
 
-    The binomial noise of t hardly depends on k, and its density vanishes at the ends instead of breaking off.
+    The binomial noise of t hardly depends on k, and its density vanishes at the ends instead of
+    breaking off.
     """
 
     low: Array
@@ -57,7 +61,9 @@ class OutOfTotal(AbstractSpread):
 
     def __call__(self, values: Array, u: Array) -> tuple[Array, Array]:
         y = (jnp.round((values - self.low) / self.step) + u) / (self.total + 1.0)
-        return jnp.arcsin(jnp.sqrt(y)), -jnp.log(2.0 * jnp.sqrt(y * (1.0 - y))) - jnp.log(self.total + 1.0)
+        return jnp.arcsin(jnp.sqrt(y)), -jnp.log(2.0 * jnp.sqrt(y * (1.0 - y))) - jnp.log(
+            self.total + 1.0
+        )
 
     def inverse(self, t: Array) -> Array:
         y = jnp.sin(jnp.clip(t, 0.0, jnp.pi / 2.0)) ** 2
@@ -65,7 +71,9 @@ class OutOfTotal(AbstractSpread):
 
 
 class Counts(AbstractSpread):
-    r"""Counts k = 0, 1, ... in steps from `low`, in the direction of `step`: t = 2 sqrt(k + u), w = 1 / sqrt(k + u)."""
+    r"""Counts k = 0, 1, ... in steps from `low`, in the direction of `step`: t = 2 sqrt(k + u), w =
+    1 / sqrt(k + u).
+    """
 
     low: Array
     step: Array
@@ -96,7 +104,9 @@ class Choices(AbstractSpread):
     values: Array
 
     def __call__(self, values: Array, u: Array) -> tuple[Array, Array]:
-        return self._ranks(jnp.argmin(jnp.abs(values[..., None] - self.values), axis=-1).astype(float), u)
+        return self._ranks(
+            jnp.argmin(jnp.abs(values[..., None] - self.values), axis=-1).astype(float), u
+        )
 
     def inverse(self, t: Array) -> Array:
         return jnp.asarray(self.values)[self._ranks.inverse(t).astype(int)]
@@ -107,7 +117,9 @@ class Choices(AbstractSpread):
 
 
 class MassAtEnds(AbstractSpread):
-    """An interval whose ends have probabilities of their own: spread beyond them, exponentially with mean `scale`."""
+    """An interval whose ends have probabilities of their own: spread beyond them, exponentially
+    with mean `scale`.
+    """
 
     low: Array
     high: Array
@@ -116,7 +128,9 @@ class MassAtEnds(AbstractSpread):
     def __call__(self, values: Array, u: Array) -> tuple[Array, Array]:
         e = -jnp.log1p(-u)
         below, above = values <= self.low, values >= self.high
-        t = jnp.where(below, self.low - self.scale * e, jnp.where(above, self.high + self.scale * e, values))
+        t = jnp.where(
+            below, self.low - self.scale * e, jnp.where(above, self.high + self.scale * e, values)
+        )
         return t, jnp.where(below | above, e + jnp.log(self.scale), 0.0)
 
     def inverse(self, t: Array) -> Array:
@@ -124,7 +138,9 @@ class MassAtEnds(AbstractSpread):
 
 
 class TargetSpace(eqx.Module):
-    """The map of whole private statistics (..., k'), of which only the columns `kept` become targets (..., d)."""
+    """The map of whole private statistics (..., k'), of which only the columns `kept` become
+    targets (..., d).
+    """
 
     spreads: tuple[AbstractSpread, ...]
     widths: tuple[int, ...] = eqx.field(static=True)
@@ -137,7 +153,9 @@ class TargetSpace(eqx.Module):
         blocks = [support] if not isinstance(support, Blocks) else list(support.supports)
         widths = [s_dp.shape[1]] if not isinstance(support, Blocks) else list(support.widths)
         columns = np.split(s_dp, np.cumsum(widths)[:-1], axis=1)
-        spreads = tuple(_spread(block, values) for block, values in zip(blocks, columns, strict=True))
+        spreads = tuple(
+            _spread(block, values) for block, values in zip(blocks, columns, strict=True)
+        )
         return TargetSpace(spreads, tuple(widths), tuple(int(j) for j in kept))
 
     @property
@@ -151,29 +169,46 @@ class TargetSpace(eqx.Module):
         return 0 if all(isinstance(spread, AsItIs) for spread in self.spreads) else sum(self.widths)
 
     def __call__(self, s_dp: Array, u: Array) -> tuple[Array, Array]:
-        """Targets (..., d) and log w (...), summed over columns, of s_dp (..., k') and u (..., num_uniforms), which broadcast."""
+        """Targets (..., d) and log w (...), summed over columns, of s_dp (..., k') and u (...,
+        num_uniforms), which broadcast.
+        """
         u = u if self.num_uniforms else jnp.full(s_dp.shape, 0.5)
         s_dp, u = jnp.broadcast_arrays(s_dp, u)
         ends = np.cumsum(self.widths)[:-1]
-        parts = zip(self.spreads, jnp.split(s_dp, ends, axis=-1), jnp.split(u, ends, axis=-1), strict=True)
+        parts = zip(
+            self.spreads, jnp.split(s_dp, ends, axis=-1), jnp.split(u, ends, axis=-1), strict=True
+        )
         each = [spread(values, uniforms) for spread, values, uniforms in parts]
-        t, log_w = (jnp.concatenate(arrays, axis=-1)[..., np.array(self.kept)] for arrays in zip(*each, strict=True))
+        t, log_w = (
+            jnp.concatenate(arrays, axis=-1)[..., np.array(self.kept)]
+            for arrays in zip(*each, strict=True)
+        )
         return t, log_w.sum(axis=-1)
 
     def spread(self, key: Array, s_dp: np.ndarray) -> np.ndarray:
-        """Targets (..., d) of s_dp (..., k'), with uniforms of their own; in blocks, so that one program serves every number of rows."""
+        """Targets (..., d) of s_dp (..., k'), with uniforms of their own; in blocks, so that one
+        program serves every number of rows.
+        """
         rows, parts = s_dp.reshape(-1, s_dp.shape[-1]), []
         with jax.enable_x64(True):
             for start in range(0, len(rows), _ROWS):
                 block = rows[start : start + _ROWS]
                 full = np.concatenate([block, np.repeat(block[:1], _ROWS - len(block), axis=0)])
-                parts.append(np.asarray(_spread_rows(self, jax.random.fold_in(key, start), full))[: len(block)])
+                parts.append(
+                    np.asarray(_spread_rows(self, jax.random.fold_in(key, start), full))[
+                        : len(block)
+                    ]
+                )
         return np.concatenate(parts).reshape(*s_dp.shape[:-1], self.dim)
 
     def inverse(self, t: Array, s_dp: Array) -> Array:
-        """Private statistics (..., k') from targets (..., d); columns that are not kept come from s_dp."""
+        """Private statistics (..., k') from targets (..., d); columns that are not kept come from
+        s_dp.
+        """
         full = jnp.zeros(s_dp.shape).at[..., np.array(self.kept)].set(t)
-        parts = zip(self.spreads, jnp.split(full, np.cumsum(self.widths)[:-1], axis=-1), strict=True)
+        parts = zip(
+            self.spreads, jnp.split(full, np.cumsum(self.widths)[:-1], axis=-1), strict=True
+        )
         values = jnp.concatenate([spread.inverse(part) for spread, part in parts], axis=-1)
         return jnp.where(np.isin(np.arange(sum(self.widths)), self.kept), values, s_dp)
 
@@ -188,12 +223,18 @@ def _spread(support: AbstractSupport, values: np.ndarray) -> AbstractSpread:
         low, high = math.isfinite(support.low), math.isfinite(support.high)
         step = np.asarray(support.step)
         if low and high:
-            return OutOfTotal(np.asarray(support.low), step, np.round((support.high - support.low) / step))
+            return OutOfTotal(
+                np.asarray(support.low), step, np.round((support.high - support.low) / step)
+            )
         if low or high:
             return Counts(np.asarray(support.low if low else support.high), step if low else -step)
         return Steps(step)
     if isinstance(support, Finite):
         return Choices(np.sort(np.asarray(support.values, dtype=np.float64)))
-    if isinstance(support, Interval) and (math.isfinite(support.low) or math.isfinite(support.high)):
-        return MassAtEnds(np.asarray(support.low), np.asarray(support.high), np.asarray(max(values.std(), 1e-12)))
+    if isinstance(support, Interval) and (
+        math.isfinite(support.low) or math.isfinite(support.high)
+    ):
+        return MassAtEnds(
+            np.asarray(support.low), np.asarray(support.high), np.asarray(max(values.std(), 1e-12))
+        )
     return AsItIs()

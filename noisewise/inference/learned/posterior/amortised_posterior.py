@@ -34,13 +34,16 @@ _SURPRISE = 0.005
 
 
 class AmortisedPosterior(AbstractFit):
-    r"""q(theta | s_dp) for any s_dp that the model predicts: `PrivatePosteriorEstimation(num_rounds=1).fit(key, model)` makes one.
+    r"""q(theta | s_dp) for any s_dp that the model predicts:
+    `PrivatePosteriorEstimation(num_rounds=1).fit(key, model)` makes one.
 
-    It serves the mechanism it was trained with. `posterior(observed)` costs milliseconds; `sample_many` serves many observations at once,
-    as `nw.diagnostics.calibrate` wants it. `save(path)` keeps it for `AmortisedPosterior.load(path, model)`.
+    It serves the mechanism it was trained with. `posterior(observed)` costs milliseconds;
+    `sample_many` serves many observations at once, as `nw.diagnostics.calibrate` wants it.
+    `save(path)` keeps it for `AmortisedPosterior.load(path, model)`.
 
-    `conditions` (N, w) are what the network saw of simulated observations, `bounds` (2, p) the least and the largest of the simulated
-    parameters, unconstrained: the report of a posterior says how much of it lies beyond them.
+    `conditions` (N, w) are what the network saw of simulated observations, `bounds` (2, p) the
+    least and the largest of the simulated parameters, unconstrained: the report of a posterior says
+    how much of it lies beyond them.
     """
 
     formula: ClassVar[str] = "q(theta | s_dp)"
@@ -62,7 +65,10 @@ class AmortisedPosterior(AbstractFit):
 
     def posterior(self, observed: Any) -> LearnedPosterior:
         """The posterior given an observation (k',) or a release; nothing is simulated or trained."""
-        condition, prior = self._condition(self._observation(observed, self.model)[None]), self.model.prior
+        condition, prior = (
+            self._condition(self._observation(observed, self.model)[None]),
+            self.model.prior,
+        )
         z = self.density.sample(_key_of(condition), condition[0], _KEPT)
         theta = prior.constrain(z)
         return LearnedPosterior(
@@ -79,19 +85,27 @@ class AmortisedPosterior(AbstractFit):
     def sample_many(self, key: Array, observed: Any, num: int) -> np.ndarray:
         """`num` draws of theta for each observation (N, k'): (N, num, d)."""
         condition, num = self._condition(self._table(observed)), check_num(num)
-        z = self.density.sample(stage_key(as_key(key), "posterior"), np.repeat(condition, num, axis=0))
+        z = self.density.sample(
+            stage_key(as_key(key), "posterior"), np.repeat(condition, num, axis=0)
+        )
         return self.model.prior.constrain(z).reshape(len(condition), num, -1)
 
     def log_prob(self, theta: Any, observed: Any) -> np.ndarray:
         """log q(theta_i | observed_i) (N,) for theta (N, d) and observations (N, k')."""
-        theta, condition = np.atleast_2d(np.asarray(theta, dtype=np.float64)), self._condition(self._table(observed))
-        return constrained_log_prob(self.model.prior, lambda z: self.density.log_prob(z, condition), theta)
+        theta, condition = (
+            np.atleast_2d(np.asarray(theta, dtype=np.float64)),
+            self._condition(self._table(observed)),
+        )
+        return constrained_log_prob(
+            self.model.prior, lambda z: self.density.log_prob(z, condition), theta
+        )
 
     def _table(self, observed: Any) -> np.ndarray:
         table = np.atleast_2d(np.asarray(observed, dtype=np.float64))
         if table.ndim != 2 or table.shape[1] != self.model.private_width:
             raise InvalidInputError(
-                f"observed must have shape (N, {self.model.private_width}), got {np.shape(observed)}."
+                f"observed must have shape (N, {self.model.private_width}), got"
+                f" {np.shape(observed)}."
             )
         return table
 
@@ -99,13 +113,17 @@ class AmortisedPosterior(AbstractFit):
         return features(self.model.mechanism.support, observed)
 
     def _looked(self, condition: np.ndarray, outside: float) -> Report:
-        """The report of the fit, with how unusual this observation is among the simulated ones, and how much of its posterior."""
+        """The report of the fit, with how unusual this observation is among the simulated ones, and
+        how much of its posterior.
+        """
         rank = p_value(self._conditions, condition[0])
         findings = self.report.findings
         if rank < _SURPRISE:
             findings += (Finding(Kind.OBSERVATION_UNLIKE_TRAINING, {"p": rank}),)
         numbers = {**self.report.numbers, "prior predictive p-value": rank, MASS_OUTSIDE: outside}
-        return dataclasses.replace(self.report, numbers=numbers, findings=findings + extrapolation(outside))
+        return dataclasses.replace(
+            self.report, numbers=numbers, findings=findings + extrapolation(outside)
+        )
 
     def _own_arrays(self) -> dict[str, np.ndarray]:
         return {"conditions": self._conditions, "bounds": self._bounds}
@@ -115,7 +133,12 @@ class AmortisedPosterior(AbstractFit):
 
     @classmethod
     def _read(
-        cls, model: PrivateModel, density: ConditionalDensity, own: Any, arrays: Arrays, common: dict[str, Any]
+        cls,
+        model: PrivateModel,
+        density: ConditionalDensity,
+        own: Any,
+        arrays: Arrays,
+        common: dict[str, Any],
     ) -> Self:
         require_keys(own, (), "its content")
         width, dim = (
@@ -123,7 +146,10 @@ class AmortisedPosterior(AbstractFit):
             model.prior.unconstrained_dim,
         )
         check_dims(density, dim, width)
-        conditions, bounds = stored(arrays, "conditions", None, width), stored(arrays, "bounds", 2, dim)
+        conditions, bounds = (
+            stored(arrays, "conditions", None, width),
+            stored(arrays, "bounds", 2, dim),
+        )
         return cls(model, density, conditions=conditions, bounds=bounds, **common)
 
 

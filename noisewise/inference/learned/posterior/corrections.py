@@ -1,4 +1,6 @@
-r"""How later rounds of posterior estimation stay honest although their parameters are not drawn from the prior."""
+r"""How later rounds of posterior estimation stay honest although their parameters are not drawn
+from the prior.
+"""
 
 from __future__ import annotations
 
@@ -42,13 +44,15 @@ class AbstractCorrection(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class TruncatedProposals(AbstractCorrection):
-    r"""Later rounds draw from the prior, truncated to where the estimate has mass (Deistler, Goncalves and Macke 2022).
+    r"""Later rounds draw from the prior, truncated to where the estimate has mass (Deistler,
+    Goncalves and Macke 2022).
 
         A_r = A_{r-1} and {z : log q_r(z | s_dp) > tau_r},   tau_r the quantile `outside` of log q_r at its own draws.
 
-    Pairs inside A_r, of whatever round, are draws from the prior restricted to A_r, so that the plain loss -log q needs no correction:
-    within A_r the prior's shape is untouched, and every simulation counts with equal weight. The posterior is q as it was learnt, not cut
-    off at the edge of A_r; the report says how much of it lies outside.
+    Pairs inside A_r, of whatever round, are draws from the prior restricted to A_r, so that the
+    plain loss -log q needs no correction: within A_r the prior's shape is untouched, and every
+    simulation counts with equal weight. The posterior is q as it was learnt, not cut off at the
+    edge of A_r; the report says how much of it lies outside.
     """
 
     outside: float = 1e-4
@@ -73,7 +77,9 @@ class TruncatedProposals(AbstractCorrection):
         return np.concatenate(found)
 
     def _rare(self, key: Array, trial: Any, own: np.ndarray, num: int) -> np.ndarray:
-        """Draws inside the regions where the prior hardly falls into them; where it does not at all, the last one is given up."""
+        """Draws inside the regions where the prior hardly falls into them; where it does not at
+        all, the last one is given up.
+        """
         z = _resampled(key, trial, own, num)
         if len(z) >= _FEWEST:
             return z
@@ -88,12 +94,14 @@ class TruncatedProposals(AbstractCorrection):
 
 @dataclasses.dataclass(frozen=True)
 class AtomicProposals(AbstractCorrection):
-    r"""Later rounds draw from the estimate itself, and the loss is a choice among atoms (Greenberg, Nonnenmacher and Macke 2019).
+    r"""Later rounds draw from the estimate itself, and the loss is a choice among atoms (Greenberg,
+    Nonnenmacher and Macke 2019).
 
         -log [q(z_1 | s_dp) / pi(z_1)] / sum_a [q(z_a | s_dp) / pi(z_a)],   z_2, ..., z_A parameters of other simulations.
 
-    All simulations of all rounds are used, and the densities of their proposals cancel. The loss does not see a factor of q that only
-    depends on s_dp, so that mass may leak to where no atoms are; the report says how much of it lies outside their range.
+    All simulations of all rounds are used, and the densities of their proposals cancel. The loss
+    does not see a factor of q that only depends on s_dp, so that mass may leak to where no atoms
+    are; the report says how much of it lies outside their range.
     """
 
     any_proposal: ClassVar[bool] = True
@@ -111,14 +119,18 @@ class AtomicProposals(AbstractCorrection):
 
 
 def atomic_loss(distribution: Any, target: Any, condition: Array) -> Array:
-    """-log softmax over atoms: standardised targets (B, A, M, d) with log priors (B, A), conditions (B, 1, M, w)."""
+    """-log softmax over atoms: standardised targets (B, A, M, d) with log priors (B, A), conditions
+    (B, 1, M, w).
+    """
     standard, log_prior = target
     logits = distribution.log_prob(standard, condition) - log_prior[:, :, None]
     return -jax.nn.log_softmax(logits, axis=1)[:, 0].mean(axis=-1)
 
 
 def _region(trial: Any, own: np.ndarray, outside: float) -> Region:
-    """Where q is above its quantile at its own draws, inside the box of these draws and half as much again to each side."""
+    """Where q is above its quantile at its own draws, inside the box of these draws and half as
+    much again to each side.
+    """
     low, high = own.min(axis=0), own.max(axis=0)
     margin = 0.5 * (high - low)
     level = float(np.quantile(trial.log_q(own), outside))
@@ -144,7 +156,9 @@ class Region:
 
 
 def _resampled(key: Array, trial: Any, own: np.ndarray, num: int) -> np.ndarray:
-    """Where the prior rarely falls into the region: draws of a wide fit to q, accepted by prior / fit over its largest value found."""
+    """Where the prior rarely falls into the region: draws of a wide fit to q, accepted by prior /
+    fit over its largest value found.
+    """
     prior = trial.work.model.prior
     spread = own.std(axis=0)
     if not (np.isfinite(spread).all() and (spread > 1e-12 * np.abs(own).max(axis=0)).all()):
@@ -160,7 +174,9 @@ def _resampled(key: Array, trial: Any, own: np.ndarray, num: int) -> np.ndarray:
             break
         ratio = prior.log_prob_unconstrained(new) - wide.log_prob(new)
         z, log_ratio = np.concatenate([z, new]), np.concatenate([log_ratio, ratio])
-        log_u = np.concatenate([log_u, np.log(generator(accept_key).uniform(1e-300, 1.0, len(new)))])
+        log_u = np.concatenate(
+            [log_u, np.log(generator(accept_key).uniform(1e-300, 1.0, len(new)))]
+        )
         accepted = log_u < log_ratio - log_ratio.max(initial=-np.inf)
         if accepted.sum() >= num:
             break

@@ -1,4 +1,6 @@
-"""One learnt posterior under way: simulations of all rounds so far, their noisy features, and the density fitted to them."""
+"""One learnt posterior under way: simulations of all rounds so far, their noisy features, and the
+density fitted to them.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +21,35 @@ from noisewise.estimators.training import negative_log_prob
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference.contract.work import Work
 from noisewise.inference.learned.common.features import features
-from noisewise.inference.learned.common.learning import architecture_spec, check_members, learnt, rescaled
-from noisewise.inference.learned.common.simulations import Rows, Simulations, noisy_statistics, one_net
+from noisewise.inference.learned.common.learning import (
+    architecture_spec,
+    check_members,
+    learnt,
+    rescaled,
+)
+from noisewise.inference.learned.common.simulations import (
+    Rows,
+    Simulations,
+    noisy_statistics,
+    one_net,
+)
 from noisewise.inference.learned.posterior.corrections import Region, atomic_loss
 from noisewise.posteriors import Kind
 
 if TYPE_CHECKING:
-    from noisewise.inference.learned.posterior.private_posterior_estimation import PrivatePosteriorEstimation
+    from noisewise.inference.learned.posterior.private_posterior_estimation import (
+        PrivatePosteriorEstimation,
+    )
 
 _VALIDATION_NOISE = 16
 
 
 class NoisyPairs(eqx.Module):
-    """What the training loop draws from: z, its log prior, and noisy features of each simulation, of which a random net is taken each time.
+    """What the training loop draws from: z, its log prior, and noisy features of each simulation,
+    of which a random net is taken each time.
 
-    With atoms, targets are (B, A, M, p) standardised z with log priors (B, A): first the row's own, then those of others in the batch.
+    With atoms, targets are (B, A, M, p) standardised z with log priors (B, A): first the row's own,
+    then those of others in the batch.
     """
 
     z: Array
@@ -54,21 +70,35 @@ class NoisyPairs(eqx.Module):
         condition = condition[:, None]
         standard = self.whitening.forward(self.z[atoms][:, :, None], condition)
         # a parameter that stands twice in a batch is no atom of its own
-        again = (self.z[atoms] == self.z[rows][:, None]).all(axis=-1) & (jnp.arange(atoms.shape[1]) > 0)
+        again = (self.z[atoms] == self.z[rows][:, None]).all(axis=-1) & (
+            jnp.arange(atoms.shape[1]) > 0
+        )
         log_prior = jnp.where(again, jnp.inf, self.log_prior[atoms])
-        return (standard.astype(jnp.float32), log_prior.astype(jnp.float32)), condition.astype(jnp.float32)
+        return (standard.astype(jnp.float32), log_prior.astype(jnp.float32)), condition.astype(
+            jnp.float32
+        )
 
     def _atoms(self, key: Array, rows: Array) -> Array:
-        """Row numbers (B, A): each row, and the rows A - 1 random distances further in the batch; fewer where the batch has no more."""
+        """Row numbers (B, A): each row, and the rows A - 1 random distances further in the batch;
+        fewer where the batch has no more.
+        """
         num = len(rows)
-        distances = jnp.concatenate([jnp.zeros(1, int), 1 + jax.random.permutation(key, num - 1)])[: self.num_atoms]
+        distances = jnp.concatenate([jnp.zeros(1, int), 1 + jax.random.permutation(key, num - 1)])[
+            : self.num_atoms
+        ]
         return rows[(jnp.arange(num)[:, None] + distances) % num]
 
 
 class PosteriorLearner:
     """One inference; `train_together` fits several at once."""
 
-    def __init__(self, method: PrivatePosteriorEstimation, key: Array, work: Work, observed: np.ndarray | None) -> None:
+    def __init__(
+        self,
+        method: PrivatePosteriorEstimation,
+        key: Array,
+        work: Work,
+        observed: np.ndarray | None,
+    ) -> None:
         self.method, self.key, self.work = method, key, work
         self.capacity = method.num_rounds * method.num_simulations
         self.simulations = Simulations(work.model, self.capacity)
@@ -104,7 +134,9 @@ class PosteriorLearner:
         return result
 
     def within(self) -> np.ndarray:
-        """Which simulations lie in all regions so far: new ones are asked about all, those known from before about new regions."""
+        """Which simulations lie in all regions so far: new ones are asked about all, those known
+        from before about new regions.
+        """
         z, num = self.simulations.z, len(self._within)
         known = np.flatnonzero(self._within)
         for region in self.regions[self._num_asked :]:
@@ -116,8 +148,8 @@ class PosteriorLearner:
         return result
 
     def outside(self, z: np.ndarray) -> float:
-        """The share of draws z (N, p) outside the range of simulated ones, outside any region, or where q is below its least value at
-        the parameters of the last round.
+        """The share of draws z (N, p) outside the range of simulated ones, outside any region, or
+        where q is below its least value at the parameters of the last round.
         """
         seen = self.simulations.z
         beyond = ((z < seen.min(axis=0)) | (z > seen.max(axis=0))).any(axis=1)
@@ -132,10 +164,14 @@ class PosteriorLearner:
         method, prior = self.method, self.work.model.prior
         if index == 0:
             _check_names(method.proposal, self.work.model.names)
-            z = prior.unconstrain((method.proposal or prior).sample(propose_key, method.num_simulations))
+            z = prior.unconstrain(
+                (method.proposal or prior).sample(propose_key, method.num_simulations)
+            )
         else:
             z = method.correction.propose(propose_key, self, method.num_simulations)
-        s = self.simulations.add(simulate_key, self.work, z, share=method.validation_share, number=index)
+        s = self.simulations.add(
+            simulate_key, self.work, z, share=method.validation_share, number=index
+        )
         if index == 0 and self.condition is not None:
             self.work.look_at_observation(look_key, s if method.proposal is None else None)
         noisy = noisy_statistics(noise_key, self.work.model, s, method.noise_bank, method.points)
@@ -145,7 +181,9 @@ class PosteriorLearner:
         self._bank.add(new)
 
     def prepare(self, index: int) -> None:
-        """Standardise; where the scale has changed by more than half, do so anew and start from new weights."""
+        """Standardise; where the scale has changed by more than half, do so anew and start from new
+        weights.
+        """
         self.usable = self.method.correction.usable(self)
         z, noisy = self.simulations.z[self.usable], self.bank[self.usable, 0]
         self._check_features(noisy)
@@ -163,7 +201,9 @@ class PosteriorLearner:
         self.members = check_members("estimator", made, *dims)
 
     def pairs(self, num_atoms: int, num_noise: int) -> NoisyPairs:
-        """All simulations so far, in arrays of one size for all rounds, where the program finds them; log priors only for atoms."""
+        """All simulations so far, in arrays of one size for all rounds, where the program finds
+        them; log priors only for atoms.
+        """
         z, _ = self.simulations.whole()
         log_prior = self.work.model.prior.log_prob_unconstrained(z) if num_atoms else np.zeros(0)
         with jax.enable_x64(True):
@@ -171,18 +211,28 @@ class PosteriorLearner:
         return NoisyPairs(*arrays, self.scale, self.whitening, num_noise, num_atoms)
 
     def rehearse(self) -> None:
-        """Compile what will be asked of the density, with its members as they are before they are trained."""
+        """Compile what will be asked of the density, with its members as they are before they are
+        trained.
+        """
         density = ConditionalDensity(self.members, self.scale, self.whitening)
         density.log_prob(self.simulations.z[:1], self.condition)
         density.sample(self.key, self.condition, 1)
 
     def rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows to train on and to validate on; one of the first where chance left none for the second."""
+        """The rows to train on and to validate on; one of the first where chance left none for the
+        second.
+        """
         validation = self.simulations.validation
-        train_rows, validation_rows = (np.flatnonzero(self.usable & role) for role in (~validation, validation))
+        train_rows, validation_rows = (
+            np.flatnonzero(self.usable & role) for role in (~validation, validation)
+        )
         # atoms are neighbours in a batch, and must not be all of one round
         validation_rows = generator(self.key).permutation(validation_rows)
-        return (train_rows, validation_rows) if len(validation_rows) else (train_rows[1:], train_rows[:1])
+        return (
+            (train_rows, validation_rows)
+            if len(validation_rows)
+            else (train_rows[1:], train_rows[:1])
+        )
 
     def learnt(self, members: Any, losses: np.ndarray, index: int, *, atoms: int = 0) -> None:
         """Take over trained members, given their validation losses (epochs, E)."""
@@ -194,7 +244,11 @@ class PosteriorLearner:
             self.work.warn(Kind.LOSS_NEVER_FINITE)
         if len(losses) >= self.method.training.max_epochs:
             self.work.warn(Kind.TRAINING_CUT_SHORT, epochs=len(losses))
-        loss = {"atomic_loss": best} if atoms else {"validation_loss": best - float(self.whitening.log_det)}
+        loss = (
+            {"atomic_loss": best}
+            if atoms
+            else {"validation_loss": best - float(self.whitening.log_det)}
+        )
         self.work.record(round=index + 1, epochs=int(found.any(axis=-1).sum()), **loss)
 
     def estimator_spec(self) -> dict[str, Any] | None:
@@ -208,11 +262,15 @@ class PosteriorLearner:
         varies = np.ptp(noisy, axis=0) > 0.0
         if not varies.any():
             raise InvalidInputError(
-                f"No statistic varies over {len(noisy):,} simulations: they tell nothing of {', '.join(self.work.model.names)}. "
-                "Check the query."
+                f"No statistic varies over {len(noisy):,} simulations: they tell nothing of"
+                f" {', '.join(self.work.model.names)}. Check the query."
             )
         if not varies.all() and noisy.shape[1] == len(self.work.model.private_names):
-            names = [name for name, kept in zip(self.work.model.private_names, varies, strict=True) if not kept]
+            names = [
+                name
+                for name, kept in zip(self.work.model.private_names, varies, strict=True)
+                if not kept
+            ]
             self.work.warn(Kind.STATISTICS_LEFT_OUT, names=names)
 
 
@@ -225,7 +283,11 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
     atoms = 0 if from_prior else method.correction.num_atoms
     keys = [learner._key(index, 2) for learner in learners]
     data = [learner.pairs(atoms, method.num_noise) for learner in learners]
-    steady = max(method.num_noise, min(_VALIDATION_NOISE, method.noise_bank)) if not atoms else method.num_noise
+    steady = (
+        max(method.num_noise, min(_VALIDATION_NOISE, method.noise_bank))
+        if not atoms
+        else method.num_noise
+    )
     train_rows, validation_rows = zip(*(learner.rows() for learner in learners), strict=True)
     lone = len(learners) == 1
     each = list(zip(keys, [learner.members for learner in learners], data, strict=True))
@@ -254,5 +316,6 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
 def _check_names(proposal: Any, names: tuple[str, ...]) -> None:
     if proposal is not None and proposal.names != names:
         raise InvalidInputError(
-            f"proposal must be a posterior of {', '.join(names)}, got one of {', '.join(proposal.names)}."
+            f"proposal must be a posterior of {', '.join(names)}, got one of"
+            f" {', '.join(proposal.names)}."
         )

@@ -39,15 +39,19 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
 
         min over q of   1/N sum_i 1/M sum_m  -log q(theta_i | tau(v_im; s_i)),      s_i = s(x_i), x_i ~ f(. | theta_i)
 
-    The inner average is over M = `num_noise` points v_i of a randomised net. Simulations are kept as s_i, and each is made private
-    `noise_bank` times, as nets of M points, of which every epoch takes one at random: privacy noise costs nothing, simulations do. Later
-    rounds simulate where the estimate of the round before has its mass, and `correction` keeps them honest: `TruncatedProposals()` or the
-    paper's `AtomicProposals()`. Parameters are learnt in unconstrained coordinates, so that no mass leaves the prior's support.
+    The inner average is over M = `num_noise` points v_i of a randomised net. Simulations are kept
+    as s_i, and each is made private `noise_bank` times, as nets of M points, of which every epoch
+    takes one at random: privacy noise costs nothing, simulations do. Later rounds simulate where
+    the estimate of the round before has its mass, and `correction` keeps them honest:
+    `TruncatedProposals()` or the paper's `AtomicProposals()`. Parameters are learnt in
+    unconstrained coordinates, so that no mass leaves the prior's support.
 
-    The posterior has a density, `log_prob`, by which `nw.diagnostics.certify` turns it into exact draws. `fit` learns one round over the
-    whole prior, for any number of observations. With `proposal`, any posterior, the first round draws from that instead of the prior.
+    The posterior has a density, `log_prob`, by which `nw.diagnostics.certify` turns it into exact
+    draws. `fit` learns one round over the whole prior, for any number of observations. With
+    `proposal`, any posterior, the first round draws from that instead of the prior.
 
-    Reference: Xiong, Ju and Zhang, "Simulation-based Bayesian inference from privacy protected data", Algorithm 1.
+    Reference: Xiong, Ju and Zhang, "Simulation-based Bayesian inference from privacy protected
+    data", Algorithm 1.
 
     >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -82,7 +86,8 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
         self._check_proposal()
         if self.correction.num_atoms > self.training.batch_size:
             raise InvalidInputError(
-                f"num_atoms must be at most the batch size, got {self.correction.num_atoms} and {self.training.batch_size}."
+                f"num_atoms must be at most the batch size, got {self.correction.num_atoms} and"
+                f" {self.training.batch_size}."
             )
 
     def _check_proposal(self) -> None:
@@ -90,48 +95,81 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
             return
         if not isinstance(self.proposal, AbstractPosterior):
             raise InvalidTypeError(
-                f"proposal must be a posterior, as infer returns it, or None, got {describe(self.proposal)}."
+                "proposal must be a posterior, as infer returns it, or None, got"
+                f" {describe(self.proposal)}."
             )
         if not self.correction.any_proposal:
             raise InvalidInputError(
-                f"{type(self.correction).__name__} starts from the prior: to start from a posterior, write correction=AtomicProposals()."
+                f"{type(self.correction).__name__} starts from the prior: to start from a"
+                " posterior, write correction=AtomicProposals()."
             )
 
     def fit(
-        self, key: Array, model: PrivateModel, *, executor: Executor | None = None, progress: bool = True
+        self,
+        key: Array,
+        model: PrivateModel,
+        *,
+        executor: Executor | None = None,
+        progress: bool = True,
     ) -> AmortisedPosterior:
-        """The posterior learnt once from `num_simulations` draws of the prior, for any observation; `num_rounds` must be 1."""
+        """The posterior learnt once from `num_simulations` draws of the prior, for any observation;
+        `num_rounds` must be 1.
+        """
         if not isinstance(model, PrivateModel):
-            raise InvalidTypeError(f"fit(key, model) needs a PrivateModel second, got {describe(model)}.")
+            raise InvalidTypeError(
+                f"fit(key, model) needs a PrivateModel second, got {describe(model)}."
+            )
         if self.num_rounds != 1:
             raise InvalidInputError(
-                f"Later rounds look at one observation, so fit works in one round, got num_rounds={self.num_rounds}: write "
-                f"PrivatePosteriorEstimation(num_rounds=1, num_simulations={self.num_rounds * self.num_simulations})."
+                "Later rounds look at one observation, so fit works in one round, got"
+                f" num_rounds={self.num_rounds}: write PrivatePosteriorEstimation(num_rounds=1,"
+                f" num_simulations={self.num_rounds * self.num_simulations})."
             )
         self.check(model)
-        budgets: dict[str, Any] = {"max_simulations": self.max_simulations, "max_minutes": self.max_minutes}
-        work = Work(self.slug, self.settings(), model, np.zeros(0), executor=executor, progress=progress, **budgets)
+        budgets: dict[str, Any] = {
+            "max_simulations": self.max_simulations,
+            "max_minutes": self.max_minutes,
+        }
+        work = Work(
+            self.slug,
+            self.settings(),
+            model,
+            np.zeros(0),
+            executor=executor,
+            progress=progress,
+            **budgets,
+        )
         learner = PosteriorLearner(self, as_key(key), work, None)
         with work.shown():
             try:
                 learner.simulate(0)
             except OutOfBudget as end:
-                raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
+                raise InvalidInputError(
+                    f"There is nothing to learn from: {end}. Allow more."
+                ) from None
             train_together([learner], 0)
         z, conditions = learner.simulations.z, learner.bank[:, 0].copy()
         more = {"conditions": conditions, "bounds": np.stack([z.min(axis=0), z.max(axis=0)])}
         return AmortisedPosterior(
-            model, learner.density, work.report(exact=False), **more, estimator=learner.estimator_spec()
+            model,
+            learner.density,
+            work.report(exact=False),
+            **more,
+            estimator=learner.estimator_spec(),
         )
 
     def rounds_of_many(
         self, keys: Sequence[Array], models: Sequence[PrivateModel], observed: Sequence[Any]
     ) -> Iterator[list[LearnedPosterior]]:
-        """Several independent inferences whose networks train side by side under `vmap`: one list of posteriors per round.
+        """Several independent inferences whose networks train side by side under `vmap`: one list
+        of posteriors per round.
 
-        The models may differ in the numbers of their mechanisms, not in kind. On a GPU twenty take hardly longer than one.
+        The models may differ in the numbers of their mechanisms, not in kind. On a GPU twenty take
+        hardly longer than one.
         """
-        checked = [self._checked(model, values) for model, values in zip(models, observed, strict=True)]
+        checked = [
+            self._checked(model, values) for model, values in zip(models, observed, strict=True)
+        ]
         works = [self.start(model, values) for model, values in zip(models, checked, strict=True)]
         yield from self._many(keys, works)
 
@@ -139,9 +177,12 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
         for (posterior,) in self._many([key], [work]):
             yield posterior
 
-    def _many(self, keys: Sequence[Array], works: Sequence[Work]) -> Iterator[list[LearnedPosterior]]:
+    def _many(
+        self, keys: Sequence[Array], works: Sequence[Work]
+    ) -> Iterator[list[LearnedPosterior]]:
         learners = [
-            PosteriorLearner(self, as_key(key), work, work.observed) for key, work in zip(keys, works, strict=True)
+            PosteriorLearner(self, as_key(key), work, work.observed)
+            for key, work in zip(keys, works, strict=True)
         ]
         for index in range(self.num_rounds):
             try:
@@ -161,9 +202,13 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
 
 
 def _posterior(learner: PosteriorLearner, index: int) -> LearnedPosterior:
-    """The posterior of one round, and how much of it lies where nothing was simulated: mass that leaked, or is not learnt yet."""
+    """The posterior of one round, and how much of it lies where nothing was simulated: mass that
+    leaked, or is not learnt yet.
+    """
     work, prior = learner.work, learner.work.model.prior
-    z = learner.density.sample(jax.random.fold_in(learner.key, _POSTERIOR + index), learner.condition, _KEPT)
+    z = learner.density.sample(
+        jax.random.fold_in(learner.key, _POSTERIOR + index), learner.condition, _KEPT
+    )
     outside = learner.outside(z)
     work.diagnostics["mass where nothing was simulated"] = outside
     work.withdraw(Kind.MASS_LEAKED)

@@ -1,4 +1,5 @@
-r"""How far an observation may lie from the statistic it stands for, and the latent statistics that it leaves possible.
+r"""How far an observation may lie from the statistic it stands for, and the latent statistics that
+it leaves possible.
 
     p(t | s_dp)  ~  h(t) p(s_dp | s(t)),        t the free columns of s, h their law under the model
 
@@ -24,7 +25,9 @@ from noisewise.model.private_model import PrivateModel
 
 
 class AbstractLatent(eqx.Module):
-    """The law of latent statistics given an observation, in coordinates v (f,) that chains move in: `latent(v)` is its log density."""
+    """The law of latent statistics given an observation, in coordinates v (f,) that chains move in:
+    `latent(v)` is its log density.
+    """
 
     marginal: eqx.AbstractVar[ConditionalDensity]
     space: eqx.AbstractVar[LatentSpace]
@@ -46,7 +49,9 @@ class AbstractLatent(eqx.Module):
 
     @abc.abstractmethod
     def log_weight(self, t: Array) -> Array:
-        """The log of what draws of t (..., f) count, (...): 0, unless s is on a lattice that the density spreads."""
+        """The log of what draws of t (..., f) count, (...): 0, unless s is on a lattice that the
+        density spreads.
+        """
 
     def _log_marginal(self, t: Array) -> Array:
         return self.marginal.log_density(t, jnp.zeros((*t.shape[:-1], 0)))
@@ -61,30 +66,40 @@ class AbstractErrorModel(abc.ABC):
 
     @abc.abstractmethod
     def latent(
-        self, model: PrivateModel, observed: np.ndarray, space: LatentSpace, marginal: ConditionalDensity
+        self,
+        model: PrivateModel,
+        observed: np.ndarray,
+        space: LatentSpace,
+        marginal: ConditionalDensity,
     ) -> AbstractLatent:
         """The law of latent statistics given the observation."""
 
 
-# The mechanism itself ------------------------------------------------------------------------------------------------
+# The mechanism itself -----------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class MechanismError(AbstractErrorModel):
     r"""The error is privacy noise, whose law is known: p(s_dp | s) = eta(s_dp | s).
 
-    Then theta ~ q(. | s), s ~ h(s) eta(s_dp | s) are draws from the exact posterior, up to what is wrong with h and q.
+    Then theta ~ q(. | s), s ~ h(s) eta(s_dp | s) are draws from the exact posterior, up to what is
+    wrong with h and q.
     """
 
     def check(self, model: PrivateModel) -> None:
         if Capability.DENSITY not in model.mechanism.capabilities:
             raise MissingCapabilityError(
-                f"MechanismError needs a mechanism with a density, which {type(model.mechanism).__name__} lacks. Use error=SpikeAndSlab(), "
-                "or PrivatePosteriorEstimation, which only needs to draw from it."
+                "MechanismError needs a mechanism with a density, which"
+                f" {type(model.mechanism).__name__} lacks. Use error=SpikeAndSlab(), or"
+                " PrivatePosteriorEstimation, which only needs to draw from it."
             )
 
     def latent(
-        self, model: PrivateModel, observed: np.ndarray, space: LatentSpace, marginal: ConditionalDensity
+        self,
+        model: PrivateModel,
+        observed: np.ndarray,
+        space: LatentSpace,
+        marginal: ConditionalDensity,
     ) -> AbstractLatent:
         return _GivenMechanism(marginal, space, model.mechanism, observed)
 
@@ -113,18 +128,21 @@ class _GivenMechanism(AbstractLatent):
         return self.log_error(self.space.nearest(t)) - self.log_error(t)
 
 
-# Spike and slab ------------------------------------------------------------------------------------------------------
+# Spike and slab -----------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class SpikeAndSlab(AbstractErrorModel):
-    r"""Each statistic is either right or grossly wrong: s_dp,j ~ N(s_j, spike^2) or, with a given probability, Cauchy(s_j, slab).
+    r"""Each statistic is either right or grossly wrong: s_dp,j ~ N(s_j, spike^2) or, with a given
+    probability, Cauchy(s_j, slab).
 
-    `spike` and `slab` are in units of the standard deviation of s_j under the model. It ignores what is known of the privacy noise; the
-    posterior probability of the slab tells which statistics do not fit the model. Counts of `PaddedBinomial` are compared as estimates
-    of s, s_dp (K + 2m) / n - m.
+    `spike` and `slab` are in units of the standard deviation of s_j under the model. It ignores
+    what is known of the privacy noise; the posterior probability of the slab tells which statistics
+    do not fit the model. Counts of `PaddedBinomial` are compared as estimates of s, s_dp (K + 2m) /
+    n - m.
 
-    Reference: Ward, Cannon, Beaumont, Fasiolo and Schmon (2022), Robust neural posterior estimation and statistical model criticism.
+    Reference: Ward, Cannon, Beaumont, Fasiolo and Schmon (2022), Robust neural posterior estimation
+    and statistical model criticism.
     """
 
     spike: float = 0.01
@@ -143,22 +161,31 @@ class SpikeAndSlab(AbstractErrorModel):
     def check(self, model: PrivateModel) -> None:
         if model.private_width != model.statistic_width:
             raise MissingCapabilityError(
-                f"SpikeAndSlab compares s_dp with s column by column, and here they have {model.private_width} and {model.statistic_width} "
-                "columns. Use error=MechanismError(), or PrivatePosteriorEstimation."
+                "SpikeAndSlab compares s_dp with s column by column, and here they have"
+                f" {model.private_width} and {model.statistic_width} columns. Use"
+                " error=MechanismError(), or PrivatePosteriorEstimation."
             )
         as_statistics(model.mechanism, np.zeros(model.private_width))
 
     def latent(
-        self, model: PrivateModel, observed: np.ndarray, space: LatentSpace, marginal: ConditionalDensity
+        self,
+        model: PrivateModel,
+        observed: np.ndarray,
+        space: LatentSpace,
+        marginal: ConditionalDensity,
     ) -> SpikeAndSlabLatent:
         coordinates = SpikeCoordinates.of(self.spike, self.slab, self.probability)
-        return SpikeAndSlabLatent(marginal, space, as_statistics(model.mechanism, observed), coordinates)
+        return SpikeAndSlabLatent(
+            marginal, space, as_statistics(model.mechanism, observed), coordinates
+        )
 
 
 class SpikeAndSlabLatent(AbstractLatent):
-    r"""h(t) prod_j k((y_j - s_j(t)) / scale_j), k(x) = (1 - p) N(x; 0, spike^2) + p Cauchy(x; 0, slab), indicators summed out.
+    r"""h(t) prod_j k((y_j - s_j(t)) / scale_j), k(x) = (1 - p) N(x; 0, spike^2) + p Cauchy(x; 0,
+    slab), indicators summed out.
 
-    A free column is t_j = y_j + scale_j g(v_j), with g of `SpikeCoordinates`. Columns that are combinations of others keep their k.
+    A free column is t_j = y_j + scale_j g(v_j), with g of `SpikeCoordinates`. Columns that are
+    combinations of others keep their k.
     """
 
     marginal: ConditionalDensity
@@ -216,5 +243,6 @@ def as_statistics(mechanism: AbstractMechanism, s_dp: np.ndarray) -> np.ndarray:
         return mechanism.estimate(s_dp)
     except MissingCapabilityError as error:
         raise MissingCapabilityError(
-            f"SpikeAndSlab is for errors added to numbers. {error} Use error=MechanismError(), or PrivatePosteriorEstimation."
+            f"SpikeAndSlab is for errors added to numbers. {error} Use error=MechanismError(), or"
+            " PrivatePosteriorEstimation."
         ) from None

@@ -35,14 +35,19 @@ def latent_draws(
     num_warmup: int,
     target_ess: int,
 ) -> tuple[np.ndarray, int]:
-    """Free columns t (C N, f) drawn by C chains, which is the second number, started by resampling simulated ones (M, f).
+    """Free columns t (C N, f) drawn by C chains, which is the second number, started by resampling
+    simulated ones (M, f).
 
-    They go on until effective size and R-hat are as wanted, the time is up, or for 20 segments. On a lattice the draws are then resampled,
-    which leaves one chain.
+    They go on until effective size and R-hat are as wanted, the time is up, or for 20 segments. On
+    a lattice the draws are then resampled, which leaves one chain.
     """
     start_key, run_key, more_key, choose_key = jax.random.split(key, 4)
-    start = resample_start(start_key, _ErrorOnly(latent), latent.coordinates(simulated), num=num_chains)
-    run = chain_run(work, run_key, latent, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN)
+    start = resample_start(
+        start_key, _ErrorOnly(latent), latent.coordinates(simulated), num=num_chains
+    )
+    run = chain_run(
+        work, run_key, latent, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN
+    )
     trace, divergent = Trace(target_ess), run.num_divergent
     trace.add(theta=run.draws)
     for segment in range(1, _MOST_SEGMENTS):
@@ -55,7 +60,9 @@ def latent_draws(
         divergent += run.num_divergent
     trace.look()
     with jax.enable_x64(True):
-        t, log_weights = map(np.asarray, _statistics(latent, trace.by_chain("theta", trace.stride())))
+        t, log_weights = map(
+            np.asarray, _statistics(latent, trace.by_chain("theta", trace.stride()))
+        )
     size = trace.effective_size * _share(log_weights)
     work.diagnostics |= {"effective size": size, "R-hat": trace.r_hat, "divergent": divergent}
     if not (size >= _ENOUGH and trace.settled):
@@ -67,7 +74,8 @@ def latent_draws(
 
 
 def look_at_cloud(work: Work, latent: AbstractLatent, simulated: np.ndarray, t: np.ndarray) -> None:
-    """Tell the share of latent statistics t (N, f) that are farther out than all but one in a thousand simulated ones.
+    """Tell the share of latent statistics t (N, f) that are farther out than all but one in a
+    thousand simulated ones.
 
     Far out is a large Mahalanobis distance, or a low h.
     """
@@ -77,7 +85,9 @@ def look_at_cloud(work: Work, latent: AbstractLatent, simulated: np.ndarray, t: 
         standard = latent.marginal.whitening.forward(points, np.zeros((len(points), 0)))
         far.append(np.sum(np.asarray(standard) ** 2, axis=1))
         unlikely.append(latent.marginal.log_prob(points, nothing))
-    outside = (far[1] > np.quantile(far[0], 1.0 - _RARE)) | (unlikely[1] < np.quantile(unlikely[0], _RARE))
+    outside = (far[1] > np.quantile(far[0], 1.0 - _RARE)) | (
+        unlikely[1] < np.quantile(unlikely[0], _RARE)
+    )
     share = float(np.mean(outside))
     work.diagnostics["latent statistics outside the simulations"] = share
     if share > _MUCH:
@@ -86,11 +96,15 @@ def look_at_cloud(work: Work, latent: AbstractLatent, simulated: np.ndarray, t: 
 
 def _share(log_weights: np.ndarray) -> float:
     """What weighted draws are worth, per draw: (sum w)^2 / (N sum w^2)."""
-    return float(np.exp(2.0 * logsumexp(log_weights) - logsumexp(2.0 * log_weights)) / len(log_weights))
+    return float(
+        np.exp(2.0 * logsumexp(log_weights) - logsumexp(2.0 * log_weights)) / len(log_weights)
+    )
 
 
 def _resampled(key: Array, log_weights: np.ndarray) -> np.ndarray:
-    """Numbers of draws, as many as there are, each about as often as its weight says, in random order."""
+    """Numbers of draws, as many as there are, each about as often as its weight says, in random
+    order.
+    """
     rng, num = generator(key), len(log_weights)
     weights = np.exp(log_weights - logsumexp(log_weights))
     places = (rng.permutation(num) + rng.random()) / num

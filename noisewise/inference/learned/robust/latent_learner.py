@@ -1,4 +1,6 @@
-"""Two densities learnt from one set of simulations: of confidential statistics, and of parameters given them."""
+"""Two densities learnt from one set of simulations: of confidential statistics, and of parameters
+given them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from noisewise.inference.learned.robust.latent_space import LatentSpace
 
 
 class Pairs(eqx.Module):
-    """What the training loop draws from: standardised targets, spread over cells with fresh uniforms, and conditions."""
+    """What the training loop draws from: standardised targets, spread over cells with fresh
+    uniforms, and conditions.
+    """
 
     target: Array
     cell: Array
@@ -32,24 +36,35 @@ class Pairs(eqx.Module):
     def __call__(self, key: Array, rows: Array) -> tuple[Array, Array]:
         target, condition = self.target[rows], self.scale(self.condition[rows])
         target = target + self.cell * (jax.random.uniform(key, target.shape) - 0.5)
-        return self.whitening.forward(target, condition).astype(jnp.float32), condition.astype(jnp.float32)
+        return self.whitening.forward(target, condition).astype(jnp.float32), condition.astype(
+            jnp.float32
+        )
 
 
 class LatentLearner:
     """Learns h(t), t the free columns of s, and q(z | s) with `method.training`."""
 
-    def __init__(self, method: Any, work: Work, simulations: Simulations, space: LatentSpace) -> None:
+    def __init__(
+        self, method: Any, work: Work, simulations: Simulations, space: LatentSpace
+    ) -> None:
         self.method, self.work, self.simulations, self.space = method, work, simulations, space
 
     def marginal(self, key: Array) -> ConditionalDensity:
         """h(t), a density given nothing: conditions have no columns."""
-        t, nothing = self.simulations.s[:, np.array(self.space.free)], np.zeros((self.simulations.num, 0))
-        return self._learn(key, "marginal", self.method.marginal, t, self.space.cell, nothing, degree=0)
+        t, nothing = (
+            self.simulations.s[:, np.array(self.space.free)],
+            np.zeros((self.simulations.num, 0)),
+        )
+        return self._learn(
+            key, "marginal", self.method.marginal, t, self.space.cell, nothing, degree=0
+        )
 
     def posterior(self, key: Array) -> ConditionalDensity:
         """q(z | s), z the unconstrained parameters."""
         z, s = self.simulations.z, self.simulations.s
-        return self._learn(key, "estimator", self.method.estimator, z, np.zeros(z.shape[1]), s, degree=1)
+        return self._learn(
+            key, "estimator", self.method.estimator, z, np.zeros(z.shape[1]), s, degree=1
+        )
 
     def _learn(
         self,
@@ -65,7 +80,9 @@ class LatentLearner:
         build_key, train_key = jax.random.split(key)
         scale = Affine.fit(condition)
         whitening = Whitening.fit(target, scale(condition), degree=degree)
-        members = ensemble(build_key, factory, self.method.num_members, target.shape[1], condition.shape[1])
+        members = ensemble(
+            build_key, factory, self.method.num_members, target.shape[1], condition.shape[1]
+        )
         check_members(name, members, target.shape[1], condition.shape[1])
         capacity, validation = self.method.num_simulations, self.simulations.validation
         pad = lambda values: np.pad(values, ((0, capacity - len(values)), (0, 0)))  # noqa: E731

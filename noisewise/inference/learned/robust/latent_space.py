@@ -1,4 +1,6 @@
-"""Confidential statistics as latent variables: their free columns, in units of their spread, and whether they have a density."""
+"""Confidential statistics as latent variables: their free columns, in units of their spread, and
+whether they have a density.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,19 @@ _ATOM = 0.05
 _THIN = 0.6
 _NEIGHBOURS = 4000
 _FEWEST = 1000
-_INSTEAD = "Use PrivatePosteriorEstimation, which learns from statistics that noise has spread, or ExactSMC."
+_INSTEAD = (
+    "Use PrivatePosteriorEstimation, which learns from statistics that noise has spread, or"
+    " ExactSMC."
+)
 
 
 class LatentSpace(eqx.Module):
-    r"""s = offset + t A for the columns t (f,) that are free: the others are constants or linear combinations of them.
+    r"""s = offset + t A for the columns t (f,) that are free: the others are constants or linear
+    combinations of them.
 
-    Columns on a lattice have `cell` > 0, its step, with `origin` one of its points, and become continuous by uniforms, t + cell (u - 1/2).
-    `scale` (k,) is the standard deviation of each column of s, 0 for constants; `free` are the numbers of the free columns.
+    Columns on a lattice have `cell` > 0, its step, with `origin` one of its points, and become
+    continuous by uniforms, t + cell (u - 1/2). `scale` (k,) is the standard deviation of each
+    column of s, 0 for constants; `free` are the numbers of the free columns.
     """
 
     offset: Array
@@ -39,7 +46,8 @@ class LatentSpace(eqx.Module):
         free, offset, matrix = _linear_relations(s)
         if not len(free):
             raise InvalidInputError(
-                f"No statistic varies over {len(s):,} simulations: they tell nothing of {', '.join(model.names)}. Check the query."
+                f"No statistic varies over {len(s):,} simulations: they tell nothing of"
+                f" {', '.join(model.names)}. Check the query."
             )
         known = model.query.step
         cell = np.array([_lattice_step(s[:, j]) if known is None else known for j in free])
@@ -55,7 +63,9 @@ class LatentSpace(eqx.Module):
     def nearest(self, t: Array) -> Array:
         """The points of the lattice in whose cells t (..., f) lies."""
         cell = jnp.where(self.cell > 0.0, self.cell, 1.0)
-        return jnp.where(self.cell > 0.0, self.origin + cell * jnp.round((t - self.origin) / cell), t)
+        return jnp.where(
+            self.cell > 0.0, self.origin + cell * jnp.round((t - self.origin) / cell), t
+        )
 
     def spread(self, s: np.ndarray, u: np.ndarray) -> np.ndarray:
         """The free columns (N, f) of s (N, k), spread over their cells by uniforms u (N, f)."""
@@ -68,20 +78,24 @@ class LatentSpace(eqx.Module):
         largest = np.unique(s[:, free], axis=0, return_counts=True)[1].max() / len(s)
         if largest > _ATOM and np.all(relative < _FINE):
             raise MissingCapabilityError(
-                f"RobustPosteriorEstimation learns the density of s, and there is none: {largest:.0%} of the simulated statistics are one "
-                f"and the same. {_INSTEAD}"
+                "RobustPosteriorEstimation learns the density of s, and there is none:"
+                f" {largest:.0%} of the simulated statistics are one and the same. {_INSTEAD}"
             )
         some = s[:_NEIGHBOURS]
-        dim = _intrinsic_dimension(self.spread(some, np.random.default_rng(0).random((len(some), len(free)))))
+        dim = _intrinsic_dimension(
+            self.spread(some, np.random.default_rng(0).random((len(some), len(free))))
+        )
         if len(some) >= _FEWEST and dim < _THIN * len(free):
             raise MissingCapabilityError(
-                "RobustPosteriorEstimation learns the density of s, and there is none: the simulated statistics lie near a surface of "
-                f"about {dim:.0f} dimensions in a space of {len(free)}. {_INSTEAD}"
+                "RobustPosteriorEstimation learns the density of s, and there is none: the"
+                f" simulated statistics lie near a surface of about {dim:.0f} dimensions in a space"
+                f" of {len(free)}. {_INSTEAD}"
             )
 
 
 def _intrinsic_dimension(t: np.ndarray) -> float:
-    r"""What the distances r1, r2 of points to their two nearest neighbours tell: 1 / mean log(r2 / r1).
+    r"""What the distances r1, r2 of points to their two nearest neighbours tell: 1 / mean log(r2 /
+    r1).
 
     Reference: Facco et al. (2017), Scientific Reports 7, 12140.
 

@@ -21,7 +21,11 @@ from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.work import Work
 from noisewise.inference.learned.common.learning import check_factory, check_kinds
 from noisewise.inference.learned.common.simulations import Simulations
-from noisewise.inference.learned.robust.error_models import AbstractErrorModel, SpikeAndSlab, SpikeAndSlabLatent
+from noisewise.inference.learned.robust.error_models import (
+    AbstractErrorModel,
+    SpikeAndSlab,
+    SpikeAndSlabLatent,
+)
 from noisewise.inference.learned.robust.latent_chains import latent_draws, look_at_cloud
 from noisewise.inference.learned.robust.latent_learner import LatentLearner
 from noisewise.inference.learned.robust.latent_space import LatentSpace
@@ -33,20 +37,26 @@ _MARGINAL = functools.partial(neural_spline_flow, num_layers=5, num_bins=8)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RobustPosteriorEstimation(AbstractMethod):
-    r"""Learn h(s) and q(theta | s) from prior simulations of confidential statistics, then look for the s behind s_dp:
+    r"""Learn h(s) and q(theta | s) from prior simulations of confidential statistics, then look for
+    the s behind s_dp:
 
         s_i ~ h(s) p(s_dp | s),      theta_i ~ q(. | s_i)
 
-    with an `error` model p(s_dp | s). `SpikeAndSlab()`, RNPE as published, takes each statistic for right or grossly wrong, and ignores
-    that the law of the privacy noise is known: its answer is no posterior given that noise. What it is for is "misspecification" in
-    `report.diagnostics`, the posterior probability for each statistic that it is wrong. `MechanismError()` puts the mechanism's own
-    density in its place; the answer then is exact, up to what is wrong with h and q.
+    with an `error` model p(s_dp | s). `SpikeAndSlab()`, RNPE as published, takes each statistic for
+    right or grossly wrong, and ignores that the law of the privacy noise is known: its answer is no
+    posterior given that noise. What it is for is "misspecification" in `report.diagnostics`, the
+    posterior probability for each statistic that it is wrong. `MechanismError()` puts the
+    mechanism's own density in its place; the answer then is exact, up to what is wrong with h and
+    q.
 
-    No noise takes part in the training, by `num_simulations` draws from the prior (the original: 50,000). The latent s are drawn by
-    Hamiltonian chains, whose effective size and R-hat are in the report, with the share of draws that leave the cloud of simulations:
-    there h and q extrapolate. Statistics on a lattice are spread over its cells; those without a density, as infection curves, are refused.
+    No noise takes part in the training, by `num_simulations` draws from the prior (the original:
+    50,000). The latent s are drawn by Hamiltonian chains, whose effective size and R-hat are in the
+    report, with the share of draws that leave the cloud of simulations: there h and q extrapolate.
+    Statistics on a lattice are spread over its cells; those without a density, as infection curves,
+    are refused.
 
-    Reference: Ward, Cannon, Beaumont, Fasiolo and Schmon (2022), Robust neural posterior estimation and statistical model criticism.
+    Reference: Ward, Cannon, Beaumont, Fasiolo and Schmon (2022), Robust neural posterior estimation
+    and statistical model criticism.
 
     >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -86,7 +96,9 @@ class RobustPosteriorEstimation(AbstractMethod):
         check_factory("marginal", self.marginal)
         check_kinds(self, training=Training)
         if not isinstance(self.error, AbstractErrorModel):
-            raise InvalidTypeError(f"error must be SpikeAndSlab() or MechanismError(), got {describe(self.error)}.")
+            raise InvalidTypeError(
+                f"error must be SpikeAndSlab() or MechanismError(), got {describe(self.error)}."
+            )
 
     def _check(self, model: PrivateModel) -> None:
         self.error.check(model)
@@ -104,7 +116,11 @@ class RobustPosteriorEstimation(AbstractMethod):
         marginal, posterior = learner.marginal(marginal_key), learner.posterior(posterior_key)
         simulated = space.spread(s, generator(spread_key).random((len(s), len(space.free))))
         latent = self.error.latent(model, work.observed, space, marginal)
-        chains = {"num_chains": self.num_chains, "num_warmup": self.num_warmup, "target_ess": self.target_ess}
+        chains = {
+            "num_chains": self.num_chains,
+            "num_warmup": self.num_warmup,
+            "target_ess": self.target_ess,
+        }
         t, num_chains = latent_draws(chain_key, work, latent, simulated, **chains)
         look_at_cloud(work, latent, simulated, t)
         if isinstance(latent, SpikeAndSlabLatent):
@@ -116,7 +132,11 @@ class RobustPosteriorEstimation(AbstractMethod):
 
 
 def _tell_constants(work: Work, space: LatentSpace) -> None:
-    names = [name for name, scale in zip(work.model.statistic_names, space.scale, strict=True) if not scale > 0.0]
+    names = [
+        name
+        for name, scale in zip(work.model.statistic_names, space.scale, strict=True)
+        if not scale > 0.0
+    ]
     if names:
         work.warn(Kind.STATISTICS_NOT_LEARNT, names=names)
 

@@ -2,8 +2,9 @@ r"""Coordinates in which a spike and slab is smooth.
 
     k(x) = (1 - p) N(x; 0, spike^2) + p Cauchy(x; 0, slab),        x = g(v),   g odd and increasing
 
-Up to |x| = 1 the map g is close to the quantile function of k at Phi(v), so that k(g(v)) g'(v) is close to the normal density and
-chains walk from the spike to the slab and back without noticing; beyond it is linear. The density in v is exact all the same.
+Up to |x| = 1 the map g is close to the quantile function of k at Phi(v), so that k(g(v)) g'(v) is
+close to the normal density and chains walk from the spike to the slab and back without noticing;
+beyond it is linear. The density in v is exact all the same.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _HALVINGS = 60
 
 
 class SpikeCoordinates(eqx.Module):
-    """g by cubic interpolation between knots v = 0, step, 2 step, ... where it has the quantiles (n,) and their slopes (n,)."""
+    """g by cubic interpolation between knots v = 0, step, 2 step, ... where it has the quantiles
+    (n,) and their slopes (n,).
+    """
 
     numbers: Array
     """spike, slab, p."""
@@ -43,7 +46,9 @@ class SpikeCoordinates(eqx.Module):
             too_low = _below(middle, *numbers) < ndtr(-v)
             low, high = np.where(too_low, middle, low), np.where(too_low, high, middle)
         density = np.exp(np.logaddexp(*log_parts(high, *numbers)))
-        return SpikeCoordinates(numbers, v[1], -high, np.exp(-0.5 * v**2) / np.sqrt(2.0 * np.pi) / density)
+        return SpikeCoordinates(
+            numbers, v[1], -high, np.exp(-0.5 * v**2) / np.sqrt(2.0 * np.pi) / density
+        )
 
     def to_normal(self, x: np.ndarray) -> np.ndarray:
         """v at x, up to the interpolation."""
@@ -65,7 +70,11 @@ class SpikeCoordinates(eqx.Module):
         place = jnp.clip(jnp.floor(size), 0, len(self.x) - 2).astype(int)
         u = jnp.minimum(size - place, 1.0)
         knots, slopes = jnp.asarray(self.x), jnp.asarray(self.slope)
-        left, right, rise = slopes[place], slopes[place + 1], (knots[place + 1] - knots[place]) / self.step
+        left, right, rise = (
+            slopes[place],
+            slopes[place + 1],
+            (knots[place + 1] - knots[place]) / self.step,
+        )
         second, third = 3.0 * rise - 2.0 * left - right, left + right - 2.0 * rise
         beyond = right * jnp.maximum(size - place - 1.0, 0.0)
         x = knots[place] + self.step * (u * (left + u * (second + u * third)) + beyond)
@@ -75,7 +84,9 @@ class SpikeCoordinates(eqx.Module):
 def log_parts(x: Array, spike: Array, slab: Array, probability: Array) -> tuple[Array, Array]:
     """The logs of (1 - p) N(x; 0, spike^2) and p Cauchy(x; 0, slab)."""
     xp = np if isinstance(x, np.ndarray) else jnp
-    narrow = xp.log1p(-probability) - 0.5 * (x / spike) ** 2 - xp.log(spike) - 0.5 * np.log(2.0 * np.pi)
+    narrow = (
+        xp.log1p(-probability) - 0.5 * (x / spike) ** 2 - xp.log(spike) - 0.5 * np.log(2.0 * np.pi)
+    )
     wide = xp.log(probability) - xp.log(np.pi * slab) - xp.log1p((x / slab) ** 2)
     return narrow, wide
 
