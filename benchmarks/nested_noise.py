@@ -27,7 +27,7 @@ import noisewise as nw
 from benchmarks.cells import append, read
 from benchmarks.neural_accuracy import problem as ready
 from noisewise.estimators.training import Training, negative_log_prob, train
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.simulations import noisy_statistics
 from noisewise.inference.learned.posterior.posterior_learner import PosteriorLearner, train_together
 from noisewise.metrics import c2st
@@ -60,17 +60,19 @@ def gradients(backend: str) -> Iterator[dict[str, object]]:
 
 
 def _learner(method: Any, problem: Any, seed: int) -> PosteriorLearner:
-    work = Work("bench", {}, problem.model, problem.observed)
-    return PosteriorLearner(method, jax.random.key(seed), work, problem.observed)
+    run = InferenceRun("bench", {}, problem.model, problem.observed)
+    return PosteriorLearner(method, jax.random.key(seed), run, problem.observed)
 
 
 @eqx.filter_jit
 def _gradient(members: Any, standard: Any, condition: Any) -> Any:
     with jax.enable_x64(False):
         weights, frozen = eqx.partition(members, eqx.is_inexact_array)
-        loss = lambda w: negative_log_prob(
-            paramax.unwrap(eqx.combine(w, frozen)), standard, condition
-        ).mean()
+
+        def loss(w):
+            networks = paramax.unwrap(eqx.combine(w, frozen))
+            return negative_log_prob(networks, standard, condition).mean()
+
         leaves = jax.tree.leaves(jax.grad(loss)(weights))
         return jnp.concatenate([leaf.ravel() for leaf in leaves])
 
@@ -95,7 +97,7 @@ def _gradients(learner: PosteriorLearner, num: int, points: Any) -> np.ndarray:
     lone = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, learner.members)
     found = []
     for repeat in range(REPEATS):
-        noisy = noisy_statistics(jax.random.key(1000 + repeat), learner.work.model, s, num, points)
+        noisy = noisy_statistics(jax.random.key(1000 + repeat), learner.run.model, s, num, points)
         condition = learner.scale(learner.features(noisy))
         standard = np.asarray(learner.whitening.forward(z[:, None], condition), dtype=np.float32)
         found.append(np.asarray(_gradient(lone, standard, np.asarray(condition, dtype=np.float32))))

@@ -26,8 +26,8 @@ from noisewise.inference import (
     PrivatePosteriorEstimation,
 )
 from noisewise.inference.contract.base import prior_only
+from noisewise.inference.contract.inference_run import InferenceRun, OutOfBudget
 from noisewise.inference.contract.recorded import identity_of, recorded
-from noisewise.inference.contract.work import OutOfBudget, Work
 from noisewise.inference.exact.weighted_draws import (
     ImportanceDraws,
     UnconstrainedPrior,
@@ -166,7 +166,7 @@ class _Run:
             if _worth(best) >= self.target or (self.spent and best.report.exact):
                 break
         if best is None:
-            best = prior_only(self.key, Work("infer", {}, self.model, self.observed))
+            best = prior_only(self.key, InferenceRun("infer", {}, self.model, self.observed))
         return self._reported(best)
 
     def _routes(self) -> Iterator[AbstractPosterior]:
@@ -198,19 +198,21 @@ class _Run:
 
     def _weighted_prior(self) -> Iterator[AbstractPosterior]:
         """Draws from the prior, where a pilot says that they will do."""
-        work = Work("importance", {}, self.model, self.observed, **self._budgets, **self.options)
-        pilot = ImportanceDraws(work, UnconstrainedPrior(self.model.prior))
-        with work.shown(), contextlib.suppress(OutOfBudget):
+        inference_run = InferenceRun(
+            "importance", {}, self.model, self.observed, **self._budgets, **self.options
+        )
+        pilot = ImportanceDraws(inference_run, UnconstrainedPrior(self.model.prior))
+        with inference_run.progress(), contextlib.suppress(OutOfBudget):
             pilot.add(jax.random.fold_in(self.key, 2), _PILOT)
-            work.look_at_observation(jax.random.fold_in(self.key, 7), pilot.s)
-            self.surprised = work.surprised
+            inference_run.look_at_observation(jax.random.fold_in(self.key, 7), pilot.s)
+            self.surprised = inference_run.surprised
         if not pilot.num:
             return
         if not np.isfinite(pilot.log_weights).any():
-            self._none_possible(work, pilot)
+            self._none_possible(inference_run, pilot)
             return
         posterior = pilot.posterior()
-        self._count("importance", posterior, work.num_simulations)
+        self._count("importance", posterior, inference_run.num_simulations)
         yield posterior
         needed = math.ceil(_SPARE * self.target * pilot.num / max(pilot.effective_size, 1.0))
         if needed <= self.remaining / 3 and pareto_k(pilot.log_weights) <= HEAVY:
@@ -238,18 +240,23 @@ class _Run:
             self.replaced, pooled = pooled, pooled_draws(sets)  # type: ignore[arg-type]
             yield pooled
 
-    def _none_possible(self, work: Work, pilot: ImportanceDraws) -> None:
+    def _none_possible(self, inference_run: InferenceRun, pilot: ImportanceDraws) -> None:
         """Count a pilot without a single positive weight, and refuse a simulator that always fails."""
-        if work.num_failed == work.num_simulations:
+        if inference_run.num_failed == inference_run.num_simulations:
             where = self.model.prior.constrain(pilot.z[:1])[0]
             at = ", ".join(
                 f"{name} = {value:.4g}" for name, value in zip(self.model.names, where, strict=True)
             )
             raise SimulationError(
-                f"All of {work.num_simulations:,} simulations failed (NaN statistics), for instance"
+                f"All of {inference_run.num_simulations:,} simulations failed (NaN statistics), for instance"
                 f" at {at}: fix the simulator."
             )
-        self._add("importance", work.num_simulations, work.num_failed, effective_size=0.0)
+        self._add(
+            "importance",
+            inference_run.num_simulations,
+            inference_run.num_failed,
+            effective_size=0.0,
+        )
 
     def _learnt_and_corrected(self) -> Iterator[AbstractPosterior]:
         """Rounds of learning, while the certificate says that they pay.
@@ -262,8 +269,8 @@ class _Run:
         learnt: AbstractPosterior | None = None
         weighed: list[WeightedSamples] = []
         pooled: WeightedSamples | None = None
-        work = method.start(self.model, self.observed, **self.options)
-        for index, learnt in enumerate(method.rounds_of(keys[0], work), start=1):
+        inference_run = method.start(self.model, self.observed, **self.options)
+        for index, learnt in enumerate(method.rounds_of(keys[0], inference_run), start=1):
             self._count_round(learnt)
             last = index == method.num_rounds
             if index >= _FIRST_LOOK or last:
@@ -343,14 +350,14 @@ class _Run:
         budgets["max_simulations"] = max(1, int(share * budgets["max_simulations"]))
         method = dataclasses.replace(method, **budgets)
         method.check(self.model)
-        work = method.start(self.model, self.observed, **self.options)
-        posterior = method.posterior_of(jax.random.fold_in(self.key, number_), work)
+        inference_run = method.start(self.model, self.observed, **self.options)
+        posterior = method.posterior_of(jax.random.fold_in(self.key, number_), inference_run)
         self._count(method.slug, posterior, posterior.report.num_simulations)
         return posterior
 
     def _certified(self, key: Array, posterior: AbstractPosterior, num: int) -> Certificate:
-        work = start(posterior, self.model, self.observed, num, 0.1, **self.options)
-        certificate = certified_by(key, work, posterior)
+        inference_run = start(posterior, self.model, self.observed, num, 0.1, **self.options)
+        certificate = certified_by(key, inference_run, posterior)
         found = {"verdict": certificate.verdict, "efficiency": certificate.efficiency}
         self._count("certify", certificate.corrected, num, **found)
         return certificate

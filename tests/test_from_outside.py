@@ -117,9 +117,9 @@ class PriorWeights(nw.inference.AbstractMethod):
 
     num_draws: int = 4000
 
-    def _infer(self, key, work):
-        theta, s = work.prior_draws(key, self.num_draws)
-        return work.weighted(theta, work.log_eta(s), s, exact=True)
+    def _infer(self, key, run):
+        theta, s = run.prior_draws(key, self.num_draws)
+        return run.weighted(theta, run.log_eta(s), s, exact=True)
 
 
 NUM = 60

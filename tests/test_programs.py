@@ -6,25 +6,25 @@ import numpy as np
 import pytest
 
 from noisewise._compile import options
-from noisewise._compile.options import brief_filter_jit, brief_jit, steady_jit
+from noisewise._compile.options import filter_jit_fast_compile, jit_fast_compile, jit_long_running
 
 
-@brief_jit
+@jit_fast_compile
 def cubed(x):
     return x * x * x
 
 
-@brief_jit(static_argnames="num")
+@jit_fast_compile(static_argnames="num")
 def repeated(x, num):
     return jnp.full(num, x)
 
 
-@steady_jit
+@jit_long_running
 def raised(x):
     return jnp.exp(x)
 
 
-@brief_filter_jit
+@filter_jit_fast_compile
 def applied(function, x):
     return function(x)
 
@@ -62,7 +62,7 @@ def test_it_has_gradients():
     assert float(jax.grad(lambda x: applied(jnp.sin, x))(0.0)) == 1.0
 
 
-@pytest.mark.parametrize("jit", [brief_jit, steady_jit, brief_filter_jit])
+@pytest.mark.parametrize("jit", [jit_fast_compile, jit_long_running, filter_jit_fast_compile])
 def test_there_are_options(jit, monkeypatch):
     """JAX refuses them in a part of a program: so they are there."""
     monkeypatch.delenv("XLA_FLAGS", raising=False)
@@ -73,25 +73,25 @@ def test_there_are_options(jit, monkeypatch):
 def test_options_that_xla_does_not_know_are_left_out(monkeypatch):
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     given = {"xla_backend_optimization_level": 1, "xla_of_another_time": True}
-    assert options._possible(given) == {"xla_backend_optimization_level": 1}
+    assert options._known_options(given) == {"xla_backend_optimization_level": 1}
 
 
 @pytest.mark.parametrize(
     ("flags", "left"),
     [
-        ("", options._FOR_A_SHORT_LIFE),
+        ("", options.FAST_COMPILE),
         (
             "--xla_backend_optimization_level=0 --xla_dump_to=x",
             {"xla_cpu_use_fusion_emitters": False},
         ),
-        ("--xla_backend_optimization_level_of_another_time=0", options._FOR_A_SHORT_LIFE),
+        ("--xla_backend_optimization_level_of_another_time=0", options.FAST_COMPILE),
     ],
 )
 def test_what_the_user_sets_stands(flags, left, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", flags)
-    assert options._possible(options._FOR_A_SHORT_LIFE) == left
+    assert options._known_options(options.FAST_COMPILE) == left
 
 
 def test_other_devices_have_none_of_them(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    assert options._possible(options._FOR_A_SHORT_LIFE) is None
+    assert options._known_options(options.FAST_COMPILE) is None

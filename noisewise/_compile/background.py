@@ -10,7 +10,7 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def meanwhile(call: Callable[[], Any] | None) -> Iterator[None]:
+def in_background(call: Callable[[], Any] | None) -> Iterator[None]:
     """Make a call in another thread during the block, and wait for it at the end; on a machine with
     one core, leave it out.
 

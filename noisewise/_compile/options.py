@@ -13,11 +13,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
-_FOR_A_LONG_LIFE = {"xla_backend_optimization_level": 1}
-_FOR_A_SHORT_LIFE = _FOR_A_LONG_LIFE | {"xla_cpu_use_fusion_emitters": False}
+LONG_RUNNING = {"xla_backend_optimization_level": 1}
+FAST_COMPILE = LONG_RUNNING | {"xla_cpu_use_fusion_emitters": False}
 
 
-def brief_jit(function: Callable[..., Any] | None = None, **settings: Any) -> Any:
+def jit_fast_compile(function: Callable[..., Any] | None = None, **settings: Any) -> Any:
     """`jax.jit`, for functions of which compiling is most of the cost. On a GPU, and inside other
     programs, it is `jax.jit`.
 
@@ -28,26 +28,26 @@ def brief_jit(function: Callable[..., Any] | None = None, **settings: Any) -> An
     (4.0, 4.0, 2.0)
     """
     if function is None:
-        return functools.partial(brief_jit, **settings)
-    return _Chosen(function, functools.partial(jax.jit, **settings), _FOR_A_SHORT_LIFE)
+        return functools.partial(jit_fast_compile, **settings)
+    return CompiledFunction(function, functools.partial(jax.jit, **settings), FAST_COMPILE)
 
 
-def steady_jit(function: Callable[..., Any] | None = None, **settings: Any) -> Any:
+def jit_long_running(function: Callable[..., Any] | None = None, **settings: Any) -> Any:
     """`jax.jit`, for functions that may run for long: compiled in half the time, and no slower.
 
     Those that draw many random numbers are even faster. XLA unrolls them when it takes its time.
     """
     if function is None:
-        return functools.partial(steady_jit, **settings)
-    return _Chosen(function, functools.partial(jax.jit, **settings), _FOR_A_LONG_LIFE)
+        return functools.partial(jit_long_running, **settings)
+    return CompiledFunction(function, functools.partial(jax.jit, **settings), LONG_RUNNING)
 
 
-def brief_filter_jit(function: Callable[..., Any]) -> Any:
+def filter_jit_fast_compile(function: Callable[..., Any]) -> Any:
     """`eqx.filter_jit`, for functions of which compiling is most of the cost."""
-    return _Chosen(function, eqx.filter_jit, _FOR_A_SHORT_LIFE)
+    return CompiledFunction(function, eqx.filter_jit, FAST_COMPILE)
 
 
-class _Chosen:
+class CompiledFunction:
     """A function compiled with options where it is a program of its own."""
 
     def __init__(
@@ -62,7 +62,7 @@ class _Chosen:
 
     @property
     def num_compiled(self) -> int:
-        """How many programs `brief_jit` or `steady_jit` has compiled, one for each kind of
+        """How many programs `jit_fast_compile` or `jit_long_running` has compiled, one for each kind of
         arguments, not as parts of others.
         """
         return int(self._whole._cache_size())
@@ -73,21 +73,23 @@ class _Chosen:
 
     @functools.cached_property
     def _whole(self) -> Any:
-        return self._jit(self._function, compiler_options=_possible(self._options))
+        return self._jit(self._function, compiler_options=_known_options(self._options))
 
 
 def _inside_a_program(*values: Any) -> bool:
     traced = lambda leaf: isinstance(leaf, jax.core.Tracer)  # noqa: E731
-    return any(map(traced, jax.tree.leaves(values))) or traced(_as_it_is(np.float32(0.0)))
+    return any(map(traced, jax.tree.leaves(values))) or traced(
+        _traced_inside_programs(np.float32(0.0))
+    )
 
 
 @jax.jit
-def _as_it_is(x: Any) -> Any:
+def _traced_inside_programs(x: Any) -> Any:
     """Inside a program a part of it, whatever x is: a tracer."""
     return x
 
 
-def _possible(options: dict[str, Any]) -> dict[str, Any] | None:
+def _known_options(options: dict[str, Any]) -> dict[str, Any] | None:
     """Options that this version of XLA knows and the user does not set; none where it does not
     compile for a CPU.
     """

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._compile.options import brief_jit
+from noisewise._compile.options import jit_fast_compile
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 P = ParamSpec("P")
@@ -211,7 +211,7 @@ def fold_in_rows(key: Array, rows: np.ndarray) -> Array:
     )
 
 
-@brief_jit
+@jit_fast_compile
 def _folded(words: Array, numbers: Array) -> Array:
     keys = jax.random.wrap_key_data(words, impl=_THREEFRY)
     return jax.random.key_data(jax.vmap(jax.random.fold_in)(keys, numbers))
@@ -238,7 +238,7 @@ def open_uniforms(key: Array, shape: Sequence[int]) -> Array:
     return _open_uniforms(key, tuple(shape))
 
 
-@brief_jit(static_argnames="shape")
+@jit_fast_compile(static_argnames="shape")
 def _open_uniforms(key: Array, shape: tuple[int, ...]) -> Array:
     bits = jax.random.bits(key, shape, jnp.uint64) >> jnp.uint64(12)
     return (bits.astype(jnp.float64) + 0.5) * 2.0**-52

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-Trace = core.ClosedJaxpr
+TracedProgram = core.ClosedJaxpr
 
 _CALLS = ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat")
 """Primitives that run one inner program on their very arguments."""
@@ -40,19 +40,19 @@ _FOLDED: dict[str, Callable[..., Any]] = {
 """What JAX does to an index before it is used, on NumPy values; shapes do not matter here."""
 
 
-def trace(function: Callable[..., Any], *args: Any) -> tuple[Trace, Any]:
+def trace(function: Callable[..., Any], *args: Any) -> tuple[TracedProgram, Any]:
     """The program of a function, traced afresh at arguments of these shapes, and the shapes it
     returns.
     """
     return jax.make_jaxpr(lambda *each: function(*each), return_shape=True)(*args)
 
 
-def depends_on(program: Trace, argument: int) -> bool:
+def depends_on(program: TracedProgram, argument: int) -> bool:
     """Whether any result depends on the argument with this number; True where that cannot be told."""
     return any(_dependent(program.jaxpr, [i == argument for i in range(len(program.jaxpr.invars))]))
 
 
-def read_beyond(program: Trace, argument: int) -> int | None:
+def read_beyond(program: TracedProgram, argument: int) -> int | None:
     """An index that lies outside the vector given as this argument, or outside one of its size
     computed from it.
 
@@ -68,7 +68,7 @@ def read_beyond(program: Trace, argument: int) -> int | None:
     return _beyond(program, {vector}, {}, vector.aval.shape[0])
 
 
-def differ(first: Trace, second: Trace) -> bool:
+def differ(first: TracedProgram, second: TracedProgram) -> bool:
     """Whether two traces of one function hold different constants, so that it draws numbers while
     it is traced.
     """
@@ -93,7 +93,9 @@ def _dependent(jaxpr: core.Jaxpr, marked: list[bool]) -> list[bool]:
     return [_is_in(live, value) for value in jaxpr.outvars]
 
 
-def _beyond(program: Trace, vectors: set[Any], known: dict[Any, Any], size: int) -> int | None:
+def _beyond(
+    program: TracedProgram, vectors: set[Any], known: dict[Any, Any], size: int
+) -> int | None:
     """The first index outside a vector among `vectors`; `known` maps variables to constant values."""
     known = {**known, **dict(zip(program.jaxpr.constvars, program.consts, strict=True))}
     for eqn in program.jaxpr.eqns:
@@ -125,7 +127,7 @@ def _outside(eqn: core.JaxprEqn, vectors: set[Any], known: dict[Any, Any], size:
 
 
 def _passed_on(
-    eqn: core.JaxprEqn, inner: Trace, vectors: set[Any], known: dict[Any, Any], size: int
+    eqn: core.JaxprEqn, inner: TracedProgram, vectors: set[Any], known: dict[Any, Any], size: int
 ) -> tuple[set[Any], dict[Any, Any]]:
     """The vectors and the constants among the arguments of an inner program.
 
@@ -140,7 +142,7 @@ def _passed_on(
     return passed, {var: value for var, value in constants.items() if value is not None}
 
 
-def _constants(program: Trace) -> Iterator[Any]:
+def _constants(program: TracedProgram) -> Iterator[Any]:
     yield from program.consts
     for eqn in program.jaxpr.eqns:
         yield from (value.val for value in eqn.invars if isinstance(value, core.Literal))
@@ -148,7 +150,7 @@ def _constants(program: Trace) -> Iterator[Any]:
             yield from _constants(inner)
 
 
-def _inner(eqn: core.JaxprEqn) -> Iterator[Trace]:
+def _inner(eqn: core.JaxprEqn) -> Iterator[TracedProgram]:
     for param in eqn.params.values():
         for part in param if isinstance(param, (tuple, list)) else (param,):
             if isinstance(part, core.ClosedJaxpr):
@@ -157,7 +159,7 @@ def _inner(eqn: core.JaxprEqn) -> Iterator[Trace]:
                 yield core.ClosedJaxpr(part, ())
 
 
-def _called(eqn: core.JaxprEqn) -> Trace | None:
+def _called(eqn: core.JaxprEqn) -> TracedProgram | None:
     """The inner program of a plain call, argument by argument."""
     inner = list(_inner(eqn)) if eqn.primitive.name in _CALLS else []
     fits = len(inner) == 1 and len(inner[0].jaxpr.invars) == len(eqn.invars)

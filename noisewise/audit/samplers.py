@@ -157,7 +157,7 @@ def sampler_against_density(
     repeated = np.broadcast_to(s, (num_draws, s.size))
     draw = _checked(sampler or mechanism.sample, (num_draws, mechanism.output_width(s.size)))
     draws = [draw(draw_key, repeated), draw(second_key, repeated)]
-    if not all(_possible(mechanism, s, values) for values in draws):
+    if not all(_known_options(mechanism, s, values) for values in draws):
         return SamplerAudit({"support": 0.0}, num_draws, alpha, others)
     if sampler is None and not np.array_equal(draw(draw_key, repeated), draws[0]):
         return SamplerAudit({"same draws for the same key": 0.0}, num_draws, alpha, others)
@@ -210,7 +210,7 @@ def _checked(
     return draw
 
 
-def _possible(mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray) -> bool:
+def _known_options(mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray) -> bool:
     """Whether every draw lies on the support and where the density is positive; NaN does not."""
     return bool(
         np.all(mechanism.support.contains(draws)) and np.all(mechanism.log_prob(draws, s) > -np.inf)
@@ -240,7 +240,7 @@ def _p_values_elsewhere(
     mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray, rng: np.random.Generator
 ) -> dict[str, float]:
     """The tests of single columns, given another statistic."""
-    if not _possible(mechanism, s, draws):
+    if not _known_options(mechanism, s, draws):
         return {"support": 0.0}
     return _marginal(transformed(mechanism, s, draws, rng, COARSE))
 

@@ -25,9 +25,9 @@ class Commands(TyperGroup):
     `--debug` is among the arguments.
     """
 
-    def main(
+    def main(  # type: ignore[override]
         self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **more: Any
-    ) -> Any:  # type: ignore[override]
+    ) -> Any:
         given = list(sys.argv[1:] if args is None else args)
         debug = _DEBUG in given
         words = [word for word in given if word != _DEBUG] or ["--help"]

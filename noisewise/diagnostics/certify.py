@@ -22,7 +22,7 @@ from noisewise.diagnostics.certificate import (
 from noisewise.diagnostics.defensive import DefensiveProposal, proposal_from
 from noisewise.diagnostics.measuring import FAIR, Measured, measure
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.weighted_draws import ImportanceDraws, trustworthy
 from noisewise.inference.learned.common.fits import AbstractFit
 from noisewise.mechanisms.base import Capability
@@ -77,26 +77,26 @@ def certify(
     key = as_key(key)
     num_simulations = integer("num_simulations", at_least=1000)(num_simulations)
     share = number("prior_share", above=0.0, below=1.0)(prior_share)
-    work = start(
+    run = start(
         posterior, model, observed, num_simulations, share, executor=executor, progress=progress
     )
-    return certified_by(key, work, posterior)
+    return certified_by(key, run, posterior)
 
 
-def certified_by(key: Array, work: Work, posterior: AbstractPosterior) -> Certificate:
+def certified_by(key: Array, run: InferenceRun, posterior: AbstractPosterior) -> Certificate:
     """What `certify` returns, by work that `start` began."""
-    num_simulations, share = work.settings["num_simulations"], work.settings["prior_share"]
-    proposal = proposal_from(posterior, work.model.prior, share)
+    num_simulations, share = run.settings["num_simulations"], run.settings["prior_share"]
+    proposal = proposal_from(posterior, run.model.prior, share)
     draw_key, measure_key = jax.random.split(key)
     num_repeats = round(_MEASURING * num_simulations)
-    with work.shown():
-        draws = ImportanceDraws(work, proposal)
+    with run.progress():
+        draws = ImportanceDraws(run, proposal)
         draws.add(draw_key, num_simulations - num_repeats)
         unusable = proposal.unusable(draws.z, draws.log_proposal)
         draws.log_weights[unusable] = -np.inf
         weighed = _weigh(draws, proposal)
-        measured = measure(measure_key, work, draws, proposal, num_repeats, sound=weighed.sound)
-    corrected = _corrected(work, draws, weighed, measured)
+        measured = measure(measure_key, run, draws, proposal, num_repeats, sound=weighed.sound)
+    corrected = _corrected(run, draws, weighed, measured)
     certificate = Certificate(
         verdict=_verdict(weighed, measured, draws.num),
         **weighed._asdict(),
@@ -105,20 +105,20 @@ def certified_by(key: Array, work: Work, posterior: AbstractPosterior) -> Certif
         proposal=proposal.description,
         num_draws=draws.num,
         num_repeats=num_repeats,
-        num_failed=work.num_failed,
+        num_failed=run.num_failed,
         num_unusable=int(unusable.sum()),
         corrected=corrected,
     )
-    work.diagnostics["verdict"] = certificate.verdict
-    work.diagnostics["smallest mode that would have been noticed"] = certificate.unseen_share
-    work.add(*certificate.findings)
-    corrected.report = work.report(exact=corrected.report.exact)
+    run.diagnostics["verdict"] = certificate.verdict
+    run.diagnostics["smallest mode that would have been noticed"] = certificate.unseen_share
+    run.add(*certificate.findings)
+    corrected.report = run.report(exact=corrected.report.exact)
     return certificate
 
 
 def start(
     posterior: Any, model: Any, observed: Any, num_simulations: int, share: float, **options: Any
-) -> Work:
+) -> InferenceRun:
     """The work of a certificate, after its inputs are checked."""
     if isinstance(posterior, AbstractFit):
         raise InvalidTypeError(
@@ -146,7 +146,7 @@ def start(
         "prior_share": share,
         "posterior": posterior.report.method,
     }
-    return Work(
+    return InferenceRun(
         "certify",
         settings,
         model,
@@ -214,9 +214,9 @@ def _verdict(weighed: _Weighed, measured: Measured, num_draws: int) -> str:
 
 
 def _corrected(
-    work: Work, draws: ImportanceDraws, weighed: _Weighed, measured: Measured
+    run: InferenceRun, draws: ImportanceDraws, weighed: _Weighed, measured: Measured
 ) -> WeightedSamples:
-    work.diagnostics |= {
+    run.diagnostics |= {
         "effective size": weighed.effective_size,
         "Pareto k": weighed.pareto_k,
         "log evidence": weighed.log_evidence,
@@ -227,8 +227,8 @@ def _corrected(
     }
     kept = np.isfinite(draws.z).all(axis=1)
     log_weights = draws.log_weights[kept] if weighed.effective_size else np.zeros(int(kept.sum()))
-    return work.weighted(
-        work.model.prior.constrain(draws.z[kept]), log_weights, draws.s[kept], exact=weighed.exact
+    return run.weighted(
+        run.model.prior.constrain(draws.z[kept]), log_weights, draws.s[kept], exact=weighed.exact
     )
 
 

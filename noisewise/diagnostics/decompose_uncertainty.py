@@ -12,7 +12,7 @@ from noisewise._core.arrays import Array, as_key, describe, integer
 from noisewise.diagnostics._regression import predicted
 from noisewise.diagnostics.decomposition import THREE, TWO, Decomposition
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.data_augmentation_mcmc import Chains, DataAugmentationMCMC
 from noisewise.inference.exact.exact_smc import ExactSMC
 from noisewise.inference.exact.record_moves import serves
@@ -90,19 +90,19 @@ def _of_records(
 ) -> Decomposition:
     run_key, inner_key = jax.random.split(key)
     method = DataAugmentationMCMC(num_chains=_CHAINS, num_warmup=_WARMUP, target_ess=num_draws)
-    work = method.start(model, model.observation(observed), progress=progress)
+    run = method.start(model, model.observation(observed), progress=progress)
     inner, s = [], []
-    with work.shown():
-        run = method.run_chains(run_key, work, most_sweeps=_SWEEPS)
-        sweeps = run.trace.length * _CHAINS / max(run.trace.effective_size, 1.0)
+    with run.progress():
+        sampled = method.run_chains(run_key, run, most_sweeps=_SWEEPS)
+        sweeps = sampled.trace.length * _CHAINS / max(sampled.trace.effective_size, 1.0)
         for j in range(-(-num_draws // _CHAINS)):
-            for _ in range(max(1, round(sweeps / run.chains.length))):
-                last = run.chains.segment(work)["s"][-1]
+            for _ in range(max(1, round(sweeps / sampled.chains.length))):
+                last = sampled.chains.segment(run)["s"][-1]
             s.append(last)
-            inner.append(_given_records(jax.random.fold_in(inner_key, j), run.chains, work))
-            work.record(databases=len(s) * _CHAINS)
-    if not run.trace.settled:
-        work.warn(Kind.PARTS_NOT_SETTLED, r_hat=run.trace.r_hat)
+            inner.append(_given_records(jax.random.fold_in(inner_key, j), sampled.chains, run))
+            run.record(databases=len(s) * _CHAINS)
+    if not sampled.trace.settled:
+        run.warn(Kind.PARTS_NOT_SETTLED, r_hat=sampled.trace.r_hat)
     columns = _columns(model, np.concatenate(inner, axis=1))
     half = (_INNER - _GAP) // 2
     draws = _Draws(
@@ -114,7 +114,7 @@ def _of_records(
         groups=np.tile(np.arange(_CHAINS), len(s)),
         weights=np.full(columns.shape[1], 1.0 / columns.shape[1]),
     )
-    return _decomposed(work.report(exact=True), model, THREE, draws)
+    return _decomposed(run.report(exact=True), model, THREE, draws)
 
 
 def _of_posterior(posterior: AbstractPosterior, model: PrivateModel) -> Decomposition:
@@ -132,7 +132,7 @@ def _of_posterior(posterior: AbstractPosterior, model: PrivateModel) -> Decompos
     return _decomposed(posterior.report, model, TWO, draws)
 
 
-def _given_records(key: Array, chains: Chains, work: Work) -> np.ndarray:
+def _given_records(key: Array, chains: Chains, run: InferenceRun) -> np.ndarray:
     """64 draws of theta (64, C, d) given the records of each chain, thinned until those 16 apart no
     longer depend on each other.
     """
@@ -142,7 +142,7 @@ def _given_records(key: Array, chains: Chains, work: Work) -> np.ndarray:
         )[::thinning]
         if _dependence(draws) < _INDEPENDENT:
             return draws
-    work.warn(Kind.DRAWS_DEPENDENT, steps=_GAP * _THINNING[-1])
+    run.warn(Kind.DRAWS_DEPENDENT, steps=_GAP * _THINNING[-1])
     return draws
 
 

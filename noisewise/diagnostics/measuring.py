@@ -12,7 +12,7 @@ from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.diagnostics.certificate import SATURATED
 from noisewise.diagnostics.defensive import DefensiveProposal
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.weighted_draws import ImportanceDraws, relative_variance
 
 FAIR = 0.5
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
 
 def measure(
     key: Array,
-    work: Work,
+    run: InferenceRun,
     draws: ImportanceDraws,
     proposal: DefensiveProposal,
     num: int,
@@ -53,10 +53,10 @@ def measure(
     refit_key, excess_key, repeat_key = jax.random.split(key, 3)
     best, num_single = draws, num // 2
     if not sound:
-        refits = _refits(refit_key, work, draws, proposal, num // 4)
+        refits = _refits(refit_key, run, draws, proposal, num // 4)
         best, num_single = max([draws, *refits], key=lambda d: d.effective_size / d.num), num // 8
-    excess = _excess(excess_key, work, best, proposal, num_single, known=best is draws)
-    repeated, repeats = _repeated(repeat_key, work, best, (num // 2 if sound else 3 * num // 8))
+    excess = _excess(excess_key, run, best, proposal, num_single, known=best is draws)
+    repeated, repeats = _repeated(repeat_key, run, best, (num // 2 if sound else 3 * num // 8))
     implied = max(1.0, draws.num / (draws.effective_size if sound else _usual_size(draws)) / excess)
     if not sound:
         blameless = 1.0 / excess >= FAIR or repeated > SATURATED * repeats
@@ -76,7 +76,7 @@ def _usual_size(draws: ImportanceDraws) -> float:
 
 def _excess(
     key: Array,
-    work: Work,
+    run: InferenceRun,
     draws: ImportanceDraws,
     proposal: DefensiveProposal,
     num: int,
@@ -89,26 +89,26 @@ def _excess(
     place_key, simulate_key = jax.random.split(key)
     rows = _resampled(place_key, draws.weights, num)
     z = draws.z[rows]
-    log_eta = work.log_eta(work.statistics(simulate_key, work.model.prior.constrain(z)))
+    log_eta = run.log_eta(run.statistics(simulate_key, run.model.prior.constrain(z)))
     log_proposal = draws.log_proposal[rows] if known else proposal.log_prob(z)
     log_ratio = proposal.prior.log_prob(z) + log_eta - log_proposal - draws.log_evidence
     return max(1.0, float(np.exp(np.minimum(logsumexp(log_ratio) - np.log(len(log_ratio)), 700.0))))
 
 
-def _repeated(key: Array, work: Work, draws: ImportanceDraws, num: int) -> tuple[float, int]:
+def _repeated(key: Array, run: InferenceRun, draws: ImportanceDraws, num: int) -> tuple[float, int]:
     """1 + rv at 12 places, fewer where that leaves less than 64 simulations for each, and how many
     there are.
     """
     place_key, simulate_key = jax.random.split(key)
     repeats = max(_LEAST_REPEATS, num // _PLACES)
     places = num // repeats
-    theta = work.model.prior.constrain(draws.z[_resampled(place_key, draws.weights, places)])
-    s = work.statistics(simulate_key, np.repeat(theta, repeats, axis=0))
-    return relative_variance(work.log_eta(s).reshape(places, repeats)), repeats
+    theta = run.model.prior.constrain(draws.z[_resampled(place_key, draws.weights, places)])
+    s = run.statistics(simulate_key, np.repeat(theta, repeats, axis=0))
+    return relative_variance(run.log_eta(s).reshape(places, repeats)), repeats
 
 
 def _refits(
-    key: Array, work: Work, draws: ImportanceDraws, proposal: DefensiveProposal, num: int
+    key: Array, run: InferenceRun, draws: ImportanceDraws, proposal: DefensiveProposal, num: int
 ) -> list[ImportanceDraws]:
     """Draws from laws fitted to the weighted draws before, which move towards the posterior where q
     is not.
@@ -120,7 +120,7 @@ def _refits(
         last = found[-1]
         finite = np.isfinite(last.z).all(axis=1)
         law = fitted_proposal(last.z[finite], last.weights[finite], proposal.prior, proposal.share)
-        found.append(ImportanceDraws(work, law))
+        found.append(ImportanceDraws(run, law))
         found[-1].add(refit_key, num)
     return found[1:]
 

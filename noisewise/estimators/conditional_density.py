@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import paramax
 
-from noisewise._compile.options import brief_filter_jit
+from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, is_traced
 from noisewise.estimators.whitening import Affine, Whitening
 
@@ -103,12 +103,12 @@ def _blocks(*arrays: np.ndarray) -> Any:
         ]
 
 
-@brief_filter_jit
+@filter_jit_fast_compile
 def _log_density(density: ConditionalDensity, target: Array, condition: Array) -> Array:
     return density.log_density(target, condition)
 
 
-@brief_filter_jit
+@filter_jit_fast_compile
 def _sample_given(density: ConditionalDensity, key: Array, condition: Array) -> Array:
     standard_condition = density.condition_scale(condition)
     member_key, draw_key = jax.random.split(key)

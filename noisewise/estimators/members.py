@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from noisewise._compile.options import brief_jit
+from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array
 
 
@@ -54,7 +54,7 @@ def _blueprint(
     leaves, structure = jax.tree.flatten(made)
     is_array = [eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves]
 
-    @brief_jit
+    @jit_fast_compile
     def arrays(keys: Array) -> list[Array]:
         def one(key: Array) -> list[Array]:
             return [

@@ -23,7 +23,7 @@ import numpy as np
 import optax
 import paramax
 
-from noisewise._compile.options import brief_filter_jit
+from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, integer, number, placed
 from noisewise.errors import InvalidInputError
 
@@ -108,7 +108,7 @@ class Trained:
     num_epochs: int
 
 
-class _State(eqx.Module):
+class _TrainingState(eqx.Module):
     weights: Any
     average: Any
     moments: Any
@@ -232,7 +232,9 @@ def _stacked(train_rows: Any, validation_rows: Any, capacity: int) -> _Rows:
     return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 
 
-def _start(key: Array, members: Any, settings: Training, trials: bool) -> tuple[_State, Any]:
+def _start(
+    key: Array, members: Any, settings: Training, trials: bool
+) -> tuple[_TrainingState, Any]:
     is_leaf = lambda leaf: isinstance(leaf, paramax.NonTrainable)  # noqa: E731
     weights, frozen = eqx.partition(members, eqx.is_inexact_array, is_leaf=is_leaf)
     first = jax.tree.leaves(weights)[0]
@@ -241,7 +243,7 @@ def _start(key: Array, members: Any, settings: Training, trials: bool) -> tuple[
     keys = jax.vmap(split)(key) if trials else split(key)
     zeros = np.zeros(axes, np.int32)
     return (
-        _State(
+        _TrainingState(
             weights=weights,
             average=weights,
             moments=_moments(weights, settings, len(axes)),
@@ -256,7 +258,7 @@ def _start(key: Array, members: Any, settings: Training, trials: bool) -> tuple[
     )
 
 
-@brief_filter_jit
+@filter_jit_fast_compile
 def _moments(weights: Any, settings: Training, num_axes: int) -> Any:
     init = settings.optimiser.init
     for _ in range(num_axes):
@@ -264,11 +266,13 @@ def _moments(weights: Any, settings: Training, num_axes: int) -> Any:
     return init(weights)
 
 
-def _finished(state: _State, settings: Training) -> Array:
+def _finished(state: _TrainingState, settings: Training) -> Array:
     return (state.since >= settings.patience) | (state.epoch >= settings.max_epochs)
 
 
-def _work(state: _State, resample: Any, capacity: int, settings: Training, trials: bool) -> float:
+def _work(
+    state: _TrainingState, resample: Any, capacity: int, settings: Training, trials: bool
+) -> float:
     """How many weights are applied to how many targets, if all rows are trained on: a measure of
     the time that it takes.
     """
@@ -290,7 +294,7 @@ def _work(state: _State, resample: Any, capacity: int, settings: Training, trial
 
 
 def _run(
-    state: _State,
+    state: _TrainingState,
     frozen: Any,
     resample: Any,
     validation: Any,
@@ -299,13 +303,13 @@ def _run(
     loss: Loss,
     settings: Training,
     trials: bool,
-) -> tuple[_State, Array, Array, Array]:
+) -> tuple[_TrainingState, Array, Array, Array]:
     """At most `num_epochs` more epochs: the state, training and validation losses (64, ...), and
     how many epochs were run.
     """
     arrays, static = eqx.partition(frozen, eqx.is_array)
 
-    def one(state: _State, arrays: Any, resample: Any, validation: Any, rows: _Rows) -> Any:
+    def one(state: _TrainingState, arrays: Any, resample: Any, validation: Any, rows: _Rows) -> Any:
         member = _Member(arrays, static, resample, validation, rows, loss, settings)
         return member.run(state, num_epochs)
 
@@ -319,13 +323,13 @@ def _run(
     return run(state, arrays, resample, validation, rows)
 
 
-_briefly, _thoroughly = brief_filter_jit(_run), eqx.filter_jit(_run)
+_briefly, _thoroughly = filter_jit_fast_compile(_run), eqx.filter_jit(_run)
 
 
 def _lone(run: Any) -> Any:
     """`vmap` over an axis of length one, without its price."""
 
-    def wrapped(state: _State, arrays: Any, *rest: Any) -> Any:
+    def wrapped(state: _TrainingState, arrays: Any, *rest: Any) -> Any:
         first = lambda tree: jax.tree.map(lambda leaf: leaf[0], tree)  # noqa: E731
         state, train_losses, validation_losses, ran = run(first(state), first(arrays), *rest)
         state = jax.tree.map(lambda leaf: leaf[None], state)
@@ -346,7 +350,9 @@ class _Member:
     loss: Loss
     settings: Training
 
-    def run(self, state: _State, num_epochs: Array) -> tuple[_State, Array, Array, Array]:
+    def run(
+        self, state: _TrainingState, num_epochs: Array
+    ) -> tuple[_TrainingState, Array, Array, Array]:
         def proceed(carry: Any) -> Array:
             state, *_, ran = carry
             return (ran < num_epochs) & ~_finished(state, self.settings)
@@ -364,7 +370,7 @@ class _Member:
         empty = jnp.full(_MAX_EPOCHS_PER_CALL, jnp.nan, jnp.float32)
         return jax.lax.while_loop(proceed, epoch, (state, empty, empty, jnp.zeros((), jnp.int32)))
 
-    def _epoch(self, state: _State) -> tuple[_State, Array, Array]:
+    def _epoch(self, state: _TrainingState) -> tuple[_TrainingState, Array, Array]:
         key = jax.random.fold_in(state.key, state.epoch)
         order = self._shuffled(jax.random.fold_in(key, 0))
         batch = jnp.arange(self.settings.batch_size, dtype=jnp.int32)
@@ -398,7 +404,7 @@ class _Member:
     def _distribution(self, weights: Any) -> Any:
         return paramax.unwrap(eqx.combine(weights, self.arrays, self.static))
 
-    def _step(self, state: _State, data: Any) -> tuple[_State, Array]:
+    def _step(self, state: _TrainingState, data: Any) -> tuple[_TrainingState, Array]:
         mean_loss = lambda weights: self.loss(self._distribution(weights), *data).mean()  # noqa: E731
         value, gradients = jax.value_and_grad(mean_loss)(state.weights)
         good = jnp.isfinite(value) & jnp.isfinite(optax.global_norm(gradients))
@@ -428,7 +434,7 @@ class _Member:
         total = jax.lax.fori_loop(jnp.int32(0), chunks, chunk, jnp.zeros((), jnp.float32))
         return (total / self.rows.num_validation).astype(jnp.float32)
 
-    def _judge(self, state: _State, value: Array) -> _State:
+    def _judge(self, state: _TrainingState, value: Array) -> _TrainingState:
         better = value < state.best
         since = jnp.where(better, 0, state.since + 1)
         stuck = (since > 0) & (since % max(1, self.settings.patience // 2) == 0)

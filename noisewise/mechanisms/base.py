@@ -22,7 +22,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._compile.options import brief_jit
+from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import (
     Array,
     as_key,
@@ -424,22 +424,22 @@ def from_spec_with(spec: Any, kinds: dict[str, type[AbstractMechanism]]) -> Abst
         raise FileFormatError(f"The fields of {kind.__name__} do not fit: {error}") from None
 
 
-@brief_jit
+@jit_fast_compile
 def _transport(mechanism: AbstractMechanism, u: Array, s: Array) -> Array:
     return mechanism._transport(u, s)
 
 
-@brief_jit
+@jit_fast_compile
 def _log_prob(mechanism: AbstractMechanism, s_dp: Array, s: Array) -> Array:
     return _on_support(mechanism, s_dp, mechanism._log_prob(s_dp, s))
 
 
-@brief_jit
+@jit_fast_compile
 def _log_cdf(mechanism: AbstractMechanism, s_dp: Array, s: Array) -> Array:
     return mechanism._log_cdf(s_dp, s)
 
 
-@brief_jit
+@jit_fast_compile
 def _log_prob_bound(mechanism: AbstractMechanism, s_dp: Array) -> Array:
     return _on_support(mechanism, s_dp, mechanism._log_prob_bound(s_dp))
 

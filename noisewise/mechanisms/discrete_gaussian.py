@@ -73,9 +73,8 @@ class DiscreteGaussian(AbstractLatticeNoise):
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
         if isinstance(guarantee, ApproximateDP):
             guarantee = ZeroConcentratedDP.from_approximate(guarantee)
-        return cls(
-            scale=sensitivity / math.sqrt(2.0 * guarantee.rho), sensitivity=sensitivity, step=step
-        )  # type: ignore[attr-defined]
+        scale = sensitivity / math.sqrt(2.0 * guarantee.rho)  # type: ignore[attr-defined]
+        return cls(scale=scale, sensitivity=sensitivity, step=step)
 
     @property
     def guarantee(self) -> ZeroConcentratedDP:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._compile.options import brief_jit
+from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array, as_key, in_float64, integer, open_uniforms, stage_key
 from noisewise.errors import InvalidInputError
 
@@ -104,7 +104,7 @@ def _sobol_words(num_points: int, dim: int) -> np.ndarray:
     return (points * 2.0**_BITS).astype(np.uint32)
 
 
-@brief_jit(static_argnames="num_sets")
+@jit_fast_compile(static_argnames="num_sets")
 def _scrambled(key: Array, words: Array, num_sets: int) -> Array:
     words = jnp.asarray(words)
     matrix_key, shift_key = jax.random.split(key)

@@ -107,12 +107,12 @@ class RandomizedResponse(AbstractMechanism):
         beyond = (u - self.truth_probability) / (1.0 - self.truth_probability)
         rank = jnp.clip(jnp.floor(beyond * others), 0, others - 1)
         answer = jnp.where(u < self.truth_probability, s, rank + (rank >= s))
-        return jnp.where(self._possible(s), answer, jnp.nan)
+        return jnp.where(self._known_options(s), answer, jnp.nan)
 
     def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
         other = jnp.log1p(-self.truth_probability) - jnp.log(self.num_categories - 1)
         value = jnp.where(s_dp.round() == s.round(), jnp.log(self.truth_probability), other)
-        return jnp.where(self._possible(s), value, -jnp.inf)
+        return jnp.where(self._known_options(s), value, -jnp.inf)
 
     def _log_cdf(self, s_dp: Array, s: Array) -> Array:
         categories = jnp.clip(jnp.floor(s_dp + LATTICE_TOLERANCE) + 1.0, 0, self.num_categories)
@@ -134,7 +134,7 @@ class RandomizedResponse(AbstractMechanism):
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         return jnp.full_like(s_dp, jnp.log(self.truth_probability))
 
-    def _possible(self, s: Array) -> Array:
+    def _known_options(self, s: Array) -> Array:
         return self.support.contains(s)
 
     def _check_statistic(self, s: np.ndarray) -> None:

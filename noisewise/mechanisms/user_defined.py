@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from noisewise._compile.options import brief_jit
+from noisewise._compile.options import jit_fast_compile
 from noisewise._core import traces
 from noisewise._core.arrays import Array, integer, number
 from noisewise._core.signatures import check_call
@@ -216,7 +216,7 @@ class DensityMechanism(AbstractUserMechanism):
         return jnp.vectorize(one, signature="(i)->()")(s_dp)
 
 
-@brief_jit
+@jit_fast_compile
 def _draw(mechanism: SampledMechanism, key: Array, s: Array) -> Array:
     rows = s.reshape(-1, s.shape[-1])
     draws = jax.vmap(mechanism._draw)(jax.random.split(key, len(rows)), rows)

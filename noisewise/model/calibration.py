@@ -50,11 +50,9 @@ def _blocks(
 def _needed(query: AbstractQuery, norm: float, width: int | None) -> float | None:
     whole = _sensitivity(query, norm)
     each = None if width is None or norm == 0.0 else _sensitivity(query, math.inf)
-    bounds = (
-        [whole]
-        if each is None
-        else [whole, each * (1.0 if math.isinf(norm) else width ** (1.0 / norm))]
-    )  # type: ignore[operator]
+    bounds = [whole]
+    if each is not None and width is not None:
+        bounds.append(each * (1.0 if math.isinf(norm) else width ** (1.0 / norm)))
     known = [bound for bound in bounds if bound is not None]
     return min(known) if known else None
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise._core.arrays import Array, as_key, as_vectors, describe, in_float64, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.model.private_model import PrivateModel
 from noisewise.planning.budgets import budgets, check_capabilities
@@ -77,7 +77,7 @@ def plan(
     made = budgets(model.mechanism, epsilons, mechanisms, delta)
     check_capabilities(made)
     settings = {"num_simulations": num_simulations, "num_releases": num_releases, "level": level}
-    work = Work(
+    run = InferenceRun(
         "plan",
         settings,
         model,
@@ -87,9 +87,9 @@ def plan(
         max_simulations=num_simulations,
     )
     set_key, noise_key, learn_key = jax.random.split(key, 3)
-    with work.shown():
+    with run.progress():
         truths, s_true, simulated = _simulations(
-            set_key, work, _truths(model, truth), num_releases, num_simulations
+            set_key, run, _truths(model, truth), num_releases, num_simulations
         )
         released, learnt = {}, {}
         for label, mechanism in made.items():
@@ -104,10 +104,10 @@ def plan(
         released=released,
         learnt=learnt,
         level=level,
-        num_simulations=work.num_simulations,
-        num_failed=work.num_failed,
+        num_simulations=run.num_simulations,
+        num_failed=run.num_failed,
         given_truth=truth is not None,
-        dropped=work.dropped,
+        dropped=run.dropped,
     )
 
 
@@ -125,20 +125,20 @@ def _truths(model: PrivateModel, truth: Any) -> np.ndarray | None:
 
 
 def _simulations(
-    key: Array, work: Work, truth: np.ndarray | None, num_releases: int, num: int
+    key: Array, run: InferenceRun, truth: np.ndarray | None, num_releases: int, num: int
 ) -> tuple[np.ndarray, np.ndarray, SimulatedSet]:
     """The truths (J, d), their statistics (J, k), and all other simulations."""
     theta_key, simulate_key = jax.random.split(key)
-    theta = work.model.prior.sample(theta_key, num)
+    theta = run.model.prior.sample(theta_key, num)
     if truth is not None:
         theta[:num_releases] = np.resize(truth, (num_releases, truth.shape[1]))
-    s = work.statistics(simulate_key, theta)
+    s = run.statistics(simulate_key, theta)
     good = np.isfinite(s).all(axis=1)
     data = good[:num_releases]
     if good.mean() < _MOST_FAILED or data.sum() < 2:
         where = ", ".join(
             f"{name} = {value:.4g}"
-            for name, value in zip(work.model.names, theta[~good][0], strict=True)
+            for name, value in zip(run.model.names, theta[~good][0], strict=True)
         )
         raise SimulationError(
             f"{int((~good).sum()):,} of {len(good):,} simulations failed (NaN or infinite"
@@ -150,5 +150,5 @@ def _simulations(
     return (
         theta[:num_releases][data],
         s[:num_releases][data],
-        SimulatedSet(work.model, theta[rest], s[rest]),
+        SimulatedSet(run.model, theta[rest], s[rest]),
     )

@@ -163,9 +163,10 @@ def _measured(
         )
     exact = one_sample(reference, "reference")
     key = jax.random.key(_KEY)
-    measure = lambda posterior: float(
-        np.max(METRICS[metric](exact, posterior.sample(key, len(exact))))
-    )
+
+    def measure(posterior: AbstractPosterior) -> float:
+        return float(np.max(METRICS[metric](exact, posterior.sample(key, len(exact)))))
+
     return np.array([[measure(posterior) for posterior in trial] for trial in trials])
 
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 
-from noisewise._compile.options import brief_jit
+from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import (
     Array,
     as_float64,
@@ -284,7 +284,7 @@ def _rows(dim: int) -> int:
     return 2 ** min(10, max(0, 20 - (dim - 1).bit_length()))
 
 
-@brief_jit(static_argnums=(0, 3))
+@jit_fast_compile(static_argnums=(0, 3))
 def _sample(sites: _Sites, laws: _Laws, key: Array, rows: int, block: Array) -> Array:
     keys = jax.random.split(jax.random.fold_in(key, block), len(laws))
     draws = [
@@ -293,7 +293,7 @@ def _sample(sites: _Sites, laws: _Laws, key: Array, rows: int, block: Array) -> 
     return _join(draws, [len(site.shape) for site in sites])
 
 
-@brief_jit(static_argnums=0)
+@jit_fast_compile(static_argnums=0)
 def _log_prob(sites: _Sites, laws: _Laws, theta: Array) -> Array:
     return _finite_or_off(
         sum(_site_log_prob(law, block) for law, block in _constrained(sites, laws, theta))
@@ -316,14 +316,14 @@ def _finite_or_off(value: Array) -> Array:
     return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
 
-@brief_jit(static_argnums=0)
+@jit_fast_compile(static_argnums=0)
 def _contains(sites: _Sites, laws: _Laws, theta: Array) -> Array:
     return functools.reduce(
         jnp.logical_and, (contains(law.support, x) for law, x in _constrained(sites, laws, theta))
     )
 
 
-@brief_jit(static_argnums=0)
+@jit_fast_compile(static_argnums=0)
 def _unconstrain(sites: _Sites, laws: _Laws, theta: Array) -> Array:
     free = []
     for law, x in _constrained(sites, laws, theta):
@@ -335,7 +335,7 @@ def _unconstrain(sites: _Sites, laws: _Laws, theta: Array) -> Array:
     return _join(free, [len(site.free_shape) for site in sites])
 
 
-@brief_jit(static_argnums=0)
+@jit_fast_compile(static_argnums=0)
 def _constrain(sites: _Sites, laws: _Laws, z: Array) -> Array:
     blocks = [
         interior(law.support, bijection(law.support)(block)) for law, block in _free(sites, laws, z)
@@ -343,7 +343,7 @@ def _constrain(sites: _Sites, laws: _Laws, z: Array) -> Array:
     return _join(blocks, [len(site.shape) for site in sites])
 
 
-@brief_jit(static_argnums=0)
+@jit_fast_compile(static_argnums=0)
 def _log_prob_unconstrained(sites: _Sites, laws: _Laws, z: Array) -> Array:
     total = jnp.zeros(z.shape[:-1])
     for law, block in _free(sites, laws, z):

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from noisewise.simulators.epidemic import State, _events, _leap
+from noisewise.simulators.epidemic import EpidemicState, _events, _leap
 from noisewise.simulators.sir import SIR, _in_threads
 from noisewise.simulators.xoshiro import Generator, kernel, key_words, seeded, uniform
 
@@ -203,7 +203,7 @@ def _guided_start(
     step: np.ndarray,
     shortfall: np.ndarray,
     infected: np.ndarray,
-) -> State:
+) -> EpidemicState:
     """Events under one guide, until I is 0 or the level, or all observations are made.
 
     `shortfall` (level,) becomes the integral of I (beta_0 - b S) dt over the time spent at each I.

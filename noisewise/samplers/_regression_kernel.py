@@ -30,7 +30,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
         return njit(nogil=True, error_model="numpy")(function)
 
 
-class Target(NamedTuple):
+class RegressionTarget(NamedTuple):
     """What is sampled: the observed sums (k,), the scale of their errors, the laws of records and
     beta, the bounds.
     """
@@ -45,7 +45,7 @@ class Target(NamedTuple):
     half: np.ndarray
 
 
-class State(NamedTuple):
+class RegressionState(NamedTuple):
     """Where a chain is: beta (p+1,), records (n, p+1), the same rescaled, and the sum of their
     terms (k,).
     """
@@ -59,8 +59,8 @@ class State(NamedTuple):
 @kernel
 def run_chain(
     rng: Any,
-    target: Target,
-    state: State,
+    target: RegressionTarget,
+    state: RegressionState,
     move_root: np.ndarray,
     num_moves: int,
     num_warmup: int,
@@ -102,7 +102,7 @@ def run_chain(
 
 
 @kernel
-def _start(rng: Any, target: Target, state: State) -> None:
+def _start(rng: Any, target: RegressionTarget, state: RegressionState) -> None:
     for j in range(len(state.beta)):
         state.beta[j] = target.prior_sd * rng.standard_normal()
     for i in range(len(state.records)):
@@ -112,7 +112,7 @@ def _start(rng: Any, target: Target, state: State) -> None:
 
 
 @kernel
-def _draw_record(rng: Any, target: Target, beta: np.ndarray, record: np.ndarray) -> None:
+def _draw_record(rng: Any, target: RegressionTarget, beta: np.ndarray, record: np.ndarray) -> None:
     p = len(beta) - 1
     record[:p] = target.mean
     for k in range(p):
@@ -131,7 +131,7 @@ def _unit(value: float, centre: float, half: float) -> float:
 
 
 @kernel
-def _rescale(target: Target, record: np.ndarray, w: np.ndarray) -> None:
+def _rescale(target: RegressionTarget, record: np.ndarray, w: np.ndarray) -> None:
     for j in range(len(record)):
         w[j] = _unit(record[j], target.centre[j], target.half[j])
 
@@ -152,7 +152,7 @@ def _terms(w: np.ndarray, out: np.ndarray) -> None:
 
 
 @kernel
-def _sum_terms(state: State) -> None:
+def _sum_terms(state: RegressionState) -> None:
     one = np.empty(len(state.total))
     state.total[:] = 0.0
     for i in range(len(state.rescaled)):
@@ -162,7 +162,7 @@ def _sum_terms(state: State) -> None:
 
 
 @kernel
-def _draw_coefficients(rng: Any, target: Target, state: State) -> None:
+def _draw_coefficients(rng: Any, target: RegressionTarget, state: RegressionState) -> None:
     """Draw beta given the records: normal of precision P = L L' and mean P^-1 b, that is L'^-1
     (L^-1 b + z).
     """
@@ -198,7 +198,7 @@ def _draw_coefficients(rng: Any, target: Target, state: State) -> None:
 
 
 @kernel
-def _update_records(rng: Any, target: Target, state: State) -> int:
+def _update_records(rng: Any, target: RegressionTarget, state: RegressionState) -> int:
     """Propose each record anew from its law: the law cancels, and the density of the errors
     decides.
     """
@@ -224,7 +224,9 @@ def _update_records(rng: Any, target: Target, state: State) -> int:
 
 
 @kernel
-def _move(rng: Any, target: Target, state: State, step: float, move_root: np.ndarray) -> int:
+def _move(
+    rng: Any, target: RegressionTarget, state: RegressionState, step: float, move_root: np.ndarray
+) -> int:
     """Propose beta anew, and with it all responses, while predictors and residuals stay as they
     are.
 
@@ -261,7 +263,7 @@ def _move(rng: Any, target: Target, state: State, step: float, move_root: np.nda
 
 
 @kernel
-def _error(target: Target, total: np.ndarray) -> float:
+def _error(target: RegressionTarget, total: np.ndarray) -> float:
     """The distance of the first len(total) observed sums from `total`, in units of the scale."""
     value = 0.0
     for j in range(len(total)):

@@ -29,7 +29,7 @@ from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 if TYPE_CHECKING:
-    from noisewise.samplers._regression_kernel import Target
+    from noisewise.samplers._regression_kernel import RegressionTarget
 
 _PILOT = 2**11
 _LONGEST_PILOT = 2**16
@@ -153,7 +153,7 @@ class AugmentedRegression:
 
         def one(chain: int) -> tuple[float, float, float]:
             shapes = ((size,), (self.num_records, size), (self.num_records, size), (width,))
-            state = _regression_kernel.State(*(np.empty(shape) for shape in shapes))
+            state = _regression_kernel.RegressionState(*(np.empty(shape) for shape in shapes))
             settings = (self._move_root(), num_moves, num_warmup, thin, draws[chain], totals[chain])
             return _regression_kernel.run_chain(generators[chain], target, state, *settings)
 
@@ -208,11 +208,11 @@ class AugmentedRegression:
         except np.linalg.LinAlgError:
             raise InvalidInputError("predictor_covariance must be positive definite.") from None
 
-    def _target(self) -> Target:
+    def _target(self) -> RegressionTarget:
         from noisewise.samplers import _regression_kernel
 
         low, high = self._bounds()
-        return _regression_kernel.Target(
+        return _regression_kernel.RegressionTarget(
             observed=np.array(self.observed, dtype=np.float64),
             scale=float(self.scale),
             mean=np.array(self.predictor_mean, dtype=np.float64),

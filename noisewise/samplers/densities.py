@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._compile.options import brief_filter_jit
+from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
@@ -66,6 +66,6 @@ def value_or_nothing(log_density: LogDensity, z: Array) -> Array:
     return jnp.where(jnp.isnan(value), -jnp.inf, value)
 
 
-@brief_filter_jit
+@filter_jit_fast_compile
 def _evaluate(log_density: LogDensity, z: Array) -> Array:
     return jax.vmap(functools.partial(value_or_nothing, log_density))(z)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import logsumexp
 
-from noisewise._compile.options import brief_filter_jit
+from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, as_key, integer
 from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
@@ -132,7 +132,7 @@ def hamiltonian(
     return HamiltonianDraws(draws, values, float(acceptance), int(divergent), tuning)
 
 
-def rehearse(log_density: LogDensity, num_chains: int, dim: int, num_draws: int) -> None:
+def precompile(log_density: LogDensity, num_chains: int, dim: int, num_draws: int) -> None:
     """Compile what `hamiltonian` and `resample_start` run for densities of this kind.
 
     The numbers in `log_density` do not matter, their shapes do: a density that is still to be
@@ -190,7 +190,7 @@ def _covariance(cloud: Array) -> Array:
     return (1.0 - share) * covariance + share * jnp.diag(variances)
 
 
-@brief_filter_jit
+@filter_jit_fast_compile
 def _run(
     key: Array,
     log_density: LogDensity,

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._compile.options import steady_jit
+from noisewise._compile.options import jit_long_running
 from noisewise._core import traces
 from noisewise._core.arrays import Array
 from noisewise.errors import NoisewiseError, SimulationError
@@ -141,7 +141,7 @@ def _program(
 ) -> Callable[[Array, Array, Array], Any]:
     one = _made(make, parts)
 
-    @steady_jit
+    @jit_long_running
     def chunk(words: Array, indices: Array, theta: Array) -> Any:
         keys = (
             words

@@ -22,7 +22,7 @@ import numpy as np
 from noisewise.simulators._counts import binomial, poisson
 from noisewise.simulators.xoshiro import Generator, kernel, seeded, uniform
 
-State = tuple[Generator, float, float, float, int]
+EpidemicState = tuple[Generator, float, float, float, int]
 """The generator, the susceptible, the infected, the time, and the number of observations made."""
 
 
@@ -95,7 +95,7 @@ def _events(
     times: np.ndarray,
     switch: float,
     infected: np.ndarray,
-) -> State:
+) -> EpidemicState:
     """Gillespie's direct method, until I >= switch after an event or all observations are made.
 
     A waiting time is infinite once nothing can happen any more.
@@ -131,7 +131,7 @@ def _leap(
     switch: float,
     leap: float,
     infected: np.ndarray,
-) -> State:
+) -> EpidemicState:
     """One leap, with the observations that fall into it."""
     h = _length(s, i, b, gamma, leap, times[-1] - t)
     infections, rng = binomial(rng, s, -math.expm1(-b * h))

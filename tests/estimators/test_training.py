@@ -149,15 +149,15 @@ def test_work_counts_weights_rows_and_targets_per_row():
             t, c = super().__call__(key, rows)
             return jnp.repeat(t[:, None], 4, axis=1), c[:, None]
 
-    def work(kind, capacity, **settings):
+    def run(kind, capacity, **settings):
         state, _ = training._start(KEY, members, Training(**settings), False)
         return training._work(
             state, kind(jnp.zeros((capacity, 1))), capacity, Training(**settings), False
         )
 
-    assert work(Pairs, 600) == 50 * 600 * weights
-    assert work(Nets, 1200) == 4 * 50 * 1200 * weights
-    assert work(Pairs, 600, max_epochs=3) == 3 * 600 * weights
+    assert run(Pairs, 600) == 50 * 600 * weights
+    assert run(Nets, 1200) == 4 * 50 * 1200 * weights
+    assert run(Pairs, 600, max_epochs=3) == 3 * 600 * weights
     keys, twice = jax.random.split(KEY), stacked([members, members])
     state, _ = training._start(keys, twice, Training(), True)
     assert (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.exact_smc import _Evidence
 from noisewise.metrics import c2st
 
@@ -175,15 +175,15 @@ def test_evidence_errors_are_honest():
     exact, scores = exact_log_evidence(observed, 0.3, 0.1), []
     for number in range(6):
         method = I.ExactSMC(num_particles=1000, target_ess=1)
-        work = Work("test", {}, model, observed)
+        run = InferenceRun("test", {}, model, observed)
         particles, temperature, evidence = (
-            method._first_particles(jax.random.key(number), work),
+            method._first_particles(jax.random.key(number), run),
             0.0,
             _Evidence(),
         )
         while temperature < 1.0:
             key = jax.random.fold_in(jax.random.key(100 + number), evidence.num_temperatures)
-            temperature = method._raise(key, work, particles, temperature, evidence)
+            temperature = method._raise(key, run, particles, temperature, evidence)
         scores.append((evidence.log_evidence - exact) / np.sqrt(evidence.variance))
     assert np.sqrt(np.mean(np.square(scores))) < 2.0, scores
 

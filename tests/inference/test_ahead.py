@@ -10,7 +10,7 @@ import pytest
 
 import noisewise as nw
 from noisewise._compile import background
-from noisewise._compile.background import meanwhile
+from noisewise._compile.background import in_background
 from noisewise.estimators import (
     Affine,
     Training,
@@ -73,10 +73,10 @@ def test_what_is_compiled_ahead_serves_the_trained_density(name, monkeypatch):
 def test_what_fails_ahead_is_left_to_its_turn(monkeypatch):
     monkeypatch.setattr(background, "num_cores", lambda: 2)
     seen = []
-    with meanwhile(lambda: seen.append(1 / 0)):
+    with in_background(lambda: seen.append(1 / 0)):
         seen.append("went on")
     assert seen == ["went on"]
-    with pytest.raises(KeyError), meanwhile(lambda: time.sleep(0.2) or seen.append("ended")):
+    with pytest.raises(KeyError), in_background(lambda: time.sleep(0.2) or seen.append("ended")):
         raise KeyError("of the block itself")
     assert seen == ["went on", "ended"]
 

@@ -99,7 +99,7 @@ class _Normal:
 class _Learner:
     def __init__(self, density, prior):
         self.density, self.condition, self.regions = density, np.zeros(1), []
-        self.work = type("W", (), {"model": type("M", (), {"prior": prior})})
+        self.run = type("W", (), {"model": type("M", (), {"prior": prior})})
 
     log_q = lambda self, z: self.density.log_prob(z, self.condition)
     inside = nw.inference.learned.posterior.posterior_learner.PosteriorLearner.inside

@@ -12,7 +12,7 @@ import pytest
 import noisewise as nw
 from noisewise.inference.baselines import gibbs_sufficient_statistics as gibbs
 from noisewise.inference.baselines.gibbs_sufficient_statistics import GibbsSufficientStatistics
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.importance_sampling import ImportanceSampling
 from noisewise.posteriors import Finding, Kind
 from noisewise.queries import RegressionMoments
@@ -136,9 +136,9 @@ def test_the_share_of_clamped_records_is_told():
     model = regression(
         LinearRegression(predictor_mean=(0.9, -1.17)), query, nw.mechanisms.Laplace(scale=0.02)
     )
-    work = Work("gibbs-ss", {}, model, np.zeros(9))
-    gibbs._look_at_clamping(work, np.array([[-1.0, -1.5, 0.5]]))
-    share, rng = work.diagnostics["records clamped"], np.random.default_rng(0)
+    run = InferenceRun("gibbs-ss", {}, model, np.zeros(9))
+    gibbs._look_at_clamping(run, np.array([[-1.0, -1.5, 0.5]]))
+    share, rng = run.diagnostics["records clamped"], np.random.default_rng(0)
     y = (
         -1.0
         - 1.5 * rng.normal(0.9, 1, 100_000)
@@ -146,8 +146,8 @@ def test_the_share_of_clamped_records_is_told():
         + rng.normal(0, np.sqrt(2), 100_000)
     )
     assert abs(np.mean((y < -4.0) | (y > 3.0)) - share) < 4 * np.sqrt(share / 100_000)
-    assert work.findings == (Finding(Kind.RECORDS_CLAMPED, {"share": share}),)
-    quiet = Work("gibbs-ss", {}, nw.problems.linear_regression(10.0).model, np.zeros(9))
+    assert run.findings == (Finding(Kind.RECORDS_CLAMPED, {"share": share}),)
+    quiet = InferenceRun("gibbs-ss", {}, nw.problems.linear_regression(10.0).model, np.zeros(9))
     gibbs._look_at_clamping(quiet, np.array(EXACT[10.0][:1]))
     assert quiet.diagnostics["records clamped"] == pytest.approx(0.02, abs=0.002)
     assert quiet.findings == ()

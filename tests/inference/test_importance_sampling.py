@@ -94,8 +94,8 @@ def test_relative_variance_of_lognormal_densities(truth, relative):
         ImportanceSampling(num_stages=0, num_final=100), nw.problems.gaussian_mean(1.0)
     )
     found = [
-        relative_variance_at(KEY, work, posterior)
-        for work in [Lognormal(np.log(truth))]
+        relative_variance_at(KEY, run, posterior)
+        for run in [Lognormal(np.log(truth))]
         for _ in range(40)
     ]
     assert np.median(found) == pytest.approx(truth, rel=relative)

@@ -17,7 +17,7 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.particles import SimulatedParticles
 from noisewise.inference.exact.record_moves import RecordMoves, Seen, Walk
 
@@ -263,7 +263,7 @@ def test_sums_and_densities_are_kept_up_to_date():
 # Particles of any simulator -----------------------------------------------------------------------
 
 
-class ManyObservations(Work):
+class ManyObservations(InferenceRun):
     """Work in which every particle has an observation of its own."""
 
     each = None
@@ -274,8 +274,8 @@ class ManyObservations(Work):
 
 def geweke_particles(kind=SimulatedParticles, rounds=6):
     model = normal_model()
-    work = ManyObservations("test", {}, model, np.zeros(1))
-    particles = kind(KEY, work, 2 * NUM)
+    run = ManyObservations("test", {}, model, np.zeros(1))
+    particles = kind(KEY, run, 2 * NUM)
     particles.tune(np.full(2 * NUM, 0.5 / NUM))
     particles._temperature = 1.0
     s_dp = model.mechanism.sample(jax.random.fold_in(KEY, 2), particles.s[NUM:])
@@ -283,9 +283,9 @@ def geweke_particles(kind=SimulatedParticles, rounds=6):
     z, s = particles.z[:NUM], particles.s[:NUM]
     for number in range(rounds):
         noise_key, move_key = jax.random.split(jax.random.fold_in(KEY, number))
-        work.each = model.mechanism.sample(noise_key, s)
-        z, s, _ = (part[-1] for part in particles._run(move_key, work, (z, s, work.log_eta(s)), 1))
-    return z_scores(moments(z, s, work.each), fresh).max()
+        run.each = model.mechanism.sample(noise_key, s)
+        z, s, _ = (part[-1] for part in particles._run(move_key, run, (z, s, run.log_eta(s)), 1))
+    return z_scores(moments(z, s, run.each), fresh).max()
 
 
 class ProposalForgotten(SimulatedParticles):
@@ -303,15 +303,15 @@ class _Flat:
 
 
 class OldStatisticKept(SimulatedParticles):
-    def _step(self, key, work, z, s, log_eta):
-        (z, _, new), taken = super()._step(key, work, z, s, log_eta)
+    def _step(self, key, run, z, s, log_eta):
+        (z, _, new), taken = super()._step(key, run, z, s, log_eta)
         return (z, s, new), taken
 
 
 class HalfTemperature(SimulatedParticles):
-    def _run(self, key, work, state, num):
+    def _run(self, key, run, state, num):
         self._temperature = 0.5
-        return super()._run(key, work, state, num)
+        return super()._run(key, run, state, num)
 
 
 def test_particle_moves_keep_the_joint_law():

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from noisewise.inference.contract.inference_run import InferenceRun
 from scipy.stats import betabinom, multivariate_normal, norm
 
 import noisewise as nw
 from noisewise import errors
 from noisewise.estimators import Training, mixture_density_network, neural_spline_flow
-from noisewise.inference.contract.work import Work
 from noisewise.inference.learned.common.learning import fit_report
 from noisewise.inference.learned.likelihood.learned_likelihood import (
     LearnedLikelihood,
@@ -92,12 +92,12 @@ def test_a_fit_tells_what_it_is(rate_fit):
 
 
 def test_a_report_of_a_fit_leaves_the_observation_out():
-    work = Work("sple", {}, a_model(), np.zeros(1))
-    work.warn(Kind.SURPRISING_OBSERVATION, p=0.001)
-    work.diagnostics["prior predictive p-value"] = 0.001
-    work.num_simulations, work.num_failed = 10, 3
-    work.end(StopKind.TIME_SPENT)
-    report = fit_report(work, Finding.stated("A note."))
+    inference_run = InferenceRun("sple", {}, a_model(), np.zeros(1))
+    inference_run.warn(Kind.SURPRISING_OBSERVATION, p=0.001)
+    inference_run.diagnostics["prior predictive p-value"] = 0.001
+    inference_run.num_simulations, inference_run.num_failed = 10, 3
+    inference_run.end(StopKind.TIME_SPENT)
+    report = fit_report(inference_run, Finding.stated("A note."))
     assert report.diagnostics == {}
     assert len(report.warnings) == 3
     for text, part in zip(
@@ -137,9 +137,9 @@ def test_mass_beyond_the_simulated_parameters_is_in_the_report(rate_fit, last):
         "look": lambda: None,
     }
     trace = types.SimpleNamespace(**told, stride=lambda: 1, by_chain=lambda name, stride: z)
-    chains = types.SimpleNamespace(trace=trace, run=types.SimpleNamespace(num_divergent=0))
-    work = Work("sple", {}, rate_fit.model, np.ones(1))
-    report = posterior_of(work, rate_fit, chains, last=last).report
+    chains = types.SimpleNamespace(trace=trace, latest=types.SimpleNamespace(num_divergent=0))
+    inference_run = InferenceRun("sple", {}, rate_fit.model, np.ones(1))
+    report = posterior_of(inference_run, rate_fit, chains, last=last).report
     assert report.diagnostics["mass where nothing was simulated"] == 0.3
     assert [text[:20] for text in report.warnings] == ["30% of the posterior"] * last
 

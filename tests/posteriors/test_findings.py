@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noisewise import errors
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.posteriors import Finding, Kind, Report, Stop, StopKind
 from noisewise.posteriors.findings import with_finding, without
 from noisewise.problems import gaussian_mean
@@ -109,16 +109,16 @@ def test_a_finding_replaces_one_of_its_kind():
 
 def test_work_replaces_and_withdraws_by_kind():
     problem = gaussian_mean(1.0)
-    work = Work("x", {}, problem.model, problem.observed)
-    work.warn(Kind.TRAINING_CUT_SHORT, epochs=5)
-    work.warn(Kind.MASS_LEAKED, share=0.1)
-    work.warn(Kind.TRAINING_CUT_SHORT, epochs=6)
-    assert [finding.kind for finding in work.findings] == [
+    run = InferenceRun("x", {}, problem.model, problem.observed)
+    run.warn(Kind.TRAINING_CUT_SHORT, epochs=5)
+    run.warn(Kind.MASS_LEAKED, share=0.1)
+    run.warn(Kind.TRAINING_CUT_SHORT, epochs=6)
+    assert [finding.kind for finding in run.findings] == [
         Kind.MASS_LEAKED,
         Kind.TRAINING_CUT_SHORT,
     ]
-    work.withdraw(Kind.MASS_LEAKED)
-    (finding,) = work.report(exact=False).findings
+    run.withdraw(Kind.MASS_LEAKED)
+    (finding,) = run.report(exact=False).findings
     assert finding.numbers == {"epochs": 6}
 
 

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.runs import journal as journals
 from tests.runs.interruptions import Interrupted
 
@@ -30,11 +30,11 @@ def interrupt(monkeypatch):
 @pytest.fixture
 def simulated(monkeypatch):
     """The sizes of batches that were simulated."""
-    sizes, original = [], Work._simulated
+    sizes, original = [], InferenceRun._simulated
 
     def counted(self, keys, theta):
         sizes.append(len(theta))
         return original(self, keys, theta)
 
-    monkeypatch.setattr(Work, "_simulated", counted)
+    monkeypatch.setattr(InferenceRun, "_simulated", counted)
     return sizes

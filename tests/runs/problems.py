@@ -66,10 +66,10 @@ def logged(log):
     """Tell `log` of every batch of simulations before it is begun, and of every write of the
     journal once it is done.
     """
-    from noisewise.inference.contract.work import Work
+    from noisewise.inference.contract.run import InferenceRun
     from noisewise.runs.journal import Journal
 
-    simulated, flush = Work._simulated, Journal.flush
+    simulated, flush = InferenceRun._simulated, Journal.flush
 
     def told_simulated(self, keys, theta):
         log.write(f"{len(theta)}\n")
@@ -81,7 +81,7 @@ def logged(log):
         log.write("written\n")
         log.flush()
 
-    Work._simulated, Journal.flush = told_simulated, told_flush
+    InferenceRun._simulated, Journal.flush = told_simulated, told_flush
 
 
 def die_after(count):

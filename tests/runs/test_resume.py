@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
+from noisewise.inference.contract.inference_run import InferenceRun
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.inference.contract.work import Work
 from noisewise.runs import journal as journals
 from noisewise.runs.journal import Journal
 from tests.inference.methods import METHODS
@@ -197,10 +197,10 @@ def test_minutes_count_earlier_sittings_and_are_up_at_the_same_step(
     Planted, and caught: minutes that begin anew with each sitting; a clock that decides again where
     time was up.
     """
-    from noisewise.inference.contract import work as module
+    from noisewise.inference.contract import inference_run as module
 
     clock = [0.0]
-    original = Work._simulated
+    original = InferenceRun._simulated
 
     def slow(self, keys, theta):
         clock[0] += 3.0
@@ -209,7 +209,7 @@ def test_minutes_count_earlier_sittings_and_are_up_at_the_same_step(
     class Clock:
         monotonic = staticmethod(lambda: clock[0])
 
-    monkeypatch.setattr(Work, "_simulated", slow)
+    monkeypatch.setattr(InferenceRun, "_simulated", slow)
     monkeypatch.setattr(module, "time", Clock)
     monkeypatch.setattr(journals, "time", Clock)
     method = nw.inference.RejectionABC(tolerance=0.01, num_draws=1000, max_minutes=0.2)
@@ -239,10 +239,10 @@ def _unfinished(text):
 
 def test_slow_simulators_are_recorded_every_few_seconds(tmp_path, monkeypatch):
     """A simulation takes a second by this clock: batches of 8 before that is known, then of 3."""
-    from noisewise.inference.contract import work as module
+    from noisewise.inference.contract import inference_run as module
 
     clock, sizes = [0.0], []
-    original = Work._simulated
+    original = InferenceRun._simulated
 
     class Clock:
         monotonic = staticmethod(lambda: clock[0])
@@ -253,8 +253,10 @@ def test_slow_simulators_are_recorded_every_few_seconds(tmp_path, monkeypatch):
         return np.ones((len(theta), 1))
 
     monkeypatch.setattr(module, "time", Clock)
-    work = Work("test", {}, a_model(), np.zeros(1), journal=Journal(tmp_path, "test"))
+    inference_run = InferenceRun(
+        "test", {}, a_model(), np.zeros(1), journal=Journal(tmp_path, "test")
+    )
     monkeypatch.setattr(nw.PrivateModel, "statistics", slow)
-    assert original is Work._simulated
-    assert work.statistics(KEY, np.zeros((20, 1))).shape == (20, 1)
+    assert original is InferenceRun._simulated
+    assert inference_run.statistics(KEY, np.zeros((20, 1))).shape == (20, 1)
     assert sizes == [8, 3, 3, 3, 3]

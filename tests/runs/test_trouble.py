@@ -11,7 +11,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.runs import journal as journals
 from tests.runs.interruptions import SMC, a_model, infer
 from tests.runs.problems import assert_same
@@ -19,7 +19,7 @@ from tests.runs.problems import assert_same
 
 def test_an_interrupted_run_keeps_all_that_was_simulated(tmp_path, monkeypatch):
     """Ctrl-C in the middle of a round: every batch before it is on disk."""
-    original, sizes = Work._simulated, []
+    original, sizes = InferenceRun._simulated, []
 
     def pressed(self, keys, theta):
         if len(sizes) == 4:
@@ -27,7 +27,7 @@ def test_an_interrupted_run_keeps_all_that_was_simulated(tmp_path, monkeypatch):
         sizes.append(len(theta))
         return original(self, keys, theta)
 
-    monkeypatch.setattr(Work, "_simulated", pressed)
+    monkeypatch.setattr(InferenceRun, "_simulated", pressed)
     with pytest.raises(KeyboardInterrupt):
         infer(a_model(), run_dir=tmp_path / "run")
     assert nw.runs.read_run(tmp_path / "run").num_simulations == sum(sizes)
@@ -37,7 +37,7 @@ def test_a_failing_simulator_loses_its_batch_alone(tmp_path, simulated, monkeypa
     """The thirtieth simulation fails, and fails again; once the simulator is mended, what was
     simulated before is not simulated again.
     """
-    monkeypatch.setattr("noisewise.inference.contract.work._BATCH_SECONDS", 1e-3)
+    monkeypatch.setattr("noisewise.inference.contract.run._BATCH_SECONDS", 1e-3)
     broken, calls = [True], itertools.count(1)
 
     def simulator(rng, theta):
@@ -81,9 +81,8 @@ def test_a_full_disk_is_told_and_leaves_the_last_good_state(tmp_path, monkeypatc
             posterior = run()
             break
         except errors.StorageError as error:
-            assert "the disk is full. What was written before is intact. Free some space" in str(
-                error
-            )
+            words = "the disk is full. What was written before is intact. Free some space"
+            assert words in str(error)  # noqa: PT017
             told += 1
         record = nw.runs.read_run(tmp_path / "run")
         assert record.damaged == ()

@@ -14,7 +14,7 @@ import pytest
 import noisewise as nw
 from noisewise import errors
 from noisewise._core.arrays import fold_in_rows
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.simulators import (
     SIR,
     JaxSimulator,
@@ -232,19 +232,19 @@ def test_inference_simulates_the_same_whatever_the_clock_says(chunk, monkeypatch
     budget the first of them.
     """
     theta = CASES["regression"].theta
-    work = lambda **budget: Work("test", {}, REGRESSION, np.zeros(9), **budget)
-    whole = work().statistics(KEY, theta)
+    run = lambda **budget: InferenceRun("test", {}, REGRESSION, np.zeros(9), **budget)
+    whole = run().statistics(KEY, theta)
     assert np.array_equal(whole, REGRESSION.statistics(fold_in_rows(KEY, np.arange(NUM)), theta))
-    monkeypatch.setattr(Work, "_chunk", lambda self, wanted: chunk)
-    assert np.array_equal(work(max_minutes=5.0).statistics(KEY, theta), whole)
-    assert np.array_equal(work(max_simulations=NUM - 3).statistics(KEY, theta), whole[:-3])
+    monkeypatch.setattr(InferenceRun, "_chunk", lambda self, wanted: chunk)
+    assert np.array_equal(run(max_minutes=5.0).statistics(KEY, theta), whole)
+    assert np.array_equal(run(max_simulations=NUM - 3).statistics(KEY, theta), whole[:-3])
     assert np.array_equal(
-        work(max_simulations=3).statistics(KEYS, theta), REGRESSION.statistics(KEYS, theta)[:3]
+        run(max_simulations=3).statistics(KEYS, theta), REGRESSION.statistics(KEYS, theta)[:3]
     )
 
 
 def test_inference_takes_keys_of_any_kind():
-    s = Work("test", {}, REGRESSION, np.zeros(9)).statistics(
+    s = InferenceRun("test", {}, REGRESSION, np.zeros(9)).statistics(
         jax.random.key(1, impl="rbg"), CASES["regression"].theta
     )
     assert np.isfinite(s).all()

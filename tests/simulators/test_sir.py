@@ -198,10 +198,10 @@ def test_calls_from_several_threads_at_once():
     expected = simulate(num=500)
     results = [None] * 4
 
-    def work(place):
+    def run(place):
         results[place] = simulate(num=500)
 
-    threads = [threading.Thread(target=work, args=(place,)) for place in range(4)]
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

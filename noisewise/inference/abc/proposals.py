@@ -15,7 +15,7 @@ import numpy as np
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.inference.abc.distances import in_blocks
-from noisewise.inference.contract.work import OutOfBudget
+from noisewise.inference.contract.run import OutOfBudget
 from noisewise.priors.prior import Prior
 
 PILOT = 400

@@ -21,7 +21,7 @@ from noisewise.inference.abc.distances import (
 )
 from noisewise.inference.abc.proposals import PILOT, Batch, Harvest, Nearest, collect
 from noisewise.inference.contract.base import AbstractMethod
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Kind
@@ -99,10 +99,10 @@ class RejectionABC(AbstractMethod):
     def _by_default(self) -> bool:
         return self.tolerance is None and self.quantile is None
 
-    def _infer(self, key: Array, work: Work) -> AbstractPosterior:
+    def _infer(self, key: Array, run: InferenceRun) -> AbstractPosterior:
         first_key, ruler_key, judge_key, key = jax.random.split(key, 4)
-        theta, s = work.prior_draws(first_key, PILOT)
-        rule, nearest = self._rule(ruler_key, work, s), Nearest()
+        theta, s = run.prior_draws(first_key, PILOT)
+        rule, nearest = self._rule(ruler_key, run, s), Nearest()
 
         def judged(key: Array, theta: np.ndarray, s: np.ndarray) -> Batch:
             accepted, scores = rule.judge(key, s)
@@ -111,23 +111,23 @@ class RejectionABC(AbstractMethod):
 
         def attempt(key: Array, num: int) -> Batch:
             theta_key, simulation_key, key = jax.random.split(key, 3)
-            theta = work.model.prior.sample(theta_key, num)
-            s = work.statistics(simulation_key, theta)
+            theta = run.model.prior.sample(theta_key, num)
+            s = run.statistics(simulation_key, theta)
             return judged(key, theta[: len(s)], s)
 
         wanted = math.ceil(self.num_draws / rule.share)
         harvest = collect(key, attempt, wanted, first=judged(judge_key, theta, s), guess=1.0)
         if harvest.num_accepted and len(nearest.columns()[0]):
-            return _accepted(work, rule, harvest)
-        return _nothing_accepted(work, rule, harvest.num_tried, nearest)
+            return _accepted(run, rule, harvest)
+        return _nothing_accepted(run, rule, harvest.num_tried, nearest)
 
-    def _rule(self, key: Array, work: Work, s: np.ndarray) -> _ByDensity | _ByDistance:
-        mechanism = work.model.mechanism
+    def _rule(self, key: Array, run: InferenceRun, s: np.ndarray) -> _ByDensity | _ByDistance:
+        mechanism = run.model.mechanism
         if self._by_default and mechanism.capabilities >= _EXACT:
-            return _ByDensity(work, float(mechanism.log_prob_bound(work.observed)))
+            return _ByDensity(run, float(mechanism.log_prob_bound(run.observed)))
         if self._by_default:
-            work.warn(Kind.NEAREST_KEPT, mechanism=type(mechanism).__name__, share=_SHARE)
-        ruler = Ruler.fitted(key, self.distance, mechanism, work.observed, s)
+            run.warn(Kind.NEAREST_KEPT, mechanism=type(mechanism).__name__, share=_SHARE)
+        ruler = Ruler.fitted(key, self.distance, mechanism, run.observed, s)
         if self.tolerance is not None:
             return _ByDistance(ruler, self.tolerance, 1.0)
         return _ByDistance(ruler, math.inf, self.quantile or _SHARE)
@@ -137,12 +137,12 @@ class RejectionABC(AbstractMethod):
 class _ByDensity:
     """Accept with probability exp(-score), the score being log sup eta - log eta."""
 
-    work: Work
+    run: InferenceRun
     log_bound: float
     share: ClassVar[float] = 1.0
 
     def judge(self, key: Array, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        scores = self.log_bound - in_blocks(lambda _, rows: self.work.log_eta(rows), s)
+        scores = self.log_bound - in_blocks(lambda _, rows: self.run.log_eta(rows), s)
         if scores.min() < -1e-6:
             raise InvalidInputError(
                 f"The mechanism's log_prob_bound is {-scores.min():.4g} below a log_prob that it"
@@ -166,27 +166,29 @@ class _ByDistance:
         return distances <= self.tolerance, distances
 
 
-def _accepted(work: Work, rule: _ByDensity | _ByDistance, harvest: Harvest) -> AbstractPosterior:
+def _accepted(
+    run: InferenceRun, rule: _ByDensity | _ByDistance, harvest: Harvest
+) -> AbstractPosterior:
     theta, s, scores = harvest.columns()
     acceptance = rule.share * harvest.acceptance
-    work.diagnostics["acceptance"] = acceptance
-    work.record(acceptance=acceptance)
+    run.diagnostics["acceptance"] = acceptance
+    run.record(acceptance=acceptance)
     if not harvest.complete and len(theta) * rule.share < _FEW:
-        work.warn(Kind.FEW_DRAWS_ACCEPTED, num=harvest.num_tried)
+        run.warn(Kind.FEW_DRAWS_ACCEPTED, num=harvest.num_tried)
     if isinstance(rule, _ByDensity):
-        return work.draws(theta, s, exact=True)
+        return run.draws(theta, s, exact=True)
     if rule.share < 1.0:
         # the small term keeps float64 from taking one off a whole number
         kept = np.argsort(scores, kind="stable")[
             : max(1, math.floor(rule.share * len(scores) + 1e-6))
         ]
         theta, scores = theta[kept], scores[kept]
-    work.diagnostics["tolerance"] = min(rule.tolerance, float(scores.max()))
-    return work.draws(theta[np.isfinite(scores)], exact=False)
+    run.diagnostics["tolerance"] = min(rule.tolerance, float(scores.max()))
+    return run.draws(theta[np.isfinite(scores)], exact=False)
 
 
 def _nothing_accepted(
-    work: Work, rule: _ByDensity | _ByDistance, num_tried: int, nearest: Nearest
+    run: InferenceRun, rule: _ByDensity | _ByDistance, num_tried: int, nearest: Nearest
 ) -> AbstractPosterior:
     theta, s, scores = nearest.columns()
     if not len(theta):
@@ -194,12 +196,12 @@ def _nothing_accepted(
             f"None of {num_tried:,} simulations can be compared with the observation: they failed"
             " (NaN) or exclude it."
         )
-    work.diagnostics["acceptance"] = 0.0
-    work.record(acceptance=0.0)
+    run.diagnostics["acceptance"] = 0.0
+    run.record(acceptance=0.0)
     if isinstance(rule, _ByDensity):
-        work.warn(Kind.NONE_ACCEPTED, num=num_tried, kept=len(theta))
-        return work.weighted(theta, -scores, s, exact=False)
-    work.diagnostics["tolerance"] = float(scores.max())
+        run.warn(Kind.NONE_ACCEPTED, num=num_tried, kept=len(theta))
+        return run.weighted(theta, -scores, s, exact=False)
+    run.diagnostics["tolerance"] = float(scores.max())
     limits = {"tolerance": rule.tolerance, "farthest": float(scores.max())}
-    work.warn(Kind.NONE_WITHIN_TOLERANCE, num=num_tried, kept=len(theta), **limits)
-    return work.draws(theta, exact=False)
+    run.warn(Kind.NONE_WITHIN_TOLERANCE, num=num_tried, kept=len(theta), **limits)
+    return run.draws(theta, exact=False)

@@ -32,7 +32,7 @@ from noisewise.inference.abc.proposals import (
 )
 from noisewise.inference.abc.tolerances import AbstractTolerance, QuantileDecay
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import Kind, StopKind, WeightedSamples
 from noisewise.priors.prior import Prior
@@ -99,31 +99,31 @@ class SMCABC(AbstractSequentialMethod):
                 " RejectionABC(tolerance=...)."
             )
 
-    def _rounds(self, key: Array, work: Work) -> Iterator[WeightedSamples]:
+    def _rounds(self, key: Array, run: InferenceRun) -> Iterator[WeightedSamples]:
         start_key, key = jax.random.split(key)
-        proposal: Any = PriorProposal(work.model.prior)
-        search = _Search.started(start_key, self, work, proposal)
+        proposal: Any = PriorProposal(run.model.prior)
+        search = _Search.started(start_key, self, run, proposal)
         tolerance = max(self.tolerance.at(1, search.first_distances), self.final_tolerance or 0.0)
         population: _Population | None = None
         for t in itertools.count(1):
             propose_key, resample_key = jax.random.split(jax.random.fold_in(key, t))
             harvest = search.within(propose_key, tolerance, proposal, population)
             if not harvest.complete:
-                work.record(
+                run.record(
                     round=t,
                     tolerance=tolerance,
                     acceptance=harvest.acceptance,
                     accepted=harvest.num_accepted,
                 )
-                yield _posterior(work, search.left_with(tolerance, harvest, population))
+                yield _posterior(run, search.left_with(tolerance, harvest, population))
                 return
-            population = _weighed(work.model.prior, proposal, tolerance, harvest)
+            population = _weighed(run.model.prior, proposal, tolerance, harvest)
             sizes = {
                 "acceptance": population.acceptance,
                 "effective_size": population.effective_size,
             }
-            work.record(round=t, tolerance=tolerance, **sizes)
-            yield _posterior(work, population)
+            run.record(round=t, tolerance=tolerance, **sizes)
+            yield _posterior(run, population)
             following = self._following(t, population)
             if t == self.num_rounds or following >= tolerance:
                 return
@@ -178,24 +178,24 @@ class _Search:
     """
 
     settings: SMCABC
-    work: Work
+    run: InferenceRun
     ruler: Ruler
     pilot: tuple[np.ndarray, np.ndarray, np.ndarray]
     nearest: Nearest
 
     @staticmethod
-    def started(key: Array, settings: SMCABC, work: Work, proposal: Any) -> _Search:
+    def started(key: Array, settings: SMCABC, run: InferenceRun, proposal: Any) -> _Search:
         """With a pilot from the prior."""
         pilot_key, look_key, ruler_key, noise_key = jax.random.split(key, 4)
-        theta, z, s = _simulated(pilot_key, work, proposal, max(settings.num_particles, PILOT))
-        work.look_at_observation(look_key, s)
-        ruler = Ruler.fitted(ruler_key, settings.distance, work.model.mechanism, work.observed, s)
+        theta, z, s = _simulated(pilot_key, run, proposal, max(settings.num_particles, PILOT))
+        run.look_at_observation(look_key, s)
+        ruler = Ruler.fitted(ruler_key, settings.distance, run.model.mechanism, run.observed, s)
         distances = ruler.distances(noise_key, s, settings.num_noise)
         if not np.isfinite(distances).any():
             raise SimulationError(
                 f"All of the first {len(s):,} simulations, at prior draws, failed (NaN)."
             )
-        return _Search(settings, work, ruler, (theta, z, distances), Nearest())
+        return _Search(settings, run, ruler, (theta, z, distances), Nearest())
 
     @property
     def first_distances(self) -> np.ndarray:
@@ -215,7 +215,7 @@ class _Search:
 
         def attempt(key: Array, num: int) -> Batch:
             simulation_key, noise_key = jax.random.split(key)
-            theta, z, s = _simulated(simulation_key, self.work, proposal, num)
+            theta, z, s = _simulated(simulation_key, self.run, proposal, num)
             return judged(theta, z, self.ruler.distances(noise_key, s, self.settings.num_noise))
 
         return collect(
@@ -233,38 +233,38 @@ class _Search:
         """After a round that ended early: the particles of the round before, or those of the first
         round so far, or prior draws.
         """
-        work = self.work
-        if work.stop.finished:
+        run = self.run
+        if run.stop.finished:
             limit = self.settings.min_acceptance
-            work.end(StopKind.ACCEPTANCE_TOO_LOW, limit=limit, tolerance=tolerance)
+            run.end(StopKind.ACCEPTANCE_TOO_LOW, limit=limit, tolerance=tolerance)
         if population is not None:
             return population
         if harvest.num_accepted:
             population = _weighed(
-                work.model.prior, PriorProposal(work.model.prior), tolerance, harvest
+                run.model.prior, PriorProposal(run.model.prior), tolerance, harvest
             )
-            work.warn(Kind.FEW_WITHIN_FIRST_TOLERANCE, num=len(population.z), tolerance=tolerance)
+            run.warn(Kind.FEW_WITHIN_FIRST_TOLERANCE, num=len(population.z), tolerance=tolerance)
             return population
         theta, z, distances = self.nearest.columns()
         limits = {"tolerance": tolerance, "farthest": float(distances.max())}
-        work.warn(Kind.NONE_WITHIN_FIRST_TOLERANCE, num=harvest.num_tried, kept=len(z), **limits)
+        run.warn(Kind.NONE_WITHIN_FIRST_TOLERANCE, num=harvest.num_tried, kept=len(z), **limits)
         return _Population(theta, z, np.zeros(len(z)), distances, float(distances.max()), 0.0)
 
 
 def _simulated(
-    key: Array, work: Work, proposal: Any, num: int
+    key: Array, run: InferenceRun, proposal: Any, num: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """theta, z and s of `num` proposals, fewer if a budget ends. Where the prior is zero nothing is
     simulated, and s is NaN.
     """
     propose_key, simulation_key = jax.random.split(key)
-    prior, z = work.model.prior, proposal.sample(propose_key, num)
+    prior, z = run.model.prior, proposal.sample(propose_key, num)
     theta = in_blocks(lambda _, rows: prior.constrain(rows), z)
     possible = in_blocks(lambda _, rows: prior.log_prob_unconstrained(rows), z) > -np.inf
     places = np.flatnonzero(possible & np.isfinite(theta).all(axis=1))
-    s = np.full((num, work.model.statistic_width), np.nan)
+    s = np.full((num, run.model.statistic_width), np.nan)
     if places.size:
-        simulated = work.statistics(simulation_key, theta[places])
+        simulated = run.statistics(simulation_key, theta[places])
         s[places[: len(simulated)]] = simulated
         num = num if len(simulated) == len(places) else int(places[len(simulated)])
     return theta[:num], z[:num], s[:num]
@@ -277,10 +277,10 @@ def _weighed(prior: Prior, proposal: Any, tolerance: float, harvest: Harvest) ->
     return _Population(theta, z, log_weights, distances, tolerance, harvest.acceptance)
 
 
-def _posterior(work: Work, population: _Population) -> WeightedSamples:
-    work.diagnostics |= {
+def _posterior(run: InferenceRun, population: _Population) -> WeightedSamples:
+    run.diagnostics |= {
         "tolerance": population.tolerance,
         "acceptance": population.acceptance,
         "effective size": population.effective_size,
     }
-    return work.weighted(population.theta, population.log_weights, exact=False)
+    return run.weighted(population.theta, population.log_weights, exact=False)

@@ -11,7 +11,7 @@ from noisewise._core.arrays import Array, describe, integer
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.inference.baselines.conjugate import check_conjugate, conjugate_draws, record_draws
 from noisewise.inference.contract.base import AbstractMethod
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, Kind
 from noisewise.simulators import LogLinear
@@ -61,16 +61,16 @@ class ConfidentialPosterior(AbstractMethod):
         else:
             self._records(model)
 
-    def _infer(self, key: Array, work: Work) -> Draws:
-        exact = not self._is_statistic(work.model) or isinstance(work.model.simulator, LogLinear)
-        if self._is_statistic(work.model):
-            theta = conjugate_draws(key, work.model, self.data, self.num_draws)
+    def _infer(self, key: Array, run: InferenceRun) -> Draws:
+        exact = not self._is_statistic(run.model) or isinstance(run.model.simulator, LogLinear)
+        if self._is_statistic(run.model):
+            theta = conjugate_draws(key, run.model, self.data, self.num_draws)
         else:
-            theta = record_draws(key, work.model, self._records(work.model), self.num_draws)
-        work.warn(Kind.CONFIDENTIAL)
+            theta = record_draws(key, run.model, self._records(run.model), self.num_draws)
+        run.warn(Kind.CONFIDENTIAL)
         if not exact:
-            work.warn(Kind.CLAMPING_IGNORED)
-        return work.draws(theta, exact=exact)
+            run.warn(Kind.CLAMPING_IGNORED)
+        return run.draws(theta, exact=exact)
 
     def _is_statistic(self, model: PrivateModel) -> bool:
         return bool(self.data.shape == (model.statistic_width,))

@@ -17,9 +17,9 @@ from scipy.special import ndtr
 from noisewise._core.arrays import Array, integer
 from noisewise.errors import MissingCapabilityError
 from noisewise.inference.baselines.conjugate import check_conjugate_prior
-from noisewise.inference.baselines.statistic_moves import Kernel, Target, sweeps
+from noisewise.inference.baselines.statistic_moves import Kernel, StatisticTarget, sweeps
 from noisewise.inference.contract.base import AbstractMethod
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, Kind
 from noisewise.queries.base import AbstractMomentQuery
@@ -101,40 +101,42 @@ class GibbsSufficientStatistics(AbstractMethod):
             )
         check_conjugate_prior(model, type(self).__name__)
 
-    def _infer(self, key: Array, work: Work) -> Draws:
+    def _infer(self, key: Array, run: InferenceRun) -> Draws:
         look_key, run_key = jax.random.split(key)
         with contextlib.suppress(OutOfBudget):
-            work.look_at_observation(look_key)
-        theta, s = self._run(run_key, work)
-        _look_at_clamping(work, theta)
-        _look_at_chains(work, work.draws(theta, s, num_chains=self.num_chains, exact=False))
-        return work.draws(theta, s, num_chains=self.num_chains, exact=False)
+            run.look_at_observation(look_key)
+        theta, s = self._run(run_key, run)
+        _look_at_clamping(run, theta)
+        _look_at_chains(run, run.draws(theta, s, num_chains=self.num_chains, exact=False))
+        return run.draws(theta, s, num_chains=self.num_chains, exact=False)
 
-    def _run(self, key: Array, work: Work) -> tuple[np.ndarray, np.ndarray]:
+    def _run(self, key: Array, run: InferenceRun) -> tuple[np.ndarray, np.ndarray]:
         """The states kept, theta (C N, d) and s (C N, k), chain by chain."""
         start_key, sweep_key = jax.random.split(key)
-        mechanism: Any = work.model.mechanism
+        mechanism: Any = run.model.mechanism
         kernel = Kernel(
-            work.model.simulator, work.model.query, mechanism.normal_mixture == "exponential"
+            run.model.simulator, run.model.query, mechanism.normal_mixture == "exponential"
         )
         last = 0
         with jax.enable_x64(True):
-            target = Target(jnp.asarray(work.observed), jnp.asarray(mechanism.scale, dtype=float))
+            target = StatisticTarget(
+                jnp.asarray(run.observed), jnp.asarray(mechanism.scale, dtype=float)
+            )
             state = kernel.start(
-                target, jnp.asarray(work.model.prior.sample(start_key, self.num_chains))
+                target, jnp.asarray(run.model.prior.sample(start_key, self.num_chains))
             )
             kept = tuple(
                 jnp.zeros((self.num_draws, *part.shape)) for part in (state.theta, state.s)
             )
             carry = (state, kept, jnp.zeros(2, int))
-            for first, last in _segments(work, self.num_warmup + self.num_draws * self.thin):
+            for first, last in _segments(run, self.num_warmup + self.num_draws * self.thin):
                 ends = (first, last, self.num_warmup, self.thin)
                 carry = _made(
-                    work, carry, functools.partial(sweeps, kernel, sweep_key, target, carry, *ends)
+                    run, carry, functools.partial(sweeps, kernel, sweep_key, target, carry, *ends)
                 )
-        _look_at_sweeps(work, *(np.asarray(carry[2]) / (last * self.num_chains)))
+        _look_at_sweeps(run, *(np.asarray(carry[2]) / (last * self.num_chains)))
         if last < self.num_warmup + self.thin:
-            work.warn(Kind.WARM_UP_STATES)
+            run.warn(Kind.WARM_UP_STATES)
         rows = max(1, (last - self.num_warmup) // self.thin)
         theta, s = (
             np.asarray(part)[:rows].swapaxes(0, 1).reshape(-1, part.shape[2]) for part in carry[1]
@@ -142,13 +144,13 @@ class GibbsSufficientStatistics(AbstractMethod):
         return theta, s
 
 
-def _made(work: Work, carry: Any, sweep: Callable[[], Any]) -> Any:
+def _made(run: InferenceRun, carry: Any, sweep: Callable[[], Any]) -> Any:
     """The carry after some sweeps, not made again where an earlier sitting made them."""
-    carry, _ = work.advance("sweeps", carry, lambda: (jax.block_until_ready(sweep()), {}))
+    carry, _ = run.advance("sweeps", carry, lambda: (jax.block_until_ready(sweep()), {}))
     return jax.tree.map(jnp.asarray, carry)
 
 
-def _segments(work: Work, total: int) -> Iterator[tuple[int, int]]:
+def _segments(run: InferenceRun, total: int) -> Iterator[tuple[int, int]]:
     """Consecutive ranges of sweeps, about a second's work each, until all are done or the time is
     up.
     """
@@ -156,47 +158,46 @@ def _segments(work: Work, total: int) -> Iterator[tuple[int, int]]:
     while first < total:
         try:
             if first > 0:
-                work.check_time()
+                run.check_time()
         except OutOfBudget:
             return
-        last = int(
-            work.remember("segment", lambda: {"last": np.asarray(min(total, first + size))})["last"]
-        )
+        end = np.asarray(min(total, first + size))
+        last = int(run.remember("segment", lambda end=end: {"last": end})["last"])
         started = time.monotonic()
         yield first, last
         speed = (last - first) / max(time.monotonic() - started, 1e-9)
         size = int(np.clip(speed * _SEGMENT_SECONDS, _FIRST_SWEEPS, 8 * size))
         for tenth in range(10 * first // total, 10 * last // total):
-            work.record(sweeps=(tenth + 1) * total // 10)
+            run.record(sweeps=(tenth + 1) * total // 10)
         first = last
 
 
 # What the report says -----------------------------------------------------------------------------
 
 
-def _look_at_sweeps(work: Work, clipped: float, stuck: float) -> None:
-    work.diagnostics["X'X clipped"] = float(clipped)
+def _look_at_sweeps(run: InferenceRun, clipped: float, stuck: float) -> None:
+    run.diagnostics["X'X clipped"] = float(clipped)
     if clipped > _CLIPPED:
-        work.warn(Kind.MATRIX_CLIPPED, share=clipped)
+        run.warn(Kind.MATRIX_CLIPPED, share=clipped)
     if stuck > 0.0:
-        work.warn(Kind.CHAINS_HELD_BACK, share=stuck)
+        run.warn(Kind.CHAINS_HELD_BACK, share=stuck)
 
 
-def _look_at_clamping(work: Work, theta: np.ndarray) -> None:
+def _look_at_clamping(run: InferenceRun, theta: np.ndarray) -> None:
     """Warn where normal records would often be clamped: the chance per column, added up and
     averaged over the draws.
     """
-    domain: Any = work.model.query.domain
+    domain: Any = run.model.query.domain
     with jax.enable_x64(True):
-        mean, covariance = map(np.asarray, _record_moments(work.model.simulator, theta))
+        mean, covariance = map(np.asarray, _record_moments(run.model.simulator, theta))
     sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     outside = ndtr((np.asarray(domain.low) - mean) / sd) + ndtr(
         (mean - np.asarray(domain.high)) / sd
     )
     share = float(np.minimum(outside.sum(1), 1.0).mean())
-    work.diagnostics["records clamped"] = share
+    run.diagnostics["records clamped"] = share
     if share > _CLAMPED:
-        work.warn(Kind.RECORDS_CLAMPED, share=share)
+        run.warn(Kind.RECORDS_CLAMPED, share=share)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -204,7 +205,7 @@ def _record_moments(simulator: Any, theta: Array) -> tuple[Array, Array]:
     return jax.vmap(simulator.record_moments)(theta)
 
 
-def _look_at_chains(work: Work, posterior: Draws) -> None:
+def _look_at_chains(run: InferenceRun, posterior: Draws) -> None:
     """R-hat and effective size at the worst parameter, where there are draws enough to tell, and
     the verdict.
     """
@@ -213,6 +214,6 @@ def _look_at_chains(work: Work, posterior: Draws) -> None:
         table = posterior.diagnostics()
         r_hat, size = float(table["r_hat"].max()), float(table["ess_bulk"].min())
     found = {"R-hat": r_hat, "effective size": size}
-    work.diagnostics |= {name: value for name, value in found.items() if np.isfinite(value)}
+    run.diagnostics |= {name: value for name, value in found.items() if np.isfinite(value)}
     if not (r_hat <= _R_HAT and size >= _ENOUGH):
-        work.warn(Kind.CHAINS_NOT_MIXED, r_hat=r_hat, effective_size=size)
+        run.warn(Kind.CHAINS_NOT_MIXED, r_hat=r_hat, effective_size=size)

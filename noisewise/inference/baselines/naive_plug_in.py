@@ -11,7 +11,7 @@ import jax
 from noisewise._core.arrays import Array, integer
 from noisewise.inference.baselines.conjugate import check_conjugate, conjugate_draws
 from noisewise.inference.contract.base import AbstractMethod
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, Kind
 
@@ -50,10 +50,10 @@ class NaivePlugIn(AbstractMethod):
     def _check(self, model: PrivateModel) -> None:
         check_conjugate(model, type(self).__name__)
 
-    def _infer(self, key: Array, work: Work) -> Draws:
+    def _infer(self, key: Array, run: InferenceRun) -> Draws:
         draw_key, look_key = jax.random.split(key)
-        theta = conjugate_draws(draw_key, work.model, work.observed, self.num_draws)
+        theta = conjugate_draws(draw_key, run.model, run.observed, self.num_draws)
         with contextlib.suppress(OutOfBudget):
-            work.look_at_observation(look_key)
-        work.warn(Kind.NOISE_IGNORED)
-        return work.draws(theta, exact=False)
+            run.look_at_observation(look_key)
+        run.warn(Kind.NOISE_IGNORED)
+        return run.draws(theta, exact=False)

@@ -12,20 +12,20 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
-from noisewise._compile.options import brief_jit
+from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array
 
 _JITTER = 1e-11
 
 
-class Target(NamedTuple):
+class StatisticTarget(NamedTuple):
     """s_dp (k,) and the scale of the noise."""
 
     observed: Array
     scale: Array
 
 
-class State(NamedTuple):
+class StatisticState(NamedTuple):
     """theta (C, d), s (C, k) and the variances w (C, k) of the noise, for C chains."""
 
     theta: Array
@@ -43,15 +43,17 @@ class Kernel:
     query: Any
     laplace: bool
 
-    def start(self, target: Target, theta: Array) -> State:
+    def start(self, target: StatisticTarget, theta: Array) -> StatisticState:
         """Chains at theta (C, d) with the mean variances of the noise; s is the first thing that a
         sweep draws.
         """
         shape = (len(theta), len(target.observed))
         variance = (2.0 if self.laplace else 1.0) * target.scale**2
-        return State(theta, jnp.zeros(shape), jnp.full(shape, variance))
+        return StatisticState(theta, jnp.zeros(shape), jnp.full(shape, variance))
 
-    def sweep(self, key: Array, target: Target, state: State) -> tuple[State, Array]:
+    def sweep(
+        self, key: Array, target: StatisticTarget, state: StatisticState
+    ) -> tuple[StatisticState, Array]:
         """The next state, and in how many chains X'X was clipped and how many, out of
         floating-point numbers, stay where they are.
         """
@@ -65,9 +67,9 @@ class Kernel:
             if self.laplace
             else state.variances
         )
-        moved = State(theta, s, variances)
+        moved = StatisticState(theta, s, variances)
         fine = functools.reduce(jnp.logical_and, (jnp.isfinite(part).all(1) for part in moved))
-        state = State(
+        state = StatisticState(
             *(jnp.where(fine[:, None], new, old) for new, old in zip(moved, state, strict=True))
         )
         return state, jnp.stack([clipped, (~fine).sum()])
@@ -136,11 +138,11 @@ def _without_negative_part(matrix: Array) -> Array:
     return (vectors * jnp.maximum(values, 0.0)[..., None, :]) @ jnp.swapaxes(vectors, -1, -2)
 
 
-@brief_jit(static_argnums=0)
+@jit_fast_compile(static_argnums=0)
 def sweeps(
     kernel: Kernel,
     key: Array,
-    target: Target,
+    target: StatisticTarget,
     carry: Any,
     first: int,
     last: int,

@@ -14,7 +14,7 @@ import numpy as np
 from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
 from noisewise.inference.contract.recorded import identity_of, recorded
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Kind
@@ -94,21 +94,21 @@ class AbstractMethod(abc.ABC):
             ),
         )
 
-    def posterior_of(self, key: Array, work: Work) -> AbstractPosterior:
+    def posterior_of(self, key: Array, run: InferenceRun) -> AbstractPosterior:
         """What `infer` returns, by work that was started elsewhere."""
-        with work.shown():
+        with run.progress():
             try:
-                return self._infer(key, work)
+                return self._infer(key, run)
             except OutOfBudget:
-                return prior_only(key, work)
+                return prior_only(key, run)
 
-    def start(self, model: PrivateModel, observed: np.ndarray, **options: Any) -> Work:
+    def start(self, model: PrivateModel, observed: np.ndarray, **options: Any) -> InferenceRun:
         """The start of an inference with a checked observation."""
         budgets: dict[str, Any] = {
             "max_simulations": self.max_simulations,
             "max_minutes": self.max_minutes,
         }
-        return Work(self.slug, self.settings(), model, observed, **budgets, **options)
+        return InferenceRun(self.slug, self.settings(), model, observed, **budgets, **options)
 
     def _checked(self, model: Any, observed: Any) -> np.ndarray:
         if not isinstance(model, PrivateModel):
@@ -142,7 +142,7 @@ class AbstractMethod(abc.ABC):
         """Refuse what the capabilities do not tell."""
 
     @abc.abstractmethod
-    def _infer(self, key: Array, work: Work) -> AbstractPosterior: ...
+    def _infer(self, key: Array, run: InferenceRun) -> AbstractPosterior: ...
 
 
 class AbstractSequentialMethod(AbstractMethod):
@@ -167,40 +167,40 @@ class AbstractSequentialMethod(AbstractMethod):
         if run_dir is None:
             yield from self.rounds_of(key, self.start(model, observed, **options))
             return
-        with run_directory(run_dir, self._identity(key, model, observed)) as run:
-            options |= {"journal": run.journal, "seconds": run.journal.seconds_before}
+        with run_directory(run_dir, self._identity(key, model, observed)) as directory:
+            options |= {"journal": directory.journal, "seconds": directory.journal.seconds_before}
             for posterior in self.rounds_of(key, self.start(model, observed, **options)):
                 yield posterior
-            run.finish(posterior)
+            directory.finish(posterior)
 
-    def rounds_of(self, key: Array, work: Work) -> Iterator[AbstractPosterior]:
+    def rounds_of(self, key: Array, run: InferenceRun) -> Iterator[AbstractPosterior]:
         """What `rounds` gives, by work that was started elsewhere."""
-        with work.shown():
+        with run.progress():
             try:
-                yield from self._kept_rounds(key, work)
+                yield from self._kept_rounds(key, run)
             except OutOfBudget:
-                yield prior_only(key, work)
+                yield prior_only(key, run)
 
     @abc.abstractmethod
-    def _rounds(self, key: Array, work: Work) -> Iterator[AbstractPosterior]: ...
+    def _rounds(self, key: Array, run: InferenceRun) -> Iterator[AbstractPosterior]: ...
 
-    def _infer(self, key: Array, work: Work) -> AbstractPosterior:
-        *_, posterior = self._kept_rounds(key, work)
+    def _infer(self, key: Array, run: InferenceRun) -> AbstractPosterior:
+        *_, posterior = self._kept_rounds(key, run)
         return posterior
 
-    def _kept_rounds(self, key: Array, work: Work) -> Iterator[AbstractPosterior]:
+    def _kept_rounds(self, key: Array, run: InferenceRun) -> Iterator[AbstractPosterior]:
         """The rounds, each on disk before the next begins, where there is a journal."""
-        for posterior in self._rounds(key, work):
-            if work.journal is not None:
-                work.journal.flush()
+        for posterior in self._rounds(key, run):
+            if run.journal is not None:
+                run.journal.flush()
             yield posterior
 
 
-def prior_only(key: Array, work: Work) -> AbstractPosterior:
+def prior_only(key: Array, run: InferenceRun) -> AbstractPosterior:
     """What is left to say where a budget ends before the first draw."""
-    work.power = 0.0
-    work.warn(Kind.ONLY_PRIOR_DRAWS)
-    return work.draws(work.model.prior.sample(key, 1000), exact=False)
+    run.power = 0.0
+    run.warn(Kind.ONLY_PRIOR_DRAWS)
+    return run.draws(run.model.prior.sample(key, 1000), exact=False)
 
 
 def _json_ready(value: Any) -> Any:

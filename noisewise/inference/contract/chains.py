@@ -10,7 +10,7 @@ import numpy as np
 from noisewise._core.arrays import Array
 from noisewise._core.files import reading
 from noisewise.errors import FileFormatError
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.posteriors import Draws, Kind
 from noisewise.samplers.hamiltonian import HamiltonianDraws, Tuning, hamiltonian
 
@@ -101,7 +101,7 @@ class Trace:
         return max(1, self.length * self.num_chains // (_KEPT_PER_EFFECTIVE * self.target_ess))
 
 
-def finished_draws(work: Work, trace: Trace, *, settled: bool) -> Draws:
+def finished_draws(run: InferenceRun, trace: Trace, *, settled: bool) -> Draws:
     """The posterior of the draws collected, thinned to what they are worth, with R-hat and
     effective size in the report.
 
@@ -111,35 +111,35 @@ def finished_draws(work: Work, trace: Trace, *, settled: bool) -> Draws:
     theta, s = trace.by_chain("theta", stride), trace.by_chain("s", stride)
     trace.look()
     size, r_hat = trace.effective_size, trace.r_hat
-    work.diagnostics |= {"effective size": size, "R-hat": r_hat}
+    run.diagnostics |= {"effective size": size, "R-hat": r_hat}
     if not settled:
-        work.warn(Kind.CHAINS_IN_WARM_UP)
+        run.warn(Kind.CHAINS_IN_WARM_UP)
     elif not (size >= _ENOUGH and trace.settled):
         limits = {"enough": _ENOUGH, "largest_r_hat": _R_HAT}
-        work.warn(Kind.CHAINS_NOT_SETTLED, effective_size=size, r_hat=r_hat, **limits)
-    return work.draws(
+        run.warn(Kind.CHAINS_NOT_SETTLED, effective_size=size, r_hat=r_hat, **limits)
+    return run.draws(
         theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= _FEW
     )
 
 
 def chain_run(
-    work: Work, key: Array, target: Any, start: np.ndarray, **settings: Any
+    run: InferenceRun, key: Array, target: Any, start: np.ndarray, **settings: Any
 ) -> HamiltonianDraws:
     """`hamiltonian`, not run again where an earlier sitting did."""
 
     def compute() -> dict[str, np.ndarray]:
-        run = hamiltonian(key, target, start, **settings)
+        drawn = hamiltonian(key, target, start, **settings)
         numbers = {
-            "acceptance": np.asarray(run.acceptance),
-            "divergent": np.asarray(run.num_divergent),
+            "acceptance": np.asarray(drawn.acceptance),
+            "divergent": np.asarray(drawn.num_divergent),
         }
         tuning = {
-            "step size": np.asarray(run.tuning.step_size),
-            "covariance": np.asarray(run.tuning.covariance),
+            "step size": np.asarray(drawn.tuning.step_size),
+            "covariance": np.asarray(drawn.tuning.covariance),
         }
-        return {"draws": run.draws, "log density": run.log_density, **numbers, **tuning}
+        return {"draws": drawn.draws, "log density": drawn.log_density, **numbers, **tuning}
 
-    found = work.remember("chains", compute)
+    found = run.remember("chains", compute)
     with reading("The chains in the journal"):
         if found["draws"].shape != (settings["num_draws"], *start.shape):
             raise FileFormatError("they have another shape.")

@@ -12,11 +12,11 @@ import numpy as np
 from noisewise._core.arrays import Array, integer
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws, step_root
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.record_moves import (
     RecordMoves,
+    RecordState,
     Seen,
-    State,
     Walk,
     advanced,
     record_moves,
@@ -82,56 +82,56 @@ class DataAugmentationMCMC(AbstractMethod):
     def _check(self, model: PrivateModel) -> None:
         require_records(model, type(self).__name__)
 
-    def _infer(self, key: Array, work: Work) -> Draws:
-        run = self.run_chains(key, work)
-        return finished_draws(work, run.trace, settled=run.settled)
+    def _infer(self, key: Array, run: InferenceRun) -> Draws:
+        sampled = self.run_chains(key, run)
+        return finished_draws(run, sampled.trace, settled=sampled.settled)
 
-    def run_chains(self, key: Array, work: Work, *, most_sweeps: int = _SEGMENT) -> ChainRun:
+    def run_chains(self, key: Array, run: InferenceRun, *, most_sweeps: int = _SEGMENT) -> ChainRun:
         """Chains that have met the target, or have come as far as the budgets allow;
         `chains.segment` goes on from there.
 
         `most_sweeps` is the length of a segment, shorter where there are many records.
         """
         look_key, theta_key, record_key, sweep_key = jax.random.split(key, 4)
-        work.look_at_observation(look_key)
+        run.look_at_observation(look_key)
         num_chains = (
-            self.num_chains if work.remaining is None else min(self.num_chains, work.remaining)
+            self.num_chains if run.remaining is None else min(self.num_chains, run.remaining)
         )
-        work.spend(num_chains)
-        theta = work.model.prior.sample(theta_key, max(num_chains, 1000))
+        run.spend(num_chains)
+        theta = run.model.prior.sample(theta_key, max(num_chains, 1000))
         moves, seen = (
-            record_moves(work.model, num_moves=self.num_moves),
-            Seen(work.model.mechanism, work.observed, 1.0),
+            record_moves(run.model, num_moves=self.num_moves),
+            Seen(run.model.mechanism, run.observed, 1.0),
         )
         state = moves.start(record_key, theta[:num_chains], seen)
         walk = Walk(
-            step_root(work.model.prior.unconstrain(theta)),
+            step_root(run.model.prior.unconstrain(theta)),
             np.full(3, 2.4 / np.sqrt(state.z.shape[1])),
         )
-        run = ChainRun(
+        sampled = ChainRun(
             Chains(moves, seen, state, walk, sweep_key, most_sweeps), Trace(self.target_ess)
         )
-        run.trace.add(theta=state.theta[None], s=moves.statistic(state.total)[None])
+        sampled.trace.add(theta=state.theta[None], s=moves.statistic(state.total)[None])
         with contextlib.suppress(OutOfBudget):
-            self._settle(run, work)
-        work.diagnostics |= {
-            f"{name} acceptance": share for name, share in run.chains.shares().items()
+            self._settle(sampled, run)
+        run.diagnostics |= {
+            f"{name} acceptance": share for name, share in sampled.chains.shares().items()
         }
-        return run
+        return sampled
 
-    def _settle(self, run: ChainRun, work: Work) -> None:
-        chains, trace = run.chains, run.trace
+    def _settle(self, sampled: ChainRun, run: InferenceRun) -> None:
+        chains, trace = sampled.chains, sampled.trace
         for done in range(0, self.num_warmup, chains.length):
-            trace.restart(**chains.segment(work))
+            trace.restart(**chains.segment(run))
             chains.tune(done, trace.pooled())
-            work.record(warmup=done + chains.length, **chains.shares())
-        trace.restart(**chains.segment(work))
-        run.settled = True
+            run.record(warmup=done + chains.length, **chains.shares())
+        trace.restart(**chains.segment(run))
+        sampled.settled = True
         while not trace.complete() and trace.length < self.max_sweeps:
-            trace.add(**chains.segment(work))
-            work.record(sweeps=trace.length, effective_size=trace.effective_size, **chains.shares())
+            trace.add(**chains.segment(run))
+            run.record(sweeps=trace.length, effective_size=trace.effective_size, **chains.shares())
         if not trace.complete():
-            work.end(StopKind.SWEEPS_MADE, limit=self.max_sweeps)
+            run.end(StopKind.SWEEPS_MADE, limit=self.max_sweeps)
 
 
 @dataclasses.dataclass
@@ -140,7 +140,7 @@ class Chains:
 
     moves: RecordMoves
     seen: Seen
-    state: State
+    state: RecordState
     walk: Walk
     key: Array
     most_sweeps: int
@@ -155,12 +155,12 @@ class Chains:
             np.clip(_RECORDS // (databases * self.state.terms.shape[1]), 1, self.most_sweeps)
         )
 
-    def segment(self, work: Work) -> dict[str, np.ndarray]:
+    def segment(self, run: InferenceRun) -> dict[str, np.ndarray]:
         """The draws of the next sweeps, each (sweeps, chains, ...)."""
-        work.spend(self.length * len(self.state.z) * self.moves.databases_per_sweep)
+        run.spend(self.length * len(self.state.z) * self.moves.databases_per_sweep)
         key = jax.random.fold_in(self.key, self.segments)
         chains = (self.moves, key, self.state, self.seen, self.walk, self.length)
-        self.state, kept, self.accepted = advanced(work, *chains)
+        self.state, kept, self.accepted = advanced(run, *chains)
         self.segments += 1
         return {"theta": kept["theta"], "s": kept["s"], "z": kept["z"]}
 

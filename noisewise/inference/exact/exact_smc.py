@@ -15,7 +15,7 @@ from noisewise._core.arrays import Array, integer, number
 from noisewise._core.seeds import generator
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.chains import Trace, finished_draws
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.particles import Particles, RecordParticles, SimulatedParticles
 from noisewise.inference.exact.record_moves import serves
 from noisewise.inference.exact.weighted_draws import ImportanceDraws
@@ -76,80 +76,87 @@ class ExactSMC(AbstractSequentialMethod):
             max_steps=integer("max_steps", at_least=1),
         )
 
-    def _rounds(self, key: Array, work: Work) -> Iterator[AbstractPosterior]:
+    def _rounds(self, key: Array, run: InferenceRun) -> Iterator[AbstractPosterior]:
         start_key, temper_key, finish_key = jax.random.split(key, 3)
-        particles = self._first_particles(start_key, work)
+        particles = self._first_particles(start_key, run)
         if not np.isfinite(particles.log_eta).any():
-            yield _impossible(work, particles)
+            yield _impossible(run, particles)
             return
         temperature, evidence = 0.0, _Evidence()
         try:
             while temperature < 1.0:
                 step_key = jax.random.fold_in(temper_key, evidence.num_temperatures)
-                temperature = self._raise(step_key, work, particles, temperature, evidence)
-                work.record(temperature=temperature, acceptance=particles.acceptance)
+                temperature = self._raise(step_key, run, particles, temperature, evidence)
+                run.record(temperature=temperature, acceptance=particles.acceptance)
                 if temperature < 1.0:
-                    yield _tempered(work, particles)
+                    yield _tempered(run, particles)
         except OutOfBudget:
-            yield _unfinished(work, particles, temperature)
+            yield _unfinished(run, particles, temperature)
             return
         if not np.isfinite(evidence.variance):
-            work.warn(Kind.FEW_MOVES_ACCEPTED)
-        work.diagnostics |= {
+            run.warn(Kind.FEW_MOVES_ACCEPTED)
+        run.diagnostics |= {
             "temperatures": evidence.num_temperatures,
             "acceptance": particles.acceptance,
             **evidence.told(),
         }
-        yield self._finished(finish_key, work, particles)
+        yield self._finished(finish_key, run, particles)
 
-    def _finished(self, key: Array, work: Work, particles: Particles) -> AbstractPosterior:
+    def _finished(self, key: Array, run: InferenceRun, particles: Particles) -> AbstractPosterior:
         """Draws at lambda = 1: by importance from a fit to the particles where its weights are
         good, else by chains.
         """
         first_key, importance_key, chain_key = jax.random.split(key, 3)
         trace = Trace(self.target_ess)
         if isinstance(particles, SimulatedParticles):
-            draws = ImportanceDraws(work, particles.fit())
+            draws = ImportanceDraws(run, particles.fit())
             with contextlib.suppress(OutOfBudget):
                 draws.add(first_key, self.num_particles)
             if draws.num == self.num_particles and draws.good:
-                return self._by_importance(importance_key, work, draws)
+                return self._by_importance(importance_key, run, draws)
         trace.add(**particles.keep(_FINAL_CHAINS))
-        return self._by_chains(chain_key, work, particles, trace)
+        return self._by_chains(chain_key, run, particles, trace)
 
-    def _by_importance(self, key: Array, work: Work, draws: ImportanceDraws) -> AbstractPosterior:
+    def _by_importance(
+        self, key: Array, run: InferenceRun, draws: ImportanceDraws
+    ) -> AbstractPosterior:
         with contextlib.suppress(OutOfBudget):
             while draws.effective_size < self.target_ess:
                 if draws.num >= self.max_steps * _FINAL_CHAINS:
-                    work.end(StopKind.IMPORTANCE_DRAWS_MADE, num=draws.num)
+                    run.end(StopKind.IMPORTANCE_DRAWS_MADE, num=draws.num)
                     break
                 draws.add(jax.random.fold_in(key, draws.num), self.num_particles)
-                work.record(temperature=1.0, effective_size=draws.effective_size)
+                run.record(temperature=1.0, effective_size=draws.effective_size)
         return draws.posterior()
 
     def _by_chains(
-        self, key: Array, work: Work, particles: Particles, trace: Trace
+        self, key: Array, run: InferenceRun, particles: Particles, trace: Trace
     ) -> AbstractPosterior:
         with contextlib.suppress(OutOfBudget):
             while not trace.complete():
                 if trace.length >= self.max_steps:
-                    work.end(StopKind.STEPS_MADE, limit=self.max_steps)
+                    run.end(StopKind.STEPS_MADE, limit=self.max_steps)
                     break
-                trace.add(**particles.extend(jax.random.fold_in(key, trace.length), work))
-                work.record(
+                trace.add(**particles.extend(jax.random.fold_in(key, trace.length), run))
+                run.record(
                     temperature=1.0,
                     acceptance=particles.acceptance,
                     effective_size=trace.effective_size,
                 )
-        return finished_draws(work, trace, settled=True)
+        return finished_draws(run, trace, settled=True)
 
-    def _first_particles(self, key: Array, work: Work) -> Particles:
-        if serves(work.model):
-            return RecordParticles(key, work, self.num_particles, self.num_moves)
-        return SimulatedParticles(key, work, self.num_particles)
+    def _first_particles(self, key: Array, run: InferenceRun) -> Particles:
+        if serves(run.model):
+            return RecordParticles(key, run, self.num_particles, self.num_moves)
+        return SimulatedParticles(key, run, self.num_particles)
 
     def _raise(
-        self, key: Array, work: Work, particles: Particles, temperature: float, evidence: _Evidence
+        self,
+        key: Array,
+        run: InferenceRun,
+        particles: Particles,
+        temperature: float,
+        evidence: _Evidence,
     ) -> float:
         """Reweight to the next temperature, resample, move; returns it."""
         resample_key, move_key = jax.random.split(key)
@@ -162,7 +169,7 @@ class ExactSMC(AbstractSequentialMethod):
             resample(resample_key, weights, particles.num_ancestors),
             particles.num_chains,
         )
-        particles.advance(move_key, work, reached, ancestors)
+        particles.advance(move_key, run, reached, ancestors)
         evidence.add(log_weights, num_chains)
         evidence.inherit(ancestors, reliable=particles.moved >= 1.0)
         return reached
@@ -250,18 +257,18 @@ class _Evidence:
         return {"log evidence": self.log_evidence, "log evidence se": float(np.sqrt(self.variance))}
 
 
-def _tempered(work: Work, particles: Particles) -> AbstractPosterior:
-    return work.draws(particles.theta, particles.s, exact=False)
+def _tempered(run: InferenceRun, particles: Particles) -> AbstractPosterior:
+    return run.draws(particles.theta, particles.s, exact=False)
 
 
-def _unfinished(work: Work, particles: Particles, temperature: float) -> AbstractPosterior:
-    work.power = temperature
-    work.warn(Kind.ENDED_EARLY_AT_POWER, power=temperature)
-    return _tempered(work, particles)
+def _unfinished(run: InferenceRun, particles: Particles, temperature: float) -> AbstractPosterior:
+    run.power = temperature
+    run.warn(Kind.ENDED_EARLY_AT_POWER, power=temperature)
+    return _tempered(run, particles)
 
 
-def _impossible(work: Work, particles: Particles) -> AbstractPosterior:
-    work.power = 0.0
-    work.end(StopKind.NOTHING_POSSIBLE)
-    work.warn(Kind.PRIOR_IMPOSSIBLE, num=work.num_simulations)
-    return _tempered(work, particles)
+def _impossible(run: InferenceRun, particles: Particles) -> AbstractPosterior:
+    run.power = 0.0
+    run.end(StopKind.NOTHING_POSSIBLE)
+    run.warn(Kind.PRIOR_IMPOSSIBLE, num=run.num_simulations)
+    return _tempered(run, particles)

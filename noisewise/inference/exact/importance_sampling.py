@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from noisewise._core.arrays import Array, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.inference.contract.base import AbstractMethod
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.weighted_draws import (
     ImportanceDraws,
     UnconstrainedPrior,
@@ -75,17 +75,15 @@ class ImportanceSampling(AbstractMethod):
                 f" {describe(self.proposal)}."
             )
 
-    def _infer(self, key: Array, work: Work) -> WeightedSamples:
+    def _infer(self, key: Array, run: InferenceRun) -> WeightedSamples:
         *keys, look_key, end_key = jax.random.split(key, self.num_stages + 3)
-        start = UnconstrainedPrior(work.model.prior)
+        start = UnconstrainedPrior(run.model.prior)
         proposal: Any = (
-            start
-            if self.proposal is None
-            else _fit_to(work, self.proposal, start, self.prior_share)
+            start if self.proposal is None else _fit_to(run, self.proposal, start, self.prior_share)
         )
         best: ImportanceDraws | None = None
         for stage in range(self.num_stages + 1):
-            draws = ImportanceDraws(work, proposal)
+            draws = ImportanceDraws(run, proposal)
             try:
                 draws.add(
                     keys[stage], self.num_final if stage == self.num_stages else self.num_adapt
@@ -93,50 +91,50 @@ class ImportanceSampling(AbstractMethod):
             except OutOfBudget:
                 break
             if stage == 0:
-                work.look_at_observation(look_key, draws.s if self.proposal is None else None)
-            work.record(stage=stage, effective_size=draws.effective_size)
-            complete = stage == self.num_stages and work.stop.finished
+                run.look_at_observation(look_key, draws.s if self.proposal is None else None)
+            run.record(stage=stage, effective_size=draws.effective_size)
+            complete = stage == self.num_stages and run.stop.finished
             if best is None or complete or draws.effective_size > best.effective_size:
                 best = draws
-            if not work.stop.finished:
+            if not run.stop.finished:
                 break
             if draws.effective_size > 0.0:
                 weights = np.exp(draws.log_weights - logsumexp(draws.log_weights))
                 proposal = fitted_proposal(draws.z, weights, start, self.prior_share)
         if best is None:
-            raise OutOfBudget(work.stop)
-        return _finished(end_key, work, best)
+            raise OutOfBudget(run.stop)
+        return _finished(end_key, run, best)
 
 
-def _fit_to(work: Work, posterior: Any, start: UnconstrainedPrior, share: float) -> Any:
-    if posterior.names != work.model.names:
+def _fit_to(run: InferenceRun, posterior: Any, start: UnconstrainedPrior, share: float) -> Any:
+    if posterior.names != run.model.names:
         raise InvalidInputError(
-            f"proposal must be a posterior of {', '.join(work.model.names)}, got one of"
+            f"proposal must be a posterior of {', '.join(run.model.names)}, got one of"
             f" {', '.join(posterior.names)}."
         )
     return fitted_proposal(
-        work.model.prior.unconstrain(posterior.theta), posterior.weights, start, share
+        run.model.prior.unconstrain(posterior.theta), posterior.weights, start, share
     )
 
 
-def _finished(key: Array, work: Work, draws: ImportanceDraws) -> WeightedSamples:
+def _finished(key: Array, run: InferenceRun, draws: ImportanceDraws) -> WeightedSamples:
     """The diagnostics, which need a few simulations more, and the verdict."""
     if draws.effective_size == 0.0:
-        return _impossible(work, draws)
+        return _impossible(run, draws)
     with contextlib.suppress(OutOfBudget):
-        work.diagnostics["1 + rv"] = relative_variance_at(key, work, draws.posterior())
+        run.diagnostics["1 + rv"] = relative_variance_at(key, run, draws.posterior())
     return draws.posterior()
 
 
-def _impossible(work: Work, draws: ImportanceDraws) -> WeightedSamples:
-    work.warn(Kind.PROPOSAL_IMPOSSIBLE, num=draws.num)
-    return work.weighted(
-        work.model.prior.constrain(draws.z), np.zeros(draws.num), draws.s, exact=False
+def _impossible(run: InferenceRun, draws: ImportanceDraws) -> WeightedSamples:
+    run.warn(Kind.PROPOSAL_IMPOSSIBLE, num=draws.num)
+    return run.weighted(
+        run.model.prior.constrain(draws.z), np.zeros(draws.num), draws.s, exact=False
     )
 
 
 def relative_variance_at(
-    key: Array, work: Work, posterior: AbstractPosterior, num: int = 16
+    key: Array, run: InferenceRun, posterior: AbstractPosterior, num: int = 16
 ) -> float:
     """1 + rv: mean(eta^2) / mean(eta)^2 over 256 simulations at each of `num` draws from the
     posterior, averaged over them.
@@ -146,9 +144,9 @@ def relative_variance_at(
     """
     draw_key, simulate_key = jax.random.split(key)
     theta = np.repeat(posterior.sample(draw_key, num), _REPEATS, axis=0)
-    s = work.statistics(simulate_key, theta)
+    s = run.statistics(simulate_key, theta)
     complete = len(s) // _REPEATS
     if complete < num // 4:
         raise OutOfBudget("too few simulations left")
-    log_eta = work.log_eta(s)[: complete * _REPEATS].reshape(complete, _REPEATS)
+    log_eta = run.log_eta(s)[: complete * _REPEATS].reshape(complete, _REPEATS)
     return relative_variance(log_eta)

@@ -15,11 +15,11 @@ import numpy as np
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.record_moves import (
     RecordMoves,
+    RecordState,
     Seen,
-    State,
     Walk,
     advanced,
     record_moves,
@@ -74,13 +74,15 @@ class Particles(abc.ABC):
         """Shape proposals like the weighted particles."""
 
     @abc.abstractmethod
-    def advance(self, key: Array, work: Work, temperature: float, ancestors: np.ndarray) -> None:
+    def advance(
+        self, key: Array, run: InferenceRun, temperature: float, ancestors: np.ndarray
+    ) -> None:
         """Replace the population by chains that start at the ancestors and leave the tempered
         target invariant.
         """
 
     @abc.abstractmethod
-    def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
+    def extend(self, key: Array, run: InferenceRun) -> dict[str, np.ndarray]:
         """More draws (steps, chains, ...) of theta and s by the chains of the last `advance`, at
         its temperature.
         """
@@ -117,12 +119,12 @@ class SimulatedParticles(Particles):
     so that no simulation is wasted.
     """
 
-    def __init__(self, key: Array, work: Work, num: int) -> None:
+    def __init__(self, key: Array, run: InferenceRun, num: int) -> None:
         self._num = num
-        theta, s = work.prior_draws(key, num)
-        self._prior = UnconstrainedPrior(work.model.prior)
-        self._z = work.model.prior.unconstrain(theta)[None]
-        self._s, self._log_eta = s[None], work.log_eta(s)[None]
+        theta, s = run.prior_draws(key, num)
+        self._prior = UnconstrainedPrior(run.model.prior)
+        self._z = run.model.prior.unconstrain(theta)[None]
+        self._s, self._log_eta = s[None], run.log_eta(s)[None]
         self.acceptance, self._temperature = 1.0, 0.0
 
     @property
@@ -159,16 +161,18 @@ class SimulatedParticles(Particles):
         spread = 2.38**2 / self.z.shape[1]
         self._root = np.linalg.cholesky(spread * weighted_covariance(self.z, weights))
 
-    def advance(self, key: Array, work: Work, temperature: float, ancestors: np.ndarray) -> None:
+    def advance(
+        self, key: Array, run: InferenceRun, temperature: float, ancestors: np.ndarray
+    ) -> None:
         self._temperature = temperature
         chosen = (self.z[ancestors], self.s[ancestors], self.log_eta[ancestors])
-        self._z, self._s, self._log_eta = self._run(key, work, chosen, self.num_steps)
+        self._z, self._s, self._log_eta = self._run(key, run, chosen, self.num_steps)
         # the last temperature may have promised too much: go on until there is one acceptance per
         # chain
         while self.moved < 1.0 and len(self._z) < _LONGEST:
             steps, acceptance = len(self._z), self.acceptance
             last = (self._z[-1], self._s[-1], self._log_eta[-1])
-            more = self._run(jax.random.fold_in(key, steps), work, last, steps)
+            more = self._run(jax.random.fold_in(key, steps), run, last, steps)
             before = (self._z, self._s, self._log_eta)
             self._z, self._s, self._log_eta = (
                 np.concatenate(pair) for pair in zip(before, more, strict=True)
@@ -186,9 +190,9 @@ class SimulatedParticles(Particles):
         )
         return self.by_step()
 
-    def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
+    def extend(self, key: Array, run: InferenceRun) -> dict[str, np.ndarray]:
         last = (self._z[-1], self._s[-1], self._log_eta[-1])
-        self._z, self._s, self._log_eta = self._run(key, work, last, self.num_steps)
+        self._z, self._s, self._log_eta = self._run(key, run, last, self.num_steps)
         return self.by_step()
 
     def by_step(self) -> dict[str, np.ndarray]:
@@ -201,18 +205,18 @@ class SimulatedParticles(Particles):
         )
 
     def _run(
-        self, key: Array, work: Work, state: tuple[np.ndarray, ...], num: int
+        self, key: Array, run: InferenceRun, state: tuple[np.ndarray, ...], num: int
     ) -> tuple[np.ndarray, ...]:
         states, accepted = [], []
         for number in range(num):
-            state, taken = self._step(jax.random.fold_in(key, number), work, *state)
+            state, taken = self._step(jax.random.fold_in(key, number), run, *state)
             states.append(state)
             accepted.append(taken.mean())
         self.acceptance = float(np.mean(accepted))
         return tuple(np.stack(part) for part in zip(*states, strict=True))
 
     def _step(
-        self, key: Array, work: Work, z: np.ndarray, s: np.ndarray, log_eta: np.ndarray
+        self, key: Array, run: InferenceRun, z: np.ndarray, s: np.ndarray, log_eta: np.ndarray
     ) -> Any:
         fit_key, simulate_key, seed_key = jax.random.split(key, 3)
         rng = generator(seed_key)
@@ -223,8 +227,8 @@ class SimulatedParticles(Particles):
             walking, 0.0, self._proposal.log_prob(z) - self._proposal.log_prob(proposed)
         )
         log_prior = self._prior.log_prob(proposed) - self._prior.log_prob(z)
-        new_s = work.all_statistics(simulate_key, work.model.prior.constrain(proposed))
-        new_log_eta = work.log_eta(new_s)
+        new_s = run.all_statistics(simulate_key, run.model.prior.constrain(proposed))
+        new_log_eta = run.log_eta(new_s)
         with np.errstate(invalid="ignore"):
             log_ratio = log_prior + correction + self._temperature * (new_log_eta - log_eta)
         taken = (np.log1p(-rng.random(len(z))) < log_ratio) & np.isfinite(new_log_eta)
@@ -237,18 +241,18 @@ class RecordParticles(Particles):
     last state of each chain is kept.
     """
 
-    def __init__(self, key: Array, work: Work, num: int, num_moves: int) -> None:
-        self.moves: RecordMoves = record_moves(work.model, num_moves=num_moves, joint=True)
+    def __init__(self, key: Array, run: InferenceRun, num: int, num_moves: int) -> None:
+        self.moves: RecordMoves = record_moves(run.model, num_moves=num_moves, joint=True)
         theta_key, record_key, look_key = jax.random.split(key, 3)
-        size = work.model.simulator.num_records * (work.model.statistic_width + 8) * 8  # type: ignore[attr-defined]
+        size = run.model.simulator.num_records * (run.model.statistic_width + 8) * 8  # type: ignore[attr-defined]
         chains = int(np.clip(_BYTES // size, 16, max(16, num // _SWEEPS)))
-        chains = chains if work.remaining is None else max(1, min(chains, work.remaining))
-        work.spend(chains)
-        self._seen = Seen(work.model.mechanism, work.observed, 0.0)
-        self.state: State = self.moves.start(
-            record_key, work.model.prior.sample(theta_key, chains), self._seen
+        chains = chains if run.remaining is None else max(1, min(chains, run.remaining))
+        run.spend(chains)
+        self._seen = Seen(run.model.mechanism, run.observed, 0.0)
+        self.state: RecordState = self.moves.start(
+            record_key, run.model.prior.sample(theta_key, chains), self._seen
         )
-        work.look_at_observation(look_key, self.s if chains >= _LOOKED_AT else None)
+        run.look_at_observation(look_key, self.s if chains >= _LOOKED_AT else None)
         self._lengths = np.full(3, 2.4 / np.sqrt(self.state.z.shape[1]))
         self.acceptance = 1.0
         self._kept: dict[str, np.ndarray] = {}
@@ -284,19 +288,21 @@ class RecordParticles(Particles):
     def tune(self, weights: np.ndarray) -> None:
         self._root = np.linalg.cholesky(weighted_covariance(self.z, weights))
 
-    def advance(self, key: Array, work: Work, temperature: float, ancestors: np.ndarray) -> None:
+    def advance(
+        self, key: Array, run: InferenceRun, temperature: float, ancestors: np.ndarray
+    ) -> None:
         self._seen = self._seen._replace(temperature=temperature)
         self.state = jax.tree.map(lambda part: part[ancestors], self.state)
         for number in range(_SWEEPS // self._block):
-            self.extend(jax.random.fold_in(key, number), work)
+            self.extend(jax.random.fold_in(key, number), run)
         if temperature < 1.0:
             self._lengths = self._lengths * np.exp(self._accepted[[0, 2, 3]] - _ACCEPTANCE)
 
-    def extend(self, key: Array, work: Work) -> dict[str, np.ndarray]:
-        work.spend(self._block * self.num_chains * self.moves.databases_per_sweep)
+    def extend(self, key: Array, run: InferenceRun) -> dict[str, np.ndarray]:
+        run.spend(self._block * self.num_chains * self.moves.databases_per_sweep)
         walk = Walk(self._root, self._lengths)
         chains = (self.moves, key, self.state, self._seen, walk, self._block)
-        self.state, self._kept, self._accepted = advanced(work, *chains)
+        self.state, self._kept, self._accepted = advanced(run, *chains)
         self.acceptance = float(self._accepted[1])
         return self.by_step()
 

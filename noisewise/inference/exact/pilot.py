@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import logsumexp, ndtri
 
 from noisewise._core.arrays import Array
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.pseudo_marginal import log_mean_exp
 from noisewise.inference.exact.weighted_draws import (
     ImportanceDraws,
@@ -50,43 +50,43 @@ class Pilot:
         """Draws z (num, d) in proportion to their weights."""
         return self.draws.z[rng.choice(self.draws.num, num, p=_weights(self.draws))]
 
-    def posterior(self, work: Work) -> AbstractPosterior:
+    def posterior(self, run: InferenceRun) -> AbstractPosterior:
         """The draws themselves, where nothing better came of them."""
         if self.hopeless:
-            work.warn(Kind.PILOT_IMPOSSIBLE, num=self.draws.num)
-            return work.draws(work.model.prior.constrain(self.draws.z), self.draws.s, exact=False)
-        work.warn(Kind.CHAINS_NOT_STARTED)
+            run.warn(Kind.PILOT_IMPOSSIBLE, num=self.draws.num)
+            return run.draws(run.model.prior.constrain(self.draws.z), self.draws.s, exact=False)
+        run.warn(Kind.CHAINS_NOT_STARTED)
         return self.draws.posterior()
 
 
-def run_pilot(key: Array, work: Work) -> Pilot:
+def run_pilot(key: Array, run: InferenceRun) -> Pilot:
     """Importance sampling from the prior and three adapted proposals; at most a tenth of what is
     left for each.
     """
-    prior = UnconstrainedPrior(work.model.prior)
+    prior = UnconstrainedPrior(run.model.prior)
     proposal: Any = prior
     pilot: Pilot | None = None
     with contextlib.suppress(OutOfBudget):
         for stage, stage_key in enumerate(jax.random.split(key, _STAGES)):
-            draws = ImportanceDraws(work, proposal)
+            draws = ImportanceDraws(run, proposal)
             draw_key, look_key = jax.random.split(stage_key)
             draws.add(
                 draw_key,
                 (
                     _PER_STAGE
-                    if work.remaining is None
-                    else min(max(work.remaining // 10, 100), _PER_STAGE)
+                    if run.remaining is None
+                    else min(max(run.remaining // 10, 100), _PER_STAGE)
                 ),
             )
             if stage == 0:
-                work.look_at_observation(look_key, draws.s)
-            work.record(pilot=stage, effective_size=draws.effective_size)
+                run.look_at_observation(look_key, draws.s)
+            run.record(pilot=stage, effective_size=draws.effective_size)
             if draws.num >= _FIT * draws.z.shape[1] and draws.effective_size > 0.0:
                 proposal = fitted_proposal(draws.z, _weights(draws), prior, _PRIOR_SHARE)
                 pilot = Pilot(draws, np.linalg.cholesky(proposal.scale))
             pilot = pilot or Pilot(draws, np.eye(draws.z.shape[1]))
     if pilot is None:
-        raise OutOfBudget(work.stop)
+        raise OutOfBudget(run.stop)
     return pilot
 
 
@@ -108,7 +108,7 @@ class Inner(NamedTuple):
 
 
 def choose_inner(
-    key: Array, rng: np.random.Generator, work: Work, pilot: Pilot, given: int | None = None
+    key: Array, rng: np.random.Generator, run: InferenceRun, pilot: Pilot, given: int | None = None
 ) -> Inner | None:
     """The smallest power of two M, up to 512, for which log L-hat has a variance of at most 2; or
     what holds for the M given.
@@ -116,15 +116,15 @@ def choose_inner(
     At 32 draws of the pilot up to 2048 simulations are divided into groups of M, at least 4 of
     them. None where the budget is too small to measure anything.
     """
-    theta = work.model.prior.constrain(pilot.starts(rng, _PLACES))
+    theta = run.model.prior.constrain(pilot.starts(rng, _PLACES))
     log_eta = np.empty((_PLACES, 0))
     chosen = None
     for repeats, repeat_key in zip(_REPEATS, jax.random.split(key, len(_REPEATS)), strict=True):
         more = repeats - log_eta.shape[1]
-        if work.remaining is not None and _PLACES * more > work.remaining // 5:
+        if run.remaining is not None and _PLACES * more > run.remaining // 5:
             break
-        s = work.all_statistics(repeat_key, np.repeat(theta, more, axis=0))
-        log_eta = np.concatenate([log_eta, work.log_eta(s).reshape(_PLACES, more)], axis=1)
+        s = run.all_statistics(repeat_key, np.repeat(theta, more, axis=0))
+        log_eta = np.concatenate([log_eta, run.log_eta(s).reshape(_PLACES, more)], axis=1)
         candidates = (
             [2**power for power in range(10) if _GROUPS * 2**power <= repeats]
             if given is None

@@ -27,7 +27,7 @@ Simulate = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(keys (C, M, 2), theta (C, d)) -> s (C, M, k)."""
 
 
-class State(NamedTuple):
+class PseudoMarginalState(NamedTuple):
     """C chains: z (C, d) unconstrained, keys (C, M, 2), their statistics (C, M, k), and what
     belongs to them.
     """
@@ -40,14 +40,14 @@ class State(NamedTuple):
     log_likelihood: np.ndarray
 
 
-class Target(NamedTuple):
+class PseudoMarginalTarget(NamedTuple):
     """What the chains are after: a prior, a simulation, and log_eta(s) (C, M), -inf where s is NaN."""
 
     prior: Prior
     simulate: Simulate
     log_eta: Callable[[np.ndarray], np.ndarray]
 
-    def at(self, z: np.ndarray, keys: np.ndarray, otherwise: np.ndarray) -> State:
+    def at(self, z: np.ndarray, keys: np.ndarray, otherwise: np.ndarray) -> PseudoMarginalState:
         """Chains at z with these keys; where z is off the prior's support, simulated at `otherwise`
         and of density 0.
         """
@@ -56,12 +56,16 @@ class Target(NamedTuple):
         s = self.simulate(keys, np.where(possible[:, None], theta, self.prior.constrain(otherwise)))
         log_eta = self.log_eta(s)
         log_prior = np.where(possible, log_prior, -np.inf)
-        return State(z, log_prior, keys, s, log_eta, log_mean_exp(log_eta))
+        return PseudoMarginalState(z, log_prior, keys, s, log_eta, log_mean_exp(log_eta))
 
 
 def move(
-    rng: np.random.Generator, target: Target, state: State, steps: np.ndarray, num_blocks: int
-) -> tuple[State, np.ndarray]:
+    rng: np.random.Generator,
+    target: PseudoMarginalTarget,
+    state: PseudoMarginalState,
+    steps: np.ndarray,
+    num_blocks: int,
+) -> tuple[PseudoMarginalState, np.ndarray]:
     """One move of each chain by `steps` (C, d), with one of `num_blocks` blocks of keys drawn anew;
     and who moved (C,).
 
@@ -76,13 +80,15 @@ def move(
     return merged(np.log(rng.random(len(steps))) < ratio, proposed, state)
 
 
-def merged(accepted: np.ndarray, proposed: State, state: State) -> tuple[State, np.ndarray]:
+def merged(
+    accepted: np.ndarray, proposed: PseudoMarginalState, state: PseudoMarginalState
+) -> tuple[PseudoMarginalState, np.ndarray]:
     """The proposed state where it is accepted, the old one elsewhere."""
     fields = zip(proposed, state, strict=True)
     chosen = [
         np.where(accepted.reshape(-1, *(1,) * (new.ndim - 1)), new, old) for new, old in fields
     ]
-    return State(*chosen), accepted
+    return PseudoMarginalState(*chosen), accepted
 
 
 def refreshed(rng: np.random.Generator, keys: np.ndarray, num_blocks: int) -> np.ndarray:
@@ -97,7 +103,7 @@ def fresh_keys(rng: np.random.Generator, num_chains: int, num_inner: int) -> np.
     return rng.integers(2**32, size=(num_chains, num_inner, 2), dtype=np.uint32)
 
 
-def drawn_statistics(rng: np.random.Generator, state: State) -> np.ndarray:
+def drawn_statistics(rng: np.random.Generator, state: PseudoMarginalState) -> np.ndarray:
     """One of the M statistics of each chain, in proportion to eta: (C, k)."""
     chosen = np.argmax(state.log_eta + rng.gumbel(size=state.log_eta.shape), axis=1)
     return state.s[np.arange(len(chosen)), chosen]

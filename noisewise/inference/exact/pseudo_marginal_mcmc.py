@@ -14,12 +14,12 @@ from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws, step_root
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.pilot import Pilot, choose_inner, run_pilot
 from noisewise.inference.exact.pseudo_marginal import (
+    PseudoMarginalState,
+    PseudoMarginalTarget,
     Simulate,
-    State,
-    Target,
     drawn_statistics,
     fresh_keys,
     move,
@@ -94,60 +94,64 @@ class PseudoMarginalMCMC(AbstractMethod):
                 f" they divide, got {self.num_blocks}."
             )
 
-    def _infer(self, key: Array, work: Work) -> AbstractPosterior:
+    def _infer(self, key: Array, run: InferenceRun) -> AbstractPosterior:
         pilot_key, inner_key, chain_key = jax.random.split(key, 3)
-        pilot = run_pilot(pilot_key, work)
+        pilot = run_pilot(pilot_key, run)
         if pilot.hopeless:
-            return pilot.posterior(work)
+            return pilot.posterior(run)
         trace, settled, chains = Trace(self.target_ess), False, None
         with contextlib.suppress(OutOfBudget):
-            chains = self._started(inner_key, generator(chain_key), work, pilot)
+            chains = self._started(inner_key, generator(chain_key), run, pilot)
             trace.add(**chains.draws())
-            self._warm_up(work, chains, trace)
+            self._warm_up(run, chains, trace)
             trace.restart(**chains.segment())
             settled = True
             while not trace.complete() and trace.length < self.max_sweeps:
                 trace.add(**chains.segment())
-                work.record(
+                run.record(
                     sweeps=trace.length,
                     effective_size=trace.effective_size,
                     acceptance=chains.acceptance,
                 )
             if not trace.complete():
-                work.end(StopKind.SWEEPS_MADE, limit=self.max_sweeps)
+                run.end(StopKind.SWEEPS_MADE, limit=self.max_sweeps)
         if chains is None:
-            return pilot.posterior(work)
-        work.diagnostics["acceptance"] = chains.acceptance
-        return finished_draws(work, trace, settled=settled)
+            return pilot.posterior(run)
+        run.diagnostics["acceptance"] = chains.acceptance
+        return finished_draws(run, trace, settled=settled)
 
-    def _started(self, key: Array, rng: np.random.Generator, work: Work, pilot: Pilot) -> _Chains:
+    def _started(
+        self, key: Array, rng: np.random.Generator, run: InferenceRun, pilot: Pilot
+    ) -> _Chains:
         """Chains at draws of the pilot: fewer where the budget would not last for 100 sweeps."""
-        num_inner = self._chosen_inner(key, rng, work, pilot)
+        num_inner = self._chosen_inner(key, rng, run, pilot)
         num_chains = self.num_chains
-        if work.remaining is not None:
-            num_chains = int(np.clip(work.remaining // (100 * num_inner), 2, num_chains))
-        work.diagnostics["num_inner"] = num_inner
-        target = Target(work.model.prior, self._simulation(key, work), work.log_eta)
+        if run.remaining is not None:
+            num_chains = int(np.clip(run.remaining // (100 * num_inner), 2, num_chains))
+        run.diagnostics["num_inner"] = num_inner
+        target = PseudoMarginalTarget(run.model.prior, self._simulation(key, run), run.log_eta)
         z, keys = pilot.starts(rng, num_chains), fresh_keys(rng, num_chains, num_inner)
         return _Chains(
             rng, target, target.at(z, keys, z), pilot.root, min(self.num_blocks, num_inner)
         )
 
-    def _chosen_inner(self, key: Array, rng: np.random.Generator, work: Work, pilot: Pilot) -> int:
-        inner = choose_inner(key, rng, work, pilot, self.num_inner)
+    def _chosen_inner(
+        self, key: Array, rng: np.random.Generator, run: InferenceRun, pilot: Pilot
+    ) -> int:
+        inner = choose_inner(key, rng, run, pilot, self.num_inner)
         if inner is None:
             return self.num_inner or 1
-        work.record(num_inner=inner.num, variance=inner.variance)
-        work.diagnostics |= {
+        run.record(num_inner=inner.num, variance=inner.variance)
+        run.diagnostics |= {
             "variance of log L-hat": inner.variance,
             "1 + rv": inner.relative_variance,
         }
         if inner.variance > _NOISY:
-            work.warn(Kind.LIKELIHOOD_NOISY, variance=inner.variance, num_inner=inner.num)
+            run.warn(Kind.LIKELIHOOD_NOISY, variance=inner.variance, num_inner=inner.num)
         return inner.num
 
     @staticmethod
-    def _simulation(key: Array, work: Work) -> Simulate:
+    def _simulation(key: Array, run: InferenceRun) -> Simulate:
         """Simulations with given keys, of the kind of `key`."""
         typed = key_words(key)[1] is not None
 
@@ -155,24 +159,24 @@ class PseudoMarginalMCMC(AbstractMethod):
             num_chains, num_inner = keys.shape[:2]
             words: Any = keys.reshape(-1, 2)
             rows = np.repeat(theta, num_inner, axis=0)
-            s = work.all_statistics(
+            s = run.all_statistics(
                 jax.random.wrap_key_data(words, impl="threefry2x32") if typed else words, rows
             )
             return s.reshape(num_chains, num_inner, -1)
 
         return simulate
 
-    def _warm_up(self, work: Work, chains: _Chains, trace: Trace) -> None:
+    def _warm_up(self, run: InferenceRun, chains: _Chains, trace: Trace) -> None:
         """Shape the steps by the pooled draws of each segment; choose their length by the jumps of
         the second half.
         """
         sweeps = self.num_warmup
-        if work.remaining is not None:
-            sweeps = min(sweeps, work.remaining // (3 * chains.rows))
+        if run.remaining is not None:
+            sweeps = min(sweeps, run.remaining // (3 * chains.rows))
         for done in range(0, sweeps, _SEGMENT):
             trace.restart(**chains.segment(min(_SEGMENT, sweeps - done)))
             chains.tune(trace.pooled(), forget=2 * done < sweeps)
-            work.record(warmup=trace.length + done, acceptance=chains.acceptance)
+            run.record(warmup=trace.length + done, acceptance=chains.acceptance)
         chains.choose_length()
 
 
@@ -181,8 +185,8 @@ class _Chains:
     """Where the chains are, how they step, and how the last segment went."""
 
     rng: np.random.Generator
-    target: Target
-    state: State
+    target: PseudoMarginalTarget
+    state: PseudoMarginalState
     root: np.ndarray
     num_blocks: int
     acceptance: float = 0.0

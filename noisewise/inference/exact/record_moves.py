@@ -3,7 +3,7 @@ query.
 
     target(theta, x)  ~  pi(theta)  prod_i f(x_i | theta)  eta(s_dp | T(x) / divisor)^temperature,    T(x) = sum_i t(x_i)
 
-Each move leaves the target invariant; `State` carries T and log eta along, so that changing a
+Each move leaves the target invariant; `RecordState` carries T and log eta along, so that changing a
 record costs O(k).
 
 `_parameters`   theta ~ theta | x, or a random walk under prod f where the model has no such draw
@@ -26,11 +26,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._compile.options import brief_jit
+from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array, in_float64
 from noisewise._core.files import reading
 from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabilityError
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.model.private_model import PrivateModel
 from noisewise.priors.prior import Prior
 from noisewise.simulators import AbstractRecordModel
@@ -40,7 +40,7 @@ CENTRED_MOVES = 5
 """Random-walk steps that stand for one draw of theta | x."""
 
 
-class State(NamedTuple):
+class RecordState(NamedTuple):
     """theta (d,) and its unconstrained z, the records, their terms (n, k) and sum (k,) in units of
     the query, and log eta.
     """
@@ -103,17 +103,23 @@ def record_moves(model: PrivateModel, *, num_moves: int, joint: bool = False) ->
 
 
 def advanced(
-    work: Work, moves: RecordMoves, key: Array, state: State, seen: Seen, walk: Walk, num: int
-) -> tuple[State, dict[str, np.ndarray], np.ndarray]:
+    run: InferenceRun,
+    moves: RecordMoves,
+    key: Array,
+    state: RecordState,
+    seen: Seen,
+    walk: Walk,
+    num: int,
+) -> tuple[RecordState, dict[str, np.ndarray], np.ndarray]:
     """`moves.sweeps`, not made again where an earlier sitting made them; records are only known
     where it ended.
     """
 
-    def compute() -> tuple[State, dict[str, np.ndarray]]:
+    def compute() -> tuple[RecordState, dict[str, np.ndarray]]:
         last, kept, accepted = moves.sweeps(key, state, seen, walk, num)
         return last, {**kept, "accepted": accepted, "total": last.total}
 
-    state, found = work.advance("sweeps", state, compute)
+    state, found = run.advance("sweeps", state, compute)
     with reading("The sweeps in the journal"):
         now = {
             "total": found["total"],
@@ -145,7 +151,7 @@ class RecordMoves:
         return 1 + int(self.joint) + (self.num_moves if self.simulator.can_tell_noise else 0)
 
     @in_float64
-    def start(self, key: Array, theta: np.ndarray, seen: Seen) -> State:
+    def start(self, key: Array, theta: np.ndarray, seen: Seen) -> RecordState:
         """Chains (C, ...) at theta (C, d), with records drawn from f(. | theta)."""
         state = self._start(key, theta, seen)
         if self.num_moves and self.simulator.can_tell_noise and not self._inverts(key, state):
@@ -157,46 +163,46 @@ class RecordMoves:
 
     @in_float64
     def sweeps(
-        self, key: Array, state: State, seen: Seen, walk: Walk, num: int
-    ) -> tuple[State, dict[str, Array], Array]:
+        self, key: Array, state: RecordState, seen: Seen, walk: Walk, num: int
+    ) -> tuple[RecordState, dict[str, Array], Array]:
         """`num` sweeps of every chain: the last state, draws by name (num, C, ...), and acceptance
         by kind of move (4,).
         """
         return self._sweeps(key, state, seen, walk, num)
 
     @in_float64
-    def parameters(self, key: Array, state: State, walk: Walk, num: int) -> Array:
+    def parameters(self, key: Array, state: RecordState, walk: Walk, num: int) -> Array:
         """`num` draws of theta (num, C, d) given the records of every chain, which stand still."""
         return self._parameters_given_records(key, state, walk, num)
 
     @functools.cached_property
     def _parameters_given_records(self) -> Any:
-        def step(state: State, key: Array, walk: Walk) -> Any:
+        def step(state: RecordState, key: Array, walk: Walk) -> Any:
             keys = jax.random.split(key, len(state.z))
             state, _ = jax.vmap(self._parameters, (0, 0, None))(keys, state, walk)
             return state, state.theta
 
-        @brief_jit(static_argnames="num")
-        def run(key: Array, state: State, walk: Walk, num: int) -> Array:
+        @jit_fast_compile(static_argnames="num")
+        def sweeps(key: Array, state: RecordState, walk: Walk, num: int) -> Array:
             return jax.lax.scan(
                 functools.partial(step, walk=walk), state, jax.random.split(key, num)
             )[1]
 
-        return run
+        return sweeps
 
     @functools.cached_property
     def _start(self) -> Any:
-        def one(key: Array, theta: Array, seen: Seen) -> State:
+        def one(key: Array, theta: Array, seen: Seen) -> RecordState:
             z = self.prior.unconstrain(theta)
             return self._at(z, theta, self.simulator.database(key, theta), seen)
 
-        def all_chains(key: Array, theta: Array, seen: Seen) -> State:
+        def all_chains(key: Array, theta: Array, seen: Seen) -> RecordState:
             keys = jax.random.split(key, len(theta))
             return jax.vmap(one, (0, 0, None))(keys, theta, seen)
 
-        return brief_jit(all_chains)
+        return jit_fast_compile(all_chains)
 
-    def _inverts(self, key: Array, state: State) -> bool:
+    def _inverts(self, key: Array, state: RecordState) -> bool:
         """Whether records come back from their noise, in the first chain."""
         records, theta = jax.tree.map(lambda part: part[0], state.records), state.theta[0]
         keys = jax.random.split(key, state.terms.shape[1])
@@ -209,7 +215,7 @@ class RecordMoves:
 
     @functools.cached_property
     def _sweeps(self) -> Any:
-        def step(carry: tuple[Array, State], number: Array, seen: Seen, walk: Walk) -> Any:
+        def step(carry: tuple[Array, RecordState], number: Array, seen: Seen, walk: Walk) -> Any:
             key, state = carry
             keys = jax.random.split(jax.random.fold_in(key, number), len(state.z))
             state, accepted = jax.vmap(self.sweep, (0, 0, None, None))(keys, state, seen, walk)
@@ -221,8 +227,8 @@ class RecordMoves:
             }
             return (key, state), (kept, accepted.mean(0))
 
-        @brief_jit(static_argnames="num")
-        def run(key: Array, state: State, seen: Seen, walk: Walk, num: int) -> Any:
+        @jit_fast_compile(static_argnames="num")
+        def sweeps(key: Array, state: RecordState, seen: Seen, walk: Walk, num: int) -> Any:
             # summed anew now and then, lest rounding errors pile up
             state = state._replace(total=state.terms.sum(1))
             (_, state), (kept, accepted) = jax.lax.scan(
@@ -230,9 +236,11 @@ class RecordMoves:
             )
             return state, kept, accepted.mean(0)
 
-        return run
+        return sweeps
 
-    def sweep(self, key: Array, state: State, seen: Seen, walk: Walk) -> tuple[State, Array]:
+    def sweep(
+        self, key: Array, state: RecordState, seen: Seen, walk: Walk
+    ) -> tuple[RecordState, Array]:
         """One sweep of one chain, and the shares accepted of centred, record, not centred and joint
         moves.
         """
@@ -252,7 +260,7 @@ class RecordMoves:
 
     # The four moves -------------------------------------------------------------------------------
 
-    def _parameters(self, key: Array, state: State, walk: Walk) -> tuple[State, Array]:
+    def _parameters(self, key: Array, state: RecordState, walk: Walk) -> tuple[RecordState, Array]:
         if not self.simulator.can_sample_parameters:
             return self._centred(key, state, walk)
         draw_key, accept_key = jax.random.split(key)
@@ -267,7 +275,7 @@ class RecordMoves:
         assumed = self.simulator.log_prob_conjugate_prior(theta)
         return jnp.zeros(()) if assumed is None else self.prior.log_prob(theta) - assumed
 
-    def _centred(self, key: Array, state: State, walk: Walk) -> tuple[State, Array]:
+    def _centred(self, key: Array, state: RecordState, walk: Walk) -> tuple[RecordState, Array]:
         def log_density(z: Array, theta: Array) -> Array:
             each = jax.vmap(self.simulator.log_prob_record, (0, None))(state.records, theta)
             return self.prior.log_prob_unconstrained(z) + each.sum()
@@ -284,7 +292,7 @@ class RecordMoves:
         (z, theta, _), accepted = jax.lax.scan(move, start, jax.random.split(key, CENTRED_MOVES))
         return state._replace(z=z, theta=theta), accepted.mean()
 
-    def _records(self, key: Array, state: State, seen: Seen) -> tuple[State, Array]:
+    def _records(self, key: Array, state: RecordState, seen: Seen) -> tuple[RecordState, Array]:
         draw_key, accept_key = jax.random.split(key)
         proposed = self.simulator.database(draw_key, state.theta)
         terms = self._terms(proposed)
@@ -311,16 +319,18 @@ class RecordMoves:
             state.records,
         )
         terms = jnp.where(accepted[:, None], terms, state.terms)
-        return State(state.z, state.theta, records, terms, total, log_eta), accepted.mean()
+        return RecordState(state.z, state.theta, records, terms, total, log_eta), accepted.mean()
 
-    def _not_centred(self, key: Array, state: State, seen: Seen, walk: Walk) -> tuple[State, Array]:
+    def _not_centred(
+        self, key: Array, state: RecordState, seen: Seen, walk: Walk
+    ) -> tuple[RecordState, Array]:
         noise_key, move_key = jax.random.split(key)
         noise_keys = jax.random.split(noise_key, state.terms.shape[0])
         noise = jax.vmap(self.simulator.noise_of_record, (0, 0, None))(
             noise_keys, state.records, state.theta
         )
 
-        def move(current: tuple[State, Array], key: Array) -> Any:
+        def move(current: tuple[RecordState, Array], key: Array) -> Any:
             step_key, accept_key = jax.random.split(key)
             z = current[0].z + _step(step_key, walk, 1)
             theta = self.prior.constrain(z)
@@ -331,7 +341,9 @@ class RecordMoves:
         (state, _), accepted = jax.lax.scan(move, start, jax.random.split(move_key, self.num_moves))
         return state, accepted.mean()
 
-    def _joint(self, key: Array, state: State, seen: Seen, walk: Walk) -> tuple[State, Array]:
+    def _joint(
+        self, key: Array, state: RecordState, seen: Seen, walk: Walk
+    ) -> tuple[RecordState, Array]:
         step_key, draw_key, accept_key = jax.random.split(key, 3)
         z = state.z + _step(step_key, walk, 2)
         theta = self.prior.constrain(z)
@@ -341,7 +353,7 @@ class RecordMoves:
         return state, accepted
 
     def _metropolis(
-        self, key: Array, proposed: State, current: tuple[State, Array], seen: Seen
+        self, key: Array, proposed: RecordState, current: tuple[RecordState, Array], seen: Seen
     ) -> Any:
         log_prior = self.prior.log_prob_unconstrained(proposed.z)
         log_ratio = (
@@ -354,10 +366,10 @@ class RecordMoves:
 
     # Statistics -----------------------------------------------------------------------------------
 
-    def _at(self, z: Array, theta: Array, records: Any, seen: Seen) -> State:
+    def _at(self, z: Array, theta: Array, records: Any, seen: Seen) -> RecordState:
         terms = self._terms(records)
         total = terms.sum(0)
-        return State(z, theta, records, terms, total, self._log_eta(total, seen))
+        return RecordState(z, theta, records, terms, total, self._log_eta(total, seen))
 
     def _terms(self, records: Any) -> Array:
         """Contributions in whole units where the query has a unit, so that sums on a lattice stay

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.posteriors import Kind, WeightedSamples
 from noisewise.posteriors.findings import without
 from noisewise.posteriors.weighted_samples import pareto_k
@@ -47,9 +47,9 @@ class ImportanceDraws:
     are not finite, for draws off the support: they are not simulated, and have weight 0.
     """
 
-    def __init__(self, work: Work, proposal: Any) -> None:
-        self._work, self._proposal = work, proposal
-        dim, width = work.model.prior.unconstrained_dim, work.model.statistic_width
+    def __init__(self, run: InferenceRun, proposal: Any) -> None:
+        self._work, self._proposal = run, proposal
+        dim, width = run.model.prior.unconstrained_dim, run.model.statistic_width
         self.z, self.s = np.empty((0, dim)), np.empty((0, width))
         self.log_weights, self.log_proposal = np.empty(0), np.empty(0)
 
@@ -114,10 +114,10 @@ class ImportanceDraws:
 
     def posterior(self) -> WeightedSamples:
         """The weighted posterior; effective size, Pareto k and log evidence go into the report."""
-        work = self._work
-        theta = work.model.prior.constrain(self.z)
+        run = self._work
+        theta = run.model.prior.constrain(self.z)
         size, shape = self.effective_size, pareto_k(self.log_weights)
-        work.diagnostics |= {
+        run.diagnostics |= {
             "effective size": size,
             "Pareto k": shape,
             "log evidence": self.log_evidence,
@@ -125,8 +125,8 @@ class ImportanceDraws:
         }
         exact = trustworthy(size, shape)
         if not exact:
-            work.warn(Kind.WEIGHTS_POOR, effective_size=size, pareto_k=shape)
-        return work.weighted(theta, self.log_weights, self.s, exact=exact)
+            run.warn(Kind.WEIGHTS_POOR, effective_size=size, pareto_k=shape)
+        return run.weighted(theta, self.log_weights, self.s, exact=exact)
 
 
 def trustworthy(effective_size: float, shape: float) -> bool:

@@ -13,14 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._compile.background import meanwhile
+from noisewise._compile.background import in_background
 from noisewise._core.arrays import Array, describe, integer, number
 from noisewise._core.files import reading
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.files import to_spec
 from noisewise.estimators.training import Trained, Training, train
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.posteriors import Finding, Kind, Report
 
 _EXAMPLES = {
@@ -120,18 +120,24 @@ def rescaled(*pairs: tuple[Array, Array]) -> bool:
     return False
 
 
-def learnt(
-    work: Work, key: Array, members: Any, resample: Any, *, ahead: Any = None, **settings: Any
+def train_or_recall(
+    run: InferenceRun,
+    key: Array,
+    members: Any,
+    resample: Any,
+    *,
+    warm_up: Any = None,
+    **settings: Any,
 ) -> Trained:
-    """`train`, until the time of `work` is up, and `ahead()` meanwhile; not done again where an
+    """`train`, until the time of `run` is up, and `warm_up()` meanwhile; not done again where an
     earlier sitting did it.
     """
     leaves, structure = jax.tree.flatten(members)
     places = [i for i, leaf in enumerate(leaves) if eqx.is_array(leaf)]
 
     def compute() -> dict[str, np.ndarray]:
-        with meanwhile(ahead):
-            trained = train(key, members, resample, watch=work.late, **settings)
+        with in_background(warm_up):
+            trained = train(key, members, resample, watch=run.out_of_time, **settings)
         found = jax.tree.leaves(trained.members)
         losses = {
             "train losses": trained.train_losses,
@@ -139,7 +145,7 @@ def learnt(
         }
         return {**{str(i): np.asarray(found[i]) for i in places}, **losses}
 
-    arrays = work.remember("training", compute)
+    arrays = run.remember("training", compute)
     with reading("The training in the journal"), jax.enable_x64(False):
         train_losses, validation_losses = arrays["train losses"], arrays["validation losses"]
         if any(
@@ -165,17 +171,17 @@ def architecture_spec(
         return None
 
 
-def fit_report(work: Work, *own: Finding) -> Report:
-    """How a density was learnt, without what `work` says of one observation; `own` are findings of
+def fit_report(run: InferenceRun, *own: Finding) -> Report:
+    """How a density was learnt, without what `run` says of one observation; `own` are findings of
     a learner.
     """
     findings = list(own)
-    if work.num_failed > 0:
-        numbers = {"failed": work.num_failed, "simulations": work.num_simulations}
+    if run.num_failed > 0:
+        numbers = {"failed": run.num_failed, "simulations": run.num_simulations}
         findings.append(Finding(Kind.FAILURES_NOT_LEARNT, numbers))
-    if not work.stop.finished:
-        reason = {"stop": str(work.stop.kind.value), **work.stop.numbers}
+    if not run.stop.finished:
+        reason = {"stop": str(run.stop.kind.value), **run.stop.numbers}
         findings.append(Finding(Kind.LEARNT_FROM_LESS, reason))
     return dataclasses.replace(
-        work.report(exact=False), numbers={}, power=None, findings=tuple(findings)
+        run.report(exact=False), numbers={}, power=None, findings=tuple(findings)
     )

@@ -13,7 +13,7 @@ import numpy as np
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.errors import SimulationError
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.mechanisms.base import Capability
 from noisewise.mechanisms.point_sets import AbstractPointSet
 from noisewise.model.private_model import PrivateModel
@@ -126,7 +126,7 @@ class Simulations:
         return sum(rows.whole.nbytes for rows in (self._z, self._s, self._validation, self._round))
 
     def add(
-        self, key: Array, work: Work, z: np.ndarray, *, share: float, number: int
+        self, key: Array, run: InferenceRun, z: np.ndarray, *, share: float, number: int
     ) -> np.ndarray:
         """Simulate at z (n, p), or at as many rows as the budgets allow: the new s (m, k), failed
         rows left out.
@@ -135,14 +135,14 @@ class Simulations:
         than half of all simulations fail.
         """
         simulate_key, role_key = jax.random.split(key)
-        s = work.statistics(simulate_key, work.model.prior.constrain(z))
+        s = run.statistics(simulate_key, run.model.prior.constrain(z))
         if len(s) < len(z):
-            work.stop_if_spent()
+            run.stop_if_spent()
         good = np.isfinite(s).all(axis=1)
         if np.mean(good) < 1.0 - _MOST_FAILED:
-            where = work.model.prior.constrain(z[: len(s)][~good][:1])[0]
+            where = run.model.prior.constrain(z[: len(s)][~good][:1])[0]
             at = ", ".join(
-                f"{name} = {value:.4g}" for name, value in zip(work.model.names, where, strict=True)
+                f"{name} = {value:.4g}" for name, value in zip(run.model.names, where, strict=True)
             )
             raise SimulationError(
                 f"{int(np.sum(~good)):,} of {len(s):,} simulations failed (NaN or infinite"
@@ -161,9 +161,9 @@ class Simulations:
         ):
             rows.add(new)
         if self.num < _FEWEST:
-            work.stop_if_spent()
-            if not work.stop.finished:
-                raise OutOfBudget(work.stop)
+            run.stop_if_spent()
+            if not run.stop.finished:
+                raise OutOfBudget(run.stop)
             raise SimulationError(
                 f"A network needs at least {_FEWEST} simulations to learn from, got {self.num}:"
                 " raise num_simulations or the budget."

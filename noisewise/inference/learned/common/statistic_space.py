@@ -104,7 +104,9 @@ class StatisticSpace(eqx.Module):
             .at[:, np.array(self.lattices, dtype=int)]
             .add(steps)
         )
-        return self.offset + values @ self.matrix, jnp.where(self._possible(values), weights, 0.0)
+        return self.offset + values @ self.matrix, jnp.where(
+            self._known_options(values), weights, 0.0
+        )
 
     def neighbours(self, t: Array, ramp: Array) -> tuple[Array, Array, Array]:
         """The point nearest to t (r,) and, for each of L lattices, the next one towards t: (1 + L,
@@ -120,9 +122,9 @@ class StatisticSpace(eqx.Module):
         )
         values = jnp.concatenate([nearest[None], nearest + moves])
         share = jnp.clip((jnp.abs(away) / step - 0.5) / jnp.asarray(ramp)[chosen] + 0.5, 0.0, 0.5)
-        return self.offset + values @ self.matrix, self._possible(values), share
+        return self.offset + values @ self.matrix, self._known_options(values), share
 
-    def _possible(self, values: Array) -> Array:
+    def _known_options(self, values: Array) -> Array:
         slack = 0.5 * jnp.asarray(self.step)
         return jnp.all((values >= self.low - slack) & (values <= self.high + slack), axis=-1)
 

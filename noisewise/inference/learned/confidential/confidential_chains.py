@@ -17,17 +17,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._compile.options import brief_filter_jit
+from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.chains import Trace, chain_run
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.learned.common.statistic_space import StatisticSpace
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.priors.prior import Prior
 from noisewise.samplers.densities import as_pytree, log_densities
-from noisewise.samplers.hamiltonian import HamiltonianDraws, rehearse, resample_start
+from noisewise.samplers.hamiltonian import HamiltonianDraws, precompile, resample_start
 
 _CANDIDATES = 4096
 _LENGTH = 25
@@ -175,15 +175,15 @@ class JointChains:
         self.target, self.num_chains, self.num_warmup = target, num_chains, num_warmup
         self.trace = Trace(target_ess)
         self.num_divergent = 0
-        self.run: HamiltonianDraws
+        self.latest: HamiltonianDraws
 
-    def rehearse(self) -> None:
+    def precompile(self) -> None:
         """Compile what all else runs."""
         dim = self.target.prior.unconstrained_dim + self.target.space.dim
-        rehearse(self.target, self.num_chains, dim, _LENGTH)
+        precompile(self.target, self.num_chains, dim, _LENGTH)
         self._statistics(jax.random.key(0), np.zeros((_LENGTH * self.num_chains, dim)))
 
-    def start(self, key: Array, work: Work) -> bool:
+    def start(self, key: Array, run: InferenceRun) -> bool:
         """Resample, warm up, and draw a first segment; False where no candidate can have led to the
         observation.
         """
@@ -196,20 +196,20 @@ class JointChains:
         if not np.isfinite(log_densities(self.target, y)).any():
             return False
         start = resample_start(start_key, self.target, y, log_proposal, self.num_chains)
-        self._segment(work, run_key, start, num_warmup=self.num_warmup, tuning=None)
+        self._segment(run, run_key, start, num_warmup=self.num_warmup, tuning=None)
         return True
 
-    def finish(self, key: Array, work: Work) -> None:
+    def finish(self, key: Array, run: InferenceRun) -> None:
         """Go on until the effective size and R-hat are as wanted, or for 40 segments."""
         for segment in range(_MOST_SEGMENTS):
             if self.trace.complete():
                 break
             try:
-                work.check_time()
+                run.check_time()
             except OutOfBudget:
                 break
-            segment_key, start = jax.random.fold_in(key, segment), self.run.draws[-1]
-            self._segment(work, segment_key, start, num_warmup=0, tuning=self.run.tuning)
+            segment_key, start = jax.random.fold_in(key, segment), self.latest.draws[-1]
+            self._segment(run, segment_key, start, num_warmup=0, tuning=self.latest.tuning)
         self.trace.look()
 
     def draws(self) -> tuple[np.ndarray, np.ndarray]:
@@ -219,14 +219,16 @@ class JointChains:
         return y[:, : self.target.prior.unconstrained_dim], s
 
     def _segment(
-        self, work: Work, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any
+        self, run: InferenceRun, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any
     ) -> None:
         run_key, statistic_key = jax.random.split(key)
         settings = {"num_warmup": num_warmup, "num_draws": _LENGTH, "thin": _THIN, "tuning": tuning}
-        self.run = chain_run(work, run_key, self.target, start, **settings)
-        self.num_divergent += self.run.num_divergent
-        s = self._statistics(statistic_key, self.run.draws.reshape(-1, self.run.draws.shape[-1]))
-        self.trace.add(theta=self.run.draws, s=s.reshape(*self.run.draws.shape[:2], -1))
+        self.latest = chain_run(run, run_key, self.target, start, **settings)
+        self.num_divergent += self.latest.num_divergent
+        s = self._statistics(
+            statistic_key, self.latest.draws.reshape(-1, self.latest.draws.shape[-1])
+        )
+        self.trace.add(theta=self.latest.draws, s=s.reshape(*self.latest.draws.shape[:2], -1))
 
     def _statistics(self, key: Array, y: np.ndarray) -> np.ndarray:
         with jax.enable_x64(True):
@@ -238,6 +240,6 @@ def _log_eta(mechanism: AbstractMechanism, observed: Array, s: Array) -> Array:
     return mechanism.log_prob(observed, s)
 
 
-@brief_filter_jit
+@filter_jit_fast_compile
 def _statistics(key: Array, target: JointTarget, y: Array) -> Array:
     return jax.vmap(target.draw)(jax.random.split(key, len(y)), y)

@@ -14,13 +14,13 @@ from noisewise._core.seeds import generator
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
 from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.learning import (
     architecture_spec,
     check_members,
     fit_report,
-    learnt,
     rescaled,
+    train_or_recall,
 )
 from noisewise.inference.learned.common.simulations import Simulations
 from noisewise.inference.learned.common.statistic_space import StatisticSpace, check_spread
@@ -52,10 +52,10 @@ class StatisticPairs(eqx.Module):
 class ConfidentialLearner:
     """One training after another, each on the simulations of all rounds so far."""
 
-    def __init__(self, method: Any, work: Work) -> None:
-        self.method, self.work = method, work
+    def __init__(self, method: Any, run: InferenceRun) -> None:
+        self.method, self.run = method, run
         self.capacity: int = method.num_rounds * method.num_simulations
-        self.simulations = Simulations(work.model, self.capacity)
+        self.simulations = Simulations(run.model, self.capacity)
         self.space: StatisticSpace
         self.scale: Affine
         self.whitening: Whitening
@@ -66,19 +66,21 @@ class ConfidentialLearner:
         their statistics s.
         """
         return self.simulations.add(
-            key, self.work, z, share=self.method.validation_share, number=number
+            key, self.run, z, share=self.method.validation_share, number=number
         )
 
-    def learn(self, key: Array, number: int, *, ahead: Any = None) -> LearnedConfidentialLikelihood:
-        """Fit the density to all simulations so far. Meanwhile `ahead`, in another thread, gets the
+    def learn(
+        self, key: Array, number: int, *, warm_up: Any = None
+    ) -> LearnedConfidentialLikelihood:
+        """Fit the density to all simulations so far. Meanwhile `warm_up`, in another thread, gets the
         likelihood as it is untrained.
         """
         prepare_key, build_key, train_key = jax.random.split(key, 3)
         self._prepare(prepare_key, build_key)
         method, validation = self.method, self.simulations.validation
         untrained = self._likelihood()
-        trained = learnt(
-            self.work,
+        trained = train_or_recall(
+            self.run,
             train_key,
             self.members,
             self._pairs(),
@@ -86,25 +88,25 @@ class ConfidentialLearner:
             validation_rows=np.flatnonzero(validation),
             capacity=self.capacity,
             settings=method.training,
-            ahead=ahead and (lambda: ahead(untrained)),
+            warm_up=warm_up and (lambda: warm_up(untrained)),
         )
         self.members = trained.members
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(
             self.whitening.log_det
         )
-        self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
+        self.run.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
         return self._likelihood()
 
     def _likelihood(self) -> LearnedConfidentialLikelihood:
         """The law of s by the members as they are."""
         method, density = self.method, ConditionalDensity(self.members, self.scale, self.whitening)
         return LearnedConfidentialLikelihood(
-            self.work.model,
+            self.run.model,
             density,
             self.space,
             s=self.simulations.s.copy(),
             chains=method.chain_settings,
-            report=fit_report(self.work),
+            report=fit_report(self.run),
             estimator=architecture_spec(
                 method.architecture(self.space.dim), density, method.num_members
             ),
@@ -115,7 +117,7 @@ class ConfidentialLearner:
         weights.
         """
         method, z = self.method, self.simulations.z
-        space = StatisticSpace.of(self.work.model.statistic_names, self.simulations.s)
+        space = StatisticSpace.of(self.run.model.statistic_names, self.simulations.s)
         t = space.targets(self.simulations.s, generator(key).random((len(z), space.dim)))
         if self.members is None:
             check_spread(z, t)

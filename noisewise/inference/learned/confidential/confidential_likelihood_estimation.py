@@ -16,7 +16,7 @@ from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.learned.common.learning import check_settings
 from noisewise.inference.learned.confidential.confidential_learner import ConfidentialLearner
 from noisewise.inference.learned.confidential.learned_confidential_likelihood import (
@@ -109,7 +109,7 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
             "max_simulations": self.max_simulations,
             "max_minutes": self.max_minutes,
         }
-        work = Work(
+        run = InferenceRun(
             self.slug,
             self.settings(),
             model,
@@ -118,9 +118,9 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
             progress=progress,
             **budgets,
         )
-        learner = ConfidentialLearner(self, work)
+        learner = ConfidentialLearner(self, run)
         start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
-        with work.shown():
+        with run.progress():
             try:
                 learner.simulate(simulate_key, _prior_draws(start_key, model, learner.capacity), 0)
             except OutOfBudget as end:
@@ -129,10 +129,10 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
                 ) from None
             return learner.learn(learn_key, 0)
 
-    def _rounds(self, key: Array, work: Work) -> Iterator[Draws]:
-        learner = ConfidentialLearner(self, work)
+    def _rounds(self, key: Array, run: InferenceRun) -> Iterator[Draws]:
+        learner = ConfidentialLearner(self, run)
         first_key, end_key, key = jax.random.split(key, 3)
-        z = _prior_draws(first_key, work.model, self.num_simulations)
+        z = _prior_draws(first_key, run.model, self.num_simulations)
         likelihood: LearnedConfidentialLikelihood | None = None
         for number_ in range(self.num_rounds):
             keys = jax.random.split(jax.random.fold_in(key, number_), 5)
@@ -144,15 +144,15 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
                     raise
                 break
             if number_ == 0:
-                work.look_at_observation(look_key, s)
-            ahead = (lambda untrained: untrained.rehearse(work)) if number_ == 0 else None
-            likelihood = learner.learn(learn_key, number_, ahead=ahead)
-            if number_ + 1 == self.num_rounds or not work.stop.finished:
+                run.look_at_observation(look_key, s)
+            warm_up = (lambda untrained: untrained.precompile(run)) if number_ == 0 else None
+            likelihood = learner.learn(learn_key, number_, warm_up=warm_up)
+            if number_ + 1 == self.num_rounds or not run.stop.finished:
                 break
-            posterior = likelihood.draws(chain_key, work, last=False)
+            posterior = likelihood.draws(chain_key, run, last=False)
             yield posterior
-            z = work.model.prior.unconstrain(posterior.sample(propose_key, self.num_simulations))
-        yield likelihood.draws(end_key, work)  # type: ignore[union-attr]
+            z = run.model.prior.unconstrain(posterior.sample(propose_key, self.num_simulations))
+        yield likelihood.draws(end_key, run)  # type: ignore[union-attr]
 
     def architecture(self, target_dim: int) -> Callable[..., Any]:
         """The factory that a file can name, where `estimator` is the default."""

@@ -16,7 +16,7 @@ from noisewise._core.arrays import Array, as_float64, as_key, describe, in_float
 from noisewise._core.files import require_keys
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.fits import (
     EACH_BY_ITSELF,
     AbstractFit,
@@ -129,37 +129,37 @@ class LearnedConfidentialLikelihood(AbstractFit):
         """
         model = self._released_by(observed, mechanism)
         key, look_key = jax.random.split(as_key(key))
-        work = Work(_SLUG, dict(self._settings), model, self._observation(observed, model))
-        work.diagnostics["simulations learnt from"] = self.num_simulations
-        work.add(*self.report.findings)
+        run = InferenceRun(_SLUG, dict(self._settings), model, self._observation(observed, model))
+        run.diagnostics["simulations learnt from"] = self.num_simulations
+        run.add(*self.report.findings)
         if len(self._s) >= _LOOK:
-            work.look_at_observation(look_key, self._s)
-        return self.draws(key, work)
+            run.look_at_observation(look_key, self._s)
+        return self.draws(key, run)
 
-    def draws(self, key: Array, work: Work, *, last: bool = True) -> Draws:
-        """The posterior for the model and the observation of `work`; only of the `last` one does it
+    def draws(self, key: Array, run: InferenceRun, *, last: bool = True) -> Draws:
+        """The posterior for the model and the observation of `run`; only of the `last` one does it
         warn.
         """
         start_key, end_key = jax.random.split(key)
-        model, chains = work.model, self._chains(work)
-        if not chains.start(start_key, work):
-            work.warn(Kind.STATISTICS_IMPOSSIBLE)
-            return work.draws(
+        model, chains = run.model, self._chains(run)
+        if not chains.start(start_key, run):
+            run.warn(Kind.STATISTICS_IMPOSSIBLE)
+            return run.draws(
                 model.prior.sample(start_key, self._settings["target_ess"]), exact=False
             )
-        chains.finish(end_key, work)
-        _tell(work, chains, last)
+        chains.finish(end_key, run)
+        _tell(run, chains, last)
         z, s = chains.draws()
-        return work.draws(model.prior.constrain(z), s, num_chains=chains.num_chains, exact=False)
+        return run.draws(model.prior.constrain(z), s, num_chains=chains.num_chains, exact=False)
 
-    def rehearse(self, work: Work) -> None:
+    def precompile(self, run: InferenceRun) -> None:
         """Compile what `draws` runs."""
-        self._chains(work).rehearse()
+        self._chains(run).precompile()
 
-    def _chains(self, work: Work) -> JointChains:
-        model, bounds = work.model, np.stack([self._s.min(axis=0), self._s.max(axis=0)])
+    def _chains(self, run: InferenceRun) -> JointChains:
+        model, bounds = run.model, np.stack([self._s.min(axis=0), self._s.max(axis=0)])
         target = JointTarget.at(
-            model.prior, self.density, self.space, model.mechanism, work.observed, bounds
+            model.prior, self.density, self.space, model.mechanism, run.observed, bounds
         )
         return JointChains(target, **self._settings)
 
@@ -211,22 +211,22 @@ class LearnedConfidentialLikelihood(AbstractFit):
         return cls(model, density, space, s=s, chains=chains, **common)
 
 
-def _tell(work: Work, chains: JointChains, last: bool) -> None:
+def _tell(run: InferenceRun, chains: JointChains, last: bool) -> None:
     """R-hat, effective size, acceptance and divergences, with a warning where the last chains fall
     short.
     """
     trace = chains.trace
     trace.look()
     size, r_hat = trace.effective_size, trace.r_hat
-    work.diagnostics |= {
+    run.diagnostics |= {
         "effective size": size,
         "R-hat": r_hat,
-        "acceptance": chains.run.acceptance,
+        "acceptance": chains.latest.acceptance,
         "divergent": chains.num_divergent,
     }
     if last and not (size >= _ENOUGH and trace.settled):
         numbers = {"effective_size": size, "r_hat": r_hat, "enough": _ENOUGH}
-        work.warn(
+        run.warn(
             Kind.JOINT_CHAINS_NOT_SETTLED, **numbers, lattice=bool(chains.target.space.lattices)
         )
 

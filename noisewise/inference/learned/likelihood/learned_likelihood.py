@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from noisewise._compile.options import brief_filter_jit
+from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, as_float64, as_key, in_float64, number
 from noisewise._core.files import require_keys
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.fits import (
     EACH_BY_ITSELF,
     MASS_OUTSIDE,
@@ -139,14 +139,16 @@ class LearnedLikelihood(AbstractFit):
         """
         observation = self._observation(observed, self.model)
         max_minutes = number("max_minutes", above=0.0, optional=True)(max_minutes)
-        work = Work("sple", dict(self._settings), self.model, observation, max_minutes=max_minutes)
-        work.add(*self.report.findings)
+        run = InferenceRun(
+            "sple", dict(self._settings), self.model, observation, max_minutes=max_minutes
+        )
+        run.add(*self.report.findings)
         length = min(self._settings["length"], _SEGMENT)
         chains = LikelihoodChains(self.model.prior, **{**self._settings, "length": length})
         move_key, end_key = jax.random.split(as_key(key))
-        chains.move(move_key, self.at(observed), work)
-        chains.finish(end_key, work)
-        return posterior_of(work, self, chains, last=True)
+        chains.move(move_key, self.at(observed), run)
+        chains.finish(end_key, run)
+        return posterior_of(run, self, chains, last=True)
 
     def maximum_likelihood(self, observed: Any) -> np.ndarray:
         r"""The theta (d,) that maximises q(observed | theta), within the range of the simulated
@@ -229,7 +231,7 @@ class LikelihoodDraws(Draws):
 
 
 def posterior_of(
-    work: Work, likelihood: LearnedLikelihood, chains: LikelihoodChains, *, last: bool
+    run: InferenceRun, likelihood: LearnedLikelihood, chains: LikelihoodChains, *, last: bool
 ) -> LikelihoodDraws:
     """What the chains have drawn so far; R-hat, effective size and the mass beyond all simulated
     parameters go into the report, with a warning where the `last` fall short.
@@ -237,27 +239,27 @@ def posterior_of(
     trace = chains.trace
     trace.look()
     size, r_hat = trace.effective_size, trace.r_hat
-    work.diagnostics |= {
+    run.diagnostics |= {
         "effective size": size,
         "R-hat": r_hat,
-        "divergent": chains.run.num_divergent,
+        "divergent": chains.latest.num_divergent,
     }
     if last and not (size >= _ENOUGH and trace.settled):
         numbers = {"effective_size": size, "r_hat": r_hat, "enough": _ENOUGH}
-        work.warn(Kind.LIKELIHOOD_CHAINS_NOT_SETTLED, **numbers, finished=work.stop.finished)
+        run.warn(Kind.LIKELIHOOD_CHAINS_NOT_SETTLED, **numbers, finished=run.stop.finished)
     z = trace.by_chain("theta", trace.stride())
-    work.diagnostics[MASS_OUTSIDE] = outside = share_outside(z, likelihood.bounds)
+    run.diagnostics[MASS_OUTSIDE] = outside = share_outside(z, likelihood.bounds)
     if last:
-        work.add(*extrapolation(outside))
-    theta = work.model.prior.constrain(z)
+        run.add(*extrapolation(outside))
+    theta = run.model.prior.constrain(z)
     return LikelihoodDraws(
         theta,
-        work.model.names,
-        work.report(exact=False),
+        run.model.names,
+        run.report(exact=False),
         likelihood=likelihood,
-        observed=work.observed,
+        observed=run.observed,
         num_chains=trace.num_chains,
-        derived=work.model.derived_quantities(theta),
+        derived=run.model.derived_quantities(theta),
     )
 
 
@@ -287,7 +289,7 @@ def _log_probs(
     return jax.scipy.special.logsumexp(each, axis=1) - jnp.log(float(len(u)))
 
 
-@brief_filter_jit
+@filter_jit_fast_compile
 def _ascend(
     likelihood: LogLikelihood, start: Array, scale: Array, bounds: Array
 ) -> tuple[Array, Array]:

@@ -13,10 +13,10 @@ from scipy.special import logsumexp
 from noisewise._core.arrays import Array
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.chains import Trace, chain_run
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.priors.prior import Prior
 from noisewise.samplers.densities import log_densities
-from noisewise.samplers.hamiltonian import HamiltonianDraws, rehearse, resample_start
+from noisewise.samplers.hamiltonian import HamiltonianDraws, precompile, resample_start
 
 _CANDIDATES = 4096
 _THIN = 2
@@ -59,21 +59,21 @@ class LikelihoodChains:
         self.prior, self.num_chains, self.num_warmup = prior, num_chains, num_warmup
         self.length, self.target_ess = length, target_ess
         self.target: Any = None
-        self.run: HamiltonianDraws
+        self.latest: HamiltonianDraws
         self.trace: Trace
         self._log_evidence = 0.0
 
     @property
     def draws(self) -> np.ndarray:
         """The last segment of all chains, (length * num_chains, p)."""
-        return self.run.draws.reshape(-1, self.run.draws.shape[-1])
+        return self.latest.draws.reshape(-1, self.latest.draws.shape[-1])
 
-    def rehearse(self, likelihood: LogLikelihood) -> None:
+    def precompile(self, likelihood: LogLikelihood) -> None:
         """Compile what chains on a likelihood of this kind run."""
         target = LogPosterior(likelihood, self.prior)
-        rehearse(target, self.num_chains, self.prior.unconstrained_dim, self.length)
+        precompile(target, self.num_chains, self.prior.unconstrained_dim, self.length)
 
-    def move(self, key: Array, likelihood: LogLikelihood, work: Work) -> None:
+    def move(self, key: Array, likelihood: LogLikelihood, run: InferenceRun) -> None:
         """Go over to another likelihood: resample, warm up, and draw one segment."""
         candidate_key, start_key, run_key = jax.random.split(key, 3)
         target = LogPosterior(likelihood, self.prior)
@@ -83,23 +83,23 @@ class LikelihoodChains:
             self._log_evidence = float(logsumexp(log_weights) - np.log(len(z)))
         start = resample_start(start_key, target, z, log_proposal, self.num_chains)
         self.target, self.trace = target, Trace(self.target_ess)
-        self._segment(work, run_key, start, num_warmup=self.num_warmup, tuning=None)
+        self._segment(run, run_key, start, num_warmup=self.num_warmup, tuning=None)
 
-    def finish(self, key: Array, work: Work) -> None:
+    def finish(self, key: Array, run: InferenceRun) -> None:
         """Go on until the effective size and R-hat are as wanted, or for 40 segments."""
         for segment in range(_MOST_SEGMENTS):
             if self.trace.complete():
                 break
             try:
-                work.check_time()
+                run.check_time()
             except OutOfBudget:
                 break
-            segment_key, start = jax.random.fold_in(key, segment), self.run.draws[-1]
-            self._segment(work, segment_key, start, num_warmup=0, tuning=self.run.tuning)
+            segment_key, start = jax.random.fold_in(key, segment), self.latest.draws[-1]
+            self._segment(run, segment_key, start, num_warmup=0, tuning=self.latest.tuning)
         self.trace.look()
 
     def _segment(
-        self, work: Work, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any
+        self, run: InferenceRun, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any
     ) -> None:
         settings = {
             "num_warmup": num_warmup,
@@ -107,8 +107,8 @@ class LikelihoodChains:
             "thin": _THIN,
             "tuning": tuning,
         }
-        self.run = chain_run(work, key, self.target, start, **settings)
-        self.trace.add(theta=self.run.draws)
+        self.latest = chain_run(run, key, self.target, start, **settings)
+        self.trace.add(theta=self.latest.draws)
 
     def _candidates(self, key: Array) -> tuple[np.ndarray, np.ndarray]:
         """Points (N, p) from the prior and from the chains so far, and the log density of that

@@ -14,13 +14,13 @@ from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
 from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.learning import (
     architecture_spec,
     check_members,
     fit_report,
-    learnt,
     rescaled,
+    train_or_recall,
 )
 from noisewise.inference.learned.common.simulations import (
     Rows,
@@ -55,10 +55,10 @@ class NoisyTargets(eqx.Module):
 class LikelihoodLearner:
     """One training after another, each on the simulations of all rounds so far."""
 
-    def __init__(self, method: Any, work: Work) -> None:
-        self.method, self.work = method, work
+    def __init__(self, method: Any, run: InferenceRun) -> None:
+        self.method, self.run = method, run
         self.capacity: int = method.num_rounds * method.num_simulations
-        self.simulations = Simulations(work.model, self.capacity)
+        self.simulations = Simulations(run.model, self.capacity)
         self._private: Rows
         self.space: TargetSpace
         self.scale: Affine
@@ -71,16 +71,16 @@ class LikelihoodLearner:
         """
         method, (simulate_key, noise_key) = self.method, jax.random.split(key)
         s = self.simulations.add(
-            simulate_key, self.work, z, share=method.validation_share, number=number
+            simulate_key, self.run, z, share=method.validation_share, number=number
         )
-        new = noisy_statistics(noise_key, self.work.model, s, method.noise_bank, method.points)
+        new = noisy_statistics(noise_key, self.run.model, s, method.noise_bank, method.points)
         if number == 0:
             self._private = Rows(self.capacity, *new.shape[1:])
         self._private.add(new)
         return s
 
-    def learn(self, key: Array, number: int, *, ahead: Any = None) -> LearnedLikelihood:
-        """Fit the density to all simulations so far. Meanwhile `ahead`, in another thread, gets the
+    def learn(self, key: Array, number: int, *, warm_up: Any = None) -> LearnedLikelihood:
+        """Fit the density to all simulations so far. Meanwhile `warm_up`, in another thread, gets the
         likelihood as it is untrained.
         """
         spread_key, build_key, train_key = jax.random.split(key, 3)
@@ -88,8 +88,8 @@ class LikelihoodLearner:
         method, validation = self.method, self.simulations.validation
         steady = max(method.num_noise, min(_VALIDATION_NOISE, method.noise_bank))
         untrained = self._likelihood()
-        trained = learnt(
-            self.work,
+        trained = train_or_recall(
+            self.run,
             train_key,
             self.members,
             targets,
@@ -97,41 +97,41 @@ class LikelihoodLearner:
             validation_rows=np.flatnonzero(validation),
             capacity=self.capacity,
             settings=method.training,
-            ahead=ahead and (lambda: ahead(untrained)),
+            warm_up=warm_up and (lambda: warm_up(untrained)),
             validation=dataclasses.replace(targets, num_noise=steady),
         )
         self.members = trained.members
         best = float(np.mean(np.nanmin(trained.validation_losses, axis=0))) - float(
             self.whitening.log_det
         )
-        if self.work.num_failed:
-            self.work.warn(Kind.FAILURES_UNSEEN, instead=_INSTEAD)
-        self.work.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
+        if self.run.num_failed:
+            self.run.warn(Kind.FAILURES_UNSEEN, instead=_INSTEAD)
+        self.run.record(round=number + 1, epochs=trained.num_epochs, validation_loss=best)
         return self._likelihood()
 
     def _likelihood(self) -> LearnedLikelihood:
         """The likelihood by the members as they are."""
         method, density = self.method, ConditionalDensity(self.members, self.scale, self.whitening)
         return LearnedLikelihood(
-            self.work.model,
+            self.run.model,
             density,
             self.space,
             z=self.simulations.z.copy(),
             s=self.simulations.s[:1].copy(),
             chains=method.chain_settings,
-            report=fit_report(self.work, *self._notes()),
+            report=fit_report(self.run, *self._notes()),
             estimator=architecture_spec(method.estimator, density, method.num_members),
         )
 
     def _notes(self) -> list[Finding]:
         """What a user of the learnt likelihood must know of how it was learnt."""
         left_out = [
-            name for j, name in enumerate(self.work.model.private_names) if j not in self.space.kept
+            name for j, name in enumerate(self.run.model.private_names) if j not in self.space.kept
         ]
         notes = []
         if left_out:
             notes.append(Finding(Kind.STATISTICS_LEFT_OUT, {"names": left_out}))
-        if self.work.num_failed > 0:
+        if self.run.num_failed > 0:
             notes.append(Finding(Kind.FAILURES_UNSEEN, {"instead": _INSTEAD}))
         return notes
 
@@ -141,7 +141,7 @@ class LikelihoodLearner:
         """
         z, s_dp = self.simulations.z, self._private.values
         few = s_dp[:, :_SCALE_NOISE]
-        space = TargetSpace.of(self.work.model.mechanism.support, few, self._kept(few))
+        space = TargetSpace.of(self.run.model.mechanism.support, few, self._kept(few))
         scale = Affine.fit(z)
         t = space.spread(key, few)
         whitening = Whitening.fit(
@@ -176,7 +176,7 @@ class LikelihoodLearner:
         """The columns to learn: not those that never vary, nor noise around a statistic that never
         does.
         """
-        model, s = self.work.model, self.simulations.s
+        model, s = self.run.model, self.simulations.s
         varies = np.ptp(s_dp, axis=(0, 1)) > 0
         if Capability.CDF in model.mechanism.capabilities and s_dp.shape[-1] == s.shape[1]:
             varies &= np.ptp(s, axis=0) > 0
@@ -187,5 +187,5 @@ class LikelihoodLearner:
             )
         names = [name for name, kept in zip(model.private_names, varies, strict=True) if not kept]
         if names:
-            self.work.warn(Kind.STATISTICS_LEFT_OUT, names=names)
+            self.run.warn(Kind.STATISTICS_LEFT_OUT, names=names)
         return np.flatnonzero(varies)

@@ -16,7 +16,7 @@ from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.learned.common.learning import check_kinds, check_settings
 from noisewise.inference.learned.likelihood.learned_likelihood import (
     LearnedLikelihood,
@@ -107,7 +107,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             "max_simulations": self.max_simulations,
             "max_minutes": self.max_minutes,
         }
-        work = Work(
+        run = InferenceRun(
             self.slug,
             self.settings(),
             model,
@@ -116,22 +116,22 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             progress=progress,
             **budgets,
         )
-        learner = LikelihoodLearner(self, work)
+        learner = LikelihoodLearner(self, run)
         start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
-        with work.shown():
+        with run.progress():
             try:
-                learner.simulate(simulate_key, self._first(start_key, work, learner.capacity), 0)
+                learner.simulate(simulate_key, self._first(start_key, run, learner.capacity), 0)
             except OutOfBudget as end:
                 raise InvalidInputError(
                     f"There is nothing to learn from: {end}. Allow more."
                 ) from None
             return learner.learn(learn_key, 0)
 
-    def _rounds(self, key: Array, work: Work) -> Iterator[LikelihoodDraws]:
-        learner = LikelihoodLearner(self, work)
-        chains = LikelihoodChains(work.model.prior, **self.chain_settings)
+    def _rounds(self, key: Array, run: InferenceRun) -> Iterator[LikelihoodDraws]:
+        learner = LikelihoodLearner(self, run)
+        chains = LikelihoodChains(run.model.prior, **self.chain_settings)
         first_key, end_key, key = jax.random.split(key, 3)
-        z = self._first(first_key, work, self.num_simulations)
+        z = self._first(first_key, run, self.num_simulations)
         likelihood: LearnedLikelihood | None = None
         for number_ in range(self.num_rounds):
             simulate_key, look_key, learn_key, chain_key = jax.random.split(
@@ -139,30 +139,30 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             )
             try:
                 s = learner.simulate(simulate_key, z, number_)
-                work.check_time()
+                run.check_time()
             except OutOfBudget:
                 if likelihood is None:
                     raise
                 break
             if number_ == 0:
-                work.look_at_observation(look_key, s if self.proposal is None else None)
-            ahead = (
-                (lambda untrained: chains.rehearse(untrained.at(work.observed)))
+                run.look_at_observation(look_key, s if self.proposal is None else None)
+            warm_up = (
+                (lambda untrained: chains.precompile(untrained.at(run.observed)))
                 if number_ == 0
                 else None
             )
-            likelihood = learner.learn(learn_key, number_, ahead=ahead)
-            chains.move(chain_key, likelihood.at(work.observed), work)
+            likelihood = learner.learn(learn_key, number_, warm_up=warm_up)
+            chains.move(chain_key, likelihood.at(run.observed), run)
             z = chains.draws[-self.num_simulations :]
-            if number_ + 1 == self.num_rounds or not work.stop.finished:
+            if number_ + 1 == self.num_rounds or not run.stop.finished:
                 break
-            yield posterior_of(work, likelihood, chains, last=False)
-        chains.finish(end_key, work)
-        yield posterior_of(work, likelihood, chains, last=True)  # type: ignore[arg-type]
+            yield posterior_of(run, likelihood, chains, last=False)
+        chains.finish(end_key, run)
+        yield posterior_of(run, likelihood, chains, last=True)  # type: ignore[arg-type]
 
-    def _first(self, key: Array, work: Work, num: int) -> np.ndarray:
+    def _first(self, key: Array, run: InferenceRun, num: int) -> np.ndarray:
         """z (num, p) of the first round."""
-        prior = work.model.prior
+        prior = run.model.prior
         if self.proposal is None:
             return prior.unconstrain(prior.sample(key, num))
         if self.proposal.names != prior.names:

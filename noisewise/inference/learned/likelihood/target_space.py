@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._compile.options import brief_filter_jit
+from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, open_uniforms
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Interval, Lattice
 
@@ -213,7 +213,7 @@ class TargetSpace(eqx.Module):
         return jnp.where(np.isin(np.arange(sum(self.widths)), self.kept), values, s_dp)
 
 
-@brief_filter_jit
+@filter_jit_fast_compile
 def _spread_rows(space: TargetSpace, key: Array, rows: Array) -> Array:
     return space(rows, open_uniforms(key, (len(rows), space.num_uniforms)))[0]
 

@@ -64,7 +64,7 @@ class TruncatedProposals(AbstractCorrection):
         level_key, prior_key, fit_key = jax.random.split(key, 3)
         own = trial.density.sample(level_key, trial.condition, _OWN)
         trial.regions.append(_region(trial, own, self.outside))
-        prior = trial.work.model.prior
+        prior = trial.run.model.prior
         found: list[np.ndarray] = []
         missing, tried = num, 0
         while missing > 0:
@@ -84,8 +84,8 @@ class TruncatedProposals(AbstractCorrection):
         if len(z) >= _FEWEST:
             return z
         trial.regions.pop()
-        trial.work.warn(Kind.ROUND_FROM_PRIOR)
-        prior = trial.work.model.prior
+        trial.run.warn(Kind.ROUND_FROM_PRIOR)
+        prior = trial.run.model.prior
         return prior.unconstrain(prior.sample(key, num))
 
     def usable(self, trial: Any) -> np.ndarray:
@@ -159,7 +159,7 @@ def _resampled(key: Array, trial: Any, own: np.ndarray, num: int) -> np.ndarray:
     """Where the prior rarely falls into the region: draws of a wide fit to q, accepted by prior /
     fit over its largest value found.
     """
-    prior = trial.work.model.prior
+    prior = trial.run.model.prior
     spread = own.std(axis=0)
     if not (np.isfinite(spread).all() and (spread > 1e-12 * np.abs(own).max(axis=0)).all()):
         return own[:0]

@@ -19,13 +19,13 @@ from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble, stacked, unstacked
 from noisewise.estimators.training import negative_log_prob
 from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.features import features
 from noisewise.inference.learned.common.learning import (
     architecture_spec,
     check_members,
-    learnt,
     rescaled,
+    train_or_recall,
 )
 from noisewise.inference.learned.common.simulations import (
     Rows,
@@ -96,12 +96,12 @@ class PosteriorLearner:
         self,
         method: PrivatePosteriorEstimation,
         key: Array,
-        work: Work,
+        run: InferenceRun,
         observed: np.ndarray | None,
     ) -> None:
-        self.method, self.key, self.work = method, key, work
+        self.method, self.key, self.run = method, key, run
         self.capacity = method.num_rounds * method.num_simulations
-        self.simulations = Simulations(work.model, self.capacity)
+        self.simulations = Simulations(run.model, self.capacity)
         self.condition: Any = None if observed is None else self.features(observed[None])[0]
         self._bank: Rows
         self.regions: list[Region] = []
@@ -114,7 +114,7 @@ class PosteriorLearner:
 
     def features(self, s_dp: np.ndarray) -> np.ndarray:
         """What the network sees of private statistics (..., k'): (..., w)."""
-        return features(self.work.model.mechanism.support, s_dp)
+        return features(self.run.model.mechanism.support, s_dp)
 
     @property
     def bank(self) -> np.ndarray:
@@ -161,20 +161,20 @@ class PosteriorLearner:
     def simulate(self, index: int) -> None:
         """The simulations of one round, as many as the budgets allow."""
         propose_key, simulate_key, noise_key, look_key = jax.random.split(self._key(index, 0), 4)
-        method, prior = self.method, self.work.model.prior
+        method, prior = self.method, self.run.model.prior
         if index == 0:
-            _check_names(method.proposal, self.work.model.names)
+            _check_names(method.proposal, self.run.model.names)
             z = prior.unconstrain(
                 (method.proposal or prior).sample(propose_key, method.num_simulations)
             )
         else:
             z = method.correction.propose(propose_key, self, method.num_simulations)
         s = self.simulations.add(
-            simulate_key, self.work, z, share=method.validation_share, number=index
+            simulate_key, self.run, z, share=method.validation_share, number=index
         )
         if index == 0 and self.condition is not None:
-            self.work.look_at_observation(look_key, s if method.proposal is None else None)
-        noisy = noisy_statistics(noise_key, self.work.model, s, method.noise_bank, method.points)
+            self.run.look_at_observation(look_key, s if method.proposal is None else None)
+        noisy = noisy_statistics(noise_key, self.run.model, s, method.noise_bank, method.points)
         new = self.features(noisy)
         if index == 0:
             self._bank = Rows(self.capacity, *new.shape[1:])
@@ -205,12 +205,12 @@ class PosteriorLearner:
         them; log priors only for atoms.
         """
         z, _ = self.simulations.whole()
-        log_prior = self.work.model.prior.log_prob_unconstrained(z) if num_atoms else np.zeros(0)
+        log_prior = self.run.model.prior.log_prob_unconstrained(z) if num_atoms else np.zeros(0)
         with jax.enable_x64(True):
             arrays = placed(z), placed(log_prior), placed(self._bank.whole)
         return NoisyPairs(*arrays, self.scale, self.whitening, num_noise, num_atoms)
 
-    def rehearse(self) -> None:
+    def precompile(self) -> None:
         """Compile what will be asked of the density, with its members as they are before they are
         trained.
         """
@@ -234,22 +234,22 @@ class PosteriorLearner:
             else (train_rows[1:], train_rows[:1])
         )
 
-    def learnt(self, members: Any, losses: np.ndarray, index: int, *, atoms: int = 0) -> None:
+    def adopt(self, members: Any, losses: np.ndarray, index: int, *, atoms: int = 0) -> None:
         """Take over trained members, given their validation losses (epochs, E)."""
         self.members = members
         self.density = ConditionalDensity(members, self.scale, self.whitening)
         found = np.isfinite(losses)
         best = float(np.where(found, losses, np.inf).min(axis=0).mean())
         if not np.isfinite(best):
-            self.work.warn(Kind.LOSS_NEVER_FINITE)
+            self.run.warn(Kind.LOSS_NEVER_FINITE)
         if len(losses) >= self.method.training.max_epochs:
-            self.work.warn(Kind.TRAINING_CUT_SHORT, epochs=len(losses))
+            self.run.warn(Kind.TRAINING_CUT_SHORT, epochs=len(losses))
         loss = (
             {"atomic_loss": best}
             if atoms
             else {"validation_loss": best - float(self.whitening.log_det)}
         )
-        self.work.record(round=index + 1, epochs=int(found.any(axis=-1).sum()), **loss)
+        self.run.record(round=index + 1, epochs=int(found.any(axis=-1).sum()), **loss)
 
     def estimator_spec(self) -> dict[str, Any] | None:
         """The architecture, as files describe it; None where it is a user's own."""
@@ -263,15 +263,15 @@ class PosteriorLearner:
         if not varies.any():
             raise InvalidInputError(
                 f"No statistic varies over {len(noisy):,} simulations: they tell nothing of"
-                f" {', '.join(self.work.model.names)}. Check the query."
+                f" {', '.join(self.run.model.names)}. Check the query."
             )
-        if not varies.all() and noisy.shape[1] == len(self.work.model.private_names):
+        if not varies.all() and noisy.shape[1] == len(self.run.model.private_names):
             names = [
                 name
-                for name, kept in zip(self.work.model.private_names, varies, strict=True)
+                for name, kept in zip(self.run.model.private_names, varies, strict=True)
                 if not kept
             ]
-            self.work.warn(Kind.STATISTICS_LEFT_OUT, names=names)
+            self.run.warn(Kind.STATISTICS_LEFT_OUT, names=names)
 
 
 def train_together(learners: list[PosteriorLearner], index: int) -> None:
@@ -292,8 +292,8 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
     lone = len(learners) == 1
     each = list(zip(keys, [learner.members for learner in learners], data, strict=True))
     key, members, resample = each[0] if lone else stacked(each)
-    trained = learnt(
-        learners[0].work,
+    trained = train_or_recall(
+        learners[0].run,
         key,
         members,
         resample,
@@ -301,16 +301,18 @@ def train_together(learners: list[PosteriorLearner], index: int) -> None:
         validation_rows=validation_rows[0] if lone else validation_rows,
         capacity=learners[0].capacity,
         settings=method.training,
-        ahead=learners[0].rehearse if index == 0 and learners[0].condition is not None else None,
+        warm_up=learners[0].precompile
+        if index == 0 and learners[0].condition is not None
+        else None,
         loss=atomic_loss if atoms else negative_log_prob,
         validation=dataclasses.replace(resample, num_noise=steady),
     )
     members = [trained.members] if lone else unstacked(trained.members, len(learners))
     losses = trained.validation_losses[:, None] if lone else trained.validation_losses
     for i, learner in enumerate(learners):
-        learner.learnt(members[i], losses[:, i], index, atoms=atoms)
-        if atoms and learner.work.num_failed:
-            learner.work.warn(Kind.FAILURES_UNSEEN, instead="TruncatedProposals")
+        learner.adopt(members[i], losses[:, i], index, atoms=atoms)
+        if atoms and learner.run.num_failed:
+            learner.run.warn(Kind.FAILURES_UNSEEN, instead="TruncatedProposals")
 
 
 def _check_names(proposal: Any, names: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
-from noisewise.inference.contract.work import OutOfBudget, Work
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.learned.common.learning import check_settings
 from noisewise.inference.learned.posterior.amortised_posterior import AmortisedPosterior
 from noisewise.inference.learned.posterior.corrections import AbstractCorrection, TruncatedProposals
@@ -130,7 +130,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
             "max_simulations": self.max_simulations,
             "max_minutes": self.max_minutes,
         }
-        work = Work(
+        run = InferenceRun(
             self.slug,
             self.settings(),
             model,
@@ -139,8 +139,8 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
             progress=progress,
             **budgets,
         )
-        learner = PosteriorLearner(self, as_key(key), work, None)
-        with work.shown():
+        learner = PosteriorLearner(self, as_key(key), run, None)
+        with run.progress():
             try:
                 learner.simulate(0)
             except OutOfBudget as end:
@@ -153,7 +153,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
         return AmortisedPosterior(
             model,
             learner.density,
-            work.report(exact=False),
+            run.report(exact=False),
             **more,
             estimator=learner.estimator_spec(),
         )
@@ -173,16 +173,16 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
         works = [self.start(model, values) for model, values in zip(models, checked, strict=True)]
         yield from self._many(keys, works)
 
-    def _rounds(self, key: Array, work: Work) -> Iterator[LearnedPosterior]:
-        for (posterior,) in self._many([key], [work]):
+    def _rounds(self, key: Array, run: InferenceRun) -> Iterator[LearnedPosterior]:
+        for (posterior,) in self._many([key], [run]):
             yield posterior
 
     def _many(
-        self, keys: Sequence[Array], works: Sequence[Work]
+        self, keys: Sequence[Array], works: Sequence[InferenceRun]
     ) -> Iterator[list[LearnedPosterior]]:
         learners = [
-            PosteriorLearner(self, as_key(key), work, work.observed)
-            for key, work in zip(keys, works, strict=True)
+            PosteriorLearner(self, as_key(key), run, run.observed)
+            for key, run in zip(keys, works, strict=True)
         ]
         for index in range(self.num_rounds):
             try:
@@ -194,10 +194,10 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
                 return
             if index + 1 < self.num_rounds:
                 for learner in learners:
-                    learner.work.stop_if_spent()
+                    learner.run.stop_if_spent()
             train_together(learners, index)
             yield [_posterior(learner, index) for learner in learners]
-            if any(not learner.work.stop.finished for learner in learners):
+            if any(not learner.run.stop.finished for learner in learners):
                 return
 
 
@@ -205,23 +205,23 @@ def _posterior(learner: PosteriorLearner, index: int) -> LearnedPosterior:
     """The posterior of one round, and how much of it lies where nothing was simulated: mass that
     leaked, or is not learnt yet.
     """
-    work, prior = learner.work, learner.work.model.prior
+    run, prior = learner.run, learner.run.model.prior
     z = learner.density.sample(
         jax.random.fold_in(learner.key, _POSTERIOR + index), learner.condition, _KEPT
     )
     outside = learner.outside(z)
-    work.diagnostics["mass where nothing was simulated"] = outside
-    work.withdraw(Kind.MASS_LEAKED)
+    run.diagnostics["mass where nothing was simulated"] = outside
+    run.withdraw(Kind.MASS_LEAKED)
     if outside > _MOST_OUTSIDE:
-        work.warn(Kind.MASS_LEAKED, share=outside)
+        run.warn(Kind.MASS_LEAKED, share=outside)
     theta = prior.constrain(z)
     return LearnedPosterior(
         theta,
-        work.model.names,
-        work.report(exact=False),
+        run.model.names,
+        run.report(exact=False),
         density=learner.density,
         condition=learner.condition,
         prior=prior,
         estimator=learner.estimator_spec(),
-        derived=work.model.derived_quantities(theta),
+        derived=run.model.derived_quantities(theta),
     )

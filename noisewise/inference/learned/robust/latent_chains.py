@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.inference.contract.chains import Trace, chain_run
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.robust.error_models import AbstractLatent
 from noisewise.posteriors import Kind
 from noisewise.samplers.hamiltonian import resample_start
@@ -27,7 +27,7 @@ _LOOK = 4000
 
 def latent_draws(
     key: Array,
-    work: Work,
+    run: InferenceRun,
     latent: AbstractLatent,
     simulated: np.ndarray,
     *,
@@ -45,35 +45,37 @@ def latent_draws(
     start = resample_start(
         start_key, _ErrorOnly(latent), latent.coordinates(simulated), num=num_chains
     )
-    run = chain_run(
-        work, run_key, latent, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN
+    drawn = chain_run(
+        run, run_key, latent, start, num_warmup=num_warmup, num_draws=_LENGTH, thin=_THIN
     )
-    trace, divergent = Trace(target_ess), run.num_divergent
-    trace.add(theta=run.draws)
+    trace, divergent = Trace(target_ess), drawn.num_divergent
+    trace.add(theta=drawn.draws)
     for segment in range(1, _MOST_SEGMENTS):
-        if trace.complete() or work.late():
+        if trace.complete() or run.out_of_time():
             break
         next_key = jax.random.fold_in(more_key, segment)
-        settings = {"num_warmup": 0, "num_draws": _LENGTH, "thin": _THIN, "tuning": run.tuning}
-        run = chain_run(work, next_key, latent, run.draws[-1], **settings)
-        trace.add(theta=run.draws)
-        divergent += run.num_divergent
+        settings = {"num_warmup": 0, "num_draws": _LENGTH, "thin": _THIN, "tuning": drawn.tuning}
+        drawn = chain_run(run, next_key, latent, drawn.draws[-1], **settings)
+        trace.add(theta=drawn.draws)
+        divergent += drawn.num_divergent
     trace.look()
     with jax.enable_x64(True):
         t, log_weights = map(
             np.asarray, _statistics(latent, trace.by_chain("theta", trace.stride()))
         )
     size = trace.effective_size * _share(log_weights)
-    work.diagnostics |= {"effective size": size, "R-hat": trace.r_hat, "divergent": divergent}
+    run.diagnostics |= {"effective size": size, "R-hat": trace.r_hat, "divergent": divergent}
     if not (size >= _ENOUGH and trace.settled):
         numbers = {"effective_size": size, "r_hat": trace.r_hat, "enough": _ENOUGH}
-        work.warn(Kind.LATENT_CHAINS_NOT_SETTLED, **numbers)
+        run.warn(Kind.LATENT_CHAINS_NOT_SETTLED, **numbers)
     if not np.ptp(log_weights) > 0.0:
         return t, trace.num_chains
     return t[_resampled(choose_key, log_weights)], 1
 
 
-def look_at_cloud(work: Work, latent: AbstractLatent, simulated: np.ndarray, t: np.ndarray) -> None:
+def look_at_cloud(
+    run: InferenceRun, latent: AbstractLatent, simulated: np.ndarray, t: np.ndarray
+) -> None:
     """Tell the share of latent statistics t (N, f) that are farther out than all but one in a
     thousand simulated ones.
 
@@ -89,9 +91,9 @@ def look_at_cloud(work: Work, latent: AbstractLatent, simulated: np.ndarray, t: 
         unlikely[1] < np.quantile(unlikely[0], _RARE)
     )
     share = float(np.mean(outside))
-    work.diagnostics["latent statistics outside the simulations"] = share
+    run.diagnostics["latent statistics outside the simulations"] = share
     if share > _MUCH:
-        work.warn(Kind.LATENT_OUTSIDE_SIMULATIONS, share=share)
+        run.warn(Kind.LATENT_OUTSIDE_SIMULATIONS, share=share)
 
 
 def _share(log_weights: np.ndarray) -> float:

@@ -16,8 +16,8 @@ from noisewise._core.arrays import Array
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.members import ensemble
 from noisewise.estimators.whitening import Affine, Whitening
-from noisewise.inference.contract.work import Work
-from noisewise.inference.learned.common.learning import check_members, learnt
+from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.learned.common.learning import check_members, train_or_recall
 from noisewise.inference.learned.common.simulations import Simulations
 from noisewise.inference.learned.robust.latent_space import LatentSpace
 
@@ -45,9 +45,9 @@ class LatentLearner:
     """Learns h(t), t the free columns of s, and q(z | s) with `method.training`."""
 
     def __init__(
-        self, method: Any, work: Work, simulations: Simulations, space: LatentSpace
+        self, method: Any, run: InferenceRun, simulations: Simulations, space: LatentSpace
     ) -> None:
-        self.method, self.work, self.simulations, self.space = method, work, simulations, space
+        self.method, self.run, self.simulations, self.space = method, run, simulations, space
 
     def marginal(self, key: Array) -> ConditionalDensity:
         """h(t), a density given nothing: conditions have no columns."""
@@ -86,8 +86,8 @@ class LatentLearner:
         check_members(name, members, target.shape[1], condition.shape[1])
         capacity, validation = self.method.num_simulations, self.simulations.validation
         pad = lambda values: np.pad(values, ((0, capacity - len(values)), (0, 0)))  # noqa: E731
-        trained = learnt(
-            self.work,
+        trained = train_or_recall(
+            self.run,
             train_key,
             members,
             Pairs(pad(target), cell, pad(condition), scale, whitening),
@@ -97,5 +97,5 @@ class LatentLearner:
             settings=self.method.training,
         )
         loss = float(np.nanmin(trained.validation_losses)) - float(whitening.log_det)
-        self.work.record(density=name, epochs=trained.num_epochs, validation_loss=loss)
+        self.run.record(density=name, epochs=trained.num_epochs, validation_loss=loss)
         return ConditionalDensity(trained.members, scale, whitening)

@@ -18,7 +18,7 @@ from noisewise.errors import InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod
-from noisewise.inference.contract.work import Work
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.learning import check_factory, check_kinds
 from noisewise.inference.learned.common.simulations import Simulations
 from noisewise.inference.learned.robust.error_models import (
@@ -103,52 +103,52 @@ class RobustPosteriorEstimation(AbstractMethod):
     def _check(self, model: PrivateModel) -> None:
         self.error.check(model)
 
-    def _infer(self, key: Array, work: Work) -> Draws:
+    def _infer(self, key: Array, run: InferenceRun) -> Draws:
         prior_key, simulate_key, look_key, spread_key, key = jax.random.split(key, 5)
         marginal_key, posterior_key, chain_key, draw_key = jax.random.split(key, 4)
-        model, simulations = work.model, Simulations(work.model, self.num_simulations)
+        model, simulations = run.model, Simulations(run.model, self.num_simulations)
         z = model.prior.unconstrain(model.prior.sample(prior_key, self.num_simulations))
-        s = simulations.add(simulate_key, work, z, share=self.validation_share, number=0)
-        work.look_at_observation(look_key, s)
+        s = simulations.add(simulate_key, run, z, share=self.validation_share, number=0)
+        run.look_at_observation(look_key, s)
         space = LatentSpace.of(model, s)
-        _tell_constants(work, space)
-        learner = LatentLearner(self, work, simulations, space)
+        _tell_constants(run, space)
+        learner = LatentLearner(self, run, simulations, space)
         marginal, posterior = learner.marginal(marginal_key), learner.posterior(posterior_key)
         simulated = space.spread(s, generator(spread_key).random((len(s), len(space.free))))
-        latent = self.error.latent(model, work.observed, space, marginal)
+        latent = self.error.latent(model, run.observed, space, marginal)
         chains = {
             "num_chains": self.num_chains,
             "num_warmup": self.num_warmup,
             "target_ess": self.target_ess,
         }
-        t, num_chains = latent_draws(chain_key, work, latent, simulated, **chains)
-        look_at_cloud(work, latent, simulated, t)
+        t, num_chains = latent_draws(chain_key, run, latent, simulated, **chains)
+        look_at_cloud(run, latent, simulated, t)
         if isinstance(latent, SpikeAndSlabLatent):
-            _look_at_errors(work, latent, t)
+            _look_at_errors(run, latent, t)
         with jax.enable_x64(True):
             s = np.asarray(space.full(space.nearest(t)))
         theta = model.prior.constrain(posterior.sample(draw_key, s))
-        return work.draws(theta, s, num_chains=num_chains, exact=False)
+        return run.draws(theta, s, num_chains=num_chains, exact=False)
 
 
-def _tell_constants(work: Work, space: LatentSpace) -> None:
+def _tell_constants(run: InferenceRun, space: LatentSpace) -> None:
     names = [
         name
-        for name, scale in zip(work.model.statistic_names, space.scale, strict=True)
+        for name, scale in zip(run.model.statistic_names, space.scale, strict=True)
         if not scale > 0.0
     ]
     if names:
-        work.warn(Kind.STATISTICS_NOT_LEARNT, names=names)
+        run.warn(Kind.STATISTICS_NOT_LEARNT, names=names)
 
 
-def _look_at_errors(work: Work, latent: SpikeAndSlabLatent, t: np.ndarray) -> None:
+def _look_at_errors(run: InferenceRun, latent: SpikeAndSlabLatent, t: np.ndarray) -> None:
     """The posterior probability of each indicator, and what the model of errors leaves out."""
     with jax.enable_x64(True):
         wrong = np.asarray(_slab_probabilities(latent, t)).mean(axis=0)
-    for name, probability in zip(work.model.statistic_names, wrong, strict=True):
+    for name, probability in zip(run.model.statistic_names, wrong, strict=True):
         if np.isfinite(probability):
-            work.diagnostics[f"misspecification {name}"] = float(probability)
-    work.warn(Kind.SPIKE_AND_SLAB)
+            run.diagnostics[f"misspecification {name}"] = float(probability)
+    run.warn(Kind.SPIKE_AND_SLAB)
 
 
 @eqx.filter_jit

@@ -41,7 +41,7 @@ class OutOfBudget(Exception):  # noqa: N818, a signal to methods, never an error
     """Raised to a method when nothing more may be simulated; it then returns what it has."""
 
 
-class Work:
+class InferenceRun:
     """What a method works with. It simulates through `statistics`, which counts every call and
     keeps both budgets.
 
@@ -379,7 +379,7 @@ class Work:
         )
 
     @contextlib.contextmanager
-    def shown(self) -> Iterator[None]:
+    def progress(self) -> Iterator[None]:
         """Show the progress bar while the body runs."""
         with self._bar or contextlib.nullcontext():
             yield
@@ -416,7 +416,7 @@ class Work:
         """Raise `OutOfBudget` when the time is up; for loops that simulate nothing."""
         self._check_time(partial=False)
 
-    def late(self, epochs: int = 0, loss: float = np.nan, best: float = np.nan) -> bool:
+    def out_of_time(self, epochs: int = 0, loss: float = np.nan, best: float = np.nan) -> bool:
         """Whether the time is up, for training loops to ask; where it is, the report will say so.
         What they have reached is shown.
         """
