@@ -177,7 +177,7 @@ def first() -> str:
             + (f", {row['rounds']} x 1000" if row["rounds"] else ""),
             f"{row['first s']:.1f}",
             f"{row['compiling s']:.1f}",
-            f"{row['compiling warm_up s']:.1f}" if row["compiling ahead s"] else "",
+            f"{row['compiling ahead s']:.1f}" if row["compiling ahead s"] else "",
             ", ".join(f"{name} {spent:.1f}" for name, spent in row["programs"].items()),
             f"{row['second s']:.1f}",
         ]

@@ -26,8 +26,8 @@ from noisewise.inference import (
     PrivatePosteriorEstimation,
 )
 from noisewise.inference.contract.base import prior_only
-from noisewise.inference.contract.inference_run import InferenceRun, OutOfBudget
 from noisewise.inference.contract.recorded import identity_of, recorded
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.weighted_draws import (
     ImportanceDraws,
     UnconstrainedPrior,

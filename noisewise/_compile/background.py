@@ -18,7 +18,7 @@ def in_background(call: Callable[[], Any] | None) -> Iterator[None]:
     raises is of no concern here, as it will be raised again where its result is needed.
 
     >>> found = []
-    >>> with meanwhile(lambda: found.append(1)):
+    >>> with in_background(lambda: found.append(1)):
     ...     pass
     >>> len(found) == (num_cores() > 1)
     True

@@ -21,7 +21,7 @@ def jit_fast_compile(function: Callable[..., Any] | None = None, **settings: Any
     """`jax.jit`, for functions of which compiling is most of the cost. On a GPU, and inside other
     programs, it is `jax.jit`.
 
-    >>> @brief_jit
+    >>> @jit_fast_compile
     ... def double(x):
     ...     return 2 * x
     >>> float(double(2.0)), float(jax.jit(double)(2.0)), float(jax.grad(double)(2.0))

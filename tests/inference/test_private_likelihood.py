@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from noisewise.inference.contract.inference_run import InferenceRun
 from scipy.stats import betabinom, multivariate_normal, norm
 
 import noisewise as nw
 from noisewise import errors
 from noisewise.estimators import Training, mixture_density_network, neural_spline_flow
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.learning import fit_report
 from noisewise.inference.learned.likelihood.learned_likelihood import (
     LearnedLikelihood,

@@ -33,7 +33,7 @@ def target_of(model, s_dp=None):
         s = model.statistics(keys.reshape(-1, 2), np.repeat(theta, keys.shape[1], axis=0))
         return s.reshape(*keys.shape[:2], -1)
 
-    return kernel.Target(
+    return kernel.PseudoMarginalTarget(
         model.prior, simulate, lambda s: model.mechanism.log_prob(s_dp[:, None], s)
     )
 
@@ -75,9 +75,12 @@ def geweke(num_blocks=2, *, believed=None, num=20_000, num_inner=2, rounds=3, mo
     z = model.prior.unconstrain(model.prior.sample(jax.random.key(seed), 2 * num))
     keys, nothing = kernel.fresh_keys(rng, 2 * num, num_inner), np.zeros((2 * num, num_inner))
     s = target_of(model).simulate(keys, model.prior.constrain(z))
-    start = kernel.State(z, kernel.log_prior_of(model.prior, z), keys, s, nothing, nothing[:, 0])
+    start = kernel.PseudoMarginalState(
+        z, kernel.log_prior_of(model.prior, z), keys, s, nothing, nothing[:, 0]
+    )
     state, fresh = (
-        kernel.State(*(part[rows] for part in start)) for rows in (slice(num), slice(num, None))
+        kernel.PseudoMarginalState(*(part[rows] for part in start))
+        for rows in (slice(num), slice(num, None))
     )
     for number in range(rounds):
         s_dp, _ = noisy(model, jax.random.fold_in(KEY, number), state)

@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 import pytest
-from noisewise.inference.contract.inference_run import InferenceRun
 
 import noisewise as nw
 from noisewise import errors
+from noisewise.inference.contract.run import InferenceRun
 from noisewise.runs import journal as journals
 from noisewise.runs.journal import Journal
 from tests.inference.methods import METHODS

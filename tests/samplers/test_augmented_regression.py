@@ -166,7 +166,9 @@ def mutant(old, new):
 
 def final_state(kernel, num_moves):
     target = other()
-    state = kernel.State(np.empty(3), np.empty((RECORDS, 3)), np.empty((RECORDS, 3)), np.empty(9))
+    state = kernel.RegressionState(
+        np.empty(3), np.empty((RECORDS, 3)), np.empty((RECORDS, 3)), np.empty(9)
+    )
     outputs = np.empty((40, 3)), np.empty((40, 9))
     kernel.run_chain(
         generator(jax.random.key(9)),

@@ -162,7 +162,7 @@ def _segments(run: InferenceRun, total: int) -> Iterator[tuple[int, int]]:
         except OutOfBudget:
             return
         end = np.asarray(min(total, first + size))
-        last = int(run.remember("segment", lambda end=end: {"last": end})["last"])
+        last = int(run.remember("segment", functools.partial(dict, last=end))["last"])
         started = time.monotonic()
         yield first, last
         speed = (last - first) / max(time.monotonic() - started, 1e-9)
