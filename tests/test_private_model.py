@@ -164,7 +164,7 @@ def without_stages(monkeypatch):
     for module in (
         "noisewise.priors.prior",
         "noisewise.simulators._keys",
-        "noisewise.mechanisms.base",
+        "noisewise.mechanisms.law",
     ):
         monkeypatch.setattr(f"{module}.stage_key", lambda key, stage: key)
 

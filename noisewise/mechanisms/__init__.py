@@ -1,4 +1,10 @@
-"""s -> s_dp: the publicly known noise. One mechanism per file."""
+"""s -> s_dp: the publicly known noise. One mechanism per file.
+
+`law` has what is random (draws, densities), `base` adds privacy, budgets, releases and files; a
+concrete mechanism is the formula with its proof.
+"""
+
+from __future__ import annotations
 
 from typing import Any
 
@@ -45,20 +51,30 @@ __all__ = [
 _KINDS: dict[str, type[AbstractMechanism]] = concrete(
     vars(), AbstractMechanism, but=(DensityMechanism, SampledMechanism)
 )
-"""What files may name."""
+"""The classes that files may name."""
 
 
 def register(kind: type[AbstractMechanism]) -> type[AbstractMechanism]:
-    """Let files name a mechanism of your own; a decorator of its class, which must be imported
-    before a file is read.
+    """Let files name a mechanism of your own: a decorator of its class.
 
-    A file can name only what was registered in this process: none decides what code runs.
+    The class must be imported before a file is read. A file can name only what was registered in
+    this process, so no file decides what code runs.
+
+    Returns:
+        The class itself.
+
+    Raises:
+        InvalidTypeError: If it is no class that extends `AbstractMechanism`.
+        InvalidInputError: If files know another class of this name.
     """
     return registered(kind, AbstractMechanism, _KINDS)
 
 
 def from_spec(spec: Any) -> AbstractMechanism:
-    """Read what a mechanism's `to_spec` wrote; anything else is refused.
+    """The mechanism that `to_spec` described.
+
+    Raises:
+        FileFormatError: If `spec` is anything else.
 
     >>> from_spec({"type": "Laplace", "scale": 0.5, "sensitivity": 1.0})
     Laplace(scale=0.5, sensitivity=1.0)

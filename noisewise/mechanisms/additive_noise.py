@@ -16,14 +16,36 @@ class AbstractAdditiveNoise(AbstractMechanism):
     r"""s_dp = s + Z with independent Z_j of one symmetric law, free of s.
 
     A concrete class writes three scalar formulas, `_noise(u)`, `_noise_log_prob(z)` and
-    `_noise_log_cdf(z)`.
+    `_noise_log_cdf(z)`. Logistic noise, for example, whose log density has a slope of at most
+    1/scale, so that epsilon = Delta_1 / scale:
+
+    >>> import jax
+    >>> from noisewise.mechanisms.guarantees import PureDP
+    >>> from noisewise.mechanisms.supports import Real
+    >>> class Logistic(AbstractAdditiveNoise):
+    ...     norm = 1.0
+    ...     scale: float
+    ...     sensitivity: float | None = None
+    ...     support = property(lambda self: Real())
+    ...     guarantee = property(lambda self: PureDP(self._stated_sensitivity() / self.scale))
+    ...     def _noise(self, u):
+    ...         return self.scale * (jnp.log(u) - jnp.log1p(-u))
+    ...     def _noise_log_prob(self, z):
+    ...         z = jnp.abs(z) / self.scale
+    ...         return -z - 2.0 * jnp.log1p(jnp.exp(-z)) - jnp.log(self.scale)
+    ...     def _noise_log_cdf(self, z):
+    ...         return jax.nn.log_sigmoid(z / self.scale)
+    >>> Logistic(scale=2.0, sensitivity=1.0).guarantee
+    PureDP(epsilon=0.5)
+    >>> Logistic(scale=2.0).transport([0.5], [3.0]).tolist()
+    [3.0]
     """
 
     if TYPE_CHECKING:
 
         @property
         def scale(self) -> float:
-            """The width of the noise."""
+            """The scale of the noise, in the units of s."""
 
     @abc.abstractmethod
     def _noise(self, u: Array) -> Array:

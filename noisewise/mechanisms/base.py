@@ -1,75 +1,40 @@
-r"""What a mechanism is: the publicly known randomness between a confidential statistic and a
-private one.
-
-    s  --transport(u, .)-->  s_dp         u uniform on (0,1)^num_uniforms
-
-`AbstractMechanism` owns precision, shapes, keys and compilation; a concrete mechanism is the
-formula. Mechanisms are immutable pytrees whose numbers are leaves: passed as arguments of a
-compiled program, a new epsilon never recompiles.
-"""
+"""What a mechanism is: a law of noise, the privacy it gives, its budgets, releases and files."""
 
 from __future__ import annotations
 
 import abc
-import dataclasses
-import enum
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
-from noisewise._compile.options import jit_fast_compile
-from noisewise._core.arrays import (
-    Array,
-    as_key,
-    as_vectors,
-    in_float64,
-    is_traced,
-    open_uniforms,
-    stage_key,
-)
-from noisewise.errors import (
-    FileFormatError,
-    InvalidInputError,
-    InvalidTypeError,
-    MissingCapabilityError,
-)
+from noisewise._core import specs
+from noisewise.errors import MissingCapabilityError
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee
-from noisewise.mechanisms.supports import AbstractSupport
+from noisewise.mechanisms.law import ALL_CAPABILITIES, AbstractNoiseLaw, Capability
+
+__all__ = [
+    "ALL_CAPABILITIES",
+    "YOUR_OWN",
+    "AbstractGuarantee",
+    "AbstractMechanism",
+    "Capability",
+    "from_spec_with",
+]
 
 YOUR_OWN = 'pass mechanisms={"label": mechanism, ...} with the mechanism of each budget.'
-"""What to do where a mechanism cannot be calibrated to another budget by itself."""
+"""The way out for a mechanism that cannot be calibrated to another budget by itself."""
 
 
-class Capability(enum.StrEnum):
-    """What a mechanism can do; inference methods ask before they start."""
+class AbstractMechanism(AbstractNoiseLaw):
+    """Base of all mechanisms: the publicly known randomness between s and s_dp.
 
-    SAMPLE = "sample"
-    TRANSPORT = "transport"
-    DENSITY = "log_prob"
-    BOUND = "log_prob_bound"
-    CDF = "log_cdf"
-
-
-ALL_CAPABILITIES = frozenset(Capability)
-
-
-class AbstractMechanism(eqx.Module):
-    r"""Base of all mechanisms.
-
-    Shapes: `s (..., k)` and `s_dp (..., k')`, with k' = `output_width(k)`; leading axes broadcast.
-    `log_prob` sums over the last axis and is -inf off the support (and for NaN); for a lattice it
-    is the log of a probability.
-
-    A concrete class gives `guarantee`, `support`, `norm` and those of `_transport`,
-    `_log_prob_each`, `_log_cdf`, `_log_sf`, `_log_prob_bound_each` that its `capabilities` name
-    (`_log_prob` and `_log_prob_bound` where columns depend on each other). They see float64 arrays
-    of right shape, under `jit`; what they say off the support does not matter.
+    `AbstractNoiseLaw` has the draws and densities. A concrete class adds `guarantee`, `norm`,
+    `neighbours`, and what it knows of budgets (`calibrate`) and releases (`exact_sampler`).
     """
 
     norm: ClassVar[float]
@@ -85,145 +50,24 @@ class AbstractMechanism(eqx.Module):
     @property
     @abc.abstractmethod
     def guarantee(self) -> AbstractGuarantee:
-        """The privacy guarantee that the noise gives for statistics of the stated sensitivity."""
+        """The privacy guarantee that the noise gives for statistics of the stated sensitivity.
 
-    @property
-    @abc.abstractmethod
-    def support(self) -> AbstractSupport:
-        """Where private statistics lie."""
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        """What this mechanism can do."""
-        return ALL_CAPABILITIES
-
-    @property
-    def width(self) -> int | None:
-        """The number of columns of s, where the mechanism fixes it."""
-        return None
-
-    @property
-    def distance_unit(self) -> float | np.ndarray:
-        """What distances between private statistics divide the columns of s_dp by: one number, or
-        one per column (k',).
-
-        1, except for counts out of n, which are compared as proportions.
+        Raises:
+            MissingCapabilityError: If the mechanism does not know the sensitivity.
         """
-        return 1.0
-
-    def output_width(self, k: int) -> int:
-        """The number of columns of s_dp for k columns of s."""
-        return k
-
-    def num_uniforms(self, k: int) -> int:
-        """How many uniforms `transport` takes for k columns of s."""
-        return k
 
     @abc.abstractmethod
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs (s, s') of shape (pairs, k) at the stated sensitivity where the privacy loss is
-        largest.
+    def neighbours(
+        self, k: int
+    ) -> tuple[Float[np.ndarray, "pairs k"], Float[np.ndarray, "pairs k"]]:
+        """Pairs (s, s') at the stated sensitivity where the privacy loss is largest, for audits.
+
+        Args:
+            k: The number of columns of s.
+
+        Returns:
+            s and s', each of shape (pairs, k): row i of one is a neighbour of row i of the other.
         """
-
-    # What callers use -----------------------------------------------------------------------------
-
-    @in_float64
-    def sample(self, key: Array, s: Array) -> Array:
-        """Draw s_dp given s: the transport of independent uniforms."""
-        self._need(Capability.SAMPLE)
-        return self._sample(stage_key(as_key(key), "mechanism"), self._statistic(s))
-
-    @in_float64
-    def transport(self, u: Array, s: Array) -> Array:
-        """The map tau(u, s) that turns uniforms into s_dp, for quasi-Monte Carlo."""
-        self._need(Capability.TRANSPORT)
-        s = self._statistic(s)
-        u = as_vectors(u, "u", self.num_uniforms(s.shape[-1]))
-        if not is_traced(u) and not bool(np.all((np.asarray(u) > 0) & (np.asarray(u) < 1))):
-            raise InvalidInputError(
-                "u must lie strictly inside (0, 1): take it from IndependentUniforms or"
-                " ScrambledSobol."
-            )
-        return _transport(self, u, s)
-
-    @in_float64
-    def log_prob(self, s_dp: Array, s: Array) -> Array:
-        """The log of eta(s_dp | s), normalised over s_dp, summed over columns."""
-        self._need(Capability.DENSITY)
-        s = self._statistic(s)
-        return _log_prob(self, self._output(s_dp, s), s)
-
-    @in_float64
-    def log_cdf(self, s_dp: Array, s: Array) -> Array:
-        """The log of P(S_dp <= s_dp | s) of each column by itself: the shape of s_dp, not summed."""
-        self._need(Capability.CDF)
-        s = self._statistic(s)
-        return _log_cdf(self, self._output(s_dp, s), s)
-
-    @in_float64
-    def log_prob_bound(self, s_dp: Array) -> Array:
-        """An upper bound of log_prob(s_dp, s) over all s: the constant of exact rejection."""
-        self._need(Capability.BOUND)
-        width = None if self.width is None else self.output_width(self.width)
-        return _log_prob_bound(self, as_vectors(s_dp, "s_dp", width))
-
-    # What a concrete mechanism writes -------------------------------------------------------------
-
-    def _sample(self, key: Array, s: Array) -> Array:
-        u = open_uniforms(key, (*s.shape[:-1], self.num_uniforms(s.shape[-1])))
-        return _transport(self, u, s)
-
-    def _transport(self, u: Array, s: Array) -> Array:
-        raise self._lacks(Capability.TRANSPORT)
-
-    def _log_prob(self, s_dp: Array, s: Array) -> Array:
-        """log_prob where s_dp lies on the support; the sum over columns, unless they depend on each
-        other.
-        """
-        return self._log_prob_each(s_dp, s).sum(-1)
-
-    def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
-        """Elementwise log density or probability, where columns are independent."""
-        raise self._lacks(Capability.DENSITY)
-
-    def _log_cdf(self, s_dp: Array, s: Array) -> Array:
-        """Elementwise log P(S_dp <= s_dp)."""
-        raise self._lacks(Capability.CDF)
-
-    def _log_sf(self, s_dp: Array, s: Array) -> Array:
-        """Elementwise log P(S_dp >= s_dp), the point itself included."""
-        raise self._lacks(Capability.CDF)
-
-    def _log_prob_bound(self, s_dp: Array) -> Array:
-        return self._log_prob_bound_each(s_dp).sum(-1)
-
-    def _log_prob_bound_each(self, s_dp: Array) -> Array:
-        """Elementwise bound of the log density or probability, where columns are independent."""
-        raise self._lacks(Capability.BOUND)
-
-    # Checks ---------------------------------------------------------------------------------------
-
-    def _statistic(self, s: Array) -> Array:
-        s = as_vectors(s, "s", self.width)
-        if not is_traced(s, self):
-            self._check_statistic(np.asarray(s))
-        return s
-
-    def _check_statistic(self, s: np.ndarray) -> None:
-        """Refuse statistics this mechanism cannot take (NaN passes: it means a failed simulation)."""
-
-    def _output(self, s_dp: Array, s: Array) -> Array:
-        return as_vectors(s_dp, "s_dp", self.output_width(s.shape[-1]))
-
-    def _need(self, capability: Capability) -> None:
-        if capability not in self.capabilities:
-            raise self._lacks(capability)
-
-    def _lacks(self, capability: Capability) -> MissingCapabilityError:
-        able = ", ".join(sorted(self.capabilities)) or "nothing"
-        return MissingCapabilityError(
-            f"{type(self).__name__} has no {capability}; it offers {able}."
-        )
 
     def _stated_sensitivity(self) -> float:
         if self.sensitivity is None:
@@ -234,32 +78,32 @@ class AbstractMechanism(eqx.Module):
             )
         return self.sensitivity
 
-    # What others ask of it ------------------------------------------------------------------------
+    # Structure and description --------------------------------------------------------------------
 
     @property
     def blocks(self) -> tuple[AbstractMechanism, ...]:
-        """The mechanisms of its blocks of columns, one after the other: itself, unless it is
-        composed of several.
-        """
+        """The mechanisms of its blocks of columns, in order: itself, unless it is composed."""
         return (self,)
 
     @property
     def is_composed(self) -> bool:
-        """Whether its `blocks` are others than itself."""
+        """Whether its `blocks` are other mechanisms than itself."""
         return self.blocks[0] is not self
 
     def block_widths(self, k: int) -> tuple[int, ...]:
-        """How many of the k columns of s each block takes."""
+        """The number of columns of s that each block takes, out of k in all."""
         return (k,)
 
     @property
     def inner(self) -> AbstractMechanism:
-        """What draws the noise: itself, unless it does something to the output of another."""
+        """What draws the noise: itself, unless it post-processes the output of another."""
         return self
 
     def noise_sd(self, k: int) -> list[float | None]:
-        """The standard deviation of the noise of each column of s_dp, for k columns of s; None
-        where it depends on s.
+        """The standard deviation of the noise of each column of s_dp, for k columns of s.
+
+        Returns:
+            One entry per column of s_dp; None where it depends on s or is not known.
 
         >>> import noisewise as nw
         >>> nw.mechanisms.Gaussian(scale=2.0).noise_sd(3)
@@ -275,11 +119,16 @@ class AbstractMechanism(eqx.Module):
         return None
 
     def describe(self) -> str:
-        """What is done to the numbers, as a reader of reports would say it."""
+        """What is done to the numbers, in the words of a report."""
         return f"a mechanism of the analyst's own ({type(self).__name__})"
 
-    def estimate(self, s_dp: np.ndarray) -> np.ndarray:
-        """The s (..., k) of which s_dp is the mean release."""
+    def estimate(self, s_dp: Float[np.ndarray, "*batch kp"]) -> Float[np.ndarray, "*batch k"]:
+        """The s, shape (..., k), for which E[S_dp | s] = s_dp, clamping left aside: the naive
+        estimate.
+
+        Raises:
+            MissingCapabilityError: If the mechanism releases choices, which have no mean.
+        """
         return s_dp
 
     @property
@@ -289,7 +138,7 @@ class AbstractMechanism(eqx.Module):
 
     @property
     def normal_mixture(self) -> Literal["fixed", "exponential"] | None:
-        """The law of the variance, if the noise is normal with a random variance."""
+        """The law of the variance, if the noise is normal given a (random) variance; else None."""
         return None
 
     # Budgets --------------------------------------------------------------------------------------
@@ -300,8 +149,12 @@ class AbstractMechanism(eqx.Module):
         return False
 
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
-        """A mechanism of the same kind, for the same sensitivity, with another guarantee: only its
-        noise changes.
+        """A mechanism of the same kind and sensitivity with another guarantee: only its noise
+        changes.
+
+        Raises:
+            MissingCapabilityError: If the class has no `calibrate`, or the sensitivity is unknown.
+            InvalidInputError: If the class cannot be calibrated to this kind of guarantee.
 
         >>> import noisewise as nw
         >>> nw.mechanisms.Laplace(scale=1.0, sensitivity=2.0).recalibrated(nw.PureDP(8.0))
@@ -324,7 +177,7 @@ class AbstractMechanism(eqx.Module):
         return made
 
     def remedy(self, needed: float) -> str:
-        """What to write where it is calibrated for less than the sensitivity needed."""
+        """The line to write where it is calibrated for less than the sensitivity `needed`."""
         return (
             f"Write nw.mechanisms.{type(self).__name__}.calibrate(sensitivity={needed!r},"
             " guarantee=...)."
@@ -339,14 +192,12 @@ class AbstractMechanism(eqx.Module):
 
     @property
     def exact_step(self) -> float | None:
-        """The step of the whole numbers that `exact_sampler` takes; None if it takes those of the
-        query.
-        """
+        """The step of the whole numbers that `exact_sampler` takes; None for that of the query."""
         return 1.0
 
     @property
     def largest_statistic(self) -> float | None:
-        """The largest |s| that it can serve; None if there is none."""
+        """The largest |s| that it can serve; None if there is no limit."""
         return None
 
     @property
@@ -357,93 +208,37 @@ class AbstractMechanism(eqx.Module):
     def exact_sampler(
         self, noise: ExactNoise, step: float
     ) -> Callable[[Sequence[int]], list[float]]:
-        """The function by which a release draws s_dp from the integers s / step, with the samplers
-        that `noise` has.
+        """The function by which a release draws s_dp from whole numbers, without floating point.
 
-        It checks at once what can be checked; the function that it returns refuses no integers.
-        What it releases is a fixed function of drawn integers.
+        Args:
+            noise: The samplers of whole numbers, each of which checks the privacy it states.
+            step: The spacing of the lattice of s.
+
+        Returns:
+            A function from the integers s / step to released values, a fixed function of drawn
+            integers. It refuses no integers: what can be checked is checked before.
+
+        Raises:
+            MissingCapabilityError: If the mechanism can only be drawn in floating point.
         """
         raise MissingCapabilityError(f"{type(self).__name__} has no exact sampler.")
 
     # Files ----------------------------------------------------------------------------------------
 
     def to_spec(self) -> dict[str, Any]:
-        """A JSON-ready description; `from_spec` reads it back to the last bit."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {
-            "type": type(self).__name__,
-            **{name: _field_to_spec(value) for name, value in fields.items()},
-        }
+        """A JSON-ready description; `from_spec` reads it back to the last bit.
+
+        Raises:
+            MissingCapabilityError: If it holds something that is no number, such as a function.
+        """
+        return specs.to_spec(self, AbstractMechanism, "A mechanism")
 
 
-def _field_to_spec(value: Any) -> Any:
-    if isinstance(value, AbstractMechanism):
-        return value.to_spec()
-    if isinstance(value, tuple):
-        return [_field_to_spec(item) for item in value]
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    if value is None or isinstance(value, (int, float, str)):
-        return value
-    raise MissingCapabilityError(
-        f"A mechanism with a field of type {type(value).__name__} cannot be written as JSON."
-    )
+def from_spec_with(spec: Any, kinds: Mapping[str, type[AbstractMechanism]]) -> AbstractMechanism:
+    """The mechanism that `to_spec` described, given the known classes by name.
 
-
-def _field_from_spec(value: Any, kinds: dict[str, type[AbstractMechanism]]) -> Any:
-    if isinstance(value, dict):
-        return from_spec_with(value, kinds)
-    if isinstance(value, list):
-        return tuple(_field_from_spec(item, kinds) for item in value)
-    if isinstance(value, str) and value in ("inf", "-inf"):
-        return float(value)
-    return value
-
-
-def from_spec_with(spec: Any, kinds: dict[str, type[AbstractMechanism]]) -> AbstractMechanism:
-    """Read what `to_spec` wrote, given the known classes by name."""
-    if (
-        not isinstance(spec, dict)
-        or not isinstance(spec.get("type"), str)
-        or spec["type"] not in kinds
-    ):
-        raise FileFormatError(
-            f"A mechanism must be an object whose 'type' is one of {', '.join(sorted(kinds))}."
-        )
-    kind = kinds[spec["type"]]
-    expected = {field.name for field in dataclasses.fields(kind)}
-    given = set(spec) - {"type"}
-    if given != expected:
-        raise FileFormatError(
-            f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}."
-        )
-    fields = {name: _field_from_spec(spec[name], kinds) for name in expected}
-    try:
-        return kind(**fields)
-    except (InvalidInputError, InvalidTypeError) as error:
-        raise FileFormatError(f"The fields of {kind.__name__} do not fit: {error}") from None
-
-
-@jit_fast_compile
-def _transport(mechanism: AbstractMechanism, u: Array, s: Array) -> Array:
-    return mechanism._transport(u, s)
-
-
-@jit_fast_compile
-def _log_prob(mechanism: AbstractMechanism, s_dp: Array, s: Array) -> Array:
-    return _on_support(mechanism, s_dp, mechanism._log_prob(s_dp, s))
-
-
-@jit_fast_compile
-def _log_cdf(mechanism: AbstractMechanism, s_dp: Array, s: Array) -> Array:
-    return mechanism._log_cdf(s_dp, s)
-
-
-@jit_fast_compile
-def _log_prob_bound(mechanism: AbstractMechanism, s_dp: Array) -> Array:
-    return _on_support(mechanism, s_dp, mechanism._log_prob_bound(s_dp))
-
-
-def _on_support(mechanism: AbstractMechanism, s_dp: Array, value: Array) -> Array:
-    possible = mechanism.support.contains(s_dp).all(-1) & ~jnp.isnan(value)
-    return jnp.where(possible, value, -jnp.inf)
+    Raises:
+        FileFormatError: If the class is not known, or its fields are not as they should be.
+    """
+    kind = specs.named_class(spec, dict(sorted(kinds.items())), "A mechanism")
+    return specs.built(kind, specs.fields_of(spec, lambda part: from_spec_with(part, kinds)))

@@ -7,13 +7,23 @@ import dataclasses
 from typing import Any
 
 from noisewise.errors import ConversionError, InvalidInputError, InvalidTypeError
-from noisewise.mechanisms.guarantees import AbstractGuarantee
+from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 
 
 def require_guarantee(
     guarantee: Any, kinds: tuple[type[AbstractGuarantee], ...], mechanism: str
 ) -> None:
-    """Refuse a guarantee that the named mechanism cannot be calibrated to."""
+    """Refuse a guarantee that the named mechanism cannot be calibrated to.
+
+    Args:
+        guarantee: What the caller asked for, of any type.
+        kinds: The guarantees to which it can be calibrated.
+        mechanism: Its name, for the message.
+
+    Raises:
+        InvalidTypeError: If `guarantee` is none at all.
+        InvalidInputError: If it is of another kind, or allows no privacy loss at all.
+    """
     names = " or ".join(kind.__name__ for kind in kinds)
     if not isinstance(guarantee, AbstractGuarantee):
         raise InvalidTypeError(
@@ -27,6 +37,16 @@ def require_guarantee(
         raise InvalidInputError(
             f"{mechanism} cannot reach {guarantee!r}: it would need infinite noise."
         )
+
+
+def pure_epsilon(guarantee: Any, mechanism: str) -> float:
+    """The epsilon of a guarantee, which must be a `PureDP` with a positive epsilon.
+
+    >>> pure_epsilon(PureDP(0.5), "Laplace")
+    0.5
+    """
+    require_guarantee(guarantee, (PureDP,), mechanism)
+    return float(guarantee.epsilon)
 
 
 def _instead(guarantee: AbstractGuarantee, kinds: tuple[type[AbstractGuarantee], ...]) -> str:

@@ -1,4 +1,4 @@
-"""Post-processing of a mechanism's output: rounding, and clipping to an interval."""
+"""Post-processing of a mechanism's output: rounding to a grid, and clipping to an interval."""
 
 from __future__ import annotations
 
@@ -27,30 +27,42 @@ from noisewise.mechanisms.supports import (
 
 
 class Clamped(AbstractMechanism):
-    r"""s_dp = clip(round(y / step) * step, low, high) for y drawn by another mechanism; no `step`,
-    no rounding.
+    r"""s_dp = clip(round(y / step) * step, low, high) for y drawn by another mechanism; without
+    `step` nothing is rounded.
 
+    Use it where published numbers were rounded or cut after the noise was added:
     `Clamped(mechanism, low=0.0)` releases non-negative numbers, `Clamped(mechanism, step=1.0)`
     whole ones. Halves round up.
 
-    The law: P(Y <= low) and P(Y >= high) sit as point masses on the ends, the inner density lies
+    The law: P(Y <= low) and P(Y >= high) are point masses on the ends, the inner density lies
     between them. With rounding every multiple y of the step carries the mass of its cell, P(y -
     step/2 <= Y < y + step/2), taken in the tail that is smaller. So `log_prob` is a density between
     the ends of a continuous law and the log of a probability elsewhere.
 
-    Guarantee: that of the inner mechanism, since nothing done to its output can tell more (Dwork
-    and Roth 2014, proposition 2.1). `log_prob_bound` is 0 on the ends and the inner bound between
-    them, with rounding times the width of a cell.
+    Guarantee: that of the inner mechanism, since post-processing reveals nothing more (Dwork and
+    Roth 2014, proposition 2.1). `log_prob_bound` is 0 on the ends and the inner bound between them,
+    with rounding times the width of a cell.
 
-    The inner mechanism needs independent columns with a `log_cdf`; a Product is clamped block by
-    block.
+    Attributes:
+        mechanism: The inner mechanism. It needs independent columns with a `log_cdf`; a Product is
+            clamped block by block.
+        low: The lower end, -inf for none.
+        high: The upper end, inf for none.
+        step: The spacing of the grid that is rounded to; None for no rounding.
+
+    Raises:
+        InvalidInputError: If low >= high, nothing would be done, or an end is off the grid.
+        MissingCapabilityError: If the inner mechanism has no `log_cdf`.
 
     >>> import noisewise as nw
-    >>> mechanism = nw.mechanisms.Clamped(nw.mechanisms.Laplace(scale=2.0, sensitivity=1.0), low=0.0)
+    >>> noise = nw.mechanisms.Laplace(scale=2.0, sensitivity=1.0)
+    >>> mechanism = nw.mechanisms.Clamped(noise, low=0.0)
     >>> mechanism.guarantee, mechanism.support
     (PureDP(epsilon=0.5), Interval(low=0.0, high=inf))
-    >>> np.exp(mechanism.log_prob([0.0], [0.0])).round(6).item(), mechanism.transport([0.1], [0.0]).item()
-    (0.5, 0.0)
+    >>> np.exp(mechanism.log_prob([0.0], [0.0])).round(6).item()
+    0.5
+    >>> mechanism.transport([0.1], [0.0]).item()
+    0.0
     """
 
     mechanism: AbstractMechanism
@@ -87,7 +99,7 @@ class Clamped(AbstractMechanism):
 
     @property
     def exact_counterpart(self) -> str | None:  # type: ignore[override]
-        """That of the inner mechanism."""
+        """The inner mechanism's."""
         return self.mechanism.exact_counterpart
 
     @property
@@ -117,7 +129,7 @@ class Clamped(AbstractMechanism):
 
     @property
     def norm(self) -> float:  # type: ignore[override]
-        """The norm of the inner mechanism's sensitivity."""
+        """The inner mechanism's."""
         return self.mechanism.norm
 
     @property
@@ -159,8 +171,8 @@ class Clamped(AbstractMechanism):
         return self.mechanism.num_uniforms(k)
 
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The inner mechanism's: beyond both statistics, cells and end masses have the ratio that
-        the density has.
+        """The inner mechanism's: beyond both statistics, the probabilities of cells and ends have
+        the same ratio as the densities.
         """
         return self.mechanism.neighbours(k)
 
@@ -276,15 +288,19 @@ def _check_ends(low: float, high: float, step: float | None) -> None:
 
 
 def _check_step(inner: AbstractSupport, low: float, high: float, step: float | None) -> None:
-    if step is not None and isinstance(inner, Lattice):
-        if math.isfinite(inner.low) or math.isfinite(inner.high):
-            raise InvalidInputError(f"Clamped does not round {inner.describe()}: leave step out.")
-        if not Lattice(inner.step).contains(step):
-            raise InvalidInputError(
-                f"step={step:g} must be a multiple of the mechanism's own step, {inner.step:g}."
-            )
-    if step is None and isinstance(inner, Lattice):
-        step = inner.step
+    if isinstance(inner, Lattice):
+        if step is not None:
+            _check_step_on_lattice(inner, step)
+        step = step or inner.step
     for name, end in (("low", low), ("high", high)):
         if step is not None and math.isfinite(end) and not Lattice(step).contains(end):
             raise InvalidInputError(f"{name}={end:g} must be a multiple of the step, {step:g}.")
+
+
+def _check_step_on_lattice(inner: Lattice, step: float) -> None:
+    if math.isfinite(inner.low) or math.isfinite(inner.high):
+        raise InvalidInputError(f"Clamped does not round {inner.describe()}: leave step out.")
+    if not Lattice(inner.step).contains(step):
+        raise InvalidInputError(
+            f"step={step:g} must be a multiple of the mechanism's own step, {inner.step:g}."
+        )

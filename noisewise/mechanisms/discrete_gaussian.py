@@ -17,15 +17,18 @@ from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, Ze
 from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
-_DIRECT_TERMS = 64
-_DIRECT_BELOW = 6.0  # sigma: 64 terms of the tail reach beyond 10 sigma
+_DIRECT_TERMS = 64  # terms of a tail that is summed; the next two lines say when they suffice
+_DIRECT_BELOW_SIGMA = 6.0  # 64 terms of the tail reach beyond 10 sigma
 _DIRECT_RATE = 0.6  # n / sigma^2: 64 terms fall by exp(-38)
+_INTEGRAL_ABOVE_SIGMA = 3.0  # a lattice sum is then the integral, to exp(-2 (3 pi)^2) = 1e-77
+_SD_TERMS = 128  # of the variance below that sigma: what is left out is beyond 42 sigma
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
-# B_2m(1/2) / (2m)!, the weights of the Euler-Maclaurin formula from midpoint to midpoint
-_WEIGHTS = tuple(
+"""The Bernoulli numbers B_2, B_4, ..., B_16."""
+_MIDPOINT_WEIGHTS = tuple(
     (2.0 ** (1 - 2 * m) - 1.0) * b / math.factorial(2 * m)
     for m, b in enumerate(_BERNOULLI, start=1)
 )
+"""B_2m(1/2) / (2m)!, the weights of the Euler-Maclaurin formula from midpoint to midpoint."""
 
 
 class DiscreteGaussian(AbstractLatticeNoise):
@@ -43,6 +46,12 @@ class DiscreteGaussian(AbstractLatticeNoise):
     The normaliser is the sum itself or its Poisson transform, whichever converges faster; tails are
     64 terms or the Euler-Maclaurin formula; quantiles correct the normal quantile by exact tails.
     All of them take sigma as a traced number.
+
+    Attributes:
+        scale: The parameter sigma * step, in the units of s; nearly the standard deviation.
+        sensitivity: Delta_2, the largest change of s between neighbours; None if unknown, and then
+            there is no guarantee.
+        step: The spacing of the lattice on which s and s_dp lie; 1 for counts.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.DiscreteGaussian(scale=2.0, sensitivity=1.0)
@@ -66,8 +75,14 @@ class DiscreteGaussian(AbstractLatticeNoise):
     ) -> DiscreteGaussian:
         """The smallest scale with the given zCDP guarantee, Delta_2 / sqrt(2 rho).
 
-        ApproximateDP goes through the largest rho that implies it,
-        `ZeroConcentratedDP.from_approximate`.
+        Args:
+            sensitivity: Delta_2, in the L2 norm.
+            guarantee: ZeroConcentratedDP, or ApproximateDP, for which the largest rho that implies
+                it is taken, `ZeroConcentratedDP.from_approximate`.
+            step: The spacing of the lattice.
+
+        Raises:
+            InvalidInputError: If the guarantee is of another kind.
         """
         require_guarantee(guarantee, (ZeroConcentratedDP, ApproximateDP), "DiscreteGaussian")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
@@ -79,23 +94,22 @@ class DiscreteGaussian(AbstractLatticeNoise):
     @property
     def guarantee(self) -> ZeroConcentratedDP:
         mu = self._stated_sensitivity() / self.scale
-        return ZeroConcentratedDP(
-            mu * mu / 2
-        )  # where ** would raise, this is infinite, and refused
+        rho = mu * mu / 2  # where ** would raise, this is infinite, and refused
+        return ZeroConcentratedDP(rho)
 
     @property
     def needs_delta(self) -> bool:
         return True
 
     def _noise_sd(self, k: int) -> float:
-        """The root of step^2 sum_n n^2 w_n / sum_n w_n with w_n = exp(-n^2 step^2 / (2 scale^2))."""
-        if self.scale > 3.0 * self.step:  # the lattice sums are then the integrals, to 1e-70
+        """step sqrt(sum_n n^2 w_n / sum_n w_n) with w_n = exp(-n^2 step^2 / (2 scale^2))."""
+        if self.scale > _INTEGRAL_ABOVE_SIGMA * self.step:
             return self.scale
-        weights = [(n, math.exp(-0.5 * (n * self.step / self.scale) ** 2)) for n in range(1, 128)]
+        sizes = range(1, _SD_TERMS)
+        weights = [(n, math.exp(-0.5 * (n * self.step / self.scale) ** 2)) for n in sizes]
         total = 1.0 + 2.0 * math.fsum(weight for _, weight in weights)
-        return self.step * math.sqrt(
-            2.0 * math.fsum(n * n * weight for n, weight in weights) / total
-        )
+        squares = 2.0 * math.fsum(n * n * weight for n, weight in weights)
+        return self.step * math.sqrt(squares / total)
 
     def describe(self) -> str:
         return f"discrete Gaussian noise of scale {self.scale:.4g}, in steps of {self.step:.4g}"
@@ -127,7 +141,7 @@ class DiscreteGaussian(AbstractLatticeNoise):
 
     def _log_tail(self, n: Array) -> Array:
         sigma = self.scale / self.step
-        direct = (sigma < _DIRECT_BELOW) | (n > _DIRECT_RATE * sigma**2)
+        direct = (sigma < _DIRECT_BELOW_SIGMA) | (n > _DIRECT_RATE * sigma**2)
         return jnp.where(
             direct, _log_tail_direct(n, sigma), _log_tail_smooth(n, jnp.maximum(sigma, 1.0))
         )
@@ -165,7 +179,7 @@ def _log_tail_smooth(n: Array, sigma: Array) -> Array:
     log_tail = log_ndtr(-t, series_order=8)
     hazard = jnp.exp(-0.5 * t**2 - _LOG_SQRT_2PI - log_tail) / sigma
     before, hermite, total = jnp.ones_like(t), t / sigma, jnp.zeros_like(t)
-    for m, weight in enumerate(_WEIGHTS, start=1):
+    for m, weight in enumerate(_MIDPOINT_WEIGHTS, start=1):
         total += weight * hermite
         before, hermite = hermite, t / sigma * hermite - (2 * m - 1) / sigma**2 * before
         before, hermite = hermite, t / sigma * hermite - 2 * m / sigma**2 * before

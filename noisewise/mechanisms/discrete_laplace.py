@@ -10,7 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from noisewise._core.arrays import Array, number
-from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
@@ -24,8 +24,15 @@ class DiscreteLaplace(AbstractLatticeNoise):
     Roughgarden and Sundararajan 2009). Tight: the ratio is reached for s_dp beyond s.
     `log_prob_bound` is attained at s = s_dp.
 
+    Attributes:
+        scale: t = Delta_1 / epsilon, in the units of s.
+        sensitivity: Delta_1, the largest change of s between neighbours; None if unknown, and then
+            there is no guarantee.
+        step: The spacing of the lattice on which s and s_dp lie; 1 for counts.
+
     >>> import noisewise as nw
-    >>> mechanism = nw.mechanisms.DiscreteLaplace.calibrate(sensitivity=2.0, guarantee=nw.PureDP(0.5))
+    >>> DiscreteLaplace = nw.mechanisms.DiscreteLaplace
+    >>> mechanism = DiscreteLaplace.calibrate(sensitivity=2.0, guarantee=nw.PureDP(0.5))
     >>> mechanism
     DiscreteLaplace(scale=4.0, sensitivity=2.0)
     >>> mechanism.transport([0.01, 0.5, 0.99], [7.0, 7.0, 7.0]).tolist()
@@ -44,10 +51,19 @@ class DiscreteLaplace(AbstractLatticeNoise):
     def calibrate(
         cls, *, sensitivity: float, guarantee: AbstractGuarantee, step: float = 1.0
     ) -> DiscreteLaplace:
-        """The smallest scale with the given guarantee: Delta_1 / epsilon, whatever the step."""
-        require_guarantee(guarantee, (PureDP,), "DiscreteLaplace")
+        """The smallest scale with the given guarantee: Delta_1 / epsilon, whatever the step.
+
+        Args:
+            sensitivity: Delta_1, in the L1 norm.
+            guarantee: A PureDP.
+            step: The spacing of the lattice.
+
+        Raises:
+            InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
+        """
+        epsilon = pure_epsilon(guarantee, "DiscreteLaplace")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
-        return cls(scale=sensitivity / guarantee.epsilon, sensitivity=sensitivity, step=step)  # type: ignore[attr-defined]
+        return cls(scale=sensitivity / epsilon, sensitivity=sensitivity, step=step)
 
     @property
     def guarantee(self) -> PureDP:

@@ -10,34 +10,47 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, number
 from noisewise.mechanisms.base import ALL_CAPABILITIES, AbstractMechanism, Capability
-from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
-_NEWTON_STEPS = 10
+_NEWTON_STEPS = 10  # one to reach the concave side, the others double the correct digits
+_LEAST_CUBE_ROOT = 1e-3  # a positive start, where Wilson and Hilferty's may be negative
 
 
 class EuclideanLaplace(AbstractMechanism):
     r"""s_dp = s + Z with density of Z ~ exp(-|z|_2 / b) on R^k, b = `scale`.
 
-    |Z|_2 ~ Gamma(k, b) and the direction is uniform on the sphere, so the normaliser is b^k Gamma(k) 2 pi^(k/2) /
-    Gamma(k/2). The transport takes k+1 uniforms: the first gives the length, the others a normal
-    vector that gives the direction.
+    |Z|_2 ~ Gamma(k, b) and the direction is uniform on the sphere, so the normaliser is b^k
+    Gamma(k) 2 pi^(k/2) / Gamma(k/2). The transport takes k+1 uniforms: the first gives the length,
+    the others a normal vector that gives the direction.
+
+    Use it instead of `Laplace` where the L2 sensitivity is much smaller than the L1 sensitivity and
+    the guarantee must be pure.
 
     Guarantee: epsilon = Delta_2 / b, because the length changes by at most |s - s'|_2 (Chaudhuri,
     Monteleoni and Sarwate 2011; the K-norm mechanism of Hardt and Talwar 2010 for the L2 ball).
     Tight: reached for s_dp on the line beyond s. Columns depend on each other, so there is no
     `log_cdf`. `log_prob_bound` is attained at s = s_dp.
 
+    Attributes:
+        scale: b = Delta_2 / epsilon, in the units of s.
+        sensitivity: Delta_2, the largest change of s between neighbours; None if unknown, and then
+            there is no guarantee.
+
     >>> import noisewise as nw
-    >>> mechanism = nw.mechanisms.EuclideanLaplace.calibrate(sensitivity=2.0, guarantee=nw.PureDP(4.0))
+    >>> EuclideanLaplace = nw.mechanisms.EuclideanLaplace
+    >>> mechanism = EuclideanLaplace.calibrate(sensitivity=2.0, guarantee=nw.PureDP(4.0))
     >>> mechanism
     EuclideanLaplace(scale=0.5, sensitivity=2.0)
-    >>> mechanism.num_uniforms(3), float(mechanism.log_prob([0.0, 0.0, 0.0], [0.0, 0.3, 0.4]).round(6))
-    (4, -2.14473)
+    >>> mechanism.num_uniforms(3)
+    4
+    >>> mechanism.log_prob([0.0, 0.0, 0.0], [0.0, 0.3, 0.4]).round(6).item()
+    -2.14473
     """
 
     norm: ClassVar[float] = 2.0
@@ -49,10 +62,18 @@ class EuclideanLaplace(AbstractMechanism):
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee) -> EuclideanLaplace:
-        """The smallest scale with the given guarantee: b = Delta_2 / epsilon."""
-        require_guarantee(guarantee, (PureDP,), "EuclideanLaplace")
+        """The smallest scale with the given guarantee: b = Delta_2 / epsilon.
+
+        Args:
+            sensitivity: Delta_2, in the L2 norm.
+            guarantee: A PureDP.
+
+        Raises:
+            InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
+        """
+        epsilon = pure_epsilon(guarantee, "EuclideanLaplace")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
-        return cls(scale=sensitivity / guarantee.epsilon, sensitivity=sensitivity)  # type: ignore[attr-defined]
+        return cls(scale=sensitivity / epsilon, sensitivity=sensitivity)
 
     @property
     def guarantee(self) -> PureDP:
@@ -105,17 +126,30 @@ class EuclideanLaplace(AbstractMechanism):
         return k * jnp.log(self.scale) + math.lgamma(k) + log_sphere
 
 
-def gamma_quantile(k: int, u: Array) -> Array:
+def gamma_quantile(k: int, u: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
     r"""The x with P(Gamma(k) <= x) = u, for whole k >= 1, to a relative error of some 1e-14.
 
     Newton's method in the tail that holds u, in y = log x for the lower one and in x for the upper
     one:
 
-        log P(Gamma(k) <= x) = k y - x - log k! + log S,           S = 1 + x/(k+1) (1 + x/(k+2) (1 + ...)),
-        log P(Gamma(k) >= x) = (k-1) y - x - log (k-1)! + log R,   R = 1 + (k-1)/x (1 + (k-2)/x (1 + ... 1/x)).
+        log P(Gamma(k) <= x) = k y - x - log k! + log S,
+            S = 1 + x/(k+1) (1 + x/(k+2) (1 + ...)),
+        log P(Gamma(k) >= x) = (k-1) y - x - log (k-1)! + log R,
+            R = 1 + (k-1)/x (1 + (k-2)/x (1 + ... 1/x)).
 
-    Their slopes are k/S and -1/R. Both are concave, so after its first step Newton's method comes
-    closer from one side.
+    Their slopes are k/S and -1/R. Both are concave, so after its first step Newton's method
+    approaches the root from one side.
+
+    Args:
+        k: The shape of the gamma law, whose scale is 1.
+        u: Probabilities inside (0, 1), float64.
+
+    Returns:
+        Quantiles, with the shape of `u`.
+
+    >>> with jax.enable_x64(True):
+    ...     round(gamma_quantile(1, jnp.asarray(0.5)).item(), 6)
+    0.693147
     """
     lower = u <= 0.5
     tail = jnp.where(lower, u, 1.0 - u)
@@ -125,7 +159,7 @@ def gamma_quantile(k: int, u: Array) -> Array:
 
 
 def _lower_quantile(k: int, u: Array, z: Array) -> Array:
-    terms = 20 + math.isqrt(80 * k)
+    terms = 20 + math.isqrt(80 * k)  # for x up to the median, below k: the rest is below 2^-53
 
     def newton(_: int, y: Array) -> Array:
         x = jnp.exp(y)
@@ -155,4 +189,5 @@ def _upper_quantile(k: int, v: Array, z: Array) -> Array:
 
 
 def _wilson_hilferty(k: int, z: Array) -> Array:
-    return k * jnp.maximum(1.0 - 1.0 / (9.0 * k) + z / (3.0 * math.sqrt(k)), 1e-3) ** 3
+    root = 1.0 - 1.0 / (9.0 * k) + z / (3.0 * math.sqrt(k))
+    return k * jnp.maximum(root, _LEAST_CUBE_ROOT) ** 3

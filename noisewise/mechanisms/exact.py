@@ -1,5 +1,6 @@
-"""What a mechanism may use to draw whole numbers for a release of real data:
-`disclosure.exact_noise` has it.
+"""The samplers of whole numbers that a mechanism may use for a release of real data.
+
+`disclosure.exact_noise` implements them; mechanisms see this protocol only.
 """
 
 from __future__ import annotations
@@ -9,21 +10,21 @@ from fractions import Fraction
 from typing import Protocol
 
 IntegerSampler = Callable[[Sequence[int]], list[int]]
-"""Confidential integers in, private ones out; it refuses none of them."""
+"""Takes confidential integers and returns private ones; it refuses none of them."""
 
 
 class ExactNoise(Protocol):
-    """Samplers without floating-point arithmetic. Scales and sensitivities are in steps; each
-    checks the privacy it states.
+    """Samplers without floating-point arithmetic.
+
+    Scales and sensitivities are in steps. Each sampler checks that its noise gives the stated
+    privacy, and raises `ReleaseError` if not.
     """
 
     def in_steps(self, value: float, step: float) -> float:
-        """value / step, rounded up: never less noise than stated, never less distance."""
+        """value / step, rounded up: never less noise and never less distance than stated."""
 
     def whole_steps(self, value: float, step: float) -> int:
-        """The largest distance of integers that lie `value` apart: the integer part of value /
-        step.
-        """
+        """The integer part of value / step: the largest distance in steps within `value`."""
 
     def discrete_laplace(self, scale: float, *, sensitivity: int, epsilon: float) -> IntegerSampler:
         """Adds independent Z_j with P(Z_j = z) ~ exp(-|z|/scale)."""
@@ -43,7 +44,7 @@ class ExactNoise(Protocol):
         self, *, num_categories: int, truth_probability: float
     ) -> IntegerSampler:
         """Each category kept with probability `truth_probability`, else replaced by one of the
-        others, all alike.
+        others, with equal probability.
         """
 
     def bernoulli(self, probability: Fraction) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from noisewise._core.arrays import Array, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.supports import AbstractSupport, Finite
@@ -26,7 +26,7 @@ def _candidates(values: Any) -> tuple[float, ...]:
             f"candidates must be a sequence of numbers, got {type(values).__name__}."
         )
     candidates = tuple(
-        number("candidates", tell="They are the values that can be released.")(value)
+        number("candidates", tell="These are the values that can be released.")(value)
         for value in values
     )
     if len(candidates) < 2 or len(set(candidates)) != len(candidates):
@@ -37,12 +37,15 @@ def _candidates(values: Any) -> tuple[float, ...]:
     return candidates
 
 
+_UNLIKELY = 40.0  # scales below the others: probability exp(-40) = 4e-18, as good as none
+
+
 class ExponentialMechanism(AbstractMechanism):
     r"""One of c candidates, P(s_dp = candidates[j]) ~ exp(s_j / scale), where s holds the utility
     of each candidate.
 
     s has c columns, s_dp one: the chosen candidate itself. One uniform is turned into the candidate
-    by the inverse distribution function.
+    by the inverse distribution function. `queries.Median` gives such utilities.
 
     Guarantee: epsilon = 2 Delta / scale, Delta being the largest change of any utility between
     neighbours: the numerator changes by at most exp(Delta/scale), and so does the normaliser
@@ -50,8 +53,14 @@ class ExponentialMechanism(AbstractMechanism):
     utility rises while all others fall. `log_prob_bound` is 0, the supremum over utilities,
     approached as one candidate leaves all others behind.
 
+    Attributes:
+        candidates: The values that can be released, at least two different ones, public.
+        scale: 2 Delta / epsilon, in the units of the utilities.
+        sensitivity: Delta, in the L-infinity norm.
+
     >>> import noisewise as nw
-    >>> mechanism = nw.mechanisms.ExponentialMechanism(candidates=(10, 20, 30), scale=0.5, sensitivity=1)
+    >>> ages = (10, 20, 30)
+    >>> mechanism = nw.mechanisms.ExponentialMechanism(candidates=ages, scale=0.5, sensitivity=1)
     >>> mechanism.guarantee
     PureDP(epsilon=4.0)
     >>> mechanism.transport([0.5], [0.0, 3.0, 1.0]).tolist()
@@ -68,9 +77,18 @@ class ExponentialMechanism(AbstractMechanism):
     def calibrate(
         cls, *, candidates: Iterable[float], guarantee: AbstractGuarantee, sensitivity: float = 1.0
     ) -> ExponentialMechanism:
-        """The smallest scale with the given guarantee: 2 Delta / epsilon."""
-        require_guarantee(guarantee, (PureDP,), "ExponentialMechanism")
-        scale = 2.0 * number("sensitivity", above=0.0)(sensitivity) / guarantee.epsilon  # type: ignore[attr-defined]
+        """The smallest scale with the given guarantee: 2 Delta / epsilon.
+
+        Args:
+            candidates: The values that can be released.
+            guarantee: A PureDP.
+            sensitivity: Delta, the largest change of any utility between neighbours.
+
+        Raises:
+            InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
+        """
+        epsilon = pure_epsilon(guarantee, "ExponentialMechanism")
+        scale = 2.0 * number("sensitivity", above=0.0)(sensitivity) / epsilon
         return cls(candidates=tuple(candidates), scale=scale, sensitivity=sensitivity)
 
     @property
@@ -120,7 +138,7 @@ class ExponentialMechanism(AbstractMechanism):
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """An unlikely candidate gains Delta while all others lose it."""
         s = np.zeros((1, k))
-        s[0, 0] = -(40.0 * self.scale + 2.0 * self.sensitivity)
+        s[0, 0] = -(_UNLIKELY * self.scale + 2.0 * self.sensitivity)
         other = s - self.sensitivity
         other[0, 0] = s[0, 0] + self.sensitivity
         return s, other
@@ -135,15 +153,15 @@ class ExponentialMechanism(AbstractMechanism):
         return jnp.where(jnp.isnan(cumulated[..., -1:]), jnp.nan, chosen)
 
     def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
-        return self._log_of_some(s_dp == jnp.asarray(self.candidates), s)
+        return self._log_prob_among(s_dp == jnp.asarray(self.candidates), s)
 
     def _log_cdf(self, s_dp: Array, s: Array) -> Array:
-        return self._log_of_some(jnp.asarray(self.candidates) <= s_dp, s)
+        return self._log_prob_among(jnp.asarray(self.candidates) <= s_dp, s)
 
     def _log_sf(self, s_dp: Array, s: Array) -> Array:
-        return self._log_of_some(jnp.asarray(self.candidates) >= s_dp, s)
+        return self._log_prob_among(jnp.asarray(self.candidates) >= s_dp, s)
 
-    def _log_of_some(self, chosen: Array, s: Array) -> Array:
+    def _log_prob_among(self, chosen: Array, s: Array) -> Array:
         """The log probability that s_dp is one of the chosen candidates."""
         log_probs, chosen = jnp.broadcast_arrays(jax.nn.log_softmax(s / self.scale), chosen)
         return jax.nn.logsumexp(log_probs, axis=-1, keepdims=True, where=chosen)

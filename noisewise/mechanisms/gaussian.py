@@ -20,17 +20,21 @@ from noisewise.mechanisms.guarantees import (
 )
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
-_TAIL_TERMS = (
-    8  # of the asymptotic series of log Phi below -20; the default of 3 is off by 4e-9 there
-)
+_TAIL_TERMS = 8
+"""Terms of the asymptotic series of log Phi below -20; the default of 3 is off by 4e-9 there."""
 
 
 class Gaussian(AbstractAdditiveNoise):
     r"""s_dp = s + Z, Z_j ~ N(0, scale^2).
 
-    Guarantee: mu-GDP with mu = Delta_2 / sigma, because telling N(s, sigma^2 I) from N(s', sigma^2
-    I) is telling N(0, 1) from N(|s - s'|_2 / sigma, 1) (Dong, Roth and Su 2022). Exact: every other
-    guarantee of Gaussian noise follows.
+    Guarantee: mu-GDP with mu = Delta_2 / sigma, because testing N(s, sigma^2 I) against N(s',
+    sigma^2 I) is testing N(0, 1) against N(|s - s'|_2 / sigma, 1) (Dong, Roth and Su 2022). Exact:
+    every other guarantee of Gaussian noise follows.
+
+    Attributes:
+        scale: sigma, the standard deviation, in the units of s.
+        sensitivity: Delta_2, the largest change of s between neighbours; None if unknown, and then
+            there is no guarantee.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.Gaussian(scale=2.0, sensitivity=1.0)
@@ -53,9 +57,15 @@ class Gaussian(AbstractAdditiveNoise):
     def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee) -> Gaussian:
         """The smallest scale with the given guarantee: sigma = Delta_2 / mu.
 
-        mu is that of GaussianDP, sqrt(2 rho) of ZeroConcentratedDP, and for ApproximateDP the
-        largest whose exact delta(epsilon) curve stays below the point asked for (Balle and Wang
-        2018).
+        Args:
+            sensitivity: Delta_2, in the L2 norm.
+            guarantee: GaussianDP; ZeroConcentratedDP, with mu = sqrt(2 rho); or ApproximateDP, with
+                the largest mu whose exact delta(epsilon) curve stays below the point asked for
+                (Balle and Wang 2018).
+
+        Raises:
+            InvalidInputError: If the guarantee is of another kind.
+            ConversionError: If delta is 0, which Gaussian noise cannot give.
         """
         require_guarantee(guarantee, (GaussianDP, ZeroConcentratedDP, ApproximateDP), "Gaussian")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)

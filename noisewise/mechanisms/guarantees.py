@@ -8,8 +8,6 @@ r"""Privacy guarantees as small types: what they mean, which imply which, how th
 | GaussianDP         | no     | exact         | exact, mu^2 / 2    | itself     |
 
 "Exact" means that no smaller parameter holds for every mechanism with the guarantee on the left.
-All arithmetic is plain float64; conversions that search end on the side that never understates the
-loss.
 """
 
 from __future__ import annotations
@@ -21,27 +19,42 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import erfcx, erfinv, log_ndtr, logsumexp, ndtr, ndtri
+from scipy.special import logsumexp
 
+from noisewise._core import specs
 from noisewise._core.arrays import integer, number
-from noisewise.errors import ConversionError, FileFormatError, InvalidInputError, InvalidTypeError
-from noisewise.mechanisms.conversions import MARGIN, edge, least_epsilon_of_pure, smallest_epsilon
+from noisewise.errors import ConversionError, InvalidInputError, InvalidTypeError
+from noisewise.mechanisms.conversions import (
+    SLACK,
+    largest_parameter,
+    least_epsilon_of_pure,
+    log_delta_of_concentrated,
+    log_delta_of_gaussian,
+    mu_of_pure,
+    smallest_epsilon,
+)
 
 G = TypeVar("G", bound="AbstractGuarantee")
-
-_MORE = 1.0 + 1e-12
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 @dataclasses.dataclass(frozen=True)
 class AbstractGuarantee(abc.ABC):
-    """What a mechanism promises about every pair of neighbouring databases."""
+    """What a mechanism promises about every pair of neighbouring databases.
+
+    Neighbours have the same size and differ in one record. Guarantees are frozen and compare equal
+    by their numbers; they convert by `to`, add up by `compose` and imply others by `within`.
+    """
 
     def to(self, kind: type[G], *, delta: float | None = None) -> G:
         """The best guarantee of another kind that this one implies.
 
-        `delta` is needed, and only allowed, when `kind` is `ApproximateDP`.
+        Args:
+            kind: PureDP, ApproximateDP, ZeroConcentratedDP or GaussianDP.
+            delta: The delta of an `ApproximateDP`; other kinds take none.
+
+        Raises:
+            ConversionError: If this guarantee implies none of that kind.
+            InvalidInputError: If `delta` comes with a kind that has none, or is not in [0, 1).
 
         >>> GaussianDP(1.0).to(ZeroConcentratedDP)
         ZeroConcentratedDP(rho=0.5)
@@ -62,11 +75,10 @@ class AbstractGuarantee(abc.ABC):
         return self._to(kind, delta)  # type: ignore[return-value]
 
     def to_gaussian(self) -> GaussianDP:
-        """The Gaussian guarantee whose noise gives this one: the largest mu that implies it, where
-        that exists.
+        """The Gaussian guarantee whose noise gives this one, for calibrating Gaussian noise.
 
         mu is sqrt(2 rho) for rho-zCDP, and for (epsilon, delta) that of
-        `GaussianDP.from_approximate`.
+        `GaussianDP.from_approximate`. PureDP, which no Gaussian noise gives, is converted by `to`.
         """
         if isinstance(self, ApproximateDP):
             return GaussianDP.from_approximate(self)
@@ -75,33 +87,39 @@ class AbstractGuarantee(abc.ABC):
         return self.to(GaussianDP)
 
     def compose(self, *others: AbstractGuarantee) -> AbstractGuarantee:
-        """The guarantee of releasing all of them about the same people: see `compose`."""
+        """The guarantee of releasing all of them about the same people, by `compose`."""
         return compose([self, *others])
 
     @abc.abstractmethod
     def group(self, size: int) -> AbstractGuarantee:
-        """The guarantee for databases that differ in `size` records instead of one."""
+        """The guarantee for databases that differ in `size` records instead of one.
+
+        epsilon and mu are multiplied by the size, rho by its square, and delta by
+        1 + e^epsilon + ... + e^((size-1) epsilon).
+
+        Raises:
+            ConversionError: If the delta of the group would be 1 or more.
+        """
 
     @abc.abstractmethod
     def _delta_at(self, epsilon: float) -> float:
-        """The smallest delta for which this guarantee implies (epsilon, delta)-DP, as far as is
-        known.
-        """
+        """The smallest delta for which it is known to imply (epsilon, delta)-DP."""
 
     def within(self, limit: AbstractGuarantee) -> bool:
-        """Whether this guarantee implies `limit`, up to a relative slack of 1e-12; False where
-        nothing is known.
+        """Whether this guarantee implies `limit`, up to a relative slack of 1e-12.
 
-        >>> PureDP(1.0).within(ZeroConcentratedDP(0.5)), ZeroConcentratedDP(0.5).within(PureDP(10.0))
-        (True, False)
+        False also where no conversion is known.
+
+        >>> PureDP(1.0).within(ZeroConcentratedDP(0.5))
+        True
         """
         try:
             if isinstance(limit, ApproximateDP):
-                return self._delta_at(limit.epsilon * _MORE) <= limit.delta * _MORE
+                return self._delta_at(limit.epsilon * SLACK) <= limit.delta * SLACK
             converted = self.to(type(limit))
         except ConversionError:
             return False
-        return dataclasses.astuple(converted)[0] <= dataclasses.astuple(limit)[0] * _MORE
+        return dataclasses.astuple(converted)[0] <= dataclasses.astuple(limit)[0] * SLACK
 
     @abc.abstractmethod
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee: ...
@@ -110,8 +128,30 @@ class AbstractGuarantee(abc.ABC):
         return ConversionError(f"{type(self).__name__} does not imply any {kind.__name__}{instead}")
 
     def to_spec(self) -> dict[str, Any]:
-        """A JSON-ready description; `guarantee_from_spec` reads it back."""
+        """A JSON-ready description, such as {"type": "PureDP", "epsilon": 1.0}."""
         return {"type": type(self).__name__, **dataclasses.asdict(self)}
+
+
+class AbstractCurveGuarantee(AbstractGuarantee):
+    """A guarantee that gives a positive delta for every epsilon."""
+
+    @abc.abstractmethod
+    def _log_delta(self, epsilon: float) -> float:
+        """The log of `delta(epsilon)`, which may be below the smallest float64."""
+
+    def delta(self, epsilon: float) -> float:
+        """The smallest delta known to hold at this epsilon; for GaussianDP it is exact."""
+        return math.exp(self._log_delta(epsilon))
+
+    def _delta_at(self, epsilon: float) -> float:
+        return self.delta(epsilon)
+
+    def _approximate(self, delta: float | None) -> ApproximateDP:
+        if not delta:
+            raise self._refuse(
+                ApproximateDP, " without a positive delta: write .to(ApproximateDP, delta=1e-6)."
+            )
+        return ApproximateDP(smallest_epsilon(self._log_delta, delta), delta)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,13 +191,7 @@ class PureDP(AbstractGuarantee):
             return ApproximateDP(least_epsilon_of_pure(self.epsilon, delta or 0.0), delta or 0.0)
         if kind is ZeroConcentratedDP:
             return ZeroConcentratedDP(self.epsilon * self.epsilon / 2)
-        if self.epsilon > 700:
-            raise self._refuse(kind, ": an epsilon above 700 leaves the range of float64.")
-        if self.epsilon < 1.0:  # the same in a form that keeps its digits near 0
-            return GaussianDP(
-                2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(self.epsilon / 2.0))) * _MORE
-            )
-        return GaussianDP(-2.0 * float(ndtri(1.0 / (1.0 + math.exp(self.epsilon)))) * _MORE)
+        return GaussianDP(mu_of_pure(self.epsilon))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,6 +199,9 @@ class ApproximateDP(AbstractGuarantee):
     """(epsilon, delta)-differential privacy: P(A | x) <= e^epsilon P(A | x') + delta.
 
     It implies no other kind (unless delta = 0), because anything may happen with probability delta.
+
+    >>> ApproximateDP(1.0, 1e-6).compose(PureDP(0.5))
+    ApproximateDP(epsilon=1.5, delta=1e-06)
     """
 
     epsilon: float
@@ -199,26 +236,25 @@ class ApproximateDP(AbstractGuarantee):
             return ApproximateDP(self.epsilon, self.delta if delta is None else delta)
         if self.delta == 0.0:
             return PureDP(self.epsilon)._to(kind, delta)
+        hint = ". State the guarantee as PureDP, ZeroConcentratedDP or GaussianDP from the start."
         if kind is ApproximateDP:
-            raise self._refuse(
-                kind,
-                f" with delta below its own {self.delta:g}; convert the original guarantee"
-                " instead.",
+            hint = (
+                f" with delta below its own {self.delta:g}; convert the original guarantee instead."
             )
-        raise self._refuse(
-            kind,
-            ". State the guarantee as PureDP, ZeroConcentratedDP or GaussianDP from the start.",
-        )
+        raise self._refuse(kind, hint)
 
 
 @dataclasses.dataclass(frozen=True)
-class ZeroConcentratedDP(AbstractGuarantee):
+class ZeroConcentratedDP(AbstractCurveGuarantee):
     r"""rho-zCDP: the Renyi divergence satisfies D_alpha <= rho alpha for every alpha > 1 (Bun and
     Steinke 2016).
 
     To (epsilon, delta): delta = min over alpha > 1 of exp((alpha-1)(alpha rho - epsilon)) /
     (alpha-1) (1 - 1/alpha)^alpha (Canonne, Kamath and Steinke 2020, proposition 12), an upper
     bound.
+
+    >>> ZeroConcentratedDP(0.5).group(2)
+    ZeroConcentratedDP(rho=2.0)
     """
 
     rho: float
@@ -229,74 +265,42 @@ class ZeroConcentratedDP(AbstractGuarantee):
     def group(self, size: int) -> ZeroConcentratedDP:
         return ZeroConcentratedDP(integer("size", at_least=1)(size) ** 2 * self.rho)
 
-    def delta(self, epsilon: float) -> float:
-        """The smallest delta that proposition 12 gives at this epsilon."""
-        return math.exp(self._log_delta(epsilon))
-
-    def _delta_at(self, epsilon: float) -> float:
-        return self.delta(epsilon)
-
     def _log_delta(self, epsilon: float) -> float:
-        if self.rho == 0.0:
-            return -math.inf
-
-        def at(log_excess: float) -> float:
-            excess = math.exp(log_excess)  # alpha - 1
-            alpha = 1.0 + excess
-            return (
-                excess * (alpha * self.rho - epsilon)
-                - math.log(excess)
-                - alpha * math.log1p(1.0 / excess)
-            )
-
-        # near the best alpha, about (1 + epsilon / rho) / 2, and over the whole range: any alpha
-        # gives a valid bound
-        centre = math.log(max(epsilon / self.rho, 1.0) / 2.0 + 0.5)
-        ranges = ((centre - 3.0, centre + 3.0), (-30.0, max(30.0, centre + 3.0)))
-        found = [
-            minimize_scalar(at, bounds=ends, method="bounded", options={"xatol": 1e-12}).fun
-            for ends in ranges
-        ]
-        return min(0.0, *map(float, found))
+        return log_delta_of_concentrated(self.rho, epsilon)
 
     @staticmethod
     def from_approximate(guarantee: ApproximateDP) -> ZeroConcentratedDP:
         """The largest rho whose `delta` at the given epsilon is at most the given delta.
 
+        Raises:
+            ConversionError: If the given delta is 0, which no zCDP gives.
+
         >>> wanted = ApproximateDP(1.0, 1e-6)
         >>> ZeroConcentratedDP.from_approximate(wanted).within(wanted)
         True
         """
-        if guarantee.delta == 0.0:
-            raise ConversionError(
-                "No zCDP guarantee gives delta = 0: state a positive delta, or use Laplace noise."
-            )
-        limit = math.log(guarantee.delta) - MARGIN
-        return ZeroConcentratedDP(
-            edge(
-                lambda rho: ZeroConcentratedDP(rho)._log_delta(guarantee.epsilon) <= limit, up=False
-            )
-        )
+        at = (guarantee.epsilon, guarantee.delta)
+        rho = largest_parameter(log_delta_of_concentrated, *at, "zCDP guarantee")
+        return ZeroConcentratedDP(rho)
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is ZeroConcentratedDP:
             return self
         if kind is ApproximateDP:
-            if not delta:
-                raise self._refuse(
-                    kind, " without a positive delta: write .to(ApproximateDP, delta=1e-6)."
-                )
-            return ApproximateDP(smallest_epsilon(self._log_delta, delta), delta)
+            return self._approximate(delta)
         raise self._refuse(kind, ". It converts to ApproximateDP, with a delta.")
 
 
 @dataclasses.dataclass(frozen=True)
-class GaussianDP(AbstractGuarantee):
-    r"""mu-GDP: telling x from x' is at least as hard as telling N(0,1) from N(mu,1) (Dong, Roth and
-    Su 2022).
+class GaussianDP(AbstractCurveGuarantee):
+    r"""mu-GDP: testing x against x' is at least as hard as testing N(0,1) against N(mu,1) (Dong,
+    Roth and Su 2022).
 
-    To (epsilon, delta), exactly: delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 -
-    epsilon/mu). To zCDP: rho = mu^2/2.
+    To (epsilon, delta), exactly (`delta` to a relative error of 1e-12): delta = Phi(mu/2 -
+    epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu). To zCDP: rho = mu^2/2.
+
+    >>> round(GaussianDP(1.0).delta(epsilon=1.0), 6)
+    0.126937
     """
 
     mu: float
@@ -307,51 +311,21 @@ class GaussianDP(AbstractGuarantee):
     def group(self, size: int) -> GaussianDP:
         return GaussianDP(integer("size", at_least=1)(size) * self.mu)
 
-    def delta(self, epsilon: float) -> float:
-        """The exact delta at this epsilon, to a relative error of 1e-12 or better."""
-        return math.exp(self._log_delta(epsilon))
-
-    def _delta_at(self, epsilon: float) -> float:
-        return self.delta(epsilon)
-
     def _log_delta(self, epsilon: float) -> float:
-        r"""With a = (epsilon/mu - mu/2)/sqrt 2 and b = a + mu/sqrt 2, delta = exp(-a^2) (erfcx(a) -
-        erfcx(b)) / 2, and for small mu the difference is the integral of -erfcx'(t) = 2/sqrt(pi) -
-        2 t erfcx(t) over [a, b]: nothing cancels.
-        """
-        if self.mu == 0.0:
-            return -math.inf
-        if self.mu > 1e6:
-            raise ConversionError(
-                f"GaussianDP({self.mu:g}) promises nothing that float64 can express: add noise."
-            )
-        a = (epsilon / self.mu - self.mu / 2.0) / math.sqrt(2.0)
-        if self.mu < 1.0:
-            half = self.mu / math.sqrt(8.0)
-            t = a + half + half * _NODES
-            difference = float(half * _WEIGHTS @ (2.0 / math.sqrt(math.pi) - 2.0 * t * erfcx(t)))
-        elif a > -5.0:
-            difference = float(erfcx(a) - erfcx(a + self.mu / math.sqrt(2.0)))
-        else:
-            lower = -math.sqrt(2.0) * a - self.mu
-            return math.log(
-                float(ndtr(-math.sqrt(2.0) * a)) - math.exp(epsilon + float(log_ndtr(lower)))
-            )
-        return -a * a + math.log(difference / 2.0) if difference > 0.0 else -math.inf
+        return log_delta_of_gaussian(self.mu, epsilon)
 
     @staticmethod
     def from_approximate(guarantee: ApproximateDP) -> GaussianDP:
-        """The largest mu whose (epsilon, delta) curve passes through `guarantee` (Balle and Wang
-        2018).
+        """The largest mu whose delta(epsilon) is at most the given delta (Balle and Wang 2018).
+
+        Raises:
+            ConversionError: If the given delta is 0, which no Gaussian noise gives.
+
+        >>> round(GaussianDP.from_approximate(ApproximateDP(1.0, 1e-6)).mu, 6)
+        0.236704
         """
-        if guarantee.delta == 0.0:
-            raise ConversionError(
-                "No Gaussian noise gives delta = 0: state a positive delta, or use Laplace noise."
-            )
-        limit = math.log(guarantee.delta) - MARGIN
-        return GaussianDP(
-            edge(lambda mu: GaussianDP(mu)._log_delta(guarantee.epsilon) <= limit, up=False)
-        )
+        at = (guarantee.epsilon, guarantee.delta)
+        return GaussianDP(largest_parameter(log_delta_of_gaussian, *at, "Gaussian noise"))
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is GaussianDP:
@@ -359,14 +333,9 @@ class GaussianDP(AbstractGuarantee):
         if kind is ZeroConcentratedDP:
             return ZeroConcentratedDP(self.mu * self.mu / 2)
         if kind is ApproximateDP:
-            if not delta:
-                raise self._refuse(
-                    kind, " without a positive delta: write .to(ApproximateDP, delta=1e-6)."
-                )
-            return ApproximateDP(smallest_epsilon(self._log_delta, delta), delta)
-        raise self._refuse(
-            kind, ". It converts to ZeroConcentratedDP and, with a delta, to ApproximateDP."
-        )
+            return self._approximate(delta)
+        hint = ". It converts to ZeroConcentratedDP and, with a delta, to ApproximateDP."
+        raise self._refuse(kind, hint)
 
 
 def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
@@ -377,58 +346,55 @@ def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
     with zCDP gives zCDP, and ApproximateDP only meets PureDP, because choosing the delta of the
     others is a decision that is yours.
 
+    Raises:
+        ConversionError: If ApproximateDP meets zCDP or GDP.
+
     >>> compose([GaussianDP(3.0), GaussianDP(4.0)])
     GaussianDP(mu=5.0)
     >>> compose([PureDP(1.0), ZeroConcentratedDP(0.25)])
     ZeroConcentratedDP(rho=0.75)
     """
-    parts = list(guarantees)
-    if not parts:
-        raise InvalidInputError("compose(...) needs at least one guarantee, got none.")
-    for part in parts:
-        if not isinstance(part, AbstractGuarantee):
-            raise InvalidTypeError(
-                f"compose(...) takes guarantees such as PureDP(1.0), got {part!r}."
-            )
+    parts = _checked(guarantees)
     kinds = {type(part) for part in parts}
     if kinds == {PureDP}:
-        return PureDP(math.fsum(part.epsilon for part in parts))  # type: ignore[attr-defined]
+        return PureDP(_sum(parts, PureDP, "epsilon"))
     if kinds <= {PureDP, GaussianDP}:
         return GaussianDP(math.hypot(*(part.to(GaussianDP).mu for part in parts)))
     if ApproximateDP not in kinds:
-        return ZeroConcentratedDP(math.fsum(part.to(ZeroConcentratedDP).rho for part in parts))
+        return ZeroConcentratedDP(_sum(parts, ZeroConcentratedDP, "rho"))
     if kinds <= {PureDP, ApproximateDP}:
-        converted = [part.to(ApproximateDP) for part in parts]
-        return ApproximateDP(
-            math.fsum(p.epsilon for p in converted), math.fsum(p.delta for p in converted)
-        )
+        return ApproximateDP(*(_sum(parts, ApproximateDP, name) for name in ("epsilon", "delta")))
     raise ConversionError(
         "ApproximateDP composes only with PureDP and itself. Convert the others first, choosing"
         " their delta: .to(ApproximateDP, delta=1e-6)."
     )
 
 
+def _sum(parts: list[AbstractGuarantee], kind: type[AbstractGuarantee], name: str) -> float:
+    return math.fsum(getattr(part.to(kind), name) for part in parts)
+
+
+def _checked(guarantees: Iterable[AbstractGuarantee]) -> list[AbstractGuarantee]:
+    parts = list(guarantees)
+    wrong = [part for part in parts if not isinstance(part, AbstractGuarantee)]
+    if wrong:
+        raise InvalidTypeError(
+            f"compose(...) takes guarantees such as PureDP(1.0), got {wrong[0]!r}."
+        )
+    if not parts:
+        raise InvalidInputError("compose(...) needs at least one guarantee, got none.")
+    return parts
+
+
 def guarantee_from_spec(spec: Any) -> AbstractGuarantee:
-    """Read what `to_spec` wrote; anything else is refused."""
-    kinds = {
-        kind.__name__: kind for kind in (PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP)
-    }
-    if (
-        not isinstance(spec, dict)
-        or not isinstance(spec.get("type"), str)
-        or spec["type"] not in kinds
-    ):
-        raise FileFormatError(
-            f"A guarantee must be an object whose 'type' is one of {', '.join(kinds)}."
-        )
-    kind = kinds[spec["type"]]
-    expected = {field.name for field in dataclasses.fields(kind)}
-    given = set(spec) - {"type"}
-    if given != expected:
-        raise FileFormatError(
-            f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}."
-        )
-    try:
-        return kind(**{name: spec[name] for name in expected})
-    except (InvalidInputError, InvalidTypeError) as error:
-        raise FileFormatError(f"The fields of {kind.__name__} do not fit: {error}") from None
+    """The guarantee that `to_spec` described.
+
+    Raises:
+        FileFormatError: If `spec` is anything else.
+
+    >>> guarantee_from_spec({"type": "PureDP", "epsilon": 1.0})
+    PureDP(epsilon=1.0)
+    """
+    kinds: tuple[Any, ...] = (PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP)
+    kind = specs.named_class(spec, {kind.__name__: kind for kind in kinds}, "A guarantee")
+    return specs.built(kind, {name: value for name, value in spec.items() if name != "type"})

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from noisewise._core.arrays import Array, number
 from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
-from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
@@ -21,6 +21,11 @@ class Laplace(AbstractAdditiveNoise):
     Guarantee: epsilon = Delta_1 / b, because |z_1| + ... + |z_k| changes by at most |s - s'|_1 <=
     Delta_1 between neighbours (Dwork, McSherry, Nissim and Smith 2006). Tight: the ratio is reached
     for s_dp beyond s.
+
+    Attributes:
+        scale: b = Delta_1 / epsilon, in the units of s; the standard deviation is sqrt(2) b.
+        sensitivity: Delta_1, the largest change of s between neighbours; None if unknown, and then
+            there is no guarantee.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.Laplace(scale=0.013, sensitivity=0.13)
@@ -41,10 +46,18 @@ class Laplace(AbstractAdditiveNoise):
 
     @classmethod
     def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee) -> Laplace:
-        """The smallest scale with the given guarantee: b = Delta_1 / epsilon."""
-        require_guarantee(guarantee, (PureDP,), "Laplace")
+        """The smallest scale with the given guarantee: b = Delta_1 / epsilon.
+
+        Args:
+            sensitivity: Delta_1, in the L1 norm.
+            guarantee: A PureDP.
+
+        Raises:
+            InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
+        """
+        epsilon = pure_epsilon(guarantee, "Laplace")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
-        return cls(scale=sensitivity / guarantee.epsilon, sensitivity=sensitivity)  # type: ignore[attr-defined]
+        return cls(scale=sensitivity / epsilon, sensitivity=sensitivity)
 
     @property
     def guarantee(self) -> PureDP:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
@@ -15,6 +16,11 @@ from noisewise._core.arrays import Array
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice, lattice_index
+
+_WHOLE = 1 + 1e-9
+"""A quotient may fall short of a whole number by its rounding, which is far smaller than this."""
+_SEARCHED_BELOW = 10_000
+"""Squared lengths searched through. Above it, the largest first number falls short by under 2%."""
 
 
 class AbstractLatticeNoise(AbstractMechanism):
@@ -30,7 +36,7 @@ class AbstractLatticeNoise(AbstractMechanism):
 
         @property
         def scale(self) -> float:
-            """The width of the noise, in the units of s."""
+            """The scale of the noise, in the units of s."""
 
         @property
         def step(self) -> float:
@@ -59,7 +65,7 @@ class AbstractLatticeNoise(AbstractMechanism):
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The pair with the longest lattice vector between them that the sensitivity allows."""
         reach = self._stated_sensitivity() / self.step
-        steps = [math.floor(reach * (1 + 1e-9))] if self.norm == 1 else longest_vector(reach**2, k)
+        steps = [math.floor(reach * _WHOLE)] if self.norm == 1 else longest_vector(reach**2, k)
         other = np.zeros((1, k))
         other[0, : len(steps)] = self.step * np.array(steps)
         return np.zeros((1, k)), other
@@ -103,19 +109,25 @@ class AbstractLatticeNoise(AbstractMechanism):
 def longest_vector(budget: float, k: int) -> list[int]:
     """Whole numbers, at most k and at most 4 of them, with the largest sum of squares <= budget.
 
+    Four are enough: every whole number is a sum of four squares (Lagrange).
+
+    Args:
+        budget: The largest squared length, a positive number.
+        k: The number of columns.
+
+    Returns:
+        The entries of the vector, largest first.
+
     >>> longest_vector(18.0, 1), longest_vector(18.0, 2), longest_vector(7.0, 9)
     ([4], [3, 3], [2, 1, 1, 1])
     """
-    left = math.floor(budget * (1 + 1e-9))
+    left = math.floor(budget * _WHOLE)
     largest = math.isqrt(left)
     if k == 1 or left == 0:
         return [largest]
-    # Beyond some size the first number alone loses nothing worth a search.
-    firsts = (
-        range(largest, max(0, math.isqrt(left // min(k, 4)) - 1), -1)
-        if left < 10_000
-        else [largest]
-    )
+    firsts: Iterable[int] = [largest]
+    if left < _SEARCHED_BELOW:
+        firsts = range(largest, max(0, math.isqrt(left // min(k, 4)) - 1), -1)
     best: list[int] = []
     for first in firsts:
         vector = [first, *longest_vector(left - first**2, min(k, 4) - 1)]

@@ -15,20 +15,21 @@ import numpy as np
 from noisewise._core.arrays import Array, integer, number
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice
 
-_NEGLIGIBLE = -75.0  # log of a probability that is nothing beside 2^-53, the smallest uniform
+_LOG_NEGLIGIBLE = -75.0  # e^-75 = 3e-33, negligible against 2^-53 = 1e-16, the smallest uniform
+_LARGEST_SHARE = 700.0  # e^share overflows float64 above 709
 
 
 class PaddedBinomial(AbstractMechanism):
     r"""s_dp,l ~ Binomial(n, (I_l + m) / (K + 2m)) at L times, for counts I_l in 0..K of a
     population of K people.
 
-    n = `trials`, m = `padding` (any positive number), K = `population`, L = `num_times`. One person
-    changes each of the L counts by at most one. Counts in, counts 0..n out.
+    One person changes each of the L counts by at most one. Counts in, counts 0..n out: a sample of
+    n people with replacement, after m positive and m negative made-up cases were added.
 
     Guarantee: epsilon = n L log(1 + 1/m). Proof: for I' = I + 1 the ratio of the two probabilities
     of a count y is ((I+m)/(I+1+m))^y ((K-I+m)/(K-I-1+m))^(n-y). The first factor is at most 1, the
@@ -40,8 +41,16 @@ class PaddedBinomial(AbstractMechanism):
     one of them. A statistic outside [0, K] is refused; under a transformation its log_prob is -inf
     and its transport NaN.
 
+    Attributes:
+        trials: n, the number of people sampled at each time.
+        padding: m, the number of made-up cases of each kind, any positive number.
+        population: K, the number of people.
+        num_times: L, the number of times, and the width of s and s_dp.
+
     >>> import noisewise as nw
-    >>> mechanism = nw.mechanisms.PaddedBinomial(trials=1000, padding=1000, population=1_000_000, num_times=10)
+    >>> mechanism = nw.mechanisms.PaddedBinomial(
+    ...     trials=1000, padding=1000, population=1_000_000, num_times=10
+    ... )
     >>> round(mechanism.guarantee.epsilon, 6), mechanism.paper_epsilon
     (9.995003, 10.0)
     >>> small = nw.mechanisms.PaddedBinomial(trials=5, padding=1.0, population=10, num_times=2)
@@ -60,13 +69,21 @@ class PaddedBinomial(AbstractMechanism):
     def calibrate(
         cls, *, trials: int, population: int, num_times: int, guarantee: AbstractGuarantee
     ) -> PaddedBinomial:
-        """The smallest padding with the given guarantee: m = 1 / (exp(epsilon / (n L)) - 1)."""
-        require_guarantee(guarantee, (PureDP,), "PaddedBinomial")
-        releases = integer("trials", at_least=1)(trials) * integer("num_times", at_least=1)(
-            num_times
-        )
-        share = guarantee.epsilon / releases  # type: ignore[attr-defined]
-        if share > 700:
+        """The smallest padding with the given guarantee: m = 1 / (exp(epsilon / (n L)) - 1).
+
+        Args:
+            trials: n, the number of people sampled at each time.
+            population: K, the number of people.
+            num_times: L, the number of times.
+            guarantee: A PureDP, for all L times together.
+
+        Raises:
+            InvalidInputError: If the guarantee is of another kind, or epsilon is out of range.
+        """
+        epsilon = pure_epsilon(guarantee, "PaddedBinomial")
+        trials = integer("trials", at_least=1)(trials)
+        share = epsilon / (trials * integer("num_times", at_least=1)(num_times))
+        if share > _LARGEST_SHARE:
             raise InvalidInputError(
                 "epsilon / (trials * num_times) above 700 leaves no padding: ask for a smaller"
                 " epsilon."
@@ -84,7 +101,7 @@ class PaddedBinomial(AbstractMechanism):
 
     @property
     def paper_epsilon(self) -> float:
-        """The looser n L / m of the paper's proposition 4."""
+        """The looser n L / m of the paper's proposition 4, for reproducing published budgets."""
         return self.trials * self.num_times / self.padding
 
     @property
@@ -131,7 +148,7 @@ class PaddedBinomial(AbstractMechanism):
         return float(self.trials)
 
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """0 against 1 infected at all times, and everyone against everyone but one."""
+        """Nobody against one person infected at all times, and everyone against all but one."""
         s = np.stack([np.zeros(k), np.full(k, float(self.population))])
         return s, s + np.array([[1.0], [-1.0]])
 
@@ -164,10 +181,8 @@ class PaddedBinomial(AbstractMechanism):
         possible = (s >= 0.0) & (s <= self.population)
         infected = jnp.where(possible, s, 0.0)
         total = self.population + 2.0 * self.padding
-        p, q = (
-            (infected + self.padding) / total,
-            (self.population - infected + self.padding) / total,
-        )
+        p = (infected + self.padding) / total
+        q = (self.population - infected + self.padding) / total
         log_p = jnp.where(p < q, jnp.log(p), jnp.log1p(-q))
         log_q = jnp.where(p < q, jnp.log1p(-p), jnp.log(q))
         return log_p, log_q, possible
@@ -189,10 +204,10 @@ def _log_binomials(n: int) -> np.ndarray:
 
 
 def _window(n: int) -> int:
-    """At most how many counts of more than negligible probability lie on one side of the mean
-    (Hoeffding).
+    """An upper bound of the number of counts on one side of the mean whose probability is more than
+    negligible (Hoeffding).
     """
-    return min(n + 1, math.ceil(math.sqrt(0.5 * n * (math.log(n + 1.0) - _NEGLIGIBLE))) + 2)
+    return min(n + 1, math.ceil(math.sqrt(0.5 * n * (math.log(n + 1.0) - _LOG_NEGLIGIBLE))) + 2)
 
 
 def _log_mass(count: Array, n: int, log_p: Array, log_q: Array) -> Array:
@@ -233,8 +248,8 @@ def _quantile(u: Array, n: int, log_p: Array, log_q: Array) -> Array:
     """The smallest count with P(X <= count) >= u.
 
     The tail that holds u is summed inwards from its first count of more than negligible
-    probability, and counted are the steps until it reaches u. Where several uniforms share a
-    probability, both of its tails are summed once for all of them.
+    probability; the result is the number of steps until the sum reaches u. Where several uniforms
+    share a probability, both of its tails are summed once for all of them.
     """
     lower = u <= 0.5
     level = jnp.minimum(u, 1.0 - u)
@@ -267,8 +282,8 @@ def _quantile(u: Array, n: int, log_p: Array, log_q: Array) -> Array:
 
 
 def _first_count(n: int, log_p: Array, log_q: Array) -> Array:
-    """The smallest count of more than negligible probability, by bisection between 0 and the mode."""
-    threshold = _NEGLIGIBLE - math.log(n + 1.0)
+    """The smallest count of more than negligible probability: bisection between 0 and the mode."""
+    threshold = _LOG_NEGLIGIBLE - math.log(n + 1.0)
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends

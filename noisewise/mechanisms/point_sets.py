@@ -1,9 +1,7 @@
 r"""Uniforms for noise: independent ones, or scrambled Sobol nets for nested randomised quasi-Monte
 Carlo.
 
-Both answer `uniforms(key, num_sets, num_points, dim) -> (num_sets, num_points, dim)` in float64,
-strictly inside (0,1). Sets are uncorrelated and each is unbiased by itself: one set per (theta, s)
-pair.
+Sets are uncorrelated and each is unbiased by itself: one set serves one (theta, s) pair.
 """
 
 from __future__ import annotations
@@ -15,22 +13,39 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array, as_key, in_float64, integer, open_uniforms, stage_key
 from noisewise.errors import InvalidInputError
 
-_BITS = 32
-_MAX_DIM = 21201  # direction numbers in scipy's table
+_BITS = 32  # of a word; float64 has 53, so that every word and its half are exact
+_MAX_DIM = 21201  # dimensions in scipy's table of direction numbers
+_MAX_POINTS = 2**30  # scipy's limit at 32 bits is 2^32; 2^30 points already fill 8 GiB a dimension
 
 
 @dataclasses.dataclass(frozen=True)
 class AbstractPointSet(abc.ABC):
-    """A way to place `num_points` points in (0,1)^dim, again and again."""
+    """A way to place `num_points` points in (0,1)^dim, newly randomised for every set."""
 
     @in_float64
-    def uniforms(self, key: Array, num_sets: int, num_points: int, dim: int) -> Array:
-        """`num_sets` randomisations of a set of `num_points` points in `dim` dimensions."""
+    def uniforms(
+        self, key: Array, num_sets: int, num_points: int, dim: int
+    ) -> Float[Array, "num_sets num_points dim"]:
+        """`num_sets` randomisations of a set of `num_points` points in `dim` dimensions.
+
+        Args:
+            key: JAX PRNG key.
+            num_sets: The number of independent randomisations.
+            num_points: The number m of points in each.
+            dim: The number of uniforms per point, such as `mechanism.num_uniforms(k)`.
+
+        Returns:
+            float64 numbers strictly inside (0, 1), shape (num_sets, num_points, dim).
+
+        Raises:
+            InvalidInputError: If the point set does not have this size.
+        """
         key = stage_key(as_key(key), "points")
         num_sets = integer("num_sets", at_least=1)(num_sets)
         num_points = integer("num_points", at_least=1)(num_points)
@@ -47,7 +62,7 @@ class AbstractPointSet(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class IndependentUniforms(AbstractPointSet):
-    """Plain Monte Carlo.
+    """Independent uniforms: plain Monte Carlo, for any number of points.
 
     >>> import jax
     >>> IndependentUniforms().uniforms(jax.random.key(0), 3, 5, 2).shape
@@ -79,11 +94,11 @@ class ScrambledSobol(AbstractPointSet):
     """
 
     def _check(self, num_points: int, dim: int) -> None:
-        if num_points & (num_points - 1) or num_points > 2**30:
+        if num_points & (num_points - 1) or num_points > _MAX_POINTS:
             near = 2 ** round(np.log2(num_points))
             raise InvalidInputError(
                 f"ScrambledSobol needs a power of two of points (at most 2^30), got {num_points}:"
-                f" use {min(near, 2**30)}."
+                f" use {min(near, _MAX_POINTS)}."
             )
         if dim > _MAX_DIM:
             raise InvalidInputError(

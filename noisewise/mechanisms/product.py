@@ -21,12 +21,21 @@ class Product(AbstractMechanism):
     r"""Columns 0..widths[0]-1 of s go through `mechanisms[0]`, the next `widths[1]` through
     `mechanisms[1]`, and so on.
 
-    A block's width is the one its mechanism fixes, else 1, unless `widths` says otherwise. Blocks
-    are independent: uniforms and outputs are laid side by side, log_prob and its bound add up (the
-    bound is attained where the blocks' are).
+    Use it where one release has parts with noise of their own; `queries.Joint` is its counterpart.
+    Blocks are independent: uniforms and outputs stand side by side, log_prob and its bound add up
+    (the bound is attained where the blocks' are).
 
     Guarantee: the composition of the blocks' guarantees, each for its own sensitivity, because one
-    person may change all blocks at once. It can do what all of its blocks can do.
+    person may change all blocks at once. Its capabilities are those that all blocks share.
+
+    Args:
+        mechanisms: One mechanism per block, at least one.
+        widths: The number of columns of s in each block; by default the one that the mechanism
+            fixes, else 1.
+
+    Raises:
+        InvalidTypeError: If `mechanisms` is no list of mechanisms.
+        InvalidInputError: If the widths do not fit the mechanisms.
 
     >>> import noisewise as nw
     >>> wide = nw.mechanisms.Gaussian(scale=1.0, sensitivity=0.6)
@@ -74,7 +83,12 @@ class Product(AbstractMechanism):
         return any(mechanism.needs_delta for mechanism in self.mechanisms)
 
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
-        """Its blocks keep their shares of the budget: epsilons add up, and so do squares of mu."""
+        """Blocks keep their shares of the budget: epsilons add up, and so do squares of mu.
+
+        Raises:
+            MissingCapabilityError: If the blocks' guarantees are neither all PureDP nor all
+                GaussianDP.
+        """
         shares = _shares([mechanism.guarantee for mechanism in self.mechanisms], guarantee)
         pairs = zip(self.mechanisms, shares, strict=True)
         return Product(
@@ -87,14 +101,14 @@ class Product(AbstractMechanism):
 
     @property
     def norm(self) -> float:  # type: ignore[override]
-        """Each block has its own; there is none for the whole."""
+        """Not defined: each block has its own."""
         raise MissingCapabilityError(
             "The blocks of a Product have norms of their own: ask each of .mechanisms."
         )
 
     @property
     def sensitivity(self) -> None:
-        """Each block states its own."""
+        """None: each block states its own."""
         return None
 
     @property
@@ -117,7 +131,7 @@ class Product(AbstractMechanism):
 
     @property
     def distance_unit(self) -> np.ndarray:
-        """Those of the blocks, side by side."""
+        """The units of the blocks, side by side."""
         units = zip(self.mechanisms, self._output_widths, strict=True)
         return np.concatenate(
             [np.broadcast_to(mechanism.distance_unit, width) for mechanism, width in units]
@@ -199,13 +213,15 @@ class Product(AbstractMechanism):
             mechanism._check_statistic(part)
 
 
-def _shares(now: list[AbstractGuarantee], guarantee: AbstractGuarantee) -> list[AbstractGuarantee]:
-    """Parts of a guarantee in the proportions of those of now."""
-    if all(isinstance(part, PureDP) for part in now) and isinstance(guarantee, PureDP):
-        parts = np.array([part.epsilon for part in now])  # type: ignore[attr-defined]
+def _shares(
+    current: list[AbstractGuarantee], guarantee: AbstractGuarantee
+) -> list[AbstractGuarantee]:
+    """Parts of a guarantee in the proportions of the current ones."""
+    if isinstance(guarantee, PureDP) and all(isinstance(part, PureDP) for part in current):
+        parts = np.array([part.epsilon for part in current])  # type: ignore[attr-defined]
         return [PureDP(guarantee.epsilon * share) for share in (parts / parts.sum()).tolist()]
-    if all(isinstance(part, GaussianDP) for part in now):
-        parts = np.array([part.mu for part in now])  # type: ignore[attr-defined]
+    if all(isinstance(part, GaussianDP) for part in current):
+        parts = np.array([part.mu for part in current])  # type: ignore[attr-defined]
         whole = guarantee.to_gaussian().mu
         return [GaussianDP(whole * share) for share in (parts / np.linalg.norm(parts)).tolist()]
     raise MissingCapabilityError(

@@ -13,22 +13,26 @@ import numpy as np
 from noisewise._core.arrays import Array, integer, is_traced, number
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice
 
+_GUESSING = 1.0 - 1e-12  # 1/c itself is allowed, whichever way its author rounded it
+
 
 class RandomizedResponse(AbstractMechanism):
     r"""Each entry of s, a category 0..c-1, is kept with probability t, else replaced by one of the
-    others, all alike.
-
-    c = `num_categories`, t = `truth_probability` >= 1/c; `sensitivity` is the number of entries one
-    person can change.
+    others, each with probability (1-t)/(c-1).
 
     Guarantee: epsilon = sensitivity * log(t (c-1) / (1-t)), since each entry that differs changes
     its probability from (1-t)/(c-1) to t at most (Warner 1965; Kairouz, Oh and Viswanath 2016).
     Tight. `log_prob_bound` is attained at s = s_dp.
+
+    Attributes:
+        num_categories: c, at least 2.
+        truth_probability: t, from 1/c to below 1.
+        sensitivity: The number of entries of s that one person can change.
 
     >>> import noisewise as nw
     >>> coin = nw.mechanisms.RandomizedResponse(num_categories=2, truth_probability=0.75)
@@ -47,7 +51,7 @@ class RandomizedResponse(AbstractMechanism):
     sensitivity: int = eqx.field(default=1, converter=integer("sensitivity", at_least=1))
 
     def __check_init__(self) -> None:
-        if not is_traced(self) and self.truth_probability < (1.0 - 1e-12) / self.num_categories:
+        if not is_traced(self) and self.truth_probability < _GUESSING / self.num_categories:
             raise InvalidInputError(
                 "truth_probability must be at least that of a blind guess, 1/num_categories = "
                 f"{1 / self.num_categories:g}, got {self.truth_probability:g}."
@@ -59,12 +63,20 @@ class RandomizedResponse(AbstractMechanism):
     ) -> RandomizedResponse:
         """The largest truth probability with the given guarantee: t = 1 / (1 + (c-1)
         exp(-epsilon/sensitivity)).
+
+        Args:
+            num_categories: c, at least 2.
+            guarantee: A PureDP, for all entries of one person together.
+            sensitivity: The number of entries of s that one person can change.
+
+        Raises:
+            InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
         """
-        require_guarantee(guarantee, (PureDP,), "RandomizedResponse")
+        epsilon = pure_epsilon(guarantee, "RandomizedResponse")
         others = integer("num_categories", at_least=2)(num_categories) - 1
-        share = guarantee.epsilon / integer("sensitivity", at_least=1)(sensitivity)  # type: ignore[attr-defined]
+        share = epsilon / integer("sensitivity", at_least=1)(sensitivity)
         truth = 1.0 / (1.0 + others * math.exp(-share))
-        # Near t = 1 one ulp of t is many of epsilon: end on the private side.
+        # Near t = 1 one unit in the last place of t is many of epsilon: end on the private side.
         while truth == 1.0 or math.log(truth * others / (1.0 - truth)) > share:
             truth = math.nextafter(truth, 0.0)
         return cls(num_categories=num_categories, truth_probability=truth, sensitivity=sensitivity)
@@ -97,7 +109,7 @@ class RandomizedResponse(AbstractMechanism):
         return Lattice(step=1.0, low=0.0, high=self.num_categories - 1.0)
 
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """As many entries changed as one person can change, to the next category and to the last."""
+        """All entries that one person can change, to the next category and to the last."""
         other = np.zeros((2, k))
         other[:, : self.sensitivity] = np.array([[1.0], [self.num_categories - 1.0]])
         return np.zeros((2, k)), other
@@ -107,39 +119,33 @@ class RandomizedResponse(AbstractMechanism):
         beyond = (u - self.truth_probability) / (1.0 - self.truth_probability)
         rank = jnp.clip(jnp.floor(beyond * others), 0, others - 1)
         answer = jnp.where(u < self.truth_probability, s, rank + (rank >= s))
-        return jnp.where(self._known_options(s), answer, jnp.nan)
+        return jnp.where(self.support.contains(s), answer, jnp.nan)
 
     def _log_prob_each(self, s_dp: Array, s: Array) -> Array:
         other = jnp.log1p(-self.truth_probability) - jnp.log(self.num_categories - 1)
         value = jnp.where(s_dp.round() == s.round(), jnp.log(self.truth_probability), other)
-        return jnp.where(self._known_options(s), value, -jnp.inf)
+        return jnp.where(self.support.contains(s), value, -jnp.inf)
 
     def _log_cdf(self, s_dp: Array, s: Array) -> Array:
         categories = jnp.clip(jnp.floor(s_dp + LATTICE_TOLERANCE) + 1.0, 0, self.num_categories)
-        return self._log_of_some(categories, s < categories)
+        return self._log_prob_among(categories, s < categories)
 
     def _log_sf(self, s_dp: Array, s: Array) -> Array:
         first = jnp.clip(jnp.ceil(s_dp - LATTICE_TOLERANCE), 0, self.num_categories)
-        return self._log_of_some(self.num_categories - first, s >= first)
+        return self._log_prob_among(self.num_categories - first, s >= first)
 
-    def _log_of_some(self, categories: Array, with_truth: Array) -> Array:
-        """The log probability of so many categories, the true one among them or not."""
+    def _log_prob_among(self, categories: Array, with_truth: Array) -> Array:
+        """The log probability of a number of categories, the true one among them or not."""
         other = (1.0 - self.truth_probability) / (self.num_categories - 1)
-        return jnp.log(
-            jnp.where(
-                with_truth, self.truth_probability + (categories - 1.0) * other, categories * other
-            )
-        )
+        among = self.truth_probability + (categories - 1.0) * other
+        return jnp.log(jnp.where(with_truth, among, categories * other))
 
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         return jnp.full_like(s_dp, jnp.log(self.truth_probability))
-
-    def _known_options(self, s: Array) -> Array:
-        return self.support.contains(s)
 
     def _check_statistic(self, s: np.ndarray) -> None:
         if not np.all(self.support.contains(s) | np.isnan(s)):
             raise InvalidInputError(
                 f"RandomizedResponse needs categories 0..{self.num_categories - 1}; at least one"
-                " entry of s is none."
+                " entry of s is not a category."
             )

@@ -1,5 +1,5 @@
-"""Where a private statistic can lie: the real line, an interval with end masses, a lattice, or
-finitely many values.
+"""Where a private statistic can lie: the real line, an interval with probability on its ends, a
+lattice, or finitely many values.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float
 
 from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError
@@ -19,14 +20,27 @@ LATTICE_TOLERANCE = 1e-6
 """How far from a lattice point, in steps, a float64 value may be and still count as on it."""
 
 _ROUNDING = 1e-15
-"""The same relative to the value, for lattice points so large that their own rounding passes the
-tolerance.
+"""The same relative to the value, some units in the last place: the rounding of large lattice
+points exceeds the tolerance.
 """
+_SHOWN = 6
+"""Values of a finite support that a sentence lists: as many as fit into a line."""
 
 
-def lattice_index(values: Array, step: Any) -> tuple[Array, Array]:
-    """The nearest whole number of steps and whether the value is that many; NumPy in, NumPy out,
-    JAX likewise.
+def lattice_index(
+    values: Float[Array, "*batch"], step: float | Array
+) -> tuple[Float[Array, "*batch"], Bool[Array, "*batch"]]:
+    """The nearest whole number of steps to each value, and whether the value is that point.
+
+    Args:
+        values: Numbers, as a NumPy array, a JAX array or a tracer.
+        step: The spacing of the lattice.
+
+    Returns:
+        Indices (as floats) and membership, both with the shape and of the kind of `values`.
+
+    >>> [part.tolist() for part in lattice_index(np.array([0.3, 0.35]), 0.1)]
+    [[3.0, 3.0], [True, False]]
     """
     steps = values / step
     index = steps.round()
@@ -35,11 +49,16 @@ def lattice_index(values: Array, step: Any) -> tuple[Array, Array]:
 
 @dataclasses.dataclass(frozen=True)
 class AbstractSupport(abc.ABC):
-    """A set of values, the same for each of a block's columns."""
+    """A set of values, the same for each column of a block."""
 
-    def contains(self, values: Any) -> Array:
-        """Elementwise membership, with the shape of `values`; NaN belongs nowhere. Works on
-        tracers.
+    def contains(self, values: Float[Array, "*batch"]) -> Bool[Array, "*batch"]:
+        """Elementwise membership; NaN is never contained.
+
+        Args:
+            values: Numbers in any shape; tracers are allowed.
+
+        Returns:
+            True or False, with the shape of `values`.
 
         >>> Lattice(step=1.0, low=0.0).contains([-1.0, 0.0, 0.5, 3.0]).tolist()
         [False, True, False, True]
@@ -54,12 +73,16 @@ class AbstractSupport(abc.ABC):
 
     @abc.abstractmethod
     def describe(self) -> str:
-        """What lies in it, as the object of a sentence."""
+        """Its values, as the object of a sentence: "multiples of 0.5 in [0, 10]"."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Real(AbstractSupport):
-    """All finite numbers."""
+    """All finite numbers.
+
+    >>> Real().contains([1.0, np.inf, np.nan]).tolist()
+    [True, False, False]
+    """
 
     def _contains(self, values: Array, xp: Any) -> Array:
         return xp.isfinite(values)
@@ -70,7 +93,11 @@ class Real(AbstractSupport):
 
 @dataclasses.dataclass(frozen=True)
 class Interval(AbstractSupport):
-    """Numbers in [low, high]; a finite end carries positive probability of its own."""
+    """Numbers in [low, high]; a finite end has a probability of its own.
+
+    >>> Interval(0.0, np.inf).describe()
+    'numbers in [0, inf]'
+    """
 
     low: float
     high: float
@@ -84,7 +111,11 @@ class Interval(AbstractSupport):
 
 @dataclasses.dataclass(frozen=True)
 class Lattice(AbstractSupport):
-    """Multiples of `step` in [low, high]."""
+    """Multiples of `step` in [low, high].
+
+    >>> Lattice(step=0.5, low=0.0).contains([0.5, 0.75, -0.5]).tolist()
+    [True, False, False]
+    """
 
     step: float = 1.0
     low: float = -math.inf
@@ -97,17 +128,18 @@ class Lattice(AbstractSupport):
         return finite & on_it & (values >= self.low - slack) & (values <= self.high + slack)
 
     def describe(self) -> str:
-        bounds = (
-            ""
-            if math.isinf(self.low) and math.isinf(self.high)
-            else f" in [{self.low:g}, {self.high:g}]"
-        )
+        unbounded = math.isinf(self.low) and math.isinf(self.high)
+        bounds = "" if unbounded else f" in [{self.low:g}, {self.high:g}]"
         return f"multiples of {self.step:g}{bounds}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Finite(AbstractSupport):
-    """A list of values."""
+    """Finitely many values.
+
+    >>> Finite((1.0, 2.0, 4.0)).describe()
+    'one of the 3 values 1, 2, 4'
+    """
 
     values: tuple[float, ...]
 
@@ -115,15 +147,18 @@ class Finite(AbstractSupport):
         return xp.isin(values, xp.asarray(self.values))
 
     def describe(self) -> str:
-        shown = ", ".join(f"{value:g}" for value in self.values[:6])
-        return (
-            f"one of the {len(self.values)} values {shown}{', ...' if len(self.values) > 6 else ''}"
-        )
+        shown = ", ".join(f"{value:g}" for value in self.values[:_SHOWN])
+        more = ", ..." if len(self.values) > _SHOWN else ""
+        return f"one of the {len(self.values)} values {shown}{more}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Blocks(AbstractSupport):
-    """One support per block of columns."""
+    """One support per block of columns.
+
+    >>> Blocks((Real(), Lattice(1.0)), widths=(1, 2)).contains([0.5, 0.5, 2.0]).tolist()
+    [True, False, True]
+    """
 
     supports: tuple[AbstractSupport, ...]
     widths: tuple[int, ...]

@@ -1,6 +1,4 @@
-"""Mechanisms that a user knows only in part: a sampler without a density, or a density without a
-sampler.
-"""
+"""Mechanisms of a user's own: a sampler without a density, or a density without a sampler."""
 
 from __future__ import annotations
 
@@ -26,7 +24,16 @@ from noisewise.mechanisms.supports import AbstractSupport, Real
 
 @dataclasses.dataclass(frozen=True)
 class Stated:
-    """What a user says of a mechanism and noisewise takes at its word."""
+    """What a user states about a mechanism, which noisewise believes.
+
+    Attributes:
+        guarantee: The privacy guarantee; None if none is claimed.
+        support: The set of possible private statistics.
+        sensitivity: The largest change of s for which the guarantee holds; None if unknown.
+        norm: The norm in which it is measured: 0, 1, 2 or infinity.
+        width: The number of columns of s, if only one fits.
+        output_width: The number of columns of s_dp, if it is not that of s.
+    """
 
     guarantee: AbstractGuarantee | None
     support: AbstractSupport
@@ -54,8 +61,8 @@ class Stated:
 
 
 class AbstractUserMechanism(AbstractMechanism):
-    """What both kinds share: nothing can be derived from a function, so it is stated, or refused
-    where it was not.
+    """Base of both kinds: nothing can be derived from a function, so a property is what the user
+    stated, or refused.
     """
 
     if TYPE_CHECKING:
@@ -76,12 +83,12 @@ class AbstractUserMechanism(AbstractMechanism):
 
     @property
     def sensitivity(self) -> float | None:
-        """For which the guarantee was stated."""
+        """The sensitivity for which the guarantee was stated."""
         return self.stated.sensitivity
 
     @property
     def norm(self) -> float:  # type: ignore[override]
-        """In which that sensitivity is measured."""
+        """The norm in which that sensitivity is measured."""
         return float(self.stated.norm)
 
     @property
@@ -116,7 +123,19 @@ class SampledMechanism(AbstractUserMechanism):
     `sample(key, s) -> s_dp` is written with jax.numpy for ONE statistic s of shape (k,) and returns
     shape (k,), or (`output_width`,). It is compiled, and vectorised over leading axes with a key
     for each. All randomness must come from that key (np.random would be drawn once, when it is
-    compiled): a function that makes no use of it is refused.
+    compiled): a function that does not use it is refused.
+
+    Args:
+        sample: The function (key, s) -> s_dp.
+        guarantee: What the mechanism promises; needed for anything that asks for privacy.
+        support: The set of possible private statistics; all finite numbers by default.
+        sensitivity: The largest change of s for which the guarantee holds.
+        norm: The norm in which it is measured: 0, 1, 2 or infinity.
+        width: The number of columns of s, if only one fits.
+        output_width: The number of columns of s_dp, if it is not that of s.
+
+    Raises:
+        InvalidTypeError: If an argument is of the wrong type, or `sample` takes other arguments.
 
     >>> import jax
     >>> def two_coins(key, s):
@@ -166,10 +185,25 @@ class DensityMechanism(AbstractUserMechanism):
     `log_prob(s_dp, s) -> number` is written with jax.numpy for ONE private statistic of shape (k',)
     and ONE confidential one of shape (k,); `log_prob_bound(s_dp) -> number`, if given, bounds it
     over all s. Both are compiled and vectorised over leading axes. Off the stated support noisewise
-    answers -inf by itself.
+    gives -inf without calling them.
+
+    Args:
+        log_prob: The function (s_dp, s) -> log density, normalised over s_dp.
+        guarantee: What the mechanism promises; needed for anything that asks for privacy.
+        support: The set of possible private statistics; all finite numbers by default.
+        log_prob_bound: The function s_dp -> bound, for exact rejection; None if unknown.
+        sensitivity: The largest change of s for which the guarantee holds.
+        norm: The norm in which it is measured: 0, 1, 2 or infinity.
+        width: The number of columns of s, if only one fits.
+        output_width: The number of columns of s_dp, if it is not that of s.
+
+    Raises:
+        InvalidTypeError: If an argument is of the wrong type, or a function takes other arguments.
 
     >>> import jax.numpy as jnp
-    >>> mechanism = DensityMechanism(lambda s_dp, s: -jnp.abs(s_dp - s).sum() - s.size * jnp.log(2.0))
+    >>> def laplace(s_dp, s):
+    ...     return -jnp.abs(s_dp - s).sum() - s.size * jnp.log(2.0)
+    >>> mechanism = DensityMechanism(laplace)
     >>> mechanism.log_prob([[1.0, 0.0], [3.0, 0.0]], [1.0, 0.0]).round(6).tolist()
     [-1.386294, -3.386294]
     >>> sorted(mechanism.capabilities)
@@ -239,8 +273,8 @@ def _examine(mechanism: SampledMechanism, key: Any, s: Any) -> None:
     if traces.differ(program, again) or not traces.depends_on(program, 0):
         raise InvalidInputError(
             "sample(key, s) must draw from its key, as in jax.random.laplace(key, s.shape):"
-            " randomness from elsewhere, such as np.random, is drawn once while JAX compiles the"
-            " function and the same ever after."
+            " randomness from elsewhere, such as np.random, is drawn once, while JAX compiles the"
+            " function, and never again."
         )
 
 

@@ -20,8 +20,8 @@ from noisewise.mechanisms import (
     Laplace,
     PaddedBinomial,
     Product,
-    base,
     from_spec,
+    law,
 )
 from tests.catalogue import MECHANISMS
 from tests.mechanisms import laws
@@ -289,13 +289,13 @@ def test_a_new_epsilon_does_not_recompile(name):
     mechanism, s = pair(name)
     s_dp = outputs(name)
     mechanism.log_prob(s_dp, tiled(s))
-    programs = base._log_prob.num_compiled, base._transport.num_compiled
+    programs = law._log_prob.num_compiled, law._transport.num_compiled
     other = jax.tree.map(
         lambda leaf: leaf if isinstance(leaf, int) else leaf * (1.0 + 1e-9), mechanism
     )
     other.log_prob(s_dp, tiled(s))
     other.transport(np.full((laws.ROWS, mechanism.num_uniforms(s.size)), 0.3), tiled(s))
-    assert (base._log_prob.num_compiled, base._transport.num_compiled) == programs
+    assert (law._log_prob.num_compiled, law._transport.num_compiled) == programs
     assert min(programs) > 0
 
 

@@ -1,0 +1,78 @@
+"""JSON descriptions of mechanisms, queries and guarantees: the name of a class, and its fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from noisewise.errors import (
+    FileFormatError,
+    InvalidInputError,
+    InvalidTypeError,
+    MissingCapabilityError,
+)
+
+T = TypeVar("T")
+
+
+def to_spec(described: Any, base: type, noun: str) -> dict[str, Any]:
+    """The class and the fields of a dataclass; fields that extend `base` are described in turn."""
+    fields = {field.name: getattr(described, field.name) for field in dataclasses.fields(described)}
+    return {
+        "type": type(described).__name__,
+        **{name: _encoded(value, base, noun) for name, value in fields.items()},
+    }
+
+
+def named_class(spec: Any, kinds: Mapping[str, type[T]], noun: str) -> type[T]:
+    """The class that a description names, if it gives every field of it and nothing else."""
+    known = isinstance(spec, dict) and isinstance(spec.get("type"), str) and spec["type"] in kinds
+    if not known:
+        raise FileFormatError(
+            f"{noun} must be an object whose 'type' is one of {', '.join(kinds)}."
+        )
+    kind = kinds[spec["type"]]
+    expected = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    given = set(spec) - {"type"}
+    if given != expected:
+        raise FileFormatError(
+            f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}."
+        )
+    return kind
+
+
+def fields_of(spec: Mapping[str, Any], nested: Callable[[Any], Any]) -> dict[str, Any]:
+    """The fields of a description as arguments; `nested` reads a description inside it."""
+    return {name: _decoded(value, nested) for name, value in spec.items() if name != "type"}
+
+
+def built(kind: type[T], fields: Mapping[str, Any]) -> T:
+    """The object of these fields; fields that it refuses are a `FileFormatError`."""
+    try:
+        return kind(**fields)
+    except (InvalidInputError, InvalidTypeError) as error:
+        raise FileFormatError(f"The fields of {kind.__name__} do not fit: {error}") from None
+
+
+def _encoded(value: Any, base: type, noun: str) -> Any:
+    if isinstance(value, base):
+        return value.to_spec()  # type: ignore[attr-defined]
+    if isinstance(value, tuple):
+        return [_encoded(item, base, noun) for item in value]
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value is None or isinstance(value, (int, float, str)):
+        return value
+    raise MissingCapabilityError(
+        f"{noun} with a field of type {type(value).__name__} cannot be written as JSON."
+    )
+
+
+def _decoded(value: Any, nested: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        return nested(value)
+    if isinstance(value, list):
+        return tuple(_decoded(item, nested) for item in value)
+    return float(value) if value in ("inf", "-inf") else value
