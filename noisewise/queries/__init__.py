@@ -46,20 +46,31 @@ __all__ = [
 ]
 
 _KINDS: dict[str, type[AbstractQuery]] = concrete(vars(), AbstractQuery, but=(FunctionQuery,))
-"""What files may name."""
+"""The classes that files may name."""
 
 
 def register(kind: type[AbstractQuery]) -> type[AbstractQuery]:
-    """Let files name a query of your own; a decorator of its class, which must be imported before a
-    file is read.
+    """Let files name a query of your own: a decorator of its class.
 
-    A file can name only what was registered in this process: none decides what code runs.
+    The class must be imported before a file is read. A file can name only what was registered in
+    this process, so no file decides what code runs.
+
+    Returns:
+        The class itself.
+
+    Raises:
+        InvalidTypeError: If it is no class that extends `AbstractQuery`.
+        InvalidInputError: If files know another class of this name.
     """
     return registered(kind, AbstractQuery, _KINDS)
 
 
 def from_spec(spec: Any) -> AbstractQuery:
-    """The query that `to_spec` described; anything else is refused.
+    """The query that `to_spec` described.
+
+    Raises:
+        FileFormatError: If `spec` names no known class, or not exactly its fields.
+        InvalidInputError: If the query refuses the fields.
 
     >>> query = Median(candidates=(1.0, 2.0), num_records=7)
     >>> from_spec(query.to_spec()) == query

@@ -1,5 +1,6 @@
-"""Checks of constructor arguments that several queries share. Arguments are public, so messages may
-show them.
+"""Checks of constructor arguments that several queries share, and the grids of releases.
+
+Arguments are public, so messages may show them.
 """
 
 from __future__ import annotations
@@ -16,25 +17,50 @@ from noisewise._core.arrays import describe, integer
 from noisewise.errors import InvalidInputError, InvalidTypeError, ReleaseError
 
 Bounds = tuple[float, float] | tuple[tuple[float, float], ...]
+"""One (low, high) for all columns, or one pair for each."""
 
 EXACT_INTEGERS = 2**53
-"""Sums of whole numbers up to here are exact in float64, in any order, and float64 tells them
-apart.
-"""
+"""Whole numbers up to this size are distinct in float64, and their sums exact, in any order."""
 
 RESOLUTION = 2**12
 """A default grid has at least this many steps between the bounds (for regression moments, between 0
-and 1): rounding to it moves a number by at most 1/8192 of its range."""
+and 1): rounding to it moves a number by at most 1/8192 of its range.
+"""
 
 MAX_WIDTH = 1_000_000
-"""The largest number of entries of a statistic."""
+"""The largest number of entries of a statistic: 8 MB each, so that a mistyped argument is an error
+and not all memory.
+"""
 
 MAX_STEPS = 2**30
-"""A grid that we propose has at most this many steps between 0 and a bound."""
+"""A proposed grid has at most this many steps between 0 and a bound, so that the exact sums of
+eight million records still fit into 2^53.
+"""
+
+_NEAR_WHOLE = 1e-12
+"""Relative: a quotient of two float64 numbers this close to a whole number is meant to be whole."""
+
+_NEAR_WHOLE_AT_MOST = 1e-3
+"""Absolute: the limit of the same for quotients above 1e9."""
+
+
+def set_checked(query: object, **values: Any) -> None:
+    """Set the fields of a frozen query to what its constructor made of the arguments."""
+    for name, value in values.items():
+        object.__setattr__(query, name, value)
+
+
+def count(name: str, value: Any, *, optional: bool = False) -> Any:
+    """A whole number of at least 1, or None where that is allowed."""
+    return integer(name, at_least=1, optional=optional)(value)
 
 
 def as_bounds(value: Any, columns: int) -> Bounds:
-    """Clamping bounds: one (low, high) for all columns, or one pair for each."""
+    """Clamping bounds as floats: one (low, high) for all columns, or one pair for each.
+
+    >>> as_bounds([0, 1], columns=2), as_bounds([[0, 1], [0, 5]], columns=2)
+    ((0.0, 1.0), ((0.0, 1.0), (0.0, 5.0)))
+    """
     try:
         array = np.asarray(value)
         numeric = array.dtype.kind in "fiu"
@@ -54,7 +80,7 @@ def as_bounds(value: Any, columns: int) -> Bounds:
 
 
 def num_pairs(bounds: Any) -> int:
-    """For how many columns these bounds are: as many as there are pairs, and 1 for a single pair."""
+    """The number of columns that these bounds are for: one per pair, and 1 for a single pair."""
     try:
         shape = np.shape(bounds)
     except ValueError:
@@ -63,7 +89,7 @@ def num_pairs(bounds: Any) -> int:
 
 
 def check_width(width: int, source: str) -> None:
-    """Refuse a statistic too long for the memory. `source` says which arguments make it so long."""
+    """Refuse a statistic too long for the memory; `source` names the arguments that make it so."""
     if width > MAX_WIDTH:
         raise InvalidInputError(
             f"{source} would make a statistic of more than {MAX_WIDTH} numbers: take fewer."
@@ -105,7 +131,7 @@ def increasing(name: str, value: Any, *, at_least: int) -> tuple[float, ...]:
 
 
 def as_normalize(normalize: Any, num_records: int | None) -> bool:
-    """Whether counts become proportions, which needs a known number of records."""
+    """Whether counts become proportions; if so, the number of records must be known."""
     if not isinstance(normalize, (bool, np.bool_)):
         raise InvalidTypeError(f"normalize must be True or False, got {describe(normalize)}.")
     if normalize and num_records is None:
@@ -116,18 +142,27 @@ def as_normalize(normalize: Any, num_records: int | None) -> bool:
 
 
 def whole(value: float, rule: str) -> int:
-    """`value` as an integer if it is one up to rounding."""
+    """`value` as an integer if it is one up to rounding; `rule` opens the message if not.
+
+    >>> whole(1 / 0.1, "1/grid must be a whole number")
+    10
+    """
     if not _is_whole(value):
         raise InvalidInputError(f"{rule}, got {value:.17g}.")
     return round(value)
 
 
 def _is_whole(value: float) -> bool:
-    return abs(value - round(value)) <= min(1e-3, 1e-12 * max(1.0, abs(value)))
+    slack = min(_NEAR_WHOLE_AT_MOST, _NEAR_WHOLE * max(1.0, abs(value)))
+    return abs(value - round(value)) <= slack
 
 
 def in_steps(low: Sequence[float], high: Sequence[float], grid: float) -> list[int]:
-    """All bounds as multiples of the grid."""
+    """All bounds as multiples of the grid: first the low ones, then the high ones.
+
+    >>> in_steps([0.0, -1.0], [0.5, 1.0], grid=0.25)
+    [0, -4, 2, 4]
+    """
     for a, b in zip(low, high, strict=True):
         if not (_is_whole(a / grid) and _is_whole(b / grid)):
             better = _nearby_grid([*low, *high], grid)
@@ -150,8 +185,13 @@ def common_grid(ends: Sequence[float]) -> Fraction:
 
 
 def default_grid(low: Sequence[float], high: Sequence[float]) -> float:
-    """The largest number of which all bounds are multiples, halved until `RESOLUTION` steps fit
-    into every column.
+    """The grid of a release that names none: the largest number of which all bounds are multiples,
+    halved until `RESOLUTION` steps fit into every column.
+
+    It depends on the bounds alone, which are public.
+
+    >>> default_grid([0.0], [100.0])
+    0.0244140625
     """
     grid = common_grid([*low, *high])
     narrowest = min(as_written(b) - as_written(a) for a, b in zip(low, high, strict=True))
@@ -166,7 +206,7 @@ def default_grid(low: Sequence[float], high: Sequence[float]) -> float:
 
 
 def as_written(value: float) -> Fraction:
-    """The number that its author wrote: 0.1 is one tenth, not the float64 beside it."""
+    """The number that its author wrote: 0.1 is one tenth, not the float64 next to it."""
     return Fraction(repr(float(value)))
 
 
@@ -176,12 +216,10 @@ def _nearby_grid(ends: Sequence[float], grid: float) -> float | None:
     """
     common = common_grid(ends)
     least = common / as_written(grid)
-    if (
-        max(least, max(abs(as_written(end)) for end in ends) / min(common, as_written(grid)))
-        > MAX_STEPS
-    ):
+    farthest = max(abs(as_written(end)) for end in ends)
+    if max(least, farthest / min(common, as_written(grid))) > MAX_STEPS:
         return None
-    divisors = (2**a * 5**b for a in range(32) for b in range(14))
+    divisors = (2**a * 5**b for a in range(32) for b in range(14))  # both powers pass MAX_STEPS
     found = float(common / min(divisor for divisor in divisors if divisor >= least))
     return found if all(_is_whole(end / found) for end in ends) else None
 

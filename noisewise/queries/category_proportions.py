@@ -9,10 +9,11 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from jaxtyping import Float
 
-from noisewise._core.arrays import Array, integer
+from noisewise._core.arrays import Array
 from noisewise.errors import InvalidInputError
-from noisewise.queries._converters import as_levels, check_width
+from noisewise.queries._converters import as_levels, check_width, count, set_checked
 from noisewise.queries.base import AbstractCountQuery, namespace
 from noisewise.queries.domains import Categories
 
@@ -24,6 +25,11 @@ class CategoryProportions(AbstractCountQuery):
 
     `x` has shape (n, 1+K): the class (0 to I-1), then K features (feature k: 0 to J_k - 1). All
     numbers start at 0, in data and names.
+
+    Attributes:
+        num_classes: I, the number of classes.
+        num_values: (J_1, ..., J_K), the number of values of each feature, at least 2.
+        num_records: n, public.
 
     Sensitivity: each feature has its own I x J_k table, in which every record takes one cell.
     Replacing a record takes 1 from one cell and gives 1 to another in each of the K tables at most,
@@ -43,14 +49,10 @@ class CategoryProportions(AbstractCountQuery):
     num_records: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "num_classes", integer("num_classes", at_least=1)(self.num_classes)
-        )
-        object.__setattr__(self, "num_values", as_levels("num_values", self.num_values, at_least=2))
+        set_checked(self, num_classes=count("num_classes", self.num_classes))
+        set_checked(self, num_values=as_levels("num_values", self.num_values, at_least=2))
         check_width(self.width, "num_classes times the sum of num_values")
-        object.__setattr__(
-            self, "num_records", integer("num_records", at_least=1)(self.num_records)
-        )
+        set_checked(self, num_records=count("num_records", self.num_records))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,9 +71,23 @@ class CategoryProportions(AbstractCountQuery):
     def divisor(self) -> float:
         return float(self.num_records)
 
-    def statistic_of_tables(self, tables: Sequence[Array]) -> Array:
-        """The statistic from the counts (I, J_k) of classes by values, one table per feature,
-        without records.
+    def statistic_of_tables(
+        self, tables: Sequence[Float[Array, "num_classes values"]]
+    ) -> Float[Array, " k"]:
+        """The statistic from counts of classes by values, without records.
+
+        Args:
+            tables: One table of counts per feature, shape (I, J_k). Tracers are allowed.
+
+        Returns:
+            The statistic s, shape (k,).
+
+        Raises:
+            InvalidInputError: If the number or the shapes of the tables do not fit.
+
+        >>> query = CategoryProportions(num_classes=2, num_values=(2,), num_records=4)
+        >>> query.statistic_of_tables([np.array([[1, 2], [1, 0]])])
+        array([0.25, 0.5 , 0.25, 0.  ])
         """
         expected = [(self.num_classes, count) for count in self.num_values]
         given = [table.shape for table in tables]

@@ -8,15 +8,17 @@ import math
 
 import numpy as np
 
-from noisewise._core.arrays import Array, integer, number
+from noisewise._core.arrays import Array, number
 from noisewise.queries._converters import (
     Bounds,
     as_bounds,
     check_exact,
     check_width,
+    count,
     default_grid,
     in_steps,
     num_pairs,
+    set_checked,
 )
 from noisewise.queries.base import AbstractAdditiveQuery, namespace
 from noisewise.queries.domains import Box, box
@@ -26,8 +28,13 @@ from noisewise.queries.domains import Box, box
 class ClampedMean(AbstractAdditiveQuery):
     r"""s_j = (1/n) sum_i clip(x_ij, low_j, high_j).
 
-    `x` has shape (n,) or (n, num_columns); `bounds` is one pair for all columns or one pair for
-    each. Left out, `num_columns` is the number of pairs.
+    `x` has shape (n,) or (n, num_columns).
+
+    Attributes:
+        bounds: The public (low, high) of all columns, or one pair for each.
+        num_records: n, public.
+        num_columns: The number of columns; by default the number of pairs.
+        grid: The spacing to which clamped values are rounded, for releases; None for no rounding.
 
     Sensitivity: replacing one record moves column j by at most w_j = high_j - low_j before the
     division by n, and all columns by that much when a record at every `low` becomes one at every
@@ -53,32 +60,25 @@ class ClampedMean(AbstractAdditiveQuery):
     grid: float | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "num_records", integer("num_records", at_least=1)(self.num_records)
-        )
+        set_checked(self, num_records=count("num_records", self.num_records))
         columns = num_pairs(self.bounds) if self.num_columns is None else self.num_columns
-        object.__setattr__(self, "num_columns", integer("num_columns", at_least=1)(columns))
+        set_checked(self, num_columns=count("num_columns", columns))
         check_width(self.num_columns, "num_columns")
-        object.__setattr__(self, "bounds", as_bounds(self.bounds, self.num_columns))
-        object.__setattr__(self, "grid", number("grid", above=0.0, optional=True)(self.grid))
+        set_checked(self, bounds=as_bounds(self.bounds, self.num_columns))
+        set_checked(self, grid=number("grid", above=0.0, optional=True)(self.grid))
         if self.grid is not None:
             check_exact(self.largest_integer or 0)
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (
-            ("mean",)
-            if self.num_columns == 1
-            else tuple(f"mean[{j}]" for j in range(self.num_columns))
-        )
+        if self.num_columns == 1:
+            return ("mean",)
+        return tuple(f"mean[{j}]" for j in range(self.num_columns))
 
     @functools.cached_property
     def domain(self) -> Box:
-        return box(
-            self.bounds,
-            self.num_columns,
-            None if self.grid is None else (self.grid,) * self.num_columns,
-        )
+        grid = None if self.grid is None else (self.grid,) * self.num_columns
+        return box(self.bounds, self.num_columns, grid)
 
     @property
     def divisor(self) -> float:
@@ -89,8 +89,8 @@ class ClampedMean(AbstractAdditiveQuery):
         return self.grid
 
     def on_default_grid(self) -> ClampedMean:
-        """With the largest grid of which all bounds are multiples, halved until 2^12 steps fit
-        between those of each column.
+        """The same query with the largest grid of which all bounds are multiples, halved until 2^12
+        steps fit between the bounds of each column.
 
         >>> ClampedMean(bounds=(0.0, 100.0), num_records=50).on_default_grid().grid
         0.0244140625
@@ -110,19 +110,14 @@ class ClampedMean(AbstractAdditiveQuery):
         clamped = namespace(records).clip(
             records, np.asarray(self.domain.low), np.asarray(self.domain.high)
         )
-        # Division and rint are monotone and take the bounds to whole numbers, so nothing leaves the
-        # bounds here.
+        # Division and rint are monotone and map the bounds to whole numbers: nothing leaves them.
         return clamped if self.grid is None else namespace(records).rint(clamped / self.grid)
 
     def _sensitivity(self, norm: float) -> float:
-        widths = [high - low for low, high in zip(self.domain.low, self.domain.high, strict=True)]
-        if (
-            self.grid is not None
-        ):  # what the integers can move by, should float64 bounds lie a little beside the grid
-            ends = zip(self.domain.low, self.domain.high, strict=True)
-            widths = [
-                (round(high / self.grid) - round(low / self.grid)) * self.grid for low, high in ends
-            ]
-        return {1.0: math.fsum(widths), 2.0: math.hypot(*widths), math.inf: max(widths)}[
-            norm
-        ] / self.num_records
+        ends = list(zip(self.domain.low, self.domain.high, strict=True))
+        widths = [high - low for low, high in ends]
+        grid = self.grid
+        if grid is not None:  # float64 bounds may lie a little off the grid: count its steps
+            widths = [(round(high / grid) - round(low / grid)) * grid for low, high in ends]
+        changes = {1.0: math.fsum(widths), 2.0: math.hypot(*widths), math.inf: max(widths)}
+        return changes[norm] / self.num_records

@@ -8,8 +8,14 @@ import math
 
 import numpy as np
 
-from noisewise._core.arrays import Array, integer
-from noisewise.queries._converters import as_levels, as_normalize, check_width
+from noisewise._core.arrays import Array
+from noisewise.queries._converters import (
+    as_levels,
+    as_normalize,
+    check_width,
+    count,
+    set_checked,
+)
 from noisewise.queries.base import AbstractCountQuery
 from noisewise.queries.domains import Categories
 
@@ -20,6 +26,11 @@ class ContingencyTable(AbstractCountQuery):
     `normalize`.
 
     `x` has shape (n, m) and holds in column j whole numbers from 0 to levels[j] - 1.
+
+    Attributes:
+        levels: The number of categories of each column, at least 2.
+        num_records: n, if it is public and fixed; needed to normalize.
+        normalize: Whether counts become proportions.
 
     Sensitivity: every record lies in one cell, so replacing one takes 1 from a cell and gives it to
     another. Exactly, Delta_1 = 2, Delta_2 = sqrt 2, Delta_inf = 1, all divided by n if `normalize`.
@@ -37,12 +48,10 @@ class ContingencyTable(AbstractCountQuery):
     normalize: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "levels", as_levels("levels", self.levels, at_least=2))
+        set_checked(self, levels=as_levels("levels", self.levels, at_least=2))
         check_width(self.width, "The product of levels")
-        object.__setattr__(
-            self, "num_records", integer("num_records", at_least=1, optional=True)(self.num_records)
-        )
-        object.__setattr__(self, "normalize", as_normalize(self.normalize, self.num_records))
+        set_checked(self, num_records=count("num_records", self.num_records, optional=True))
+        set_checked(self, normalize=as_normalize(self.normalize, self.num_records))
 
     @property
     def names(self) -> tuple[str, ...]:

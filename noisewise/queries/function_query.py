@@ -18,13 +18,14 @@ from noisewise.queries._converters import as_written
 from noisewise.queries.base import AbstractQuery
 
 _FARTHEST = 2**44
-"""Steps from 0: what lies farther out counts as that. Differences of float64 multiples of a step
-are exact to 1/256 of it there, so that a sensitivity that was measured in float64 is not too small
-for the steps that are counted."""
+"""Steps from 0; values farther out are released as if they were here. Differences of float64
+multiples of a step are exact to 1/256 of it there, so that a sensitivity that was measured in
+float64 is not too small for the steps that are counted.
+"""
 
 _ROUNDED = Fraction(1, 2**51)
-"""Relative: what rounding the step, the value, and one division between them may take from a
-multiple such as k / n.
+"""Relative: the most by which rounding the step, the value, and one division between them may move
+a multiple such as k / n.
 """
 
 _NORMS = (0.0, 1.0, 2.0, math.inf)
@@ -34,17 +35,24 @@ _NORMS = (0.0, 1.0, 2.0, math.inf)
 class FunctionQuery(AbstractQuery):
     r"""s = fn(x), a 1-D array or one number, for whatever x the simulator makes.
 
-    `sensitivity` is your claim about replace-one neighbours: a number (in the L1 norm), or a
-    mapping from norms (0 for the number of entries that change, 1, 2, math.inf) to numbers. As
-    |s|_inf <= |s|_2 <= |s|_1, a bound in a smaller norm number also serves the larger ones. Check
-    it with `audit.sensitivity(query, domain=...)`.
+    With a `JaxSimulator` fn must be written in `jax.numpy`, with a `PythonSimulator` any Python
+    will do. The sensitivity and the step are your claims: noisewise cannot derive them. Check the
+    first with `audit.sensitivity(query, domain=...)`, and try fn on made-up records before you
+    release from real ones: `query.integer_statistic(made_up)` costs nothing.
 
-    `step` says that every entry of s is a whole multiple of it, whatever the data: that too is your
-    claim. It is what a release needs, which adds whole numbers of steps; left out there, s must
-    consist of whole numbers. Try fn on made-up records before you release from real ones:
-    `query.integer_statistic(made_up)` costs nothing.
+    Args:
+        fn: The function from a database to s, shape (k,), or to one number.
+        names: One name per entry of s; None if the width is to be found by a run.
+        sensitivity: The largest change of s when one record is replaced: a number (in the L1 norm),
+            or a mapping from norms (0 for the number of entries that change, 1, 2, math.inf) to
+            numbers. As |s|_inf <= |s|_2 <= |s|_1, a bound in a smaller norm number also serves the
+            larger ones.
+        step: The number of which every entry of s is a whole multiple, whatever the data. A release
+            adds whole numbers of steps; without `step` it takes s to be whole numbers.
 
-    With a `JaxSimulator` fn must be written in `jax.numpy`, with a `PythonSimulator` anything goes.
+    Raises:
+        InvalidTypeError: If fn is no function, or names are no strings.
+        InvalidInputError: If names repeat, or a sensitivity is not positive.
 
     >>> import numpy as np
     >>> import noisewise as nw
@@ -54,7 +62,8 @@ class FunctionQuery(AbstractQuery):
     array([1., 3.])
     >>> query.sensitivity(norm=float("inf"))
     1.5
-    >>> nw.queries.FunctionQuery(lambda x: [sum(x) / 4], sensitivity=0.25, step=0.25).integer_statistic([1, 0, 1])
+    >>> mean = nw.queries.FunctionQuery(lambda x: [sum(x) / 4], sensitivity=0.25, step=0.25)
+    >>> mean.integer_statistic([1, 0, 1])
     [2]
     """
 
@@ -85,11 +94,11 @@ class FunctionQuery(AbstractQuery):
 
     @property
     def num_records(self) -> None:  # type: ignore[override]
-        """Unknown."""
+        """None: a function does not say how many records it takes."""
 
     @property
     def domain(self) -> None:
-        """Unknown."""
+        """None: a function does not say what a record is."""
 
     @property
     def expected_data(self) -> str:
@@ -104,21 +113,18 @@ class FunctionQuery(AbstractQuery):
         return False
 
     def on_default_grid(self) -> FunctionQuery:
-        """The same query of whole numbers, where it states no step."""
+        """The query itself, or with a step of 1 if it states none."""
         return self if self.step is not None else self.on_lattice(1.0)
 
     def on_lattice(self, step: float) -> FunctionQuery:
-        """The same query with a stated step."""
+        """The same query with another `step`."""
         return FunctionQuery(self.fn, self.names, dict(self.stated), step)
 
     def _statistic(self, x: Any) -> Array:
         result = self.fn(x)
         try:
-            s = (
-                jnp.asarray(result, jnp.float64)
-                if is_traced(result)
-                else np.asarray(result, np.float64)
-            )
+            xp = jnp if is_traced(result) else np
+            s = xp.asarray(result, xp.float64)
         except (TypeError, ValueError):
             raise InvalidTypeError(
                 f"fn must return a 1-D array of numbers, got {describe(result)}."
@@ -135,9 +141,7 @@ class FunctionQuery(AbstractQuery):
         return s
 
     def _integers(self, x: Any) -> list[int]:
-        """Exact: values are compared with multiples of the step as fractions, not by float64
-        division.
-        """
+        """Exact: values are compared with multiples of the step as fractions."""
         values = np.asarray(self.fn(x), dtype=object)
         if values.ndim > 1 or values.size == 0 or self.width not in (None, values.size):
             raise InvalidInputError("fn must return a 1-D array with one entry per name.")
@@ -156,7 +160,10 @@ class FunctionQuery(AbstractQuery):
 
 
 def as_query(obj: Any) -> AbstractQuery:
-    """A query as it is; a bare function as a `FunctionQuery`; anything else is refused.
+    """A query as it is, and a bare function as a `FunctionQuery`.
+
+    Raises:
+        InvalidTypeError: If it is anything else, such as a class.
 
     >>> as_query(lambda x: [x.mean()]).width is None
     True
@@ -172,8 +179,8 @@ def as_query(obj: Any) -> AbstractQuery:
 
 
 def _whole_steps(value: Any, step: float) -> int:
-    """How many steps a value is: exactly, or but for the rounding of float64, which is less than
-    1/128 of a step.
+    """The number of steps that a value is, exactly or up to the rounding of float64, which is less
+    than 1/128 of a step.
 
     >>> _whole_steps(0.3, 0.1), _whole_steps(3 * 0.1, 0.1), _whole_steps(2**60, 0.5)
     (3, 3, 2305843009213693952)

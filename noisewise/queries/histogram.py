@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from noisewise._core.arrays import Array, integer
-from noisewise.queries._converters import as_normalize, increasing
+from noisewise._core.arrays import Array
+from noisewise.queries._converters import as_normalize, count, increasing, set_checked
 from noisewise.queries.base import AbstractCountQuery, namespace
 from noisewise.queries.domains import Box
 
@@ -19,7 +19,12 @@ class Histogram(AbstractCountQuery):
     last one closed.
 
     `x` has shape (n,) or (n, 1). Values below the first edge count in the first bin, values above
-    the last in the last: the counts add up to n, and no one can tell who lay outside.
+    the last in the last: the counts add up to n, and do not reveal who lies outside.
+
+    Attributes:
+        edges: The public edges of the bins, increasing, at least three.
+        num_records: n, if it is public and fixed; needed to normalize.
+        normalize: Whether counts become proportions.
 
     Sensitivity: replacing one record takes 1 from one bin and gives it to another, or changes
     nothing. So, exactly, Delta_1 = 2, Delta_2 = sqrt 2, Delta_inf = 1, all divided by n if
@@ -38,19 +43,15 @@ class Histogram(AbstractCountQuery):
     normalize: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "edges", increasing("edges", self.edges, at_least=3))
-        object.__setattr__(
-            self, "num_records", integer("num_records", at_least=1, optional=True)(self.num_records)
-        )
-        object.__setattr__(self, "normalize", as_normalize(self.normalize, self.num_records))
+        set_checked(self, edges=increasing("edges", self.edges, at_least=3))
+        set_checked(self, num_records=count("num_records", self.num_records, optional=True))
+        set_checked(self, normalize=as_normalize(self.normalize, self.num_records))
 
     @property
     def names(self) -> tuple[str, ...]:
         closing = [")"] * (self.width - 1) + ["]"]
-        return tuple(
-            f"[{a}, {b}{end}"
-            for a, b, end in zip(self.edges[:-1], self.edges[1:], closing, strict=True)
-        )
+        bins = zip(self.edges[:-1], self.edges[1:], closing, strict=True)
+        return tuple(f"[{low}, {high}{end}" for low, high, end in bins)
 
     @property
     def width(self) -> int:

@@ -1,4 +1,4 @@
-"""How many people are infected at each of several times."""
+"""The number of people infected at each of several times."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from noisewise._core.arrays import Array, integer, is_traced
+from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError
-from noisewise.queries._converters import check_width
+from noisewise.queries._converters import check_width, count, set_checked
 from noisewise.queries.base import AbstractAdditiveQuery
 from noisewise.queries.domains import Categories, as_array
 
@@ -21,6 +21,10 @@ class InfectionCurve(AbstractAdditiveQuery):
 
     `x` is either everyone's statuses, 0 or 1, of shape (population, L), or the counts themselves,
     shape (L,), as epidemic simulators give them.
+
+    Attributes:
+        population: The number of people, public.
+        num_times: L, the number of times.
 
     Sensitivity: one person's row of L statuses moves each count by at most 1, and all of them, one
     way, if someone never infected is replaced by someone always infected. Exactly, Delta_1 = L,
@@ -40,8 +44,8 @@ class InfectionCurve(AbstractAdditiveQuery):
     num_times: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "population", integer("population", at_least=1)(self.population))
-        object.__setattr__(self, "num_times", integer("num_times", at_least=1)(self.num_times))
+        set_checked(self, population=count("population", self.population))
+        set_checked(self, num_times=count("num_times", self.num_times))
         check_width(self.num_times, "num_times")
 
     @property
@@ -120,7 +124,7 @@ class InfectionCurve(AbstractAdditiveQuery):
 
 
 def _whole_up_to(array: Array, largest: int) -> bool:
-    """Whether all entries are among 0, ..., largest; tracers are not looked at."""
+    """Whether all entries are among 0, ..., largest; True for tracers, whose values are unknown."""
     return is_traced(array) or bool(
         ((array >= 0) & (array <= largest) & (array == np.rint(array))).all()
     )

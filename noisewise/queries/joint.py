@@ -7,6 +7,8 @@ import itertools
 import math
 from typing import Any, ClassVar
 
+import numpy as np
+
 from noisewise._core.arrays import Array, describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.queries.base import AbstractQuery, namespace
@@ -16,15 +18,23 @@ from noisewise.queries.function_query import as_query
 
 @dataclasses.dataclass(frozen=True)
 class Joint(AbstractQuery):
-    r"""s = (s^1, s^2, ...): the statistics of `queries`, one block after the other. Pairs with
-    `mechanisms.Product`.
+    r"""s = (s^1, s^2, ...): the statistics of `queries`, one block after the other.
+
+    Use it with `mechanisms.Product`, one mechanism per block, or with one mechanism for all.
 
     Sensitivity: |s - s'|_1 is the sum over blocks, |s - s'|_2 the root of the sum of squares, and
-    |s - s'|_inf the largest, so the blocks' sensitivities combine alike. This is an upper bound,
-    not always reached: no one record need be the worst for every block.
+    |s - s'|_inf the largest, so the blocks' sensitivities combine in the same way. This is an upper
+    bound, not always reached: no one record need be the worst for every block.
 
     Names that occur in several blocks are preceded by the block's number. `step` is the blocks'
     common step, if they have one.
+
+    Attributes:
+        queries: The queries, or bare functions, at least one; they see the same database.
+
+    Raises:
+        InvalidTypeError: If `queries` is no list of queries.
+        InvalidInputError: If the queries state different numbers of records.
 
     >>> import noisewise as nw
     >>> mean = nw.queries.ClampedMean(bounds=(0.0, 4.0), num_records=2)
@@ -56,10 +66,9 @@ class Joint(AbstractQuery):
 
     @property
     def num_records(self) -> int | None:  # type: ignore[override]
-        """What the blocks say."""
-        return next(
-            (query.num_records for query in self.queries if query.num_records is not None), None
-        )
+        """The number of records that the blocks state; None if none does."""
+        stated = (query.num_records for query in self.queries if query.num_records is not None)
+        return next(stated, None)
 
     @property
     def names(self) -> tuple[str, ...] | None:
@@ -82,9 +91,8 @@ class Joint(AbstractQuery):
         boxes = [domain for domain in domains if isinstance(domain, Box)]
         if len(boxes) < len(domains) or len({domain.width for domain in boxes}) > 1:
             return None
-        low = [min(ends) for ends in zip(*(domain.low for domain in boxes), strict=True)]
-        high = [max(ends) for ends in zip(*(domain.high for domain in boxes), strict=True)]
-        return Box(low=tuple(low), high=tuple(high))
+        low, high = (np.array([getattr(each, end) for each in boxes]) for end in ("low", "high"))
+        return Box(low=tuple(low.min(0)), high=tuple(high.max(0)))
 
     @property
     def step(self) -> float | None:

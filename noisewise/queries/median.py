@@ -7,8 +7,8 @@ import math
 
 import numpy as np
 
-from noisewise._core.arrays import Array, integer
-from noisewise.queries._converters import increasing
+from noisewise._core.arrays import Array
+from noisewise.queries._converters import count, increasing, set_checked
 from noisewise.queries.base import AbstractQuery, namespace
 from noisewise.queries.domains import Box
 
@@ -23,10 +23,14 @@ class Median(AbstractQuery):
     bounds and no grid, being only compared with the candidates.
 
     Sensitivity. One record adds sign(c - x_i), which is -1, 0 or 1, to D_c. Replacing it moves D_c
-    by at most 2 and
-    |D_c| / 2 by at most 1, for each of the m candidates: Delta_inf <= 1, Delta_1 <= m, Delta_2 <= sqrt m. All three
-    are reached once n >= 2: with every record below every candidate, D_c = n for all c; one record
-    moved above all makes it n - 2 >= 0, and every s_c rises by exactly 1.
+    by at most 2 and |D_c| / 2 by at most 1, for each of the m candidates: Delta_inf <= 1, Delta_1
+    <= m, Delta_2 <= sqrt m. All three are reached once n >= 2: with every record below every
+    candidate, D_c = n for all c; one record moved above all makes it n - 2 >= 0, and every s_c
+    rises by exactly 1.
+
+    Attributes:
+        candidates: The values among which the median is chosen, increasing, public.
+        num_records: n, public.
 
     >>> import noisewise as nw
     >>> query = nw.queries.Median(candidates=(1.0, 2.0, 3.0), num_records=5)
@@ -40,12 +44,8 @@ class Median(AbstractQuery):
     num_records: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "candidates", increasing("candidates", self.candidates, at_least=1)
-        )
-        object.__setattr__(
-            self, "num_records", integer("num_records", at_least=1)(self.num_records)
-        )
+        set_checked(self, candidates=increasing("candidates", self.candidates, at_least=1))
+        set_checked(self, num_records=count("num_records", self.num_records))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ class Median(AbstractQuery):
 
     @property
     def domain(self) -> Box:
-        """A box that reaches beyond all candidates; records outside it count as its ends do."""
+        """A box that reaches beyond all candidates; a record outside it counts like its ends."""
         margin = max(1.0, *(abs(candidate) for candidate in self.candidates))
         return Box(low=(self.candidates[0] - margin,), high=(self.candidates[-1] + margin,))
 
@@ -84,5 +84,5 @@ class Median(AbstractQuery):
         return 0.5 * self._integers(x)
 
     def _sensitivity(self, norm: float) -> float:
-        count = len(self.candidates)
-        return {1.0: float(count), 2.0: math.sqrt(count), math.inf: 1.0}[norm]
+        size = len(self.candidates)
+        return {1.0: float(size), 2.0: math.sqrt(size), math.inf: 1.0}[norm]

@@ -8,8 +8,9 @@ import itertools
 import math
 
 import numpy as np
+from jaxtyping import Float
 
-from noisewise._core.arrays import Array, integer, number
+from noisewise._core.arrays import Array, number
 from noisewise.errors import InvalidInputError
 from noisewise.queries._converters import (
     RESOLUTION,
@@ -17,6 +18,8 @@ from noisewise.queries._converters import (
     as_bounds,
     check_exact,
     check_width,
+    count,
+    set_checked,
     whole,
 )
 from noisewise.queries.base import AbstractMomentQuery, namespace
@@ -68,12 +71,19 @@ class RegressionMoments(AbstractMomentQuery):
     the other.
 
     `sensitivity_bound="paper"` makes `sensitivity(norm=1)` return (p^2 + 3p + 3)/n, for reproducing
-    published noise. It is valid, but 39% larger than need be at p = 2: it counts the off-diagonal
+    published noise. It is valid, but 39% larger than necessary at p = 2: it counts the off-diagonal
     entries of x~'x~ twice, though they are released once.
 
     With `grid`, z is rounded to the nearest multiple of `grid`, where 1/grid = R must be whole:
     every product is then a multiple of 1/R^2, and s of `step` = 1/(R^2 n). Rounded records are
     records, so no sensitivity grows.
+
+    Attributes:
+        num_records: n, public.
+        num_predictors: p, the number of columns before the response.
+        bounds: The public (low, high) of all columns, or one pair for each of the p+1.
+        grid: The spacing to which rescaled values are rounded, for releases; None for no rounding.
+        sensitivity_bound: "exact", or "paper" for the published, larger one.
 
     >>> import noisewise as nw
     >>> query = nw.queries.RegressionMoments(num_records=2, num_predictors=1, grid=0.1)
@@ -94,19 +104,13 @@ class RegressionMoments(AbstractMomentQuery):
     sensitivity_bound: str = "exact"
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "num_records", integer("num_records", at_least=1)(self.num_records)
-        )
-        object.__setattr__(
-            self, "num_predictors", integer("num_predictors", at_least=1)(self.num_predictors)
-        )
-        check_width(
-            (self.num_predictors + 2) * (self.num_predictors + 3) // 2 - 1, "num_predictors"
-        )
-        object.__setattr__(self, "bounds", as_bounds(self.bounds, self.num_predictors + 1))
-        object.__setattr__(
-            self, "grid", number("grid", above=0.0, at_most=1.0, optional=True)(self.grid)
-        )
+        set_checked(self, num_records=count("num_records", self.num_records))
+        set_checked(self, num_predictors=count("num_predictors", self.num_predictors))
+        columns = self.num_predictors + 1
+        check_width((columns + 1) * (columns + 2) // 2 - 1, "num_predictors")
+        set_checked(self, bounds=as_bounds(self.bounds, columns))
+        grid = number("grid", above=0.0, at_most=1.0, optional=True)(self.grid)
+        set_checked(self, grid=grid)
         if self.sensitivity_bound not in ("exact", "paper"):
             raise InvalidInputError(
                 f"sensitivity_bound must be 'exact' or 'paper', got {self.sensitivity_bound!r}."
@@ -124,10 +128,8 @@ class RegressionMoments(AbstractMomentQuery):
         columns = self.num_predictors + 1
         if self.grid is None:
             return box(self.bounds, columns)
-        pairs = np.broadcast_to(np.asarray(self.bounds), (columns, 2))
-        return box(
-            self.bounds, columns, tuple((pairs[:, 1] - pairs[:, 0]) / (2 * self._resolution))
-        )
+        low, high = np.broadcast_to(np.asarray(self.bounds), (columns, 2)).T
+        return box(self.bounds, columns, tuple((high - low) / (2 * self._resolution)))
 
     @property
     def divisor(self) -> float:
@@ -138,7 +140,7 @@ class RegressionMoments(AbstractMomentQuery):
         return None if self.grid is None else 1.0 / self._resolution**2
 
     def on_default_grid(self) -> RegressionMoments:
-        """With 2^12 steps from 0 to 1 in rescaled units."""
+        """The same query with 2^12 steps from 0 to 1 in rescaled units."""
         return self if self.grid is not None else dataclasses.replace(self, grid=1.0 / RESOLUTION)
 
     @property
@@ -146,18 +148,26 @@ class RegressionMoments(AbstractMomentQuery):
         return None if self.grid is None else self.num_records * self._resolution**2
 
     def paper_sensitivity(self) -> float:
-        """The published L1 bound, (p^2 + 3p + 3)/n."""
+        """The published bound of the L1 sensitivity, (p^2 + 3p + 3)/n."""
         return (self.num_predictors**2 + 3 * self.num_predictors + 3) / self.num_records
 
-    def sums_of(self, s: Array) -> tuple[Array, Array, Array]:
-        r"""X'X (..., p+1, p+1), X'y (..., p+1) and y'y (...) of the clamped records, in their own
-        units, from s (..., k).
+    def sums_of(
+        self, s: Float[Array, "*batch k"]
+    ) -> tuple[Float[Array, "*batch q q"], Float[Array, "*batch q"], Float[Array, "*batch"]]:
+        r"""X'X, X'y and y'y of the clamped records, in their own units.
 
         X has the constant 1 as first column. Since (1, v) = (1, z) B with B = [[1, c'], [0,
         diag(h)]], and s holds the entries of the matrix M of second moments of (1, z), the sums are
         the blocks of n B'M B. Also for use inside JAX programs.
 
-        >>> query = RegressionMoments(num_records=2, num_predictors=1, bounds=((0.0, 10.0), (-20.0, 10.0)))
+        Args:
+            s: Statistics, shape (..., k), of data or of a release.
+
+        Returns:
+            X'X, shape (..., p+1, p+1); X'y, shape (..., p+1); y'y, shape (...).
+
+        >>> bounds = ((0.0, 10.0), (-20.0, 10.0))
+        >>> query = RegressionMoments(num_records=2, num_predictors=1, bounds=bounds)
         >>> [part.round(9).tolist() for part in query.sums_of(query([[1.0, 2.0], [3.0, -4.0]]))]
         [[[2.0, 4.0], [4.0, 10.0]], [-2.0, -10.0], 20.0]
         """
@@ -171,18 +181,28 @@ class RegressionMoments(AbstractMomentQuery):
         sums = (sums + xp.swapaxes(sums, -1, -2)) / 2
         return sums[..., :-1, :-1], sums[..., :-1, -1], sums[..., -1, -1]
 
-    def normal_moments(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
-        r"""The mean (k,) and covariance (k, k) of one record's contribution t, if records are
-        normal and none is clamped.
+    def normal_moments(
+        self, mean: Float[Array, " q"], covariance: Float[Array, "q q"]
+    ) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
+        r"""The mean and covariance of one record's contribution t, if records are normal and none
+        is clamped.
 
         With a and C the mean and covariance of (1, z), the constant having variance 0, and i, j, k,
         l its columns (Isserlis 1918),
 
             E[z_i z_j] = a_i a_j + C_ij,
-            Cov(z_i z_j, z_k z_l) = C_ik C_jl + C_il C_jk + a_i a_k C_jl + a_i a_l C_jk + a_j a_k C_il + a_j a_l C_ik.
+            Cov(z_i z_j, z_k z_l) = C_ik C_jl + C_il C_jk + a_i a_k C_jl + a_i a_l C_jk
+                                    + a_j a_k C_il + a_j a_l C_ik.
 
-        `mean` (p+1,) and `covariance` (p+1, p+1) are those of a record before rescaling. Also for
-        use inside JAX programs.
+        Also for use inside JAX programs.
+
+        Args:
+            mean: The mean of a record (x, y) before rescaling, shape (p+1,).
+            covariance: Its covariance, shape (p+1, p+1).
+
+        Returns:
+            The mean, shape (k,), and the covariance, shape (k, k), of t. Those of s follow by the
+            central limit theorem: the mean itself, and the covariance divided by n.
         """
         xp, (centre, half) = namespace(covariance), self._rescaling
         a = xp.concatenate([xp.ones(1), (mean - centre) / half])
@@ -205,7 +225,7 @@ class RegressionMoments(AbstractMomentQuery):
 
     @property
     def _places(self) -> np.ndarray:
-        """Where in (s, 1) each entry of the matrix of second moments of (1, x, y) stands."""
+        """The index in (s, 1) of each entry of the matrix of second moments of (1, x, y)."""
         places = np.full((self.num_predictors + 2,) * 2, len(self._pairs))
         for place, (i, j) in enumerate(self._pairs):
             places[i, j] = places[j, i] = place
@@ -226,11 +246,9 @@ class RegressionMoments(AbstractMomentQuery):
     def _units(self, records: Array) -> Array:
         xp = namespace(records)
         low, high = np.asarray(self.domain.low), np.asarray(self.domain.high)
-        # clipped again: float64 can leave [-1, 1] where the bounds are close together and far from
-        # 0
-        rescaled = xp.clip(
-            (xp.clip(records, low, high) - (low + high) / 2) / ((high - low) / 2), -1.0, 1.0
-        )
+        rescaled = (xp.clip(records, low, high) - (low + high) / 2) / ((high - low) / 2)
+        # clipped again: float64 can leave [-1, 1] for narrow bounds far from 0
+        rescaled = xp.clip(rescaled, -1.0, 1.0)
         resolution = float(self._resolution)
         columns = rescaled if self.grid is None else xp.rint(rescaled * resolution)
         columns = xp.concatenate([xp.full((len(records), 1), resolution), columns], axis=1)
