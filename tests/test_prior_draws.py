@@ -10,7 +10,7 @@ import pytest
 import scipy.stats as st
 
 import noisewise as nw
-from noisewise.priors import prior as priors_module
+from noisewise.priors import coordinates
 from tests.catalogue_priors import ONE
 
 SPARSE = np.full(20, 0.01)
@@ -61,10 +61,10 @@ def test_draws_of_different_parameters_are_independent(drawn):
 
 def test_draws_do_not_depend_on_how_many_are_made_and_share_a_program(drawn):
     prior, theta, _ = drawn
-    before = priors_module._sample.num_compiled
+    before = coordinates.sample_block.num_compiled
     for num in (1, 7, 1024, 1025, 3000):
         assert np.array_equal(prior.sample(jax.random.key(5), num), theta[:num])
-    assert priors_module._sample.num_compiled == before
+    assert coordinates.sample_block.num_compiled == before
     assert before > 0
     assert len(np.unique(theta[:, 1])) == len(theta)  # no block repeats another
 
@@ -73,7 +73,7 @@ def test_draws_do_not_depend_on_how_many_are_made_and_share_a_program(drawn):
     ("dim", "rows"), [(1, 1024), (1024, 1024), (1025, 512), (2**20, 1), (2**21, 1)]
 )
 def test_blocks_of_draws_are_bounded_by_memory(dim, rows):
-    assert priors_module._rows(dim) == rows
+    assert coordinates.block_rows(dim) == rows
 
 
 def test_tiny_draws_of_gamma_stay_positive(drawn):

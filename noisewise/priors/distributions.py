@@ -1,13 +1,11 @@
-"""numpyro distributions as parts of a prior: what is refused, float64 parameters, and a stable
-fingerprint.
-"""
+"""numpyro distributions as parts of a prior: checks, float64 parameters, a stable fingerprint."""
 
 from __future__ import annotations
 
 import functools
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -17,6 +15,9 @@ from noisewise._core.arrays import describe
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.priors.supports import bijection, bounds
 
+if TYPE_CHECKING:
+    import hashlib
+
 _EXAMPLE = 'nw.Prior({"rate": dist.LogNormal(0, 1)})'
 _NAME = re.compile(r"[^\s\[\],]+")
 _SHAPING = (dist.ExpandedDistribution, dist.Independent)
@@ -24,7 +25,12 @@ _WITHOUT_DENSITY = (dist.Delta, dist.MaskedDistribution, dist.ImproperUniform)
 
 
 def check_mapping(distributions: Any) -> Mapping[str, dist.Distribution]:
-    """Refuse anything but a non-empty mapping from usable names to numpyro distributions."""
+    """The mapping itself, if it is a non-empty one from usable names to numpyro distributions.
+
+    Raises:
+        InvalidTypeError: If it is no mapping, or a value is no distribution.
+        InvalidInputError: If it is empty, or a name is not usable.
+    """
     if not isinstance(distributions, Mapping):
         got = describe(distributions)
         raise InvalidTypeError(
@@ -40,12 +46,9 @@ def check_mapping(distributions: Any) -> Mapping[str, dist.Distribution]:
                 f"Parameter names are strings without spaces, commas or brackets, got {name!r}."
             )
         if not isinstance(value, dist.Distribution):
-            called = (
-                f"the class {value.__name__}: write {value.__name__}(...)"
-                if isinstance(value, type)
-                else ""
-            )
-            got = called or describe(value)
+            got = describe(value)
+            if isinstance(value, type):
+                got = f"the class {value.__name__}: write {value.__name__}(...)"
             raise InvalidTypeError(
                 f"The prior of {name!r} must be a numpyro distribution, as {_EXAMPLE}; got {got}."
             )
@@ -57,6 +60,14 @@ def as_law(name: str, given: dist.Distribution) -> dist.Distribution:
 
     Call under `jax.enable_x64(True)`. Parameters are NumPy arrays, so that the law survives
     pickling.
+
+    Args:
+        name: The name of the parameter, for messages.
+        given: The distribution as the user built it.
+
+    Raises:
+        InvalidInputError: If it is discrete, has no density, an empty support or NaN parameters.
+        MissingCapabilityError: If its support has no known unconstrained coordinates.
     """
     what = f"The prior of {name!r}, {kind(given)},"
     if _is_or_wraps(given, _WITHOUT_DENSITY):
@@ -87,13 +98,17 @@ def as_law(name: str, given: dist.Distribution) -> dist.Distribution:
 
 
 def kind(law: dist.Distribution) -> str:
-    """The name of the distribution, without what only shapes it."""
+    """The name of the distribution, whatever its shape.
+
+    >>> kind(dist.Normal(0, 1).expand([3]).to_event(1))
+    'Normal'
+    """
     return kind(law.base_dist) if isinstance(law, _SHAPING) else type(law).__name__
 
 
-def update(digest: Any, node: Any) -> None:
-    """Feed classes, static settings and parameters to a hash, in an order that does not depend on
-    the process.
+def update(digest: hashlib._Hash, node: Any) -> None:
+    """Feed the classes, static settings and parameters of a distribution to a hash, in an order
+    that does not depend on the process.
     """
     digest.update(f"{type(node).__name__};".encode())
     if isinstance(node, np.ndarray):
@@ -105,16 +120,24 @@ def update(digest: Any, node: Any) -> None:
         update(digest, part)
 
 
+def fields_of(law: dist.Distribution) -> dict[str, Any]:
+    """The fields of a distribution that define it, by name in alphabetical order.
+
+    >>> fields_of(dist.Normal(0.0, 1.0))["scale"]
+    1.0
+    """
+    names = {*type(law).gather_pytree_data_fields(), *type(law).gather_pytree_aux_fields()}
+    return {name: vars(law).get(name) for name in sorted(names - {"_validate_args"})}
+
+
 def _parts(node: Any) -> list[tuple[str, Any]]:
     if isinstance(node, dist.Distribution):
-        fields = {*type(node).gather_pytree_data_fields(), *type(node).gather_pytree_aux_fields()}
-        return [(name, vars(node).get(name)) for name in sorted(fields - {"_validate_args"})]
+        return [*fields_of(node).items()]
     if isinstance(node, (dist.transforms.Transform, dist.constraints.Constraint)):
         children, (names, static) = node.tree_flatten()
         return [*zip(names, children, strict=True), *sorted(static.items())]
-    return (
-        [(str(i), part) for i, part in enumerate(node)] if isinstance(node, (tuple, list)) else []
-    )
+    entries = node if isinstance(node, (tuple, list)) else ()
+    return [(str(i), part) for i, part in enumerate(entries)]
 
 
 def _leaf(what: str, leaf: Any) -> np.ndarray:

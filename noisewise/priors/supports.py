@@ -1,9 +1,9 @@
-r"""Supports of priors: which points belong, how to map them to unconstrained coordinates, how to
-stay off the edge.
+r"""Supports of priors: which points they contain, how to map these to unconstrained coordinates,
+how to stay off the edge.
 
-numpyro knows the constraints and their bijections. What is added here: membership with a stated
+numpyro has the constraints and their bijections. This module adds membership with a stated
 tolerance where a support has equalities (simplex, correlation), a stick-breaking map that keeps
-tiny components, and the interior. Everything works on float64 JAX arrays, eagerly or traced.
+tiny components, and the interior. Everything works on float64 JAX arrays, eager or traced.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float
 from numpyro.distributions import biject_to, constraints
 from numpyro.distributions.transforms import IndependentTransform, ParameterFreeTransform, Transform
 
@@ -21,8 +22,8 @@ TOLERANCE = 1e-6
 length).
 """
 
-_TINY = float(np.finfo(np.float64).tiny)
-_STEP = 4.0 * float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)  # 2.2e-308, the smallest positive normal number
+_STEP = 4.0 * float(np.finfo(np.float64).eps)  # relative: survives the rounding of a round trip
 
 
 class StickBreaking(ParameterFreeTransform):
@@ -32,6 +33,10 @@ class StickBreaking(ParameterFreeTransform):
     z = 0 is the centre. The map is numpyro's, computed from logarithms and from the sums of what
     remains of the stick, so that components far below the precision of 1 (sparse Dirichlets have
     many) survive the round trip.
+
+    >>> with jax.enable_x64(True):
+    ...     StickBreaking()(jnp.zeros(2)).round(6).tolist()
+    [0.333333, 0.333333, 0.333333]
     """
 
     domain = constraints.real_vector
@@ -76,7 +81,11 @@ def _base(support: constraints.Constraint) -> constraints.Constraint:
 
 
 def bijection(support: constraints.Constraint) -> Transform:
-    """The map from unconstrained coordinates onto the support's interior."""
+    """The map from unconstrained coordinates onto the interior of a support.
+
+    Raises:
+        NotImplementedError: If numpyro knows none.
+    """
     if isinstance(support, constraints.independent):
         return IndependentTransform(
             bijection(support.base_constraint), support.reinterpreted_batch_ndims
@@ -84,11 +93,20 @@ def bijection(support: constraints.Constraint) -> Transform:
     return StickBreaking() if isinstance(support, type(constraints.simplex)) else biject_to(support)
 
 
-def contains(support: constraints.Constraint, x: Array) -> Array:
-    """Whether each event of x (batch axes first) is finite and lies in the support.
+def contains(
+    support: constraints.Constraint, x: Float[Array, "*batch_and_event"]
+) -> Bool[Array, "*batch"]:
+    """Whether each event of x is finite and lies in the support.
 
     A support of vectors or matrices contains x if mapping x to unconstrained coordinates and back
     moves no entry by more than `TOLERANCE` (relative to entries above 1).
+
+    Args:
+        support: A numpyro constraint.
+        x: Batch axes, then the axes of the event.
+
+    Returns:
+        One boolean per event, with the shape of the batch axes.
     """
     axes = tuple(range(x.ndim - support.event_dim, x.ndim))
     finite = jnp.isfinite(x).all(axes)
@@ -103,7 +121,12 @@ def interior(support: constraints.Constraint, x: Array) -> Array:
     """Move entries on the edge of an interval, half-line or simplex inside, by a few units in the
     last place.
 
-    At an edge at zero the smallest positive normal number, 2.2e-308, takes the place of zero.
+    At an edge at zero the smallest positive normal number, 2.2e-308, replaces zero. Entries inside
+    stay as they are.
+
+    >>> with jax.enable_x64(True):
+    ...     interior(constraints.positive, jnp.array([0.0, 1.0])).tolist()
+    [2.2250738585072014e-308, 1.0]
     """
     base = _base(support)
     if isinstance(base, type(constraints.simplex)):
@@ -120,14 +143,6 @@ def interior(support: constraints.Constraint, x: Array) -> Array:
 def bounds(support: constraints.Constraint) -> tuple[Array | None, Array | None]:
     """The lower and upper bound of an interval or half-line; None where there is no such bound."""
     base = _base(support)
-    low = (
-        base.lower_bound
-        if isinstance(base, (constraints.interval, constraints.greater_than))
-        else None
-    )
-    high = (
-        base.upper_bound
-        if isinstance(base, (constraints.interval, constraints.less_than))
-        else None
-    )
-    return low, high
+    has_low = isinstance(base, (constraints.interval, constraints.greater_than))
+    has_high = isinstance(base, (constraints.interval, constraints.less_than))
+    return base.lower_bound if has_low else None, base.upper_bound if has_high else None
