@@ -10,6 +10,7 @@ from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.queries import AbstractQuery
 
 _SLACK = 1.0 + 1e-9
+"""A factor that covers rounding, when a sensitivity was computed in another order of operations."""
 
 
 def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
@@ -17,6 +18,20 @@ def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> Non
 
     A block of w columns that matches no part of a `Joint` changes by at most as much as all columns
     do, and by at most w^(1/norm) times the largest change of one column.
+
+    Args:
+        mechanism: The mechanism, possibly composed of blocks.
+        query: The query whose statistic it releases.
+
+    Raises:
+        SensitivityError: If a block is calibrated for less than it needs; the message shows the
+            line to write.
+
+    >>> import noisewise as nw
+    >>> query = nw.queries.ClampedMean(bounds=(0.0, 1.0), num_records=10)
+    >>> check_sensitivity(nw.mechanisms.Laplace(scale=1.0, sensitivity=0.05), query)
+    Traceback (most recent call last):
+    noisewise.errors.SensitivityError: The Laplace is calibrated for a sensitivity of 0.05 ...
     """
     for block, part, width in _blocks(mechanism, query):
         norm, calibrated = block.norm, block.sensitivity
@@ -32,7 +47,9 @@ def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> Non
 def _blocks(
     mechanism: AbstractMechanism, query: AbstractQuery, width: int | None = None
 ) -> Iterator[tuple[AbstractMechanism, AbstractQuery, int | None]]:
-    """(mechanism, the query it serves, how many of its columns, if not all) of every block."""
+    """For every block: its mechanism, the query it serves, and the number of that query's columns
+    it takes, None for all.
+    """
     if mechanism.inner is not mechanism:
         yield from _blocks(mechanism.inner, query, width)
     elif mechanism.is_composed:
@@ -48,13 +65,12 @@ def _blocks(
 
 
 def _needed(query: AbstractQuery, norm: float, width: int | None) -> float | None:
-    whole = _sensitivity(query, norm)
+    """The smallest known bound of the change of `width` columns; None if nothing is known."""
+    bounds = [_sensitivity(query, norm)]
     each = None if width is None or norm == 0.0 else _sensitivity(query, math.inf)
-    bounds = [whole]
     if each is not None and width is not None:
         bounds.append(each * (1.0 if math.isinf(norm) else width ** (1.0 / norm)))
-    known = [bound for bound in bounds if bound is not None]
-    return min(known) if known else None
+    return min((bound for bound in bounds if bound is not None), default=None)
 
 
 def _sensitivity(query: AbstractQuery, norm: float) -> float | None:

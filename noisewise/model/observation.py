@@ -1,6 +1,4 @@
-"""What a model is conditioned on: published numbers, checked against the model that should have
-made them.
-"""
+"""The published numbers that a model is conditioned on, checked against that model."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise import queries
 from noisewise._core.arrays import Array, as_float64, describe, in_float64, is_traced
@@ -16,11 +15,17 @@ from noisewise.queries import AbstractQuery
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
+    from noisewise.mechanisms.base import AbstractMechanism
     from noisewise.model.private_model import PrivateModel
 
 
-def query_of(release: Any) -> AbstractQuery:
-    """The query that a release describes."""
+def query_of(release: Release) -> AbstractQuery:
+    """The query that a release describes.
+
+    Raises:
+        InvalidTypeError: If it is no release.
+        InvalidInputError: If the release does not name its query.
+    """
     from noisewise.disclosure import Release
 
     if not isinstance(release, Release):
@@ -35,8 +40,23 @@ def query_of(release: Any) -> AbstractQuery:
     return queries.from_spec(dict(release.query))
 
 
-def checked(model: PrivateModel, observed: Any) -> np.ndarray:
-    """The observation as an array (k',), or an error that says how it does not fit the model."""
+def checked(
+    model: PrivateModel, observed: Release | Float[Array, " kp"]
+) -> Float[np.ndarray, " kp"]:
+    """The observation as an array, checked against the model.
+
+    Args:
+        model: The model that should have made it.
+        observed: A release, or the released numbers.
+
+    Returns:
+        float64 numbers, shape (k',), all on the support of the mechanism.
+
+    Raises:
+        InvalidInputError: If a release is of another mechanism or query, or a number is missing or
+            off the support.
+        InvalidTypeError: If it is a tracer, or does not hold numbers.
+    """
     from noisewise.disclosure import Release
 
     if isinstance(observed, Release):
@@ -46,9 +66,7 @@ def checked(model: PrivateModel, observed: Any) -> np.ndarray:
         raise InvalidTypeError(
             "observed must have values, got a tracer: call observation outside jit, vmap and grad."
         )
-    with (
-        jax.ensure_compile_time_eval()
-    ):  # s may be a tracer of the caller's, the observation is not
+    with jax.ensure_compile_time_eval():  # s may be a tracer of the caller; the observation is not
         values = _as_array(observed)
         _check_entries(model, values)
         _check_support(model, values)
@@ -57,23 +75,28 @@ def checked(model: PrivateModel, observed: Any) -> np.ndarray:
 
 def _check_origin(model: PrivateModel, release: Release) -> None:
     """Refuse a release that another mechanism or query made."""
-    if not _alike(model.mechanism, release.mechanism):
+    if not _same_description(model.mechanism, release.mechanism):
         raise InvalidInputError(
             f"The release was made by {release.mechanism!r}, but the mechanism of the model is"
             f" {model.mechanism!r}: write model.with_mechanism(release.mechanism), or build the"
             " model by nw.PrivateModel.from_release."
         )
-    if release.query is not None and not _alike(model.query, query_of(release)):
+    query = None if release.query is None else query_of(release)
+    if query is not None and not _same_description(model.query, query):
         raise InvalidInputError(
-            f"The release is of {query_of(release)!r}, but the query of the model is"
+            f"The release is of {query!r}, but the query of the model is"
             f" {model.query!r}: build the model by nw.PrivateModel.from_release. If both are the"
             " same statistic, pass release.observed."
         )
 
 
-def _alike(mine: Any, theirs: Any) -> bool:
-    """Whether two parts are described alike. What holds a Python function has no description: a
-    query may then be the same, a mechanism is if it is the very object.
+def _same_description(
+    mine: AbstractQuery | AbstractMechanism, theirs: AbstractQuery | AbstractMechanism
+) -> bool:
+    """Whether two parts have the same description.
+
+    One that holds a Python function has none: a query may then be the same, a mechanism is only if
+    it is the same object.
     """
     try:
         return bool(mine.to_spec() == theirs.to_spec())
@@ -82,7 +105,7 @@ def _alike(mine: Any, theirs: Any) -> bool:
 
 
 @in_float64
-def _as_array(observed: Any) -> Array:
+def _as_array(observed: Any) -> Float[Array, " kp"]:
     return as_float64(observed, "observed")
 
 
@@ -97,8 +120,8 @@ def _check_entries(model: PrivateModel, values: np.ndarray) -> None:
     missing = [name for name, value in zip(names, values, strict=True) if np.isnan(value)]
     if missing:
         raise InvalidInputError(
-            f"observed must be numbers, but it is NaN for {', '.join(missing)}: leave what was not"
-            " published out of the query and the mechanism."
+            f"observed must be numbers, but it is NaN for {', '.join(missing)}: leave unpublished"
+            " numbers out of the query and the mechanism."
         )
 
 

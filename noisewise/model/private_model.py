@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise import queries
 from noisewise._core.arrays import Array, as_key, as_vectors, describe, in_float64
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.model import observation
 from noisewise.model.calibration import check_sensitivity
+from noisewise.model.stages import check_sizes, check_stages
 from noisewise.priors.prior import Prior
 from noisewise.queries import AbstractQuery, as_query
-from noisewise.simulators import AbstractRecordModel, AbstractSimulator, Faults
+from noisewise.simulators import AbstractSimulator, Faults
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
@@ -28,28 +29,44 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class PrivateModel:
-    r"""What the curator did, as far as the analyst knows: theta ~ prior, then simulator, query,
+    r"""What the analyst knows of what the curator did: theta ~ prior, then simulator, query,
     mechanism.
 
-    `query` may also be a bare function x -> s, or the description of a query that a release holds.
-    `derived` maps names to functions of theta (..., d) that return shape (...), such as {"R0":
-    lambda theta: theta[..., 0] / theta[..., 1]}; they later appear beside the parameters.
-
     A mechanism calibrated for less than the query's sensitivity is refused, because its guarantee
-    would be false. Nothing can be said where either is unknown.
+    would be false. Nothing is checked where either is unknown.
+
+    Args:
+        prior: The law of theta.
+        simulator: Draws a database x given theta.
+        query: The statistic of a database; a bare function x -> s or the description of a query
+            that a release holds will also do.
+        mechanism: The noise that turns s into s_dp.
+        derived: Functions of theta (..., d) that return shape (...), by name, such as {"R0":
+            lambda theta: theta[..., 0] / theta[..., 1]}; they are reported like parameters.
+
+    Raises:
+        InvalidTypeError: If a stage is of the wrong type; the message shows the line to write.
+        InvalidInputError: If widths or numbers of records do not fit each other.
+        SensitivityError: If the mechanism is calibrated for less than the query needs.
 
     >>> import jax, numpyro.distributions as dist
     >>> import noisewise as nw
     >>> query = nw.queries.ClampedMean(bounds=(-5.0, 5.0), num_records=100)
+    >>> def draw(key, theta):
+    ...     return theta + jax.random.normal(key, (100, 1))
     >>> model = nw.PrivateModel(
     ...     prior=nw.Prior({"mu": dist.Normal(0, 1)}),
-    ...     simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + jax.random.normal(key, (100, 1))),
+    ...     simulator=nw.simulators.JaxSimulator(draw),
     ...     query=query,
-    ...     mechanism=nw.mechanisms.Laplace.calibrate(sensitivity=query.sensitivity(norm=1), guarantee=nw.PureDP(1.0)),
+    ...     mechanism=nw.mechanisms.Laplace.calibrate(
+    ...         sensitivity=query.sensitivity(norm=1), guarantee=nw.PureDP(1.0)
+    ...     ),
     ... )
     >>> theta = model.prior.sample(jax.random.key(0), 5)
-    >>> model.statistics(jax.random.key(1), theta).shape, model.simulate(jax.random.key(1), theta).shape
-    ((5, 1), (5, 1))
+    >>> model.statistics(jax.random.key(1), theta).shape
+    (5, 1)
+    >>> model.simulate(jax.random.key(1), theta).shape
+    (5, 1)
     """
 
     prior: Prior
@@ -59,7 +76,7 @@ class PrivateModel:
     derived: Mapping[str, Callable[[Array], Array]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_stages(self)
+        check_stages(vars(self))
         query = (
             queries.from_spec(dict(self.query))
             if isinstance(self.query, Mapping)
@@ -67,7 +84,7 @@ class PrivateModel:
         )
         object.__setattr__(self, "query", query)
         object.__setattr__(self, "derived", _checked_derived(self.derived, self.prior))
-        _check_sizes(self.simulator, self.query, self.mechanism)
+        check_sizes(self.simulator, self.query, self.mechanism)
         check_sensitivity(self.mechanism, self.query)
 
     @classmethod
@@ -82,26 +99,36 @@ class PrivateModel:
         """The model of a published release: its query (with the grid the curator used) and its
         mechanism.
 
+        Args:
+            release: What was published.
+            prior: The law of theta.
+            simulator: Draws a database x given theta.
+            derived: Functions of theta by name, as in the class.
+
+        Raises:
+            InvalidInputError: If the release does not say of which query it is.
+
         >>> import jax, numpyro.distributions as dist
         >>> import noisewise as nw
         >>> query = nw.queries.ClampedMean(bounds=(-5.0, 5.0), num_records=4)
         >>> published = nw.release([0.1, -0.3, 1.2, 0.9], query, nw.PureDP(1.0))
+        >>> def draw(key, theta):
+        ...     return theta + jax.random.normal(key, (4, 1))
         >>> model = nw.PrivateModel.from_release(
         ...     published,
         ...     prior=nw.Prior({"mu": dist.Normal(0, 1)}),
-        ...     simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + jax.random.normal(key, (4, 1))),
+        ...     simulator=nw.simulators.JaxSimulator(draw),
         ... )
         >>> s = model.statistics(jax.random.key(0), model.prior.sample(jax.random.key(1), 100))
         >>> model.log_prob_observed(published, s).shape
         (100,)
         """
-        query, derived = observation.query_of(release), {} if derived is None else derived
         return cls(
             prior=prior,
             simulator=simulator,
-            query=query,
+            query=observation.query_of(release),
             mechanism=release.mechanism,
-            derived=derived,
+            derived={} if derived is None else derived,
         )
 
     @property
@@ -111,8 +138,8 @@ class PrivateModel:
 
     @functools.cached_property
     def statistic_width(self) -> int:
-        """The number of columns of s; found by tracing or simulating once where neither query nor
-        mechanism says.
+        """The number k of columns of s; found by tracing or simulating once where neither query nor
+        mechanism states it.
         """
         known = self.query.width or self.mechanism.width
         if known is not None:
@@ -127,7 +154,7 @@ class PrivateModel:
 
     @property
     def private_width(self) -> int:
-        """The number of columns of s_dp."""
+        """The number k' of columns of s_dp."""
         return self.mechanism.output_width(self.statistic_width)
 
     @property
@@ -140,17 +167,28 @@ class PrivateModel:
     def statistics(
         self,
         key: Array,
-        theta: Array,
+        theta: Float[Array, "n d"],
         *,
         executor: Executor | None = None,
         batch_size: int | None = None,
         faults: Faults | None = None,
-    ) -> np.ndarray:
-        """The confidential statistics s (N, k) of one simulated database per row of theta (N, d).
+    ) -> Float[np.ndarray, "n k"]:
+        """The confidential statistics of one simulated database per row of theta.
 
-        `key` is one key, or an array of N keys, with which row i depends on the i-th key and
-        theta_i only. A simulation that fails raises, or is a row of NaN where `faults`, such as
-        `new_faults` gives, are there to count it.
+        Args:
+            key: JAX PRNG key, or an array of n keys, with which row i depends on the i-th key and
+                theta_i only.
+            theta: Parameters, shape (n, d).
+            executor: Where a `PythonSimulator` runs; None for this process.
+            batch_size: The number of rows in each batch; results do not depend on it.
+            faults: Counts failed simulations, as `new_faults` gives; None to raise instead.
+
+        Returns:
+            Statistics s, shape (n, k); rows of failed simulations are NaN.
+
+        Raises:
+            SimulationError: If a simulation fails and `faults` is None, or too many fail.
+            InvalidInputError: If theta has the wrong number of columns.
         """
         self._check_columns(theta)
         more: dict[str, Any] = {"executor": executor, "batch_size": batch_size, "faults": faults}
@@ -159,13 +197,24 @@ class PrivateModel:
     def simulate(
         self,
         key: Array,
-        theta: Array,
+        theta: Float[Array, "n d"],
         *,
         executor: Executor | None = None,
         batch_size: int | None = None,
         faults: Faults | None = None,
-    ) -> np.ndarray:
-        """Private statistics s_dp (N, k'): simulated databases, their statistics, and fresh noise."""
+    ) -> Float[np.ndarray, "n kp"]:
+        """Private statistics: simulated databases, their statistics, and fresh noise.
+
+        Args:
+            key: One JAX PRNG key.
+            theta: Parameters, shape (n, d).
+            executor: As in `statistics`.
+            batch_size: As in `statistics`.
+            faults: As in `statistics`.
+
+        Returns:
+            Private statistics s_dp, shape (n, k'); rows of failed simulations are NaN.
+        """
         simulation, noise = jax.random.split(as_key(key))
         s = self.statistics(
             simulation, theta, executor=executor, batch_size=batch_size, faults=faults
@@ -173,26 +222,58 @@ class PrivateModel:
         return self.mechanism.sample(noise, s)
 
     def new_faults(self) -> Faults:
-        """What counts the failures of one inference, up to as many as the simulator allows."""
+        """A counter of failed simulations that raises when there are more than the simulator
+        allows.
+        """
         return Faults(getattr(self.simulator, "max_failed", 0.0), self.statistic_width)
 
-    def observation(self, observed: Release | Array) -> np.ndarray:
-        """What inference conditions on, (k',), checked: as many numbers as the model releases, all
-        on its support.
+    def observation(self, observed: Release | Float[Array, " kp"]) -> Float[np.ndarray, " kp"]:
+        """The numbers that inference conditions on, checked.
 
-        A release must be of this model's mechanism, and of its query where both describe theirs.
+        Args:
+            observed: A release of this model's mechanism (and of its query, where both describe
+                theirs), or the released numbers.
+
+        Returns:
+            Shape (k',), one number per column of s_dp, all on the support of the mechanism.
+
+        Raises:
+            InvalidInputError: If it does not fit the model; the message says what to write.
         """
         return observation.checked(self, observed)
 
-    def log_prob_observed(self, observed: Release | Array, s: Array) -> np.ndarray:
-        """log eta(observed | s), (...): the log density of the observation at confidential
-        statistics s (..., k).
+    def log_prob_observed(
+        self, observed: Release | Float[Array, " kp"], s: Float[Array, "*batch k"]
+    ) -> Float[np.ndarray, "*batch"]:
+        """log eta(observed | s): the log density of the observation at confidential statistics.
+
+        Args:
+            observed: As in `observation`.
+            s: Confidential statistics, shape (..., k).
+
+        Returns:
+            Shape (...).
+
+        Raises:
+            MissingCapabilityError: If the mechanism has no density.
         """
         return self.mechanism.log_prob(self.observation(observed), s)
 
     @in_float64
-    def derived_quantities(self, theta: Array) -> dict[str, np.ndarray]:
-        """The derived quantities of theta (..., d) by name, each of shape (...)."""
+    def derived_quantities(
+        self, theta: Float[Array, "*batch d"]
+    ) -> dict[str, Float[np.ndarray, "*batch"]]:
+        """The derived quantities of theta by name.
+
+        Args:
+            theta: Parameters, shape (..., d).
+
+        Returns:
+            One array of shape (...) per name.
+
+        Raises:
+            InvalidInputError: If a function fails or returns another shape.
+        """
         theta = np.asarray(as_vectors(theta, "theta", self.prior.dim))
         rows = theta.reshape(-1, theta.shape[-1])
         return {
@@ -201,62 +282,20 @@ class PrivateModel:
         }
 
     def with_mechanism(self, mechanism: AbstractMechanism) -> PrivateModel:
-        """The same model released through another mechanism, so that simulations of s can be used
-        again.
+        """The same model with another mechanism; simulations of s can be used again.
+
+        Raises:
+            SensitivityError: If it is calibrated for less than the query needs.
         """
         return dataclasses.replace(self, mechanism=mechanism)
 
     @in_float64
-    def _check_columns(self, theta: Any) -> None:
+    def _check_columns(self, theta: Array) -> None:
         width = as_vectors(theta, "theta").shape[-1]
         if width != self.prior.dim:
             raise InvalidInputError(
                 f"theta must have {self.prior.dim} columns, {', '.join(self.names)}; got {width}."
             )
-
-
-# Checks -------------------------------------------------------------------------------------------
-
-
-_STAGES = {
-    "prior": (Prior, 'a nw.Prior, such as nw.Prior({"rate": dist.LogNormal(0, 1)})'),
-    "simulator": (AbstractSimulator, "a simulator, such as nw.simulators.JaxSimulator(fn)"),
-    "query": (AbstractQuery, "a query, such as nw.queries.ClampedMean(...), or a function x -> s"),
-    "mechanism": (AbstractMechanism, "a mechanism, such as nw.mechanisms.Laplace(scale=0.1)"),
-}
-
-
-def _check_stages(model: PrivateModel) -> None:
-    for name, (kind, expected) in _STAGES.items():
-        value = getattr(model, name)
-        if isinstance(value, kind):
-            continue
-        swapped = [other for other, (its_kind, _) in _STAGES.items() if isinstance(value, its_kind)]
-        if swapped:
-            raise InvalidTypeError(
-                f"{name} must be {expected}, got a {swapped[0]}: are two arguments swapped?"
-            )
-        if isinstance(value, type):
-            called = f"{value.__name__}(...)"
-            raise InvalidTypeError(
-                f"{name} must be {expected}, got the class {value.__name__}: write {called}."
-            )
-        if name == "simulator" and callable(value):
-            raise InvalidTypeError(
-                "A bare function does not say what kind of simulator it is: write"
-                " nw.simulators.JaxSimulator(fn) for fn(key, theta) in JAX, or"
-                " nw.simulators.PythonSimulator(fn) for fn(rng, theta) in plain Python."
-            )
-        if isinstance(value, AbstractGuarantee):
-            line = (
-                "nw.mechanisms.Laplace.calibrate(sensitivity=query.sensitivity(norm=1),"
-                f" guarantee={value!r})"
-            )
-            raise InvalidTypeError(
-                f"{name} must be {expected}, got a guarantee: write, for instance, {line}."
-            )
-        if name != "query" or not (callable(value) or isinstance(value, Mapping)):
-            raise InvalidTypeError(f"{name} must be {expected}, got {type(value).__name__}.")
 
 
 def _checked_derived(derived: Any, prior: Prior) -> dict[str, Callable[[Array], Array]]:
@@ -284,8 +323,7 @@ def _checked_derived(derived: Any, prior: Prior) -> dict[str, Callable[[Array], 
 
 
 def _derive(name: str, fn: Callable[[Array], Array], theta: np.ndarray) -> np.ndarray:
-    # Where there are as many rows as columns, theta[0] would pass for a column: one more row tells
-    # them apart.
+    # With as many rows as columns, theta[0] would pass for a column; one more row reveals it.
     rows = np.concatenate([theta, theta[-1:]]) if len(theta) == theta.shape[1] else theta
     try:
         values = np.asarray(fn(rows.copy()), dtype=np.float64)
@@ -299,21 +337,3 @@ def _derive(name: str, fn: Callable[[Array], Array], theta: np.ndarray) -> np.nd
             f" {rows.shape[:-1]}, got {values.shape}: index columns as theta[..., 0]."
         )
     return values[: len(theta)]
-
-
-def _check_sizes(
-    simulator: AbstractSimulator, query: AbstractQuery, mechanism: AbstractMechanism
-) -> None:
-    if query.width is not None and mechanism.width is not None and query.width != mechanism.width:
-        raise InvalidInputError(
-            f"The query gives {query.width} numbers, but the {type(mechanism).__name__} takes"
-            f" {mechanism.width}."
-        )
-    if isinstance(simulator, AbstractRecordModel) and query.num_records not in (
-        None,
-        simulator.num_records,
-    ):
-        raise InvalidInputError(
-            f"The simulator makes {simulator.num_records} records, but the query is about"
-            f" {query.num_records}: state one number in both."
-        )
