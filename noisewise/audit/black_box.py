@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from scipy.stats import beta
 
 from noisewise._core.arrays import Array, as_key, integer, number
@@ -19,17 +20,17 @@ from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import ApproximateDP, PureDP
 
 _DEPENDENT = 1e-9
-"""Rows are refused as dependent below this p-value over all columns: once in 10^9 audits of
-independent ones.
+"""The p-value, over all columns, below which rows are refused as dependent: a false alarm once in
+10^9 audits.
 """
 
 _COLUMNS = 16
-"""Columns whose rows are compared, the first ones: rows that depend on each other mostly do in all
+"""The first columns, whose rows are compared: rows that depend on each other mostly do so in all
 columns.
 """
 
 _COMPARED = 1000
-"""Rows that are drawn under two more keys."""
+"""Rows drawn under two more keys: enough to find noise that is the same every time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +38,17 @@ class EpsilonLowerBound:
     """With confidence 1 - alpha the sampler is not (epsilon', delta)-private for any epsilon' below
     `epsilon`.
 
-    `counts` are the hits of the event under s and s', out of `num_draws` each; `event` says which
-    event was used.
+    Attributes:
+        epsilon: The lower bound, at least 0.
+        event: The event that separates s and s' best, in words.
+        counts: The hits of the event under s and s'.
+        num_draws: The number of draws in which they were counted, for each of the two.
+        alpha: The probability that the bound is wrong.
+        delta: The delta for which it holds.
+
+    >>> bound = EpsilonLowerBound(0.8, "column 0 > 1", (700, 300), 1000, alpha=1e-6, delta=0.0)
+    >>> bound.refutes(PureDP(0.5)), bound.refutes(PureDP(1.0))
+    (True, False)
     """
 
     epsilon: float
@@ -49,21 +59,28 @@ class EpsilonLowerBound:
     delta: float
 
     def refutes(self, claim: float | PureDP | ApproximateDP) -> bool:
-        """Whether a claim, an epsilon or a guarantee, is disproved."""
+        """Whether a claim is disproved.
+
+        Args:
+            claim: An epsilon (at this delta), or a guarantee.
+
+        Raises:
+            InvalidInputError: If the claim allows a larger delta than this bound was computed for.
+        """
         if isinstance(claim, ApproximateDP) and claim.delta > self.delta:
             raise InvalidInputError(
                 f"This bound is for delta = {self.delta:g}: ask for one with delta={claim.delta:g}."
             )
-        return self.epsilon > (
-            claim.epsilon if isinstance(claim, (PureDP, ApproximateDP)) else number("claim")(claim)
-        )
+        if isinstance(claim, (PureDP, ApproximateDP)):
+            claim = claim.epsilon
+        return bool(self.epsilon > number("claim")(claim))
 
 
 def epsilon_lower_bound(
     key: Array,
     sampler: AbstractMechanism | Sampler,
-    s: Any,
-    s_prime: Any,
+    s: Float[Array, " k"],
+    s_prime: Float[Array, " k"],
     *,
     event: Event | None = None,
     num_draws: int = 1_000_000,
@@ -73,27 +90,41 @@ def epsilon_lower_bound(
     r"""Bound epsilon from below by log((P(A|s) - delta) / P(A|s')), both probabilities by
     Clopper-Pearson at alpha/2.
 
-    `sampler` is a mechanism or any `f(key, s (N, k)) -> (N, k')`. Without an `event` (a function of
-    the draws `(N, k')` that returns `(N,)` booleans), half of the draws choose one, and the other
-    half judges it, so that the level alpha is honest: thresholds, in both directions, on columns,
-    their sum, sums and differences of pairs, distances from s, s' and the medians, products of two
-    or three signs around these; NaN or infinity in a column; four bits of a column, anywhere
-    between the noise and the last bits of float64.
+    Use it for a sampler whose density is unknown. Without an `event`, half of the draws choose one
+    and the other half judges it, so that the level alpha is honest. The candidates are thresholds,
+    in both directions, on columns, their sum, sums and differences of pairs, distances from s, s'
+    and the medians, products of two or three signs around these; NaN or infinity in a column; four
+    bits of a column, anywhere between the noise and the last bits of float64.
 
-    Clopper-Pearson's limits hold for independent rows. Draws that come out alike under different
-    keys, or whose rows depend on each other (repeated, antithetic), prove nothing and are refused
-    with `InvalidInputError`, whatever the event. One column's rows are compared at every lag; what
-    depends in a random order is not seen, and makes the level too small. Each call must draw noise
-    afresh from its key, or from the operating system.
+    Clopper-Pearson's limits hold for independent rows. Draws that are alike under different keys,
+    or whose rows depend on each other (repeated, antithetic), prove nothing and are refused,
+    whatever the event. One column's rows are compared at every lag; a dependence in random order is
+    not seen, and makes the level too small. Each call must draw fresh noise from its key, or from
+    the operating system.
 
     A bound is about the pair (s, s') and the events listed; it proves a claim wrong, never right.
-    What no black box shows: a loss at other pairs, in events of probability below 10 / num_draws,
-    or of many columns at once; noise that its maker can recompute, or s in bits under a cipher,
-    which look random to whoever lacks the key; a sampler that behaves while it is tested. Left out
-    on purpose are the last bits of float64, by which every floating-point sampler tells s from s'
-    (Mironov 2012): see them with
+    No black box shows a loss at other pairs, in events of probability below 10 / num_draws, or of
+    many columns at once; noise that its maker can recompute, or s in bits under a cipher, which
+    look random without the key; or a sampler that behaves while it is tested. Left out on purpose
+    are the last bits of float64, by which every floating-point sampler separates s from s' (Mironov
+    2012). To see them, pass
 
         event=lambda y: np.any(y * 2.0**53 != np.round(y * 2.0**53), axis=1)
+
+    Args:
+        key: JAX PRNG key.
+        sampler: A mechanism, or any function of a key and statistics (n, k) that returns draws
+            (n, k').
+        s: One statistic, shape (k,).
+        s_prime: A neighbour of it, shape (k,).
+        event: A function of draws (n, k') that returns n booleans; None to search for one.
+        num_draws: The number of draws given each statistic, at least 100.
+        alpha: The probability that the bound is wrong.
+        delta: The delta of the (epsilon, delta) claim; 0 for a pure one.
+
+    Raises:
+        InvalidInputError: If the sampler's draws are alike under different keys, depend on each
+            other, or have the wrong shape.
 
     >>> import jax, noisewise as nw
     >>> overspent = nw.mechanisms.Laplace(scale=1 / 1.05)
@@ -106,14 +137,7 @@ def epsilon_lower_bound(
         raise InvalidTypeError(
             f"sampler must be a mechanism or a function of (key, s), got {type(sampler).__name__}."
         )
-    s, s_prime = (
-        np.atleast_1d(np.asarray(s, dtype=float)),
-        np.atleast_1d(np.asarray(s_prime, dtype=float)),
-    )
-    if s.shape != s_prime.shape or s.ndim != 1:
-        raise InvalidInputError(
-            f"s and s_prime must have one shape (k,), got {s.shape} and {s_prime.shape}."
-        )
+    s, s_prime = _pair(s, s_prime)
     num_draws = integer("num_draws", at_least=100)(num_draws)
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
     delta = number("delta", at_least=0.0, below=1.0)(delta)
@@ -135,8 +159,17 @@ def epsilon_lower_bound(
     return _judge(chosen, str(chosen), *judged, alpha, delta)
 
 
+def _pair(s: Any, s_prime: Any) -> tuple[np.ndarray, np.ndarray]:
+    first, second = (np.atleast_1d(np.asarray(part, dtype=float)) for part in (s, s_prime))
+    if first.shape != second.shape or first.ndim != 1:
+        raise InvalidInputError(
+            f"s and s_prime must have one shape (k,), got {first.shape} and {second.shape}."
+        )
+    return first, second
+
+
 def _draws(draw: Sampler, key: Array, s: np.ndarray, size: int) -> np.ndarray:
-    # A copy: a sampler may hand out the same array again and again.
+    # A copy: a sampler may return the same array every time.
     draws = np.array(draw(key, np.broadcast_to(s, (size, s.size))), dtype=float)
     if draws.ndim != 2 or len(draws) != size:
         raise InvalidInputError(
@@ -152,7 +185,7 @@ def _refuse_frozen(calls: list[np.ndarray], rng: np.random.Generator) -> None:
     smallest = min(association(first, second) for first, second in zip(*ranks, strict=True))
     if smallest * len(columns) < _DEPENDENT:
         raise InvalidInputError(
-            "The sampler must draw afresh for every key; under two keys its rows are alike"
+            "The sampler must make new draws for every key; under two keys its rows are alike"
             f" (p-value {smallest:.2g}). Noise that is the same every time hides nothing: make all"
             " randomness from the key that is passed."
         )
@@ -165,8 +198,8 @@ def _refuse_dependent(draws: np.ndarray, rng: np.random.Generator) -> None:
     if smallest * len(columns) < _DEPENDENT:
         raise InvalidInputError(
             "The rows that the sampler returns must be independent; these depend on each other"
-            f" (p-value {smallest:.2g}), as repeated or antithetic rows do, and no probability"
-            " follows from counting them. Draw every row by itself; sampler_against_density tests"
+            f" (p-value {smallest:.2g}), as repeated or antithetic rows do, so that counting them"
+            " gives no probability. Draw every row independently; sampler_against_density tests"
             " the noise of a mechanism further."
         )
 
@@ -174,10 +207,9 @@ def _refuse_dependent(draws: np.ndarray, rng: np.random.Generator) -> None:
 def _judge(
     event: Event, text: str, first: np.ndarray, second: np.ndarray, alpha: float, delta: float
 ) -> EpsilonLowerBound:
-    hits = _hits(event, first), _hits(event, second)
-    return EpsilonLowerBound(
-        float(_bound(*hits, len(first), alpha, delta)), text, hits, len(first), alpha, delta
-    )
+    hits, size = (_hits(event, first), _hits(event, second)), len(first)
+    bound = float(_bound(*hits, size, alpha, delta))
+    return EpsilonLowerBound(bound, text, hits, size, alpha, delta)
 
 
 def _hits(event: Event, draws: np.ndarray) -> int:
@@ -191,7 +223,7 @@ def _hits(event: Event, draws: np.ndarray) -> int:
 
 
 def _bound(hits: Any, other_hits: Any, n: int, alpha: float, delta: float) -> np.ndarray:
-    """log of the ratio of Clopper-Pearson limits, at least 0."""
+    """The log of the ratio of Clopper-Pearson limits, at least 0."""
     hits, other_hits = np.asarray(hits), np.asarray(other_hits)
     low = np.where(hits > 0, beta.ppf(alpha / 2, np.maximum(hits, 1), n - hits + 1), 0.0)
     high = np.where(

@@ -1,13 +1,14 @@
-r"""The search over whole databases, for queries that are no sums over records.
+r"""The search over whole databases, for queries that are not sums over records.
 
 Three families of starts, the best of which are climbed coordinate by coordinate:
 
-- chains: m records are `new`, n - m are `old` (two extreme records), and the next `old` one becomes `new`, for every m;
+- chains: m records are `new`, n - m are `old` (two extreme records), and the next `old` one becomes
+  `new`, for every m;
 - records next to a value that the query returned, all but the exchanged one;
 - mixtures: all alike, half and half, extreme records in any mix, anything.
 
-Chains settle linear combinations of the order statistics of one column (quantiles, ranges, trimmed
-means). With the n + 1 values of a database and of the record that comes in, in a given order, the
+Chains are exact for linear combinations of the order statistics of one column (quantiles, ranges,
+trimmed means). With the n + 1 values of a database and of the new record in a given order, the
 change is linear in these values, so its norm is convex and largest at a vertex of low <= v_1 <= ...
 <= v_(n+1) <= high: every value is `low` or `high`.
 """
@@ -19,7 +20,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -28,38 +28,38 @@ from noisewise.errors import SimulationError
 from noisewise.queries.base import AbstractQuery
 from noisewise.queries.domains import AbstractDomain
 
-_CLIMBS = 2
-"""How many starts of each family are climbed."""
+# The numbers of tries below are round: a search takes some seconds with them, and more tries only
+# tighten its lower bound.
 
-_ENTRIES = 32
-"""How many values of records that stay are moved at each radius, besides the exchanged record's
-own.
+_CLIMBS_PER_FAMILY = 2
+"""Starts of each family that are climbed, the best ones."""
+
+_MOVED_ENTRIES = 32
+"""Values of unchanged records that are moved at each radius, besides those of the exchanged one."""
+
+_ALL_LINKS_UP_TO = 64
+"""The largest number of records for which a chain is tried at every m. Longer chains are halved
+where the query moves.
 """
 
-_EVERY = 64
-"""Databases of up to so many records are tried with every m; longer chains are halved where the
-query moves.
+_KEPT_LINKS = 8
+"""Links of a chain that are followed and kept, those that move the query most."""
+
+_CHAINS = 6
+"""Chains, each from one extreme record to another, in an order of its own; also the first columns
+whose returned values are tried.
 """
 
-_LINKS = 8
-"""How many links of a chain are followed and kept."""
+_RETURNED_VALUES = 6
+"""Values that the query returned which are tried in records."""
 
-_PAIRS = 6
-"""Pairs of extreme records, and orders in which records change, that chains are made of."""
-
-_RETURNED = 6
-"""How many of the values that the query returned are tried in records."""
-
-_BESIDE = np.array([0.0, 1e-9, -1e-9, 1e-3, -1e-3])
-"""How far from a returned value records are put, in widths of the column; the next float64 on each
-side comes on top.
+_OFFSETS = np.array([0.0, 1e-9, -1e-9, 1e-3, -1e-3])
+"""Distances from a returned value at which records are put, in widths of the column; the next
+float64 on each side is tried too.
 """
 
-_SHARPENED = 4
-"""At every so many radii of a climb, records are moved next to the values that the query returns.
-"""
-
-Change = Callable[["_Candidate"], float]
+_RADII_PER_SHARPENING = 4
+"""Once in this many radii of a climb, records move next to the values that the query returns."""
 
 
 def search_databases(
@@ -70,17 +70,32 @@ def search_databases(
     num_starts: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A database of `size` records and a neighbour that the query tells apart by as much as was
-    found.
+    """Search for a database and a neighbour between which the query changes most.
+
+    Args:
+        query: Any query that is not a sum over records.
+        domain: The set of possible records.
+        norm: The norm of the change: 0, 1, 2 or infinity.
+        size: The number of records.
+        num_starts: The number of mixtures to try.
+        rng: Where random starts come from.
+
+    Returns:
+        The database and its neighbour, as the query takes them.
+
+    Raises:
+        SimulationError: If the query is NaN for a database of the domain.
     """
     search = _Search(query, domain, norm, rng)
     chained = [start for chain in _chains(search, size) for start in _links(search, chain)]
-    beside = [start for pair in chained[:1] for start in _beside(search, pair)]
+    gathered = [start for pair in chained[:1] for start in _near_returned(search, pair)]
     mixed = [_mixture(search, size, kind) for kind in range(num_starts)]
     families = (
-        sorted(starts, key=search.change, reverse=True) for starts in (chained, beside, mixed)
+        sorted(starts, key=search.change, reverse=True) for starts in (chained, gathered, mixed)
     )
-    climbed = [_climb(search, start) for family in families for start in family[:_CLIMBS]]
+    climbed = [
+        _climb(search, start) for family in families for start in family[:_CLIMBS_PER_FAMILY]
+    ]
     return search.databases(max(climbed, key=search.change))
 
 
@@ -91,7 +106,9 @@ class _Candidate:
     records: np.ndarray
     position: int
 
-    def with_entries(self, rows: Any, column: int, value: Any) -> _Candidate:
+    def with_entries(
+        self, rows: Sequence[int] | np.ndarray, column: int, value: float
+    ) -> _Candidate:
         records = self.records.copy()
         records[rows, column] = value
         return _Candidate(records, self.position)
@@ -111,8 +128,8 @@ class _Search:
         return self.domain.extremes(self.rng, POOL)
 
     def shaped(self, records: np.ndarray) -> np.ndarray:
-        """A copy, as a query may sort it in place; one column is handed to a query without a domain
-        as (n,).
+        """A copy, as a query may sort it in place. One column has shape (n,) for a query without a
+        domain.
         """
         return np.array(
             records[:, 0] if self.query.domain is None and self.domain.width == 1 else records
@@ -136,17 +153,17 @@ class _Search:
         return self.distance(self.query(first), self.query(second))
 
     def returned(self, candidate: _Candidate, column: int) -> np.ndarray:
-        """Values of a column at and around what the query returns for the two databases, and the
-        ends.
+        """Values of a column at and near those that the query returns for the two databases, and
+        the ends.
         """
         found = np.unique(
             np.concatenate([self.query(database) for database in self.databases(candidate)])
         )
         found = found[np.isfinite(found)]
-        if found.size > _RETURNED:
-            found = self.rng.choice(found, _RETURNED, replace=False)
-        beside = found[:, None] + _BESIDE * float(np.ptp(self.pool[:, column]))
-        tried = [beside.ravel(), np.nextafter(found, -np.inf), np.nextafter(found, np.inf)]
+        if found.size > _RETURNED_VALUES:
+            found = self.rng.choice(found, _RETURNED_VALUES, replace=False)
+        near = found[:, None] + _OFFSETS * float(np.ptp(self.pool[:, column]))
+        tried = [near.ravel(), np.nextafter(found, -np.inf), np.nextafter(found, np.inf)]
         return np.unique(self.domain.around(column, np.concatenate(tried), 0.0))
 
 
@@ -174,7 +191,7 @@ def _chains(search: _Search, size: int) -> list[_Chain]:
     """
     pool, rng = search.pool, search.rng
     chains = [_Chain(pool[0], pool[-1], np.arange(size))]
-    while len(chains) < _PAIRS:
+    while len(chains) < _CHAINS:
         old, new = pool[rng.choice(len(pool), 2, replace=False)] if len(pool) > 1 else pool[[0, 0]]
         chains.append(_Chain(old, new, rng.permutation(size)))
         if len(pool) <= 2 and len(chains) == 2:
@@ -193,21 +210,29 @@ def largest_steps(
     size: int,
     distance: Callable[[np.ndarray, np.ndarray], float],
 ) -> list[int]:
-    """The numbers m in 0..size-1 where `values` moves most between m and m + 1, largest first, at
-    most 8.
+    """The numbers m where `values` moves most between m and m + 1, at most 8, largest first.
 
-    All m are looked at up to a size of 64. Beyond, intervals between 65 of them are halved again
-    and again, and those across which the values move most are kept: of two halves one moves at
-    least half as far as the whole, and a single jump is found.
+    All m are tried up to a size of 64. Beyond, intervals between 65 of them are halved repeatedly,
+    and those across which the values move most are kept: of two halves one moves at least half as
+    far as the whole, and a single jump is found.
+
+    Args:
+        values: The query's answer after m exchanges, m = 0..size.
+        size: The number of exchanges.
+        distance: How far two answers lie apart.
+
+    Returns:
+        Numbers m in 0..size-1.
 
     >>> largest_steps(lambda m: np.array([float(m > 712)]), 1000, lambda a, b: abs(a - b).max())[0]
     712
     """
-    marks = np.unique(np.rint(np.linspace(0, size, min(size, _EVERY) + 1)).astype(int)).tolist()
+    num_marks = min(size, _ALL_LINKS_UP_TO) + 1
+    marks = np.unique(np.rint(np.linspace(0, size, num_marks)).astype(int)).tolist()
     intervals = list(itertools.pairwise(marks))
     while True:
         intervals.sort(key=lambda ends: distance(values(ends[0]), values(ends[1])), reverse=True)
-        del intervals[_LINKS:]
+        del intervals[_KEPT_LINKS:]
         if all(high - low == 1 for low, high in intervals):
             return [low for low, _ in intervals]
         intervals = [half for interval in intervals for half in _halves(*interval)]
@@ -221,14 +246,14 @@ def _halves(low: int, high: int) -> list[tuple[int, int]]:
 # Other starts -------------------------------------------------------------------------------------
 
 
-def _beside(search: _Search, start: _Candidate) -> list[_Candidate]:
-    """All records that stay lie next to a value that the query returned; the exchanged one moves
+def _near_returned(search: _Search, start: _Candidate) -> list[_Candidate]:
+    """All unchanged records lie next to a value that the query returned; the exchanged one moves
     between extremes.
     """
     stay = np.delete(np.arange(len(start.records) - 1), start.position)
     return [
         start.with_entries(stay, column, value)
-        for column in range(min(search.domain.width, _PAIRS))
+        for column in range(min(search.domain.width, _CHAINS))
         for value in search.returned(start, column)
     ]
 
@@ -259,14 +284,13 @@ def _climb(search: _Search, start: _Candidate) -> _Candidate:
     best, reached = start, search.change(start)
     last = len(start.records) - 1
     for turn, radius in enumerate(RADII):
-        shared = search.rng.permutation(last)[: max(1, _ENTRIES // search.domain.width)]
-        for row, column in itertools.product(
-            (last, start.position, *shared), range(search.domain.width)
-        ):
+        columns = range(search.domain.width)
+        shared = search.rng.permutation(last)[: max(1, _MOVED_ENTRIES // search.domain.width)]
+        for row, column in itertools.product((last, start.position, *shared), columns):
             values = search.domain.around(column, best.records[row : row + 1, column], radius)[0]
             best, reached = _best_entry(search, best, reached, [row], column, values)
-        if turn % _SHARPENED == 0:
-            for column in range(search.domain.width):
+        if turn % _RADII_PER_SHARPENING == 0:
+            for column in columns:
                 for rows in _together(best, column):
                     values = search.returned(best, column)
                     best, reached = _best_entry(search, best, reached, rows, column, values)
@@ -274,13 +298,13 @@ def _climb(search: _Search, start: _Candidate) -> _Candidate:
 
 
 def _together(candidate: _Candidate, column: int) -> list[np.ndarray]:
-    """Rows that move together: each exchanged record, and the staying ones that share one of the
+    """Rows that move together: each exchanged record, and the unchanged ones that share one of the
     commonest values.
     """
     last = len(candidate.records) - 1
     stay = np.delete(np.arange(last), candidate.position)
     values, counts = np.unique(candidate.records[stay, column], return_counts=True)
-    common = values[np.argsort(counts)[::-1][:_CLIMBS]]
+    common = values[np.argsort(counts)[::-1][:_CLIMBS_PER_FAMILY]]
     return [
         np.array([last]),
         np.array([candidate.position]),

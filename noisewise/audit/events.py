@@ -1,4 +1,4 @@
-"""Events that may tell two statistics apart, proposed from draws of an unknown law: thresholds on
+"""Events that may separate two statistics, proposed from draws of an unknown law: thresholds on
 many scores of a row.
 """
 
@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from noisewise.audit.dependence import groups
 from noisewise.audit.low_bits import CELLS, ROUNDING, cell
@@ -17,35 +19,42 @@ from noisewise.audit.low_bits import CELLS, ROUNDING, cell
 Event = Callable[[np.ndarray], np.ndarray]
 """A function of draws (N, k') that returns (N,) booleans."""
 
-_THRESHOLDS = 400
-"""Thresholds on columns and on their sum, at quantiles of the draws from .0005 to .9995."""
+# The numbers of thresholds and groups below are round: more of them cost time and make the choice
+# among events noisier.
 
-_FEWER = 100
-"""Thresholds on every other score."""
+_PLAIN_THRESHOLDS = 400
+"""Thresholds on columns and on their sum."""
+
+_FURTHER_THRESHOLDS = 100
+"""Thresholds on every other score, of which there are many."""
+
+_QUANTILES = (0.0005, 0.9995)
+"""Thresholds are equally spaced quantiles of the draws between these two."""
 
 _PAIRS = 12
-"""Pairs of columns whose sum, difference and signs are looked at."""
+"""Pairs of columns whose sum, difference and signs are tried."""
 
 _TRIPLES = 20
-"""Triples of columns whose signs are looked at."""
+"""Triples of columns whose signs are tried."""
 
 _COLUMNS = 8
-"""Columns of which distances and bits are looked at, the first ones: each costs as much as 10
-others.
-"""
+"""The first columns, whose distances and bits are tried: each costs as much as 10 others."""
 
 _BULK = 0.99
-"""Bits are those of the share of draws that is smallest in size: a few far out would leave nothing
-below float64's spacing.
+"""The share of draws whose bits are read, those smallest in size: a few far out would leave no bits
+above float64's spacing.
 """
 
 _MIDDLE = (0.25, 0.75)
-"""Bits are looked for below the distance between these quantiles."""
+"""Bits are read below the distance between these quantiles, the width of the noise."""
+
+_MAX_WINDOWS = 64
+"""Windows of 4 bits above the rounding of float64; 13 of them reach the size of the number."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """A number for each row of draws; `__call__` sees (N, k') and returns (N,)."""
+    """A number for each row of draws: a function from (n, k') to (n,), with a name."""
 
     name: str
     function: Callable[[np.ndarray], np.ndarray]
@@ -60,7 +69,13 @@ class Score:
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-    """The event that a score lies above a threshold, or not above it."""
+    """The event that a score lies above a threshold, or not above it.
+
+    >>> first = Score("column 0", lambda draws: draws[:, 0])
+    >>> event = Threshold(first, 1.0, above=True)
+    >>> str(event), event(np.array([[0.5], [2.0]])).tolist()
+    ('column 0 > 1', [False, True])
+    """
 
     score: Score
     threshold: float
@@ -76,7 +91,11 @@ class Threshold:
 
 @dataclasses.dataclass(frozen=True)
 class Odd:
-    """The event that a column is NaN, or infinite, or is not."""
+    """The event that a column is NaN, or infinite; or that it is not.
+
+    >>> str(Odd(0, "NaN", negated=False)), str(Odd(2, "infinite", negated=True))
+    ('column 0 is NaN', 'column 2 is not infinite')
+    """
 
     kinds: ClassVar[dict[str, Callable[[np.ndarray], np.ndarray]]] = {
         "NaN": np.isnan,
@@ -96,8 +115,8 @@ class Odd:
 
 @dataclasses.dataclass(frozen=True)
 class Bits:
-    """The event that four bits of a column, in the window of a unit, are `value`, and its size at
-    most `limit`.
+    """The event that four bits of a column, in the window of a unit, are `value`, and its size is
+    at most `limit`.
     """
 
     column: int
@@ -118,34 +137,45 @@ class Bits:
 
 
 def candidates(
-    first: np.ndarray, second: np.ndarray, centers: Sequence[np.ndarray], rng: np.random.Generator
-) -> tuple[list[Event], np.ndarray]:
-    """Events, and their hits (2, events) among draws (N, k') of two laws. `centers` are rows (k',)
-    where noise may center.
+    first: Float[np.ndarray, "n kp"],
+    second: Float[np.ndarray, "n kp"],
+    centers: Sequence[Float[np.ndarray, " kp"]],
+    rng: np.random.Generator,
+) -> tuple[list[Event], Int[np.ndarray, "2 events"]]:
+    """Propose events that may separate two laws, and count them.
+
+    Args:
+        first: Draws of one law, shape (n, k').
+        second: Draws of the other, shape (n, k').
+        centers: Rows, shape (k',), around which noise may be centred.
+        rng: Chooses among groups of columns where there are many.
+
+    Returns:
+        The events, and their hits among the draws of each law, shape (2, events).
     """
-    events: list[Event] = [
-        Odd(j, text, other)
-        for j in range(first.shape[-1])
-        for text in Odd.kinds
-        for other in (False, True)
-    ]
-    counted = [
-        np.array([[int(event(draws).sum()) for event in events] for draws in (first, second)])
-    ]
+    width = first.shape[-1]
     around = _distinct([*centers, _medians(first), _medians(second)])
     found = [
+        _odd(first, second),
+        *(_thresholds(score, first, second, _PLAIN_THRESHOLDS) for score in _plain_scores(width)),
         *(
-            _thresholds(score, first, second, _THRESHOLDS)
-            for score in _plain_scores(first.shape[-1])
+            _thresholds(score, first, second, _FURTHER_THRESHOLDS)
+            for score in _further_scores(width, around, rng)
         ),
-        *(
-            _thresholds(score, first, second, _FEWER)
-            for score in _further_scores(first.shape[-1], around, rng)
-        ),
-        *(_bits(j, first, second, centers) for j in range(min(first.shape[-1], _COLUMNS))),
+        *(_bits(j, first, second, centers) for j in range(min(width, _COLUMNS))),
     ]
-    events += [event for proposed, _ in found for event in proposed]
-    return events, np.concatenate([*counted, *(hits for _, hits in found)], axis=1)
+    events = [event for proposed, _ in found for event in proposed]
+    return events, np.concatenate([hits for _, hits in found], axis=1)
+
+
+def _odd(first: np.ndarray, second: np.ndarray) -> tuple[list[Event], np.ndarray]:
+    """NaN and infinity in each column, and their absence."""
+    columns = range(first.shape[-1])
+    events: list[Event] = [
+        Odd(*each) for each in itertools.product(columns, Odd.kinds, (False, True))
+    ]
+    hits = [[int(event(draws).sum()) for event in events] for draws in (first, second)]
+    return events, np.array(hits)
 
 
 def _plain_scores(width: int) -> Iterator[Score]:
@@ -167,10 +197,8 @@ def _further_scores(
     """
     for j in range(min(width, _COLUMNS)):
         for middle in sorted({float(center[j]) for center in centers}):
-            yield Score(
-                f"distance of column {j} from {middle:g}",
-                functools.partial(_distance, column=j, center=middle),
-            )
+            name = f"distance of column {j} from {middle:g}"
+            yield Score(name, functools.partial(_distance, column=j, center=middle))
     pairs = groups(width, 2, rng, _PAIRS)
     for a, b in pairs:
         for name, sign in (("sum", 1.0), ("difference", -1.0)):
@@ -197,7 +225,7 @@ def _distance(draws: np.ndarray, *, column: int, center: float) -> np.ndarray:
 
 
 def _signs(draws: np.ndarray, *, columns: list[int], center: np.ndarray) -> np.ndarray:
-    """-1, 0 or 1."""
+    """The product of the signs of columns around a center: -1, 0 or 1."""
     return np.prod([np.sign(draws[:, j] - c) for j, c in zip(columns, center, strict=True)], axis=0)
 
 
@@ -218,16 +246,12 @@ def _medians(draws: np.ndarray) -> np.ndarray:
 def _thresholds(
     score: Score, first: np.ndarray, second: np.ndarray, number: int
 ) -> tuple[list[Event], np.ndarray]:
-    """A score beyond thresholds, in both directions."""
-    # NaN is in no tail, and no threshold.
+    """A score beyond thresholds, in both directions; NaN is in no tail, and no threshold."""
     a, b = (np.sort(values[~np.isnan(values)]) for values in (score(first), score(second)))
     finite = np.concatenate([a, b])
-    finite = finite[np.isfinite(finite)]
-    levels = (
-        np.unique(np.quantile(finite, np.linspace(0.0005, 0.9995, number)))
-        if finite.size
-        else finite
-    )
+    levels = finite = finite[np.isfinite(finite)]
+    if finite.size:
+        levels = np.unique(np.quantile(finite, np.linspace(*_QUANTILES, number)))
     below = np.stack([np.searchsorted(values, levels, side="right") for values in (a, b)])
     events: list[Event] = [
         Threshold(score, float(level), above) for above in (False, True) for level in levels
@@ -239,26 +263,24 @@ def _bits(
     column: int, first: np.ndarray, second: np.ndarray, centers: Sequence[np.ndarray]
 ) -> tuple[list[Event], np.ndarray]:
     """Bits of a column between its bulk and the rounding of float64, there and at the centers."""
-    sizes = [np.abs(draws[:, column]) for draws in (first, second)]
-    sizes = [values[np.isfinite(values)] for values in sizes]
-    if min(values.size for values in sizes) == 0:
-        return [], np.empty((2, 0), dtype=int)
-    limit = max(float(np.quantile(values, _BULK)) for values in sizes)
-    finest = ROUNDING * np.spacing(
-        limit + max([0.0, *(abs(float(center[column])) for center in centers)])
+    none = np.empty((2, 0), dtype=int)
+    both = [draws[np.isfinite(draws)] for draws in (first[:, column], second[:, column])]
+    if min(values.size for values in both) == 0:
+        return [], none
+    limit = max(float(np.quantile(np.abs(values), _BULK)) for values in both)
+    farthest = max((abs(float(center[column])) for center in centers), default=0.0)
+    finest = ROUNDING * np.spacing(limit + farthest)
+    width = max(float(np.ptp(np.quantile(values, _MIDDLE))) for values in both)
+    units = finest * float(CELLS) ** np.arange(_MAX_WINDOWS)
+    units = units[units * CELLS * CELLS <= width]
+    inside = [values[np.abs(values) <= limit] for values in both]
+    windows = itertools.product(units.tolist(), range(CELLS))
+    events: list[Event] = [Bits(column, unit, value, limit) for unit, value in windows]
+    return events, np.concatenate([none, *(_cell_counts(inside, unit) for unit in units)], axis=1)
+
+
+def _cell_counts(both: Sequence[np.ndarray], unit: float) -> np.ndarray:
+    """The numbers of values in each cell of a window, shape (2, 16)."""
+    return np.stack(
+        [np.bincount(cell(values, unit).astype(int), minlength=CELLS) for values in both]
     )
-    width = max(
-        float(np.ptp(np.quantile(draws[np.isfinite(draws)], _MIDDLE)))
-        for draws in (first[:, column], second[:, column])
-    )
-    units = finest * 16.0 ** np.arange(64)
-    events: list[Event] = []
-    hits: list[np.ndarray] = []
-    for unit in units[units * CELLS * CELLS <= width]:
-        counts = []
-        for draws in (first[:, column], second[:, column]):
-            inside = draws[np.abs(draws) <= limit]
-            counts.append(np.bincount(cell(inside, unit).astype(int), minlength=CELLS))
-        hits.append(np.stack(counts))
-        events += [Bits(column, float(unit), value, limit) for value in range(CELLS)]
-    return events, np.concatenate(hits, axis=1) if hits else np.empty((2, 0), dtype=int)

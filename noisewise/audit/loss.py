@@ -4,10 +4,11 @@ Between neighbours s and s', with p = eta(. | s) and q = eta(. | s'):
 
     pure loss         sup_y |log p(y) - log q(y)|
     hockey stick      delta(epsilon) = integral of max(0, p - e^epsilon q)
-    Renyi divergence  D_alpha = log integral of p^alpha q^(1-alpha) / (alpha - 1),  D_1 = integral of p log(p/q)
+    Renyi divergence  D_alpha = log(integral of p^alpha q^(1-alpha)) / (alpha - 1),
+                      D_1 = integral of p log(p/q)
 
-Nothing here knows the formula of any mechanism: a wrong density, scale or sensitivity shows. An
-output that s allows and s' does not makes the pure loss and every D_alpha infinite.
+Nothing here knows the formula of any mechanism, so that a wrong density, scale or sensitivity
+shows. An output that s allows and s' does not makes the pure loss and every D_alpha infinite.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from scipy.special import logsumexp
 
-from noisewise._core.arrays import integer
+from noisewise._core.arrays import Array, integer
 from noisewise.audit.outputs import Cells, cells, scan
 from noisewise.audit.verdict import AbstractVerdict
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
@@ -34,21 +36,39 @@ from noisewise.mechanisms.guarantees import (
 )
 
 _ORDERS = (1.0, 1.05, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 64.0)
+"""The alphas at which zCDP is compared: dense near 1, where D_alpha is the mean loss, and some far
+out, where it sees rare large losses.
+"""
 _NEAR = np.array([0.0, 0.05, 0.2])
 _FAR = np.array([0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 6.0, 8.0])
-"""Where GaussianDP(mu) is compared, in units of mu: delta(0) is the total variation distance; from
-mu^2/2 on each step is a standard deviation of the loss, and 8 of them see noise that was cut off
-anywhere float64 draws can tell."""
+"""Epsilons at which GaussianDP(mu) is compared, in units of mu: near ones from 0 on, where delta is
+the total variation distance; far ones from mu^2/2 on, where each unit is a standard deviation of
+the loss. 8 of them see noise that was cut off wherever float64 draws can show it.
+"""
 _BATCH = 64
+"""Crossings are padded to multiples of this number, so that few sizes of programs are compiled."""
+_HALVINGS = 50
+"""Bisections of an interval between two cells: they leave 2^-50 of it, near float64's limit."""
+_ABOVE_LEVEL = 1e-10
+"""Added to a level, so that rounding errors do not cross it where a loss stays on it, as that of
+Laplace noise does.
+"""
+_SLACK_OF_SUPREMUM, _SLACK_OF_INTEGRAL = 1e-12, 1e-8
+"""Relative: the numerical errors of a pure loss, beyond its stated rounding, and of an integral."""
+_ULPS = 8  # units in the last place by which a computed log density may be off
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class PrivacyLoss(AbstractVerdict):
-    """What a mechanism claims and what its density attains over the neighbours looked at.
+    """What a mechanism claims, and what its density attains over some neighbours.
 
-    `attained` is in the claim's own parameter (epsilon, rho or mu), infinite where no parameter
-    would do. `rounding` bounds its float64 error, from the size of the logarithms that were
-    subtracted. `neighbours` holds the pair (s, s') where the loss was largest.
+    Attributes:
+        claimed: The guarantee of the mechanism.
+        attained: The loss, in the claim's own parameter (epsilon, rho or mu); infinite if no
+            parameter would do.
+        rounding: A bound on its float64 error, from the size of the logarithms that were
+            subtracted.
+        neighbours: The pair (s, s') where the loss was largest.
     """
 
     claimed: AbstractGuarantee
@@ -59,7 +79,7 @@ class PrivacyLoss(AbstractVerdict):
     @property
     def ratio(self) -> float:
         """Attained over claimed: above 1 the claim is false, far below 1 the noise is larger than
-        it need be.
+        necessary.
         """
         return self.attained / self._parameter if self._parameter > 0.0 else math.nan
 
@@ -68,7 +88,8 @@ class PrivacyLoss(AbstractVerdict):
         """Whether the claim survives, up to 1e-12 and float64 rounding (1e-8 where an integral was
         computed).
         """
-        slack = 1e-12 if isinstance(self.claimed, PureDP) else 1e-8
+        pure = isinstance(self.claimed, PureDP)
+        slack = _SLACK_OF_SUPREMUM if pure else _SLACK_OF_INTEGRAL
         return bool(self.attained <= self._parameter * (1.0 + slack) + self.rounding)
 
     def describe(self) -> str:
@@ -87,17 +108,26 @@ def privacy_loss(
     mechanism: AbstractMechanism,
     *,
     width: int = 1,
-    neighbours: tuple[Any, Any] | None = None,
-    outputs: Any = None,
+    neighbours: tuple[Float[Array, "pairs k"], Float[Array, "pairs k"]] | None = None,
+    outputs: Float[Array, "rows kp"] | None = None,
 ) -> PrivacyLoss:
-    """Compare a mechanism's claim with the loss its density attains.
+    """Compare a mechanism's claim with the loss that its density attains.
 
-    `neighbours` is a pair of arrays (pairs, k); without it the mechanism's own extreme pairs of
-    `width` columns are used (`width` is ignored where the mechanism fixes it). A mechanism without
-    a transport, such as `DensityMechanism`, needs the `outputs` (rows, k') to look at. Pure claims
-    are checked for any number of columns; zCDP and GDP claims need an output of one column, which
-    loses nothing for noise whose law depends on s only through the distance
+    Pure claims are checked for any number of columns; zCDP and GDP claims need an output of one
+    column, which loses nothing for noise whose law depends on s only through the distance
     |s - s'|_2.
+
+    Args:
+        mechanism: The mechanism, with a density and a guarantee.
+        width: The number of columns of s, ignored where the mechanism fixes it.
+        neighbours: Pairs (s, s') to compare, two arrays of shape (pairs, k); by default the
+            mechanism's own extreme pairs.
+        outputs: Rows of s_dp among which the loss is largest, shape (rows, k'). Only a mechanism
+            without a transport, such as `DensityMechanism`, needs them.
+
+    Raises:
+        MissingCapabilityError: If the claim is of another kind, or outputs are needed.
+        InvalidInputError: If no output is possible under either statistic.
 
     >>> import noisewise as nw
     >>> privacy_loss(nw.mechanisms.Laplace(scale=0.5, sensitivity=1.0), width=3)
@@ -125,10 +155,8 @@ def _attained(
     if isinstance(claimed, PureDP):
         return pure_loss(mechanism, s, other, outputs)
     if isinstance(claimed, ZeroConcentratedDP):
-        return (
-            float(np.max(renyi_divergence(mechanism, s, other, _ORDERS) / np.asarray(_ORDERS))),
-            0.0,
-        )
+        losses = renyi_divergence(mechanism, s, other, _ORDERS) / np.asarray(_ORDERS)
+        return float(np.max(losses)), 0.0
     if isinstance(claimed, GaussianDP):
         epsilons = np.concatenate([claimed.mu * _NEAR, claimed.mu * _FAR + claimed.mu**2 / 2])
         return max(map(_mu, epsilons, hockey_stick(mechanism, s, other, epsilons))), 0.0
@@ -142,15 +170,30 @@ def _mu(epsilon: float, delta: float) -> float:
     """The mu whose curve passes through (epsilon, delta)."""
     if delta <= 0.0:
         return 0.0
-    return (
-        math.inf if delta >= 1.0 else GaussianDP.from_approximate(ApproximateDP(epsilon, delta)).mu
-    )
+    if delta >= 1.0:
+        return math.inf
+    return GaussianDP.from_approximate(ApproximateDP(epsilon, delta)).mu
 
 
 def pure_loss(
-    mechanism: AbstractMechanism, s: Any, other: Any, outputs: Any = None
+    mechanism: AbstractMechanism,
+    s: Float[Array, " k"],
+    other: Float[Array, " k"],
+    outputs: Float[Array, "rows kp"] | None = None,
 ) -> tuple[float, float]:
-    """The largest |log p - log q| over outputs, and a bound on its rounding error."""
+    """The largest |log p - log q| over outputs, and a bound on its rounding error.
+
+    Args:
+        mechanism: The mechanism, with a density.
+        s: One statistic, shape (k,).
+        other: Its neighbour, shape (k,).
+        outputs: Where to compare, shape (rows, k'); by default a scan finds the supremum.
+
+    >>> import noisewise as nw
+    >>> attained, rounding = pure_loss(nw.mechanisms.Laplace(scale=0.5), [0.0], [1.0])
+    >>> round(attained, 9), rounding < 1e-12
+    (2.0, True)
+    """
     s, other = np.asarray(s, dtype=float), np.asarray(other, dtype=float)
     if outputs is None and Capability.TRANSPORT not in mechanism.capabilities:
         raise MissingCapabilityError(
@@ -166,15 +209,29 @@ def pure_loss(
         )
     p, q = p[possible], q[possible]
     sizes = np.maximum(np.abs(p), np.abs(q))
-    rounding = 8 * np.finfo(float).eps * sizes[np.isfinite(sizes)].max(initial=0.0)
+    rounding = _ULPS * np.finfo(float).eps * sizes[np.isfinite(sizes)].max(initial=0.0)
     return float(np.abs(p - q).max()), float(rounding)
 
 
 def hockey_stick(
-    mechanism: AbstractMechanism, s: Any, other: Any, epsilons: Sequence[float] | np.ndarray
-) -> np.ndarray:
-    """delta(epsilon) between two statistics, the larger of the two directions; outputs of one
-    column.
+    mechanism: AbstractMechanism,
+    s: Float[Array, " k"],
+    other: Float[Array, " k"],
+    epsilons: Sequence[float] | Float[np.ndarray, " m"],
+) -> Float[np.ndarray, " m"]:
+    """delta(epsilon) between two statistics, the larger of the two directions.
+
+    Args:
+        mechanism: The mechanism, with a density and an output of one column.
+        s: One statistic, shape (k,).
+        other: Its neighbour, shape (k,).
+        epsilons: Where delta is asked for.
+
+    Returns:
+        One delta per epsilon.
+
+    Raises:
+        MissingCapabilityError: If the output has several columns.
 
     >>> import noisewise as nw
     >>> gaussian = nw.mechanisms.Gaussian(scale=1.0, sensitivity=1.0)
@@ -185,12 +242,8 @@ def hockey_stick(
     epsilons = np.asarray(epsilons, dtype=float)
     grid = _cells(mechanism, s, other)
     if np.ptp(grid.log_weights) > 0:
-        grid = _cells(
-            mechanism,
-            s,
-            other,
-            kinks=_crossings(mechanism, s, other, np.sort(grid.points), epsilons),
-        )
+        kinks = _crossings(mechanism, s, other, np.sort(grid.points), epsilons)
+        grid = _cells(mechanism, s, other, kinks=kinks)
     p, q = _masses(mechanism, grid, s), _masses(mechanism, grid, other)
     with np.errstate(over="ignore"):
         return np.array(
@@ -203,25 +256,23 @@ def _excess(p: np.ndarray, q: np.ndarray, epsilon: float) -> float:
 
 
 def _crossings(
-    mechanism: AbstractMechanism, s: Any, other: Any, points: np.ndarray, epsilons: np.ndarray
+    mechanism: AbstractMechanism, s: Array, other: Array, points: np.ndarray, epsilons: np.ndarray
 ) -> np.ndarray:
-    """Where log p - log q passes epsilon or -epsilon, by bisection: the integrands of the hockey
-    stick bend there.
+    """The outputs where log p - log q passes epsilon or -epsilon, by bisection: the integrands of
+    the hockey stick bend there.
     """
 
     def loss(y: np.ndarray) -> np.ndarray:
         p, q = mechanism.log_prob(y[:, None], s), mechanism.log_prob(y[:, None], other)
         return np.subtract(p, q, out=np.zeros_like(p), where=(p > -np.inf) | (q > -np.inf))
 
-    # Just above its level a loss that stays there, as that of Laplace noise does, is not crossed by
-    # rounding errors.
-    levels = np.unique(np.concatenate([epsilons, -epsilons]))[:, None] + 1e-10
+    levels = np.unique(np.concatenate([epsilons, -epsilons]))[:, None] + _ABOVE_LEVEL
     above = loss(points) > levels
     which, index = np.nonzero(above[:, 1:] != above[:, :-1])
     rises, level = above[which, index + 1], levels[which, 0]
     low, high = points[index], points[index + 1]
     padding = np.full(-index.size % _BATCH, points[0])
-    for _ in range(50):
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
         beyond = (loss(np.concatenate([middle, padding]))[: index.size] > level) == rises
         low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
@@ -229,10 +280,25 @@ def _crossings(
 
 
 def renyi_divergence(
-    mechanism: AbstractMechanism, s: Any, other: Any, orders: Sequence[float]
-) -> np.ndarray:
-    """D_alpha between two statistics for each order alpha >= 1, the larger of the two directions;
-    outputs of one column.
+    mechanism: AbstractMechanism,
+    s: Float[Array, " k"],
+    other: Float[Array, " k"],
+    orders: Sequence[float],
+) -> Float[np.ndarray, " m"]:
+    """D_alpha between two statistics, the larger of the two directions.
+
+    Args:
+        mechanism: The mechanism, with a density and an output of one column.
+        s: One statistic, shape (k,).
+        other: Its neighbour, shape (k,).
+        orders: The alphas, at least 1.
+
+    Returns:
+        One divergence per order; infinite where an output is possible under one statistic only.
+
+    Raises:
+        InvalidInputError: If an order is below 1.
+        MissingCapabilityError: If the output has several columns.
 
     >>> import noisewise as nw
     >>> gaussian = nw.mechanisms.Gaussian(scale=2.0, sensitivity=1.0)
@@ -260,8 +326,8 @@ def _divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
 
 def _cells(
     mechanism: AbstractMechanism,
-    s: Any,
-    other: Any,
+    s: Array,
+    other: Array,
     *,
     tilt: float = 0.0,
     kinks: np.ndarray | None = None,
@@ -276,6 +342,6 @@ def _cells(
     )
 
 
-def _masses(mechanism: AbstractMechanism, grid: Cells, s: Any) -> np.ndarray:
-    """log of density times cell weight."""
+def _masses(mechanism: AbstractMechanism, grid: Cells, s: Array) -> np.ndarray:
+    """The log of density times cell weight, one per cell."""
     return mechanism.log_prob(grid.points[:, None], np.asarray(s, dtype=float)) + grid.log_weights

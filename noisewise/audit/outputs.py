@@ -1,4 +1,4 @@
-"""Which outputs an audit looks at: a scan for suprema, weighted cells for integrals and sums."""
+"""The outputs that an audit evaluates: a scan for suprema, weighted cells for integrals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import itertools
 import math
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise.errors import MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
@@ -19,16 +20,39 @@ _TAILS = np.concatenate(
         1.0 - 10.0 ** np.arange(-15, -1)[::-1],
     ]
 )
+"""Levels of the ladder of quantiles: every second percent, and powers of ten down to 1e-15 in each
+tail, near the end of what a float64 uniform can be.
+"""
 _MIRRORS = 32
+"""Combinations of mirrored uniforms: all for up to 6 uniforms, a random choice for more."""
 _PANELS = 4000
+"""Panels of an integral: with 8 points each, its error is far below a verdict's slack of 1e-8."""
 _NO_KINKS = np.empty(0)
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(8)
+"""Gauss-Legendre points of a panel on [-1, 1]."""
+_ON_LATTICE = 1e-9
+"""Steps by which an end may miss a lattice point and still count as on it."""
+_MAX_VALUES = 1e6
+"""Values of a bounded lattice that are listed one by one: 8 MB of them."""
+_LOG2_MIN_ROWS = 8
+"""Rows are padded to powers of two from 2^8 on, so that few sizes of programs are compiled."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cells:
-    """Points of a one-column output with log weights: sum over points of exp(log_prob +
-    log_weights) is total mass.
+    """Cells of a one-column output: the sum of exp(log_prob(points) + log_weights) is the total
+    mass.
+
+    Attributes:
+        points: One point per cell.
+        log_weights: The logs of widths for a density, 0 for a probability.
+
+    >>> from noisewise.mechanisms import Laplace
+    >>> laplace, s = Laplace(scale=1.0), np.zeros((1, 1))
+    >>> grid = cells(laplace, s)
+    >>> mass = np.exp(laplace.log_prob(grid.points[:, None], s[0]) + grid.log_weights).sum()
+    >>> round(float(mass), 9)
+    1.0
     """
 
     points: np.ndarray
@@ -36,11 +60,15 @@ class Cells:
 
 
 def independent_blocks(mechanism: AbstractMechanism, k: int) -> list[slice]:
-    """The columns of an output in groups that are independent of each other: single ones, where a
-    mechanism allows.
+    """The columns of an output in groups that are independent of each other: single columns, where
+    a mechanism allows.
 
-    >>> import noisewise as nw
-    >>> both = nw.mechanisms.Product([nw.mechanisms.Laplace(1.0), nw.mechanisms.EuclideanLaplace(1.0)], widths=[2, 3])
+    Args:
+        mechanism: The mechanism, possibly composed of blocks.
+        k: The number of columns of s.
+
+    >>> from noisewise.mechanisms import EuclideanLaplace, Laplace, Product
+    >>> both = Product([Laplace(1.0), EuclideanLaplace(1.0)], widths=[2, 3])
     >>> [(block.start, block.stop) for block in independent_blocks(both, 5)]
     [(0, 1), (1, 2), (2, 5)]
     """
@@ -58,17 +86,23 @@ def independent_blocks(mechanism: AbstractMechanism, k: int) -> list[slice]:
 
 
 def column_supports(support: AbstractSupport, width: int) -> list[AbstractSupport]:
-    """The support of each of `width` columns."""
+    """The support of each of `width` columns.
+
+    >>> column_supports(Blocks((Real(), Lattice()), widths=(1, 1)), 2)
+    [Real(), Lattice(step=1.0, low=-inf, high=inf)]
+    """
     if not isinstance(support, Blocks):
         return [support] * width
     parts = zip(support.supports, support.widths, strict=True)
     return [column for part, size in parts for column in column_supports(part, size)]
 
 
-def quantiles(mechanism: AbstractMechanism, statistics: np.ndarray) -> np.ndarray:
-    """Outputs at a ladder of levels t for each row of `statistics`: (rows, ladder, k').
+def quantiles(
+    mechanism: AbstractMechanism, statistics: Float[np.ndarray, "rows k"]
+) -> Float[np.ndarray, "rows ladder kp"]:
+    """Outputs at a ladder of levels t, for each row of `statistics`.
 
-    All uniforms equal t. A mechanism with more uniforms than columns spends some on directions: its
+    All uniforms equal t. A mechanism with more uniforms than columns uses some for directions: its
     uniforms are t or 1 - t, in all combinations or some, so that every column is seen on both
     sides.
     """
@@ -79,15 +113,13 @@ def quantiles(mechanism: AbstractMechanism, statistics: np.ndarray) -> np.ndarra
     return np.stack([mechanism.transport(u, s) for s in statistics])
 
 
-def typical(ladder: np.ndarray) -> np.ndarray:
-    """The row of a ladder (rows, k') where all uniforms are one half."""
+def typical(ladder: Float[np.ndarray, "rows kp"]) -> Float[np.ndarray, " kp"]:
+    """The row of a ladder where all uniforms are one half."""
     return ladder[_TAILS.size // 2]
 
 
 def _mirrored(num_uniforms: int, width: int) -> np.ndarray:
-    """Which uniforms go down while the first goes up, (combinations, num_uniforms): the ladder does
-    the rest.
-    """
+    """Which uniforms are 1 - t while the first is t, shape (combinations, num_uniforms)."""
     if num_uniforms <= width:
         return np.zeros((1, num_uniforms), dtype=bool)
     if 2 ** (num_uniforms - 1) <= _MIRRORS:
@@ -99,13 +131,15 @@ def _mirrored(num_uniforms: int, width: int) -> np.ndarray:
     return some
 
 
-def scan(mechanism: AbstractMechanism, s: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Outputs (rows, k') among which |log p - log q| has its supremum, or comes near it.
+def scan(
+    mechanism: AbstractMechanism, s: Float[np.ndarray, " k"], other: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, "rows kp"]:
+    """Outputs among which |log p - log q| has its supremum, or is near it.
 
-    log p - log q is a sum over independent blocks of columns. For each block the largest and the
-    smallest term is looked for on a ladder of quantiles, at the statistics themselves and, for
-    single columns, at the values or ends of the support and far beyond the ladder; the two outputs
-    put together from them follow the ladder itself.
+    log p - log q is a sum over independent blocks of columns. The largest and the smallest term of
+    each block is searched for on a ladder of quantiles, at the statistics themselves and, for
+    single columns, at the values or ends of the support and far beyond the ladder. The two outputs
+    made of these terms are the last rows, after the ladder itself.
     """
     statistics = np.stack([s, other])
     ladder = np.concatenate(quantiles(mechanism, statistics))
@@ -117,9 +151,8 @@ def scan(mechanism: AbstractMechanism, s: np.ndarray, other: np.ndarray) -> np.n
     for block in independent_blocks(mechanism, s.size):
         trials = ladder[:, block]
         if block.stop - block.start == 1:
-            trials = np.concatenate(
-                [trials, _further(supports[block.start], trials[:, 0])[:, None]]
-            )
+            further = _further(supports[block.start], trials[:, 0])
+            trials = np.concatenate([trials, further[:, None]])
         trials = _padded(trials)
         outputs = np.tile(base, (len(trials), 1))
         outputs[:, block] = trials
@@ -132,14 +165,12 @@ def scan(mechanism: AbstractMechanism, s: np.ndarray, other: np.ndarray) -> np.n
 
 
 def _padded(rows: np.ndarray) -> np.ndarray:
-    """Rows, and the first one again and again up to a power of two: few sizes, few compiled
-    programs.
-    """
+    """Rows, padded by the first one up to a power of two."""
     return np.concatenate([rows, np.repeat(rows[:1], _power_of_two(len(rows)) - len(rows), axis=0)])
 
 
 def _power_of_two(size: int) -> int:
-    return 2 ** max(8, math.ceil(math.log2(size)))
+    return 2 ** max(_LOG2_MIN_ROWS, math.ceil(math.log2(size)))
 
 
 def _further(support: AbstractSupport, ladder: np.ndarray) -> np.ndarray:
@@ -165,12 +196,20 @@ def cells(
     tilt: float = 0.0,
     kinks: np.ndarray = _NO_KINKS,
 ) -> Cells:
-    """Cells covering a one-column output: beyond each extreme quantile by `reach` times the span
-    between them.
+    """Cells that cover a one-column output.
 
-    `tilt` times the distance between the statistics comes on top: p^alpha q^(1-alpha) of Gaussian
-    noise lies that far out. A continuous output gets panel edges at the statistics, where densities
-    may have kinks, and at the `kinks`.
+    A continuous output gets panel edges at the statistics, where densities may have kinks.
+
+    Args:
+        mechanism: The mechanism, with a transport and a density.
+        statistics: The statistics whose laws must be covered, shape (rows, k).
+        reach: How far cells go beyond each extreme quantile, in spans between the quantiles.
+        tilt: How much farther, in distances between the statistics: for Gaussian noise p^alpha
+            q^(1-alpha) lies alpha of them out.
+        kinks: Further points that become panel edges.
+
+    Raises:
+        MissingCapabilityError: If no cells are known for the support.
     """
     support = mechanism.support
     values = all_values(support)
@@ -182,15 +221,7 @@ def cells(
     margin = reach * (high - low) + tilt * float(np.ptp(statistics, axis=0).max())
     low, high = low - margin, high + margin
     if isinstance(support, Lattice):
-        first = math.ceil(max(low, support.low) / support.step - 1e-9)
-        last = math.floor(min(high, support.high) / support.step + 1e-9)
-        # An end that is free moves until the size is one of few, and with it the compiled programs.
-        spare = _power_of_two(last - first + 1) - (last - first + 1)
-        if math.isinf(support.high):
-            last += spare
-        elif math.isinf(support.low):
-            first -= spare
-        return Cells(support.step * np.arange(first, last + 1), np.zeros(last - first + 1))
+        return _lattice_cells(support, low, high)
     if isinstance(support, Real):
         return _panels(low, high, kinks)
     if isinstance(support, Interval):
@@ -201,28 +232,44 @@ def cells(
     raise MissingCapabilityError(f"No cells are known for an output in {support.describe()}.")
 
 
+def _lattice_cells(support: Lattice, low: float, high: float) -> Cells:
+    """The lattice points of [low, high]. An end that is free moves until their number is a power of
+    two.
+    """
+    first = math.ceil(max(low, support.low) / support.step - _ON_LATTICE)
+    last = math.floor(min(high, support.high) / support.step + _ON_LATTICE)
+    spare = _power_of_two(last - first + 1) - (last - first + 1)
+    if math.isinf(support.high):
+        last += spare
+    elif math.isinf(support.low):
+        first -= spare
+    return Cells(support.step * np.arange(first, last + 1), np.zeros(last - first + 1))
+
+
 def _panels(low: float, high: float, kinks: np.ndarray) -> Cells:
-    """Gauss-Legendre panels on [low, high] with edges at the kinks, the same number whatever the
-    kinks.
+    """Gauss-Legendre panels on [low, high] with edges at the kinks; their number does not depend on
+    the kinks.
     """
     inner = np.unique(kinks[(kinks > low) & (kinks < high)])
-    edges = np.sort(
-        np.concatenate([np.linspace(low, high, max(2, _PANELS + 1 - inner.size)), inner])
-    )
+    regular = np.linspace(low, high, max(2, _PANELS + 1 - inner.size))
+    edges = np.sort(np.concatenate([regular, inner]))
     # A panel between a kink and an edge that coincide has no width, and no weight.
     half = np.maximum(np.diff(edges)[:, None], np.finfo(float).tiny) / 2.0
     middle = (edges[1:] + edges[:-1])[:, None] / 2.0
     return Cells((middle + half * _NODES).ravel(), np.log(half * _NODE_WEIGHTS).ravel())
 
 
-def all_values(support: AbstractSupport) -> np.ndarray | None:
-    """Every value of a finite support, or None."""
+def all_values(support: AbstractSupport) -> Float[np.ndarray, " values"] | None:
+    """Every value of a finite support, or of a lattice of up to a million points; else None.
+
+    >>> all_values(Lattice(step=0.5, low=0.0, high=1.0)).tolist()
+    [0.0, 0.5, 1.0]
+    """
     if isinstance(support, Finite):
         return np.asarray(support.values)
-    if isinstance(support, Lattice) and (support.high - support.low) / support.step <= 1e6:
-        return support.step * np.arange(
-            round(support.low / support.step), round(support.high / support.step) + 1
-        )
+    if isinstance(support, Lattice) and (support.high - support.low) / support.step <= _MAX_VALUES:
+        first, last = round(support.low / support.step), round(support.high / support.step)
+        return support.step * np.arange(first, last + 1)
     return None
 
 

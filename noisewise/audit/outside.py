@@ -1,4 +1,4 @@
-"""Records outside a query's box: what a forgotten clamp lets in."""
+"""Records outside a query's box, which a forgotten clamp lets in."""
 
 from __future__ import annotations
 
@@ -6,28 +6,41 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise.queries.domains import Box
 
 Change = Callable[[np.ndarray, np.ndarray], float]
-"""How far a query moves between a database and its neighbour."""
+"""The change of a query between a database and its neighbour."""
 
 _BEYOND = (1.0, 1e6)
-_HUGE = 1e100
-"""How far out records are tried: in widths of the box, and a number whose square is still finite.
+"""Distances from the box at which records are tried, in widths of the box: a common mistake, and
+far beyond every sensible value.
 """
+_HUGE = 1e100
+"""A value that is tried, with a square that is still finite."""
 
 _INSIDE = 128
+"""Extreme records of the box, at most, that fill a database: a round number."""
 
 
 def search_outside(
     change: Change, domain: Box, size: int, num_random: int, rng: np.random.Generator
 ) -> tuple[float, np.ndarray, np.ndarray] | None:
-    """The largest change between databases with records outside the box, and they; None if the
-    query refuses all.
+    """Search for the largest change between databases with records outside the box.
 
     The last record of a database is replaced by one outside. The others lie at the ends of the box,
     or half of the time anywhere.
+
+    Args:
+        change: The change of the query between two databases; it may refuse them by raising.
+        domain: The box of the query.
+        size: The number of records.
+        num_random: The number of records with only some columns outside.
+        rng: Where random records come from.
+
+    Returns:
+        The change, the database and its neighbour; None if the query refuses all.
     """
     inside, outside = domain.extremes(rng, _INSIDE), records_outside(domain, rng, num_random)
     best: tuple[float, np.ndarray, np.ndarray] | None = None
@@ -42,9 +55,11 @@ def search_outside(
     return best
 
 
-def records_outside(domain: Box, rng: np.random.Generator, num_random: int) -> np.ndarray:
-    """Records beyond the box, in all columns alike; then `num_random` with some columns beyond, by
-    mixed distances.
+def records_outside(
+    domain: Box, rng: np.random.Generator, num_random: int
+) -> Float[np.ndarray, "rows width"]:
+    """Records outside the box, first in all columns alike, then `num_random` with some columns
+    outside, at mixed distances.
 
     >>> records_outside(Box(low=(0.0,), high=(2.0,)), np.random.default_rng(0), 0)[:, 0].tolist()
     [-2.0, -2000000.0, 4.0, 2000002.0, -1e+100, 1e+100]
@@ -61,9 +76,7 @@ def records_outside(domain: Box, rng: np.random.Generator, num_random: int) -> n
 
 
 def _accepted(change: Change, database: np.ndarray, neighbour: np.ndarray) -> float | None:
-    """The change, infinite if it is NaN; None if the query refuses a database, whatever it raises
-    to say so.
-    """
+    """The change, infinite if it is NaN; None if the query refuses a database by any exception."""
     try:
         with np.errstate(all="ignore"):
             found = change(database, neighbour)

@@ -1,6 +1,6 @@
 r"""Does a sampler draw from the density it claims?
 
-A draw where the density has none fails at once. Then each column is tested twice: its probability
+A draw where the density is zero fails at once. Then each column is tested twice: its probability
 integral transform, and that of T = log_prob at the draw (an omnibus test of the level sets, and
 nearly the best test against a wrong scale). Laws are integrated numerically from `log_prob` itself,
 with atoms and lattices randomised, so a transform U is uniform exactly when sampler and density
@@ -27,6 +27,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
@@ -41,26 +42,32 @@ from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 
 Sampler = Callable[[Array, np.ndarray], Any]
+"""A function of a key and statistics (n, k) that returns draws (n, k')."""
 
 _TINY = 2.0**-53
+"""The least distance of a uniform from 0 and 1 when it becomes normal: half of float64's eps."""
 
 _PAIRS = 12
-"""At most so many pairs of columns are looked at through their sum and difference: they cost as
-much as single columns.
+"""Pairs of columns that are tested through their sum and difference, at most: each costs as much as
+two single columns.
 """
 
-_LEAST = 1000
-"""Draws given one statistic, at least: the laws of the tests hold in the far tails for many draws
-only.
+_MIN_DRAWS = 1000
+"""Draws given one statistic, at least: the laws of the tests hold far out in their tails for many
+draws only.
 """
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class SamplerAudit(AbstractVerdict):
-    """The verdict, with each test's p-value before correction; one that is NaN fails.
+    """The verdict on a sampler.
 
-    `statistics` (m, k) are those of the tests named "statistic 0: ..." and so on; `num_draws` those
-    at s.
+    Attributes:
+        p_values: The p-value of each test by name, before correction; NaN fails.
+        num_draws: The number of draws given s.
+        alpha: The level of all tests together.
+        statistics: The other statistics, shape (m, k), of the tests named "statistic 0: ..." and so
+            on.
     """
 
     p_values: dict[str, float]
@@ -80,14 +87,10 @@ class SamplerAudit(AbstractVerdict):
         return self.p_value >= self.alpha
 
     def describe(self) -> str:
-        size = (
-            f"{len(self.p_values)} test{'s' if len(self.p_values) > 1 else ''} on"
-            f" {self.num_draws:,} draws"
-        )
-        return (
-            f"p-value {self.p_value:.3g} of {size}, smallest for {self._worst}, alpha"
-            f" {self.alpha:g}"
-        )
+        plural = "s" if len(self.p_values) > 1 else ""
+        size = f"{len(self.p_values)} test{plural} on {self.num_draws:,} draws"
+        found = f"p-value {self.p_value:.3g} of {size}"
+        return f"{found}, smallest for {self._worst}, alpha {self.alpha:g}"
 
     @property
     def _worst(self) -> str:
@@ -97,37 +100,50 @@ class SamplerAudit(AbstractVerdict):
 def sampler_against_density(
     key: Array,
     mechanism: AbstractMechanism,
-    s: Any,
+    s: Float[Array, " k"],
     *,
     sampler: Sampler | None = None,
-    statistics: Any = None,
+    statistics: Float[Array, "m k"] | None = None,
     num_draws: int = 500_000,
     alpha: float = 1e-6,
 ) -> SamplerAudit:
-    """Test draws of s_dp given one statistic `s (k,)`, and given others, against
-    `mechanism.log_prob`.
-
-    `sampler(key, s (N, k)) -> (N, k')` defaults to the mechanism's own; pass another to audit a
-    release path. It is called three times with `num_draws` rows: twice with s in all rows and
-    different keys, once with the rows of `statistics` (m, k) in random order. These default to 8
-    shifts of s by 1 to 1000 widths of the noise; give those that matter, such as
-    `model.statistics(key, model.prior.sample(key, 20))`, or none, `np.empty((0, k))`.
-
-    A mechanism's own `sample` must return the same for the same key. A `sampler` need not (a
-    release draws from the operating system and ignores the key), but must not return the same for
-    different keys.
+    """Test draws of s_dp given s, and given other statistics, against `mechanism.log_prob`.
 
     With the default size a scale that is off by 2% is caught with probability above .99 at alpha =
     1e-6. Mechanisms whose columns depend on each other are audited with one or two columns.
 
-    What no test of draws sees: a fault at statistics that were not tried, or too rare for
-    `num_draws` (10 rows in a million); pseudo-random noise that its maker can recompute, and s
-    written into bits under a cipher, both uniform to whoever lacks the key; a sampler that behaves
-    while it is tested. What these tests do not look for: dependence of four or more columns that
-    leaves the sizes of their noise alone; dependence between one column and another's earlier rows;
-    rows of a lattice repeated in random order, where equal rows are common anyway; rows and their
-    mirror images in random order; and the last bits of float64, which tell s from its neighbours in
-    every floating- point sampler (Mironov 2012): publish by `nw.release`.
+    The sampler is called three times with `num_draws` rows: twice with s in all rows and different
+    keys, once with the rows of `statistics` in random order. A mechanism's own `sample` must return
+    the same for the same key. A `sampler` need not (a release draws from the operating system and
+    ignores the key), but must not return the same for different keys.
+
+    No test of draws sees a fault at statistics that were not tried, or too rare for `num_draws` (10
+    rows in a million); pseudo-random noise that its maker can recompute, and s written into bits
+    under a cipher, both uniform without the key; or a sampler that behaves while it is tested.
+    These tests do not look for dependence of four or more columns that leaves the sizes of their
+    noise alone; dependence between one column and another's earlier rows; rows of a lattice
+    repeated in random order, where equal rows are common anyway; rows and their mirror images in
+    random order; or the last bits of float64, which separate s from its neighbours in every
+    floating-point sampler (Mironov 2012): publish by `nw.release`.
+
+    Args:
+        key: JAX PRNG key.
+        mechanism: The mechanism whose density is believed.
+        s: One statistic, shape (k,).
+        sampler: What draws; by default the mechanism's own `sample`. Pass another to audit a
+            release path.
+        statistics: Other statistics to try, shape (m, k); by default 8 shifts of s by 1 to 1000
+            widths of the noise. Give those that matter, such as `model.statistics(key,
+            model.prior.sample(key, 20))`, or none, `np.empty((0, k))`.
+        num_draws: The number of draws in each call, at least 1000, and 1000 per statistic.
+        alpha: The level of all tests together (Bonferroni).
+
+    Returns:
+        The verdict: `assert audit` fails if the sampler does.
+
+    Raises:
+        InvalidInputError: If shapes do not fit, or there are too few draws.
+        MissingCapabilityError: If three or more columns depend on each other.
 
     >>> import jax, noisewise as nw
     >>> laplace = nw.mechanisms.Laplace(scale=1.0)
@@ -148,7 +164,7 @@ def sampler_against_density(
     s = np.atleast_1d(np.asarray(s, dtype=float))
     if s.ndim != 1:
         raise InvalidInputError(f"s must be one statistic of shape (k,), got shape {s.shape}.")
-    num_draws = integer("num_draws", at_least=_LEAST)(num_draws)
+    num_draws = integer("num_draws", at_least=_MIN_DRAWS)(num_draws)
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
     check_blocks(mechanism, s.size)
     others = _others(mechanism, s, statistics, num_draws)
@@ -157,7 +173,7 @@ def sampler_against_density(
     repeated = np.broadcast_to(s, (num_draws, s.size))
     draw = _checked(sampler or mechanism.sample, (num_draws, mechanism.output_width(s.size)))
     draws = [draw(draw_key, repeated), draw(second_key, repeated)]
-    if not all(_known_options(mechanism, s, values) for values in draws):
+    if not all(_all_possible(mechanism, s, values) for values in draws):
         return SamplerAudit({"support": 0.0}, num_draws, alpha, others)
     if sampler is None and not np.array_equal(draw(draw_key, repeated), draws[0]):
         return SamplerAudit({"same draws for the same key": 0.0}, num_draws, alpha, others)
@@ -165,9 +181,7 @@ def sampler_against_density(
     if len(others):
         which = rng.permutation(num_draws) % len(others)
         mixed = draw(other_key, others[which])
-        for i, other in enumerate(others):
-            found = _p_values_elsewhere(mechanism, other, mixed[which == i], rng)
-            tests |= {f"statistic {i}: {name}": p_value for name, p_value in found.items()}
+        tests |= _p_values_elsewhere(mechanism, others, which, mixed, rng)
     return SamplerAudit(tests, num_draws, alpha, others)
 
 
@@ -176,7 +190,7 @@ def _others(
 ) -> np.ndarray:
     """The statistics besides s, at most one per 1,000 draws."""
     if statistics is None:
-        return spread(mechanism, s)[: num_draws // _LEAST]
+        return spread(mechanism, s)[: num_draws // _MIN_DRAWS]
     try:
         others = np.asarray(statistics, dtype=float)
     except (TypeError, ValueError):
@@ -187,9 +201,9 @@ def _others(
         raise InvalidInputError(
             f"statistics must be finite, of shape (m, {s.size}) like s, got shape {others.shape}."
         )
-    if len(others) > num_draws // _LEAST:
+    if len(others) > num_draws // _MIN_DRAWS:
         raise InvalidInputError(
-            f"{len(others)} statistics need {len(others) * _LEAST:,} draws or more, got"
+            f"{len(others)} statistics need {len(others) * _MIN_DRAWS:,} draws or more, got"
             f" num_draws={num_draws}: raise it, or pass fewer."
         )
     return others
@@ -199,7 +213,7 @@ def _checked(
     sampler: Sampler, expected: tuple[int, ...]
 ) -> Callable[[Array, np.ndarray], np.ndarray]:
     def draw(key: Array, s: np.ndarray) -> np.ndarray:
-        # A copy: a sampler may hand out the same array again and again.
+        # A copy: a sampler may return the same array every time.
         draws = np.array(sampler(key, s), dtype=float)
         if draws.shape != expected:
             raise InvalidInputError(
@@ -210,7 +224,7 @@ def _checked(
     return draw
 
 
-def _known_options(mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray) -> bool:
+def _all_possible(mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray) -> bool:
     """Whether every draw lies on the support and where the density is positive; NaN does not."""
     return bool(
         np.all(mechanism.support.contains(draws)) and np.all(mechanism.log_prob(draws, s) > -np.inf)
@@ -237,12 +251,21 @@ def _p_values(
 
 
 def _p_values_elsewhere(
-    mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray, rng: np.random.Generator
+    mechanism: AbstractMechanism,
+    others: np.ndarray,
+    which: np.ndarray,
+    draws: np.ndarray,
+    rng: np.random.Generator,
 ) -> dict[str, float]:
-    """The tests of single columns, given another statistic."""
-    if not _known_options(mechanism, s, draws):
-        return {"support": 0.0}
-    return _marginal(transformed(mechanism, s, draws, rng, COARSE))
+    """The tests of single columns given each other statistic; draw i is given others[which[i]]."""
+    tests: dict[str, float] = {}
+    for i, s in enumerate(others):
+        given = draws[which == i]
+        found = {"support": 0.0}
+        if _all_possible(mechanism, s, given):
+            found = _marginal(transformed(mechanism, s, given, rng, COARSE))
+        tests |= {f"statistic {i}: {name}": p_value for name, p_value in found.items()}
+    return tests
 
 
 def _rows(block: Block, rows: slice) -> Block:
@@ -275,20 +298,23 @@ def _between_columns(
         tests[f"columns {a} and {b}"] = association(polynomials[a], polynomials[b], together)
     for a, b in groups(len(columns), 2, rng, _PAIRS):
         if columns[a][1] != columns[b][1]:
-            found = sum_and_difference(columns[a][0], columns[b][0])
-            tests[f"sum of columns {a} and {b}"], tests[f"difference of columns {a} and {b}"] = (
-                found
-            )
+            p_sum, p_difference = sum_and_difference(columns[a][0], columns[b][0])
+            tests[f"sum of columns {a} and {b}"] = p_sum
+            tests[f"difference of columns {a} and {b}"] = p_difference
     # Blocks have at most two columns, so one of three is independent of the others, and its sign is
     # a fair coin.
-    for a, b, c in groups(len(columns), 3, rng):
-        tests[f"signs of columns {a}, {b} and {c}"] = three_signs(
-            [columns[j][0] for j in (a, b, c)]
-        )
-    if len(blocks) > 1:
-        normal = sum(ndtri(np.clip(block.levels, _TINY, 1.0 - _TINY)) for block in blocks)
-        tests["log density of all columns"] = uniformity(ndtr(normal / math.sqrt(len(blocks))))
-    return tests
+    for three in groups(len(columns), 3, rng):
+        name = "signs of columns {}, {} and {}".format(*three)
+        tests[name] = three_signs([columns[j][0] for j in three])
+    return tests | _all_together(blocks)
+
+
+def _all_together(blocks: list[Block]) -> dict[str, float]:
+    if len(blocks) == 1:
+        return {}
+    normal = sum(ndtri(np.clip(block.levels, _TINY, 1.0 - _TINY)) for block in blocks)
+    together = ndtr(normal / math.sqrt(len(blocks)))
+    return {"log density of all columns": uniformity(together)}
 
 
 def _float_tests(
@@ -298,17 +324,22 @@ def _float_tests(
     tests = {}
     ties = [item for block in blocks for item in block.ties]
     if ties:
-        tests["ties"] = repetition(
-            [values for values, _ in ties], sum(expected for _, expected in ties)
-        )
+        columns, expected = zip(*ties, strict=True)
+        tests["ties"] = repetition(list(columns), sum(expected))
     start = 0
     for block in blocks:
         if len(block.columns) == 1 and block.ties:
             tests[f"fine cells of column {start}"] = fine_cells(block.columns[0])
         for j, (values, _) in enumerate(block.ties, start):
-            center, width = (part[j] for part in noise(mechanism, s))
-            bits = None if np.isnan(center + width) else low_order_bits(values, center, width)
-            if bits is not None:
-                tests[f"low-order bits of column {j}"] = bits
+            tests |= _bit_tests(mechanism, s, j, values)
         start += len(block.columns)
     return tests
+
+
+def _bit_tests(
+    mechanism: AbstractMechanism, s: np.ndarray, j: int, values: np.ndarray
+) -> dict[str, float]:
+    """The test of the bits of column j, where its noise is known and has bits to test."""
+    center, width = (part[j] for part in noise(mechanism, s))
+    bits = None if np.isnan(center + width) else low_order_bits(values, center, width)
+    return {} if bits is None else {f"low-order bits of column {j}": bits}

@@ -1,10 +1,11 @@
-"""How far can one person move a query? A search over neighbouring databases."""
+"""The largest change of a query that one person can make, searched over neighbouring databases."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,23 @@ from noisewise.queries.base import AbstractAdditiveQuery, AbstractQuery
 from noisewise.queries.domains import AbstractDomain, Box
 from noisewise.queries.function_query import as_query
 
+_SLACK = 1.0 + 1e-9
+"""A factor that covers float64 rounding when two changes are compared."""
+
+_DEFAULT_SIZE = 3
+"""Records of a database, for a query that takes any number: enough for one between two others."""
+
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class SensitivityAudit(AbstractVerdict):
-    """The largest change that the search found, between `database` and `neighbour`, and what the
-    query claims.
+    """The largest change of a query that a search found, and the claim.
 
-    `found` is a lower bound of the sensitivity: above `claimed` the claim is false. `claimed` is
-    None if there is none.
+    Attributes:
+        norm: The norm of the change.
+        found: The change, a lower bound of the sensitivity: above `claimed` the claim is false.
+        claimed: The sensitivity that the query states; None if it states none.
+        database: A database where the change is found.
+        neighbour: Its neighbour.
     """
 
     norm: float
@@ -37,27 +47,25 @@ class SensitivityAudit(AbstractVerdict):
 
     @property
     def ratio(self) -> float:
-        """Found over claimed: above 1 the claim is false, far below 1 it may be larger than it need
-        be.
+        """Found over claimed: above 1 the claim is false, far below 1 it may be larger than
+        necessary.
         """
         return math.nan if self.claimed is None else self.found / self.claimed
 
     @property
     def passed(self) -> bool:
         """Whether the claim survives, up to float64 rounding."""
-        return self.claimed is not None and self.found <= self.claimed * (1.0 + 1e-9)
+        return self.claimed is not None and self.found <= self.claimed * _SLACK
 
     def describe(self) -> str:
-        claimed = (
-            "nothing claimed"
-            if self.claimed is None
-            else f"claimed {self.claimed:.6g}, ratio {self.ratio:.4g}"
-        )
+        claimed = "nothing claimed"
+        if self.claimed is not None:
+            claimed = f"claimed {self.claimed:.6g}, ratio {self.ratio:.4g}"
         return f"L{self.norm:g} norm: found {self.found:.6g}, {claimed}"
 
 
 def sensitivity(
-    query: Any,
+    query: AbstractQuery | Callable[[Any], Any],
     *,
     norm: float = 1,
     domain: AbstractDomain | None = None,
@@ -67,26 +75,42 @@ def sensitivity(
 ) -> SensitivityAudit:
     """Search for the pair of neighbours (one record replaced) that moves a query most.
 
-    Additive queries are searched over pairs of records. Others are searched over whole databases of
-    `num_records`: m records at one extreme and the rest at another for every m, records next to
-    values that the query returned, and mixtures; then coordinate by coordinate with a shrinking
-    radius. For linear combinations of order statistics of one column (quantiles, ranges, trimmed
-    means) up to 64 records that is exact, for whatever else a lower bound. A query with a `step` is
-    measured by its exact integer statistic: with a grid, the audit is of the rounded query that a
-    release adds noise to.
+    Additive queries are searched over pairs of records. Others are searched over whole databases: m
+    records at one extreme and the rest at another for every m, records next to values that the
+    query returned, and mixtures; then coordinate by coordinate with a shrinking radius. For linear
+    combinations of order statistics of one column (quantiles, ranges, trimmed means) up to 64
+    records that is exact, otherwise a lower bound. A query with a `step` is measured by its exact
+    integer statistic: with a grid, the audit is of the rounded query to which a release adds noise.
 
     Databases may hold any finite numbers, so a query with a box of its own must clamp: records far
-    outside the box are tried too, unless the query refuses them. A `domain` given here says where
-    records lie instead, and nothing outside is tried; a one-column database is handed over with
-    shape (n,) if the query has no domain.
+    outside the box are tried too, unless the query refuses them.
 
-    What no search of this kind sees: a query that behaves differently for values that it neither
-    returns nor has at the ends of the domain (`x == 0.1234567`), for other numbers of records (a
-    quantile's sensitivity depends on n: ask for yours), in time, memory or errors, or because it
-    keeps a state or draws random numbers.
+    No search of this kind sees a query that behaves differently for values that it neither returns
+    nor has at the ends of the domain (`x == 0.1234567`), for other numbers of records (a quantile's
+    sensitivity depends on n: ask for yours), in time, memory or errors, or because it keeps a state
+    or draws random numbers.
+
+    Args:
+        query: A query, or a bare function of a database.
+        norm: The norm of the change: 0, 1, 2 or math.inf.
+        domain: The set of possible records; by default that of the query. If given, no records
+            outside are tried. A query without a domain gets one column with shape (n,).
+        num_records: The number of records; by default that of the query, else 3.
+        num_starts: The number of random starts: more of them find more.
+        seed: The seed of the search, which is reproducible.
+
+    Returns:
+        The verdict, with the pair of databases.
+
+    Raises:
+        MissingCapabilityError: If nothing says what a record is.
+        InvalidInputError: If the domain or the number of records contradicts the query.
+        SimulationError: If the query is NaN for a database of the domain.
 
     >>> import noisewise as nw
-    >>> query = nw.queries.RegressionMoments(num_records=100, num_predictors=2, sensitivity_bound="paper")
+    >>> query = nw.queries.RegressionMoments(
+    ...     num_records=100, num_predictors=2, sensitivity_bound="paper"
+    ... )
     >>> audit = sensitivity(query, norm=1)
     >>> audit.passed, round(audit.ratio, 3)
     (True, 0.721)
@@ -107,11 +131,10 @@ def sensitivity(
         database, neighbour = search_databases(query, domain, norm, size, num_starts, rng)
     found = _measure(query, norm, database, neighbour)
     if given is None and isinstance(domain, Box):
-        further = search_outside(
-            functools.partial(_measure, query, norm), domain, size, num_starts, rng
-        )
-        # A clamp makes records outside as good as those at the ends, which are nicer to read.
-        if further is not None and further[0] > found * (1.0 + 1e-9):
+        change = functools.partial(_measure, query, norm)
+        further = search_outside(change, domain, size, num_starts, rng)
+        # A clamp makes records outside as good as those at the ends, which are easier to read.
+        if further is not None and further[0] > found * _SLACK:
             found, database, neighbour = further
     return SensitivityAudit(norm, found, claimed, database, neighbour)
 
@@ -148,17 +171,16 @@ def _size(query: AbstractQuery, num_records: int | None) -> int:
         raise InvalidInputError(
             f"The query is of {query.num_records} records, got num_records={given}: leave it out."
         )
-    return query.num_records or given or 3
+    return query.num_records or given or _DEFAULT_SIZE
 
 
 def _measure(
     query: AbstractQuery, norm: float, database: np.ndarray, neighbour: np.ndarray
 ) -> float:
     if query.step is not None:
-        pairs = zip(
-            query.integer_statistic(database), query.integer_statistic(neighbour), strict=True
-        )
-        return float(query.step * np.linalg.norm([float(a - b) for a, b in pairs], ord=norm))
+        integers = (query.integer_statistic(x) for x in (database, neighbour))
+        steps = [float(a - b) for a, b in zip(*integers, strict=True)]
+        return float(query.step * np.linalg.norm(steps, ord=norm))
     if isinstance(query, AbstractAdditiveQuery):
         # The other records cancel exactly here; in a difference of long sums they would leave
         # rounding errors.

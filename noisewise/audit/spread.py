@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise.audit.outputs import column_supports, quantiles
 from noisewise.errors import InvalidInputError
@@ -14,23 +15,23 @@ from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.supports import Finite, Lattice
 
 _SHIFTS = (10.0, -10.0, 1000.0, -1000.0, 1.0, -1.0, 100.0, -100.0)
-"""How far from s, in units of the noise."""
+"""Distances from s, in widths of the noise; with few draws only the first are tried."""
 
 _CENTRAL = (0.3, 0.7)
-"""The rows of the ladder of quantiles between which the width of the noise is measured: levels .2
-and .8.
+"""The width of the noise is measured between these shares of the ladder of quantiles, which are the
+levels .2 and .8.
 """
 
 
-def spread(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
-    """At most 8 statistics (m, k) around s that the mechanism takes, chosen without looking at
-    data.
+def spread(mechanism: AbstractMechanism, s: Float[np.ndarray, " k"]) -> Float[np.ndarray, "m k"]:
+    """At most 8 statistics around s that the mechanism takes, chosen without any data.
 
     Columns move together by 1, 10, 100 and 1000 widths of their noise up and down, each a little
     further than the one before, so that their differences move too.
 
     >>> import noisewise as nw
-    >>> spread(nw.mechanisms.RandomizedResponse(num_categories=4, truth_probability=0.5), np.array([2.0])).ravel()
+    >>> kept = nw.mechanisms.RandomizedResponse(num_categories=4, truth_probability=0.5)
+    >>> spread(kept, np.array([2.0])).ravel()
     array([3., 1.])
     """
     rows = _rows(mechanism, s)
@@ -42,9 +43,8 @@ def spread(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
 def _rows(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
     """One row per shift, (8, k); where a block cannot take it, another that it can, or s."""
     if mechanism.is_composed:
-        return np.concatenate(
-            [_rows(part, values) for part, values in _blocks(mechanism, s)], axis=1
-        )
+        parts = [_rows(part, values) for part, values in _blocks(mechanism, s)]
+        return np.concatenate(parts, axis=1)
     usable = [row for row in s + _shifts(mechanism, s) if _usable(mechanism, row)]
     return np.stack([usable[i % len(usable)] if usable else s for i in range(len(_SHIFTS))])
 
@@ -59,14 +59,11 @@ def _blocks(
 
 def _shifts(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
     """By how much each column moves, (8, k): whole steps where outputs lie on a lattice."""
-    widths = (
-        np.nan_to_num(noise(mechanism, s)[1], nan=1.0)
-        if mechanism.output_width(s.size) == s.size
-        else 1.0
-    )
-    shifts = np.outer(_SHIFTS, widths * (1.0 + np.arange(s.size) / s.size))
+    growing = 1.0 + np.arange(s.size) / s.size
     if mechanism.output_width(s.size) != s.size:
-        return shifts
+        return np.outer(_SHIFTS, growing)
+    widths = np.nan_to_num(noise(mechanism, s)[1], nan=1.0)
+    shifts = np.outer(_SHIFTS, widths * growing)
     for j, support in enumerate(column_supports(mechanism.support, s.size)):
         if isinstance(support, Lattice):
             whole = np.maximum(1.0, np.round(np.abs(shifts[:, j]) / support.step))
@@ -74,24 +71,23 @@ def _shifts(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
     return shifts
 
 
-def noise(mechanism: AbstractMechanism, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Center and width of the noise in each column of the output, (k',) each; NaN where it is not
-    known.
+def noise(
+    mechanism: AbstractMechanism, s: Float[np.ndarray, " k"]
+) -> tuple[Float[np.ndarray, " kp"], Float[np.ndarray, " kp"]]:
+    """Center and width of the noise in each column of the output; NaN where it is not known.
 
     The center is the column of s, if there is one for each of the output. The width is the distance
     between quantiles .2 and .8, unknown if 0.
 
-    >>> import noisewise as nw
-    >>> both = nw.mechanisms.Product([nw.mechanisms.ExponentialMechanism((1.0, 2.0), 1.0), nw.mechanisms.Laplace(1.0)])
+    >>> from noisewise.mechanisms import ExponentialMechanism, Laplace, Product
+    >>> both = Product([ExponentialMechanism((1.0, 2.0), 1.0), Laplace(1.0)])
     >>> center, width = noise(both, np.array([0.0, 1.0, 5.0]))
     >>> center, width.round(2)
     (array([nan,  5.]), array([ nan, 1.87]))
     """
     if mechanism.is_composed:
-        found = [noise(part, values) for part, values in _blocks(mechanism, s)]
-        return np.concatenate([center for center, _ in found]), np.concatenate(
-            [width for _, width in found]
-        )
+        centers, widths = zip(*(noise(*block) for block in _blocks(mechanism, s)), strict=True)
+        return np.concatenate(centers), np.concatenate(widths)
     size = mechanism.output_width(s.size)
     if size != s.size:
         return np.full(size, np.nan), np.full(size, np.nan)
@@ -100,7 +96,7 @@ def noise(mechanism: AbstractMechanism, s: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _usable(mechanism: AbstractMechanism, s: np.ndarray) -> bool:
-    """Whether the mechanism takes s, and has noise there that an audit can see: a clamp far away
+    """Whether the mechanism takes s, and has noise there that an audit can see; a distant clamp
     leaves none.
     """
     try:
@@ -109,9 +105,5 @@ def _usable(mechanism: AbstractMechanism, s: np.ndarray) -> bool:
         return False
     supports = column_supports(mechanism.support, ladder.shape[-1])
     varies = np.ptp(ladder, axis=0) > 0.0
-    return bool(
-        all(
-            moves or isinstance(support, (Finite, Lattice))
-            for moves, support in zip(varies, supports, strict=True)
-        )
-    )
+    pairs = zip(varies, supports, strict=True)
+    return all(moves or isinstance(support, (Finite, Lattice)) for moves, support in pairs)

@@ -1,4 +1,4 @@
-"""Draws made uniform: what the law of each column, as the density implies it, makes of them."""
+"""Draws made uniform by the law of each column that the density implies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from noisewise.audit.numerical_laws import (
     FINE,
+    ColumnLaw,
     LogDensity,
     Resolution,
     column_law,
@@ -22,11 +23,14 @@ from noisewise.mechanisms.supports import AbstractSupport, Lattice, Real
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Transforms of the draws of columns that may depend on each other: of each by itself, and of
-    their log density.
+    """Transforms of the draws of columns that may depend on each other.
 
-    `ties` holds the continuous values of each column and how many equal pairs float64 explains;
-    `moments` are those of `PlaneLaw.cross_moments`.
+    Attributes:
+        columns: The transform of each column by itself, uniform if the density is right.
+        levels: The transform of their log density, likewise.
+        ties: The continuous values of each column, and the number of equal pairs that float64
+            explains.
+        moments: Those of `PlaneLaw.cross_moments`; None for a single column.
     """
 
     columns: list[np.ndarray]
@@ -42,7 +46,18 @@ def transformed(
     rng: np.random.Generator,
     resolution: Resolution = FINE,
 ) -> list[Block]:
-    """The draws (N, k') given one s, block by block of columns that are independent of each other."""
+    """Transform the draws given one s, by blocks of columns that are independent of each other.
+
+    Args:
+        mechanism: The mechanism whose density is believed.
+        s: The statistic, shape (k,).
+        draws: Draws given s, shape (n, k').
+        rng: Shares the mass of ties and atoms at random.
+        resolution: The number of cells of the tables.
+
+    Returns:
+        One block per group of dependent columns, in order.
+    """
     return [
         _transformed(mechanism, s, draws, block, rng, resolution)
         for block in independent_blocks(mechanism, s.size)
@@ -50,13 +65,16 @@ def transformed(
 
 
 def check_blocks(mechanism: AbstractMechanism, k: int) -> None:
-    """Refuse columns that depend on each other in ways that are not audited."""
+    """Refuse columns that depend on each other in ways that are not audited.
+
+    Raises:
+        MissingCapabilityError: If three or more columns depend on each other, or two that are not
+            continuous.
+    """
     supports = column_supports(mechanism.support, mechanism.output_width(k))
     for block in independent_blocks(mechanism, k):
-        size, real = (
-            block.stop - block.start,
-            all(isinstance(support, Real) for support in supports[block]),
-        )
+        size = block.stop - block.start
+        real = all(isinstance(support, Real) for support in supports[block])
         if size > 2 or (size == 2 and not real):
             raise MissingCapabilityError(
                 f"The columns of {type(mechanism).__name__} depend on each other: audit it with one"
@@ -85,36 +103,27 @@ def _transformed(
     supports = column_supports(mechanism.support, draws.shape[-1])[where]
     if len(supports) == 1:
         center = s[where] if s.size == draws.shape[-1] else np.empty(0)
-        return _line(
-            supports[0],
-            log_density,
-            ladder[:, where.start],
-            center,
-            draws[:, where.start],
-            rng,
-            resolution,
-        )
+        law = column_law(supports[0], log_density, ladder[:, where.start], center, resolution)
+        return _line(supports[0], law, log_density, draws[:, where.start], rng)
     return _plane(log_density, ladder[:, where], draws[:, where], rng, resolution)
 
 
 def _line(
     support: AbstractSupport,
+    law: ColumnLaw,
     log_density: LogDensity,
-    ladder: np.ndarray,
-    center: np.ndarray,
     values: np.ndarray,
     rng: np.random.Generator,
-    resolution: Resolution,
 ) -> Block:
-    law = column_law(support, log_density, ladder, center, resolution)
+    """One column: its law gives the transforms, and the number of ties to expect."""
     if isinstance(support, Lattice):
         # To the floats the law is tabulated at.
         values = support.step * np.round(values / support.step)
     u, levels = law.transform(values, rng), ranked(law, log_density(values[:, None]), rng)
+    if law.discrete.all():
+        return Block([u], levels, [])
     inside = values[~np.isin(values, law.points[law.discrete])]
-    return Block(
-        [u], levels, [] if law.discrete.all() else [(inside, law.expected_ties(values.size))]
-    )
+    return Block([u], levels, [(inside, law.expected_ties(values.size))])
 
 
 def _plane(

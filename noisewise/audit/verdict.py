@@ -1,4 +1,4 @@
-"""What audits have in common: a verdict that can be asked for, printed and asserted."""
+"""The base of audits' results: a verdict that can be read, printed and asserted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import abc
 
 
 class AbstractVerdict(abc.ABC):
-    """`passed` says whether a claim survived; `bool(audit)` is the same, so that `assert audit`
-    means what it says.
+    """Base of audits' results.
+
+    `bool(audit)` is `audit.passed`, so that `assert audit` fails when a claim is refuted.
     """
 
     @property
