@@ -15,16 +15,8 @@ from noisewise._core import specs
 from noisewise.errors import MissingCapabilityError
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee
-from noisewise.mechanisms.law import ALL_CAPABILITIES, AbstractNoiseLaw, Capability
-
-__all__ = [
-    "ALL_CAPABILITIES",
-    "YOUR_OWN",
-    "AbstractGuarantee",
-    "AbstractMechanism",
-    "Capability",
-    "from_spec_with",
-]
+from noisewise.mechanisms.law import AbstractNoiseLaw
+from noisewise.mechanisms.law import Capability as Capability  # also known by this address
 
 YOUR_OWN = 'pass mechanisms={"label": mechanism, ...} with the mechanism of each budget.'
 """The way out for a mechanism that cannot be calibrated to another budget by itself."""

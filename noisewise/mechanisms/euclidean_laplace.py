@@ -13,9 +13,10 @@ from jax.scipy.special import ndtri
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, number
-from noisewise.mechanisms.base import ALL_CAPABILITIES, AbstractMechanism, Capability
+from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
+from noisewise.mechanisms.law import ALL_CAPABILITIES, Capability
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
 _NEWTON_STEPS = 10  # one to reach the concave side, the others double the correct digits

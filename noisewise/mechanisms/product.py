@@ -64,13 +64,11 @@ class Product(AbstractMechanism):
         return self.widths
 
     def noise_sd(self, k: int) -> list[float | None]:
-        pairs = zip(self.mechanisms, self.widths, strict=True)
-        return [sd for mechanism, width in pairs for sd in mechanism.noise_sd(width)]
+        return [sd for mechanism, width in self._parts for sd in mechanism.noise_sd(width)]
 
     def describe(self) -> str:
-        pairs = zip(self.mechanisms, self.widths, strict=True)
         return "; ".join(
-            f"{mechanism.describe()} ({width} of the numbers)" for mechanism, width in pairs
+            f"{mechanism.describe()} ({width} of the numbers)" for mechanism, width in self._parts
         )
 
     def estimate(self, s_dp: np.ndarray) -> np.ndarray:
@@ -145,29 +143,23 @@ class Product(AbstractMechanism):
 
     def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The blocks' extreme pairs side by side, all blocks changed at once."""
-        pairs = [
-            mechanism.neighbours(width)
-            for mechanism, width in zip(self.mechanisms, self.widths, strict=True)
-        ]
-        count = max(len(s) for s, _ in pairs)
-        rows = [np.arange(count) % len(s) for s, _ in pairs]
-        first = np.concatenate([s[row] for (s, _), row in zip(pairs, rows, strict=True)], axis=-1)
-        second = np.concatenate(
-            [other[row] for (_, other), row in zip(pairs, rows, strict=True)], axis=-1
-        )
-        return first, second
+        pairs = [mechanism.neighbours(width) for mechanism, width in self._parts]
+        rows = np.arange(max(len(s) for s, _ in pairs))
+        first = [s[rows % len(s)] for s, _ in pairs]
+        second = [other[rows % len(other)] for _, other in pairs]
+        return np.concatenate(first, axis=-1), np.concatenate(second, axis=-1)
+
+    @property
+    def _parts(self) -> Iterator[tuple[AbstractMechanism, int]]:
+        return zip(self.mechanisms, self.widths, strict=True)
 
     @property
     def _output_widths(self) -> tuple[int, ...]:
-        return tuple(
-            m.output_width(width) for m, width in zip(self.mechanisms, self.widths, strict=True)
-        )
+        return tuple(mechanism.output_width(width) for mechanism, width in self._parts)
 
     @property
     def _num_uniforms(self) -> tuple[int, ...]:
-        return tuple(
-            m.num_uniforms(width) for m, width in zip(self.mechanisms, self.widths, strict=True)
-        )
+        return tuple(mechanism.num_uniforms(width) for mechanism, width in self._parts)
 
     def _sample(self, key: Array, s: Array) -> Array:
         keys = jax.random.split(key, len(self.mechanisms))

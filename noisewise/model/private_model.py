@@ -191,8 +191,9 @@ class PrivateModel:
             InvalidInputError: If theta has the wrong number of columns.
         """
         self._check_columns(theta)
-        more: dict[str, Any] = {"executor": executor, "batch_size": batch_size, "faults": faults}
-        return self.simulator.statistics(key, theta, self.query, **more)
+        return self.simulator.statistics(
+            key, theta, self.query, executor=executor, batch_size=batch_size, faults=faults
+        )
 
     def simulate(
         self,

@@ -94,9 +94,7 @@ def join(parts: Sequence[Array], event_dims: Sequence[int]) -> Float[Array, "*ba
     )
 
 
-def _constrained(
-    sites: Sites, laws: Laws, theta: Array
-) -> Iterator[tuple[dist.Distribution, Array]]:
+def _entries(sites: Sites, laws: Laws, theta: Array) -> Iterator[tuple[dist.Distribution, Array]]:
     return zip(laws, blocks(theta, [site.shape for site in sites]), strict=True)
 
 
@@ -133,7 +131,7 @@ def sample_block(
 def log_prob(sites: Sites, laws: Laws, theta: Float[Array, "*batch d"]) -> Float[Array, "*batch"]:
     """The log density of theta; -inf where it is not finite."""
     return _finite_or_off(
-        sum(_site_log_prob(law, block) for law, block in _constrained(sites, laws, theta))
+        sum(_site_log_prob(law, block) for law, block in _entries(sites, laws, theta))
     )
 
 
@@ -157,7 +155,7 @@ def support_contains(
 ) -> Bool[Array, "*batch"]:
     """Whether theta lies in the support of every distribution."""
     return functools.reduce(
-        jnp.logical_and, (contains(law.support, x) for law, x in _constrained(sites, laws, theta))
+        jnp.logical_and, (contains(law.support, x) for law, x in _entries(sites, laws, theta))
     )
 
 
@@ -167,7 +165,7 @@ def unconstrain(
 ) -> Float[Array, "*batch p"]:
     """The unconstrained coordinates of theta; NaN for distributions off whose support it lies."""
     free = []
-    for law, x in _constrained(sites, laws, theta):
+    for law, x in _entries(sites, laws, theta):
         inside = contains(law.support, x)
         z = bijection(law.support).inv(interior(law.support, x))
         free.append(

@@ -67,8 +67,7 @@ class Joint(AbstractQuery):
     @property
     def num_records(self) -> int | None:  # type: ignore[override]
         """The number of records that the blocks state; None if none does."""
-        stated = (query.num_records for query in self.queries if query.num_records is not None)
-        return next(stated, None)
+        return next(filter(None, (query.num_records for query in self.queries)), None)
 
     @property
     def names(self) -> tuple[str, ...] | None:
