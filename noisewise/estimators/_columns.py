@@ -24,7 +24,9 @@ from noisewise._core.arrays import Array
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 _BLOCK = 1024
-"""So many columns at a time stay in a CPU's cache; more are up to three times slower each."""
+"""Columns evaluated at a time: they stay in a CPU's cache; with more, each is up to three times
+slower.
+"""
 
 
 class AbstractColumns(AbstractDistribution):
@@ -48,7 +50,16 @@ class AbstractColumns(AbstractDistribution):
         """Draws (d, N) made of noise, given conditions (k, N)."""
 
     def log_prob(self, x: Any, condition: Any = None) -> Array:
-        """log q(x | condition): (..., d) and (..., k), batch axes broadcast, to (...)."""
+        """log q(x | condition).
+
+        Args:
+            x: Targets, shape (..., d).
+            condition: Conditions, shape (..., k), whose batch axes broadcast with those of x; None
+                for an unconditional law.
+
+        Returns:
+            Log densities, of the shape of the batch axes.
+        """
         x = _as_rows(x, self.shape[0], "x")
         condition = self._as_condition(condition)
         batch = jnp.broadcast_shapes(x.shape[:-1], condition.shape[:-1])
@@ -59,7 +70,16 @@ class AbstractColumns(AbstractDistribution):
     def sample(
         self, key: Array, sample_shape: tuple[int, ...] = (), condition: Any = None
     ) -> Array:
-        """Draws of shape sample_shape + batch axes of the condition + (d,)."""
+        """Independent draws.
+
+        Args:
+            key: JAX PRNG key.
+            sample_shape: The shape of the draws given each condition.
+            condition: Conditions, shape (..., k); None for an unconditional law.
+
+        Returns:
+            Targets of shape sample_shape + batch axes of the condition + (d,).
+        """
         condition = self._as_condition(condition)
         batch = (*sample_shape, *condition.shape[:-1])
         columns = _columns(condition, batch)

@@ -24,17 +24,25 @@ import jax.numpy as jnp
 from noisewise._core.arrays import Array
 
 _LEAST = 1e-3
-"""The least width, height and slope."""
+"""The smallest width, height and slope, so that inverses stay accurate in float32."""
 _SLOPE_ONE = math.log(math.expm1(1.0 - _LEAST))
 
 
 def num_parameters(num_bins: int) -> int:
-    """How many unconstrained numbers describe a spline."""
+    """The number of unconstrained numbers that describe a spline."""
     return 3 * num_bins - 1
 
 
 def spline(x: Array, parameters: Array, bound: float) -> tuple[Array, Array]:
-    """y and log dy/dx, both shaped as x, from parameters of shape (3K - 1, *x.shape).
+    """The value of splines and the log of their slope.
+
+    Args:
+        x: Points, of any shape.
+        parameters: Unconstrained numbers, shape (3 K - 1, *x.shape).
+        bound: Splines act on [-bound, bound].
+
+    Returns:
+        y and log dy/dx, both of the shape of x.
 
     >>> y, log_slope = spline(jnp.array([-7.0, 0.5]), jnp.zeros((8, 2)), bound=5.0)
     >>> bool(jnp.allclose(y, jnp.array([-7.0, 0.5]))), bool(jnp.allclose(log_slope, 0.0, atol=1e-6))

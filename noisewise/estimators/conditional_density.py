@@ -11,29 +11,37 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import paramax
+from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, is_traced
+from noisewise.estimators.members import Estimator
 from noisewise.estimators.whitening import Affine, Whitening
 
 _ROWS = 1024
+"""Rows evaluated at a time: more columns of a network at once leave a CPU cache and take longer
+each.
+"""
 
 
 class ConditionalDensity(eqx.Module):
-    r"""q(t | c) = 1/E sum_e q_e(L^-1 (t - mean(c')) | c') / |det L|, with c' the standardised
-    condition.
+    r"""A learnt density of targets given conditions, in the units of the data:
+
+        q(t | c) = 1/E sum_e q_e(L^-1 (t - mean(c')) | c') / |det L|
+
+    with c' the standardised condition, L and mean of `whitening`, and E members.
 
     Arrays in and out are float64, the members compute in float32. Works under `jit` and `grad`, and
     compiled programs that take it as an argument serve every density of the same architecture.
     """
 
-    members: Any
+    members: Estimator
     condition_scale: Affine
     whitening: Whitening
 
     @property
     def num_members(self) -> int:
-        """How many estimators are averaged."""
+        """The number of estimators that are averaged."""
         return next(leaf for leaf in jax.tree.leaves(self.members) if eqx.is_array(leaf)).shape[0]
 
     @property
@@ -47,9 +55,11 @@ class ConditionalDensity(eqx.Module):
         standard = self.whitening.forward(target, condition)
         return standard.astype(jnp.float32), condition.astype(jnp.float32)
 
-    def log_density(self, target: Array, condition: Array) -> Array:
-        """log q for target (..., d) and condition (..., k), which broadcast; for use inside
-        compiled programs traced in float64.
+    def log_density(
+        self, target: Float[Array, "*n d"], condition: Float[Array, "*n w"]
+    ) -> Float[Array, "*n"]:
+        """log q for targets and conditions whose batch axes broadcast; for use inside compiled
+        programs traced in float64.
         """
         lead = jnp.broadcast_shapes(target.shape[:-1], condition.shape[:-1])
         target = jnp.broadcast_to(target, (*lead, target.shape[-1]))
@@ -61,8 +71,16 @@ class ConditionalDensity(eqx.Module):
         mixed = jax.scipy.special.logsumexp(each, axis=0) - jnp.log(float(self.num_members))
         return mixed + self.whitening.log_det
 
-    def log_prob(self, target: Any, condition: Any) -> np.ndarray:
-        """log q (N,) for targets (N, d) and conditions (N, k) or (k,)."""
+    def log_prob(self, target: Any, condition: Any) -> Float[np.ndarray, " n"]:
+        """log q(target | condition), row by row; under `jit` or `grad` a tracer.
+
+        Args:
+            target: Targets, shape (n, d).
+            condition: Conditions, shape (n, w), or one for all of them (w,).
+
+        Returns:
+            Log densities, shape (n,).
+        """
         with jax.enable_x64(True):
             target = np.asarray(target, dtype=np.float64) if not is_traced(target) else target
             if is_traced(target, condition, self):
@@ -73,8 +91,19 @@ class ConditionalDensity(eqx.Module):
             parts = [_log_density(self, *block) for block in _blocks(target, condition)]
             return np.concatenate([np.asarray(part) for part in parts])[: len(target)]
 
-    def sample(self, key: Array, condition: Any, num: int | None = None) -> np.ndarray:
-        """Targets (num, d) given one condition (k,), or one target for each of N conditions (N, k)."""
+    def sample(
+        self, key: Array, condition: Any, num: int | None = None
+    ) -> Float[np.ndarray, "n d"]:
+        """Draws of targets.
+
+        Args:
+            key: JAX PRNG key.
+            condition: One condition (w,), or one for each draw (n, w).
+            num: The number of draws given one condition.
+
+        Returns:
+            Targets, shape (num, d) or (n, d).
+        """
         condition = np.asarray(condition, dtype=np.float64)
         if condition.ndim == 1:
             condition = np.broadcast_to(condition, (int(num or 1), len(condition)))
@@ -95,7 +124,7 @@ class ConditionalDensity(eqx.Module):
 
 
 def _blocks(*arrays: np.ndarray) -> Any:
-    """Rows in blocks of 1024, the last one filled up: one program serves every number of rows."""
+    """Rows in blocks of 1,024, the last one filled up: one program serves every number of rows."""
     for start in range(0, len(arrays[0]), _ROWS):
         parts = [array[start : start + _ROWS] for array in arrays]
         yield [

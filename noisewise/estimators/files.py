@@ -2,7 +2,8 @@
 
 A description names the factory and records every setting, defaults included:
 
-    {"kind": "neural_spline_flow", "target_dim": 3, "condition_dim": 9, "num_members": 4, "settings": {"num_layers": 8, ...}}
+    {"kind": "neural_spline_flow", "target_dim": 3, "condition_dim": 9, "num_members": 4,
+     "settings": {"num_layers": 8, ...}}
 
 Reading runs the factory for the structure and puts the arrays in its place, after their names,
 shapes and types have been compared with what the factory would make.
@@ -44,8 +45,19 @@ def to_spec(
     *,
     num_members: int | None = None,
 ) -> dict[str, Any]:
-    """The description of what `factory(key, target_dim, condition_dim)` makes, single or an
-    ensemble of `num_members`.
+    """The description of what `factory(key, target_dim, condition_dim)` makes.
+
+    Args:
+        factory: A key of `FACTORIES` by value, or a `functools.partial` of one.
+        target_dim: Columns of a target.
+        condition_dim: Columns of a condition, or None.
+        num_members: The size of an ensemble; None for a single estimator.
+
+    Returns:
+        The description, JSON-ready, with every setting.
+
+    Raises:
+        InvalidInputError: If the factory is a user's own, or has no such setting.
 
     >>> to_spec(functools.partial(mixture_density_network, num_units=20), 2, 3)["settings"]
     {'num_components': 8, 'num_units': 20, 'num_hidden': 2}
@@ -83,11 +95,21 @@ def to_arrays(estimator: Any) -> dict[str, np.ndarray]:
 
 
 def from_spec(spec: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """The estimator, or ensemble, of a description and its arrays; whatever does not fit is a
-    `FileFormatError`.
+    """The estimator, or ensemble, of a description and its arrays.
+
+    Args:
+        spec: What `to_spec` made.
+        arrays: What `to_arrays` made.
+
+    Returns:
+        An estimator with the same densities to the last bit.
+
+    Raises:
+        FileFormatError: If anything does not fit.
 
     >>> flow = neural_spline_flow(jax.random.key(0), 2, 3, num_layers=2)
-    >>> again = from_spec(to_spec(functools.partial(neural_spline_flow, num_layers=2), 2, 3), to_arrays(flow))
+    >>> spec = to_spec(functools.partial(neural_spline_flow, num_layers=2), 2, 3)
+    >>> again = from_spec(spec, to_arrays(flow))
     >>> bool(again.log_prob(jnp.ones(2), jnp.ones(3)) == flow.log_prob(jnp.ones(2), jnp.ones(3)))
     True
     """
@@ -122,8 +144,15 @@ def density_arrays(density: ConditionalDensity) -> dict[str, np.ndarray]:
 
 
 def read_density(spec: Any, degree: Any, arrays: Mapping[str, np.ndarray]) -> ConditionalDensity:
-    """The density of `density_arrays`, given the description of its members; other arrays are
-    ignored.
+    """The density of `density_arrays`.
+
+    Args:
+        spec: The description of its members.
+        degree: Of the polynomial mean of its whitening.
+        arrays: What `density_arrays` made; others are ignored.
+
+    Raises:
+        FileFormatError: If anything does not fit.
     """
     prefix = "members."
     members = from_spec(
@@ -236,9 +265,8 @@ def _check_arrays(
 
 def _named_arrays(estimator: Any) -> list[tuple[str, Any]]:
     leaves = jax.tree_util.tree_leaves_with_path(estimator)
-    is_array = lambda leaf: eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)  # noqa: E731
     return [
         (jax.tree_util.keystr(path, simple=True, separator="."), leaf)
         for path, leaf in leaves
-        if is_array(leaf)
+        if eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
     ]

@@ -137,9 +137,24 @@ def neural_spline_flow(
     """A coupling flow of rational-quadratic splines on [-bound, bound], the identity outside and
     when it is made.
 
-    (..., target_dim) targets, best near standard, and (..., condition_dim) conditions; None or 0
-    makes it unconditional. Reference: Durkan, Bekasov, Murray, Papamakarios (2019), Neural spline
-    flows, arXiv:1906.04032.
+    Use it for laws of a complicated shape, such as posteriors; the default of
+    `PrivatePosteriorEstimation`. Pass the function itself, or a `functools.partial` of it, as
+    `estimator`.
+
+    Args:
+        key: JAX PRNG key of the initial weights.
+        target_dim: Columns of a target, best of mean 0 and variance 1.
+        condition_dim: Columns of a condition; None or 0 makes it unconditional.
+        num_layers: Coupling layers, each with a network of its own.
+        num_units: Units of each hidden layer.
+        num_hidden: Hidden layers of each network.
+        num_bins: Bins of each spline: the detail that one layer can follow.
+        bound: Splines act on [-bound, bound], five standard deviations to each side by default.
+
+    Returns:
+        A distribution with `log_prob(x, condition)` and `sample(key, shape, condition)`.
+
+    Reference: Durkan, Bekasov, Murray, Papamakarios (2019), Neural spline flows, arXiv:1906.04032.
 
     >>> flow = neural_spline_flow(jax.random.key(0), 2, 3, num_layers=2, num_units=16)
     >>> round(float(flow.log_prob(jnp.zeros(2), jnp.ones(3))), 4)
@@ -177,8 +192,22 @@ def masked_autoregressive_flow(
     """A masked autoregressive flow of affine steps, the identity (up to the order of coordinates)
     when it is made.
 
-    None or 0 for `condition_dim` makes it unconditional. Reference: Papamakarios, Pavlakou, Murray
-    (2017), Masked autoregressive flow for density estimation, arXiv:1705.07057.
+    Use it for laws that are nearly normal, such as those of statistics given parameters: it trains
+    several times faster than `neural_spline_flow`. In one dimension it is a normal law.
+
+    Args:
+        key: JAX PRNG key of the initial weights.
+        target_dim: Columns of a target.
+        condition_dim: Columns of a condition; None or 0 makes it unconditional.
+        num_layers: Steps, with the coordinates reversed in between; 5 as in the reference.
+        num_units: Units of each hidden layer.
+        num_hidden: Hidden layers of each network.
+
+    Returns:
+        A distribution with `log_prob(x, condition)` and `sample(key, shape, condition)`.
+
+    Reference: Papamakarios, Pavlakou, Murray (2017), Masked autoregressive flow for density
+    estimation, arXiv:1705.07057.
 
     >>> flow = masked_autoregressive_flow(jax.random.key(0), 2, 3, num_layers=2, num_units=16)
     >>> round(float(flow.log_prob(jnp.zeros(2), jnp.ones(3))), 4)

@@ -1,4 +1,4 @@
-"""Networks of one architecture, many at once: their arrays have a leading axis, and nothing else
+"""Several networks of one architecture at once: their arrays have a leading axis, and nothing else
 differs.
 """
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import equinox as eqx
 import jax
@@ -16,14 +16,48 @@ from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array
 
 
+class Estimator(Protocol):
+    """q(target | condition), or an ensemble: one whose arrays have a leading axis."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one target, (d,)."""
+
+    @property
+    def cond_shape(self) -> tuple[int, ...] | None:
+        """The shape of one condition, (w,); None for an unconditional law."""
+
+    def log_prob(self, x: Any, condition: Any = None) -> Array:
+        """log q(x | condition)."""
+
+    def sample(
+        self, key: Array, sample_shape: tuple[int, ...] = (), condition: Any = None
+    ) -> Array:
+        """Draws given a condition."""
+
+
+Factory = Callable[..., Estimator]
+"""(key, target_dim, condition_dim) -> an estimator with its initial weights."""
+
+
 def ensemble(
-    key: Array, factory: Callable[..., Any], num: int, target_dim: int, condition_dim: int
-) -> Any:
-    """`num` estimators of one architecture with independent initial weights: a distribution whose
+    key: Array, factory: Factory, num: int, target_dim: int, condition_dim: int
+) -> Estimator:
+    """Estimators of one architecture with independent initial weights, as one distribution whose
     arrays have a leading axis.
 
     Two ensembles of one architecture differ in their arrays alone, so that programs compiled for
     one serve the other.
+
+    Args:
+        key: JAX PRNG key of the initial weights.
+        factory: Makes one estimator: (key, target_dim, condition_dim) -> distribution.
+        num: The number of estimators.
+        target_dim: d, columns of a target.
+        condition_dim: w, columns of a condition; 0 for an unconditional law.
+
+    Returns:
+        The ensemble, for `train` and `ConditionalDensity`.
     """
     blueprint = _blueprint(*_identity(factory), target_dim, condition_dim)
     with jax.enable_x64(False):
@@ -74,9 +108,14 @@ def _blueprint(
 
 
 def stacked(trees: Any) -> Any:
-    """Trees of equal structure as one whose arrays have a leading axis, for training side by side."""
+    """Trees of equal structure as one tree whose arrays have a leading axis, for training them side
+    by side.
+    """
+
+    def join(*leaves: Any) -> Any:
+        return jnp.stack(leaves) if eqx.is_array_like(leaves[0]) else leaves[0]
+
     with jax.enable_x64(True):
-        join = lambda *leaves: jnp.stack(leaves) if eqx.is_array_like(leaves[0]) else leaves[0]  # noqa: E731
         return jax.tree.map(join, *trees)
 
 

@@ -15,6 +15,9 @@ from noisewise.estimators._columns import AbstractColumns, Network
 from noisewise.estimators.flows import LOG_RANGE, as_shapes, as_sizes
 
 _SPREAD = 0.5
+"""Standard deviation of the initial means, in units of the standardised target: apart, but inside
+it.
+"""
 
 
 class GaussianMixture(AbstractColumns):
@@ -85,13 +88,27 @@ def mixture_density_network(
     """A mixture of Gaussians with full covariances; a network computes weights, means and factors
     from the condition.
 
-    The covariances are the identity when it is made, and the means are drawn around 0. None or 0
-    for `condition_dim` makes it unconditional. Reference: Bishop (1994), Mixture density networks,
-    Aston University NCRG/94/004.
+    Use it where a few normal laws describe the target: it trains fastest. The covariances are the
+    identity when it is made, and the means are drawn around 0.
+
+    Args:
+        key: JAX PRNG key of the initial weights.
+        target_dim: Columns of a target.
+        condition_dim: Columns of a condition; None or 0 makes it unconditional.
+        num_components: Normal laws in the mixture.
+        num_units: Units of each hidden layer.
+        num_hidden: Hidden layers.
+
+    Returns:
+        A distribution with `log_prob(x, condition)` and `sample(key, shape, condition)`.
+
+    Reference: Bishop (1994), Mixture density networks, Aston University NCRG/94/004.
 
     >>> mixture = mixture_density_network(jax.random.key(0), 2, 3, num_components=2, num_units=16)
-    >>> mixture.log_prob(jnp.zeros((4, 2)), jnp.ones(3)).shape, mixture.sample(jax.random.key(1), (5,), jnp.ones(3)).shape
-    ((4,), (5, 2))
+    >>> mixture.log_prob(jnp.zeros((4, 2)), jnp.ones(3)).shape
+    (4,)
+    >>> mixture.sample(jax.random.key(1), (5,), jnp.ones(3)).shape
+    (5, 2)
     """
     shape, cond_shape = as_shapes(target_dim, condition_dim)
     num_components, *sizes = as_sizes(

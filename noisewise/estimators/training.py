@@ -1,19 +1,20 @@
-r"""The compiled training loop: it knows losses, minibatches and early stopping, and nothing of what
-is learnt.
+r"""Training of networks: it knows losses, minibatches and early stopping, and nothing of what is
+learnt.
 
-    for each epoch:  shuffle;  for each batch of rows:  Adam step on mean loss(q, *resample(key, rows));  validate
+    for each epoch:
+        shuffle
+        for each batch of rows:  one step of Adam on mean loss(q, *resample(key, rows))
+        validate
 
-`resample` draws targets and conditions anew for the rows it is given, so that data may be noisy
-afresh in every epoch. Whole epochs run inside one compiled program, with a dynamic number of rows
-in a buffer of fixed size: data may grow from call to call without a new compilation. Members of an
-ensemble, and independent trials, train side by side under `vmap`.
+`resample` draws targets and conditions for the rows it is given, so that data may get fresh noise
+in every epoch. Members of an ensemble, and independent trials, train side by side under `vmap`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -21,31 +22,41 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import paramax
+from jaxtyping import Float, Int
 
-from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, integer, number, placed
-from noisewise.errors import InvalidInputError
+from noisewise.estimators import _training_loop as loop
+from noisewise.estimators.members import Estimator
 
 Loss = Callable[[Any, Any, Any], Array]
-"""(distribution, target, condition) -> the loss of each row (B,)."""
+"""(distribution, target, condition) -> the loss of each row (b,)."""
+
+Resample = Callable[[Array, Array], tuple[Any, Array]]
+"""(key, rows) -> targets and conditions of these rows, drawn again at each call."""
 
 Watch = Callable[[int, float, float], bool]
 """(epochs so far, training loss, best validation loss) -> whether to stop."""
 
-_VALIDATION_CHUNK = 50
-_VALIDATION = 2**31 - 1  # stands in for the number of an epoch
+_FIRST_EPOCHS = 4
+"""Epochs in the first call of the program, before it is known how long one takes."""
 _SECONDS_PER_CALL = 0.5
-_MAX_EPOCHS_PER_CALL = 64
+"""Seconds that one call of the program should last: long beside the cost of a call, short enough
+that a budget of time is kept and progress is shown.
+"""
 _USUAL_EPOCHS = 50
-_BRIEF = (
-    5e10  # about where ten rounds lose by slower steps what brief compiling saved before the first
-)
+"""Epochs that a training usually takes, to guess how long it will last."""
+_WORK_TO_OPTIMISE = 5e10
+"""Weights applied to targets, in all epochs, from which the program is compiled with all
+optimisations on a CPU: about where ten rounds lose by slower steps what fast compiling saved before
+the first.
+"""
 
 
-def negative_log_prob(distribution: Any, target: Array, condition: Array) -> Array:
-    """-log q(target | condition), averaged over the inner axis where there is one: targets (B, d)
-    or (B, M, d).
+def negative_log_prob(
+    distribution: Estimator, target: Float[Array, "b ... d"], condition: Float[Array, "b ... w"]
+) -> Float[Array, " b"]:
+    """-log q(target | condition), averaged over the inner axis where there is one: targets (b, d)
+    or (b, m, d).
     """
     loss = -distribution.log_prob(target, condition)
     return loss if loss.ndim == 1 else loss.mean(axis=1)
@@ -53,13 +64,26 @@ def negative_log_prob(distribution: Any, target: Array, condition: Array) -> Arr
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Adam with decoupled weight decay and clipped gradients, until the validation loss has not
-    improved for `patience` epochs.
+    """How networks are trained: Adam with decoupled weight decay and clipped gradients, until the
+    validation loss has not improved for `patience` epochs.
 
-    What is validated, and returned, is the moving average of the weights over about 1 / (1 -
-    averaging) steps; `averaging=0` takes the weights themselves. The learning rate is multiplied by
-    `decay` each time half the patience has passed without an improvement; it starts at twice that
-    of the paper.
+    The defaults serve 1,000 to 100,000 simulations. Raise `batch_size` with the number of
+    simulations where training takes long beside simulating; lower `max_epochs` for a rough answer.
+
+    Args:
+        learning_rate: Of Adam, at first; twice the paper's, because it decreases.
+        weight_decay: Decoupled from the gradients; the paper's.
+        batch_size: Rows per step; the paper's.
+        clip: The largest norm of a gradient; it keeps single outliers from undoing what was learnt.
+        patience: Epochs without a better validation loss after which training ends.
+        max_epochs: A limit that training rarely reaches; the report says so where it does.
+        averaging: What is validated, and returned, is the moving average of the weights over about
+            1 / (1 - averaging) steps, which removes the noise of single steps; 0 takes the weights.
+        decay: Factor on the learning rate each time half the patience has passed without a better
+            validation loss.
+
+    >>> Training(max_epochs=100).learning_rate
+    0.001
     """
 
     learning_rate: float = 1e-3
@@ -98,103 +122,113 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """Members with their best weights; losses are (epochs, E), or (epochs, T, E) for trials, NaN
-    after a member has stopped.
+    """What `train` returns: members with their best weights, and losses per epoch.
+
+    Losses are (epochs, E) for E members, or (epochs, T, E) for T trials, NaN once a member has
+    stopped.
     """
 
-    members: Any
-    train_losses: np.ndarray
-    validation_losses: np.ndarray
+    members: Estimator
+    train_losses: Float[np.ndarray, "epochs ..."]
+    validation_losses: Float[np.ndarray, "epochs ..."]
     num_epochs: int
-
-
-class _TrainingState(eqx.Module):
-    weights: Any
-    average: Any
-    moments: Any
-    best_weights: Any
-    best: Array
-    since: Array
-    rate: Array
-    epoch: Array
-    key: Array
-
-
-class _Rows(eqx.Module):
-    """Padded row numbers with how many of them count."""
-
-    train: Array
-    validation: Array
-    num_train: Array
-    num_validation: Array
 
 
 def train(
     key: Array,
-    members: Any,
-    resample: Any,
+    members: Estimator,
+    resample: Resample,
     *,
-    train_rows: np.ndarray,
-    validation_rows: np.ndarray,
+    train_rows: Int[np.ndarray, " n"] | Sequence[Int[np.ndarray, " n"]],
+    validation_rows: Int[np.ndarray, " v"] | Sequence[Int[np.ndarray, " v"]],
     capacity: int,
     settings: Training | None = None,
     loss: Loss = negative_log_prob,
-    validation: Any = None,
+    validation: Resample | None = None,
     watch: Watch | None = None,
 ) -> Trained:
-    """Fit members, from `ensemble`, to what `resample(key, rows) -> (target, condition)` draws.
+    """Fit an ensemble to what `resample(key, rows) -> (target, condition)` draws.
 
-    `resample` is an `eqx.Module` whose arrays may change from call to call without a new
-    compilation; it is traced in float64 and returns float32. `validation`, by default the same,
-    draws once and for all. `capacity` bounds the number of rows over all calls that shall share one
-    program. For T independent trials give T keys, members and resamplers with a leading axis T, and
-    lists of T row arrays.
+    For T independent trials give T keys, members and resamplers with a leading axis T (`stacked`),
+    and sequences of T row arrays.
+
+    Args:
+        key: JAX PRNG key of batches and of what `resample` draws.
+        members: Networks, as `ensemble` makes them.
+        resample: An `eqx.Module` whose arrays may change from call to call without a new
+            compilation; it is traced in float64 and returns float32.
+        train_rows: Row numbers to train on.
+        validation_rows: Row numbers that the validation loss is computed on.
+        capacity: The most rows in any call that is to share this program.
+        settings: How to train; `Training()` by default.
+        loss: What is minimised, on average over rows.
+        validation: Draws the validation data, with the same key in all epochs; by default
+            `resample`.
+        watch: Asked now and then whether to stop, as when the time is up.
+
+    Returns:
+        The members with the best weights found, and the losses of all epochs.
+
+    Raises:
+        InvalidInputError: If there are no rows to train or to validate on, or more than `capacity`.
     """
     settings = settings or Training()
     validation = resample if validation is None else validation
     trials = isinstance(train_rows, (list, tuple))
-    rows = (_stacked if trials else _padded)(train_rows, validation_rows, capacity)
+    pad: Any = loop.stacked_rows if trials else loop.padded
+    rows = pad(train_rows, validation_rows, capacity)
     with jax.enable_x64(False):
-        state, frozen = _start(key, members, settings, trials)
+        state, frozen = loop.start(key, members, settings, trials)
     losses: list[tuple[np.ndarray, np.ndarray]] = []
-    epochs = 4
+    epochs = _FIRST_EPOCHS
     with jax.enable_x64(True):
         resample, validation = _placed((resample, validation))
-        brief = (
-            jax.default_backend() == "cpu"
-            and _work(state, resample, capacity, settings, trials) < _BRIEF
-        )
-        program = _briefly if brief else _thoroughly
+        program = loop.run_compiled_fast
+        if _is_long(_work(state, resample, capacity, settings, trials)):
+            program = loop.run_optimised
         while True:
             started = time.monotonic()
-            number = jnp.asarray(np.int32(epochs))
-            state, train_loss, validation_loss, ran = program(
-                state, frozen, resample, validation, rows, number, loss, settings, trials
+            state, *found, ran = program(
+                state,
+                frozen,
+                resample,
+                validation,
+                rows,
+                jnp.asarray(np.int32(epochs)),
+                loss,
+                settings,
+                trials,
             )
-            ran = int(np.max(ran))
-            losses.append((np.asarray(train_loss)[:ran], np.asarray(validation_loss)[:ran]))
-            finished = bool(np.all(_finished(state, settings)))
-            best = float(np.mean(state.best))
-            if finished or (
-                watch is not None
-                and watch(int(np.max(state.epoch)), float(np.nanmean(losses[-1][0][-1])), best)
-            ):
+            num = int(np.max(ran))
+            train_losses, validation_losses = (np.asarray(part)[:num] for part in found)
+            losses.append((train_losses, validation_losses))
+            if _ends(state, train_losses, settings, watch):
                 break
-            seconds = max(time.monotonic() - started, 1e-3)
-            epochs = int(
-                np.clip(
-                    epochs * _SECONDS_PER_CALL / seconds, 1, min(2 * epochs, _MAX_EPOCHS_PER_CALL)
-                )
-            )
+            epochs = _next_epochs(epochs, time.monotonic() - started)
     train_losses, validation_losses = (np.concatenate(part) for part in zip(*losses, strict=True))
-    return Trained(
-        eqx.combine(state.best_weights, frozen), train_losses, validation_losses, len(train_losses)
-    )
+    best = eqx.combine(state.best_weights, frozen)
+    return Trained(best, train_losses, validation_losses, len(train_losses))
+
+
+def _ends(
+    state: loop.TrainingState, losses: np.ndarray, settings: Training, watch: Watch | None
+) -> bool:
+    """Whether all estimators have finished, or `watch` says stop."""
+    done, best = bool(np.all(loop.finished(state, settings))), float(np.mean(state.best))
+    if done or watch is None:
+        return done
+    return watch(int(np.max(state.epoch)), float(np.nanmean(losses[-1])), best)
+
+
+def _next_epochs(epochs: int, seconds: float) -> int:
+    """Epochs for the next call, to last `_SECONDS_PER_CALL`; at most twice the number before."""
+    wanted = epochs * _SECONDS_PER_CALL / max(seconds, 1e-3)
+    return int(np.clip(wanted, 1, min(2 * epochs, loop.MAX_EPOCHS_PER_CALL)))
 
 
 def _placed(tree: Any) -> Any:
-    """The tree with its arrays where programs find them, each once, so that no call takes them
-    there again.
+    """The tree with its arrays where programs find them, each once, so that no call copies them
+    again.
     """
     known: dict[int, Array] = {}
 
@@ -208,70 +242,13 @@ def _placed(tree: Any) -> Any:
     return jax.tree.map(place, tree)
 
 
-def _padded(train_rows: np.ndarray, validation_rows: np.ndarray, capacity: int) -> _Rows:
-    if not len(train_rows) or not len(validation_rows):
-        raise InvalidInputError(
-            f"Training needs rows to train on and rows to validate on, got {len(train_rows)} and"
-            f" {len(validation_rows)}: simulate more."
-        )
-    if max(len(train_rows), len(validation_rows)) > capacity:
-        raise InvalidInputError(
-            f"capacity is {capacity}, got {len(train_rows)} + {len(validation_rows)} rows."
-        )
-    pad = lambda rows: np.pad(np.asarray(rows, dtype=np.int32), (0, capacity - len(rows)))  # noqa: E731
-    return _Rows(
-        pad(train_rows),
-        pad(validation_rows),
-        np.int32(len(train_rows)),
-        np.int32(len(validation_rows)),
-    )
-
-
-def _stacked(train_rows: Any, validation_rows: Any, capacity: int) -> _Rows:
-    each = [_padded(*pair, capacity) for pair in zip(train_rows, validation_rows, strict=True)]
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
-
-
-def _start(
-    key: Array, members: Any, settings: Training, trials: bool
-) -> tuple[_TrainingState, Any]:
-    is_leaf = lambda leaf: isinstance(leaf, paramax.NonTrainable)  # noqa: E731
-    weights, frozen = eqx.partition(members, eqx.is_inexact_array, is_leaf=is_leaf)
-    first = jax.tree.leaves(weights)[0]
-    axes = first.shape[: 2 if trials else 1]
-    split = lambda k: jax.random.split(k, axes[-1])  # noqa: E731
-    keys = jax.vmap(split)(key) if trials else split(key)
-    zeros = np.zeros(axes, np.int32)
-    return (
-        _TrainingState(
-            weights=weights,
-            average=weights,
-            moments=_moments(weights, settings, len(axes)),
-            best_weights=weights,
-            best=np.full(axes, np.inf, np.float32),
-            since=zeros,
-            rate=np.ones(axes, np.float32),
-            epoch=zeros,
-            key=keys,
-        ),
-        frozen,
-    )
-
-
-@filter_jit_fast_compile
-def _moments(weights: Any, settings: Training, num_axes: int) -> Any:
-    init = settings.optimiser.init
-    for _ in range(num_axes):
-        init = jax.vmap(init)
-    return init(weights)
-
-
-def _finished(state: _TrainingState, settings: Training) -> Array:
-    return (state.since >= settings.patience) | (state.epoch >= settings.max_epochs)
+def _is_long(work: float) -> bool:
+    """Whether a training is worth a slower compilation; accelerators always compile so."""
+    return jax.default_backend() != "cpu" or work >= _WORK_TO_OPTIMISE
 
 
 def _work(
-    state: _TrainingState, resample: Any, capacity: int, settings: Training, trials: bool
+    state: loop.TrainingState, resample: Any, capacity: int, settings: Training, trials: bool
 ) -> float:
     """How many weights are applied to how many targets, if all rows are trained on: a measure of
     the time that it takes.
@@ -291,160 +268,3 @@ def _work(
         * num_targets
         * sum(leaf.size for leaf in jax.tree.leaves(state.weights))
     )
-
-
-def _run(
-    state: _TrainingState,
-    frozen: Any,
-    resample: Any,
-    validation: Any,
-    rows: _Rows,
-    num_epochs: Array,
-    loss: Loss,
-    settings: Training,
-    trials: bool,
-) -> tuple[_TrainingState, Array, Array, Array]:
-    """At most `num_epochs` more epochs: the state, training and validation losses (64, ...), and
-    how many epochs were run.
-    """
-    arrays, static = eqx.partition(frozen, eqx.is_array)
-
-    def one(state: _TrainingState, arrays: Any, resample: Any, validation: Any, rows: _Rows) -> Any:
-        member = _Member(arrays, static, resample, validation, rows, loss, settings)
-        return member.run(state, num_epochs)
-
-    run: Any = one
-    if state.best.shape[-1] > 1:
-        run = jax.vmap(run, in_axes=(0, 0, None, None, None), out_axes=(0, 1, 1, 0))
-    else:
-        run = _lone(run)
-    if trials:
-        run = jax.vmap(run, in_axes=(0, 0, 0, 0, 0), out_axes=(0, 1, 1, 0))
-    return run(state, arrays, resample, validation, rows)
-
-
-_briefly, _thoroughly = filter_jit_fast_compile(_run), eqx.filter_jit(_run)
-
-
-def _lone(run: Any) -> Any:
-    """`vmap` over an axis of length one, without its price."""
-
-    def wrapped(state: _TrainingState, arrays: Any, *rest: Any) -> Any:
-        first = lambda tree: jax.tree.map(lambda leaf: leaf[0], tree)  # noqa: E731
-        state, train_losses, validation_losses, ran = run(first(state), first(arrays), *rest)
-        state = jax.tree.map(lambda leaf: leaf[None], state)
-        return state, train_losses[:, None], validation_losses[:, None], ran[None]
-
-    return wrapped
-
-
-@dataclasses.dataclass(frozen=True)
-class _Member:
-    """One estimator in training; its methods are traced."""
-
-    arrays: Any
-    static: Any
-    resample: Any
-    validation: Any
-    rows: _Rows
-    loss: Loss
-    settings: Training
-
-    def run(
-        self, state: _TrainingState, num_epochs: Array
-    ) -> tuple[_TrainingState, Array, Array, Array]:
-        def proceed(carry: Any) -> Array:
-            state, *_, ran = carry
-            return (ran < num_epochs) & ~_finished(state, self.settings)
-
-        def epoch(carry: Any) -> Any:
-            state, train_losses, validation_losses, ran = carry
-            state, train_loss, validation_loss = self._epoch(state)
-            return (
-                state,
-                train_losses.at[ran].set(train_loss),
-                validation_losses.at[ran].set(validation_loss),
-                ran + 1,
-            )
-
-        empty = jnp.full(_MAX_EPOCHS_PER_CALL, jnp.nan, jnp.float32)
-        return jax.lax.while_loop(proceed, epoch, (state, empty, empty, jnp.zeros((), jnp.int32)))
-
-    def _epoch(self, state: _TrainingState) -> tuple[_TrainingState, Array, Array]:
-        key = jax.random.fold_in(state.key, state.epoch)
-        order = self._shuffled(jax.random.fold_in(key, 0))
-        batch = jnp.arange(self.settings.batch_size, dtype=jnp.int32)
-
-        def step(number: Array, carry: Any) -> Any:
-            state, total = carry
-            rows = order[(number * self.settings.batch_size + batch) % self.rows.num_train]
-            data = self.resample(jax.random.fold_in(key, number + 1), rows)
-            with jax.enable_x64(False):
-                state, value = self._step(state, data)
-                return state, total + value
-
-        state, total = jax.lax.fori_loop(
-            jnp.int32(0), self.steps, step, (state, jnp.zeros((), jnp.float32))
-        )
-        value = self._validate(state.average, jax.random.fold_in(state.key, _VALIDATION))
-        with jax.enable_x64(False):
-            return self._judge(state, value), (total / self.steps).astype(jnp.float32), value
-
-    @property
-    def steps(self) -> Array:
-        """Steps per epoch."""
-        return jnp.maximum(1, self.rows.num_train // self.settings.batch_size).astype(jnp.int32)
-
-    def _shuffled(self, key: Array) -> Array:
-        places = jnp.arange(len(self.rows.train), dtype=jnp.int32)
-        bits = jax.random.bits(key, places.shape, jnp.uint32) >> 1
-        order = jnp.where(places < self.rows.num_train, bits, jnp.uint32(2**32 - 1))
-        return jax.lax.sort((order, self.rows.train), num_keys=1, is_stable=False)[1]
-
-    def _distribution(self, weights: Any) -> Any:
-        return paramax.unwrap(eqx.combine(weights, self.arrays, self.static))
-
-    def _step(self, state: _TrainingState, data: Any) -> tuple[_TrainingState, Array]:
-        mean_loss = lambda weights: self.loss(self._distribution(weights), *data).mean()  # noqa: E731
-        value, gradients = jax.value_and_grad(mean_loss)(state.weights)
-        good = jnp.isfinite(value) & jnp.isfinite(optax.global_norm(gradients))
-        updates, moments = self.settings.optimiser.update(gradients, state.moments, state.weights)
-        weights = jax.tree.map(lambda w, u: w + state.rate * u, state.weights, updates)
-        keep = lambda new, old: jax.tree.map(lambda a, b: jnp.where(good, a, b), new, old)  # noqa: E731
-        weights, moments = keep(weights, state.weights), keep(moments, state.moments)
-        share = 1.0 - self.settings.averaging
-        average = jax.tree.map(lambda a, w: a + share * (w - a), state.average, weights)
-        state = dataclasses.replace(state, weights=weights, moments=moments, average=average)
-        return state, jnp.where(good, value, 0.0)
-
-    def _validate(self, weights: Any, key: Array) -> Array:
-        places = jnp.arange(_VALIDATION_CHUNK, dtype=jnp.int32)
-        distribution = self._distribution(weights)
-
-        def chunk(number: Array, total: Array) -> Array:
-            at = number * _VALIDATION_CHUNK + places
-            data = self.validation(
-                jax.random.fold_in(key, number), self.rows.validation[at % self.rows.num_validation]
-            )
-            with jax.enable_x64(False):
-                values = self.loss(distribution, *data)
-                return total + jnp.where(at < self.rows.num_validation, values, 0.0).sum()
-
-        chunks = -(-self.rows.num_validation // _VALIDATION_CHUNK)
-        total = jax.lax.fori_loop(jnp.int32(0), chunks, chunk, jnp.zeros((), jnp.float32))
-        return (total / self.rows.num_validation).astype(jnp.float32)
-
-    def _judge(self, state: _TrainingState, value: Array) -> _TrainingState:
-        better = value < state.best
-        since = jnp.where(better, 0, state.since + 1)
-        stuck = (since > 0) & (since % max(1, self.settings.patience // 2) == 0)
-        return dataclasses.replace(
-            state,
-            best_weights=jax.tree.map(
-                lambda a, b: jnp.where(better, a, b), state.average, state.best_weights
-            ),
-            best=jnp.where(better, value, state.best),
-            since=since.astype(jnp.int32),
-            rate=jnp.where(stuck, state.rate * self.settings.decay, state.rate).astype(jnp.float32),
-            epoch=state.epoch + 1,
-        )

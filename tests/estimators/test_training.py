@@ -17,6 +17,7 @@ from noisewise.estimators import (
     ConditionalDensity,
     Training,
     Whitening,
+    _training_loop,
     ensemble,
     mixture_density_network,
     train,
@@ -107,18 +108,18 @@ def test_more_rows_compile_nothing_and_another_capacity_does(caplog):
         assert [record for record in caplog.records if "jit(_run)" in record.getMessage()]
 
 
-def test_long_work_is_compiled_thoroughly_and_gives_the_same_but_for_rounding(monkeypatch):
+def test_long_work_is_compiled_with_all_optimisations_and_gives_the_same_but_for_rounding(monkeypatch):
     """5 epochs of 3 steps in float32: roundings of 1e-7 grow a little on the way, to 1e-5 at most."""
     used = []
-    for name in ("_briefly", "_thoroughly"):
-        program = getattr(training, name)
+    for name in ("run_compiled_fast", "run_optimised"):
+        program = getattr(_training_loop, name)
         monkeypatch.setattr(
-            training, name, lambda *args, _p=program, _n=name: (used.append(_n), _p(*args))[1]
+            _training_loop, name, lambda *args, _p=program, _n=name: (used.append(_n), _p(*args))[1]
         )
     brief = fitted(max_epochs=5)
-    monkeypatch.setattr(training, "_BRIEF", 1.0)
+    monkeypatch.setattr(training, "_WORK_TO_OPTIMISE", 1.0)
     thorough = fitted(max_epochs=5)
-    assert set(used) == {"_briefly", "_thoroughly"}
+    assert set(used) == {"run_compiled_fast", "run_optimised"}
     assert used == sorted(used)
     np.testing.assert_allclose(brief.validation_losses, thorough.validation_losses, rtol=1e-5)
 
@@ -127,8 +128,8 @@ def test_an_epoch_visits_every_row_once_in_an_order_of_its_own():
     """700 rows of 1000 places: the first 700 are those rows, in another order for another key;
     chance repeats one with 1 in 700!.
     """
-    rows = training._padded(np.arange(5, 705), np.arange(5), 1000)
-    member = training._Member(None, None, None, None, rows, None, Training())
+    rows = _training_loop.padded(np.arange(5, 705), np.arange(5), 1000)
+    member = _training_loop._Member(None, None, None, None, rows, None, Training())
     with jax.enable_x64(True):
         first, second = (
             np.asarray(member._shuffled(jax.random.key(seed)))[:700] for seed in (0, 1)
@@ -150,7 +151,7 @@ def test_work_counts_weights_rows_and_targets_per_row():
             return jnp.repeat(t[:, None], 4, axis=1), c[:, None]
 
     def run(kind, capacity, **settings):
-        state, _ = training._start(KEY, members, Training(**settings), False)
+        state, _ = _training_loop.start(KEY, members, Training(**settings), False)
         return training._work(
             state, kind(jnp.zeros((capacity, 1))), capacity, Training(**settings), False
         )
@@ -159,7 +160,7 @@ def test_work_counts_weights_rows_and_targets_per_row():
     assert run(Nets, 1200) == 4 * 50 * 1200 * weights
     assert run(Pairs, 600, max_epochs=3) == 3 * 600 * weights
     keys, twice = jax.random.split(KEY), stacked([members, members])
-    state, _ = training._start(keys, twice, Training(), True)
+    state, _ = _training_loop.start(keys, twice, Training(), True)
     assert (
         training._work(state, Pairs(jnp.zeros((2, 600, 1))), 600, Training(), True)
         == 2 * 50 * 600 * weights
