@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 import noisewise as nw
-from noisewise.inference.learned.posterior.posterior_learner import PosteriorLearner
+from noisewise.inference.learned.posterior.posterior_rounds import PosteriorRounds
 
 ROUNDS, NUM, FEW = 20, 50_000, 500
 COMPILED, EARLY = 2, 5
@@ -122,13 +122,14 @@ def _arrays() -> tuple[float, float]:
     """MB of the arrays of all simulations and their noisy versions, and of those that are copied
     for a training.
     """
-    learner = max((one for one in gc.get_objects() if isinstance(one, PosteriorLearner)), key=_size)
-    copied = learner.simulations.whole()[0].nbytes + learner._bank.whole.nbytes
-    return (learner.simulations.nbytes + learner._bank.whole.nbytes) / 1e6, copied / 1e6
+    rounds = max((one for one in gc.get_objects() if isinstance(one, PosteriorRounds)), key=_size)
+    bank = rounds.task.bank.whole.nbytes
+    copied = rounds.simulations.whole()[0].nbytes + bank
+    return (rounds.simulations.nbytes + bank) / 1e6, copied / 1e6
 
 
-def _size(learner: PosteriorLearner) -> int:
-    return learner.simulations.num
+def _size(rounds: PosteriorRounds) -> int:
+    return rounds.simulations.num
 
 
 def _resident() -> float:

@@ -29,7 +29,7 @@ from benchmarks.neural_accuracy import problem as ready
 from noisewise.estimators.training import Training, negative_log_prob, train
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.simulations import noisy_statistics
-from noisewise.inference.learned.posterior.posterior_learner import PosteriorLearner, train_together
+from noisewise.inference.learned.posterior.posterior_rounds import PosteriorRounds, train_all
 from noisewise.metrics import c2st
 
 PROBLEMS = ("linear_regression", "sir", "log_linear")
@@ -49,19 +49,19 @@ def gradients(backend: str) -> Iterator[dict[str, object]]:
         method = nw.inference.PrivatePosteriorEstimation(
             num_rounds=1, num_noise=1, training=Training(learning_rate=1e-3, max_epochs=30)
         )
-        learner = _learner(method, problem, 0)
-        learner.simulate(0)
-        train_together([learner], 0)
+        rounds = _rounds(method, problem, 0)
+        rounds.simulate(0)
+        train_all([rounds], 0)
         ratios = {}
         for num in (8, 32, 128):
-            spread = {kind: _gradients(learner, num, points) for kind, points in POINTS.items()}
+            spread = {kind: _gradients(rounds, num, points) for kind, points in POINTS.items()}
             ratios[f"M = {num}"] = _ratio(spread["rqmc"], spread["iid"])
         yield {"what": "variance of the gradient, rqmc / iid", "problem": name, **ratios}
 
 
-def _learner(method: Any, problem: Any, seed: int) -> PosteriorLearner:
+def _rounds(method: Any, problem: Any, seed: int) -> PosteriorRounds:
     run = InferenceRun("bench", {}, problem.model, problem.observed)
-    return PosteriorLearner(method, jax.random.key(seed), run, problem.observed)
+    return PosteriorRounds(method, jax.random.key(seed), run, problem.observed)
 
 
 @eqx.filter_jit
@@ -91,14 +91,15 @@ def _ratio(first: np.ndarray, second: np.ndarray) -> str:
     return f"{total(first) / total(second):.3f} +- {np.std(again):.3f}"
 
 
-def _gradients(learner: PosteriorLearner, num: int, points: Any) -> np.ndarray:
+def _gradients(rounds: PosteriorRounds, num: int, points: Any) -> np.ndarray:
     """Gradients (R, weights) under repeated noise, simulations held fixed."""
+    learner = rounds.learner
     s, z = learner.simulations.s[:ROWS], learner.simulations.z[:ROWS]
     lone = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, learner.members)
     found = []
     for repeat in range(REPEATS):
-        noisy = noisy_statistics(jax.random.key(1000 + repeat), learner.run.model, s, num, points)
-        condition = learner.scale(learner.features(noisy))
+        noisy = noisy_statistics(jax.random.key(1000 + repeat), rounds.run.model, s, num, points)
+        condition = learner.scale(rounds.task.features(noisy))
         standard = np.asarray(learner.whitening.forward(z[:, None], condition), dtype=np.float32)
         found.append(np.asarray(_gradient(lone, standard, np.asarray(condition, dtype=np.float32))))
     return np.stack(found)
@@ -158,14 +159,14 @@ def _trained(
     method = nw.inference.PrivatePosteriorEstimation(
         num_rounds=1, num_simulations=NUM_SIMULATIONS, num_noise=m, noise_bank=bank
     )
-    learner = _learner(method, problem, seed)
-    learner.simulate(0)
-    learner.prepare(0)
-    train_rows, validation_rows = learner.rows()
+    rounds = _rounds(method, problem, seed)
+    rounds.simulate(0)
+    learner, features = rounds.learner, rounds.task.features
+    pairs = learner.prepare(rounds.key, rounds._key(0, 1))
+    train_rows, validation_rows = rounds.task.rows()
     noisy = noisy_statistics(
         jax.random.key(321 + seed), problem.model, learner.simulations.s, 16, POINTS["rqmc"]
     )
-    pairs = learner.pairs(0, m)
     fit = functools.partial(
         train,
         jax.random.key(500 + seed),
@@ -175,16 +176,16 @@ def _trained(
         validation_rows=validation_rows,
         capacity=NUM_SIMULATIONS,
         settings=method.training,
-        validation=dataclasses.replace(pairs, bank=learner.features(noisy), num_noise=16),
+        validation=dataclasses.replace(pairs, bank=features(noisy), num_noise=16),
     )
     fit(watch=lambda *_: True)  # compiles
     clock = _Clock(limit)
     trained = fit(watch=clock)
-    learner.learnt(trained.members, trained.validation_losses, 0)
+    learner.adopt(trained.members, trained.train_losses, trained.validation_losses)
     z, s_dp = test
-    loss = -np.mean(learner.density.log_prob(z, learner.features(s_dp)))
+    loss = -np.mean(learner.density.log_prob(z, features(s_dp)))
     draws = problem.model.prior.constrain(
-        learner.density.sample(jax.random.key(9), learner.condition, 2000)
+        learner.density.sample(jax.random.key(9), rounds.condition, 2000)
     )
     free = list(problem.free_columns)
     return float(loss), float(c2st(reference[:, free], draws[:, free])), clock.seconds

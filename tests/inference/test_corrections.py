@@ -12,7 +12,8 @@ import noisewise as nw
 from noisewise.inference import TruncatedProposals
 from noisewise.inference.learned.common.simulations import one_net
 from noisewise.inference.learned.posterior.corrections import atomic_loss
-from noisewise.inference.learned.posterior.posterior_learner import NoisyPairs
+from noisewise.inference.learned.posterior.posterior_task import NoisyPairs
+from noisewise.inference.learned.posterior.regions import Estimate, Region, Regions, in_all
 
 KEY = jax.random.key(0)
 
@@ -96,15 +97,6 @@ class _Normal:
         )
 
 
-class _Learner:
-    def __init__(self, density, prior):
-        self.density, self.condition, self.regions = density, np.zeros(1), []
-        self.run = type("W", (), {"model": type("M", (), {"prior": prior})})
-
-    log_q = lambda self, z: self.density.log_prob(z, self.condition)
-    inside = nw.inference.learned.posterior.posterior_learner.PosteriorLearner.inside
-
-
 @pytest.mark.parametrize("sd", [0.3, 0.005], ids=["from the prior", "from a fit"])
 def test_truncated_proposals_follow_the_prior_inside_the_region(sd):
     """Means of 2000 draws within 4.5 standard errors of N(0, 1) truncated to a disc, on both ways
@@ -114,13 +106,15 @@ def test_truncated_proposals_follow_the_prior_inside_the_region(sd):
     .005 it hardly ever hits.
     """
     prior = nw.Prior({"a": dist.Normal(0.0, 0.5), "b": dist.Normal(0.0, 0.5)})
-    learner = _Learner(_Normal(np.array([0.3, -0.2]), sd), prior)
-    z = TruncatedProposals().propose(KEY, learner, 2000)
+    estimate = Estimate(_Normal(np.array([0.3, -0.2]), sd), np.zeros(1), prior)
+    proposal = TruncatedProposals().propose(KEY, estimate, 2000)
+    z, region = proposal.z, proposal.region
+    assert estimate.regions == ()
     assert z.shape == (2000, 2)
-    assert learner.inside(z).all()
+    assert region.contains(z).all()
     assert len(np.unique(z[:, 0])) == 2000
     rng = np.random.default_rng(2)
-    radius = np.sqrt(-2.0 * (learner.regions[0].level + 2 * np.log(sd * np.sqrt(2 * np.pi)))) * sd
+    radius = np.sqrt(-2.0 * (region.level + 2 * np.log(sd * np.sqrt(2 * np.pi)))) * sd
     uniform = rng.uniform(-1, 1, (400_000, 2)) * radius
     uniform = uniform[(uniform**2).sum(axis=1) < radius**2] + [0.3, -0.2]
     weights = np.exp(prior.log_prob(uniform))
@@ -139,28 +133,26 @@ def test_simulations_are_asked_about_each_region_once(monkeypatch):
     """Planted: a region that is not asked about old simulations leaves rows in that the whole test
     puts out.
     """
-    from noisewise.inference.learned.posterior import corrections, posterior_learner
-
     asked, found = [], []
-    contains, within = corrections.Region.contains, posterior_learner.PosteriorLearner.within
+    contains, holding = Region.contains, Regions.holding
 
     def counted(region, z):
         asked.append(len(z))
         return contains(region, z)
 
-    def compared(learner):
-        result = within(learner)
+    def compared(regions, z):
+        result = holding(regions, z)
         found.append(
             (
-                np.array_equal(result, learner.inside(learner.simulations.z)),
+                np.array_equal(result, in_all(regions.all, z)),
                 int(result.sum()),
                 len(result),
             )
         )
         return result
 
-    monkeypatch.setattr(corrections.Region, "contains", counted)
-    monkeypatch.setattr(posterior_learner.PosteriorLearner, "within", compared)
+    monkeypatch.setattr(Region, "contains", counted)
+    monkeypatch.setattr(Regions, "holding", compared)
     problem = nw.problems.gaussian_mean(epsilon=1.0)
     method = nw.inference.PrivatePosteriorEstimation(
         num_rounds=4,

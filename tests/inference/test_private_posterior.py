@@ -18,6 +18,7 @@ from noisewise.inference import (
     TruncatedProposals,
 )
 from noisewise.inference.learned.posterior.corrections import AbstractCorrection
+from noisewise.inference.learned.posterior.regions import Proposal
 from noisewise.mechanisms import IndependentUniforms
 from tests.inference import linear_gaussian
 from tests.inference.fit_files import a_model, check_refuses, check_survives
@@ -33,11 +34,8 @@ class Uncorrected(AbstractCorrection):
 
     any_proposal = True
 
-    def propose(self, key, trial, num):
-        return trial.density.sample(key, trial.condition, num)
-
-    def usable(self, trial):
-        return np.ones(trial.simulations.num, dtype=bool)
+    def propose(self, key, estimate, num):
+        return Proposal(estimate.sample(key, num))
 
 
 def off_by(posterior, observed=linear_gaussian.OBSERVED):

@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Lattice
 
-_MOST_CATEGORIES = 16
+_MAX_CATEGORIES = 16
+"""Categories up to which each gets an indicator: more would make too many columns for a network."""
 
 
-def features(support: AbstractSupport, s_dp: np.ndarray) -> np.ndarray:
-    r"""Features (..., w) of private statistics (..., k').
+def features(
+    support: AbstractSupport, s_dp: Float[np.ndarray, "*n kp"]
+) -> Float[np.ndarray, "*n w"]:
+    r"""What a network sees of private statistics.
 
     Counts out of n become arcsin sqrt((k + 3/8) / (n + 3/4)), whose noise hardly depends on k; 3 to
     16 categories become indicators of all but the first; everything else stays as it is.
 
-    >>> features(Lattice(step=1.0, low=0.0, high=1000.0), np.array([[0.0, 500.0, 1000.0]])).round(3).tolist()
+    >>> counts = Lattice(step=1.0, low=0.0, high=1000.0)
+    >>> features(counts, np.array([[0.0, 500.0, 1000.0]])).round(3).tolist()
     [[0.019, 0.785, 1.551]]
     """
     if isinstance(support, Blocks):
@@ -28,7 +33,7 @@ def features(support: AbstractSupport, s_dp: np.ndarray) -> np.ndarray:
         return np.concatenate(each, axis=-1)
     if isinstance(support, Lattice) and math.isfinite(support.low) and math.isfinite(support.high):
         return _arcsine(support, s_dp)
-    if isinstance(support, Finite) and 2 < len(support.values) <= _MOST_CATEGORIES:
+    if isinstance(support, Finite) and 2 < len(support.values) <= _MAX_CATEGORIES:
         indicators = np.isclose(s_dp[..., None], np.asarray(support.values)[1:])
         return indicators.reshape(*s_dp.shape[:-1], -1).astype(np.float64)
     return s_dp

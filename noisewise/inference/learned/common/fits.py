@@ -1,16 +1,19 @@
-"""What learnt objects that serve many observations share: how they look, their files, and what they
-say of extrapolation.
+"""What learnt objects that serve many observations share: their text, their files, and what they
+say about extrapolation.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
+import jax
 import numpy as np
+from jaxtyping import Float
 
-from noisewise._core.arrays import describe
+from noisewise._core.arrays import Array, as_float64, describe, in_float64
 from noisewise._core.files import as_path, reading, require_keys
 from noisewise._core.text import printable
 from noisewise.errors import (
@@ -25,31 +28,62 @@ from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Finding, Kind, Report
 from noisewise.runs import read_archive, write_archive
 
+_ROWS = 256
+"""Rows evaluated at a time: each is spread over the points of its cell, up to 16 of them."""
 MASS_OUTSIDE = "mass where nothing was simulated"
 EACH_BY_ITSELF = (
     "[fit.posterior(k, row) for k, row in zip(jax.random.split(key, len(observed)), observed)]"
 )
-_MOST_OUTSIDE = 0.05
+MOST_OUTSIDE = 0.05
+"""Share of the mass where nothing was simulated from which a reader is warned: a few percent of a
+tail may lie there by chance.
+"""
+NUM_DRAWS = 4000
+"""Draws that a learnt posterior keeps for summaries: quantiles have a Monte Carlo error of about
+1/40 of a standard deviation.
+"""
 _SHOWN = 6
+"""Names listed before the rest is counted: they fit on a line."""
 _ORIGIN = ("names", "statistics", "prior", "mechanism")
 Arrays = dict[str, np.ndarray]
 _CONTENT = ("model", "estimator", "degree", "report", "own")
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredFit:
+    """What a file holds of a fit: what all kinds have, and `own` JSON and `arrays` of one kind."""
+
+    model: PrivateModel
+    density: ConditionalDensity
+    report: Report
+    estimator: Mapping[str, Any]
+    own: Any
+    arrays: Arrays
+
+    def array(self, name: str, *shape: int | None, finite: bool = True) -> Float[np.ndarray, ...]:
+        """The float64 array `name`, of this shape, in which None stands for any positive size."""
+        return stored_array(self.arrays, name, *shape, finite=finite)
+
+    def check_dims(self, target_dim: int, condition_dim: int) -> None:
+        """Refuse a density that does not fit the rest."""
+        if self.density.dims != (target_dim, condition_dim):
+            raise FileFormatError("its density does not fit its parameters and statistics.")
 
 
 class AbstractFit(abc.ABC):
     """A density learnt from simulations of a model, for observations to come.
 
     `report` says how it was learnt; `estimator` describes the architecture, for files, and is None
-    where that is a user's own. A file holds numbers, and a model code: `load` takes the model, and
-    refuses one that differs in what a file can tell.
+    where that is a user's own. A file holds numbers, while a model is code: `load` takes the model,
+    and refuses one that differs in what a file records of it.
     """
 
     formula: ClassVar[str]
     """What is learnt."""
     usage: ClassVar[tuple[str, ...]]
-    """Calls that make something of it, a posterior first."""
+    """Calls that a user makes next, a posterior first."""
     for_many: ClassVar[str]
-    """What serves many observations."""
+    """The call that serves many observations."""
     any_mechanism: ClassVar[bool] = False
     """Whether it was learnt from s, not from s_dp."""
 
@@ -59,8 +93,15 @@ class AbstractFit(abc.ABC):
     estimator: Mapping[str, Any] | None
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
-        """Write a folder of arrays and JSON, without pickled objects; `load` reads it, with a
-        `log_prob` equal to the last bit.
+        """Write a folder of arrays and JSON, without pickled objects; what `load` reads from it has
+        the same `log_prob` to the last bit.
+
+        Args:
+            path: The folder to write.
+            overwrite: Whether an archive that is already there may be replaced.
+
+        Raises:
+            InvalidInputError: If the architecture is a user's own, or there is an archive already.
         """
         if self.estimator is None:
             raise InvalidInputError(
@@ -79,8 +120,18 @@ class AbstractFit(abc.ABC):
 
     @classmethod
     def load(cls, path: Any, model: PrivateModel) -> Self:
-        """Read what `save` wrote. Altered or foreign files give a `FileFormatError`, another model
-        an `InvalidInputError`.
+        """Read what `save` wrote.
+
+        Args:
+            path: The folder.
+            model: The model it was fitted to, which files cannot hold.
+
+        Returns:
+            The fit, with the report of its training.
+
+        Raises:
+            FileFormatError: If files were altered, or hold something else.
+            InvalidInputError: If the model differs from the one of the fit.
         """
         if not isinstance(model, PrivateModel):
             raise InvalidTypeError(
@@ -93,14 +144,12 @@ class AbstractFit(abc.ABC):
         cls._check_origin(require_keys(content["model"], _ORIGIN, what), model, what)
         with reading(what):
             density = read_density(content["estimator"], content["degree"], arrays)
-            common = {
-                "report": Report.from_spec(content["report"]),
-                "estimator": content["estimator"],
-            }
-            return cls._read(model, density, content["own"], arrays, common)
+            report = Report.from_spec(content["report"])
+            stored = StoredFit(model, density, report, content["estimator"], content["own"], arrays)
+            return cls._read(stored)
 
-    def _observation(self, observed: Any, model: PrivateModel) -> np.ndarray:
-        """One observation (k',); where several came, the error says what serves them."""
+    def _observation(self, observed: Any, model: PrivateModel) -> Float[np.ndarray, " kp"]:
+        """One observation (kp,); where several came, the error says which call serves them."""
         shape, width = _shape(observed), model.private_width
         if len(shape) == 2 and shape[0] != 1 and shape[1] == width:
             raise InvalidInputError(
@@ -111,11 +160,11 @@ class AbstractFit(abc.ABC):
 
     def __repr__(self) -> str:
         statistics = "s" if self.any_mechanism else "s_dp"
-        told = self.report.rounds[-1] if self.report.rounds else {}
+        last = self.report.rounds[-1] if self.report.rounds else {}
         losses = {
-            name.replace("_", " "): told.get(name) for name in ("validation_loss", "atomic_loss")
+            name.replace("_", " "): last.get(name) for name in ("validation_loss", "atomic_loss")
         }
-        learnt = [f"{told['epochs']} epochs"] if "epochs" in told else []
+        learnt = [f"{last['epochs']} epochs"] if "epochs" in last else []
         learnt += [
             f"{name} {value:.4g}" for name, value in losses.items() if isinstance(value, float)
         ]
@@ -138,17 +187,8 @@ class AbstractFit(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def _read(
-        cls,
-        model: PrivateModel,
-        density: ConditionalDensity,
-        own: Any,
-        arrays: Arrays,
-        common: dict[str, Any],
-    ) -> Self:
-        """The object of a file, with what all have in `common`; whatever it raises becomes a
-        `FileFormatError`.
-        """
+    def _read(cls, stored: StoredFit) -> Self:
+        """The object of a file; whatever this raises becomes a `FileFormatError`."""
 
     @classmethod
     def _statistics(cls, model: PrivateModel) -> tuple[str, ...]:
@@ -156,7 +196,7 @@ class AbstractFit(abc.ABC):
 
     @classmethod
     def _origin(cls, model: PrivateModel) -> dict[str, Any]:
-        """What a file tells of a model; nothing of a mechanism that is a user's own."""
+        """What a file records of a model; nothing about a mechanism that is a user's own."""
         try:
             mechanism = None if cls.any_mechanism else model.mechanism.to_spec()
         except MissingCapabilityError:
@@ -169,43 +209,41 @@ class AbstractFit(abc.ABC):
         }
 
     @classmethod
-    def _check_origin(cls, told: dict[str, Any], model: PrivateModel, what: str) -> None:
+    def _check_origin(cls, found: dict[str, Any], model: PrivateModel, what: str) -> None:
         expected = cls._origin(model)
         for name, noun in (("names", "parameters"), ("statistics", "statistics")):
-            if not isinstance(told[name], list) or not all(
-                isinstance(item, str) for item in told[name]
+            if not isinstance(found[name], list) or not all(
+                isinstance(item, str) for item in found[name]
             ):
                 raise FileFormatError(f"{what} must name its {noun} by a list of strings.")
-            if told[name] != expected[name]:
+            if found[name] != expected[name]:
                 raise InvalidInputError(
-                    f"{what} was fitted to a model with the {noun} {_listed(told[name])}, but this"
+                    f"{what} was fitted to a model with the {noun} {_listed(found[name])}, but this"
                     f" one has {_listed(expected[name])}."
                 )
-        if told["prior"] != expected["prior"]:
+        if found["prior"] != expected["prior"]:
             raise InvalidInputError(
                 f"{what} was fitted to a model with another prior: load it with the same one."
             )
-        if told["mechanism"] != expected["mechanism"]:
+        if found["mechanism"] != expected["mechanism"]:
             raise InvalidInputError(
                 f"{what} serves the mechanism it was trained with, but that of the model,"
                 f" {model.mechanism!r}, is another: write model.with_mechanism(...) with the one of"
-                " the fit, or fit anew."
+                " the fit, or fit again."
             )
 
 
-def share_outside(z: np.ndarray, bounds: np.ndarray) -> float:
-    """The share of draws z (N, p) outside the ranges [bounds[0], bounds[1]], each (p,), of
-    simulated parameters.
-    """
+def share_outside(z: Float[np.ndarray, "n p"], bounds: Float[np.ndarray, "2 p"]) -> float:
+    """The share of draws z outside the range of simulated parameters, the rows of `bounds`."""
     return float(np.mean(((z < bounds[0]) | (z > bounds[1])).any(axis=1)))
 
 
 def extrapolation(share: float) -> tuple[Finding, ...]:
-    """What to say where a share of a posterior lies beyond all simulated parameters."""
-    return (Finding(Kind.EXTRAPOLATION, {"share": share}),) * (share > _MOST_OUTSIDE)
+    """The finding, if any, for a share of a posterior beyond all simulated parameters."""
+    return (Finding(Kind.EXTRAPOLATION, {"share": share}),) * (share > MOST_OUTSIDE)
 
 
-def stored(
+def stored_array(
     arrays: Mapping[str, np.ndarray], name: str, *shape: int | None, finite: bool = True
 ) -> np.ndarray:
     """The float64 array `name` of a file, of this shape, in which None stands for any positive
@@ -232,16 +270,49 @@ def stored_counts(value: Any, names: tuple[str, ...]) -> dict[str, int]:
     return dict(value)
 
 
-def check_dims(density: ConditionalDensity, target_dim: int, condition_dim: int) -> None:
-    """Refuse a density of a file that does not fit the rest."""
-    if density.dims != (target_dim, condition_dim):
-        raise FileFormatError("its density does not fit its parameters and statistics.")
+def paired_rows(
+    model: PrivateModel, values: Any, name: str, width: int, theta: Any
+) -> tuple[Float[np.ndarray, "n w"], Float[np.ndarray, "n p"]]:
+    """Statistics (n, width) or (width,) and parameters theta (n, d) or (d,), these unconstrained,
+    as arrays of the same number of rows.
+    """
+    values, theta = rows_of(values, name, width), rows_of(theta, "theta", model.prior.dim)
+    num = max(len(values), len(theta))
+    z = np.broadcast_to(model.prior.unconstrain(theta), (num, model.prior.unconstrained_dim))
+    return np.broadcast_to(values, (num, width)), z
+
+
+@in_float64
+def rows_of(values: Any, name: str, width: int) -> Float[np.ndarray, "n w"]:
+    """`values` as a table of this width; one row may be given as a vector."""
+    table = np.atleast_2d(np.asarray(as_float64(values, name)))
+    if table.ndim != 2 or table.shape[1] != width:
+        raise InvalidInputError(
+            f"{name} must have shape (N, {width}) or ({width},), got {np.shape(values)}."
+        )
+    return table
+
+
+def in_blocks(
+    function: Callable[..., Array], *columns: Float[np.ndarray, "n w"]
+) -> Float[np.ndarray, " n"]:
+    """function(*columns), row by row, in blocks of 256 rows of which the last is filled up: one
+    program serves every number of rows.
+    """
+    num = len(columns[0])
+    with jax.enable_x64(True):
+        parts = [
+            np.asarray(function(*(column[rows] for column in columns)))
+            for first in range(0, num, _ROWS)
+            for rows in [np.minimum(np.arange(first, first + _ROWS), num - 1)]
+        ]
+    return np.concatenate(parts)[:num]
 
 
 def _shape(observed: Any) -> tuple[int, ...]:
     try:
         return np.shape(observed)
-    except ValueError:  # rows of several lengths, of which the model will say what is wrong
+    except ValueError:  # rows of several lengths: the model will say what is wrong
         return ()
 
 

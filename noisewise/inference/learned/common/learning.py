@@ -1,27 +1,28 @@
-"""What the learning methods share: checks of their settings, training that is remembered, and when
-to start from new weights.
+"""What the learning methods share: checks of their settings, training that is recorded, and the
+report of a fit.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._compile.background import in_background
 from noisewise._core.arrays import Array, describe, integer, number
 from noisewise._core.files import reading
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
-from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.estimators.files import to_spec
 from noisewise.estimators.training import Trained, Training, train
-from noisewise.inference.contract.run import InferenceRun
-from noisewise.posteriors import Finding, Kind, Report
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.model.private_model import PrivateModel
+from noisewise.posteriors import AbstractPosterior, Finding, Kind, Report
 
 _EXAMPLES = {
     "AbstractCorrection": "TruncatedProposals() or AtomicProposals()",
@@ -41,15 +42,10 @@ _AT_LEAST = {
     "target_ess": 1,
 }
 
-RESCALED = 1.5
-"""Where a scale changes by more than this factor between rounds, data are standardised anew and
-networks start from new weights.
-"""
-
 
 def check_settings(method: Any, **kinds: type) -> None:
-    """Convert and check the settings that learning methods share, as far as `method` has them, and
-    those of other `kinds`.
+    """Convert and check those settings that learning methods share which `method` has, and settings
+    of other `kinds`.
     """
     names = {field.name for field in dataclasses.fields(method)}
     counts = {name: least for name, least in _AT_LEAST.items() if name in names}
@@ -107,17 +103,35 @@ def check_members(name: str, members: Any, target_dim: int, condition_dim: int) 
     return members
 
 
-def rescaled(*pairs: tuple[Array, Array]) -> bool:
-    """Whether any positive number has changed much, given pairs of old and new ones; zeros stay
-    zeros.
+def check_model(call: str, model: object) -> None:
+    """Refuse what is no model."""
+    if not isinstance(model, PrivateModel):
+        raise InvalidTypeError(f"{call} needs a PrivateModel second, got {describe(model)}.")
+
+
+@contextlib.contextmanager
+def something_to_learn() -> Iterator[None]:
+    """Turn a budget that allows no simulation into an error: a fit cannot do without."""
+    try:
+        yield
+    except OutOfBudget as end:
+        raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
+
+
+def first_parameters(
+    key: Array, model: PrivateModel, proposal: AbstractPosterior | None, num: int
+) -> Float[np.ndarray, "n p"]:
+    """Unconstrained parameters of the first round: from the prior, or from a posterior of the same
+    parameters.
     """
-    for old, new in pairs:
-        both = (np.asarray(old) > 0) & (np.asarray(new) > 0)
-        if np.abs(np.log(np.where(both, old, 1.0) / np.where(both, new, 1.0))).max() >= np.log(
-            RESCALED
-        ):
-            return True
-    return False
+    if proposal is None:
+        return model.prior.unconstrain(model.prior.sample(key, num))
+    if proposal.names != model.names:
+        raise InvalidInputError(
+            f"proposal must be a posterior of {', '.join(model.names)}, got one of"
+            f" {', '.join(proposal.names)}."
+        )
+    return model.prior.unconstrain(proposal.sample(key, num))
 
 
 def train_or_recall(
@@ -129,8 +143,8 @@ def train_or_recall(
     warm_up: Any = None,
     **settings: Any,
 ) -> Trained:
-    """`train`, until the time of `run` is up, and `warm_up()` meanwhile; not done again where an
-    earlier sitting did it.
+    """`train` until the time of `run` is up, with `warm_up()` in another thread; where the journal
+    has the result of an earlier session, that is taken instead.
     """
     leaves, structure = jax.tree.flatten(members)
     places = [i for i, leaf in enumerate(leaves) if eqx.is_array(leaf)]
@@ -161,19 +175,9 @@ def train_or_recall(
     )
 
 
-def architecture_spec(
-    factory: Callable[..., Any], density: ConditionalDensity, num_members: int
-) -> dict[str, Any] | None:
-    """The architecture, as files describe it; None where it is a user's own."""
-    try:
-        return to_spec(factory, *density.dims, num_members=num_members)
-    except InvalidInputError:
-        return None
-
-
 def fit_report(run: InferenceRun, *own: Finding) -> Report:
-    """How a density was learnt, without what `run` says of one observation; `own` are findings of
-    a learner.
+    """How a density was learnt, without what `run` says about one observation; `own` are findings
+    of the task.
     """
     findings = list(own)
     if run.num_failed > 0:

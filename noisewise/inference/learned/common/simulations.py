@@ -1,26 +1,31 @@
-"""Simulations kept for training: parameters, confidential statistics, and many noisy versions of
-each.
-"""
+"""Simulations kept for training: parameters, confidential statistics, noisy versions of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
-from noisewise.errors import SimulationError
+from noisewise.errors import InvalidInputError, SimulationError
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.mechanisms.base import Capability
 from noisewise.mechanisms.point_sets import AbstractPointSet
 from noisewise.model.private_model import PrivateModel
 
 _ROWS = 256
-_FEWEST = 20
-_MOST_FAILED = 0.5
+"""Simulations made noisy at a time: one program serves every number, and memory stays small."""
+_MIN_SIMULATIONS = 20
+"""Simulations that a network needs at least: fewer leave one row, or none, to validate on."""
+_MAX_FAILED = 0.5
+"""Share of failed simulations above which the simulator is at fault, not an odd corner of the
+prior.
+"""
 
 
 def noisy_statistics(
@@ -79,6 +84,48 @@ class Rows:
         self.num += len(rows)
 
 
+class NoisyBank:
+    """Noisy versions of each simulation, drawn once and kept for all rounds: training takes a
+    random net of them each time.
+    """
+
+    def __init__(
+        self,
+        model: PrivateModel,
+        capacity: int,
+        *,
+        size: int,
+        points: AbstractPointSet,
+        encode: Callable[[np.ndarray], np.ndarray] = lambda s_dp: s_dp,
+    ) -> None:
+        self.model, self.capacity, self.size = model, capacity, size
+        self.points, self.encode = points, encode
+        self._rows: Rows | None = None
+
+    def add(self, key: Array, s: Float[np.ndarray, "n k"]) -> None:
+        """Draw `size` noisy versions of each new row of s, and keep them encoded."""
+        new = self.encode(noisy_statistics(key, self.model, s, self.size, self.points))
+        if self._rows is None:
+            self._rows = Rows(self.capacity, *new.shape[1:])
+        self._rows.add(new)
+
+    @property
+    def values(self) -> Float[np.ndarray, "n m w"]:
+        """The noisy versions of all simulations so far."""
+        return self._made.values
+
+    @property
+    def whole(self) -> Float[np.ndarray, "capacity m w"]:
+        """The same in an array of one size for all rounds, zeros where there are none yet."""
+        return self._made.whole
+
+    @property
+    def _made(self) -> Rows:
+        if self._rows is None:
+            raise ValueError("nothing was simulated yet")
+        return self._rows
+
+
 class Simulations:
     """Simulated pairs of all rounds so far, without those that failed. A pair is for validation, or
     not, from the moment it is made.
@@ -92,8 +139,13 @@ class Simulations:
         self._validation, self._round = Rows(capacity, dtype=bool), Rows(capacity, dtype=np.int32)
 
     @property
+    def capacity(self) -> int:
+        """The number of simulations there is room for."""
+        return len(self._z.whole)
+
+    @property
     def num(self) -> int:
-        """How many there are."""
+        """The number of simulations so far."""
         return self._z.num
 
     @property
@@ -113,7 +165,7 @@ class Simulations:
 
     @property
     def round(self) -> np.ndarray:
-        """In which round each was made (N,)."""
+        """The round in which each was made, from 0 (N,)."""
         return self._round.values
 
     def whole(self) -> tuple[np.ndarray, np.ndarray]:
@@ -128,18 +180,28 @@ class Simulations:
     def add(
         self, key: Array, run: InferenceRun, z: np.ndarray, *, share: float, number: int
     ) -> np.ndarray:
-        """Simulate at z (n, p), or at as many rows as the budgets allow: the new s (m, k), failed
-        rows left out.
+        """Simulate and keep what did not fail.
 
-        A share of them, drawn by chance, is for validation. Raises `SimulationError` where more
-        than half of all simulations fail.
+        Args:
+            key: JAX PRNG key.
+            run: The inference, which counts simulations and keeps budgets.
+            z: Unconstrained parameters, shape (n, p); the first rows are simulated that the budgets
+                allow.
+            share: Share of the new simulations, drawn by chance, that is for validation.
+            number: The round, from 0.
+
+        Returns:
+            The new statistics s, shape (m, k), failed rows left out.
+
+        Raises:
+            SimulationError: If more than half of the simulations fail, or too few are left.
         """
         simulate_key, role_key = jax.random.split(key)
         s = run.statistics(simulate_key, run.model.prior.constrain(z))
         if len(s) < len(z):
             run.stop_if_spent()
         good = np.isfinite(s).all(axis=1)
-        if np.mean(good) < 1.0 - _MOST_FAILED:
+        if np.mean(good) < 1.0 - _MAX_FAILED:
             where = run.model.prior.constrain(z[: len(s)][~good][:1])[0]
             at = ", ".join(
                 f"{name} = {value:.4g}" for name, value in zip(run.model.names, where, strict=True)
@@ -160,12 +222,20 @@ class Simulations:
             (self._round, np.full(len(s), number)),
         ):
             rows.add(new)
-        if self.num < _FEWEST:
+        if self.num < _MIN_SIMULATIONS:
             run.stop_if_spent()
             if not run.stop.finished:
                 raise OutOfBudget(run.stop)
             raise SimulationError(
-                f"A network needs at least {_FEWEST} simulations to learn from, got {self.num}:"
-                " raise num_simulations or the budget."
+                f"A network needs at least {_MIN_SIMULATIONS} simulations to learn from, got"
+                f" {self.num}: raise num_simulations or the budget."
             )
         return s
+
+
+def nothing_varies(num: int, names: Sequence[str]) -> InvalidInputError:
+    """The error where simulated statistics are all the same."""
+    return InvalidInputError(
+        f"No statistic varies over {num:,} simulations: they say nothing about"
+        f" {', '.join(names)}. Check the query."
+    )

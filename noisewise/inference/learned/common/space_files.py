@@ -10,7 +10,7 @@ import numpy as np
 
 from noisewise._core.files import require_keys
 from noisewise.errors import FileFormatError
-from noisewise.inference.learned.common.fits import stored
+from noisewise.inference.learned.common.fits import stored_array
 from noisewise.inference.learned.common.statistic_space import StatisticSpace
 from noisewise.inference.learned.likelihood.target_space import (
     AbstractSpread,
@@ -29,7 +29,7 @@ _SPREADS: dict[str, type[AbstractSpread]] = {
 
 
 def target_space_spec(space: TargetSpace) -> dict[str, Any]:
-    """What the arrays of a space of private statistics do not tell."""
+    """What the arrays of a space of private statistics leave open."""
     kinds = [type(spread).__name__ for spread in space.spreads]
     return {"spreads": kinds, "widths": list(space.widths), "kept": list(space.kept)}
 
@@ -48,7 +48,13 @@ def target_space_arrays(space: TargetSpace) -> dict[str, np.ndarray]:
 def read_target_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int) -> TargetSpace:
     """The space of `width` private statistics that a file describes."""
     require_keys(spec, ("spreads", "widths", "kept"), "its space")
-    kinds, widths = spec["spreads"], spec["widths"]
+    kinds, widths = _checked_spreads(spec["spreads"], spec["widths"], width)
+    spreads = tuple(_read_spread(i, _SPREADS[kind], arrays) for i, kind in enumerate(kinds))
+    return TargetSpace(spreads, tuple(widths), _columns(spec["kept"], width))
+
+
+def _checked_spreads(kinds: Any, widths: Any, width: int) -> tuple[list[str], list[int]]:
+    """The names of spreads, and the columns of each, `width` in all."""
     if not isinstance(kinds, list) or not all(
         isinstance(kind, str) and kind in _SPREADS for kind in kinds
     ):
@@ -61,12 +67,11 @@ def read_target_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int) -
         raise FileFormatError(f"its columns must be {width} in all.")
     if len(kinds) != len(widths):
         raise FileFormatError("it must have one spread for each block of columns.")
-    spreads = tuple(_read_spread(i, _SPREADS[kind], arrays) for i, kind in enumerate(kinds))
-    return TargetSpace(spreads, tuple(widths), _columns(spec["kept"], width))
+    return kinds, widths
 
 
 def statistic_space_spec(space: StatisticSpace) -> dict[str, Any]:
-    """What the arrays of a space of confidential statistics do not tell."""
+    """What the arrays of a space of confidential statistics leave open."""
     return {"free": list(space.free), "lattices": list(space.lattices)}
 
 
@@ -82,11 +87,13 @@ def read_statistic_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int
     free = _columns(spec["free"], width)
     dim = len(free)
     offset, matrix = (
-        stored(arrays, "space.offset", width),
-        stored(arrays, "space.matrix", dim, width),
+        stored_array(arrays, "space.offset", width),
+        stored_array(arrays, "space.matrix", dim, width),
     )
-    origin, step = (stored(arrays, f"space.{name}", dim) for name in ("origin", "step"))
-    low, high = (stored(arrays, f"space.{name}", dim, finite=False) for name in ("low", "high"))
+    origin, step = (stored_array(arrays, f"space.{name}", dim) for name in ("origin", "step"))
+    low, high = (
+        stored_array(arrays, f"space.{name}", dim, finite=False) for name in ("low", "high")
+    )
     lattices = _columns(spec["lattices"], dim, some=False)
     if lattices != tuple(np.flatnonzero(step).tolist()) or (step < 0.0).any():
         raise FileFormatError("its lattices must be the columns with a step.")
@@ -98,7 +105,7 @@ def _read_spread(
 ) -> AbstractSpread:
     size = None if kind is Choices else 1
     values = [
-        stored(arrays, f"space.{i}.{field.name}", size, finite=False)
+        stored_array(arrays, f"space.{i}.{field.name}", size, finite=False)
         for field in dataclasses.fields(kind)
     ]
     return kind(*(value if kind is Choices else value.reshape(()) for value in values))

@@ -1,4 +1,4 @@
-r"""Confidential statistics as targets of a density: columns that say nothing more are left out,
+r"""Confidential statistics as targets of a density: columns that add nothing are left out,
 lattices are spread over their cells.
 
     s = offset + round(t) matrix,        t = s_free + step (u - 1/2)
@@ -19,19 +19,34 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array
-from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.errors import MissingCapabilityError
 from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.inference.learned.common.simulations import nothing_varies
 
 _DEPENDENT = 1e-5
+"""In standard deviations: what a column has beside the others for it to be free. Above the rounding
+of simulators in float32, below anything that a network could use.
+"""
 _ROWS_PER_COLUMN = 4
-_DISTINCT = 0.9
-_DIVISORS = 12
+"""Simulations per column below which linear relations are not looked for: chance would make some.
+"""
+_MAX_DISTINCT = 0.9
+"""Largest share of distinct values on a lattice: continuous values hardly ever repeat."""
+_MAX_DIVISOR = 12
+"""The smallest gap may be this multiple of the step, where neighbours are missing by chance."""
 _ROUNDING = 1e-3
-_ATOM = 0.05
+"""Steps: how far values may be off a lattice by rounding."""
+_ATOM_SHARE = 0.05
+"""Share of the simulations at one value from which it may be an atom."""
 _CELLS_PER_ATOM = 20.0
-_NEIGHBOURS = 2000
-_FEW = 100
-_REACHED = 5
+"""An atom has a share of more than this many cells of a density as wide as the column."""
+_NUM_POINTS = 2000
+"""Simulations among which neighbours are looked for: the estimate hardly changes with more."""
+_MIN_POINTS = 100
+"""Simulations below which the dimension cannot be estimated, and is not checked."""
+_MIN_AT_END = 5
+"""Simulations at an end of the range for it to be an end of the lattice, not just the largest seen.
+"""
 _INSTEAD = (
     "Use PrivateLikelihoodEstimation or PrivatePosteriorEstimation, which learn from statistics"
     " that noise has spread."
@@ -56,10 +71,7 @@ class StatisticSpace(eqx.Module):
         """For statistics like these simulated ones (N, k); refuses columns that have atoms."""
         free, offset, matrix = _linear_relations(s)
         if not len(free):
-            raise InvalidInputError(
-                f"No statistic varies over {len(s):,} simulations: they tell nothing of the"
-                " parameters. Check the query."
-            )
+            raise nothing_varies(len(s), ("the parameters",))
         steps = np.array([_lattice_step(s[:, j]) for j in free])
         for j, step in zip(free, steps, strict=True):
             _check_atoms(names[j], s[:, j], step)
@@ -88,7 +100,9 @@ class StatisticSpace(eqx.Module):
         r"""The points (J, k) around t (r,), and weights (J,) that sum to 1: the product over
         lattices of a ramp between two points,
 
-            clip((f - 1/2) / ramp + 1/2, 0, 1)        at a share f of the way from the lower to the upper one.
+            clip((f - 1/2) / ramp + 1/2, 0, 1)
+
+        at a share f of the way from the lower to the upper one.
 
         A ramp of 0 would be rounding. One of 1 spreads s by another step^2 / 12 where q is smooth,
         but leaves everything continuous in t. Points beyond the ends of a lattice weigh nothing.
@@ -159,8 +173,8 @@ def check_spread(z: np.ndarray, t: np.ndarray) -> None:
     """
     from scipy.spatial import cKDTree
 
-    z, t = z[:_NEIGHBOURS], t[:_NEIGHBOURS]
-    if len(z) < _FEW:
+    z, t = z[:_NUM_POINTS], t[:_NUM_POINTS]
+    if len(z) < _MIN_POINTS:
         return
     condition = Affine.fit(z)(z)
     points = np.concatenate(
@@ -203,16 +217,14 @@ def _linear_relations(s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _lattice_step(values: np.ndarray) -> float:
-    """The width of the lattice that all values lie on, or 0: a lattice shows by values that come
-    again.
-    """
+    """The width of the lattice that all values lie on, or 0: on a lattice values repeat."""
     distinct = np.unique(values)
     gaps = np.diff(distinct)
     gaps = gaps[gaps > 1e-9 * np.abs(distinct).max()]
-    if len(distinct) > _DISTINCT * len(values) or not len(gaps):
+    if len(distinct) > _MAX_DISTINCT * len(values) or not len(gaps):
         return 0.0
     reach = distinct[-1] - distinct[0]
-    for divisor in range(1, _DIVISORS + 1):
+    for divisor in range(1, _MAX_DIVISOR + 1):
         step = reach / max(1.0, np.round(reach * divisor / gaps.min()))
         index = (distinct - distinct[0]) / step
         if np.abs(index - np.round(index)).max() < _ROUNDING:
@@ -221,19 +233,19 @@ def _lattice_step(values: np.ndarray) -> float:
 
 
 def _ends(values: np.ndarray, step: float) -> tuple[float, float]:
-    """Where a lattice ends: at values that are reached again and again, and never passed."""
+    """Where a lattice ends: at values that are reached several times and never passed."""
     low, high = values.min(), values.max()
-    ends = [np.sum(np.abs(values - end) < 0.5 * step) >= _REACHED for end in (low, high)]
+    ends = [np.sum(np.abs(values - end) < 0.5 * step) >= _MIN_AT_END for end in (low, high)]
     return (low if ends[0] else -np.inf), (high if ends[1] else np.inf)
 
 
 def _check_atoms(name: str, values: np.ndarray, step: float) -> None:
-    """Refuse a column one value of which is far more frequent than a density spread over its cells
+    """Refuse a column in which one value is far more frequent than a density spread over its cells
     can make it.
     """
     distinct, counts = np.unique(values, return_counts=True)
     share = counts.max() / len(values)
-    if counts.max() >= 5 and share > max(_ATOM, _CELLS_PER_ATOM * step / values.std()):
+    if counts.max() >= 5 and share > max(_ATOM_SHARE, _CELLS_PER_ATOM * step / values.std()):
         raise MissingCapabilityError(
             "ConfidentialLikelihoodEstimation needs statistics with a density given theta, but"
             f" {name} is exactly {distinct[np.argmax(counts)]:.6g} in {share:.0%} of the"

@@ -1,6 +1,8 @@
 r"""Chains on parameters and confidential statistics together, given a private statistic.
 
-    p(z, s | s_dp) ∝ pi(z) q(s | z) eta(s_dp | s),        s = S (V^-1 m(z) + P c) + C u,   S = (V^-1 + P)^-1 = C C'
+    p(z, s | s_dp) ∝ pi(z) q(s | z) eta(s_dp | s)
+
+    s = S (V^-1 m(z) + P c) + C u,   S = (V^-1 + P)^-1 = C C'
 
 The chains move in (z, u). With q(s | z) replaced by N(m(z), V), as the whitening has it, and eta by
 a normal density in s of mean c and precision P, u would be standard normal given z, whatever the
@@ -9,8 +11,6 @@ the mechanism. For a given z the map is linear, so that densities need no Jacobi
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,22 +22,35 @@ from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.chains import Trace, chain_run
-from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.learned.common.segments import (
+    NUM_CANDIDATES,
+    THIN,
+    AbstractSegmentedChains,
+)
 from noisewise.inference.learned.common.statistic_space import StatisticSpace
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.priors.prior import Prior
 from noisewise.samplers.densities import as_pytree, log_densities
-from noisewise.samplers.hamiltonian import HamiltonianDraws, precompile, resample_start
+from noisewise.samplers.hamiltonian import Tuning, precompile, resample_start
 
-_CANDIDATES = 4096
 _LENGTH = 25
-_THIN = 2
-_MOST_SEGMENTS = 40
+"""Draws of each chain in one segment: 100 chains then make 2,500 between two checks of R-hat."""
 _GRID = 201
+"""Points per column for the width of the noise: spacing 1/200 of the range, refined by zooming."""
 _ZOOMS = 8
+"""Times that the grid narrows around noise it cannot resolve, each time by up to 50: enough for any
+scale in float64.
+"""
 _MOST_LATTICES = 8
+"""Columns on lattices up to which all corners of a cell are summed: 2^8 = 256 densities per step.
+"""
 _RAMP = 0.35
-_HUGE = 700.0
+"""Width of the ramp between two points of a lattice, in standard deviations of a column given theta
+and the others: it adds at most .35^2 / 12, 1%, to the variance.
+"""
+_MAX_EXPONENT = 700.0
+"""Largest exponent whose exponential is finite in float64, with room for a sum."""
 
 
 class JointTarget(eqx.Module):
@@ -69,7 +82,7 @@ class JointTarget(eqx.Module):
         observed: np.ndarray,
         bounds: np.ndarray,
     ) -> JointTarget:
-        """For one observation; `bounds` (2, k) are the least and the largest simulated statistics."""
+        """For one observation; `bounds` (2, k) is the range of the simulated statistics."""
         centre, sd = noise_profile(mechanism, observed, *bounds)
         pulled = space.matrix / np.maximum(sd, 1e-100) ** 2
         precision = pulled @ space.matrix.T
@@ -111,7 +124,9 @@ class JointTarget(eqx.Module):
             s, weights = self.space.corners(t, self.ramp)
             log_eta = self.mechanism.log_prob(self.observed, s)
             top = jax.lax.stop_gradient(jnp.max(jnp.where(weights > 0.0, log_eta, -jnp.inf)))
-            return top + jnp.log(jnp.sum(weights * jnp.exp(jnp.minimum(log_eta - top, _HUGE))))
+            return top + jnp.log(
+                jnp.sum(weights * jnp.exp(jnp.minimum(log_eta - top, _MAX_EXPONENT)))
+            )
         _, log_nearest, odds = self._around(t)
         return log_nearest + jnp.sum(jnp.log1p(odds))
 
@@ -121,7 +136,7 @@ class JointTarget(eqx.Module):
         """
         s, possible, share = self.space.neighbours(t, self.ramp)
         log_eta = jnp.where(possible, self.mechanism.log_prob(self.observed, s), -jnp.inf)
-        odds = share / (1.0 - share) * jnp.exp(jnp.minimum(log_eta[1:] - log_eta[0], _HUGE))
+        odds = share / (1.0 - share) * jnp.exp(jnp.minimum(log_eta[1:] - log_eta[0], _MAX_EXPONENT))
         return s, log_eta[0] + jnp.sum(jnp.log1p(-share)), odds
 
     @property
@@ -141,7 +156,7 @@ def noise_profile(
     """The mean and the sd (k,) of eta(observed | s) as a density in each column of s within its
     bounds, the others at their means.
 
-    On a grid over the bounds, narrowed where fewer than four of its points tell.
+    On a grid over the bounds, narrowed where the noise is about as wide as a cell.
     """
     margin = 0.1 * (high - low) + 1e-9 * np.maximum(np.abs(high), 1e-300)
     low, high = low - margin, high + margin
@@ -166,7 +181,7 @@ def noise_profile(
     return centre, sd
 
 
-class JointChains:
+class JointChains(AbstractSegmentedChains):
     """Hamiltonian chains on a `JointTarget`, started by resampling from the prior."""
 
     def __init__(
@@ -175,7 +190,6 @@ class JointChains:
         self.target, self.num_chains, self.num_warmup = target, num_chains, num_warmup
         self.trace = Trace(target_ess)
         self.num_divergent = 0
-        self.latest: HamiltonianDraws
 
     def precompile(self) -> None:
         """Compile what all else runs."""
@@ -189,7 +203,7 @@ class JointChains:
         """
         candidate_key, start_key, run_key = jax.random.split(key, 3)
         prior = self.target.prior
-        z = prior.unconstrain(prior.sample(candidate_key, _CANDIDATES))
+        z = prior.unconstrain(prior.sample(candidate_key, NUM_CANDIDATES))
         u = generator(candidate_key).standard_normal((len(z), self.target.space.dim))
         log_proposal = prior.log_prob_unconstrained(z) - 0.5 * np.sum(u**2, axis=1)
         y = np.concatenate([z, u], axis=1)
@@ -199,19 +213,6 @@ class JointChains:
         self._segment(run, run_key, start, num_warmup=self.num_warmup, tuning=None)
         return True
 
-    def finish(self, key: Array, run: InferenceRun) -> None:
-        """Go on until the effective size and R-hat are as wanted, or for 40 segments."""
-        for segment in range(_MOST_SEGMENTS):
-            if self.trace.complete():
-                break
-            try:
-                run.check_time()
-            except OutOfBudget:
-                break
-            segment_key, start = jax.random.fold_in(key, segment), self.latest.draws[-1]
-            self._segment(run, segment_key, start, num_warmup=0, tuning=self.latest.tuning)
-        self.trace.look()
-
     def draws(self) -> tuple[np.ndarray, np.ndarray]:
         """z (N, p) and s (N, k), chain by chain, thinned to what they are worth."""
         stride = self.trace.stride()
@@ -219,10 +220,16 @@ class JointChains:
         return y[:, : self.target.prior.unconstrained_dim], s
 
     def _segment(
-        self, run: InferenceRun, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any
+        self,
+        run: InferenceRun,
+        key: Array,
+        start: np.ndarray,
+        *,
+        num_warmup: int,
+        tuning: Tuning | None,
     ) -> None:
         run_key, statistic_key = jax.random.split(key)
-        settings = {"num_warmup": num_warmup, "num_draws": _LENGTH, "thin": _THIN, "tuning": tuning}
+        settings = {"num_warmup": num_warmup, "num_draws": _LENGTH, "thin": THIN, "tuning": tuning}
         self.latest = chain_run(run, run_key, self.target, start, **settings)
         self.num_divergent += self.latest.num_divergent
         s = self._statistics(

@@ -11,14 +11,18 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from noisewise._core.arrays import Array, as_key, describe
-from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise._core.arrays import Array, as_key
 from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
-from noisewise.inference.learned.common.learning import check_settings
-from noisewise.inference.learned.confidential.confidential_learner import ConfidentialLearner
+from noisewise.inference.learned.common.learning import (
+    check_model,
+    check_settings,
+    first_parameters,
+    something_to_learn,
+)
+from noisewise.inference.learned.confidential.confidential_task import ConfidentialRounds
 from noisewise.inference.learned.confidential.learned_confidential_likelihood import (
     INSTEAD,
     LearnedConfidentialLikelihood,
@@ -48,23 +52,44 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
     r"""Learn q(s | theta), the law of the statistic before any noise, and draw from the posterior
     of theta and s together.
 
-        min over q of   1/N sum_i -log q(s_i | theta_i),      then      p(theta, s | s_dp) ∝ pi(theta) q(s | theta) eta(s_dp | s)
+        min over q of   1/N sum_i -log q(s_i | theta_i),      then
+
+        p(theta, s | s_dp) ∝ pi(theta) q(s | theta) eta(s_dp | s)
 
     Neither epsilon nor the mechanism has a part in the training: what `fit` returns serves every
     mechanism with a density, and its `posterior(key, observed, mechanism)` neither simulates nor
     trains. Hamiltonian chains draw from it, and its `statistics` are the draws of s. With several
     rounds, later ones simulate at parameters from the posterior of the round before.
 
-    Statistics on a lattice are spread over its cells for the training, and summed over the cell's
-    corners at inference. Columns that are constant, or linear combinations of others, are computed
-    from these. Statistics with no density given theta (a curve without noise, or one value in many
-    simulations) are refused.
+    Use it to compare epsilons or mechanisms from one set of simulations, or where little noise
+    makes other methods need many rounds. Statistics on a lattice are spread over its cells for the
+    training, and summed over the cell's corners at inference. Columns that are constant, or linear
+    combinations of others, are computed from these. Statistics with no density given theta (a curve
+    without noise, or one value in many simulations) are refused.
+
+    Args:
+        num_rounds: Rounds; one serves every observation, more focus on one.
+        num_simulations: Simulations per round; they are not repeated for another epsilon.
+        estimator: Factory (key, target_dim, condition_dim) -> network; by default an affine
+            autoregressive flow, since statistics of many records are nearly normal given theta.
+        num_members: Networks whose average is the density: single ones wander, and one training
+            serves every mechanism.
+        training: Optimiser and early stopping, see `nw.estimators.Training`.
+        validation_share: Share of the simulations that decide when to stop; 5% as in Papamakarios.
+        num_chains: Chains, all moved at once; 100 as in sbibm.
+        num_warmup: Iterations of each chain before the first draw.
+        target_ess: Effective draws at which the chains end.
+        max_simulations: Budget of simulations; None has no limit.
+        max_minutes: Budget of time; None has no limit.
 
     >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> small = functools.partial(nw.estimators.masked_autoregressive_flow, num_layers=1, num_units=8, num_hidden=1)
+    >>> small = functools.partial(
+    ...     nw.estimators.masked_autoregressive_flow, num_layers=1, num_units=8, num_hidden=1
+    ... )
     >>> quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
-    >>> method = ConfidentialLikelihoodEstimation(num_simulations=300, num_members=1, estimator=small, training=quick)
+    >>> settings = {"num_simulations": 300, "num_members": 1, "estimator": small}
+    >>> method = ConfidentialLikelihoodEstimation(training=quick, **settings)
     >>> likelihood = method.fit(jax.random.key(0), problem.model, progress=False)
     >>> likelihood.log_prob([[0.7]], [[0.7]]).shape
     (1,)
@@ -96,58 +121,51 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
         executor: Executor | None = None,
         progress: bool = True,
     ) -> LearnedConfidentialLikelihood:
-        """The law of s, learnt from `num_rounds` * `num_simulations` draws of the prior, for any
-        observation and any mechanism.
+        """The law of s learnt once, over the whole prior, for any observation and any mechanism.
 
-        The mechanism of the model is only the one that `posterior` takes where none is given.
+        Args:
+            key: JAX PRNG key.
+            model: What to simulate from; its mechanism is only the one that `posterior` takes where
+                none is given.
+            executor: Runs simulators written in Python.
+            progress: Whether to show a progress bar.
+
+        Returns:
+            q(s | theta), learnt in one training from `num_rounds` * `num_simulations` draws.
+
+        Raises:
+            InvalidInputError: If the budget allows no simulation.
+            MissingCapabilityError: If the statistics have no density given theta.
         """
-        if not isinstance(model, PrivateModel):
-            raise InvalidTypeError(
-                f"fit(key, model) needs a PrivateModel second, got {describe(model)}."
-            )
-        budgets: dict[str, Any] = {
-            "max_simulations": self.max_simulations,
-            "max_minutes": self.max_minutes,
-        }
-        run = InferenceRun(
-            self.slug,
-            self.settings(),
-            model,
-            np.zeros(0),
-            executor=executor,
-            progress=progress,
-            **budgets,
-        )
-        learner = ConfidentialLearner(self, run)
+        check_model("fit(key, model)", model)
+        run = self.start(model, np.zeros(0), executor=executor, progress=progress)
+        rounds = ConfidentialRounds(self, run)
         start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
+        z = first_parameters(start_key, model, None, rounds.simulations.capacity)
         with run.progress():
-            try:
-                learner.simulate(simulate_key, _prior_draws(start_key, model, learner.capacity), 0)
-            except OutOfBudget as end:
-                raise InvalidInputError(
-                    f"There is nothing to learn from: {end}. Allow more."
-                ) from None
-            return learner.learn(learn_key, 0)
+            with something_to_learn():
+                rounds.learner.simulate(simulate_key, z, 0)
+            return rounds.learn(learn_key, 0)
 
     def _rounds(self, key: Array, run: InferenceRun) -> Iterator[Draws]:
-        learner = ConfidentialLearner(self, run)
+        learning = ConfidentialRounds(self, run)
         first_key, end_key, key = jax.random.split(key, 3)
-        z = _prior_draws(first_key, run.model, self.num_simulations)
+        z = first_parameters(first_key, run.model, None, self.num_simulations)
         likelihood: LearnedConfidentialLikelihood | None = None
-        for number_ in range(self.num_rounds):
-            keys = jax.random.split(jax.random.fold_in(key, number_), 5)
+        for number in range(self.num_rounds):
+            keys = jax.random.split(jax.random.fold_in(key, number), 5)
             simulate_key, look_key, learn_key, chain_key, propose_key = keys
             try:
-                s = learner.simulate(simulate_key, z, number_)
+                s = learning.learner.simulate(simulate_key, z, number)
             except OutOfBudget:
                 if likelihood is None:
                     raise
                 break
-            if number_ == 0:
+            if number == 0:
                 run.look_at_observation(look_key, s)
-            warm_up = (lambda untrained: untrained.precompile(run)) if number_ == 0 else None
-            likelihood = learner.learn(learn_key, number_, warm_up=warm_up)
-            if number_ + 1 == self.num_rounds or not run.stop.finished:
+            warm_up = (lambda untrained: untrained.precompile(run)) if number == 0 else None
+            likelihood = learning.learn(learn_key, number, warm_up=warm_up)
+            if number + 1 == self.num_rounds or not run.stop.finished:
                 break
             posterior = likelihood.draws(chain_key, run, last=False)
             yield posterior
@@ -166,7 +184,3 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
             "num_warmup": self.num_warmup,
             "target_ess": self.target_ess,
         }
-
-
-def _prior_draws(key: Array, model: PrivateModel, num: int) -> np.ndarray:
-    return model.prior.unconstrain(model.prior.sample(key, num))

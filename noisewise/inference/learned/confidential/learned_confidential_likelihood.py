@@ -11,20 +11,23 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
-from noisewise._core.arrays import Array, as_float64, as_key, describe, in_float64
+from noisewise._core.arrays import Array, as_key, describe
 from noisewise._core.files import require_keys
-from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.errors import InvalidTypeError, MissingCapabilityError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.fits import (
     EACH_BY_ITSELF,
     AbstractFit,
-    Arrays,
-    check_dims,
-    stored,
+    StoredFit,
+    in_blocks,
+    paired_rows,
+    rows_of,
     stored_counts,
 )
+from noisewise.inference.learned.common.segments import ENOUGH
 from noisewise.inference.learned.common.space_files import (
     read_statistic_space,
     statistic_space_arrays,
@@ -39,10 +42,12 @@ from noisewise.posteriors import Draws, Kind, Report
 
 INSTEAD = "Use PrivateLikelihoodEstimation or PrivatePosteriorEstimation, which only need samples."
 _SLUG = "cle"
-_ROWS = 256
-_CELL = 16
-_LOOK = 400
-_ENOUGH = 400
+_CELL_POINTS = 16
+"""Points of a cell that a probability is averaged over: scrambled Sobol points, which are even."""
+_MIN_TO_COMPARE = 400
+"""Simulations from which an observation is compared with them: a p-value of 1 in 200 needs a few
+hundred.
+"""
 _CHAINS = ("num_chains", "num_warmup", "target_ess")
 
 
@@ -50,11 +55,21 @@ class LearnedConfidentialLikelihood(AbstractFit):
     r"""q(s | theta), fitted to simulations without noise:
     `ConfidentialLikelihoodEstimation().fit(key, model)` makes one.
 
-    It knows of no mechanism, and so serves all that have a density. It is good where simulations
-    were: over the whole prior after `fit`. On a lattice q is a probability, an average over 16
-    points of the cell; columns of s that are constant or linear combinations of others are
-    computed, not learnt, and q is a density in the others. `save(path)` keeps it for
-    `LearnedConfidentialLikelihood.load(path, model)`.
+    It does not depend on a mechanism, and so serves all that have a density: use it to compare
+    epsilons or mechanisms from one set of simulations. It is good where simulations were: over the
+    whole prior after `fit`. On a lattice q is a probability, an average over 16 points of the cell;
+    columns of s that are constant or linear combinations of others are computed, not learnt, and q
+    is a density in the others. `save(path)` keeps it for `LearnedConfidentialLikelihood.load(path,
+    model)`.
+
+    Args:
+        model: The model it was fitted to.
+        density: q(t | z), t the free columns of s and z unconstrained parameters.
+        space: The map of s to its free columns.
+        s: Simulated statistics, shape (n, k): where q is good.
+        chains: How posteriors are drawn: num_chains, num_warmup and target_ess.
+        report: How it was learnt.
+        estimator: The architecture, for files; None where it is a user's own.
     """
 
     formula: ClassVar[str] = "q(s | theta)"
@@ -71,7 +86,7 @@ class LearnedConfidentialLikelihood(AbstractFit):
         density: ConditionalDensity,
         space: StatisticSpace,
         *,
-        s: np.ndarray,
+        s: Float[np.ndarray, "n k"],
         chains: dict[str, int],
         report: Report,
         estimator: Mapping[str, Any] | None = None,
@@ -82,38 +97,39 @@ class LearnedConfidentialLikelihood(AbstractFit):
 
     @property
     def num_simulations(self) -> int:
-        """From how many simulations it was learnt."""
+        """The number of simulations it was learnt from."""
         return len(self._s)
 
-    def log_prob(self, s: Any, theta: Any) -> np.ndarray:
-        """log q(s | theta) (N,) for s (N, k) or (k,) and theta (N, d) or (d,); -inf where s is
-        impossible.
-        """
-        s, theta = (
-            _table(s, "s", self.model.statistic_width),
-            _table(theta, "theta", self.model.prior.dim),
-        )
-        num = max(len(s), len(theta))
-        z = np.broadcast_to(
-            self.model.prior.unconstrain(theta), (num, self.model.prior.unconstrained_dim)
-        )
-        s = np.broadcast_to(s, (num, s.shape[1]))
-        points = np.full((1, self.space.dim), 0.5)
-        if self.space.lattices:
-            points = ScrambledSobol().uniforms(jax.random.key(0), 1, _CELL, self.space.dim)[0]
-        parts = []
-        with jax.enable_x64(True):
-            for first in range(0, num, _ROWS):
-                rows = np.minimum(np.arange(first, first + _ROWS), num - 1)
-                parts.append(
-                    np.asarray(_log_probs(self.density, self.space, points, s[rows], z[rows]))
-                )
-        values = np.concatenate(parts)[:num] + self.space.log_cell
-        return np.where(self.space.contains(s) & ~np.isnan(values), values, -np.inf)
+    def log_prob(self, s: Any, theta: Any) -> Float[np.ndarray, " n"]:
+        """log q(s | theta), row by row; -inf where s is impossible.
 
-    def sample(self, key: Array, theta: Any) -> np.ndarray:
-        """One s for each row of theta (N, d): (N, k)."""
-        theta = _table(theta, "theta", self.model.prior.dim)
+        Args:
+            s: Confidential statistics, shape (n, k) or (k,).
+            theta: Parameters, shape (n, d) or (d,).
+
+        Returns:
+            Log densities, or log probabilities on a lattice, shape (n,).
+        """
+        space = self.space
+        s, z = paired_rows(self.model, s, "s", self.model.statistic_width, theta)
+        points = np.full((1, space.dim), 0.5)
+        if space.lattices:
+            points = ScrambledSobol().uniforms(jax.random.key(0), 1, _CELL_POINTS, space.dim)[0]
+        values = in_blocks(lambda rows, at: _log_probs(self.density, space, points, rows, at), s, z)
+        values = values + space.log_cell
+        return np.where(space.contains(s) & ~np.isnan(values), values, -np.inf)
+
+    def sample(self, key: Array, theta: Any) -> Float[np.ndarray, "n k"]:
+        """One confidential statistic for each parameter.
+
+        Args:
+            key: JAX PRNG key.
+            theta: Parameters, shape (n, d) or (d,).
+
+        Returns:
+            s, shape (n, k).
+        """
+        theta = rows_of(theta, "theta", self.model.prior.dim)
         t = self.density.sample(as_key(key), self.model.prior.unconstrain(theta))
         with jax.enable_x64(True):
             return np.asarray(self.space.statistics(jnp.asarray(t)))
@@ -121,24 +137,33 @@ class LearnedConfidentialLikelihood(AbstractFit):
     def posterior(
         self, key: Array, observed: Any, mechanism: AbstractMechanism | None = None
     ) -> Draws:
-        """The posterior given a private statistic that `mechanism` made: nothing is simulated or
-        trained.
+        """The posterior given a private statistic, by Hamiltonian chains on theta and s: nothing is
+        simulated or trained. Mechanisms of one kind share one compiled program.
 
-        The mechanism is by default the model's, or that of a `Release`. Those of one kind share one
-        compiled program.
+        Args:
+            key: JAX PRNG key.
+            observed: One observation (kp,), or a release.
+            mechanism: What made it; by default that of the release, or of the model.
+
+        Returns:
+            Draws of theta, with draws of s as their `statistics`; the report warns where the chains
+            have not settled.
+
+        Raises:
+            MissingCapabilityError: If the mechanism has no density.
         """
         model = self._released_by(observed, mechanism)
         key, look_key = jax.random.split(as_key(key))
         run = InferenceRun(_SLUG, dict(self._settings), model, self._observation(observed, model))
         run.diagnostics["simulations learnt from"] = self.num_simulations
         run.add(*self.report.findings)
-        if len(self._s) >= _LOOK:
+        if len(self._s) >= _MIN_TO_COMPARE:
             run.look_at_observation(look_key, self._s)
         return self.draws(key, run)
 
     def draws(self, key: Array, run: InferenceRun, *, last: bool = True) -> Draws:
-        """The posterior for the model and the observation of `run`; only of the `last` one does it
-        warn.
+        """The posterior for the model and the observation of `run`; it warns only about the `last`
+        one.
         """
         start_key, end_key = jax.random.split(key)
         model, chains = run.model, self._chains(run)
@@ -148,7 +173,7 @@ class LearnedConfidentialLikelihood(AbstractFit):
                 model.prior.sample(start_key, self._settings["target_ess"]), exact=False
             )
         chains.finish(end_key, run)
-        _tell(run, chains, last)
+        _report_chains(run, chains, last)
         z, s = chains.draws()
         return run.draws(model.prior.constrain(z), s, num_chains=chains.num_chains, exact=False)
 
@@ -163,7 +188,8 @@ class LearnedConfidentialLikelihood(AbstractFit):
         )
         return JointChains(target, **self._settings)
 
-    def _released_by(self, observed: Any, mechanism: Any) -> PrivateModel:
+    def _released_by(self, observed: Any, mechanism: AbstractMechanism | None) -> PrivateModel:
+        """The model with the mechanism that made an observation."""
         from noisewise.disclosure import Release
 
         if mechanism is None:
@@ -193,27 +219,24 @@ class LearnedConfidentialLikelihood(AbstractFit):
         return {"space": statistic_space_spec(self.space), "chains": dict(self._settings)}
 
     @classmethod
-    def _read(
-        cls,
-        model: PrivateModel,
-        density: ConditionalDensity,
-        own: Any,
-        arrays: Arrays,
-        common: dict[str, Any],
-    ) -> Self:
-        require_keys(own, ("space", "chains"), "its content")
-        space = read_statistic_space(own["space"], arrays, model.statistic_width)
-        check_dims(density, space.dim, model.prior.unconstrained_dim)
-        s, chains = (
-            stored(arrays, "s", None, model.statistic_width),
-            stored_counts(own["chains"], _CHAINS),
+    def _read(cls, stored: StoredFit) -> Self:
+        own, model = require_keys(stored.own, ("space", "chains"), "its content"), stored.model
+        space = read_statistic_space(own["space"], stored.arrays, model.statistic_width)
+        stored.check_dims(space.dim, model.prior.unconstrained_dim)
+        return cls(
+            model,
+            stored.density,
+            space,
+            s=stored.array("s", None, model.statistic_width),
+            chains=stored_counts(own["chains"], _CHAINS),
+            report=stored.report,
+            estimator=stored.estimator,
         )
-        return cls(model, density, space, s=s, chains=chains, **common)
 
 
-def _tell(run: InferenceRun, chains: JointChains, last: bool) -> None:
-    """R-hat, effective size, acceptance and divergences, with a warning where the last chains fall
-    short.
+def _report_chains(run: InferenceRun, chains: JointChains, last: bool) -> None:
+    """Put R-hat, effective size, acceptance and divergences into the report, with a warning where
+    the last chains have not settled.
     """
     trace = chains.trace
     trace.look()
@@ -224,21 +247,11 @@ def _tell(run: InferenceRun, chains: JointChains, last: bool) -> None:
         "acceptance": chains.latest.acceptance,
         "divergent": chains.num_divergent,
     }
-    if last and not (size >= _ENOUGH and trace.settled):
-        numbers = {"effective_size": size, "r_hat": r_hat, "enough": _ENOUGH}
+    if last and not (size >= ENOUGH and trace.settled):
+        numbers = {"effective_size": size, "r_hat": r_hat, "enough": ENOUGH}
         run.warn(
             Kind.JOINT_CHAINS_NOT_SETTLED, **numbers, lattice=bool(chains.target.space.lattices)
         )
-
-
-@in_float64
-def _table(values: Any, name: str, width: int) -> np.ndarray:
-    table = np.atleast_2d(np.asarray(as_float64(values, name)))
-    if table.ndim != 2 or table.shape[1] != width:
-        raise InvalidInputError(
-            f"{name} must have shape (N, {width}) or ({width},), got {np.shape(values)}."
-        )
-    return table
 
 
 @eqx.filter_jit

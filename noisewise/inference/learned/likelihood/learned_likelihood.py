@@ -13,24 +13,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
-from noisewise._core.arrays import Array, as_float64, as_key, in_float64, number
+from noisewise._core.arrays import Array, as_key, number
 from noisewise._core.files import require_keys
-from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.fits import (
     EACH_BY_ITSELF,
     MASS_OUTSIDE,
     AbstractFit,
-    Arrays,
-    check_dims,
+    StoredFit,
     extrapolation,
+    in_blocks,
+    paired_rows,
+    rows_of,
     share_outside,
-    stored,
     stored_counts,
 )
+from noisewise.inference.learned.common.segments import ENOUGH
 from noisewise.inference.learned.common.space_files import (
     read_target_space,
     target_space_arrays,
@@ -43,13 +45,20 @@ from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, Kind, Report
 from noisewise.samplers.densities import log_densities
 
-_ROWS = 256
-_CELL = 8
-_STARTS = 16
-_STEPS = 400
-_ENOUGH = 400
+_CELL_POINTS = 8
+"""Points of a cell that a probability is averaged over: scrambled Sobol points, which are even."""
+_NUM_STARTS = 16
+"""Simulated parameters that the ascent starts from: several, for a likelihood with several modes.
+"""
+_NUM_STEPS = 400
+"""Steps of the ascent, whose size decreases to 0: more do not change its end."""
+_FIRST_STEP = 0.2
+"""Size of the first steps of the ascent, in standard deviations of the likelihood."""
 _SEGMENT = 20
+"""Most draws of each chain in a segment of `posterior`, where no round of simulations needs more.
+"""
 _EDGE = 1e-6
+"""Share of the range of simulated parameters within which a maximum counts as lying at its edge."""
 _CHAINS = ("num_chains", "num_warmup", "length", "target_ess")
 
 
@@ -57,10 +66,20 @@ class LearnedLikelihood(AbstractFit):
     r"""q(s_dp | theta), fitted to simulations of a model: `PrivateLikelihoodEstimation().fit(key,
     model)` makes one.
 
-    It is good for the mechanism it was trained with, and where simulations were: over the whole
+    It serves the mechanism it was trained with, and is good where simulations were: over the whole
     prior after `fit`, near one observation after `infer`. On a lattice q is the probability of
-    s_dp, an average over 8 points of its cell. Columns of s_dp that tell nothing of theta are left
-    out of q. `save(path)` keeps it for `LearnedLikelihood.load(path, model)`.
+    s_dp, an average over 8 points of its cell. Columns of s_dp that say nothing about theta are
+    left out of q. `save(path)` keeps it for `LearnedLikelihood.load(path, model)`.
+
+    Args:
+        model: The model it was fitted to.
+        density: q(t | z), t targets in `space` and z unconstrained parameters.
+        space: The map of s_dp to targets.
+        z: Simulated parameters, shape (n, p): where q is good, and where ascents start.
+        s: A simulated statistic, shape (1, k), for the columns that are left out.
+        chains: How posteriors are drawn: num_chains, num_warmup, length and target_ess.
+        report: How it was learnt.
+        estimator: The architecture, for files; None where it is a user's own.
     """
 
     formula: ClassVar[str] = "q(s_dp | theta)"
@@ -73,8 +92,8 @@ class LearnedLikelihood(AbstractFit):
         density: ConditionalDensity,
         space: TargetSpace,
         *,
-        z: np.ndarray,
-        s: np.ndarray,
+        z: Float[np.ndarray, "n p"],
+        s: Float[np.ndarray, "n k"],
         chains: dict[str, int],
         report: Report,
         estimator: Mapping[str, Any] | None = None,
@@ -84,33 +103,36 @@ class LearnedLikelihood(AbstractFit):
         self.bounds = np.stack([z.min(axis=0), z.max(axis=0)])
         self._z, self._typical, self._settings = z, s[0], chains
 
-    def log_prob(self, s_dp: Any, theta: Any) -> np.ndarray:
-        """log q(s_dp | theta) (N,) for s_dp (N, k') or (k',) and theta (N, d) or (d,)."""
-        s_dp, theta = (
-            _table(s_dp, "s_dp", self.model.private_width),
-            _table(theta, "theta", self.model.prior.dim),
+    def log_prob(self, s_dp: Any, theta: Any) -> Float[np.ndarray, " n"]:
+        """log q(s_dp | theta), row by row; -inf where s_dp is impossible.
+
+        Args:
+            s_dp: Private statistics, shape (n, kp) or (kp,).
+            theta: Parameters, shape (n, d) or (d,).
+
+        Returns:
+            Log densities, or log probabilities on a lattice, shape (n,).
+        """
+        model, space = self.model, self.space
+        s_dp, z = paired_rows(model, s_dp, "s_dp", model.private_width, theta)
+        points = _cell_points(space)
+        values = in_blocks(
+            lambda rows, at: _log_probs(self.density, space, points, rows, at), s_dp, z
         )
-        num = max(len(s_dp), len(theta))
-        z = np.broadcast_to(
-            self.model.prior.unconstrain(theta), (num, self.model.prior.unconstrained_dim)
-        )
-        s_dp = np.broadcast_to(s_dp, (num, s_dp.shape[1]))
-        parts = []
-        with jax.enable_x64(True):
-            for first in range(0, num, _ROWS):
-                rows = np.minimum(np.arange(first, first + _ROWS), num - 1)
-                parts.append(
-                    _log_probs(
-                        self.density, self.space, _cell_points(self.space), s_dp[rows], z[rows]
-                    )
-                )
-        values = np.concatenate([np.asarray(part) for part in parts])[:num]
-        possible = self.model.mechanism.support.contains(s_dp).all(axis=1)
+        possible = model.mechanism.support.contains(s_dp).all(axis=1)
         return np.where(possible & ~np.isnan(values), values, -np.inf)
 
-    def sample(self, key: Array, theta: Any) -> np.ndarray:
-        """One s_dp for each row of theta (N, d): (N, k')."""
-        theta = _table(theta, "theta", self.model.prior.dim)
+    def sample(self, key: Array, theta: Any) -> Float[np.ndarray, "n kp"]:
+        """One private statistic for each parameter.
+
+        Args:
+            key: JAX PRNG key.
+            theta: Parameters, shape (n, d) or (d,).
+
+        Returns:
+            s_dp, shape (n, kp).
+        """
+        theta = rows_of(theta, "theta", self.model.prior.dim)
         draw_key, other_key = jax.random.split(as_key(key))
         t = self.density.sample(draw_key, self.model.prior.unconstrain(theta))
         others = self.model.mechanism.sample(
@@ -134,8 +156,14 @@ class LearnedLikelihood(AbstractFit):
         """The posterior given an observation, by Hamiltonian chains: nothing is simulated or
         trained.
 
-        Chains go on until they have settled, in at most 40 segments or `max_minutes`; where they
-        have not, the report says so.
+        Args:
+            key: JAX PRNG key.
+            observed: One observation (kp,), or a release.
+            max_minutes: Budget of time; None lets chains go on until they have settled, for 40
+                segments at most.
+
+        Returns:
+            Draws; the report warns where the chains have not settled.
         """
         observation = self._observation(observed, self.model)
         max_minutes = number("max_minutes", above=0.0, optional=True)(max_minutes)
@@ -150,17 +178,23 @@ class LearnedLikelihood(AbstractFit):
         chains.finish(end_key, run)
         return posterior_of(run, self, chains, last=True)
 
-    def maximum_likelihood(self, observed: Any) -> np.ndarray:
+    def maximum_likelihood(self, observed: Any) -> Float[np.ndarray, " d"]:
         r"""The theta (d,) that maximises q(observed | theta), within the range of the simulated
         ones in every coordinate.
 
         Gradient ascent (Adam with decreasing steps) in unconstrained coordinates, from the 16 best
         simulated parameters at once. Warns where it ends at the edge of that range, beyond which
         the maximum may lie.
+
+        Args:
+            observed: One observation (kp,), or a release.
+
+        Returns:
+            theta, shape (d,).
         """
         likelihood = self.at(observed)
         values = log_densities(likelihood, self._z)
-        start = self._z[np.argsort(-values)[:_STARTS]]
+        start = self._z[np.argsort(-values)[:_NUM_STARTS]]
         weights = np.exp(np.maximum(values - values.max(), -700.0))
         spread = np.sqrt(weights @ (self._z - start[0]) ** 2 / weights.sum())
         scale = np.maximum(spread, 1e-3 * self._z.std(axis=0) + 1e-12)
@@ -186,26 +220,21 @@ class LearnedLikelihood(AbstractFit):
         return {"space": target_space_spec(self.space), "chains": dict(self._settings)}
 
     @classmethod
-    def _read(
-        cls,
-        model: PrivateModel,
-        density: ConditionalDensity,
-        own: Any,
-        arrays: Arrays,
-        common: dict[str, Any],
-    ) -> Self:
-        require_keys(own, ("space", "chains"), "its content")
-        space, dim = (
-            read_target_space(own["space"], arrays, model.private_width),
-            model.prior.unconstrained_dim,
+    def _read(cls, stored: StoredFit) -> Self:
+        own, model = require_keys(stored.own, ("space", "chains"), "its content"), stored.model
+        space = read_target_space(own["space"], stored.arrays, model.private_width)
+        dim = model.prior.unconstrained_dim
+        stored.check_dims(space.dim, dim)
+        return cls(
+            model,
+            stored.density,
+            space,
+            z=stored.array("z", None, dim),
+            s=stored.array("typical", model.statistic_width)[None],
+            chains=stored_counts(own["chains"], _CHAINS),
+            report=stored.report,
+            estimator=stored.estimator,
         )
-        check_dims(density, space.dim, dim)
-        z, s = (
-            stored(arrays, "z", None, dim),
-            stored(arrays, "typical", model.statistic_width)[None],
-        )
-        chains = stored_counts(own["chains"], _CHAINS)
-        return cls(model, density, space, z=z, s=s, chains=chains, **common)
 
 
 class LikelihoodDraws(Draws):
@@ -219,7 +248,7 @@ class LikelihoodDraws(Draws):
         Draws.__init__(self, *args, **more)
         self.likelihood, self._observed, self._more = likelihood, observed, more
 
-    def maximum_likelihood(self) -> np.ndarray:
+    def maximum_likelihood(self) -> Float[np.ndarray, " d"]:
         """The theta (d,) at which the learnt likelihood of the observation is largest; the prior
         has no part in it.
         """
@@ -244,8 +273,8 @@ def posterior_of(
         "R-hat": r_hat,
         "divergent": chains.latest.num_divergent,
     }
-    if last and not (size >= _ENOUGH and trace.settled):
-        numbers = {"effective_size": size, "r_hat": r_hat, "enough": _ENOUGH}
+    if last and not (size >= ENOUGH and trace.settled):
+        numbers = {"effective_size": size, "r_hat": r_hat, "enough": ENOUGH}
         run.warn(Kind.LIKELIHOOD_CHAINS_NOT_SETTLED, **numbers, finished=run.stop.finished)
     z = trace.by_chain("theta", trace.stride())
     run.diagnostics[MASS_OUTSIDE] = outside = share_outside(z, likelihood.bounds)
@@ -263,21 +292,11 @@ def posterior_of(
     )
 
 
-@in_float64
-def _table(values: Any, name: str, width: int) -> np.ndarray:
-    table = np.atleast_2d(np.asarray(as_float64(values, name)))
-    if table.ndim != 2 or table.shape[1] != width:
-        raise InvalidInputError(
-            f"{name} must have shape (N, {width}) or ({width},), got {np.shape(values)}."
-        )
-    return table
-
-
-def _cell_points(space: TargetSpace) -> np.ndarray:
-    """Fixed points (J, num_uniforms) in a cell; one where there are no cells."""
+def _cell_points(space: TargetSpace) -> Float[np.ndarray, "j u"]:
+    """Fixed points in a cell, by `num_uniforms` coordinates; one where there are no cells."""
     if not space.num_uniforms:
         return np.full((1, 0), 0.5)
-    return ScrambledSobol().uniforms(jax.random.key(0), 1, _CELL, space.num_uniforms)[0]
+    return ScrambledSobol().uniforms(jax.random.key(0), 1, _CELL_POINTS, space.num_uniforms)[0]
 
 
 @eqx.filter_jit
@@ -291,10 +310,13 @@ def _log_probs(
 
 @filter_jit_fast_compile
 def _ascend(
-    likelihood: LogLikelihood, start: Array, scale: Array, bounds: Array
-) -> tuple[Array, Array]:
-    """The best points (S, p) on the way from each start, and their values."""
-    optimiser = optax.adam(optax.cosine_decay_schedule(0.2, _STEPS))
+    likelihood: LogLikelihood,
+    start: Float[Array, "s p"],
+    scale: Float[Array, " p"],
+    bounds: Float[Array, "2 p"],
+) -> tuple[Float[Array, "s p"], Float[Array, " s"]]:
+    """The best points on the way from each start, and their values."""
+    optimiser = optax.adam(optax.cosine_decay_schedule(_FIRST_STEP, _NUM_STEPS))
     gradient = jax.vmap(jax.value_and_grad(lambda y: -likelihood(y * scale)))
 
     def step(_: int, state: Any) -> Any:
@@ -307,5 +329,5 @@ def _ascend(
 
     y = start / scale
     state = (y, optimiser.init(y), y, jnp.full(len(y), jnp.inf))
-    _, _, best, least = jax.lax.fori_loop(0, _STEPS, step, state)
+    _, _, best, least = jax.lax.fori_loop(0, _NUM_STEPS, step, state)
     return best * scale, -least

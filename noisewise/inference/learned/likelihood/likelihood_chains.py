@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,14 +11,15 @@ from scipy.special import logsumexp
 from noisewise._core.arrays import Array
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.chains import Trace, chain_run
-from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.learned.common.segments import (
+    NUM_CANDIDATES,
+    THIN,
+    AbstractSegmentedChains,
+)
 from noisewise.priors.prior import Prior
 from noisewise.samplers.densities import log_densities
-from noisewise.samplers.hamiltonian import HamiltonianDraws, precompile, resample_start
-
-_CANDIDATES = 4096
-_THIN = 2
-_MOST_SEGMENTS = 40
+from noisewise.samplers.hamiltonian import Tuning, precompile, resample_start
 
 
 class LogLikelihood(eqx.Module):
@@ -45,7 +44,7 @@ class LogPosterior(eqx.Module):
         return self.likelihood(z) + self.prior.log_prob_unconstrained(z)
 
 
-class LikelihoodChains:
+class LikelihoodChains(AbstractSegmentedChains):
     """Hamiltonian chains whose target changes from round to round.
 
     Each time they start from candidates resampled by target / proposal, where the proposal is the
@@ -58,9 +57,7 @@ class LikelihoodChains:
     ) -> None:
         self.prior, self.num_chains, self.num_warmup = prior, num_chains, num_warmup
         self.length, self.target_ess = length, target_ess
-        self.target: Any = None
-        self.latest: HamiltonianDraws
-        self.trace: Trace
+        self.target: LogPosterior | None = None
         self._log_evidence = 0.0
 
     @property
@@ -85,26 +82,19 @@ class LikelihoodChains:
         self.target, self.trace = target, Trace(self.target_ess)
         self._segment(run, run_key, start, num_warmup=self.num_warmup, tuning=None)
 
-    def finish(self, key: Array, run: InferenceRun) -> None:
-        """Go on until the effective size and R-hat are as wanted, or for 40 segments."""
-        for segment in range(_MOST_SEGMENTS):
-            if self.trace.complete():
-                break
-            try:
-                run.check_time()
-            except OutOfBudget:
-                break
-            segment_key, start = jax.random.fold_in(key, segment), self.latest.draws[-1]
-            self._segment(run, segment_key, start, num_warmup=0, tuning=self.latest.tuning)
-        self.trace.look()
-
     def _segment(
-        self, run: InferenceRun, key: Array, start: np.ndarray, *, num_warmup: int, tuning: Any
+        self,
+        run: InferenceRun,
+        key: Array,
+        start: np.ndarray,
+        *,
+        num_warmup: int,
+        tuning: Tuning | None,
     ) -> None:
         settings = {
             "num_warmup": num_warmup,
             "num_draws": self.length,
-            "thin": _THIN,
+            "thin": THIN,
             "tuning": tuning,
         }
         self.latest = chain_run(run, key, self.target, start, **settings)
@@ -114,11 +104,11 @@ class LikelihoodChains:
         """Points (N, p) from the prior and from the chains so far, and the log density of that
         mixture.
         """
-        z = self.prior.unconstrain(self.prior.sample(key, _CANDIDATES))
+        z = self.prior.unconstrain(self.prior.sample(key, NUM_CANDIDATES))
         if self.target is None:
             return z, self.prior.log_prob_unconstrained(z)
         z = np.concatenate([z, self.draws])
-        share = _CANDIDATES / len(z)
+        share = NUM_CANDIDATES / len(z)
         from_prior = self.prior.log_prob_unconstrained(z) + np.log(share)
         from_chains = log_densities(self.target, z) - self._log_evidence + np.log1p(-share)
         return z, np.logaddexp(from_prior, from_chains)

@@ -11,20 +11,25 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from noisewise._core.arrays import Array, as_key, describe
-from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise._core.arrays import Array, as_key
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
-from noisewise.inference.learned.common.learning import check_kinds, check_settings
+from noisewise.inference.learned.common.learning import (
+    check_kinds,
+    check_model,
+    check_settings,
+    first_parameters,
+    something_to_learn,
+)
 from noisewise.inference.learned.likelihood.learned_likelihood import (
     LearnedLikelihood,
     LikelihoodDraws,
     posterior_of,
 )
 from noisewise.inference.learned.likelihood.likelihood_chains import LikelihoodChains
-from noisewise.inference.learned.likelihood.likelihood_learner import LikelihoodLearner
+from noisewise.inference.learned.likelihood.likelihood_task import LikelihoodRounds
 from noisewise.mechanisms.base import Capability
 from noisewise.mechanisms.point_sets import AbstractPointSet, ScrambledSobol
 from noisewise.model.private_model import PrivateModel
@@ -38,7 +43,9 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
     r"""Learn q(s_dp | theta) from simulated pairs, and draw from q(s_dp | theta) pi(theta): PLE
     with one round, SPLE with several.
 
-        min over q of   1/N sum_i 1/M sum_m  -log q(tau(v_im; s_i) | theta_i),      s_i = s(x_i), x_i ~ f(. | theta_i)
+        min over q of   1/N sum_i 1/M sum_m  -log q(tau(v_im; s_i) | theta_i),
+
+        s_i = s(x_i),   x_i ~ f(. | theta_i)
 
     The inner average is over M = `num_noise` points v_i of a randomised net. Simulations are kept
     as s_i, and each is made private `noise_bank` times, as nets of M points, of which every epoch
@@ -47,18 +54,50 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
     once. Lattices are spread over their cells; what a quadratic Gaussian regression on theta
     explains is taken out before a flow (`estimator`) learns the rest.
 
+    Use it where the mechanism can only be sampled and the posterior is more complicated than the
+    likelihood, or for a maximum likelihood estimate. It takes longer than
+    `PrivatePosteriorEstimation`, because chains draw the posterior. An affine flow in few large
+    rounds (`estimator=nw.estimators.masked_autoregressive_flow, num_rounds=2,
+    num_simulations=5000`) is several times faster than the default, and often more accurate.
+
     The posterior is drawn by Hamiltonian chains, whose R-hat and effective size are in the report;
     its `maximum_likelihood()` is the estimate without prior, its `likelihood` the learnt density.
-    `fit` learns the likelihood over the whole prior, for any number of observations. With
-    `proposal`, any posterior, the first round draws from that instead of the prior.
+
+    Args:
+        num_rounds: Rounds; one learns over the whole prior, more focus on the observation.
+        num_simulations: Simulations per round; 10 x 1,000 is the budget of the paper.
+        estimator: Factory (key, target_dim, condition_dim) -> network; by default a spline flow of
+            5 layers, since a likelihood near one observation is simple.
+        num_members: Networks whose average is the density.
+        num_noise: M, noisy versions of each simulation per step: 1, because each step asks for
+            densities of as many targets.
+        noise_bank: Noisy versions of each simulation kept in memory, a multiple of `num_noise`.
+        points: The nets: `ScrambledSobol()`, which cover the noise evenly, or
+            `IndependentUniforms()`.
+        training: Optimiser and early stopping, see `nw.estimators.Training`.
+        validation_share: Share of the simulations that decide when to stop; 5% as in Papamakarios.
+        num_chains: Chains, all moved at once; 100 as in sbibm.
+        num_warmup: Iterations of each chain before the first draw; starts are resampled from 4,096
+            candidates, so that few are needed.
+        target_ess: Effective draws at which the chains end.
+        proposal: A posterior that the first round draws from instead of the prior.
+        max_simulations: Budget of simulations; None has no limit.
+        max_minutes: Budget of time; None has no limit.
+
+    Reference: Papamakarios, Sterratt and Murray (2019), Sequential neural likelihood,
+    arXiv:1805.07226, for likelihoods without privacy noise.
 
     >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> small = functools.partial(nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1)
+    >>> small = functools.partial(
+    ...     nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1
+    ... )
     >>> quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
-    >>> settings = {"estimator": small, "training": quick, "num_chains": 20, "num_warmup": 20, "target_ess": 100}
+    >>> chains = {"num_chains": 20, "num_warmup": 20, "target_ess": 100}
+    >>> settings = {"estimator": small, "training": quick, **chains}
     >>> method = PrivateLikelihoodEstimation(num_rounds=2, num_simulations=100, **settings)
-    >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> key = jax.random.key(0)
+    >>> posterior = method.infer(key, problem.model, problem.observed, progress=False)
     >>> posterior.report.num_simulations, posterior.maximum_likelihood().shape
     (600, (1,))
     """
@@ -95,86 +134,69 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
         executor: Executor | None = None,
         progress: bool = True,
     ) -> LearnedLikelihood:
-        """The likelihood learnt once from `num_rounds` * `num_simulations` draws of the prior (or
-        of `proposal`), for any observation.
+        """The likelihood learnt once, over the whole prior or near `proposal`, for any number of
+        observations.
+
+        Args:
+            key: JAX PRNG key.
+            model: What to simulate from; its mechanism is part of what is learnt.
+            executor: Runs simulators written in Python.
+            progress: Whether to show a progress bar.
+
+        Returns:
+            q(s_dp | theta), learnt in one training from `num_rounds` * `num_simulations` draws.
+
+        Raises:
+            InvalidInputError: If the budget allows no simulation.
         """
-        if not isinstance(model, PrivateModel):
-            raise InvalidTypeError(
-                f"fit(key, model) needs a PrivateModel second, got {describe(model)}."
-            )
+        check_model("fit(key, model)", model)
         self.check(model)
-        budgets: dict[str, Any] = {
-            "max_simulations": self.max_simulations,
-            "max_minutes": self.max_minutes,
-        }
-        run = InferenceRun(
-            self.slug,
-            self.settings(),
-            model,
-            np.zeros(0),
-            executor=executor,
-            progress=progress,
-            **budgets,
-        )
-        learner = LikelihoodLearner(self, run)
+        run = self.start(model, np.zeros(0), executor=executor, progress=progress)
+        rounds = LikelihoodRounds(self, run)
         start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
+        num = rounds.simulations.capacity
         with run.progress():
-            try:
-                learner.simulate(simulate_key, self._first(start_key, run, learner.capacity), 0)
-            except OutOfBudget as end:
-                raise InvalidInputError(
-                    f"There is nothing to learn from: {end}. Allow more."
-                ) from None
-            return learner.learn(learn_key, 0)
+            with something_to_learn():
+                z = first_parameters(start_key, model, self.proposal, num)
+                rounds.simulate(simulate_key, z, 0)
+            return rounds.learn(learn_key, 0)
 
     def _rounds(self, key: Array, run: InferenceRun) -> Iterator[LikelihoodDraws]:
-        learner = LikelihoodLearner(self, run)
+        learning = LikelihoodRounds(self, run)
         chains = LikelihoodChains(run.model.prior, **self.chain_settings)
         first_key, end_key, key = jax.random.split(key, 3)
-        z = self._first(first_key, run, self.num_simulations)
+        z = first_parameters(first_key, run.model, self.proposal, self.num_simulations)
         likelihood: LearnedLikelihood | None = None
-        for number_ in range(self.num_rounds):
+        for number in range(self.num_rounds):
             simulate_key, look_key, learn_key, chain_key = jax.random.split(
-                jax.random.fold_in(key, number_), 4
+                jax.random.fold_in(key, number), 4
             )
             try:
-                s = learner.simulate(simulate_key, z, number_)
+                s = learning.simulate(simulate_key, z, number)
                 run.check_time()
             except OutOfBudget:
                 if likelihood is None:
                     raise
                 break
-            if number_ == 0:
+            if number == 0:
                 run.look_at_observation(look_key, s if self.proposal is None else None)
             warm_up = (
                 (lambda untrained: chains.precompile(untrained.at(run.observed)))
-                if number_ == 0
+                if number == 0
                 else None
             )
-            likelihood = learner.learn(learn_key, number_, warm_up=warm_up)
+            likelihood = learning.learn(learn_key, number, warm_up=warm_up)
             chains.move(chain_key, likelihood.at(run.observed), run)
             z = chains.draws[-self.num_simulations :]
-            if number_ + 1 == self.num_rounds or not run.stop.finished:
+            if number + 1 == self.num_rounds or not run.stop.finished:
                 break
             yield posterior_of(run, likelihood, chains, last=False)
         chains.finish(end_key, run)
         yield posterior_of(run, likelihood, chains, last=True)  # type: ignore[arg-type]
 
-    def _first(self, key: Array, run: InferenceRun, num: int) -> np.ndarray:
-        """z (num, p) of the first round."""
-        prior = run.model.prior
-        if self.proposal is None:
-            return prior.unconstrain(prior.sample(key, num))
-        if self.proposal.names != prior.names:
-            raise InvalidInputError(
-                f"proposal must be a posterior of {', '.join(prior.names)}, got one of"
-                f" {', '.join(self.proposal.names)}."
-            )
-        return prior.unconstrain(self.proposal.sample(key, num))
-
     @property
     def chain_settings(self) -> dict[str, int]:
-        """How the posterior is drawn; one segment of the chains makes the simulations of a round."""
+        """How the posterior is drawn; one segment of the chains proposes a round's parameters."""
         return {
             "num_chains": self.num_chains,
             "num_warmup": self.num_warmup,

@@ -23,6 +23,7 @@ from noisewise._core.arrays import Array, open_uniforms
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Interval, Lattice
 
 _ROWS = 16_384
+"""Rows spread at a time: one program serves every number, and memory stays small."""
 
 
 class AbstractSpread(eqx.Module):
@@ -219,16 +220,9 @@ def _spread_rows(space: TargetSpace, key: Array, rows: Array) -> Array:
 
 
 def _spread(support: AbstractSupport, values: np.ndarray) -> AbstractSpread:
+    """How columns of a support with values like these are spread."""
     if isinstance(support, Lattice):
-        low, high = math.isfinite(support.low), math.isfinite(support.high)
-        step = np.asarray(support.step)
-        if low and high:
-            return OutOfTotal(
-                np.asarray(support.low), step, np.round((support.high - support.low) / step)
-            )
-        if low or high:
-            return Counts(np.asarray(support.low if low else support.high), step if low else -step)
-        return Steps(step)
+        return _lattice_spread(support)
     if isinstance(support, Finite):
         return Choices(np.sort(np.asarray(support.values, dtype=np.float64)))
     if isinstance(support, Interval) and (
@@ -238,3 +232,14 @@ def _spread(support: AbstractSupport, values: np.ndarray) -> AbstractSpread:
             np.asarray(support.low), np.asarray(support.high), np.asarray(max(values.std(), 1e-12))
         )
     return AsItIs()
+
+
+def _lattice_spread(support: Lattice) -> AbstractSpread:
+    low, high = math.isfinite(support.low), math.isfinite(support.high)
+    step = np.asarray(support.step)
+    if low and high:
+        total = np.round((support.high - support.low) / step)
+        return OutOfTotal(np.asarray(support.low), step, total)
+    if low or high:
+        return Counts(np.asarray(support.low if low else support.high), step if low else -step)
+    return Steps(step)

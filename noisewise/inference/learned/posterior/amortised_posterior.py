@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, stage_key
 from noisewise._core.files import require_keys
@@ -16,12 +17,11 @@ from noisewise.inference.contract.surprise import p_value
 from noisewise.inference.learned.common.features import features
 from noisewise.inference.learned.common.fits import (
     MASS_OUTSIDE,
+    NUM_DRAWS,
     AbstractFit,
-    Arrays,
-    check_dims,
+    StoredFit,
     extrapolation,
     share_outside,
-    stored,
 )
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Finding, Kind
@@ -29,21 +29,42 @@ from noisewise.posteriors.base import check_num
 from noisewise.posteriors.learned import LearnedPosterior, constrained_log_prob
 from noisewise.posteriors.report import Report
 
-_KEPT = 4000
 _SURPRISE = 0.005
+"""The p-value below which an observation counts as unusual: 1 in 200, as in `InferenceRun`."""
 
 
 class AmortisedPosterior(AbstractFit):
     r"""q(theta | s_dp) for any s_dp that the model predicts:
     `PrivatePosteriorEstimation(num_rounds=1).fit(key, model)` makes one.
 
-    It serves the mechanism it was trained with. `posterior(observed)` costs milliseconds;
-    `sample_many` serves many observations at once, as `nw.diagnostics.calibrate` wants it.
-    `save(path)` keeps it for `AmortisedPosterior.load(path, model)`.
+    Use it for many observations of one model and one mechanism: `posterior(observed)` costs
+    milliseconds, and `sample_many` serves a table of observations at once, as
+    `nw.diagnostics.calibrate` needs. `save(path)` keeps it for `AmortisedPosterior.load(path,
+    model)`.
 
-    `conditions` (N, w) are what the network saw of simulated observations, `bounds` (2, p) the
-    least and the largest of the simulated parameters, unconstrained: the report of a posterior says
-    how much of it lies beyond them.
+    Args:
+        model: The model it was fitted to.
+        density: q(z | features of s_dp), z unconstrained.
+        report: How it was learnt.
+        conditions: What the network saw of simulated observations, shape (n, w): the report of a
+            posterior says how unusual its observation is among them.
+        bounds: The least and the largest simulated z, shape (2, p): the report says how much of a
+            posterior lies beyond them.
+        estimator: The architecture, for files; None where it is a user's own.
+
+    >>> import functools, jax, noisewise as nw
+    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> small = functools.partial(
+    ...     nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1
+    ... )
+    >>> quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
+    >>> settings = {"estimator": small, "training": quick, "num_noise": 2, "noise_bank": 8}
+    >>> method = nw.inference.PrivatePosteriorEstimation(
+    ...     num_rounds=1, num_simulations=100, **settings
+    ... )
+    >>> fit = method.fit(jax.random.key(0), problem.model, progress=False)
+    >>> fit.sample_many(jax.random.key(1), problem.observed, 5).shape
+    (1, 5, 1)
     """
 
     formula: ClassVar[str] = "q(theta | s_dp)"
@@ -56,25 +77,32 @@ class AmortisedPosterior(AbstractFit):
         density: ConditionalDensity,
         report: Report,
         *,
-        conditions: np.ndarray,
-        bounds: np.ndarray,
+        conditions: Float[np.ndarray, "n w"],
+        bounds: Float[np.ndarray, "2 p"],
         estimator: Mapping[str, Any] | None = None,
     ) -> None:
         self.model, self.density, self.report, self.estimator = model, density, report, estimator
         self._conditions, self._bounds = conditions, bounds
 
     def posterior(self, observed: Any) -> LearnedPosterior:
-        """The posterior given an observation (k',) or a release; nothing is simulated or trained."""
+        """The posterior given one observation; nothing is simulated or trained.
+
+        Args:
+            observed: One observation (kp,), or a release.
+
+        Returns:
+            The posterior; its report says whether the observation is unlike the simulated ones.
+        """
         condition, prior = (
             self._condition(self._observation(observed, self.model)[None]),
             self.model.prior,
         )
-        z = self.density.sample(_key_of(condition), condition[0], _KEPT)
+        z = self.density.sample(_key_of(condition), condition[0], NUM_DRAWS)
         theta = prior.constrain(z)
         return LearnedPosterior(
             theta,
             self.model.names,
-            self._looked(condition, share_outside(z, self._bounds)),
+            self._report_of(condition, share_outside(z, self._bounds)),
             density=self.density,
             condition=condition[0],
             prior=prior,
@@ -82,16 +110,33 @@ class AmortisedPosterior(AbstractFit):
             derived=self.model.derived_quantities(theta),
         )
 
-    def sample_many(self, key: Array, observed: Any, num: int) -> np.ndarray:
-        """`num` draws of theta for each observation (N, k'): (N, num, d)."""
+    def sample_many(self, key: Array, observed: Any, num: int) -> Float[np.ndarray, "n num d"]:
+        """Draws from the posteriors of many observations.
+
+        Args:
+            key: JAX PRNG key.
+            observed: Observations, shape (n, kp), or one of them.
+            num: The number of draws from each posterior.
+
+        Returns:
+            theta, shape (n, num, d).
+        """
         condition, num = self._condition(self._table(observed)), check_num(num)
         z = self.density.sample(
             stage_key(as_key(key), "posterior"), np.repeat(condition, num, axis=0)
         )
         return self.model.prior.constrain(z).reshape(len(condition), num, -1)
 
-    def log_prob(self, theta: Any, observed: Any) -> np.ndarray:
-        """log q(theta_i | observed_i) (N,) for theta (N, d) and observations (N, k')."""
+    def log_prob(self, theta: Any, observed: Any) -> Float[np.ndarray, " n"]:
+        """log q(theta_i | observed_i), row by row.
+
+        Args:
+            theta: Parameters, shape (n, d).
+            observed: Observations, shape (n, kp).
+
+        Returns:
+            Log densities over the free coordinates of theta, shape (n,).
+        """
         theta, condition = (
             np.atleast_2d(np.asarray(theta, dtype=np.float64)),
             self._condition(self._table(observed)),
@@ -100,7 +145,8 @@ class AmortisedPosterior(AbstractFit):
             self.model.prior, lambda z: self.density.log_prob(z, condition), theta
         )
 
-    def _table(self, observed: Any) -> np.ndarray:
+    def _table(self, observed: Any) -> Float[np.ndarray, "n kp"]:
+        """Observations as rows."""
         table = np.atleast_2d(np.asarray(observed, dtype=np.float64))
         if table.ndim != 2 or table.shape[1] != self.model.private_width:
             raise InvalidInputError(
@@ -109,10 +155,11 @@ class AmortisedPosterior(AbstractFit):
             )
         return table
 
-    def _condition(self, observed: np.ndarray) -> np.ndarray:
+    def _condition(self, observed: Float[np.ndarray, "n kp"]) -> Float[np.ndarray, "n w"]:
+        """What the network sees of them."""
         return features(self.model.mechanism.support, observed)
 
-    def _looked(self, condition: np.ndarray, outside: float) -> Report:
+    def _report_of(self, condition: Float[np.ndarray, "1 w"], outside: float) -> Report:
         """The report of the fit, with how unusual this observation is among the simulated ones, and
         how much of its posterior.
         """
@@ -132,25 +179,21 @@ class AmortisedPosterior(AbstractFit):
         return {}
 
     @classmethod
-    def _read(
-        cls,
-        model: PrivateModel,
-        density: ConditionalDensity,
-        own: Any,
-        arrays: Arrays,
-        common: dict[str, Any],
-    ) -> Self:
-        require_keys(own, (), "its content")
-        width, dim = (
-            features(model.mechanism.support, np.zeros((1, model.private_width))).shape[1],
-            model.prior.unconstrained_dim,
+    def _read(cls, stored: StoredFit) -> Self:
+        require_keys(stored.own, (), "its content")
+        model = stored.model
+        nothing = np.zeros((1, model.private_width))
+        width = features(model.mechanism.support, nothing).shape[1]
+        dim = model.prior.unconstrained_dim
+        stored.check_dims(dim, width)
+        return cls(
+            model,
+            stored.density,
+            stored.report,
+            conditions=stored.array("conditions", None, width),
+            bounds=stored.array("bounds", 2, dim),
+            estimator=stored.estimator,
         )
-        check_dims(density, dim, width)
-        conditions, bounds = (
-            stored(arrays, "conditions", None, width),
-            stored(arrays, "bounds", 2, dim),
-        )
-        return cls(model, density, conditions=conditions, bounds=bounds, **common)
 
 
 def _key_of(condition: np.ndarray) -> Array:

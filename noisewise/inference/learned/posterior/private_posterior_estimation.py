@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from typing import Any, ClassVar
 
-import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, as_key, describe
@@ -16,50 +15,77 @@ from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
-from noisewise.inference.learned.common.learning import check_settings
+from noisewise.inference.learned.common.learning import (
+    check_model,
+    check_settings,
+    something_to_learn,
+)
 from noisewise.inference.learned.posterior.amortised_posterior import AmortisedPosterior
 from noisewise.inference.learned.posterior.corrections import AbstractCorrection, TruncatedProposals
-from noisewise.inference.learned.posterior.posterior_learner import PosteriorLearner, train_together
+from noisewise.inference.learned.posterior.posterior_rounds import PosteriorRounds, train_all
 from noisewise.mechanisms.base import Capability
 from noisewise.mechanisms.point_sets import AbstractPointSet, ScrambledSobol
 from noisewise.model.private_model import PrivateModel
-from noisewise.posteriors import Kind
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.posteriors.learned import LearnedPosterior
-
-_KEPT = 4000
-_POSTERIOR = 2**30
-_MOST_OUTSIDE = 0.05
-"""The share of the mass that may lie where nothing was simulated before a reader must know."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrivatePosteriorEstimation(AbstractSequentialMethod):
     r"""Learn q(theta | s_dp) from simulated pairs: PPE with one round, SPPE with several.
 
-        min over q of   1/N sum_i 1/M sum_m  -log q(theta_i | tau(v_im; s_i)),      s_i = s(x_i), x_i ~ f(. | theta_i)
+        min over q of   1/N sum_i 1/M sum_m  -log q(theta_i | tau(v_im; s_i)),
+
+        s_i = s(x_i),   x_i ~ f(. | theta_i)
 
     The inner average is over M = `num_noise` points v_i of a randomised net. Simulations are kept
     as s_i, and each is made private `noise_bank` times, as nets of M points, of which every epoch
     takes one at random: privacy noise costs nothing, simulations do. Later rounds simulate where
-    the estimate of the round before has its mass, and `correction` keeps them honest:
-    `TruncatedProposals()` or the paper's `AtomicProposals()`. Parameters are learnt in
-    unconstrained coordinates, so that no mass leaves the prior's support.
+    the estimate of the round before has its mass, and `correction` keeps them honest. Parameters
+    are learnt in unconstrained coordinates, so that no mass leaves the prior's support.
+
+    Use it where the mechanism can only be sampled, where simulations are dear, or to serve many
+    observations by `fit`. Where the likelihood is simple and the posterior is not (several modes,
+    many parameters), `PrivateLikelihoodEstimation` learns more from as many simulations.
 
     The posterior has a density, `log_prob`, by which `nw.diagnostics.certify` turns it into exact
-    draws. `fit` learns one round over the whole prior, for any number of observations. With
-    `proposal`, any posterior, the first round draws from that instead of the prior.
+    draws.
+
+    Args:
+        num_rounds: Rounds; one learns over the whole prior, more focus on the observation.
+        num_simulations: Simulations per round; 10 x 1,000 is the budget of the paper.
+        correction: How later rounds stay honest: `TruncatedProposals()`, which keeps the plain
+            loss, or the paper's `AtomicProposals()`.
+        estimator: Factory (key, target_dim, condition_dim) -> network, such as a
+            `functools.partial` of one in `nw.estimators`.
+        num_members: Networks whose average is the density; single ones differ by about .03 in
+            C2ST, which several even out at that many times the cost.
+        num_noise: M, noisy versions of each simulation per step; 8 are close to the average over
+            all noise.
+        noise_bank: Noisy versions of each simulation kept in memory, a multiple of `num_noise`;
+            128 make 16 different nets.
+        points: The nets: `ScrambledSobol()`, which cover the noise evenly, or
+            `IndependentUniforms()`.
+        training: Optimiser and early stopping, see `nw.estimators.Training`.
+        validation_share: Share of the simulations that decide when to stop; 5% as in Papamakarios.
+        proposal: A posterior that the first round draws from instead of the prior; needs
+            `AtomicProposals()`.
+        max_simulations: Budget of simulations; None has no limit.
+        max_minutes: Budget of time; None has no limit.
 
     Reference: Xiong, Ju and Zhang, "Simulation-based Bayesian inference from privacy protected
     data", Algorithm 1.
 
     >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> small = functools.partial(nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1)
+    >>> small = functools.partial(
+    ...     nw.estimators.mixture_density_network, num_components=2, num_units=16, num_hidden=1
+    ... )
     >>> quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
     >>> settings = {"estimator": small, "training": quick, "num_noise": 2, "noise_bank": 8}
     >>> method = PrivatePosteriorEstimation(num_rounds=2, num_simulations=100, **settings)
-    >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> key = jax.random.key(0)
+    >>> posterior = method.infer(key, problem.model, problem.observed, progress=False)
     >>> posterior.sample(jax.random.key(1), 10).shape, posterior.log_prob([[0.0]]).shape
     ((10, 1), (1,))
     """
@@ -112,13 +138,22 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
         executor: Executor | None = None,
         progress: bool = True,
     ) -> AmortisedPosterior:
-        """The posterior learnt once from `num_simulations` draws of the prior, for any observation;
-        `num_rounds` must be 1.
+        """The posterior learnt once, over the whole prior, for any number of observations.
+
+        Args:
+            key: JAX PRNG key.
+            model: What to simulate from; its mechanism is part of what is learnt.
+            executor: Runs simulators written in Python.
+            progress: Whether to show a progress bar.
+
+        Returns:
+            q(theta | s_dp), whose `posterior(observed)` costs milliseconds.
+
+        Raises:
+            InvalidInputError: If `num_rounds` is not 1, since later rounds need one observation, or
+                the budget allows no simulation.
         """
-        if not isinstance(model, PrivateModel):
-            raise InvalidTypeError(
-                f"fit(key, model) needs a PrivateModel second, got {describe(model)}."
-            )
+        check_model("fit(key, model)", model)
         if self.num_rounds != 1:
             raise InvalidInputError(
                 "Later rounds look at one observation, so fit works in one round, got"
@@ -126,102 +161,71 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
                 f" num_simulations={self.num_rounds * self.num_simulations})."
             )
         self.check(model)
-        budgets: dict[str, Any] = {
-            "max_simulations": self.max_simulations,
-            "max_minutes": self.max_minutes,
-        }
-        run = InferenceRun(
-            self.slug,
-            self.settings(),
-            model,
-            np.zeros(0),
-            executor=executor,
-            progress=progress,
-            **budgets,
-        )
-        learner = PosteriorLearner(self, as_key(key), run, None)
+        run = self.start(model, np.zeros(0), executor=executor, progress=progress)
+        inference = PosteriorRounds(self, as_key(key), run, None)
         with run.progress():
-            try:
-                learner.simulate(0)
-            except OutOfBudget as end:
-                raise InvalidInputError(
-                    f"There is nothing to learn from: {end}. Allow more."
-                ) from None
-            train_together([learner], 0)
-        z, conditions = learner.simulations.z, learner.bank[:, 0].copy()
-        more = {"conditions": conditions, "bounds": np.stack([z.min(axis=0), z.max(axis=0)])}
+            with something_to_learn():
+                inference.simulate(0)
+            train_all([inference], 0)
+        z, learner = inference.simulations.z, inference.learner
         return AmortisedPosterior(
             model,
             learner.density,
             run.report(exact=False),
-            **more,
-            estimator=learner.estimator_spec(),
+            conditions=inference.task.bank.values[:, 0].copy(),
+            bounds=np.stack([z.min(axis=0), z.max(axis=0)]),
+            estimator=learner.spec(),
         )
 
     def rounds_of_many(
         self, keys: Sequence[Array], models: Sequence[PrivateModel], observed: Sequence[Any]
     ) -> Iterator[list[LearnedPosterior]]:
-        """Several independent inferences whose networks train side by side under `vmap`: one list
-        of posteriors per round.
+        """Several independent inferences whose networks train side by side under `vmap`; on a GPU
+        twenty take hardly longer than one.
 
-        The models may differ in the numbers of their mechanisms, not in kind. On a GPU twenty take
-        hardly longer than one.
+        Args:
+            keys: One JAX PRNG key for each.
+            models: Their models, which may differ in the numbers of their mechanisms, not in kind.
+            observed: One observation (kp,) for each.
+
+        Yields:
+            One list of posteriors per round.
         """
         checked = [
             self._checked(model, values) for model, values in zip(models, observed, strict=True)
         ]
-        works = [self.start(model, values) for model, values in zip(models, checked, strict=True)]
-        yield from self._many(keys, works)
+        runs = [self.start(model, values) for model, values in zip(models, checked, strict=True)]
+        yield from self._many(keys, runs)
 
     def _rounds(self, key: Array, run: InferenceRun) -> Iterator[LearnedPosterior]:
         for (posterior,) in self._many([key], [run]):
             yield posterior
 
     def _many(
-        self, keys: Sequence[Array], works: Sequence[InferenceRun]
+        self, keys: Sequence[Array], runs: Sequence[InferenceRun]
     ) -> Iterator[list[LearnedPosterior]]:
-        learners = [
-            PosteriorLearner(self, as_key(key), run, run.observed)
-            for key, run in zip(keys, works, strict=True)
+        inferences = [
+            PosteriorRounds(self, as_key(key), run, run.observed)
+            for key, run in zip(keys, runs, strict=True)
         ]
         for index in range(self.num_rounds):
-            try:
-                for learner in learners:
-                    learner.simulate(index)
-            except OutOfBudget:
-                if index == 0:
-                    raise
+            if not self._simulated(inferences, index):
                 return
-            if index + 1 < self.num_rounds:
-                for learner in learners:
-                    learner.run.stop_if_spent()
-            train_together(learners, index)
-            yield [_posterior(learner, index) for learner in learners]
-            if any(not learner.run.stop.finished for learner in learners):
+            train_all(inferences, index)
+            yield [one.posterior(index) for one in inferences]
+            if not all(run.stop.finished for run in runs):
                 return
 
-
-def _posterior(learner: PosteriorLearner, index: int) -> LearnedPosterior:
-    """The posterior of one round, and how much of it lies where nothing was simulated: mass that
-    leaked, or is not learnt yet.
-    """
-    run, prior = learner.run, learner.run.model.prior
-    z = learner.density.sample(
-        jax.random.fold_in(learner.key, _POSTERIOR + index), learner.condition, _KEPT
-    )
-    outside = learner.outside(z)
-    run.diagnostics["mass where nothing was simulated"] = outside
-    run.withdraw(Kind.MASS_LEAKED)
-    if outside > _MOST_OUTSIDE:
-        run.warn(Kind.MASS_LEAKED, share=outside)
-    theta = prior.constrain(z)
-    return LearnedPosterior(
-        theta,
-        run.model.names,
-        run.report(exact=False),
-        density=learner.density,
-        condition=learner.condition,
-        prior=prior,
-        estimator=learner.estimator_spec(),
-        derived=run.model.derived_quantities(theta),
-    )
+    def _simulated(self, inferences: list[PosteriorRounds], index: int) -> bool:
+        """Simulate one round; False where the budgets end before it."""
+        try:
+            for one in inferences:
+                one.simulate(index)
+        except OutOfBudget:
+            if index == 0:
+                raise
+            return False
+        if index + 1 < self.num_rounds:
+            for one in inferences:
+                one.run.stop_if_spent()
+        return True

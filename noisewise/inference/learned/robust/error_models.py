@@ -83,7 +83,10 @@ class MechanismError(AbstractErrorModel):
     r"""The error is privacy noise, whose law is known: p(s_dp | s) = eta(s_dp | s).
 
     Then theta ~ q(. | s), s ~ h(s) eta(s_dp | s) are draws from the exact posterior, up to what is
-    wrong with h and q.
+    wrong with h and q. Use it where the model is trusted.
+
+    >>> MechanismError()
+    MechanismError()
     """
 
     def check(self, model: PrivateModel) -> None:
@@ -136,10 +139,15 @@ class SpikeAndSlab(AbstractErrorModel):
     r"""Each statistic is either right or grossly wrong: s_dp,j ~ N(s_j, spike^2) or, with a given
     probability, Cauchy(s_j, slab).
 
-    `spike` and `slab` are in units of the standard deviation of s_j under the model. It ignores
-    what is known of the privacy noise; the posterior probability of the slab tells which statistics
-    do not fit the model. Counts of `PaddedBinomial` are compared as estimates of s, s_dp (K + 2m) /
-    n - m.
+    Use it to find statistics that do not fit the model: those whose posterior probability of the
+    slab is large. It ignores what is known about the privacy
+    noise. Counts of `PaddedBinomial` are compared as estimates of s, s_dp (K + 2m) / n - m.
+
+    Args:
+        spike: Standard deviation of the error of a statistic that is right, in units of the
+            standard deviation of s_j under the model; the reference's, as the others.
+        slab: Scale of the error of one that is wrong, in the same units.
+        probability: Prior probability that a statistic is wrong.
 
     Reference: Ward, Cannon, Beaumont, Fasiolo and Schmon (2022), Robust neural posterior estimation
     and statistical model criticism.

@@ -9,15 +9,25 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array
-from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.errors import MissingCapabilityError
+from noisewise.inference.learned.common.simulations import nothing_varies
 from noisewise.inference.learned.common.statistic_space import _lattice_step, _linear_relations
 from noisewise.model.private_model import PrivateModel
 
-_FINE = 0.05
-_ATOM = 0.05
-_THIN = 0.6
-_NEIGHBOURS = 4000
-_FEWEST = 1000
+_FINE_LATTICE = 0.05
+"""Cell widths in standard deviations below which a lattice is nearly continuous, so that frequent
+values are atoms, not coarseness.
+"""
+_ATOM_SHARE = 0.05
+"""Share of identical simulations from which a density cannot describe them."""
+_THIN_SHARE = 0.6
+"""Share of the free columns: an estimated dimension below it means a surface. The estimate is
+biased low in many dimensions (a 26-dimensional normal reads about 21), hence well below 1.
+"""
+_NUM_POINTS = 4000
+"""Simulations among which neighbours are looked for: the estimate hardly changes with more."""
+_MIN_POINTS = 1000
+"""Simulations from which the estimated dimension is trusted."""
 _INSTEAD = (
     "Use PrivatePosteriorEstimation, which learns from statistics that noise has spread, or"
     " ExactSMC."
@@ -45,10 +55,7 @@ class LatentSpace(eqx.Module):
         """For statistics like these simulated ones (N, k); refused where they have no density."""
         free, offset, matrix = _linear_relations(s)
         if not len(free):
-            raise InvalidInputError(
-                f"No statistic varies over {len(s):,} simulations: they tell nothing of"
-                f" {', '.join(model.names)}. Check the query."
-            )
+            raise nothing_varies(len(s), model.names)
         known = model.query.step
         cell = np.array([_lattice_step(s[:, j]) if known is None else known for j in free])
         scale = np.where(np.abs(matrix).max(axis=0) > 0.0, s.std(axis=0), 0.0)
@@ -76,16 +83,16 @@ class LatentSpace(eqx.Module):
         free = np.array(self.free)
         relative = np.asarray(self.cell) / np.asarray(self.scale)[free]
         largest = np.unique(s[:, free], axis=0, return_counts=True)[1].max() / len(s)
-        if largest > _ATOM and np.all(relative < _FINE):
+        if largest > _ATOM_SHARE and np.all(relative < _FINE_LATTICE):
             raise MissingCapabilityError(
                 "RobustPosteriorEstimation learns the density of s, and there is none:"
                 f" {largest:.0%} of the simulated statistics are one and the same. {_INSTEAD}"
             )
-        some = s[:_NEIGHBOURS]
+        some = s[:_NUM_POINTS]
         dim = _intrinsic_dimension(
             self.spread(some, np.random.default_rng(0).random((len(some), len(free))))
         )
-        if len(some) >= _FEWEST and dim < _THIN * len(free):
+        if len(some) >= _MIN_POINTS and dim < _THIN_SHARE * len(free):
             raise MissingCapabilityError(
                 "RobustPosteriorEstimation learns the density of s, and there is none: the"
                 f" simulated statistics lie near a surface of about {dim:.0f} dimensions in a space"
@@ -94,13 +101,14 @@ class LatentSpace(eqx.Module):
 
 
 def _intrinsic_dimension(t: np.ndarray) -> float:
-    r"""What the distances r1, r2 of points to their two nearest neighbours tell: 1 / mean log(r2 /
-    r1).
+    r"""The dimension of a cloud of points, by the distances r1, r2 to their two nearest neighbours:
+    1 / mean log(r2 / r1).
 
     Reference: Facco et al. (2017), Scientific Reports 7, 12140.
 
     >>> corner = np.random.default_rng(0).random((4000, 2))
-    >>> surface = np.column_stack([corner, corner[:, 0] ** 2, corner[:, 0] * corner[:, 1], corner[:, 1] ** 2])
+    >>> x, y = corner.T
+    >>> surface = np.column_stack([x, y, x**2, x * y, y**2])
     >>> round(_intrinsic_dimension(surface))
     2
     """

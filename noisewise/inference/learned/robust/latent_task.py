@@ -1,101 +1,100 @@
-"""Two densities learnt from one set of simulations: of confidential statistics, and of parameters
-given them.
-"""
+"""RNPE's two tasks on one set of simulations: confidential statistics, parameters given them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int
 
 from noisewise._core.arrays import Array
 from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.estimators.members import ensemble
+from noisewise.estimators.members import Factory
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference.contract.run import InferenceRun
-from noisewise.inference.learned.common.learning import check_members, train_or_recall
+from noisewise.inference.learned.common.learner import AbstractTask, Columns, Learner
 from noisewise.inference.learned.common.simulations import Simulations
 from noisewise.inference.learned.robust.latent_space import LatentSpace
 
+if TYPE_CHECKING:
+    from noisewise.inference.learned.robust.robust_posterior_estimation import (
+        RobustPosteriorEstimation,
+    )
 
-class Pairs(eqx.Module):
-    """What the training loop draws from: standardised targets, spread over cells with fresh
-    uniforms, and conditions.
+
+class LatentPairs(eqx.Module):
+    """What the training loop draws from: standardised targets, spread over their cells again each
+    time, and conditions.
     """
 
-    target: Array
-    cell: Array
-    condition: Array
+    target: Float[Array, "n d"]
+    cell: Float[Array, " d"]
+    condition: Float[Array, "n w"]
     scale: Affine
     whitening: Whitening
 
-    def __call__(self, key: Array, rows: Array) -> tuple[Array, Array]:
+    def __call__(
+        self, key: Array, rows: Int[Array, " b"]
+    ) -> tuple[Float[Array, "b d"], Float[Array, "b w"]]:
         target, condition = self.target[rows], self.scale(self.condition[rows])
         target = target + self.cell * (jax.random.uniform(key, target.shape) - 0.5)
-        return self.whitening.forward(target, condition).astype(jnp.float32), condition.astype(
-            jnp.float32
-        )
+        standard = self.whitening.forward(target, condition)
+        return standard.astype(jnp.float32), condition.astype(jnp.float32)
 
 
-class LatentLearner:
-    """Learns h(t), t the free columns of s, and q(z | s) with `method.training`."""
+class _FixedTask(AbstractTask[None]):
+    """Targets with cells of a given width, given conditions: all simulations are known already."""
 
     def __init__(
-        self, method: Any, run: InferenceRun, simulations: Simulations, space: LatentSpace
+        self, simulations: Simulations, target: np.ndarray, cell: Array, condition: np.ndarray
     ) -> None:
-        self.method, self.run, self.simulations, self.space = method, run, simulations, space
+        self.simulations, self.cell = simulations, cell
+        self.target, self.condition = target, condition
 
-    def marginal(self, key: Array) -> ConditionalDensity:
-        """h(t), a density given nothing: conditions have no columns."""
-        t, nothing = (
-            self.simulations.s[:, np.array(self.space.free)],
-            np.zeros((self.simulations.num, 0)),
-        )
-        return self._learn(
-            key, "marginal", self.method.marginal, t, self.space.cell, nothing, degree=0
-        )
+    def columns(self, key: Array, *, first: bool) -> Columns[None]:
+        return Columns(self.target, self.condition.copy(), None)
 
-    def posterior(self, key: Array) -> ConditionalDensity:
-        """q(z | s), z the unconstrained parameters."""
-        z, s = self.simulations.z, self.simulations.s
-        return self._learn(
-            key, "estimator", self.method.estimator, z, np.zeros(z.shape[1]), s, degree=1
-        )
+    def pairs(self, key: Array, space: None, scale: Affine, whitening: Whitening) -> LatentPairs:
+        target, condition = self._filled(self.target), self._filled(self.condition)
+        return LatentPairs(target, self.cell, condition, scale, whitening)
 
-    def _learn(
-        self,
-        key: Array,
-        name: str,
-        factory: Callable[..., Any],
-        target: np.ndarray,
-        cell: Array,
-        condition: np.ndarray,
-        *,
-        degree: int,
-    ) -> ConditionalDensity:
-        build_key, train_key = jax.random.split(key)
-        scale = Affine.fit(condition)
-        whitening = Whitening.fit(target, scale(condition), degree=degree)
-        members = ensemble(
-            build_key, factory, self.method.num_members, target.shape[1], condition.shape[1]
-        )
-        check_members(name, members, target.shape[1], condition.shape[1])
-        capacity, validation = self.method.num_simulations, self.simulations.validation
-        pad = lambda values: np.pad(values, ((0, capacity - len(values)), (0, 0)))  # noqa: E731
-        trained = train_or_recall(
-            self.run,
-            train_key,
-            members,
-            Pairs(pad(target), cell, pad(condition), scale, whitening),
-            train_rows=np.flatnonzero(~validation),
-            validation_rows=np.flatnonzero(validation),
-            capacity=capacity,
-            settings=self.method.training,
-        )
-        loss = float(np.nanmin(trained.validation_losses)) - float(whitening.log_det)
-        self.run.record(density=name, epochs=trained.num_epochs, validation_loss=loss)
-        return ConditionalDensity(trained.members, scale, whitening)
+    def _filled(self, values: Float[np.ndarray, "n w"]) -> Float[np.ndarray, "capacity w"]:
+        return np.pad(values, ((0, self.simulations.capacity - len(values)), (0, 0)))
+
+
+class MarginalTask(_FixedTask):
+    """h(t), t the free columns of s: a density given nothing, conditions have no columns."""
+
+    name, degree = "marginal", 0
+
+    def __init__(self, simulations: Simulations, space: LatentSpace) -> None:
+        t = simulations.s[:, np.array(space.free)]
+        super().__init__(simulations, t, space.cell, np.zeros((simulations.num, 0)))
+
+
+class ParametersTask(_FixedTask):
+    """q(z | s), z the unconstrained parameters."""
+
+    degree = 1
+
+    def __init__(self, simulations: Simulations) -> None:
+        z = simulations.z
+        super().__init__(simulations, z, np.zeros(z.shape[1]), simulations.s)
+
+
+def learn(
+    key: Array,
+    method: RobustPosteriorEstimation,
+    run: InferenceRun,
+    task: AbstractTask[None],
+    factory: Factory,
+) -> ConditionalDensity:
+    """The density of one task, trained by `method.training`."""
+    build_key, train_key = jax.random.split(key)
+    learner = Learner(task, run, method, factory)
+    pairs = learner.prepare(key, build_key)
+    learner.record(learner.train(train_key, pairs), density=task.name)
+    return learner.density

@@ -27,8 +27,8 @@ from noisewise.inference.learned.robust.error_models import (
     SpikeAndSlabLatent,
 )
 from noisewise.inference.learned.robust.latent_chains import latent_draws, look_at_cloud
-from noisewise.inference.learned.robust.latent_learner import LatentLearner
 from noisewise.inference.learned.robust.latent_space import LatentSpace
+from noisewise.inference.learned.robust.latent_task import MarginalTask, ParametersTask, learn
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, Kind
 
@@ -49,22 +49,39 @@ class RobustPosteriorEstimation(AbstractMethod):
     mechanism's own density in its place; the answer then is exact, up to what is wrong with h and
     q.
 
-    No noise takes part in the training, by `num_simulations` draws from the prior (the original:
-    50,000). The latent s are drawn by Hamiltonian chains, whose effective size and R-hat are in the
-    report, with the share of draws that leave the cloud of simulations: there h and q extrapolate.
-    Statistics on a lattice are spread over its cells; those without a density, as infection curves,
-    are refused.
+    Use it to criticise a model: which statistics contradict it. No noise takes part in the
+    training. The report has the effective size and R-hat of the chains over s, and the share of
+    draws that leave the cloud of simulations, where h and q extrapolate. Statistics on a lattice
+    are spread over its cells; those without a density, as infection curves, are refused.
+
+    Args:
+        num_simulations: Draws from the prior (the original: 50,000).
+        error: `SpikeAndSlab()` or `MechanismError()`.
+        estimator: Factory (key, target_dim, condition_dim) -> network for q(theta | s).
+        marginal: The same for h(s), which is given nothing; a smaller flow by default.
+        num_members: Networks whose average is each density.
+        training: Optimiser and early stopping, see `nw.estimators.Training`.
+        validation_share: Share of the simulations that decide when to stop; 5% as in Papamakarios.
+        num_chains: Chains over s, all moved at once.
+        num_warmup: Iterations of each chain before the first draw.
+        target_ess: Effective draws of s at which the chains end.
+        max_simulations: Budget of simulations; None has no limit.
+        max_minutes: Budget of time; None has no limit.
 
     Reference: Ward, Cannon, Beaumont, Fasiolo and Schmon (2022), Robust neural posterior estimation
     and statistical model criticism.
 
     >>> import functools, jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> small = functools.partial(nw.estimators.masked_autoregressive_flow, num_layers=1, num_units=8, num_hidden=1)
+    >>> small = functools.partial(
+    ...     nw.estimators.masked_autoregressive_flow, num_layers=1, num_units=8, num_hidden=1
+    ... )
     >>> quick = nw.estimators.Training(learning_rate=2e-3, max_epochs=5)
-    >>> settings = {"training": quick, "num_chains": 20, "num_warmup": 30, "target_ess": 200}
-    >>> method = RobustPosteriorEstimation(num_simulations=400, estimator=small, marginal=small, **settings)
-    >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> chains = {"num_chains": 20, "num_warmup": 30, "target_ess": 200}
+    >>> settings = {"estimator": small, "marginal": small, "training": quick, **chains}
+    >>> method = RobustPosteriorEstimation(num_simulations=400, **settings)
+    >>> key = jax.random.key(0)
+    >>> posterior = method.infer(key, problem.model, problem.observed, progress=False)
     >>> sorted(posterior.report.diagnostics)[-1], posterior.report.exact
     ('prior predictive p-value', False)
     """
@@ -111,9 +128,10 @@ class RobustPosteriorEstimation(AbstractMethod):
         s = simulations.add(simulate_key, run, z, share=self.validation_share, number=0)
         run.look_at_observation(look_key, s)
         space = LatentSpace.of(model, s)
-        _tell_constants(run, space)
-        learner = LatentLearner(self, run, simulations, space)
-        marginal, posterior = learner.marginal(marginal_key), learner.posterior(posterior_key)
+        _warn_of_constants(run, space)
+        tasks = MarginalTask(simulations, space), ParametersTask(simulations)
+        marginal = learn(marginal_key, self, run, tasks[0], self.marginal)
+        posterior = learn(posterior_key, self, run, tasks[1], self.estimator)
         simulated = space.spread(s, generator(spread_key).random((len(s), len(space.free))))
         latent = self.error.latent(model, run.observed, space, marginal)
         chains = {
@@ -131,7 +149,8 @@ class RobustPosteriorEstimation(AbstractMethod):
         return run.draws(theta, s, num_chains=num_chains, exact=False)
 
 
-def _tell_constants(run: InferenceRun, space: LatentSpace) -> None:
+def _warn_of_constants(run: InferenceRun, space: LatentSpace) -> None:
+    """Name the statistics that never vary, which are not learnt."""
     names = [
         name
         for name, scale in zip(run.model.statistic_names, space.scale, strict=True)

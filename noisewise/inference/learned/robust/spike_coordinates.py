@@ -17,7 +17,12 @@ from scipy.special import ndtr, ndtri
 from noisewise._core.arrays import Array
 
 _KNOTS = 2000
+"""Knots of the interpolation: its error then is far below the Monte Carlo error of any chain, and a
+table of them is small.
+"""
 _HALVINGS = 60
+"""Halvings of [-1, 0] for each quantile: more than the bits of a float64, so the root is exact.
+"""
 
 
 class SpikeCoordinates(eqx.Module):
@@ -35,7 +40,8 @@ class SpikeCoordinates(eqx.Module):
     def of(spike: float, slab: float, probability: float) -> SpikeCoordinates:
         """For one spike and slab.
 
-        >>> SpikeCoordinates.of(0.01, 0.25, 0.5).to_normal(np.array([0.0, 0.01, 0.25, 10.0])).round(2).tolist()
+        >>> coordinates = SpikeCoordinates.of(0.01, 0.25, 0.5)
+        >>> coordinates.to_normal(np.array([0.0, 0.01, 0.25, 10.0])).round(2).tolist()
         [0.0, 0.46, 1.15, 5.76]
         """
         numbers = np.array([spike, slab, probability])

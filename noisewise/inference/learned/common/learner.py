@@ -1,0 +1,282 @@
+"""Learning a density from simulations, the same for all methods but for what is learnt given what.
+
+A task (`AbstractTask`) says what the targets and the conditions are and how a row of them is drawn
+for training. The `Learner` simulates, standardises, decides whether networks go on or start again,
+trains them and records how that went.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from noisewise._core.arrays import Array
+from noisewise.errors import InvalidInputError
+from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.estimators.files import to_spec
+from noisewise.estimators.members import Estimator, Factory, ensemble, stacked, unstacked
+from noisewise.estimators.training import Loss, Resample, Training, negative_log_prob
+from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.learned.common.learning import check_members, train_or_recall
+from noisewise.inference.learned.common.simulations import Simulations
+
+S = TypeVar("S")
+
+RESCALED = 1.5
+"""A factor: if any scale changes by more between rounds, data are standardised again and networks
+start from new weights. Below it, networks adapt faster than new ones learn.
+"""
+
+VALIDATION_NOISE = 16
+"""Noisy versions of each simulation in the validation loss: enough to keep early stopping from
+following the noise, few enough that validating costs little beside an epoch.
+"""
+
+
+class LearningSettings(Protocol):
+    """The settings of a method that a `Learner` needs."""
+
+    @property
+    def num_members(self) -> int: ...
+    @property
+    def training(self) -> Training: ...
+    @property
+    def validation_share(self) -> float: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Columns(Generic[S]):
+    """All simulations so far as a task wants them learnt; the standardisation is fitted to them.
+
+    `target` is (n, d), or (n, m, d) for m versions of each simulation. `condition` (n, w) belongs
+    to the learner, which overwrites it. `space` holds the coordinates that targets are in. Networks
+    start again where `layout`, the columns that are learnt, changes.
+    """
+
+    target: Float[np.ndarray, "n ... d"]
+    condition: Float[np.ndarray, "n w"]
+    space: S
+    layout: tuple[int, ...] = ()
+
+
+class AbstractTask(abc.ABC, Generic[S]):
+    """What is learnt given what: the strategy of a `Learner`."""
+
+    name: ClassVar[str] = "estimator"
+    """The setting that makes the networks, for error messages."""
+    degree: ClassVar[int] = 2
+    """Of the polynomial in the condition that `Whitening` takes out of the target."""
+    simulations: Simulations
+
+    @property
+    def loss(self) -> Loss:
+        """What is minimised."""
+        return negative_log_prob
+
+    def extend(self, key: Array, s: Float[np.ndarray, "n k"]) -> None:
+        """Keep what else is learnt from new simulations: noisy versions of s."""
+
+    @abc.abstractmethod
+    def columns(self, key: Array, *, first: bool) -> Columns[S]:
+        """Targets and conditions to standardise by; on the `first` call a task may refuse them."""
+
+    def space_to_keep(self, old: S, new: S) -> S:
+        """The coordinates that networks go on with, where they need not start again."""
+        return new
+
+    @abc.abstractmethod
+    def pairs(self, key: Array, space: S, scale: Affine, whitening: Whitening) -> Resample:
+        """What the training loop draws standardised pairs from."""
+
+    def validation_pairs(self, pairs: Any) -> Resample:
+        """What the validation loss is computed on."""
+        return pairs
+
+    def rows(self) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " v"]]:
+        """The numbers of the simulations to train on and to validate on."""
+        validation = self.simulations.validation
+        return np.flatnonzero(~validation), np.flatnonzero(validation)
+
+    def losses(self, best: float, whitening: Whitening) -> dict[str, float]:
+        """The validation loss `best` of standardised targets, in the units of the data, by name."""
+        return {"validation_loss": best - float(whitening.log_det)}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingSummary:
+    """How one training went: epochs, and the best validation loss averaged over members (infinite
+    where none was finite).
+    """
+
+    epochs: int
+    best: float
+
+
+class Learner(Generic[S]):
+    """One density, trained on the simulations of all rounds so far, round after round."""
+
+    def __init__(
+        self,
+        task: AbstractTask[S],
+        run: InferenceRun,
+        settings: LearningSettings,
+        factory: Factory,
+    ) -> None:
+        self.task, self.run, self.settings, self.factory = task, run, settings, factory
+        self.simulations = task.simulations
+        self.members: Estimator | None = None
+        self.space: S
+        self.scale: Affine
+        self.whitening: Whitening
+        self._layout: tuple[int, ...]
+
+    @property
+    def density(self) -> ConditionalDensity:
+        """The density by the networks as they are, trained or not."""
+        if self.members is None:
+            raise ValueError("there are no networks before `prepare`")
+        return ConditionalDensity(self.members, self.scale, self.whitening)
+
+    def simulate(
+        self,
+        key: Array,
+        z: Float[np.ndarray, "n p"],
+        number: int,
+        *,
+        noise_key: Array | None = None,
+    ) -> Float[np.ndarray, "m k"]:
+        """The simulations of round `number`.
+
+        Args:
+            key: Key of the simulations and of which of them are for validation.
+            z: Unconstrained parameters; as many rows are simulated as the budgets allow.
+            number: The round, from 0.
+            noise_key: Key of the noise, for tasks that learn from noisy versions.
+
+        Returns:
+            Their statistics s, failed rows left out.
+        """
+        share = self.settings.validation_share
+        s = self.simulations.add(key, self.run, z, share=share, number=number)
+        self.task.extend(key if noise_key is None else noise_key, s)
+        return s
+
+    def prepare(self, key: Array, build_key: Array) -> Resample:
+        """Standardise all simulations so far, and make networks where there are none or where the
+        old ones no longer fit. Returns what the training draws from.
+        """
+        found = self.task.columns(key, first=self.members is None)
+        condition, target = found.condition, found.target
+        scale = Affine.fit(condition)
+        condition -= scale.mean  # scale(condition), without another copy of all of them
+        condition *= scale.inverse_sd
+        if target.ndim == 3:
+            condition = np.repeat(condition, target.shape[1], axis=0)
+            target = target.reshape(-1, target.shape[2])
+        whitening = Whitening.fit(target, condition, degree=self.task.degree)
+        if self._fits(found.layout, scale, whitening):
+            self.space = self.task.space_to_keep(self.space, found.space)
+        else:
+            self.space, self._layout = found.space, found.layout
+            self.scale, self.whitening = scale, whitening
+            dims = target.shape[1], condition.shape[1]
+            made = ensemble(build_key, self.factory, self.settings.num_members, *dims)
+            self.members = check_members(self.task.name, made, *dims)
+        del found, target, condition  # before the pairs take their memory
+        return self.task.pairs(key, self.space, self.scale, self.whitening)
+
+    def train(
+        self, key: Array, pairs: Resample, *, warm_up: Callable[[], Any] | None = None
+    ) -> TrainingSummary:
+        """Fit the networks to what `prepare` returned, with `warm_up` in another thread."""
+        return train_together([self], [key], [pairs], warm_up=warm_up)[0]
+
+    def record(self, summary: TrainingSummary, **labels: Any) -> None:
+        """Put one training into the report."""
+        losses = self.task.losses(summary.best, self.whitening)
+        self.run.record(**labels, epochs=summary.epochs, **losses)
+
+    def adopt(
+        self,
+        members: Estimator,
+        train_losses: Float[np.ndarray, "epochs members"],
+        validation_losses: Float[np.ndarray, "epochs members"],
+    ) -> TrainingSummary:
+        """Take over trained networks, whose losses are NaN once a member has stopped."""
+        self.members = members
+        lowest = np.where(np.isfinite(validation_losses), validation_losses, np.inf).min(axis=0)
+        ran = int((~np.isnan(train_losses)).any(axis=-1).sum())
+        return TrainingSummary(ran, float(lowest.mean()))
+
+    def spec(self, factory: Factory | None = None) -> dict[str, Any] | None:
+        """The architecture, as files describe it; None where it is a user's own."""
+        factory = self.factory if factory is None else factory
+        try:
+            return to_spec(factory, *self.density.dims, num_members=self.settings.num_members)
+        except InvalidInputError:
+            return None
+
+    def _fits(self, layout: tuple[int, ...], scale: Affine, whitening: Whitening) -> bool:
+        """Whether the networks may go on: same columns, similar scales."""
+        if self.members is None or layout != self._layout:
+            return False
+        return not rescaled(
+            (self.scale.inverse_sd, scale.inverse_sd),
+            (np.diag(self.whitening.root), np.diag(whitening.root)),
+        )
+
+
+def train_together(
+    learners: Sequence[Learner[S]],
+    keys: Sequence[Array],
+    pairs: Sequence[Resample],
+    *,
+    warm_up: Callable[[], Any] | None = None,
+) -> list[TrainingSummary]:
+    """Fit the densities of several learners of one method in one program, side by side under
+    `vmap`; a single learner is trained without that axis.
+    """
+    first, lone = learners[0], len(learners) == 1
+    rows = [learner.task.rows() for learner in learners]
+    each = list(zip(keys, [learner.members for learner in learners], pairs, strict=True))
+    key, members, resample = each[0] if lone else stacked(each)
+    train_rows, validation_rows = rows[0] if lone else zip(*rows, strict=True)
+    trained = train_or_recall(
+        first.run,
+        key,
+        members,
+        resample,
+        train_rows=train_rows,
+        validation_rows=validation_rows,
+        capacity=first.simulations.capacity,
+        settings=first.settings.training,
+        loss=first.task.loss,
+        validation=first.task.validation_pairs(resample),
+        warm_up=warm_up,
+    )
+    if lone:
+        return [first.adopt(trained.members, trained.train_losses, trained.validation_losses)]
+    return [
+        learner.adopt(found, trained.train_losses[:, i], trained.validation_losses[:, i])
+        for i, (learner, found) in enumerate(
+            zip(learners, unstacked(trained.members, len(learners)), strict=True)
+        )
+    ]
+
+
+def rescaled(*scales: tuple[Float[Array, " n"], Float[Array, " n"]]) -> bool:
+    """Whether any positive number has changed by more than `RESCALED`, given pairs of old and new
+    ones; zeros count as unchanged.
+    """
+    for old, new in scales:
+        both = (np.asarray(old) > 0) & (np.asarray(new) > 0)
+        ratio = np.where(both, old, 1.0) / np.where(both, new, 1.0)
+        if np.abs(np.log(ratio)).max(initial=0.0) >= np.log(RESCALED):
+            return True
+    return False

@@ -1,0 +1,146 @@
+"""One inference by SPPE, round after round: where to simulate, what was learnt, how far to trust
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from noisewise._core.arrays import Array
+from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.learned.common.fits import MASS_OUTSIDE, MOST_OUTSIDE, NUM_DRAWS
+from noisewise.inference.learned.common.learner import Learner, TrainingSummary, train_together
+from noisewise.inference.learned.common.learning import first_parameters
+from noisewise.inference.learned.common.simulations import Simulations
+from noisewise.inference.learned.posterior.posterior_task import PosteriorTask
+from noisewise.inference.learned.posterior.regions import Estimate, in_all
+from noisewise.posteriors import Kind
+from noisewise.posteriors.learned import LearnedPosterior
+
+if TYPE_CHECKING:
+    from noisewise.inference.learned.posterior.private_posterior_estimation import (
+        PrivatePosteriorEstimation,
+    )
+
+_POSTERIOR_KEYS = 2**30
+"""Added to the round's number for the key of its draws: far above the numbers of rounds."""
+
+
+class PosteriorRounds:
+    """One inference; `train_all` fits several at once.
+
+    `observed` is None where the posterior is learnt for any observation.
+    """
+
+    def __init__(
+        self,
+        method: PrivatePosteriorEstimation,
+        key: Array,
+        run: InferenceRun,
+        observed: Float[np.ndarray, " kp"] | None,
+    ) -> None:
+        self.method, self.key, self.run = method, key, run
+        self.simulations = Simulations(run.model, method.num_rounds * method.num_simulations)
+        self.task = PosteriorTask(method, key, run, self.simulations)
+        self.learner = Learner(self.task, run, method, method.estimator)
+        self.condition = None if observed is None else self.task.features(observed[None])[0]
+
+    @property
+    def estimate(self) -> Estimate:
+        """The posterior of the last round."""
+        if self.condition is None:
+            raise ValueError("without an observation there is one round only")
+        regions, prior = self.task.regions.all, self.run.model.prior
+        return Estimate(self.learner.density, self.condition, prior, regions)
+
+    def simulate(self, index: int) -> None:
+        """The simulations of one round, as many as the budgets allow."""
+        propose_key, simulate_key, noise_key, look_key = jax.random.split(self._key(index, 0), 4)
+        method = self.method
+        z = self._propose(propose_key, index)
+        s = self.learner.simulate(simulate_key, z, index, noise_key=noise_key)
+        if index == 0 and self.condition is not None:
+            self.run.look_at_observation(look_key, s if method.proposal is None else None)
+
+    def _propose(self, key: Array, index: int) -> Float[np.ndarray, "n p"]:
+        method = self.method
+        if index == 0:
+            return first_parameters(key, self.run.model, method.proposal, method.num_simulations)
+        proposal = method.correction.propose(key, self.estimate, method.num_simulations)
+        if proposal.region is not None:
+            self.task.regions.add(proposal.region)
+        if proposal.gave_up:
+            self.run.warn(Kind.ROUND_FROM_PRIOR)
+        return proposal.z
+
+    def precompile(self) -> None:
+        """Compile what the density will be asked for, with its networks as they are untrained."""
+        density = self.learner.density
+        density.log_prob(self.simulations.z[:1], self.condition)
+        density.sample(self.key, self.condition, 1)
+
+    def report(self, index: int, summary: TrainingSummary) -> None:
+        """Put one training into the report, with warnings where it went badly."""
+        if not np.isfinite(summary.best):
+            self.run.warn(Kind.LOSS_NEVER_FINITE)
+        if summary.epochs >= self.method.training.max_epochs:
+            self.run.warn(Kind.TRAINING_CUT_SHORT, epochs=summary.epochs)
+        self.learner.record(summary, round=index + 1)
+        if self.task.num_atoms and self.run.num_failed:
+            self.run.warn(Kind.FAILURES_UNSEEN, instead="TruncatedProposals")
+
+    def outside(self, z: Float[np.ndarray, "n p"]) -> float:
+        """The share of draws outside the range of simulated parameters, outside any region, or
+        where q is below its least value at the parameters of the last round.
+        """
+        seen, estimate = self.simulations.z, self.estimate
+        beyond = ((z < seen.min(axis=0)) | (z > seen.max(axis=0))).any(axis=1)
+        if estimate.regions:
+            return float(np.mean(beyond | ~in_all(estimate.regions, z)))
+        last = seen[self.simulations.round == self.simulations.round.max()]
+        lowest = estimate.log_prob(last).min()
+        return float(np.mean(beyond | (estimate.log_prob(z) < lowest)))
+
+    def posterior(self, index: int) -> LearnedPosterior:
+        """The posterior of one round; its report says how much of it lies where nothing was
+        simulated: mass that leaked, or is not learnt yet.
+        """
+        run, estimate, prior = self.run, self.estimate, self.run.model.prior
+        z = estimate.sample(jax.random.fold_in(self.key, _POSTERIOR_KEYS + index), NUM_DRAWS)
+        outside = self.outside(z)
+        run.diagnostics[MASS_OUTSIDE] = outside
+        run.withdraw(Kind.MASS_LEAKED)
+        if outside > MOST_OUTSIDE:
+            run.warn(Kind.MASS_LEAKED, share=outside)
+        theta = prior.constrain(z)
+        return LearnedPosterior(
+            theta,
+            run.model.names,
+            run.report(exact=False),
+            density=estimate.density,
+            condition=estimate.condition,
+            prior=prior,
+            estimator=self.learner.spec(),
+            derived=run.model.derived_quantities(theta),
+        )
+
+    def _key(self, index: int, purpose: int) -> Array:
+        """The key of a round for simulating (0), new networks (1) or training (2)."""
+        return jax.random.fold_in(jax.random.fold_in(self.key, index), purpose)
+
+
+def train_all(inferences: Sequence[PosteriorRounds], index: int) -> None:
+    """Fit the densities of several inferences of one method in one program."""
+    learners = [one.learner for one in inferences]
+    keys = [one._key(index, 2) for one in inferences]
+    pairs = [one.learner.prepare(one.key, one._key(index, 1)) for one in inferences]
+    first = inferences[0]
+    ahead = first.precompile if index == 0 and first.condition is not None else None
+    summaries = train_together(learners, keys, pairs, warm_up=ahead)
+    for one, summary in zip(inferences, summaries, strict=True):
+        one.report(index, summary)
