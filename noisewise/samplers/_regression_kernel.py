@@ -5,8 +5,8 @@ statistic,
 
     w_y, w_1 w_y, ..., w_p w_y,   w_y^2,   w_1, ..., w_p,   w_1 w_1, w_1 w_2, ..., w_p w_p.
 
-The sum of the terms over the records is kept up to date as records change, in as many operations as
-there are terms, and summed up anew every `_REFRESH` sweeps lest rounding errors pile up.
+The sum of the terms over the records is kept up to date as records change, in one operation per
+term, and computed afresh every `_REFRESH` sweeps, so that rounding errors do not pile up.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ import numpy as np
 from numba import njit
 
 _REFRESH = 1000
+"""Sweeps between two fresh sums: rounding errors stay near 1e-13, and the cost is negligible."""
 _ACCEPTANCE = 0.3
+"""Share of accepted moves that the step is adapted to: near the optimum of random walks in a few
+dimensions.
+"""
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile with Numba, off the GIL; keep the result on disk where there is a folder to write to."""
+    """Compile with Numba, off the GIL; keep the result on disk where a folder can be written to."""
     try:
         return njit(nogil=True, error_model="numpy", cache=True)(function)
     except RuntimeError:
@@ -199,7 +203,7 @@ def _draw_coefficients(rng: Any, target: RegressionTarget, state: RegressionStat
 
 @kernel
 def _update_records(rng: Any, target: RegressionTarget, state: RegressionState) -> int:
-    """Propose each record anew from its law: the law cancels, and the density of the errors
+    """Propose a new value of each record by its law: this cancels, and the density of the errors
     decides.
     """
     proposal, w = np.empty(len(state.beta)), np.empty(len(state.beta))
@@ -227,7 +231,7 @@ def _update_records(rng: Any, target: RegressionTarget, state: RegressionState) 
 def _move(
     rng: Any, target: RegressionTarget, state: RegressionState, step: float, move_root: np.ndarray
 ) -> int:
-    """Propose beta anew, and with it all responses, while predictors and residuals stay as they
+    """Propose a new beta, and with it all responses, while predictors and residuals stay as they
     are.
 
     Predictors and residuals have a law free of beta, so prior times density of the errors decides.

@@ -30,6 +30,8 @@ zero.
 """
 
 _FREEDOM = 5.0
+"""Degrees of freedom of the t-distribution: heavier tails than most targets, and still a variance.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,11 +94,24 @@ def adaptive_importance(
     num_final: int = 20_000,
     share: float = 0.1,
 ) -> WeightedDraws:
-    """Weighted draws of a target from `num_stages` stages of `num_adapt` draws and a last one of
-    `num_final`.
+    """Weighted draws of a target, from a proposal adapted in stages.
 
-    `start` has `sample(key, num) -> (num, d)` and `log_prob(theta) -> (num,)`, as a `Prior` has;
-    its support must cover the target's.
+    Args:
+        key: JAX PRNG key.
+        log_estimate: (key, theta (n, d)) -> log of an unbiased estimate of the target density (n,);
+            NaN counts as zero.
+        start: A law with `sample(key, num) -> (num, d)` and `log_prob(theta) -> (num,)`, as a
+            `Prior` has; its support must cover the target's.
+        num_adapt: Draws of each stage but the last.
+        num_final: Draws of the last stage, which are returned.
+        num_stages: Adaptations.
+        share: Share of `start` in every proposal, which bounds the weights.
+
+    Returns:
+        The draws of the last stage, with normalised weights.
+
+    Raises:
+        InvalidInputError: If all weights are zero.
 
     >>> import numpyro.distributions as dist, noisewise as nw
     >>> start = nw.Prior({"a": dist.Normal(0.0, 5.0)})
@@ -119,8 +134,8 @@ def adaptive_importance(
 
 
 def weigh(key: Array, log_estimate: LogEstimate, proposal: Any, num: int) -> WeightedDraws:
-    """`num` independent draws from `proposal`, which has `sample` and `log_prob`, with weights for
-    the target.
+    """Independent draws from a proposal, which has `sample` and `log_prob`, with weights for the
+    target.
     """
     draw_key, estimate_key = jax.random.split(key)
     theta = np.asarray(proposal.sample(draw_key, num))
@@ -135,8 +150,7 @@ def weigh(key: Array, log_estimate: LogEstimate, proposal: Any, num: int) -> Wei
 
 
 def fitted_proposal(theta: np.ndarray, weights: np.ndarray, start: Any, share: float) -> _Mixture:
-    """The mixture fitted to weighted draws (N, d): an object with `sample(key, num)` and
-    `log_prob(theta)`.
+    """The mixture fitted to weighted draws (n, d), to `sample` from and with a `log_prob`.
 
     Weights are tempered until 20 d draws matter, so that the fit never collapses on one draw.
     """

@@ -1,6 +1,7 @@
 r"""Linear regression when only noisy sums of clamped products of its records are seen.
 
-    p(beta, x, y | t)  ~  N(beta; 0, tau^2 I)  prod_i N(x_i; m, Sigma) N(y_i; (1, x_i) beta, sigma^2)
+    p(beta, x, y | t)  ~  N(beta; 0, tau^2 I)
+                          prod_i N(x_i; m, Sigma) N(y_i; (1, x_i) beta, sigma^2)
                           exp(-|t - T(x, y)|_1 / b)
 
 with T the sums over the records of y, x_j y, y^2, x_j and x_j x_k, of values clamped to bounds and
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise._core.seeds import generator
@@ -32,24 +34,28 @@ if TYPE_CHECKING:
     from noisewise.samplers._regression_kernel import RegressionTarget
 
 _PILOT = 2**11
+"""Draws of each chain in the first pilot run, doubled until it is long enough."""
 _LONGEST_PILOT = 2**16
+"""Draws of each chain in the longest pilot run: a limit for targets that mix slowly."""
 _ENOUGH = 400.0
+"""Effective draws that an autocorrelation time is estimated from, to about 10%."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RegressionChains:
-    """Draws of beta (C, N, p+1) with the sums T beside them (C, N, k), and how each of the C chains
-    went.
-    """
+    """Draws of beta by several chains with the sums T beside them, and how each chain went."""
 
-    draws: np.ndarray
-    totals: np.ndarray
-    record_acceptance: np.ndarray
-    move_acceptance: np.ndarray
-    step: np.ndarray
+    draws: Float[np.ndarray, "c n p+1"]
+    totals: Float[np.ndarray, "c n k"]
+    record_acceptance: Float[np.ndarray, " c"]
+    """Share of the proposed records that were accepted."""
+    move_acceptance: Float[np.ndarray, " c"]
+    """Share of the moves that were accepted."""
+    step: Float[np.ndarray, " c"]
+    """The adapted step of the moves."""
     thin: int
 
-    def effective_sizes(self) -> np.ndarray:
+    def effective_sizes(self) -> Float[np.ndarray, " p+1"]:
         """The bulk effective sample size of each coefficient (p+1,), by arviz."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -61,11 +67,11 @@ class RegressionChains:
             ]
         )
 
-    def autocorrelation_times(self) -> np.ndarray:
+    def autocorrelation_times(self) -> Float[np.ndarray, " p+1"]:
         """Draws per effective draw (p+1,)."""
         return self.draws.shape[0] * self.draws.shape[1] / self.effective_sizes()
 
-    def pooled(self, num: int | None = None) -> np.ndarray:
+    def pooled(self, num: int | None = None) -> Float[np.ndarray, "n p+1"]:
         """The draws of all chains (C N, p+1), neighbours from different chains; the first `num` if
         that is given.
         """
@@ -128,12 +134,23 @@ class AugmentedRegression:
         num_moves: int = 10,
         num_threads: int | None = None,
     ) -> RegressionChains:
-        """Independent chains, each of `num_warmup` sweeps and then `num_draws` draws, `thin` sweeps
-        apart.
+        """Independent chains.
 
-        `num_moves` moves that are not centred end each sweep; 0 leaves plain data augmentation.
         Chain c draws from its own generator, a function of the key and c, so results do not depend
         on the threads.
+
+        Args:
+            key: JAX PRNG key.
+            num_chains: The number of chains.
+            num_draws: Draws of each chain.
+            num_warmup: Sweeps before the first draw, in which the step of the moves is adapted.
+            thin: Sweeps per draw.
+            num_moves: Moves that are not centred at the end of each sweep; 0 leaves plain data
+                augmentation.
+            num_threads: Threads; by default one per core.
+
+        Returns:
+            The draws of beta, with the sums beside them.
         """
         from noisewise.samplers import _regression_kernel
 
@@ -162,10 +179,18 @@ class AugmentedRegression:
         return RegressionChains(draws, totals, records, moves, steps, thin)
 
     def near_independent(self, key: Array, num: int, *, num_chains: int = 16) -> RegressionChains:
-        """Chains of at least `num` draws in all, so far apart that they are nearly independent.
+        """Chains whose draws are so far apart that they are nearly independent.
 
-        A pilot run finds the autocorrelation time; twice that many sweeps lie between draws, which
-        leaves a correlation of about exp(-4) between neighbours.
+        A pilot run finds the autocorrelation time; twice that number of sweeps lies between draws,
+        which leaves a correlation of about exp(-4) between neighbours.
+
+        Args:
+            key: JAX PRNG key.
+            num: The least number of draws in all.
+            num_chains: The number of chains.
+
+        Returns:
+            The draws of beta, with the sums beside them.
         """
         num = integer("num", at_least=1)(num)
         pilot_key, main_key = jax.random.split(as_key(key))

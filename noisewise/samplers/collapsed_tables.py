@@ -7,9 +7,13 @@ the density of what was observed of it.
 
 Without the probabilities, all of which integrate out, the target is
 
-    p(n, a)  ~  prod_i g(n_i)  prod_{i,k} c_k(n_i) prod_j g(a_ikj) w_ikj(a_ikj),    sum_i n_i = n,    sum_j a_ikj = n_i,
+    p(n, a)  ~  prod_i g(n_i)  prod_{i,k} c_k(n_i) prod_j g(a_ikj) w_ikj(a_ikj),
 
-    g(m) = Gamma(alpha + m) / (m! Gamma(alpha)),      c_k(m) = m! Gamma(J_k alpha) / Gamma(m + J_k alpha).
+    sum_i n_i = n,    sum_j a_ikj = n_i,
+
+    g(m) = Gamma(alpha + m) / (m! Gamma(alpha)),
+
+    c_k(m) = m! Gamma(J_k alpha) / Gamma(m + J_k alpha).
 
 Given their total the counts of a table row are independent, so the sum over all rows with total m
 is a convolution over j, for all m at once; so is the sum over all (n_i) with total n, over i. Draws
@@ -29,7 +33,8 @@ from noisewise._core.arrays import Array, describe, integer, number
 from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
-_MOST_RECORDS = 20_000
+_MAX_RECORDS = 20_000
+"""Records up to which the exact sampler runs: time grows with their square, here to minutes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,11 +79,23 @@ def collapsed_tables(
     num_values: tuple[int, ...],
     concentration: float = 2.0,
 ) -> TableDraws:
-    """`num` independent draws, for log weights (cells, n+1) of the counts 0, ..., n of each cell
-    (class, feature, value).
+    """Independent draws of the probabilities and the counts of naive Bayes tables.
 
-    `log_evidence` is log sum_{n,a} p(n, a) with all constants, the log of the expected product of
-    the weights under the prior.
+    Args:
+        key: JAX PRNG key.
+        num: The number of draws.
+        log_weights: Log weights of the counts 0, ..., n of each cell (class, feature, value), shape
+            (cells, n + 1).
+        num_classes: I.
+        num_values: J_k, for each feature.
+        concentration: alpha, of the Dirichlet priors.
+
+    Returns:
+        Draws; `log_evidence` is log sum_{n,a} p(n, a) with all constants, the log of the expected
+        product of the weights under the prior.
+
+    Raises:
+        InvalidInputError: If the weights leave no possible counts, or there are too many records.
 
     >>> import jax
     >>> observed = (32.8, 45.2, 58.6, 18.3, 12.9, 8.6, 12.9, 9.5)
@@ -131,10 +148,10 @@ def _checked(log_weights: Any, cells: int) -> np.ndarray:
         raise InvalidInputError(
             "log_weights must be numbers below infinity, -inf where a count is impossible."
         )
-    if weights.shape[1] - 1 > _MOST_RECORDS:
+    if weights.shape[1] - 1 > _MAX_RECORDS:
         raise InvalidInputError(
             "The exact sampler's time grows with the square of the number of records: it takes at"
-            f" most {_MOST_RECORDS}, got {weights.shape[1] - 1}. Take a method that simulates."
+            f" most {_MAX_RECORDS}, got {weights.shape[1] - 1}. Take a method that simulates."
         )
     return weights
 

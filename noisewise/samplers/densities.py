@@ -18,6 +18,7 @@ LogDensity = Callable[[Array], Array]
 """z (d,) -> log of an unnormalised density, a float64 scalar, written with jax.numpy."""
 
 _BLOCK = 1024
+"""Points evaluated at a time: one program serves every number of them."""
 
 
 def log_densities(log_density: LogDensity, z: np.ndarray) -> np.ndarray:

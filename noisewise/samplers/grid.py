@@ -1,4 +1,4 @@
-"""Independent draws from a density in one or two dimensions, by a grid that zooms in on its mass."""
+"""Independent draws from a density in one or two dimensions, by a grid that zooms in on it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import integer
 from noisewise.errors import InvalidInputError
@@ -15,8 +16,13 @@ LogDensity = Callable[[np.ndarray], np.ndarray]
 """theta (N, d) -> unnormalised log density (N,); NaN counts as -inf."""
 
 _COARSE = 64
+"""Cells per axis of the grids that look for the mass: 4,096 in two dimensions, a fraction of the
+last grid.
+"""
 _MAX_ZOOMS = 30
+"""A limit that is not reached: each zoom shrinks the box by at least 30%, mostly far more."""
 _NEGLIGIBLE = 1e-10
+"""Density over the largest below which cells are cut off: their mass is below Monte Carlo error."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,8 +35,8 @@ class GridDensity:
     masses: np.ndarray
     log_integral: float
 
-    def sample(self, rng: np.random.Generator, num: int) -> np.ndarray:
-        """Draws (num, d): a cell by its mass, then uniformly inside it."""
+    def sample(self, rng: np.random.Generator, num: int) -> Float[np.ndarray, "num d"]:
+        """Draws, each from a cell chosen by its mass and uniformly inside it: (num, d)."""
         cells = rng.choice(self.masses.size, size=num, p=self.masses.ravel())
         indices = np.unravel_index(cells, self.masses.shape)
         return np.stack(
@@ -41,13 +47,13 @@ class GridDensity:
             -1,
         )
 
-    def mean(self) -> np.ndarray:
+    def mean(self) -> Float[np.ndarray, " d"]:
         """The mean, exact up to the width of a cell."""
         return np.array(
             [self._marginal(axis) @ self._centres(axis) for axis in range(len(self.edges))]
         )
 
-    def covariance(self) -> np.ndarray:
+    def covariance(self) -> Float[np.ndarray, "d d"]:
         """The covariance matrix, exact up to the width of a cell."""
         centred = [self._centres(axis) - self.mean()[axis] for axis in range(len(self.edges))]
         grids = np.meshgrid(*centred, indexing="ij")
@@ -73,6 +79,18 @@ def grid_density(
 
     With the final cell width h, a draw's mean is off by O(h^2), its variance larger by h^2/12 (some
     2e-4 of a normal density's at resolution 256).
+
+    Args:
+        log_density: theta (n, d) -> unnormalised log density (n,); NaN counts as -inf.
+        low: The lower ends of the box, shape (d,) with d = 1 or 2.
+        high: The upper ends.
+        resolution: Cells per axis of the final grid.
+
+    Returns:
+        The table, to draw from.
+
+    Raises:
+        InvalidInputError: If the box is not finite, or the density is zero on the whole grid.
 
     >>> normal = lambda theta: -0.5 * ((theta - 3.0) ** 2).sum(-1)
     >>> table = grid_density(normal, [-50.0, -50.0], [50.0, 50.0])

@@ -1,6 +1,8 @@
 r"""Hamiltonian Monte Carlo with many chains at once.
 
-    z' = leapfrog(z, p; step, steps),   p ~ N(0, M),   accepted with probability min(1, exp(H(z, p) - H(z', p')))
+    z' = leapfrog(z, p; step, steps),   p ~ N(0, M),
+
+    accepted with probability min(1, exp(H(z, p) - H(z', p')))
 
 All chains of a run share the step size, tuned to an acceptance of .8 by dual averaging (Hoffman and
 Gelman 2014), the mass matrix, the inverse covariance of the cloud of chains, and, in each
@@ -19,6 +21,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._compile.options import filter_jit_fast_compile
@@ -33,33 +36,41 @@ from noisewise.samplers.densities import (
     value_or_nothing,
 )
 
-_TARGET = 0.8
-_LENGTH = 2.0
+_TARGET_ACCEPTANCE = 0.8
+"""Mean acceptance that step sizes are tuned to, as in Stan: nearly optimal for Hamiltonian chains.
+"""
+_DURATION = 2.0
+"""Mean duration of trajectories, in units of time: between pi/2, where a normal target is
+forgotten, and the somewhat longer time that skewed ones need.
+"""
 _MAX_STEPS = 64
-_PLACES = 10
+"""Leapfrog steps per trajectory: a limit for targets so stiff that a trajectory would take
+hundreds.
+"""
+_CANDIDATES_PER_DIMENSION = 10
+"""Candidates per dimension that must matter, so that a cloud of starts has a width in every
+direction.
+"""
 
 
 class Tuning(eqx.Module):
-    """What the warm-up finds: the step size () and the covariance (d, d) that the masses are the
-    inverse of.
-    """
+    """What the warm-up finds: a step size, and the covariance whose inverse is the mass matrix."""
 
-    step_size: Array
-    covariance: Array
+    step_size: Float[Array, ""]
+    covariance: Float[Array, "d d"]
 
 
 @dataclasses.dataclass(frozen=True)
 class HamiltonianDraws:
-    """Draws (num_draws, C, d) of C chains, their log densities (num_draws, C), and how the run
-    went.
+    """Draws of several chains, their log densities, and how the run went.
 
-    `acceptance` is the mean acceptance probability after the warm-up, `num_divergent` how many
-    trajectories ended where the density vanishes or is NaN. `draws[-1]` with `tuning` continues the
-    chains.
+    `acceptance` is the mean acceptance probability after the warm-up, `num_divergent` the number of
+    trajectories that ended where the density vanishes or is NaN. `draws[-1]` with `tuning`
+    continues the chains.
     """
 
-    draws: np.ndarray
-    log_density: np.ndarray
+    draws: Float[np.ndarray, "n c d"]
+    log_density: Float[np.ndarray, "n c"]
     acceptance: float
     num_divergent: int
     tuning: Tuning
@@ -98,14 +109,27 @@ def hamiltonian(
     thin: int = 1,
     tuning: Tuning | None = None,
 ) -> HamiltonianDraws:
-    r"""`num_draws` draws from each of the chains that begin at `start` (C, d), every `thin`-th
-    after `num_warmup` iterations.
+    r"""Draws from a density by Hamiltonian chains, all moved at once.
 
-    `log_density` is a pytree that can be called, such as an `eqx.Module`: other values of its
-    arrays compile nothing, another function does. NaN counts as -inf, and such points are never
-    visited; chains that start there begin at another chain's start. With the `tuning` of an earlier
-    run the warm-up goes on from it, and may be 0. The cloud should be spread as the target is, and
-    have more chains than coordinates: `resample_start` makes one.
+    Use it for smooth densities of up to some dozens of coordinates. NaN counts as -inf, and such
+    points are never visited; chains that start there begin at another chain's start.
+
+    Args:
+        key: JAX PRNG key.
+        log_density: z (d,) -> unnormalised log density; a pytree that can be called, such as an
+            `eqx.Module`: other values of its arrays compile nothing, another function does.
+        start: Where the chains begin, shape (c, d): spread as the target is, with more chains than
+            coordinates. `resample_start` makes such a cloud.
+        num_warmup: Iterations before the first draw; 0 only with `tuning`.
+        num_draws: Draws of each chain.
+        thin: Iterations per draw.
+        tuning: What an earlier run found; the warm-up goes on from it.
+
+    Returns:
+        The draws, with acceptance, divergences and the tuning to go on with.
+
+    Raises:
+        InvalidInputError: If the density vanishes at all starts.
 
     >>> class Normal(eqx.Module):
     ...     mean: Array
@@ -135,8 +159,8 @@ def hamiltonian(
 def precompile(log_density: LogDensity, num_chains: int, dim: int, num_draws: int) -> None:
     """Compile what `hamiltonian` and `resample_start` run for densities of this kind.
 
-    The numbers in `log_density` do not matter, their shapes do: a density that is still to be
-    learnt can be rehearsed untrained.
+    The numbers in `log_density` do not matter, their shapes do: for a density that is still to be
+    learnt, give it untrained.
     """
     with jax.enable_x64(True):
         target, start = as_pytree(log_density), np.zeros((num_chains, dim))
@@ -148,15 +172,29 @@ def precompile(log_density: LogDensity, num_chains: int, dim: int, num_draws: in
 def resample_start(
     key: Array, log_density: LogDensity, candidates: Any, log_proposal: Any = None, num: int = 100
 ) -> np.ndarray:
-    r"""`num` starting points (num, d), drawn from candidates z_i (N, d) with weights density(z_i) /
+    r"""Starting points for chains, resampled from candidates z_i with weights density(z_i) /
     proposal(z_i).
 
-    `log_proposal` (N,) are the log densities of the law that the candidates come from; None leaves
-    them out, which favours the target's peaks. Where fewer than 10 d candidates matter, the weights
-    are flattened, w^a with a < 1, until they do, so that the cloud has a width in every direction.
+    Where fewer than 10 d candidates matter, the weights are flattened, w^a with a < 1, until they
+    do, so that the cloud has a width in every direction.
+
+    Args:
+        key: JAX PRNG key.
+        log_density: As for `hamiltonian`.
+        candidates: Points, shape (n, d).
+        log_proposal: Log densities (n,) of the law that the candidates come from; None leaves them
+            out, which favours the target's peaks.
+        num: The number of starting points.
+
+    Returns:
+        Points, shape (num, d).
+
+    Raises:
+        InvalidInputError: If the density vanishes at all candidates.
 
     >>> z = np.random.default_rng(0).normal(size=(4000, 1))
-    >>> start = resample_start(jax.random.key(0), lambda z: -50.0 * jnp.sum((z - 1.0) ** 2), z, -0.5 * z[:, 0] ** 2)
+    >>> target = lambda z: -50.0 * jnp.sum((z - 1.0) ** 2)
+    >>> start = resample_start(jax.random.key(0), target, z, -0.5 * z[:, 0] ** 2)
     >>> start.shape, abs(float(start.mean()) - 1.0) < 0.05
     ((100, 1), True)
     """
@@ -171,7 +209,8 @@ def resample_start(
             f"The density vanishes at all {len(z)} candidates: draw them where the target lies."
         )
     weights = _flattened(
-        log_weights, min(float(_PLACES * z.shape[1]), np.isfinite(log_weights).sum() / 4)
+        log_weights,
+        min(float(_CANDIDATES_PER_DIMENSION * z.shape[1]), np.isfinite(log_weights).sum() / 4),
     )
     places = (rng.permutation(num) + rng.random()) / num
     return z[np.minimum(np.searchsorted(np.cumsum(weights), places), len(z) - 1)]
@@ -208,7 +247,7 @@ def _run(
     num_warmup, thin = numbers
     num_chains, dim = start.shape
     kernel = hmc.build_kernel()
-    fresh, learn, learnt = dual_averaging_adaptation(_TARGET)
+    fresh, learn, learnt = dual_averaging_adaptation(_TARGET_ACCEPTANCE)
     move = jax.vmap(kernel, in_axes=(0, 0, None, None, None, None))
     target = functools.partial(value_or_nothing, log_density)
 
@@ -219,7 +258,7 @@ def _run(
         step = jnp.where(
             i == 0, 0.0, jnp.where(warming, jnp.exp(averaging.log_step_size), tuning.step_size)
         )
-        length = _LENGTH * jax.random.uniform(length_key, minval=0.5, maxval=1.5)
+        length = _DURATION * jax.random.uniform(length_key, minval=0.5, maxval=1.5)
         steps = jnp.where(
             i == 0, 1, jnp.clip(jnp.ceil(length / jnp.maximum(step, 1e-6)), 1, _MAX_STEPS)
         ).astype(int)
