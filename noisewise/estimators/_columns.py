@@ -94,6 +94,7 @@ class AbstractColumns(AbstractDistribution):
         return x, self.log_prob(x, condition)
 
     def _as_condition(self, condition: Any) -> Array:
+        """Conditions as rows; none have no columns."""
         if self.cond_shape is None:
             if condition is not None:
                 raise InvalidInputError(
@@ -159,6 +160,7 @@ def stacked_networks(
 
 
 def _as_rows(value: Any, width: int, name: str) -> Array:
+    """`value` as float32 rows of this width."""
     if not eqx.is_array_like(value):
         raise InvalidTypeError(
             f"{name} must be an array of shape (..., {width}), got {type(value).__name__}."

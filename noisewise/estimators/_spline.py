@@ -72,6 +72,8 @@ def inverse_spline(y: Array, parameters: Array, bound: float) -> tuple[Array, Ar
 
 
 class _Bin(NamedTuple):
+    """The bin that a point lies in: its lower corner, size and end slopes."""
+
     x: Array
     y: Array
     width: Array
@@ -81,6 +83,7 @@ class _Bin(NamedTuple):
 
 
 def _bin_at(point: Array, parameters: Array, bound: float, *, by_height: bool) -> _Bin:
+    """The bin of each point, found by its x or, for the inverse, by its y."""
     num_bins = (len(parameters) + 1) // 3
     widths, heights = (
         _sizes(raw, bound) for raw in (parameters[:num_bins], parameters[num_bins : 2 * num_bins])
@@ -106,16 +109,19 @@ def _bin_at(point: Array, parameters: Array, bound: float, *, by_height: bool) -
 
 
 def _sizes(raw: Array, bound: float) -> Array:
+    """Widths or heights of the bins, which fill [-bound, bound]."""
     return _LEAST + (2.0 * bound - _LEAST * len(raw)) * jax.nn.softmax(raw, axis=0)
 
 
 def _one_hot(point: Array, right_ends: Array) -> Array:
+    """Which bin holds each point, as a mask over bins."""
     beyond = point >= right_ends[:-1]
     always = jnp.ones_like(point, bool)[None]
     return jnp.concatenate([always, beyond]) & ~jnp.concatenate([beyond, ~always])
 
 
 def _value_and_log_slope(t: Array, at: _Bin) -> tuple[Array, Array]:
+    """y and log dy/dx at a share t of the way through a bin."""
     s, mixed = at.height / at.width, t * (1.0 - t)
     denominator = s + (at.slope_left + at.slope_right - 2.0 * s) * mixed
     y = at.y + at.height * (s * t**2 + at.slope_left * mixed) / denominator

@@ -128,6 +128,7 @@ def start(
 
 @filter_jit_fast_compile
 def _moments(weights: Any, settings: Training, num_axes: int) -> Any:
+    """What the optimiser keeps of each estimator, at first."""
     init = settings.optimiser.init
     for _ in range(num_axes):
         init = jax.vmap(init)
@@ -202,6 +203,8 @@ class _Member:
     def run(
         self, state: TrainingState, num_epochs: Array
     ) -> tuple[TrainingState, Array, Array, Array]:
+        """At most `num_epochs` epochs, unless the estimator has finished before."""
+
         def proceed(carry: Any) -> Array:
             state, *_, ran = carry
             return (ran < num_epochs) & ~finished(state, self.settings)
@@ -220,6 +223,7 @@ class _Member:
         return jax.lax.while_loop(proceed, epoch, (state, empty, empty, jnp.zeros((), jnp.int32)))
 
     def _epoch(self, state: TrainingState) -> tuple[TrainingState, Array, Array]:
+        """One pass over the rows, and the validation after it."""
         key = jax.random.fold_in(state.key, state.epoch)
         order = self._shuffled(jax.random.fold_in(key, 0))
         batch = jnp.arange(self.settings.batch_size, dtype=jnp.int32)
@@ -245,15 +249,19 @@ class _Member:
         return jnp.maximum(1, self.rows.num_train // self.settings.batch_size).astype(jnp.int32)
 
     def _shuffled(self, key: Array) -> Array:
+        """The training rows in random order, with the padding behind them."""
         places = jnp.arange(len(self.rows.train), dtype=jnp.int32)
         bits = jax.random.bits(key, places.shape, jnp.uint32) >> 1
         order = jnp.where(places < self.rows.num_train, bits, jnp.uint32(2**32 - 1))
         return jax.lax.sort((order, self.rows.train), num_keys=1, is_stable=False)[1]
 
     def _distribution(self, weights: Any) -> Any:
+        """The estimator with these weights."""
         return paramax.unwrap(eqx.combine(weights, self.arrays, self.static))
 
     def _step(self, state: TrainingState, data: Any) -> tuple[TrainingState, Array]:
+        """One step of the optimiser; none where the loss or the gradient is not finite."""
+
         def mean_loss(weights: Any) -> Array:
             return self.loss(self._distribution(weights), *data).mean()
 
@@ -272,6 +280,7 @@ class _Member:
         return state, jnp.where(good, value, 0.0)
 
     def _validate(self, weights: Any, key: Array) -> Array:
+        """The validation loss, with the same noise in each epoch."""
         places = jnp.arange(_VALIDATION_CHUNK, dtype=jnp.int32)
         distribution = self._distribution(weights)
 
@@ -289,6 +298,9 @@ class _Member:
         return (total / self.rows.num_validation).astype(jnp.float32)
 
     def _judge(self, state: TrainingState, value: Array) -> TrainingState:
+        """Compare a validation loss with the best one; reduce the learning rate where none has been
+        better for half the patience.
+        """
         better = value < state.best
         since = jnp.where(better, 0, state.since + 1)
         stuck = (since > 0) & (since % max(1, self.settings.patience // 2) == 0)

@@ -139,6 +139,7 @@ def _log_density(density: ConditionalDensity, target: Array, condition: Array) -
 
 @filter_jit_fast_compile
 def _sample_given(density: ConditionalDensity, key: Array, condition: Array) -> Array:
+    """One target for each condition, from a member chosen at random."""
     standard_condition = density.condition_scale(condition)
     member_key, draw_key = jax.random.split(key)
     with jax.enable_x64(False):

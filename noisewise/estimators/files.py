@@ -194,6 +194,7 @@ def read_density(spec: Any, degree: Any, arrays: Mapping[str, np.ndarray]) -> Co
 
 
 def _unwrapped(factory: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """The function of a factory, and the settings bound to it."""
     if not callable(factory):
         raise InvalidTypeError(
             f"factory must be a function such as neural_spline_flow, got {describe(factory)}."
@@ -209,11 +210,13 @@ def _unwrapped(factory: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
 
 
 def _defaults(kind: str) -> dict[str, Any]:
+    """The settings of a factory with their defaults."""
     parameters = inspect.signature(FACTORIES[kind]).parameters.values()
     return {part.name: part.default for part in parameters if part.kind is part.KEYWORD_ONLY}
 
 
 def _builder(spec: Any) -> Callable[..., Any]:
+    """What makes the estimator of a description, which is checked."""
     require_keys(spec, _KEYS, "The description")
     kind, settings = spec["kind"], spec["settings"]
     if not isinstance(kind, str) or kind not in FACTORIES:
@@ -237,6 +240,7 @@ def _builder(spec: Any) -> Callable[..., Any]:
 
 
 def _check_sizes(spec: dict[str, Any]) -> None:
+    """Refuse sizes that would take all memory."""
     for name, size in {**spec, **spec["settings"]}.items():
         if isinstance(size, int) and size > _LARGEST:
             raise InvalidInputError(f"{name} must be at most {_LARGEST} in a file, got {size}.")
@@ -264,6 +268,7 @@ def _check_arrays(
 
 
 def _named_arrays(estimator: Any) -> list[tuple[str, Any]]:
+    """Every array of an estimator, or its shape, with its place as a name."""
     leaves = jax.tree_util.tree_leaves_with_path(estimator)
     return [
         (jax.tree_util.keystr(path, simple=True, separator="."), leaf)

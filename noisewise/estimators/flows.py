@@ -58,9 +58,11 @@ class SplineCouplingFlow(AbstractColumns):
 
     @property
     def _num_kept(self) -> int:
+        """Coordinates that a layer does not move."""
         return self.shape[0] // 2
 
     def _parameters(self, network: Network, kept: Array, condition: Array) -> Array:
+        """Spline parameters of the moved coordinates, (3K - 1, moved, n)."""
         outputs, num_moved = (
             network(jnp.concatenate([kept, condition])),
             self.shape[0] - self._num_kept,
@@ -118,6 +120,7 @@ class AffineAutoregressiveFlow(AbstractColumns):
         return tuple((after[:, None] >= before).astype(np.float32) for after, before in pairs)
 
     def _affine(self, network: Network, x: Array, condition: Array) -> tuple[Array, Array]:
+        """The shift and the log scale of each coordinate; scales are bounded smoothly."""
         outputs = network(jnp.concatenate([x, condition]))
         shift, raw = outputs[: len(x)], outputs[len(x) :]
         return shift, LOG_RANGE * jnp.tanh(raw / LOG_RANGE)
@@ -242,4 +245,5 @@ def _through(layer: Callable[..., Any], target: Array, networks: Network) -> tup
 
 
 def _log_normal(z: Array, log_det: Array) -> Array:
+    """log N(z; 0, I) plus the log determinant."""
     return log_det - 0.5 * (z**2).sum(axis=0) - 0.5 * len(z) * math.log(2.0 * math.pi)

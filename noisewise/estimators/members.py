@@ -67,6 +67,7 @@ def ensemble(
 def _identity(
     factory: Callable[..., Any],
 ) -> tuple[Callable[..., Any], tuple[tuple[str, Any], ...]]:
+    """What two factories share that make the same architecture."""
     if isinstance(factory, functools.partial) and not factory.args:
         return factory.func, tuple(sorted(factory.keywords.items()))
     return factory, ()
@@ -79,6 +80,7 @@ def _blueprint(
     target_dim: int,
     condition_dim: int,
 ) -> Callable[[Array], Any]:
+    """keys -> an ensemble, by a program compiled once for each architecture."""
     build = functools.partial(factory, **dict(settings))
     with jax.enable_x64(False):
         made = eqx.filter_eval_shape(build, jax.random.key(0), target_dim, condition_dim)

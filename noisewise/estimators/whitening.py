@@ -172,6 +172,7 @@ def _variance(values: np.ndarray) -> np.ndarray:
 
 
 def _checked(values: np.ndarray, name: str) -> np.ndarray:
+    """`values` as finite float64 rows."""
     values = np.asarray(values, dtype=np.float64)
     if values.ndim != 2 or len(values) < 2:
         raise InvalidInputError(

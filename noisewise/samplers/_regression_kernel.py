@@ -107,6 +107,7 @@ def run_chain(
 
 @kernel
 def _start(rng: Any, target: RegressionTarget, state: RegressionState) -> None:
+    """Draw beta from the prior and records given it."""
     for j in range(len(state.beta)):
         state.beta[j] = target.prior_sd * rng.standard_normal()
     for i in range(len(state.records)):
@@ -117,6 +118,7 @@ def _start(rng: Any, target: RegressionTarget, state: RegressionState) -> None:
 
 @kernel
 def _draw_record(rng: Any, target: RegressionTarget, beta: np.ndarray, record: np.ndarray) -> None:
+    """Draw one record (x, y) given beta."""
     p = len(beta) - 1
     record[:p] = target.mean
     for k in range(p):
@@ -131,17 +133,20 @@ def _draw_record(rng: Any, target: RegressionTarget, beta: np.ndarray, record: n
 
 @kernel
 def _unit(value: float, centre: float, half: float) -> float:
+    """A value clamped to its bounds and rescaled to [-1, 1]."""
     return min(1.0, max(-1.0, (value - centre) / half))
 
 
 @kernel
 def _rescale(target: RegressionTarget, record: np.ndarray, w: np.ndarray) -> None:
+    """The rescaled record w."""
     for j in range(len(record)):
         w[j] = _unit(record[j], target.centre[j], target.half[j])
 
 
 @kernel
 def _terms(w: np.ndarray, out: np.ndarray) -> None:
+    """The products of a rescaled record."""
     p = len(w) - 1
     out[0] = w[p]
     for j in range(p + 1):
@@ -157,6 +162,7 @@ def _terms(w: np.ndarray, out: np.ndarray) -> None:
 
 @kernel
 def _sum_terms(state: RegressionState) -> None:
+    """Compute the sums over all records afresh."""
     one = np.empty(len(state.total))
     state.total[:] = 0.0
     for i in range(len(state.rescaled)):

@@ -57,6 +57,8 @@ class WeightedDraws:
 
 @dataclasses.dataclass(frozen=True)
 class _Mixture:
+    """(1 - share) t_5(mean, scale) + share start."""
+
     start: Any
     share: float
     mean: np.ndarray

@@ -205,6 +205,7 @@ class AugmentedRegression:
         )
 
     def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of all columns, each (p+1,)."""
         columns = len(self.predictor_mean) + 1
         array = np.asarray(self.bounds, dtype=np.float64)
         if array.shape not in ((2,), (columns, 2)) or not np.isfinite(array).all():
@@ -220,6 +221,7 @@ class AugmentedRegression:
         return np.asarray(self.predictor_covariance, dtype=np.float64)
 
     def _root(self) -> np.ndarray:
+        """The Cholesky factor of the covariance of the predictors."""
         covariance, p = self._covariance(), len(self.predictor_mean)
         if covariance.shape != (p, p) or not np.allclose(
             covariance, covariance.T, rtol=1e-12, atol=0.0
@@ -234,6 +236,7 @@ class AugmentedRegression:
             raise InvalidInputError("predictor_covariance must be positive definite.") from None
 
     def _target(self) -> RegressionTarget:
+        """What the compiled sampler needs."""
         from noisewise.samplers import _regression_kernel
 
         low, high = self._bounds()
@@ -268,6 +271,7 @@ class AugmentedRegression:
 
 
 def _vector(name: str, value: Any, length: int | None) -> np.ndarray:
+    """A vector of finite numbers, of this length if one is given."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):

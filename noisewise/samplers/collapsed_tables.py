@@ -139,6 +139,7 @@ def collapsed_tables(
 
 
 def _checked(log_weights: Any, cells: int) -> np.ndarray:
+    """Log weights of the right shape, none infinite."""
     weights = np.asarray(log_weights, dtype=np.float64)
     if weights.ndim != 2 or weights.shape[0] != cells or weights.shape[1] < 2:
         raise InvalidInputError(
@@ -204,6 +205,7 @@ def _split_totals(
 
 
 def _logsumexp(values: np.ndarray) -> float:
+    """log sum exp, faster than SciPy for short vectors."""
     top = values.max()
     return top if top == -np.inf else top + np.log(np.exp(values - top).sum())
 

@@ -60,9 +60,11 @@ class GridDensity:
         return np.array([[np.sum(self.masses * a * b) for a in grids] for b in grids])
 
     def _centres(self, axis: int) -> np.ndarray:
+        """The centres of the cells along one axis."""
         return (self.edges[axis][1:] + self.edges[axis][:-1]) / 2.0
 
     def _marginal(self, axis: int) -> np.ndarray:
+        """Cell probabilities along one axis."""
         return self.masses.sum(tuple(other for other in range(self.masses.ndim) if other != axis))
 
 
@@ -120,6 +122,7 @@ def grid_density(
 def _tabulate(
     log_density: LogDensity, box: np.ndarray, resolution: int
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """The log density at the centres of the cells of a box."""
     edges = tuple(np.linspace(low, high, resolution + 1) for low, high in box.T)
     centres = np.meshgrid(*[(edge[1:] + edge[:-1]) / 2.0 for edge in edges], indexing="ij")
     values = log_density(np.stack([c.ravel() for c in centres], -1)).reshape(centres[0].shape)

@@ -91,6 +91,7 @@ class HamiltonianDraws:
         return min(self._diagnose("ess", method="bulk"))
 
     def _diagnose(self, name: str, **more: Any) -> list[float]:
+        """arviz's diagnostic of each coordinate."""
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             import arviz
@@ -295,6 +296,7 @@ def _run(
 
 
 def _where(condition: Array, yes: Any, no: Any) -> Any:
+    """jnp.where on pytrees, with the types of `no`."""
     return jax.tree.map(
         lambda a, b: jnp.where(condition, a, b).astype(jnp.asarray(b).dtype), yes, no
     )

@@ -129,6 +129,20 @@ def test_truncated_proposals_follow_the_prior_inside_the_region(sd):
         ).any()
 
 
+def test_a_region_that_the_prior_never_reaches_is_given_up():
+    """An estimate 100 prior standard deviations away: draws come from the whole prior, and there is
+    no region to add.
+    """
+    prior = nw.Prior({"a": dist.Normal(0.0, 0.5), "b": dist.Normal(0.0, 0.5)})
+    estimate = Estimate(_Normal(np.array([50.0, -50.0]), 0.0), np.zeros(1), prior)
+    proposal = TruncatedProposals().propose(KEY, estimate, 500)
+    assert proposal.gave_up
+    assert proposal.region is None
+    assert proposal.z.shape == (500, 2)
+    # the mean of 500 draws has sd .5 / sqrt(500) = .022: 5 of them
+    assert (np.abs(proposal.z.mean(axis=0)) < 0.11).all()
+
+
 def test_simulations_are_asked_about_each_region_once(monkeypatch):
     """Planted: a region that is not asked about old simulations leaves rows in that the whole test
     puts out.

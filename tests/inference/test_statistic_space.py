@@ -10,8 +10,8 @@ import pytest
 from noisewise import errors
 from noisewise.inference.learned.common.statistic_space import (
     StatisticSpace,
-    _lattice_step,
     check_spread,
+    lattice_step,
 )
 
 RNG = np.random.default_rng(0)
@@ -29,7 +29,7 @@ COLUMNS = {
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_lattice_shows_in_its_values(name):
     values, step = COLUMNS[name]
-    assert _lattice_step(values) == pytest.approx(step, rel=1e-9)
+    assert lattice_step(values) == pytest.approx(step, rel=1e-9)
 
 
 def test_a_lattice_ends_where_values_pile_up():

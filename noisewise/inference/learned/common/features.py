@@ -40,6 +40,7 @@ def features(
 
 
 def _arcsine(support: Lattice, s_dp: np.ndarray) -> np.ndarray:
+    """Counts out of a total, with noise that hardly depends on the count."""
     count = (s_dp - support.low) / support.step
     trials = (support.high - support.low) / support.step
     return np.arcsin(np.sqrt(np.clip((count + 0.375) / (trials + 0.75), 0.0, 1.0)))

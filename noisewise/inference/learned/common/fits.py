@@ -180,10 +180,12 @@ class AbstractFit(abc.ABC):
         return printable("\n  ".join(lines))
 
     @abc.abstractmethod
-    def _own_arrays(self) -> dict[str, np.ndarray]: ...
+    def _own_arrays(self) -> Arrays:
+        """The arrays that this kind alone puts into files."""
 
     @abc.abstractmethod
-    def _own_content(self) -> dict[str, Any]: ...
+    def _own_content(self) -> dict[str, Any]:
+        """The JSON that this kind alone puts into files."""
 
     @classmethod
     @abc.abstractmethod
@@ -192,6 +194,7 @@ class AbstractFit(abc.ABC):
 
     @classmethod
     def _statistics(cls, model: PrivateModel) -> tuple[str, ...]:
+        """The names of the statistics that were learnt."""
         return model.statistic_names if cls.any_mechanism else model.private_names
 
     @classmethod
@@ -210,6 +213,7 @@ class AbstractFit(abc.ABC):
 
     @classmethod
     def _check_origin(cls, found: dict[str, Any], model: PrivateModel, what: str) -> None:
+        """Refuse a model that differs from what a file records."""
         expected = cls._origin(model)
         for name, noun in (("names", "parameters"), ("statistics", "statistics")):
             if not isinstance(found[name], list) or not all(
@@ -310,6 +314,7 @@ def in_blocks(
 
 
 def _shape(observed: Any) -> tuple[int, ...]:
+    """The shape of what a user gave, () where it has none."""
     try:
         return np.shape(observed)
     except ValueError:  # rows of several lengths: the model will say what is wrong
@@ -317,5 +322,6 @@ def _shape(observed: Any) -> tuple[int, ...]:
 
 
 def _listed(names: Any) -> str:
+    """Names in parentheses; the first ones where there are many."""
     shown = ", ".join(map(str, names[:_SHOWN]))
     return f"({shown})" if len(names) <= _SHOWN else f"({shown}, ... {len(names)} in all)"

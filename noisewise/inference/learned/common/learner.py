@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -27,6 +28,7 @@ from noisewise.inference.learned.common.learning import check_members, train_or_
 from noisewise.inference.learned.common.simulations import Simulations
 
 S = TypeVar("S")
+F = TypeVar("F")
 
 RESCALED = 1.5
 """A factor: if any scale changes by more between rounds, data are standardised again and networks
@@ -102,6 +104,9 @@ class AbstractTask(abc.ABC, Generic[S]):
         """The numbers of the simulations to train on and to validate on."""
         validation = self.simulations.validation
         return np.flatnonzero(~validation), np.flatnonzero(validation)
+
+    def warn(self, summary: TrainingSummary) -> None:
+        """Put into the report what a reader must know about one training."""
 
     def losses(self, best: float, whitening: Whitening) -> dict[str, float]:
         """The validation loss `best` of standardised targets, in the units of the data, by name."""
@@ -197,8 +202,35 @@ class Learner(Generic[S]):
         """Fit the networks to what `prepare` returned, with `warm_up` in another thread."""
         return train_together([self], [key], [pairs], warm_up=warm_up)[0]
 
+    def learn(
+        self,
+        key: Array,
+        number: int,
+        fit: Callable[[], F],
+        *,
+        warm_up: Callable[[F], object] | None = None,
+    ) -> F:
+        """Fit the density to all simulations so far.
+
+        Args:
+            key: JAX PRNG key.
+            number: The round, from 0.
+            fit: Makes the learnt object by the networks as they are.
+            warm_up: Gets that object untrained, in another thread, to compile what it will run.
+
+        Returns:
+            The learnt object.
+        """
+        prepare_key, build_key, train_key = jax.random.split(key, 3)
+        pairs = self.prepare(prepare_key, build_key)
+        untrained = fit()
+        ahead = None if warm_up is None else (lambda: warm_up(untrained))
+        self.record(self.train(train_key, pairs, warm_up=ahead), round=number + 1)
+        return fit()
+
     def record(self, summary: TrainingSummary, **labels: Any) -> None:
         """Put one training into the report."""
+        self.task.warn(summary)
         losses = self.task.losses(summary.best, self.whitening)
         self.run.record(**labels, epochs=summary.epochs, **losses)
 

@@ -103,6 +103,7 @@ def read_statistic_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int
 def _read_spread(
     i: int, kind: type[AbstractSpread], arrays: Mapping[str, np.ndarray]
 ) -> AbstractSpread:
+    """The spread of block i of columns."""
     size = None if kind is Choices else 1
     values = [
         stored_array(arrays, f"space.{i}.{field.name}", size, finite=False)

@@ -17,6 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from noisewise._core.arrays import Array
 from noisewise.errors import MissingCapabilityError
@@ -54,25 +55,46 @@ _INSTEAD = (
 
 
 class StatisticSpace(eqx.Module):
-    """The map between statistics s (..., k) and targets t (..., r) of the r free columns."""
+    """The map between statistics s (..., k) and targets t (..., r) of the r free columns.
 
-    offset: Array
-    matrix: Array
-    origin: Array
-    step: Array
-    low: Array
-    high: Array
+    `of` finds it from simulations. For a density q of t, the probability of a point on a lattice is
+    the integral of q over its cell.
+    """
+
+    offset: Float[Array, " k"]
+    matrix: Float[Array, "r k"]
+    """With `offset`, all columns as linear functions of the free ones."""
+    origin: Float[Array, " r"]
+    """A point of each lattice."""
+    step: Float[Array, " r"]
+    """Its width; 0 for columns on no lattice."""
+    low: Float[Array, " r"]
+    high: Float[Array, " r"]
+    """Where lattices end; infinite where they do not."""
     free: tuple[int, ...] = eqx.field(static=True)
     lattices: tuple[int, ...] = eqx.field(static=True)
     """Which of the free columns lie on lattices."""
 
     @staticmethod
-    def of(names: Sequence[str], s: np.ndarray) -> StatisticSpace:
-        """For statistics like these simulated ones (N, k); refuses columns that have atoms."""
-        free, offset, matrix = _linear_relations(s)
+    def of(names: Sequence[str], s: Float[np.ndarray, "n k"]) -> StatisticSpace:
+        """The space of statistics like simulated ones.
+
+        Args:
+            names: Names of the columns, for messages.
+            s: Simulated statistics, shape (n, k).
+
+        Returns:
+            The space of their free columns.
+
+        Raises:
+            InvalidInputError: If nothing varies.
+            MissingCapabilityError: If a column has an atom: one value far too frequent for a
+                density.
+        """
+        free, offset, matrix = linear_relations(s)
         if not len(free):
             raise nothing_varies(len(s), ("the parameters",))
-        steps = np.array([_lattice_step(s[:, j]) for j in free])
+        steps = np.array([lattice_step(s[:, j]) for j in free])
         for j, step in zip(free, steps, strict=True):
             _check_atoms(names[j], s[:, j], step)
         low, high = np.array([_ends(s[:, j], step) for j, step in zip(free, steps, strict=True)]).T
@@ -86,19 +108,21 @@ class StatisticSpace(eqx.Module):
         """The number of free columns."""
         return len(self.free)
 
-    def targets(self, s: Array, u: Array) -> Array:
-        """t (..., r) of s (..., k) and uniforms (..., r)."""
+    def targets(self, s: Float[Array, "*n k"], u: Float[Array, "*n r"]) -> Float[Array, "*n r"]:
+        """t of statistics s and uniforms u, which spread columns over their cells."""
         return s[..., np.array(self.free)] + self.step * (u - 0.5)
 
-    def statistics(self, t: Array) -> Array:
-        """s (..., k) of t (..., r), rounded to the lattices and within their ends."""
+    def statistics(self, t: Float[Array, "*n r"]) -> Float[Array, "*n k"]:
+        """s of targets t, rounded to the lattices and within their ends."""
         return (
             self.offset + jnp.clip(self._rounded(t, jnp.round), self.low, self.high) @ self.matrix
         )
 
-    def corners(self, t: Array, ramp: Array) -> tuple[Array, Array]:
-        r"""The points (J, k) around t (r,), and weights (J,) that sum to 1: the product over
-        lattices of a ramp between two points,
+    def corners(
+        self, t: Float[Array, " r"], ramp: Float[Array, " r"]
+    ) -> tuple[Float[Array, "j k"], Float[Array, " j"]]:
+        r"""The points around t, and weights that sum to 1: the product over lattices of a ramp
+        between two points,
 
             clip((f - 1/2) / ramp + 1/2, 0, 1)
 
@@ -122,9 +146,18 @@ class StatisticSpace(eqx.Module):
             self._known_options(values), weights, 0.0
         )
 
-    def neighbours(self, t: Array, ramp: Array) -> tuple[Array, Array, Array]:
-        """The point nearest to t (r,) and, for each of L lattices, the next one towards t: (1 + L,
-        k); which of them are possible; the weights (L,) of the latter, each along its own column.
+    def neighbours(
+        self, t: Float[Array, " r"], ramp: Float[Array, " r"]
+    ) -> tuple[Float[Array, "1+l k"], Bool[Array, " 1+l"], Float[Array, " l"]]:
+        """The points around t along each lattice alone.
+
+        Args:
+            t: A target.
+            ramp: Widths of the ramps, in steps.
+
+        Returns:
+            The nearest point and, for each lattice, the next one towards t; which of these are
+            possible; the weights of the latter, each along its own column.
         """
         chosen = np.array(self.lattices, dtype=int)
         nearest = self._rounded(t, jnp.round)
@@ -139,10 +172,12 @@ class StatisticSpace(eqx.Module):
         return self.offset + values @ self.matrix, self._known_options(values), share
 
     def _known_options(self, values: Array) -> Array:
+        """Which points lie within the ends of all lattices."""
         slack = 0.5 * jnp.asarray(self.step)
         return jnp.all((values >= self.low - slack) & (values <= self.high + slack), axis=-1)
 
     def _rounded(self, t: Array, function: Callable[[Array], Array]) -> Array:
+        """t with the columns on lattices rounded by a function."""
         rounded = self.origin + self.step * function(
             (t - self.origin) / jnp.where(self.step > 0.0, self.step, 1.0)
         )
@@ -153,8 +188,8 @@ class StatisticSpace(eqx.Module):
         """The log volume of a cell, in the columns that have one."""
         return float(np.sum(np.log(np.asarray(self.step)[list(self.lattices)])))
 
-    def contains(self, s: np.ndarray) -> np.ndarray:
-        """Which rows of s (N, k) are possible: on the lattices, and in line with the columns left
+    def contains(self, s: Float[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
+        """Which rows of s are possible: on the lattices, and in line with the columns left
         out.
         """
         free, scale = s[:, np.array(self.free)], np.maximum(np.abs(s).max(axis=0, initial=0.0), 1.0)
@@ -163,7 +198,7 @@ class StatisticSpace(eqx.Module):
         return (np.abs(again - s) <= _DEPENDENT * scale).all(axis=1)
 
 
-def check_spread(z: np.ndarray, t: np.ndarray) -> None:
+def check_spread(z: Float[np.ndarray, "n p"], t: Float[np.ndarray, "n r"]) -> None:
     r"""Refuse statistics that lie on a thin set given theta, such as a curve: there is no density
     to learn.
 
@@ -192,8 +227,15 @@ def check_spread(z: np.ndarray, t: np.ndarray) -> None:
         )
 
 
-def _linear_relations(s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The free columns, and offset (k,) and matrix (r, k) that give all columns from them."""
+def linear_relations(
+    s: Float[np.ndarray, "n k"],
+) -> tuple[Int[np.ndarray, " r"], Float[np.ndarray, " k"], Float[np.ndarray, "r k"]]:
+    """Which columns of simulated statistics are free: neither constant nor linear combinations of
+    the others.
+
+    Returns:
+        The numbers of the free columns, and offset and matrix that give all columns from them.
+    """
     from scipy.linalg import qr
 
     mean, spread = s.mean(axis=0), s.std(axis=0)
@@ -216,7 +258,7 @@ def _linear_relations(s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
     return columns, mean - mean[columns] @ matrix, matrix
 
 
-def _lattice_step(values: np.ndarray) -> float:
+def lattice_step(values: Float[np.ndarray, " n"]) -> float:
     """The width of the lattice that all values lie on, or 0: on a lattice values repeat."""
     distinct = np.unique(values)
     gaps = np.diff(distinct)

@@ -16,6 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array
@@ -66,11 +67,13 @@ class JointTarget(eqx.Module):
     density: ConditionalDensity
     space: StatisticSpace
     mechanism: AbstractMechanism
-    observed: Array
-    ramp: Array
-    weight: Array
-    shift: Array
-    root: Array
+    observed: Float[Array, " kp"]
+    ramp: Float[Array, " r"]
+    """Widths of the ramps between points of a lattice, in steps."""
+    weight: Float[Array, "r r"]
+    shift: Float[Array, " r"]
+    root: Float[Array, "r r"]
+    """S V^-1, S P c and C of the change of variables."""
     prior: Prior = eqx.field(static=True)
 
     @staticmethod
@@ -79,10 +82,22 @@ class JointTarget(eqx.Module):
         density: ConditionalDensity,
         space: StatisticSpace,
         mechanism: AbstractMechanism,
-        observed: np.ndarray,
-        bounds: np.ndarray,
+        observed: Float[np.ndarray, " kp"],
+        bounds: Float[np.ndarray, "2 k"],
     ) -> JointTarget:
-        """For one observation; `bounds` (2, k) is the range of the simulated statistics."""
+        """The target for one observation.
+
+        Args:
+            prior: The prior of theta.
+            density: q(t | z).
+            space: The map of s to the free columns t.
+            mechanism: What made the observation.
+            observed: The observation.
+            bounds: The smallest and largest simulated statistics, shape (2, k).
+
+        Returns:
+            The log density of (z, u), a pytree that can be called.
+        """
         centre, sd = noise_profile(mechanism, observed, *bounds)
         pulled = space.matrix / np.maximum(sd, 1e-100) ** 2
         precision = pulled @ space.matrix.T
@@ -102,7 +117,7 @@ class JointTarget(eqx.Module):
         )
 
     def draw(self, key: Array, y: Array) -> Array:
-        """s (k,) given y: one of the points around t."""
+        """A draw of s given y: one of the points around t."""
         _, t = self.places(y)
         if not self.space.lattices:
             return self.space.statistics(t)
@@ -118,6 +133,7 @@ class JointTarget(eqx.Module):
         return s[0] + moved @ (s[1:] - s[0])
 
     def _log_eta(self, t: Array) -> Array:
+        """log eta(s_dp | t), summed or factorised over the points around t."""
         if not self.space.lattices:
             return self.mechanism.log_prob(self.observed, self.space.statistics(t))
         if self._sums:
@@ -141,6 +157,7 @@ class JointTarget(eqx.Module):
 
     @property
     def _sums(self) -> bool:
+        """Whether all corners are summed."""
         return len(self.space.lattices) <= _MOST_LATTICES
 
     def places(self, y: Array) -> tuple[Array, Array]:
@@ -151,12 +168,24 @@ class JointTarget(eqx.Module):
 
 
 def noise_profile(
-    mechanism: AbstractMechanism, observed: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and the sd (k,) of eta(observed | s) as a density in each column of s within its
-    bounds, the others at their means.
+    mechanism: AbstractMechanism,
+    observed: Float[np.ndarray, " kp"],
+    low: Float[np.ndarray, " k"],
+    high: Float[np.ndarray, " k"],
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """The mean and the sd of eta(observed | s) as a density in each column of s within its bounds,
+    the others at their means.
 
     On a grid over the bounds, narrowed where the noise is about as wide as a cell.
+
+    Args:
+        mechanism: What made the observation.
+        observed: The observation.
+        low: The lower bound of each column.
+        high: The upper bounds.
+
+    Returns:
+        Means and standard deviations, each of shape (k,).
     """
     margin = 0.1 * (high - low) + 1e-9 * np.maximum(np.abs(high), 1e-300)
     low, high = low - margin, high + margin
@@ -213,8 +242,8 @@ class JointChains(AbstractSegmentedChains):
         self._segment(run, run_key, start, num_warmup=self.num_warmup, tuning=None)
         return True
 
-    def draws(self) -> tuple[np.ndarray, np.ndarray]:
-        """z (N, p) and s (N, k), chain by chain, thinned to what they are worth."""
+    def draws(self) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n k"]]:
+        """z and s, chain by chain, thinned to about four draws for each effective one."""
         stride = self.trace.stride()
         y, s = self.trace.by_chain("theta", stride), self.trace.by_chain("s", stride)
         return y[:, : self.target.prior.unconstrained_dim], s
@@ -223,7 +252,7 @@ class JointChains(AbstractSegmentedChains):
         self,
         run: InferenceRun,
         key: Array,
-        start: np.ndarray,
+        start: Float[np.ndarray, "c y"],
         *,
         num_warmup: int,
         tuning: Tuning | None,
@@ -238,6 +267,7 @@ class JointChains(AbstractSegmentedChains):
         self.trace.add(theta=self.latest.draws, s=s.reshape(*self.latest.draws.shape[:2], -1))
 
     def _statistics(self, key: Array, y: np.ndarray) -> np.ndarray:
+        """A draw of s for each draw of the chains."""
         with jax.enable_x64(True):
             return np.asarray(_statistics(key, self.target, jnp.asarray(y)))
 

@@ -16,13 +16,15 @@ from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.inference.learned.common.learner import Learner
 from noisewise.inference.learned.common.learning import (
     check_model,
     check_settings,
     first_parameters,
     something_to_learn,
 )
-from noisewise.inference.learned.confidential.confidential_task import ConfidentialRounds
+from noisewise.inference.learned.common.statistic_space import StatisticSpace
+from noisewise.inference.learned.confidential.confidential_task import ConfidentialTask, learned_law
 from noisewise.inference.learned.confidential.learned_confidential_likelihood import (
     INSTEAD,
     LearnedConfidentialLikelihood,
@@ -40,6 +42,7 @@ def statistic_flow(key: Array, target_dim: int, condition_dim: int) -> Any:
 
 
 def _statistic_flow(target_dim: int) -> Callable[..., Any]:
+    """The factory that `statistic_flow` is in this dimension."""
     return (
         functools.partial(neural_spline_flow, num_layers=2, num_bins=8)
         if target_dim == 1
@@ -139,16 +142,16 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
         """
         check_model("fit(key, model)", model)
         run = self.start(model, np.zeros(0), executor=executor, progress=progress)
-        rounds = ConfidentialRounds(self, run)
+        learner, fit = self._learner(run)
         start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
-        z = first_parameters(start_key, model, None, rounds.simulations.capacity)
+        z = first_parameters(start_key, model, None, learner.simulations.capacity)
         with run.progress():
             with something_to_learn():
-                rounds.learner.simulate(simulate_key, z, 0)
-            return rounds.learn(learn_key, 0)
+                learner.simulate(simulate_key, z, 0)
+            return learner.learn(learn_key, 0, fit)
 
     def _rounds(self, key: Array, run: InferenceRun) -> Iterator[Draws]:
-        learning = ConfidentialRounds(self, run)
+        learner, fit = self._learner(run)
         first_key, end_key, key = jax.random.split(key, 3)
         z = first_parameters(first_key, run.model, None, self.num_simulations)
         likelihood: LearnedConfidentialLikelihood | None = None
@@ -156,7 +159,7 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
             keys = jax.random.split(jax.random.fold_in(key, number), 5)
             simulate_key, look_key, learn_key, chain_key, propose_key = keys
             try:
-                s = learning.learner.simulate(simulate_key, z, number)
+                s = learner.simulate(simulate_key, z, number)
             except OutOfBudget:
                 if likelihood is None:
                     raise
@@ -164,13 +167,20 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
             if number == 0:
                 run.look_at_observation(look_key, s)
             warm_up = (lambda untrained: untrained.precompile(run)) if number == 0 else None
-            likelihood = learning.learn(learn_key, number, warm_up=warm_up)
+            likelihood = learner.learn(learn_key, number, fit, warm_up=warm_up)
             if number + 1 == self.num_rounds or not run.stop.finished:
                 break
             posterior = likelihood.draws(chain_key, run, last=False)
             yield posterior
             z = run.model.prior.unconstrain(posterior.sample(propose_key, self.num_simulations))
         yield likelihood.draws(end_key, run)  # type: ignore[union-attr]
+
+    def _learner(
+        self, run: InferenceRun
+    ) -> tuple[Learner[StatisticSpace], Callable[[], LearnedConfidentialLikelihood]]:
+        """What learns, and what makes the learnt law of it."""
+        learner = Learner(ConfidentialTask(self, run), run, self, self.estimator)
+        return learner, functools.partial(learned_law, self, learner)
 
     def architecture(self, target_dim: int) -> Callable[..., Any]:
         """The factory that a file can name, where `estimator` is the default."""

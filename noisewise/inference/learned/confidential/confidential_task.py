@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import equinox as eqx
@@ -52,8 +51,9 @@ class StatisticPairs(eqx.Module):
 class ConfidentialTask(AbstractTask[StatisticSpace]):
     """q(t | z), t the free columns of s."""
 
-    def __init__(self, run: InferenceRun, simulations: Simulations) -> None:
-        self.run, self.simulations = run, simulations
+    def __init__(self, method: ConfidentialLikelihoodEstimation, run: InferenceRun) -> None:
+        self.run = run
+        self.simulations = Simulations(run.model, method.num_rounds * method.num_simulations)
 
     def columns(self, key: Array, *, first: bool) -> Columns[StatisticSpace]:
         z, s = self.simulations.z, self.simulations.s
@@ -69,42 +69,16 @@ class ConfidentialTask(AbstractTask[StatisticSpace]):
         return StatisticPairs(*self.simulations.whole(), space, scale, whitening)
 
 
-class ConfidentialRounds:
-    """One law of confidential statistics in training, round after round."""
-
-    def __init__(self, method: ConfidentialLikelihoodEstimation, run: InferenceRun) -> None:
-        self.method, self.run = method, run
-        self.simulations = Simulations(run.model, method.num_rounds * method.num_simulations)
-        task = ConfidentialTask(run, self.simulations)
-        self.learner = Learner(task, run, method, method.estimator)
-
-    def learn(
-        self,
-        key: Array,
-        number: int,
-        *,
-        warm_up: Callable[[LearnedConfidentialLikelihood], object] | None = None,
-    ) -> LearnedConfidentialLikelihood:
-        """Fit the density to all simulations so far; `warm_up` gets the law as it is untrained, in
-        another thread.
-        """
-        prepare_key, build_key, train_key = jax.random.split(key, 3)
-        pairs = self.learner.prepare(prepare_key, build_key)
-        untrained = self._likelihood()
-        ahead = None if warm_up is None else (lambda: warm_up(untrained))
-        summary = self.learner.train(train_key, pairs, warm_up=ahead)
-        self.learner.record(summary, round=number + 1)
-        return self._likelihood()
-
-    def _likelihood(self) -> LearnedConfidentialLikelihood:
-        """The law of s by the networks as they are."""
-        space = self.learner.space
-        return LearnedConfidentialLikelihood(
-            self.run.model,
-            self.learner.density,
-            space,
-            s=self.simulations.s.copy(),
-            chains=self.method.chain_settings,
-            report=fit_report(self.run),
-            estimator=self.learner.spec(self.method.architecture(space.dim)),
-        )
+def learned_law(
+    method: ConfidentialLikelihoodEstimation, learner: Learner[StatisticSpace]
+) -> LearnedConfidentialLikelihood:
+    """The law of s by the networks as they are."""
+    return LearnedConfidentialLikelihood(
+        learner.run.model,
+        learner.density,
+        learner.space,
+        s=learner.simulations.s.copy(),
+        chains=method.chain_settings,
+        report=fit_report(learner.run),
+        estimator=learner.spec(method.architecture(learner.space.dim)),
+    )

@@ -182,6 +182,7 @@ class LearnedConfidentialLikelihood(AbstractFit):
         self._chains(run).precompile()
 
     def _chains(self, run: InferenceRun) -> JointChains:
+        """Chains on theta and s for the observation of `run`."""
         model, bounds = run.model, np.stack([self._s.min(axis=0), self._s.max(axis=0)])
         target = JointTarget.at(
             model.prior, self.density, self.space, model.mechanism, run.observed, bounds
@@ -258,5 +259,6 @@ def _report_chains(run: InferenceRun, chains: JointChains, last: bool) -> None:
 def _log_probs(
     density: ConditionalDensity, space: StatisticSpace, u: Array, s: Array, z: Array
 ) -> Array:
+    """log of the average of q over the points u of each cell."""
     each = density.log_density(space.targets(s[:, None], u), z[:, None])
     return jax.scipy.special.logsumexp(each, axis=1) - jnp.log(float(len(u)))

@@ -303,6 +303,7 @@ def _cell_points(space: TargetSpace) -> Float[np.ndarray, "j u"]:
 def _log_probs(
     density: ConditionalDensity, space: TargetSpace, u: Array, s_dp: Array, z: Array
 ) -> Array:
+    """log q of each row, averaged over the points u of its cell."""
     t, log_w = space(s_dp[:, None], u)
     each = density.log_density(t, z[:, None]) + log_w
     return jax.scipy.special.logsumexp(each, axis=1) - jnp.log(float(len(u)))

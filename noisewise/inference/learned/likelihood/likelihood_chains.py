@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
@@ -23,24 +24,24 @@ from noisewise.samplers.hamiltonian import Tuning, precompile, resample_start
 
 
 class LogLikelihood(eqx.Module):
-    """z (p,) -> log of q(s_dp | theta(z)), averaged over places (J, d) in the cell of s_dp."""
+    """z -> log of q(s_dp | theta(z)), averaged over places in the cell of s_dp."""
 
     density: ConditionalDensity
-    places: Array
-    log_weights: Array
+    places: Float[Array, "j d"]
+    log_weights: Float[Array, " j"]
 
-    def __call__(self, z: Array) -> Array:
+    def __call__(self, z: Float[Array, " p"]) -> Float[Array, ""]:
         each = self.density.log_density(self.places, z[None]) + self.log_weights
         return jax.scipy.special.logsumexp(each) - jnp.log(float(len(self.places)))
 
 
 class LogPosterior(eqx.Module):
-    """z (p,) -> log q(s_dp | theta(z)) + log prior(z), Jacobian included."""
+    """z -> log q(s_dp | theta(z)) + log prior(z), Jacobian included: the target of the chains."""
 
     likelihood: LogLikelihood
     prior: Prior = eqx.field(static=True)
 
-    def __call__(self, z: Array) -> Array:
+    def __call__(self, z: Float[Array, " p"]) -> Float[Array, ""]:
         return self.likelihood(z) + self.prior.log_prob_unconstrained(z)
 
 
@@ -50,6 +51,13 @@ class LikelihoodChains(AbstractSegmentedChains):
     Each time they start from candidates resampled by target / proposal, where the proposal is the
     mixture of the prior and of the chains' last target: modes that a better likelihood reveals are
     found wherever the prior reaches.
+
+    Args:
+        prior: The prior, in whose unconstrained coordinates chains move.
+        num_chains: The number of chains.
+        num_warmup: Iterations of each chain after each change of target.
+        length: Draws of each chain in one segment.
+        target_ess: Effective draws at which `finish` ends.
     """
 
     def __init__(
@@ -61,8 +69,8 @@ class LikelihoodChains(AbstractSegmentedChains):
         self._log_evidence = 0.0
 
     @property
-    def draws(self) -> np.ndarray:
-        """The last segment of all chains, (length * num_chains, p)."""
+    def draws(self) -> Float[np.ndarray, "n p"]:
+        """The last segment of all chains."""
         return self.latest.draws.reshape(-1, self.latest.draws.shape[-1])
 
     def precompile(self, likelihood: LogLikelihood) -> None:
@@ -86,7 +94,7 @@ class LikelihoodChains(AbstractSegmentedChains):
         self,
         run: InferenceRun,
         key: Array,
-        start: np.ndarray,
+        start: Float[np.ndarray, "c p"],
         *,
         num_warmup: int,
         tuning: Tuning | None,
@@ -100,10 +108,8 @@ class LikelihoodChains(AbstractSegmentedChains):
         self.latest = chain_run(run, key, self.target, start, **settings)
         self.trace.add(theta=self.latest.draws)
 
-    def _candidates(self, key: Array) -> tuple[np.ndarray, np.ndarray]:
-        """Points (N, p) from the prior and from the chains so far, and the log density of that
-        mixture.
-        """
+    def _candidates(self, key: Array) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, " n"]]:
+        """Points from the prior and from the chains so far, and the log density of that mixture."""
         z = self.prior.unconstrain(self.prior.sample(key, NUM_CANDIDATES))
         if self.target is None:
             return z, self.prior.log_prob_unconstrained(z)

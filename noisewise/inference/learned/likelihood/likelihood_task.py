@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -19,6 +17,7 @@ from noisewise.inference.learned.common.learner import (
     AbstractTask,
     Columns,
     Learner,
+    TrainingSummary,
 )
 from noisewise.inference.learned.common.learning import fit_report
 from noisewise.inference.learned.common.simulations import (
@@ -64,12 +63,11 @@ class NoisyTargets(eqx.Module):
 class LikelihoodTask(AbstractTask[TargetSpace]):
     """q(t(s_dp) | z), for the columns of s_dp that vary."""
 
-    def __init__(
-        self, method: PrivateLikelihoodEstimation, run: InferenceRun, simulations: Simulations
-    ) -> None:
-        self.method, self.run, self.simulations = method, run, simulations
+    def __init__(self, method: PrivateLikelihoodEstimation, run: InferenceRun) -> None:
+        self.method, self.run = method, run
+        self.simulations = Simulations(run.model, method.num_rounds * method.num_simulations)
         self.bank = NoisyBank(
-            run.model, simulations.capacity, size=method.noise_bank, points=method.points
+            run.model, self.simulations.capacity, size=method.noise_bank, points=method.points
         )
 
     def extend(self, key: Array, s: np.ndarray) -> None:
@@ -95,6 +93,10 @@ class LikelihoodTask(AbstractTask[TargetSpace]):
         steady = max(self.method.num_noise, min(VALIDATION_NOISE, self.method.noise_bank))
         return dataclasses.replace(pairs, num_noise=steady)
 
+    def warn(self, summary: TrainingSummary) -> None:
+        if self.run.num_failed:
+            self.run.warn(Kind.FAILURES_UNSEEN, instead=_INSTEAD)
+
     def _filled(self, values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "capacity ..."]:
         """Values as float32 with zeros behind, an array of one size for all rounds."""
         rows = Rows(self.simulations.capacity, *values.shape[1:], dtype=np.float32)
@@ -117,62 +119,23 @@ class LikelihoodTask(AbstractTask[TargetSpace]):
         return np.flatnonzero(varies)
 
 
-class LikelihoodRounds:
-    """One likelihood in training, round after round."""
-
-    def __init__(self, method: PrivateLikelihoodEstimation, run: InferenceRun) -> None:
-        self.method, self.run = method, run
-        self.simulations = Simulations(run.model, method.num_rounds * method.num_simulations)
-        task = LikelihoodTask(method, run, self.simulations)
-        self.learner = Learner(task, run, method, method.estimator)
-
-    def simulate(
-        self, key: Array, z: Float[np.ndarray, "n p"], number: int
-    ) -> Float[np.ndarray, "m k"]:
-        """The simulations of one round at z, or at as many of its rows as the budgets allow: their
-        statistics s.
-        """
-        simulate_key, noise_key = jax.random.split(key)
-        return self.learner.simulate(simulate_key, z, number, noise_key=noise_key)
-
-    def learn(
-        self,
-        key: Array,
-        number: int,
-        *,
-        warm_up: Callable[[LearnedLikelihood], object] | None = None,
-    ) -> LearnedLikelihood:
-        """Fit the density to all simulations so far; `warm_up` gets the likelihood as it is
-        untrained, in another thread.
-        """
-        spread_key, build_key, train_key = jax.random.split(key, 3)
-        pairs = self.learner.prepare(spread_key, build_key)
-        untrained = self._likelihood()
-        ahead = None if warm_up is None else (lambda: warm_up(untrained))
-        summary = self.learner.train(train_key, pairs, warm_up=ahead)
-        if self.run.num_failed:
-            self.run.warn(Kind.FAILURES_UNSEEN, instead=_INSTEAD)
-        self.learner.record(summary, round=number + 1)
-        return self._likelihood()
-
-    def _likelihood(self) -> LearnedLikelihood:
-        """The likelihood by the networks as they are."""
-        return LearnedLikelihood(
-            self.run.model,
-            self.learner.density,
-            self.learner.space,
-            z=self.simulations.z.copy(),
-            s=self.simulations.s[:1].copy(),
-            chains=self.method.chain_settings,
-            report=fit_report(self.run, *self._notes()),
-            estimator=self.learner.spec(),
-        )
-
-    def _notes(self) -> list[Finding]:
-        """What a user of the learnt likelihood must know of how it was learnt."""
-        names, kept = self.run.model.private_names, self.learner.space.kept
-        left_out = [name for j, name in enumerate(names) if j not in kept]
-        notes = [Finding(Kind.STATISTICS_LEFT_OUT, {"names": left_out})] if left_out else []
-        if self.run.num_failed > 0:
-            notes.append(Finding(Kind.FAILURES_UNSEEN, {"instead": _INSTEAD}))
-        return notes
+def learned_likelihood(
+    method: PrivateLikelihoodEstimation, learner: Learner[TargetSpace]
+) -> LearnedLikelihood:
+    """The likelihood by the networks as they are."""
+    run, simulations, space = learner.run, learner.simulations, learner.space
+    names = run.model.private_names
+    left_out = [name for j, name in enumerate(names) if j not in space.kept]
+    notes = [Finding(Kind.STATISTICS_LEFT_OUT, {"names": left_out})] if left_out else []
+    if run.num_failed > 0:
+        notes.append(Finding(Kind.FAILURES_UNSEEN, {"instead": _INSTEAD}))
+    return LearnedLikelihood(
+        run.model,
+        learner.density,
+        space,
+        z=simulations.z.copy(),
+        s=simulations.s[:1].copy(),
+        chains=method.chain_settings,
+        report=fit_report(run, *notes),
+        estimator=learner.spec(),
+    )

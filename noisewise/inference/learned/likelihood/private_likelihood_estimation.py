@@ -10,12 +10,14 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.inference.learned.common.learner import Learner
 from noisewise.inference.learned.common.learning import (
     check_kinds,
     check_model,
@@ -29,7 +31,11 @@ from noisewise.inference.learned.likelihood.learned_likelihood import (
     posterior_of,
 )
 from noisewise.inference.learned.likelihood.likelihood_chains import LikelihoodChains
-from noisewise.inference.learned.likelihood.likelihood_task import LikelihoodRounds
+from noisewise.inference.learned.likelihood.likelihood_task import (
+    LikelihoodTask,
+    learned_likelihood,
+)
+from noisewise.inference.learned.likelihood.target_space import TargetSpace
 from noisewise.mechanisms.base import Capability
 from noisewise.mechanisms.point_sets import AbstractPointSet, ScrambledSobol
 from noisewise.model.private_model import PrivateModel
@@ -152,17 +158,17 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
         check_model("fit(key, model)", model)
         self.check(model)
         run = self.start(model, np.zeros(0), executor=executor, progress=progress)
-        rounds = LikelihoodRounds(self, run)
+        learner, fit = self._learner(run)
         start_key, simulate_key, learn_key = jax.random.split(as_key(key), 3)
-        num = rounds.simulations.capacity
         with run.progress():
             with something_to_learn():
+                num = learner.simulations.capacity
                 z = first_parameters(start_key, model, self.proposal, num)
-                rounds.simulate(simulate_key, z, 0)
-            return rounds.learn(learn_key, 0)
+                _simulate(learner, simulate_key, z, 0)
+            return learner.learn(learn_key, 0, fit)
 
     def _rounds(self, key: Array, run: InferenceRun) -> Iterator[LikelihoodDraws]:
-        learning = LikelihoodRounds(self, run)
+        learner, fit = self._learner(run)
         chains = LikelihoodChains(run.model.prior, **self.chain_settings)
         first_key, end_key, key = jax.random.split(key, 3)
         z = first_parameters(first_key, run.model, self.proposal, self.num_simulations)
@@ -172,7 +178,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
                 jax.random.fold_in(key, number), 4
             )
             try:
-                s = learning.simulate(simulate_key, z, number)
+                s = _simulate(learner, simulate_key, z, number)
                 run.check_time()
             except OutOfBudget:
                 if likelihood is None:
@@ -185,7 +191,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
                 if number == 0
                 else None
             )
-            likelihood = learning.learn(learn_key, number, warm_up=warm_up)
+            likelihood = learner.learn(learn_key, number, fit, warm_up=warm_up)
             chains.move(chain_key, likelihood.at(run.observed), run)
             z = chains.draws[-self.num_simulations :]
             if number + 1 == self.num_rounds or not run.stop.finished:
@@ -193,6 +199,13 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             yield posterior_of(run, likelihood, chains, last=False)
         chains.finish(end_key, run)
         yield posterior_of(run, likelihood, chains, last=True)  # type: ignore[arg-type]
+
+    def _learner(
+        self, run: InferenceRun
+    ) -> tuple[Learner[TargetSpace], Callable[[], LearnedLikelihood]]:
+        """What learns, and what makes the learnt likelihood of it."""
+        learner = Learner(LikelihoodTask(self, run), run, self, self.estimator)
+        return learner, functools.partial(learned_likelihood, self, learner)
 
     @property
     def chain_settings(self) -> dict[str, int]:
@@ -203,3 +216,11 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             "length": max(4, -(-self.num_simulations // self.num_chains)),
             "target_ess": self.target_ess,
         }
+
+
+def _simulate(
+    learner: Learner[TargetSpace], key: Array, z: Float[np.ndarray, "n p"], number: int
+) -> Float[np.ndarray, "m k"]:
+    """The simulations of one round, and their noisy versions."""
+    simulate_key, noise_key = jax.random.split(key)
+    return learner.simulate(simulate_key, z, number, noise_key=noise_key)

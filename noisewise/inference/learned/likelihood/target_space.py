@@ -17,6 +17,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, open_uniforms
@@ -31,7 +32,15 @@ class AbstractSpread(eqx.Module):
 
     @abc.abstractmethod
     def __call__(self, values: Array, u: Array) -> tuple[Array, Array]:
-        """t and log w, elementwise, for values and uniforms of one shape."""
+        """Spread values over their cells.
+
+        Args:
+            values: Private statistics of one support, of any shape.
+            u: Uniforms of the same shape.
+
+        Returns:
+            t and log w, elementwise.
+        """
 
     @abc.abstractmethod
     def inverse(self, t: Array) -> Array:
@@ -114,6 +123,7 @@ class Choices(AbstractSpread):
 
     @property
     def _ranks(self) -> OutOfTotal:
+        """The spread of the ranks 0, ..., number of values - 1."""
         return OutOfTotal(np.asarray(0.0), np.asarray(1.0), np.asarray(len(self.values) - 1.0))
 
 
@@ -149,7 +159,16 @@ class TargetSpace(eqx.Module):
 
     @staticmethod
     def of(support: AbstractSupport, s_dp: np.ndarray, kept: np.ndarray) -> TargetSpace:
-        """For private statistics like these simulated ones (..., k')."""
+        """The space of private statistics like simulated ones.
+
+        Args:
+            support: Where the mechanism's values lie: it decides how columns are spread.
+            s_dp: Simulated private statistics, shape (..., kp).
+            kept: The numbers of the columns to learn.
+
+        Returns:
+            The space of the columns kept.
+        """
         s_dp = s_dp.reshape(-1, s_dp.shape[-1])
         blocks = [support] if not isinstance(support, Blocks) else list(support.supports)
         widths = [s_dp.shape[1]] if not isinstance(support, Blocks) else list(support.widths)
@@ -166,13 +185,13 @@ class TargetSpace(eqx.Module):
 
     @property
     def num_uniforms(self) -> int:
-        """How many uniforms a point takes: none where all columns are real."""
+        """The number of uniforms that a point takes: none where all columns are real."""
         return 0 if all(isinstance(spread, AsItIs) for spread in self.spreads) else sum(self.widths)
 
-    def __call__(self, s_dp: Array, u: Array) -> tuple[Array, Array]:
-        """Targets (..., d) and log w (...), summed over columns, of s_dp (..., k') and u (...,
-        num_uniforms), which broadcast.
-        """
+    def __call__(
+        self, s_dp: Float[Array, "*n kp"], u: Float[Array, "*n u"]
+    ) -> tuple[Float[Array, "*n d"], Float[Array, "*n"]]:
+        """Targets, and log w summed over columns, of s_dp and uniforms, which broadcast."""
         u = u if self.num_uniforms else jnp.full(s_dp.shape, 0.5)
         s_dp, u = jnp.broadcast_arrays(s_dp, u)
         ends = np.cumsum(self.widths)[:-1]
@@ -186,9 +205,16 @@ class TargetSpace(eqx.Module):
         )
         return t, log_w.sum(axis=-1)
 
-    def spread(self, key: Array, s_dp: np.ndarray) -> np.ndarray:
-        """Targets (..., d) of s_dp (..., k'), with uniforms of their own; in blocks, so that one
-        program serves every number of rows.
+    def spread(self, key: Array, s_dp: Float[np.ndarray, "*n kp"]) -> Float[np.ndarray, "*n d"]:
+        """Targets of s_dp, each with fresh uniforms; in blocks, so that one program serves every
+        number of rows.
+
+        Args:
+            key: JAX PRNG key of the uniforms.
+            s_dp: Private statistics, shape (..., kp).
+
+        Returns:
+            Targets, shape (..., d).
         """
         rows, parts = s_dp.reshape(-1, s_dp.shape[-1]), []
         with jax.enable_x64(True):
@@ -202,10 +228,10 @@ class TargetSpace(eqx.Module):
                 )
         return np.concatenate(parts).reshape(*s_dp.shape[:-1], self.dim)
 
-    def inverse(self, t: Array, s_dp: Array) -> Array:
-        """Private statistics (..., k') from targets (..., d); columns that are not kept come from
-        s_dp.
-        """
+    def inverse(
+        self, t: Float[Array, "*n d"], s_dp: Float[Array, "*n kp"]
+    ) -> Float[Array, "*n kp"]:
+        """Private statistics from targets; columns that are not kept come from s_dp."""
         full = jnp.zeros(s_dp.shape).at[..., np.array(self.kept)].set(t)
         parts = zip(
             self.spreads, jnp.split(full, np.cumsum(self.widths)[:-1], axis=-1), strict=True
@@ -215,7 +241,8 @@ class TargetSpace(eqx.Module):
 
 
 @filter_jit_fast_compile
-def _spread_rows(space: TargetSpace, key: Array, rows: Array) -> Array:
+def _spread_rows(space: TargetSpace, key: Array, rows: Float[Array, "n kp"]) -> Float[Array, "n d"]:
+    """Targets of rows of s_dp with fresh uniforms."""
     return space(rows, open_uniforms(key, (len(rows), space.num_uniforms)))[0]
 
 
@@ -235,6 +262,7 @@ def _spread(support: AbstractSupport, values: np.ndarray) -> AbstractSpread:
 
 
 def _lattice_spread(support: Lattice) -> AbstractSpread:
+    """Counts out of a total, counts from one end, or steps without ends."""
     low, high = math.isfinite(support.low), math.isfinite(support.high)
     step = np.asarray(support.step)
     if low and high:

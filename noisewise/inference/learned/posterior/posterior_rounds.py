@@ -14,9 +14,8 @@ from jaxtyping import Float
 from noisewise._core.arrays import Array
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.fits import MASS_OUTSIDE, MOST_OUTSIDE, NUM_DRAWS
-from noisewise.inference.learned.common.learner import Learner, TrainingSummary, train_together
+from noisewise.inference.learned.common.learner import Learner, train_together
 from noisewise.inference.learned.common.learning import first_parameters
-from noisewise.inference.learned.common.simulations import Simulations
 from noisewise.inference.learned.posterior.posterior_task import PosteriorTask
 from noisewise.inference.learned.posterior.regions import Estimate, in_all
 from noisewise.posteriors import Kind
@@ -45,8 +44,8 @@ class PosteriorRounds:
         observed: Float[np.ndarray, " kp"] | None,
     ) -> None:
         self.method, self.key, self.run = method, key, run
-        self.simulations = Simulations(run.model, method.num_rounds * method.num_simulations)
-        self.task = PosteriorTask(method, key, run, self.simulations)
+        self.task = PosteriorTask(method, key, run)
+        self.simulations = self.task.simulations
         self.learner = Learner(self.task, run, method, method.estimator)
         self.condition = None if observed is None else self.task.features(observed[None])[0]
 
@@ -68,6 +67,7 @@ class PosteriorRounds:
             self.run.look_at_observation(look_key, s if method.proposal is None else None)
 
     def _propose(self, key: Array, index: int) -> Float[np.ndarray, "n p"]:
+        """Parameters for one round; what a correction found is kept."""
         method = self.method
         if index == 0:
             return first_parameters(key, self.run.model, method.proposal, method.num_simulations)
@@ -83,16 +83,6 @@ class PosteriorRounds:
         density = self.learner.density
         density.log_prob(self.simulations.z[:1], self.condition)
         density.sample(self.key, self.condition, 1)
-
-    def report(self, index: int, summary: TrainingSummary) -> None:
-        """Put one training into the report, with warnings where it went badly."""
-        if not np.isfinite(summary.best):
-            self.run.warn(Kind.LOSS_NEVER_FINITE)
-        if summary.epochs >= self.method.training.max_epochs:
-            self.run.warn(Kind.TRAINING_CUT_SHORT, epochs=summary.epochs)
-        self.learner.record(summary, round=index + 1)
-        if self.task.num_atoms and self.run.num_failed:
-            self.run.warn(Kind.FAILURES_UNSEEN, instead="TruncatedProposals")
 
     def outside(self, z: Float[np.ndarray, "n p"]) -> float:
         """The share of draws outside the range of simulated parameters, outside any region, or
@@ -143,4 +133,4 @@ def train_all(inferences: Sequence[PosteriorRounds], index: int) -> None:
     ahead = first.precompile if index == 0 and first.condition is not None else None
     summaries = train_together(learners, keys, pairs, warm_up=ahead)
     for one, summary in zip(inferences, summaries, strict=True):
-        one.report(index, summary)
+        one.learner.record(summary, round=index + 1)

@@ -21,6 +21,7 @@ from noisewise.inference.learned.common.learner import (
     VALIDATION_NOISE,
     AbstractTask,
     Columns,
+    TrainingSummary,
 )
 from noisewise.inference.learned.common.simulations import (
     NoisyBank,
@@ -95,13 +96,13 @@ class PosteriorTask(AbstractTask[None]):
         method: PrivatePosteriorEstimation,
         key: Array,
         run: InferenceRun,
-        simulations: Simulations,
     ) -> None:
-        self.method, self.key, self.run, self.simulations = method, key, run, simulations
+        self.method, self.key, self.run = method, key, run
+        self.simulations = Simulations(run.model, method.num_rounds * method.num_simulations)
         self.regions = Regions()
         self.bank = NoisyBank(
             run.model,
-            simulations.capacity,
+            self.simulations.capacity,
             size=method.noise_bank,
             points=method.points,
             encode=self.features,
@@ -159,6 +160,14 @@ class PosteriorTask(AbstractTask[None]):
         # atoms are neighbours in a batch, and must not be all of one round
         validation = generator(self.key).permutation(validation)
         return (train, validation) if len(validation) else (train[1:], train[:1])
+
+    def warn(self, summary: TrainingSummary) -> None:
+        if not np.isfinite(summary.best):
+            self.run.warn(Kind.LOSS_NEVER_FINITE)
+        if summary.epochs >= self.method.training.max_epochs:
+            self.run.warn(Kind.TRAINING_CUT_SHORT, epochs=summary.epochs)
+        if self.num_atoms and self.run.num_failed:
+            self.run.warn(Kind.FAILURES_UNSEEN, instead="TruncatedProposals")
 
     def losses(self, best: float, whitening: Whitening) -> dict[str, float]:
         if self.num_atoms:

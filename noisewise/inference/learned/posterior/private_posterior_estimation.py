@@ -117,6 +117,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
             )
 
     def _check_proposal(self) -> None:
+        """Refuse a proposal that the correction cannot correct for."""
         if self.proposal is None:
             return
         if not isinstance(self.proposal, AbstractPosterior):
@@ -204,6 +205,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
     def _many(
         self, keys: Sequence[Array], runs: Sequence[InferenceRun]
     ) -> Iterator[list[LearnedPosterior]]:
+        """The rounds of several inferences, whose networks train together."""
         inferences = [
             PosteriorRounds(self, as_key(key), run, run.observed)
             for key, run in zip(keys, runs, strict=True)

@@ -54,6 +54,7 @@ class AbstractLatent(eqx.Module):
         """
 
     def _log_marginal(self, t: Array) -> Array:
+        """log h(t)."""
         return self.marginal.log_density(t, jnp.zeros((*t.shape[:-1], 0)))
 
 
@@ -233,15 +234,18 @@ class SpikeAndSlabLatent(AbstractLatent):
         return jnp.where(self.space.scale > 0.0, parts, 0.0)
 
     def _log_parts(self, t: Array) -> tuple[Array, Array]:
+        """Logs of spike and slab for each column (..., k)."""
         unit = jnp.where(self.space.scale > 0.0, self.space.scale, 1.0)
         return log_parts((self.observed - self.space.full(t)) / unit, *self.spikes.numbers)
 
     @property
     def _centre(self) -> Array:
+        """The observation in the free columns."""
         return self.observed[np.array(self.space.free)]
 
     @property
     def _unit(self) -> Array:
+        """Standard deviations of the free columns."""
         return self.space.scale[np.array(self.space.free)]
 
 

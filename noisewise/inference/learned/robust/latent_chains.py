@@ -139,5 +139,6 @@ class _ErrorOnly(eqx.Module):
 
 @eqx.filter_jit
 def _statistics(latent: AbstractLatent, v: Array) -> tuple[Array, Array]:
+    """Free columns at the draws v of chains, and their log weights."""
     t = latent.statistic(jnp.asarray(v))
     return t, latent.log_weight(t)

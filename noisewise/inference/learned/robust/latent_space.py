@@ -7,11 +7,12 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array
 from noisewise.errors import MissingCapabilityError
 from noisewise.inference.learned.common.simulations import nothing_varies
-from noisewise.inference.learned.common.statistic_space import _lattice_step, _linear_relations
+from noisewise.inference.learned.common.statistic_space import lattice_step, linear_relations
 from noisewise.model.private_model import PrivateModel
 
 _FINE_LATTICE = 0.05
@@ -43,39 +44,53 @@ class LatentSpace(eqx.Module):
     column of s, 0 for constants; `free` are the numbers of the free columns.
     """
 
-    offset: Array
-    matrix: Array
-    cell: Array
-    origin: Array
-    scale: Array
+    offset: Float[Array, " k"]
+    matrix: Float[Array, "f k"]
+    cell: Float[Array, " f"]
+    origin: Float[Array, " f"]
+    scale: Float[Array, " k"]
     free: tuple[int, ...] = eqx.field(static=True)
 
     @staticmethod
     def of(model: PrivateModel, s: np.ndarray) -> LatentSpace:
-        """For statistics like these simulated ones (N, k); refused where they have no density."""
-        free, offset, matrix = _linear_relations(s)
+        """The space of statistics like simulated ones.
+
+        Args:
+            model: The model, whose query may know the lattice.
+            s: Simulated statistics, shape (n, k).
+
+        Returns:
+            The space of their free columns.
+
+        Raises:
+            InvalidInputError: If nothing varies.
+            MissingCapabilityError: If they have no density: an atom, or a thin surface.
+        """
+        free, offset, matrix = linear_relations(s)
         if not len(free):
             raise nothing_varies(len(s), model.names)
         known = model.query.step
-        cell = np.array([_lattice_step(s[:, j]) if known is None else known for j in free])
+        cell = np.array([lattice_step(s[:, j]) if known is None else known for j in free])
         scale = np.where(np.abs(matrix).max(axis=0) > 0.0, s.std(axis=0), 0.0)
         space = LatentSpace(offset, matrix, cell, s[0, free], scale, tuple(int(j) for j in free))
         space._check(s)
         return space
 
-    def full(self, t: Array) -> Array:
-        """All columns (..., k) from the free ones (..., f)."""
+    def full(self, t: Float[Array, "*n f"]) -> Float[Array, "*n k"]:
+        """All columns from the free ones."""
         return self.offset + t @ self.matrix
 
-    def nearest(self, t: Array) -> Array:
-        """The points of the lattice in whose cells t (..., f) lies."""
+    def nearest(self, t: Float[Array, "*n f"]) -> Float[Array, "*n f"]:
+        """The points of the lattice in whose cells t lies."""
         cell = jnp.where(self.cell > 0.0, self.cell, 1.0)
         return jnp.where(
             self.cell > 0.0, self.origin + cell * jnp.round((t - self.origin) / cell), t
         )
 
-    def spread(self, s: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """The free columns (N, f) of s (N, k), spread over their cells by uniforms u (N, f)."""
+    def spread(
+        self, s: Float[np.ndarray, "n k"], u: Float[np.ndarray, "n f"]
+    ) -> Float[np.ndarray, "n f"]:
+        """The free columns of s, spread over their cells by uniforms u."""
         return s[:, np.array(self.free)] + np.asarray(self.cell) * (u - 0.5)
 
     def _check(self, s: np.ndarray) -> None:

@@ -62,6 +62,7 @@ class _FixedTask(AbstractTask[None]):
         return LatentPairs(target, self.cell, condition, scale, whitening)
 
     def _filled(self, values: Float[np.ndarray, "n w"]) -> Float[np.ndarray, "capacity w"]:
+        """Rows with zeros behind, an array of the size of the capacity."""
         return np.pad(values, ((0, self.simulations.capacity - len(values)), (0, 0)))
 
 

@@ -172,4 +172,5 @@ def _look_at_errors(run: InferenceRun, latent: SpikeAndSlabLatent, t: np.ndarray
 
 @eqx.filter_jit
 def _slab_probabilities(latent: SpikeAndSlabLatent, t: Array) -> Array:
+    """P(statistic is wrong | s_dp, t) for each draw."""
     return latent.slab_probability(jnp.asarray(t))

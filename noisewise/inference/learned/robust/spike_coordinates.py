@@ -72,6 +72,7 @@ class SpikeCoordinates(eqx.Module):
         return jnp.logaddexp(*log_parts(x, *self.numbers)) + jnp.log(slope)
 
     def _map(self, v: Array) -> tuple[Array, Array]:
+        """g(v) and g'(v)."""
         size = jnp.abs(v) / self.step
         place = jnp.clip(jnp.floor(size), 0, len(self.x) - 2).astype(int)
         u = jnp.minimum(size - place, 1.0)
