@@ -130,11 +130,11 @@ def test_truncated_proposals_follow_the_prior_inside_the_region(sd):
 
 
 def test_a_region_that_the_prior_never_reaches_is_given_up():
-    """An estimate 100 prior standard deviations away: draws come from the whole prior, and there is
-    no region to add.
+    """An estimate 100 prior standard deviations away, all but a point: draws come from the whole
+    prior, and there is no region to add.
     """
     prior = nw.Prior({"a": dist.Normal(0.0, 0.5), "b": dist.Normal(0.0, 0.5)})
-    estimate = Estimate(_Normal(np.array([50.0, -50.0]), 0.0), np.zeros(1), prior)
+    estimate = Estimate(_Normal(np.array([50.0, -50.0]), 1e-12), np.zeros(1), prior)
     proposal = TruncatedProposals().propose(KEY, estimate, 500)
     assert proposal.gave_up
     assert proposal.region is None

@@ -20,13 +20,13 @@ QUICK = {
 }
 CHAINS = {"num_chains": 10, "num_warmup": 10, "target_ess": 50}
 METHODS = {
-    "_posterior_learner": nw.inference.PrivatePosteriorEstimation(
+    "sppe": nw.inference.PrivatePosteriorEstimation(
         num_rounds=3, num_noise=2, noise_bank=4, **QUICK
     ),
-    "_likelihood_learner": nw.inference.PrivateLikelihoodEstimation(
+    "sple": nw.inference.PrivateLikelihoodEstimation(
         num_rounds=3, noise_bank=4, **QUICK, **CHAINS
     ),
-    "_confidential_learner": nw.inference.ConfidentialLikelihoodEstimation(
+    "cle": nw.inference.ConfidentialLikelihoodEstimation(
         num_rounds=3, **QUICK, **CHAINS
     ),
 }
@@ -35,9 +35,9 @@ METHODS = {
 @pytest.mark.parametrize(
     "learner",
     [
-        "_posterior_learner",
-        "_likelihood_learner",
-        pytest.param("_confidential_learner", marks=pytest.mark.slow),
+        "sppe",
+        "sple",
+        pytest.param("cle", marks=pytest.mark.slow),
     ],
 )
 def test_rows_keep_their_role(learner, monkeypatch):
@@ -58,7 +58,7 @@ def test_rows_keep_their_role(learner, monkeypatch):
         assert not train & validation
         assert len(validation) >= number
         rows = np.arange(60 * number)
-        if learner == "_posterior_learner":
+        if learner == "sppe":
             assert (train | validation) <= set(rows.tolist())
         else:
             assert train | validation == set(rows.tolist())

@@ -68,7 +68,13 @@ class Columns(Generic[S]):
 
 
 class AbstractTask(abc.ABC, Generic[S]):
-    """What is learnt given what: the strategy of a `Learner`."""
+    """What is learnt given what: the strategy of a `Learner`.
+
+    A task says which columns are targets and which are conditions (`columns`), how rows of them are
+    drawn for training (`pairs`), and which rows (`rows`). What networks see is decided here alone:
+    another embedding of the condition, or another law for columns of the target, is another task or
+    another space.
+    """
 
     name: ClassVar[str] = "estimator"
     """The setting that makes the networks, for error messages."""
@@ -82,22 +88,53 @@ class AbstractTask(abc.ABC, Generic[S]):
         return negative_log_prob
 
     def extend(self, key: Array, s: Float[np.ndarray, "n k"]) -> None:
-        """Keep what else is learnt from new simulations: noisy versions of s."""
+        """Keep what else is learnt from new simulations, such as noisy versions; by default nothing.
+
+        Args:
+            key: JAX PRNG key of the noise.
+            s: The statistics of the new simulations.
+        """
 
     @abc.abstractmethod
     def columns(self, key: Array, *, first: bool) -> Columns[S]:
-        """Targets and conditions to standardise by; on the `first` call a task may refuse them."""
+        """All simulations so far, as they are to be learnt.
+
+        Args:
+            key: JAX PRNG key, the same that `pairs` gets.
+            first: Whether there are no networks yet: then a task may refuse what it cannot learn.
+
+        Returns:
+            Targets and conditions, which the standardisation is fitted to.
+        """
 
     def space_to_keep(self, old: S, new: S) -> S:
-        """The coordinates that networks go on with, where they need not start again."""
+        """The coordinates to go on with where networks need not start again; by default the new.
+
+        Args:
+            old: Those that the networks were trained in.
+            new: Those of all simulations so far.
+        """
         return new
 
     @abc.abstractmethod
     def pairs(self, key: Array, space: S, scale: Affine, whitening: Whitening) -> Resample:
-        """What the training loop draws standardised pairs from."""
+        """What the training loop draws from.
+
+        Args:
+            key: JAX PRNG key, the same that `columns` got.
+            space: The coordinates of the targets.
+            scale: Standardises conditions.
+            whitening: Standardises targets, given standardised conditions.
+
+        Returns:
+            (key, rows) -> standardised targets and conditions of these rows, in float32; a pytree
+            whose arrays have one size for all rounds, so that one program serves them.
+        """
 
     def validation_pairs(self, pairs: Any) -> Resample:
-        """What the validation loss is computed on."""
+        """What the validation loss is computed on; by default the same, with the same noise in each
+        epoch.
+        """
         return pairs
 
     def rows(self) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " v"]]:
@@ -124,7 +161,14 @@ class TrainingSummary:
 
 
 class Learner(Generic[S]):
-    """One density, trained on the simulations of all rounds so far, round after round."""
+    """One density, trained on the simulations of all rounds so far, round after round.
+
+    Args:
+        task: What is learnt given what.
+        run: The inference, which simulates, remembers trainings and reports.
+        settings: A method, of which only the settings of training are used.
+        factory: Makes the networks.
+    """
 
     def __init__(
         self,
@@ -174,7 +218,14 @@ class Learner(Generic[S]):
 
     def prepare(self, key: Array, build_key: Array) -> Resample:
         """Standardise all simulations so far, and make networks where there are none or where the
-        old ones no longer fit. Returns what the training draws from.
+        old ones no longer fit.
+
+        Args:
+            key: JAX PRNG key for the task.
+            build_key: JAX PRNG key of the initial weights.
+
+        Returns:
+            What the training draws from.
         """
         found = self.task.columns(key, first=self.members is None)
         condition, target = found.condition, found.target
@@ -273,10 +324,19 @@ def train_together(
 ) -> list[TrainingSummary]:
     """Fit the densities of several learners of one method in one program, side by side under
     `vmap`; a single learner is trained without that axis.
+
+    Args:
+        learners: They may differ in data, not in architecture or settings.
+        keys: A JAX PRNG key for each.
+        pairs: What `prepare` returned, for each.
+        warm_up: Runs in another thread meanwhile.
+
+    Returns:
+        A summary for each.
     """
     first, lone = learners[0], len(learners) == 1
     rows = [learner.task.rows() for learner in learners]
-    each = list(zip(keys, [learner.members for learner in learners], pairs, strict=True))
+    each: Any = list(zip(keys, [learner.members for learner in learners], pairs, strict=True))
     key, members, resample = each[0] if lone else stacked(each)
     train_rows, validation_rows = rows[0] if lone else zip(*rows, strict=True)
     trained = train_or_recall(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -19,7 +19,8 @@ from noisewise._compile.background import in_background
 from noisewise._core.arrays import Array, describe, integer, number
 from noisewise._core.files import reading
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
-from noisewise.estimators.training import Trained, Training, train
+from noisewise.estimators.members import Estimator
+from noisewise.estimators.training import Resample, Trained, Training, train
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Finding, Kind, Report
@@ -31,7 +32,7 @@ _EXAMPLES = {
     "Training": "a Training, such as nw.estimators.Training(max_epochs=200)",
 }
 
-_AT_LEAST = {
+_AT_LEAST = {  # smallest values of settings; R-hat needs two chains
     "num_rounds": 1,
     "num_simulations": 1,
     "num_members": 1,
@@ -92,7 +93,7 @@ def check_bank(settings: Any) -> None:
         )
 
 
-def check_members(name: str, members: Any, target_dim: int, condition_dim: int) -> Any:
+def check_members(name: str, members: Estimator, target_dim: int, condition_dim: int) -> Estimator:
     """The members, if they have the dimensions that were asked for."""
     if tuple(members.shape) != (target_dim,) or members.cond_shape != (condition_dim,):
         raise InvalidInputError(
@@ -121,8 +122,19 @@ def something_to_learn() -> Iterator[None]:
 def first_parameters(
     key: Array, model: PrivateModel, proposal: AbstractPosterior | None, num: int
 ) -> Float[np.ndarray, "n p"]:
-    """Unconstrained parameters of the first round: from the prior, or from a posterior of the same
-    parameters.
+    """Parameters of the first round.
+
+    Args:
+        key: JAX PRNG key.
+        model: The model.
+        proposal: A posterior of the same parameters to draw from; None draws from the prior.
+        num: The number of parameters.
+
+    Returns:
+        Unconstrained parameters z, shape (num, p).
+
+    Raises:
+        InvalidInputError: If the proposal has other parameters.
     """
     if proposal is None:
         return model.prior.unconstrain(model.prior.sample(key, num))
@@ -137,14 +149,28 @@ def first_parameters(
 def train_or_recall(
     run: InferenceRun,
     key: Array,
-    members: Any,
-    resample: Any,
+    members: Estimator,
+    resample: Resample,
     *,
-    warm_up: Any = None,
+    warm_up: Callable[[], Any] | None = None,
     **settings: Any,
 ) -> Trained:
-    """`train` until the time of `run` is up, with `warm_up()` in another thread; where the journal
-    has the result of an earlier session, that is taken instead.
+    """`train` until the time of `run` is up; where the journal has the result of an earlier
+    session, that is taken instead.
+
+    Args:
+        run: The inference, with its journal and its budget of time.
+        key: JAX PRNG key.
+        members: Networks, as `ensemble` makes them.
+        resample: What the training draws from.
+        warm_up: Runs in another thread meanwhile, to compile what the trained networks will run.
+        settings: Further arguments of `train`.
+
+    Returns:
+        The trained members with their losses.
+
+    Raises:
+        FileFormatError: If the journal holds networks of another architecture.
     """
     leaves, structure = jax.tree.flatten(members)
     places = [i for i, leaf in enumerate(leaves) if eqx.is_array(leaf)]

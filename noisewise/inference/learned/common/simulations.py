@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
@@ -29,10 +29,24 @@ prior.
 
 
 def noisy_statistics(
-    key: Array, model: PrivateModel, s: np.ndarray, num: int, points: AbstractPointSet
-) -> np.ndarray:
-    """s_dp (N, num, k') for s (N, k): one randomised net of `num` points per row, or plain draws
-    where there is no transport map.
+    key: Array,
+    model: PrivateModel,
+    s: Float[np.ndarray, "n k"],
+    num: int,
+    points: AbstractPointSet,
+) -> Float[np.ndarray, "n num kp"]:
+    """Noisy versions of statistics.
+
+    Args:
+        key: JAX PRNG key.
+        model: The model, whose mechanism makes the noise.
+        s: Confidential statistics, shape (n, k).
+        num: Noisy versions of each row: one randomised net of `num` points, or plain draws where
+            the mechanism has no transport map.
+        points: Makes the nets.
+
+    Returns:
+        s_dp, shape (n, num, kp).
     """
     mechanism = model.mechanism
     parts = []
@@ -50,8 +64,16 @@ def noisy_statistics(
 
 
 def one_net(key: Array, bank: Array, rows: Array, num: int) -> Array:
-    """For each row one of the nets of `num` points that its bank (N, B, ...) consists of, at
-    random: (len(rows), num, ...).
+    """For each row one of the nets that its bank consists of, at random.
+
+    Args:
+        key: JAX PRNG key.
+        bank: Noisy versions of all simulations, shape (n, B, ...), B a multiple of `num`.
+        rows: Row numbers, shape (b,).
+        num: The number of points in a net.
+
+    Returns:
+        Noisy versions, shape (b, num, ...).
     """
     first = num * jax.random.randint(key, (len(rows), 1), 0, bank.shape[1] // num)
     return bank[rows[:, None], first + jnp.arange(num)]
@@ -87,6 +109,13 @@ class Rows:
 class NoisyBank:
     """Noisy versions of each simulation, drawn once and kept for all rounds: training takes a
     random net of them each time.
+
+    Args:
+        model: The model, whose mechanism makes the noise.
+        capacity: The number of simulations there will be room for.
+        size: Noisy versions of each simulation.
+        points: Makes the nets.
+        encode: What is kept of s_dp (n, m, kp): its features, or s_dp as it is.
     """
 
     def __init__(
@@ -149,23 +178,23 @@ class Simulations:
         return self._z.num
 
     @property
-    def z(self) -> np.ndarray:
-        """Parameters (N, p), unconstrained."""
+    def z(self) -> Float[np.ndarray, "n p"]:
+        """Parameters, unconstrained."""
         return self._z.values
 
     @property
-    def s(self) -> np.ndarray:
-        """Confidential statistics (N, k)."""
+    def s(self) -> Float[np.ndarray, "n k"]:
+        """Confidential statistics."""
         return self._s.values
 
     @property
-    def validation(self) -> np.ndarray:
-        """Which are for validation (N,)."""
+    def validation(self) -> Bool[np.ndarray, " n"]:
+        """Which of them are for validation."""
         return self._validation.values
 
     @property
-    def round(self) -> np.ndarray:
-        """The round in which each was made, from 0 (N,)."""
+    def round(self) -> Int[np.ndarray, " n"]:
+        """The round in which each was made, from 0."""
         return self._round.values
 
     def whole(self) -> tuple[np.ndarray, np.ndarray]:

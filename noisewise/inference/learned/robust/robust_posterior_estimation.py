@@ -12,14 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from noisewise._core.arrays import Array, describe, integer, number
+from noisewise._core.arrays import Array, describe
 from noisewise._core.seeds import generator
 from noisewise.errors import InvalidTypeError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.run import InferenceRun
-from noisewise.inference.learned.common.learning import check_factory, check_kinds
+from noisewise.inference.learned.common.learning import check_factory, check_settings
 from noisewise.inference.learned.common.simulations import Simulations
 from noisewise.inference.learned.robust.error_models import (
     AbstractErrorModel,
@@ -101,17 +101,8 @@ class RobustPosteriorEstimation(AbstractMethod):
 
     def __post_init__(self) -> None:
         AbstractMethod.__post_init__(self)
-        self._convert(
-            num_simulations=integer("num_simulations", at_least=1),
-            num_members=integer("num_members", at_least=1),
-            validation_share=number("validation_share", above=0.0, below=1.0),
-            num_chains=integer("num_chains", at_least=2),
-            num_warmup=integer("num_warmup", at_least=1),
-            target_ess=integer("target_ess", at_least=1),
-        )
-        check_factory("estimator", self.estimator)
+        check_settings(self)
         check_factory("marginal", self.marginal)
-        check_kinds(self, training=Training)
         if not isinstance(self.error, AbstractErrorModel):
             raise InvalidTypeError(
                 f"error must be SpikeAndSlab() or MechanismError(), got {describe(self.error)}."
