@@ -33,6 +33,11 @@ class ConditionalDensity(eqx.Module):
 
     Arrays in and out are float64, the members compute in float32. Works under `jit` and `grad`, and
     compiled programs that take it as an argument serve every density of the same architecture.
+
+    Args:
+        members: An ensemble, as `ensemble` or `train` return it.
+        condition_scale: Standardises conditions.
+        whitening: Standardises targets, given standardised conditions.
     """
 
     members: Estimator

@@ -225,7 +225,7 @@ def masked_autoregressive_flow(
 
 
 def as_shapes(target_dim: int, condition_dim: int | None) -> tuple[tuple[int], tuple[int] | None]:
-    """The shapes of a target and of a condition."""
+    """The shapes of a target and of a condition, from checked numbers of columns."""
     target_dim = integer("target_dim", at_least=1)(target_dim)
     condition_dim = integer("condition_dim", at_least=0, optional=True)(condition_dim)
     return (target_dim,), None if condition_dim is None else (condition_dim,)

@@ -61,7 +61,16 @@ class StoredFit:
     arrays: Arrays
 
     def array(self, name: str, *shape: int | None, finite: bool = True) -> Float[np.ndarray, ...]:
-        """The float64 array `name`, of this shape, in which None stands for any positive size."""
+        """One array of the file, which must be float64.
+
+        Args:
+            name: Its name.
+            shape: Its shape, in which None stands for any positive size.
+            finite: Whether all entries must be finite.
+
+        Raises:
+            FileFormatError: If it has another shape or other entries.
+        """
         return stored_array(self.arrays, name, *shape, finite=finite)
 
     def check_dims(self, target_dim: int, condition_dim: int) -> None:
@@ -277,8 +286,20 @@ def stored_counts(value: Any, names: tuple[str, ...]) -> dict[str, int]:
 def paired_rows(
     model: PrivateModel, values: Any, name: str, width: int, theta: Any
 ) -> tuple[Float[np.ndarray, "n w"], Float[np.ndarray, "n p"]]:
-    """Statistics (n, width) or (width,) and parameters theta (n, d) or (d,), these unconstrained,
-    as arrays of the same number of rows.
+    """Statistics and parameters as arrays of the same number of rows.
+
+    Args:
+        model: The model, whose prior theta belongs to.
+        values: Statistics, shape (n, width) or (width,).
+        name: Their name, for messages.
+        width: The number of their columns.
+        theta: Parameters, shape (n, d) or (d,).
+
+    Returns:
+        Statistics, shape (n, width), and unconstrained parameters, shape (n, p).
+
+    Raises:
+        InvalidInputError: If a shape does not fit.
     """
     values, theta = rows_of(values, name, width), rows_of(theta, "theta", model.prior.dim)
     num = max(len(values), len(theta))

@@ -88,7 +88,8 @@ class AbstractTask(abc.ABC, Generic[S]):
         return negative_log_prob
 
     def extend(self, key: Array, s: Float[np.ndarray, "n k"]) -> None:
-        """Keep what else is learnt from new simulations, such as noisy versions; by default nothing.
+        """Keep what else is learnt from new simulations, such as noisy versions; by default
+        nothing.
 
         Args:
             key: JAX PRNG key of the noise.
@@ -108,7 +109,8 @@ class AbstractTask(abc.ABC, Generic[S]):
         """
 
     def space_to_keep(self, old: S, new: S) -> S:
-        """The coordinates to go on with where networks need not start again; by default the new.
+        """The coordinates to go on with where networks need not start again; by default the new
+        ones.
 
         Args:
             old: Those that the networks were trained in.
@@ -132,9 +134,7 @@ class AbstractTask(abc.ABC, Generic[S]):
         """
 
     def validation_pairs(self, pairs: Any) -> Resample:
-        """What the validation loss is computed on; by default the same, with the same noise in each
-        epoch.
-        """
+        """What the validation loss is computed on; by default the same pairs."""
         return pairs
 
     def rows(self) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " v"]]:

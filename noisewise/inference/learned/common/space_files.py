@@ -46,7 +46,16 @@ def target_space_arrays(space: TargetSpace) -> dict[str, np.ndarray]:
 
 
 def read_target_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int) -> TargetSpace:
-    """The space of `width` private statistics that a file describes."""
+    """The space of private statistics that a file describes.
+
+    Args:
+        spec: What `target_space_spec` made.
+        arrays: What `target_space_arrays` made; others are ignored.
+        width: The number of private statistics of the model.
+
+    Raises:
+        FileFormatError: If anything does not fit.
+    """
     require_keys(spec, ("spreads", "widths", "kept"), "its space")
     kinds, widths = _checked_spreads(spec["spreads"], spec["widths"], width)
     spreads = tuple(_read_spread(i, _SPREADS[kind], arrays) for i, kind in enumerate(kinds))
@@ -82,7 +91,16 @@ def statistic_space_arrays(space: StatisticSpace) -> dict[str, np.ndarray]:
 
 
 def read_statistic_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int) -> StatisticSpace:
-    """The space of `width` confidential statistics that a file describes."""
+    """The space of confidential statistics that a file describes.
+
+    Args:
+        spec: What `statistic_space_spec` made.
+        arrays: What `statistic_space_arrays` made; others are ignored.
+        width: The number of confidential statistics of the model.
+
+    Raises:
+        FileFormatError: If anything does not fit.
+    """
     require_keys(spec, ("free", "lattices"), "its space")
     free = _columns(spec["free"], width)
     dim = len(free)

@@ -33,7 +33,11 @@ _POSTERIOR_KEYS = 2**30
 class PosteriorRounds:
     """One inference; `train_all` fits several at once.
 
-    `observed` is None where the posterior is learnt for any observation.
+    Args:
+        method: Its settings.
+        key: JAX PRNG key.
+        run: The inference, which simulates, remembers trainings and reports.
+        observed: The observation; None where the posterior is learnt for any.
     """
 
     def __init__(
@@ -58,7 +62,7 @@ class PosteriorRounds:
         return Estimate(self.learner.density, self.condition, prior, regions)
 
     def simulate(self, index: int) -> None:
-        """The simulations of one round, as many as the budgets allow."""
+        """Simulate one round, within the budgets."""
         propose_key, simulate_key, noise_key, look_key = jax.random.split(self._key(index, 0), 4)
         method = self.method
         z = self._propose(propose_key, index)
@@ -125,7 +129,12 @@ class PosteriorRounds:
 
 
 def train_all(inferences: Sequence[PosteriorRounds], index: int) -> None:
-    """Fit the densities of several inferences of one method in one program."""
+    """Fit the densities of several inferences of one method in one program.
+
+    Args:
+        inferences: They have simulated this round.
+        index: The round, from 0.
+    """
     learners = [one.learner for one in inferences]
     keys = [one._key(index, 2) for one in inferences]
     pairs = [one.learner.prepare(one.key, one._key(index, 1)) for one in inferences]

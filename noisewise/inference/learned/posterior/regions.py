@@ -14,7 +14,7 @@ from noisewise.priors.prior import Prior
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """A set of z: a box, and in it where a density is above a level."""
+    """A set of z: the part of the box [low, high] where a density is above a level."""
 
     density: ConditionalDensity
     condition: Float[np.ndarray, " w"]

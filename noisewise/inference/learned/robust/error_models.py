@@ -14,6 +14,7 @@ import dataclasses
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, number
 from noisewise.errors import MissingCapabilityError
@@ -36,16 +37,16 @@ class AbstractLatent(eqx.Module):
     def __call__(self, v: Array) -> Array: ...
 
     @abc.abstractmethod
-    def statistic(self, v: Array) -> Array:
-        """The free columns t (..., f) at v (..., f)."""
+    def statistic(self, v: Float[Array, "*n f"]) -> Float[Array, "*n f"]:
+        """The free columns t at v, each of shape (..., f)."""
 
     @abc.abstractmethod
-    def coordinates(self, t: np.ndarray) -> np.ndarray:
+    def coordinates(self, t: Float[np.ndarray, "n f"]) -> Float[np.ndarray, "n f"]:
         """The v (N, f) at t (N, f), for chains to start from."""
 
     @abc.abstractmethod
-    def log_error(self, t: Array) -> Array:
-        """log p(s_dp | s(t)) (...) at t (..., f)."""
+    def log_error(self, t: Float[Array, "*n f"]) -> Float[Array, "*n"]:
+        """log p(s_dp | s(t)), one number for each t."""
 
     @abc.abstractmethod
     def log_weight(self, t: Array) -> Array:
@@ -69,11 +70,21 @@ class AbstractErrorModel(abc.ABC):
     def latent(
         self,
         model: PrivateModel,
-        observed: np.ndarray,
+        observed: Float[np.ndarray, " kp"],
         space: LatentSpace,
         marginal: ConditionalDensity,
     ) -> AbstractLatent:
-        """The law of latent statistics given the observation."""
+        """The law of latent statistics given the observation.
+
+        Args:
+            model: The model.
+            observed: The observation.
+            space: The free columns of s.
+            marginal: h, the law of the free columns under the model.
+
+        Returns:
+            The log density that chains move on.
+        """
 
 
 # The mechanism itself -----------------------------------------------------------------------------
@@ -101,7 +112,7 @@ class MechanismError(AbstractErrorModel):
     def latent(
         self,
         model: PrivateModel,
-        observed: np.ndarray,
+        observed: Float[np.ndarray, " kp"],
         space: LatentSpace,
         marginal: ConditionalDensity,
     ) -> AbstractLatent:
@@ -179,7 +190,7 @@ class SpikeAndSlab(AbstractErrorModel):
     def latent(
         self,
         model: PrivateModel,
-        observed: np.ndarray,
+        observed: Float[np.ndarray, " kp"],
         space: LatentSpace,
         marginal: ConditionalDensity,
     ) -> SpikeAndSlabLatent:
@@ -249,8 +260,10 @@ class SpikeAndSlabLatent(AbstractLatent):
         return self.space.scale[np.array(self.space.free)]
 
 
-def as_statistics(mechanism: AbstractMechanism, s_dp: np.ndarray) -> np.ndarray:
-    """Private statistics (k,) in the units of s: the s whose private version has this mean."""
+def as_statistics(
+    mechanism: AbstractMechanism, s_dp: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, " k"]:
+    """Private statistics in the units of s: the s whose private version has this mean."""
     try:
         return mechanism.estimate(s_dp)
     except MissingCapabilityError as error:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
 from noisewise._core.arrays import Array
@@ -30,15 +31,26 @@ class SpikeCoordinates(eqx.Module):
     (n,) and their slopes (n,).
     """
 
-    numbers: Array
+    numbers: Float[Array, " 3"]
     """spike, slab, p."""
-    step: Array
-    x: Array
-    slope: Array
+    step: Float[Array, ""]
+    """Between knots v."""
+    x: Float[Array, " knots"]
+    """g at the knots."""
+    slope: Float[Array, " knots"]
+    """g' at the knots."""
 
     @staticmethod
     def of(spike: float, slab: float, probability: float) -> SpikeCoordinates:
-        """For one spike and slab.
+        """Coordinates for one spike and slab.
+
+        Args:
+            spike: Standard deviation of the spike.
+            slab: Scale of the slab.
+            probability: p, of the slab.
+
+        Returns:
+            The map g and its inverse.
 
         >>> coordinates = SpikeCoordinates.of(0.01, 0.25, 0.5)
         >>> coordinates.to_normal(np.array([0.0, 0.01, 0.25, 10.0])).round(2).tolist()
@@ -56,13 +68,13 @@ class SpikeCoordinates(eqx.Module):
             numbers, v[1], -high, np.exp(-0.5 * v**2) / np.sqrt(2.0 * np.pi) / density
         )
 
-    def to_normal(self, x: np.ndarray) -> np.ndarray:
-        """v at x, up to the interpolation."""
+    def to_normal(self, x: Float[np.ndarray, "*n"]) -> Float[np.ndarray, "*n"]:
+        """v at x, up to the error of the interpolation."""
         size = np.abs(x)
         inner = -ndtri(_below(-np.minimum(size, 1.0), *self.numbers))
         return np.sign(x) * (inner + np.maximum(size - 1.0, 0.0) / self.slope[-1])
 
-    def from_normal(self, v: Array) -> Array:
+    def from_normal(self, v: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """x = g(v)."""
         return self._map(v)[0]
 
