@@ -74,8 +74,9 @@ class Training:
         learning_rate: Of Adam, at first; twice the paper's, because it decreases.
         weight_decay: Decoupled from the gradients; the paper's.
         batch_size: Rows per step; the paper's.
-        clip: The largest norm of a gradient; it keeps single outliers from undoing what was learnt.
-        patience: Epochs without a better validation loss after which training ends.
+        clip: The largest norm of a gradient, which keeps single outliers from undoing what was
+            learnt; 5 as in sbi.
+        patience: Epochs without a better validation loss after which training ends; the paper's.
         max_epochs: A limit that training rarely reaches; the report says so where it does.
         averaging: What is validated, and returned, is the moving average of the weights over about
             1 / (1 - averaging) steps, which removes the noise of single steps; 0 takes the weights.
@@ -188,16 +189,9 @@ def train(
             program = loop.run_optimised
         while True:
             started = time.monotonic()
+            wanted = jnp.asarray(np.int32(epochs))
             state, *found, ran = program(
-                state,
-                frozen,
-                resample,
-                validation,
-                rows,
-                jnp.asarray(np.int32(epochs)),
-                loss,
-                settings,
-                trials,
+                state, frozen, resample, validation, rows, wanted, loss, settings, trials
             )
             num = int(np.max(ran))
             train_losses, validation_losses = (np.asarray(part)[:num] for part in found)

@@ -171,11 +171,7 @@ class Learner(Generic[S]):
     """
 
     def __init__(
-        self,
-        task: AbstractTask[S],
-        run: InferenceRun,
-        settings: LearningSettings,
-        factory: Factory,
+        self, task: AbstractTask[S], run: InferenceRun, settings: LearningSettings, factory: Factory
     ) -> None:
         self.task, self.run, self.settings, self.factory = task, run, settings, factory
         self.simulations = task.simulations

@@ -29,11 +29,7 @@ prior.
 
 
 def noisy_statistics(
-    key: Array,
-    model: PrivateModel,
-    s: Float[np.ndarray, "n k"],
-    num: int,
-    points: AbstractPointSet,
+    key: Array, model: PrivateModel, s: Float[np.ndarray, "n k"], num: int, points: AbstractPointSet
 ) -> Float[np.ndarray, "n num kp"]:
     """Noisy versions of statistics.
 

@@ -78,7 +78,7 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
         num_members: Networks whose average is the density: single ones wander, and one training
             serves every mechanism.
         training: Optimiser and early stopping, see `nw.estimators.Training`.
-        validation_share: Share of the simulations that decide when to stop; 5% as in Papamakarios.
+        validation_share: Share of the simulations that decide when to stop; 5% as in the paper.
         num_chains: Chains, all moved at once; 100 as in sbibm.
         num_warmup: Iterations of each chain before the first draw.
         target_ess: Effective draws at which the chains end.

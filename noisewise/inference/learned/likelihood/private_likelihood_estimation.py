@@ -81,7 +81,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
         points: The nets: `ScrambledSobol()`, which cover the noise evenly, or
             `IndependentUniforms()`.
         training: Optimiser and early stopping, see `nw.estimators.Training`.
-        validation_share: Share of the simulations that decide when to stop; 5% as in Papamakarios.
+        validation_share: Share of the simulations that decide when to stop; 5% as in the paper.
         num_chains: Chains, all moved at once; 100 as in sbibm.
         num_warmup: Iterations of each chain before the first draw; starts are resampled from 4,096
             candidates, so that few are needed.

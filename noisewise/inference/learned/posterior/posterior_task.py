@@ -91,12 +91,7 @@ class PosteriorTask(AbstractTask[None]):
 
     degree = 1
 
-    def __init__(
-        self,
-        method: PrivatePosteriorEstimation,
-        key: Array,
-        run: InferenceRun,
-    ) -> None:
+    def __init__(self, method: PrivatePosteriorEstimation, key: Array, run: InferenceRun) -> None:
         self.method, self.key, self.run = method, key, run
         self.simulations = Simulations(run.model, method.num_rounds * method.num_simulations)
         self.regions = Regions()

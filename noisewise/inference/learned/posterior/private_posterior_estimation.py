@@ -46,7 +46,8 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
 
     Use it where the mechanism can only be sampled, where simulations are dear, or to serve many
     observations by `fit`. Where the likelihood is simple and the posterior is not (several modes,
-    many parameters), `PrivateLikelihoodEstimation` learns more from as many simulations.
+    many parameters), `PrivateLikelihoodEstimation` learns more from the same number of
+    simulations.
 
     The posterior has a density, `log_prob`, by which `nw.diagnostics.certify` turns it into exact
     draws.
@@ -67,7 +68,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
         points: The nets: `ScrambledSobol()`, which cover the noise evenly, or
             `IndependentUniforms()`.
         training: Optimiser and early stopping, see `nw.estimators.Training`.
-        validation_share: Share of the simulations that decide when to stop; 5% as in Papamakarios.
+        validation_share: Share of the simulations that decide when to stop; 5% as in the paper.
         proposal: A posterior that the first round draws from instead of the prior; needs
             `AtomicProposals()`.
         max_simulations: Budget of simulations; None has no limit.

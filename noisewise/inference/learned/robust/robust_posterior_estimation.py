@@ -61,7 +61,7 @@ class RobustPosteriorEstimation(AbstractMethod):
         marginal: The same for h(s), which is given nothing; a smaller flow by default.
         num_members: Networks whose average is each density.
         training: Optimiser and early stopping, see `nw.estimators.Training`.
-        validation_share: Share of the simulations that decide when to stop; 5% as in Papamakarios.
+        validation_share: Share of the simulations that decide when to stop; 5% as in the paper.
         num_chains: Chains over s, all moved at once.
         num_warmup: Iterations of each chain before the first draw.
         target_ess: Effective draws of s at which the chains end.
