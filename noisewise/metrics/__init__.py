@@ -1,4 +1,10 @@
-"""How far apart are two sets of draws? Plain functions of (reference, draws)."""
+"""How far apart are two sets of draws? Plain functions of (reference, draws).
+
+Which to take: `c2st` for one number about all parameters together, `kolmogorov_smirnov` or
+`cdf_error` for one per parameter, `sliced_wasserstein` in units of posterior sds, `mmd` to compare
+with published tables. Where no exact draws exist, `log_median_distance` and `negative_log_density`
+need only the observation or the truth. Each docstring states the floor: what exact draws reach.
+"""
 
 from noisewise.metrics.c2st import c2st
 from noisewise.metrics.cdf_error import cdf_error
