@@ -1,15 +1,15 @@
 """Simulations as one compiled program of fixed width, called as often as needed.
 
 XLA may round differently in programs of different widths. So the width depends on the simulator
-alone: rows are padded to whole chunks, simulation i under one key always sits in the same place,
-and a new number of simulations never recompiles.
+alone: rows are padded to whole chunks, simulation i under one key always has the same place in a
+chunk, and a new number of simulations never recompiles.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import jax
@@ -25,42 +25,66 @@ from noisewise.simulators._keys import RowKeys
 One = Callable[[Array, Array], Any]
 """(key, theta_1d) -> pytree: one simulation."""
 
-MEMORY = 2**22
-"""How many bytes of databases one chunk may hold."""
+MAX_CHUNK_BYTES = 2**22
+"""Bytes of databases that one chunk may hold: 4 MiB, a round number that bounds memory."""
 
-_WIDEST = 256
-_NARROW = 8
+_MAX_WIDTH = 256
+"""Simulations per chunk, at most: the cost of a call is then spread over many, and little is lost
+to padding.
+"""
+
+_SMALL_WIDTH = 8
+"""Simulations per chunk where no more are asked for, so that one is not paid for 256 times."""
 
 _FROZEN = "drawn once while JAX compiles the program and the same ever after"
-_DRAW = (
+_HOW_TO_DRAW = (
     "Draw from key, as in jax.random.normal(key, shape); with np.random write"
     " nw.simulators.PythonSimulator(fn) with fn(rng, theta) -> x."
 )
 
 
 def width_for(num: int, nbytes: int) -> int:
-    """How many simulations run at once: the largest power of two, at most 256, that keeps within
-    `MEMORY`.
+    """How many simulations run at once: the largest power of two, at most 256, within the memory
+    limit.
 
     A call for at most 8 simulations runs 8, so that a single one is not paid for 256 times.
+
+    Args:
+        num: Simulations asked for.
+        nbytes: Memory of one simulation.
+
+    Returns:
+        The width of a chunk.
     """
     widest = 1
-    while widest < _WIDEST and 2 * widest * nbytes <= MEMORY:
+    while widest < _MAX_WIDTH and 2 * widest * nbytes <= MAX_CHUNK_BYTES:
         widest *= 2
-    return min(widest, _NARROW) if num <= _NARROW else widest
+    return min(widest, _SMALL_WIDTH) if num <= _SMALL_WIDTH else widest
 
 
 def run(
     make: Callable[..., One], parts: tuple[Any, ...], keys: RowKeys, theta: np.ndarray, nbytes: int
 ) -> Any:
-    """The results of N simulations by `make(*parts)`, as a pytree of NumPy arrays with a leading
-    axis of length N.
+    """The results of N simulations by `make(*parts)`.
 
-    One simulation holds `nbytes`. Equal parts share one compiled program. Simulations with keys of
-    their own always run at full width, so that none shows how many there were.
+    Equal parts share one compiled program. Simulations with keys of their own always run at full
+    width, so that results do not depend on N.
+
+    Args:
+        make: Builds the function of one simulation, (key, theta_1d) -> pytree.
+        parts: Arguments of `make`; unhashable ones are compared by identity.
+        keys: The randomness of the N simulations.
+        theta: Parameters, shape (N, d), or whatever each simulation starts from.
+        nbytes: Memory of one simulation.
+
+    Returns:
+        A pytree of NumPy arrays with a leading axis of length N.
+
+    Raises:
+        SimulationError: If the compiled program fails while it runs.
     """
     num = len(theta)
-    width = width_for(num if keys.shared else _WIDEST, nbytes)
+    width = width_for(num if keys.shared else _MAX_WIDTH, nbytes)
     padded = [_padded(rows, -num % width) for rows in (keys.words, keys.indices, theta)]
     program = _program(make, _hashable(parts), keys.implementation)
     chunks: list[Any] = []
@@ -79,14 +103,24 @@ def _padded(rows: np.ndarray, more: int) -> np.ndarray:
 
 
 def shapes(one: Callable[..., Any], *args: Any, what: str) -> Any:
-    """The shapes that `one` returns, found by tracing it; anything it raises is reported as a
-    failure of `what`.
+    """The shapes that `one` returns, found by tracing it.
+
+    Args:
+        one: Function of arrays.
+        args: Arrays, or shapes in place of them.
+        what: Name of the function in messages, such as "The query".
+
+    Returns:
+        A pytree of `jax.ShapeDtypeStruct`.
+
+    Raises:
+        SimulationError: If tracing fails, whatever was raised.
     """
     with jax.enable_x64(True), _reported(what):
         return jax.eval_shape(one, *args)
 
 
-def examined(
+def checked_shapes(
     make: Callable[..., One],
     parts: tuple[Any, ...],
     keys: RowKeys,
@@ -95,17 +129,31 @@ def examined(
     what: str,
     deterministic: bool = False,
 ) -> Any:
-    """The shapes that the simulation `make(*parts)` returns, after a look at what it reads.
+    """The shapes that the simulation `make(*parts)` returns, after a check of what it reads.
 
-    Refuses a simulation that reads columns theta does not have, that makes no use of its key
-    (unless it is `deterministic`), or that draws numbers from elsewhere while it is traced. Looks
-    once at equal parts.
+    The check is made once for equal parts. It traces the simulation twice, which shows numbers that
+    are drawn while tracing.
+
+    Args:
+        make: Builds the function of one simulation.
+        parts: Arguments of `make`.
+        keys: The randomness of the simulations; only its kind matters.
+        theta: Parameters, shape (N, d); only d matters.
+        what: Name of the simulation in messages.
+        deterministic: Whether it needs no key.
+
+    Returns:
+        A pytree of `jax.ShapeDtypeStruct`, one simulation.
+
+    Raises:
+        SimulationError: If the simulation reads columns that theta does not have, makes no use of
+            its key though it is not `deterministic`, or draws numbers from elsewhere.
     """
-    return _examined(make, _hashable(parts), example(keys, theta), what, deterministic)
+    return _checked_shapes(make, _hashable(parts), example(keys, theta), what, deterministic)
 
 
 def example(keys: RowKeys, theta: np.ndarray) -> tuple[Any, Any]:
-    """Stand-ins for the arguments of one simulation."""
+    """Shapes of the arguments (key, theta_1d) of one simulation, for tracing."""
     key = keys.first
     return jax.ShapeDtypeStruct(key.shape, key.dtype), jax.ShapeDtypeStruct(
         theta.shape[1:], np.float64
@@ -113,8 +161,17 @@ def example(keys: RowKeys, theta: np.ndarray) -> tuple[Any, Any]:
 
 
 def statistic_shape(query: Callable[[Any], Any], x: Any) -> jax.ShapeDtypeStruct:
-    """The shape of the statistic of a database of the given shapes; refuses all but real numbers,
-    one or a vector.
+    """The shape of the statistic of a database of the given shapes.
+
+    Args:
+        query: Function from one database to its statistic.
+        x: Shapes of one database.
+
+    Returns:
+        The shape (k,) and dtype of s; a single number counts as (1,).
+
+    Raises:
+        SimulationError: If the query returns anything but real numbers, one or a vector.
     """
     s = shapes(query, x, what="The query")
     if not isinstance(s, jax.ShapeDtypeStruct):
@@ -137,7 +194,7 @@ def nbytes(tree: Any) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _program(
-    make: Callable[..., One], parts: tuple[Any, ...], implementation: Any
+    make: Callable[..., One], parts: tuple[Any, ...], implementation: Hashable | None
 ) -> Callable[[Array, Array, Array], Any]:
     one = _made(make, parts)
 
@@ -154,7 +211,7 @@ def _program(
 
 
 @functools.lru_cache(maxsize=64)
-def _examined(
+def _checked_shapes(
     make: Callable[..., One],
     parts: tuple[Any, ...],
     arguments: tuple[Any, Any],
@@ -173,13 +230,13 @@ def _examined(
         )
     if traces.differ(program, again):
         raise SimulationError(
-            f"{what} draws numbers that do not come from its key, {_FROZEN}. {_DRAW}"
+            f"{what} draws numbers that do not come from its key, {_FROZEN}. {_HOW_TO_DRAW}"
         )
     random = traces.depends_on(program, 0)
     if not random and not deterministic:
         raise SimulationError(
-            f"{what} makes no use of its key; randomness from elsewhere is {_FROZEN}. {_DRAW} A"
-            " model without randomness is JaxSimulator(fn, deterministic=True)."
+            f"{what} makes no use of its key; randomness from elsewhere is {_FROZEN}."
+            f" {_HOW_TO_DRAW} A model without randomness is JaxSimulator(fn, deterministic=True)."
         )
     if random and deterministic:
         raise SimulationError(
@@ -207,7 +264,7 @@ def _hashable(parts: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(_hashable_part(part) for part in parts)
 
 
-def _hashable_part(part: Any) -> Any:
+def _hashable_part(part: object) -> object:
     try:
         hash(part)
     except TypeError:
@@ -218,7 +275,7 @@ def _hashable_part(part: Any) -> Any:
 class _ByIdentity:
     """Makes anything a key of a dictionary, equal to itself only."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: object) -> None:
         self.value = value
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-"""Exact binomial and Poisson draws from a `_xoshiro` generator, for kernels compiled with Numba.
+"""Exact binomial and Poisson draws from a `xoshiro` generator, for kernels compiled with Numba.
 
 Means of 10 and more: Hormann's transformed rejection, about 1.2 pairs of uniforms whatever the
 mean. Below: the distribution function is summed from 0. Numbers of trials and counts are whole
@@ -17,7 +17,9 @@ import numpy as np
 
 from noisewise.simulators.xoshiro import Generator, kernel, uniform
 
-SMALL = 10.0
+SMALL_MEAN = 10.0
+"""Mean from which counts are drawn by transformed rejection: Hormann states it for 10 or more."""
+
 FACTORIAL_TAILS = np.array(
     [
         math.lgamma(k + 1.0)
@@ -27,6 +29,7 @@ FACTORIAL_TAILS = np.array(
         for k in range(10)
     ]
 )
+"""`factorial_tail(k)` for k = 0..9, where the series in 1/(k+1) is not accurate to 1e-12."""
 
 
 @kernel
@@ -43,13 +46,22 @@ def factorial_tail(k: float) -> float:
 
 @kernel
 def binomial(rng: Generator, trials: float, p: float) -> tuple[float, Generator]:
-    """The number of successes in `trials` trials of probability p."""
+    """The number of successes in `trials` trials of probability p.
+
+    Args:
+        rng: Generator.
+        trials: Number of trials, a whole float.
+        p: Probability of success.
+
+    Returns:
+        The count, a whole float, and the generator after it.
+    """
     if trials <= 0.0 or p <= 0.0:
         return 0.0, rng
     if p >= 1.0:
         return trials, rng
     rare = min(p, 1.0 - p)
-    if trials * rare < SMALL:
+    if trials * rare < SMALL_MEAN:
         count, rng = _few_successes(rng, trials, rare)
     else:
         count, rng = _many_successes(rng, trials, rare)
@@ -108,10 +120,18 @@ def _log_ratio_to_mode(k: float, trials: float, p: float) -> float:
 
 @kernel
 def poisson(rng: Generator, mean: float) -> tuple[float, Generator]:
-    """A Poisson count."""
+    """A Poisson count.
+
+    Args:
+        rng: Generator.
+        mean: Mean of the count, at least 0.
+
+    Returns:
+        The count, a whole float, and the generator after it.
+    """
     if mean <= 0.0:
         return 0.0, rng
-    return _few_arrivals(rng, mean) if mean < SMALL else _many_arrivals(rng, mean)
+    return _few_arrivals(rng, mean) if mean < SMALL_MEAN else _many_arrivals(rng, mean)
 
 
 @kernel

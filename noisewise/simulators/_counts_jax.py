@@ -1,8 +1,7 @@
 """Exact binomial and Poisson draws in JAX, one key per draw, in float64: `_counts` for whole
 batches.
 
-`jax.random.poisson` computes in single precision, where counts of 10^5 and more are no longer
-exact.
+`jax.random.poisson` computes in single precision, where counts of 10^5 and more are not exact.
 """
 
 from __future__ import annotations
@@ -15,15 +14,24 @@ import jax
 import jax.numpy as jnp
 
 from noisewise._core.arrays import Array, open_uniforms
-from noisewise.simulators._counts import FACTORIAL_TAILS, SMALL
+from noisewise.simulators._counts import FACTORIAL_TAILS, SMALL_MEAN
 
 
 def binomial(keys: Array, trials: Array, p: Array) -> Array:
-    """The number of successes in `trials` trials of probability p, each argument (B,)."""
+    """The number of successes in `trials` trials of probability p, one draw per key.
+
+    Args:
+        keys: Typed keys, shape (B,).
+        trials: Numbers of trials, whole floats, shape (B,).
+        p: Probabilities of success, shape (B,).
+
+    Returns:
+        Counts, whole floats, shape (B,).
+    """
     certain = (trials <= 0.0) | (p <= 0.0) | (p >= 1.0)
     rare = jnp.where(certain, 0.5, jnp.minimum(p, 1.0 - p))
     odds = rare / (1.0 - rare)
-    few = certain | (trials * rare < SMALL)
+    few = certain | (trials * rare < SMALL_MEAN)
     some = jnp.where(certain, 0.0, trials)
     small = _summed(
         keys, few, jnp.exp(some * jnp.log1p(-rare)), lambda k: odds * (some - k) / (k + 1.0)
@@ -42,12 +50,20 @@ def binomial(keys: Array, trials: Array, p: Array) -> Array:
 
 
 def poisson(keys: Array, mean: Array) -> Array:
-    """Poisson counts of means (B,)."""
-    few = mean < SMALL
+    """Poisson counts, one draw per key.
+
+    Args:
+        keys: Typed keys, shape (B,).
+        mean: Means, shape (B,).
+
+    Returns:
+        Counts, whole floats, shape (B,).
+    """
+    few = mean < SMALL_MEAN
     rare = jnp.where(few, mean, 0.0)
     small = _summed(keys, few, jnp.exp(-rare), lambda k: rare / (k + 1.0))
 
-    many = jnp.where(few, 2.0 * SMALL, mean)
+    many = jnp.where(few, 2.0 * SMALL_MEAN, mean)
     b = 0.931 + 2.53 * jnp.sqrt(many)
     a = -0.059 + 0.02483 * b
     table = (a, b, many + 0.43, 0.9277 - 3.6224 / (b - 2.0), 1.1239 + 1.1328 / (b - 3.4), jnp.inf)

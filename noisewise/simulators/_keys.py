@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
-from typing import Any
+from collections.abc import Hashable
 
 import jax
 import numpy as np
@@ -14,16 +14,19 @@ from noisewise._core.arrays import Array, as_keys, fold_in_rows, is_key, key_wor
 
 @dataclasses.dataclass(frozen=True)
 class RowKeys:
-    """Simulation i draws from `fold_in(key i, indices[i])`.
+    """The randomness of N simulations: simulation i draws from `fold_in(key i, indices[i])`.
 
-    The keys are `words` (N, w) in uint32. `implementation` is that of typed keys, None for raw
-    ones. Under one key for all (`shared`) the indices are 0, ..., N-1; with a key for each they are
-    0, so that a simulation depends on its own key alone.
+    Attributes:
+        words: The keys as numbers, shape (N, w), uint32.
+        indices: Numbers to fold in, shape (N,): 0, ..., N-1 under one key for all, else 0, so that
+            a simulation depends on its own key alone.
+        implementation: Kind of typed keys, such as threefry2x32; None for raw ones.
+        shared: Whether one key serves all.
     """
 
     words: np.ndarray
     indices: np.ndarray
-    implementation: Any
+    implementation: Hashable | None
     shared: bool
 
     @property
@@ -43,9 +46,16 @@ class RowKeys:
         return dataclasses.replace(self, words=self.words[rows], indices=self.indices[rows])
 
 
-def row_keys(key: Any, num: int, stage: str) -> RowKeys:
-    """The keys from which `num` simulations draw in a stage, given one key for all of them or one
-    for each.
+def row_keys(key: Array, num: int, stage: str) -> RowKeys:
+    """The keys from which `num` simulations draw in a stage.
+
+    Args:
+        key: One key for all simulations, or an array of `num` keys.
+        num: Number of simulations.
+        stage: Name of the stage; stages with different names never share draws.
+
+    Returns:
+        One key and one number to fold in for each simulation.
     """
     keys = as_keys(key, num)
     if is_key(keys):

@@ -1,4 +1,4 @@
-"""The leaping SIR epidemic of `_epidemic` as one JAX program over a whole batch, for accelerators.
+"""The leaping SIR epidemic of `epidemic` as one JAX program over a whole batch, for accelerators.
 
 All epidemics of a batch advance together: a round lets those with few infected make up to `EVENTS`
 events, and the others one leap, until the slowest has made its last observation. What an epidemic
@@ -12,7 +12,8 @@ program.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,15 +24,36 @@ from noisewise.simulators._counts_jax import binomial, poisson
 from noisewise.simulators._keys import RowKeys
 from noisewise.simulators.xoshiro import hash_rows
 
-EVENTS, UNROLLED = 32, 16
-"""Events per round, and how many of them are one straight piece of program."""
+EVENTS = 32
+"""Events per round, at most: an epidemic that reaches the switch or an observation idles through
+the rest of its round.
+"""
+
+_UNROLLED_EVENTS = 16
+"""Events compiled as one straight piece of program: for speed; results do not depend on it."""
+
+_CPU_WIDTH = 256
+"""Epidemics per batch on a CPU: the batch waits for its slowest epidemic, so wide ones idle."""
+
+_GPU_WIDTHS = (65_536, 262_144)
+"""Epidemics per batch on a GPU, where a round costs about the same whatever the width: the second
+where the first does not hold all.
+"""
 
 
 class Epidemics(NamedTuple):
-    """B epidemics on their way, each field (B,) but for `infected` (B, L).
+    """The state of B epidemics.
 
-    `h`, `infections` and `recoveries` are the rest of a leap that an observation has interrupted; h
-    = 0 if none has.
+    Attributes:
+        s: Susceptible, shape (B,).
+        i: Infected, shape (B,).
+        t: Time, shape (B,).
+        seen: Number of observations made, shape (B,).
+        infected: The observations, shape (B, L).
+        h: Operational time left of a leap that an observation has interrupted, shape (B,); 0 if
+            none.
+        infections: Infections left in that leap, shape (B,).
+        recoveries: Recoveries left in that leap, shape (B,).
     """
 
     s: Array
@@ -45,7 +67,15 @@ class Epidemics(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What does not change: b = beta / K and gamma (B,), times (L,), and when and how far to leap."""
+    """What does not change.
+
+    Attributes:
+        b: beta / K, shape (B,).
+        gamma: Rates of recovery, shape (B,).
+        times: Observation times, shape (L,).
+        switch: Number of infected from which leaps are made.
+        leap: Events per leap, as a share of I.
+    """
 
     b: Array
     gamma: Array
@@ -67,13 +97,25 @@ def epidemics(
     switch: float,
     leap: float,
 ) -> np.ndarray:
-    """The infected (N, L) of one epidemic per row of rates (N, 2).
+    """One epidemic per row of rates.
 
-    Batches are of one width, so that a new N neither recompiles nor changes a result; on a GPU, of
-    a larger one where N is larger, in which numbers may be rounded differently.
+    Batches are of one width, so that a new N neither recompiles nor changes a result. On a GPU a
+    larger N has wider batches, in which numbers may be rounded differently.
+
+    Args:
+        keys: The randomness of the N epidemics.
+        rates: (beta, gamma), shape (N, 2).
+        population: Number K of people.
+        initial_infected: People infected at time 0.
+        times: Observation times, shape (L,).
+        switch: Number of infected from which leaps are made.
+        leap: Events per leap, as a share of I.
+
+    Returns:
+        Infected people at the times, shape (N, L).
     """
     num = len(rates)
-    width = 256 if jax.default_backend() == "cpu" else 65_536 if num <= 65_536 else 262_144
+    width = _CPU_WIDTH if jax.default_backend() == "cpu" else _GPU_WIDTHS[num > _GPU_WIDTHS[0]]
     seeds = hash_rows(keys.words.astype(np.uint64))
     words = np.stack([seeds >> np.uint64(32), seeds & np.uint64(0xFFFFFFFF)], axis=1).astype(
         np.uint32
@@ -135,7 +177,11 @@ def _has_few(state: Epidemics, setting: Setting) -> Array:
 
 
 def _if_any(
-    which: Array, step: Any, subkeys: Array, state: Epidemics, setting: Setting
+    which: Array,
+    step: Callable[[Array, Array, Epidemics, Setting], Epidemics],
+    subkeys: Array,
+    state: Epidemics,
+    setting: Setting,
 ) -> Epidemics:
     def run(state: Epidemics) -> Epidemics:
         return step(which, subkeys, state, setting)
@@ -158,13 +204,12 @@ def _events(which: Array, subkeys: Array, state: Epidemics, setting: Setting) ->
         change = jnp.where(u[:, count, 1] * (infection + setting.gamma) < infection, 1.0, 0.0)
         s = jnp.where(moves, s - change, s)
         i = jnp.where(moves, i + 2.0 * change - 1.0, i)
-        # Waiting times have no memory: one that is cut off at the observation is drawn anew
+        # Waiting times have no memory: one that is cut off at the observation is drawn again
         t = jnp.where(moves, following, jnp.where(live, target, t))
         return s, i, t, moves & (i < setting.switch)
 
-    s, i, t, _ = jax.lax.fori_loop(
-        0, EVENTS, event, (state.s, state.i, state.t, which), unroll=UNROLLED
-    )
+    start = (state.s, state.i, state.t, which)
+    s, i, t, _ = jax.lax.fori_loop(0, EVENTS, event, start, unroll=_UNROLLED_EVENTS)
     return _observed(state._replace(s=s, i=i, t=t), which & (t == target))
 
 
@@ -184,10 +229,10 @@ def _leap(which: Array, subkeys: Array, state: Epidemics, setting: Setting) -> E
     duration = h * _simpson(*slowness)
     cut = which & (state.t + duration >= setting.target(state))
 
-    def whole(_: Any) -> tuple[Array, Array, Array]:
+    def whole(_: None) -> tuple[Array, Array, Array]:
         return jnp.ones_like(h), infections, recoveries
 
-    def part(_: Any) -> tuple[Array, Array, Array]:
+    def part(_: None) -> tuple[Array, Array, Array]:
         f = jnp.where(cut, _share_of_leap((setting.target(state) - state.t) / h, *slowness), 1.0)
         exposure = jnp.maximum(setting.b * h, 1e-300)
         share = jnp.expm1(-exposure * f) / jnp.expm1(-exposure)

@@ -20,13 +20,22 @@ import numpy as np
 from noisewise.simulators.xoshiro import kernel
 
 ORDER = 20
-TOLERANCE = 1e-14
-"""The largest last term of a series, relative to its first."""
+"""Terms of each series: Jorba and Zou find the least work at -log(tolerance) / 2 = 16 or a little
+above.
+"""
 
-_NOBODY_ILL, _NOBODY_LEFT = 1e-100, 1e-20
-_AGES = 1e9
-"""Shares taken for zero, and when i is taken to grow or fall at a constant rate: the number of
-steps is bounded.
+TOLERANCE = 1e-14
+"""The largest last term of a series, relative to its first: curves then hold about 12 digits."""
+
+_NO_INFECTED = 1e-100
+"""Share of infected taken for 0, before products of series underflow."""
+
+_NO_SUSCEPTIBLE = 1e-20
+"""Share of susceptible taken for 0: far below one person in any population we simulate."""
+
+_LAST_TIME = 1e9
+"""Time, in units of 1 / (beta + gamma), after which i grows or falls at a constant rate, so that
+the number of steps is bounded.
 """
 
 
@@ -38,7 +47,15 @@ def deterministic_epidemics(
     times: np.ndarray,
     infected: np.ndarray,
 ) -> None:
-    """Write the curves of the rates (N, 2) into infected (N, L)."""
+    """Write the curve of each row of rates into `infected`.
+
+    Args:
+        rates: (beta, gamma), shape (N, 2).
+        population: Number K of people.
+        initial_infected: People infected at time 0.
+        times: Observation times, shape (L,).
+        infected: Output, shape (N, L).
+    """
     i_series, s_series = np.empty(ORDER + 1), np.empty(ORDER + 1)
     start = initial_infected / population
     for row in range(len(rates)):
@@ -59,18 +76,18 @@ def _solve(
     s_series: np.ndarray,
     infected: np.ndarray,
 ) -> None:
-    """The curve from the initial state in the first coefficients; `times` are multiplied by `unit`."""
+    """The curve from the state in the first coefficients, with time in units of 1 / `unit`."""
     t = 0.0
     seen = 0
-    while seen < times.size and s_series[0] > 0.0 and t < _AGES:
+    while seen < times.size and s_series[0] > 0.0 and t < _LAST_TIME:
         _expand(beta / unit, gamma / unit, i_series, s_series)
         h = min(_step(i_series, s_series), times[-1] * unit - t)
         while seen < times.size and times[seen] * unit <= t + h:
             infected[seen] = _value(i_series, times[seen] * unit - t)
             seen += 1
         i, s = _value(i_series, h), _value(s_series, h)
-        i_series[0] = i if i > _NOBODY_ILL else 0.0
-        s_series[0] = s if s > _NOBODY_LEFT else 0.0
+        i_series[0] = i if i > _NO_INFECTED else 0.0
+        s_series[0] = s if s > _NO_SUSCEPTIBLE else 0.0
         t += h
     for place in range(seen, times.size):
         change = math.exp((beta * s_series[0] - gamma) * (times[place] - t / unit))
@@ -89,8 +106,8 @@ def _expand(beta: float, gamma: float, i_series: np.ndarray, s_series: np.ndarra
 
 @kernel
 def _step(i_series: np.ndarray, s_series: np.ndarray) -> float:
-    """How far both of the last two terms of both series stay within the tolerance; for ever once
-    they vanish.
+    """How far the last two terms of both series stay within the tolerance; infinite once they
+    vanish.
     """
     h = np.inf
     for k in range(ORDER - 1, ORDER + 1):

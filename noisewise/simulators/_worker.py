@@ -1,5 +1,6 @@
-"""What runs in a worker process: a batch of simulations by a plain Python function. Imports next to
-nothing.
+"""What runs in a worker process: a batch of simulations by a plain Python function.
+
+It imports next to nothing, so that workers start fast.
 """
 
 from __future__ import annotations
@@ -23,10 +24,16 @@ import numpy as np
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from numpy.typing import ArrayLike
+
 RAISED, HUNG, LOST = "raised an error", "took too long", "were lost with their worker"
 """The ways in which a simulation fails."""
 
-_REMEMBERED = 8
+_MAX_LOADED = 8
+"""Pairs of simulator and query kept unpickled per process: more than one inference uses, and each
+may hold large data.
+"""
+
 _loading = threading.Lock()
 _loaded: collections.OrderedDict[str, tuple[Callable[..., Any], Callable[..., Any] | None]] = (
     collections.OrderedDict()
@@ -35,7 +42,14 @@ _loaded: collections.OrderedDict[str, tuple[Callable[..., Any], Callable[..., An
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """What went wrong in a simulation. `error` is kept where it need not travel."""
+    """What went wrong in a simulation.
+
+    Attributes:
+        reason: One sentence, such as "ValueError: no people left".
+        trace: The traceback as text; empty where there is none.
+        error: The exception itself, where it did not have to travel between processes.
+        kind: `RAISED`, `HUNG` or `LOST`.
+    """
 
     reason: str
     trace: str = ""
@@ -64,21 +78,39 @@ def run_batch(
     theta: np.ndarray,
     serial: int = 0,
 ) -> list[Outcome]:
-    """One simulation per row of words (B, w), indices (B,) and theta. Never raises on account of
-    one of them.
+    """One simulation per row; never raises because one of them fails.
 
-    `serial` only tells equal batches apart.
+    Args:
+        fn: The simulator's function (rng, theta_1d) -> x.
+        query: Function from x to its statistic; None to return databases.
+        timeout: Seconds per simulation; None for no limit.
+        words: Keys as numbers, shape (B, w).
+        indices: Numbers to fold into the keys, shape (B,).
+        theta: Parameters, shape (B, d).
+        serial: Makes equal batches different, for executors that run equal tasks only once.
+
+    Returns:
+        One outcome per row.
     """
     run = _run_one if timeout is None else _guarded(timeout)
     return [run(fn, query, *row) for row in zip(words, indices, theta, strict=True)]
 
 
 def run_pickled_batch(payload: bytes, digest: str, *arguments: Any) -> list[Outcome]:
-    """The same with (fn, query) as cloudpickle wrote them, unpickled once per process."""
+    """`run_batch` with (fn, query) as cloudpickle wrote them, unpickled once per process.
+
+    Args:
+        payload: The pickled pair.
+        digest: Hash of the payload, under which the pair is kept.
+        arguments: The other arguments of `run_batch`.
+
+    Returns:
+        One outcome per row; failures without their exceptions, which need not be picklable.
+    """
     with _loading:
         if digest not in _loaded:
             _loaded[digest] = cloudpickle.loads(payload)
-            while len(_loaded) > _REMEMBERED:
+            while len(_loaded) > _MAX_LOADED:
                 _loaded.popitem(last=False)
         task = _loaded[digest]
     outcomes = run_batch(*task, *arguments)
@@ -89,7 +121,15 @@ def run_pickled_batch(payload: bytes, digest: str, *arguments: Any) -> list[Outc
 
 
 def generator(words: np.ndarray, index: int) -> np.random.Generator:
-    """The generator of simulation `index` under the key with these words."""
+    """The generator of one simulation.
+
+    Args:
+        words: The key as numbers, shape (w,).
+        index: Number of the simulation under this key.
+
+    Returns:
+        A Philox generator seeded by both.
+    """
     return np.random.Generator(
         np.random.Philox(np.random.SeedSequence(words.tolist(), spawn_key=(int(index),)))
     )
@@ -109,12 +149,12 @@ def _run_one(
         return Failure(f"{type(error).__name__}: {error}", traceback.format_exc(), error)
 
 
-def is_nan(x: Any) -> bool:
+def is_nan(x: object) -> bool:
     """Whether NaN stands in place of data."""
     return isinstance(x, float) and x != x
 
 
-def _vector(s: Any) -> np.ndarray:
+def _vector(s: ArrayLike) -> np.ndarray:
     try:
         array = np.asarray(s)
         numeric = array.dtype.kind in "fiub"
@@ -137,10 +177,10 @@ _watchdog: TextIO | None = None
 
 
 def _end_when_hung(log: TextIO) -> None:
-    """From now on this process ends at once, writing where it was to `log`, when a simulation takes
-    too long.
+    """From now on, end this process when a simulation takes too long, and write where it was to
+    `log`.
 
-    The only way out of compiled code; for processes that somebody replaces.
+    Nothing else stops compiled code. Only for processes that are replaced when they end.
     """
     global _watchdog
     _watchdog = log
@@ -166,7 +206,7 @@ def _watched(timeout: float, log: TextIO) -> Iterator[None]:
 
 
 def _in_thread(timeout: float, *arguments: Any) -> Outcome:
-    """The outcome of a simulation in a thread of its own, which is left to itself when it takes too
+    """The outcome of a simulation in a thread of its own, which is abandoned when it takes too
     long.
     """
     box: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
@@ -182,7 +222,7 @@ def _in_thread(timeout: float, *arguments: Any) -> Outcome:
 
 
 def too_long(timeout: float) -> str:
-    """What is said of a simulation that hangs."""
+    """The reason given for a simulation that hangs."""
     return f"it took more than {timeout:g} s."
 
 
@@ -190,7 +230,7 @@ def too_long(timeout: float) -> str:
 
 
 def serve(connection: Connection, log: str) -> None:
-    """The life of a worker process. It leaves interrupts to its parent, and ends when that is gone."""
+    """Run tasks until the parent is gone; interrupts are left to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setsid()  # so that what it starts can be ended with it
     with (
@@ -209,10 +249,10 @@ def _answer(task: bytes) -> bytes:
         fn, args, kwargs = cloudpickle.loads(task)
         return cloudpickle.dumps((True, fn(*args, **kwargs)))
     except Exception as error:
-        return cloudpickle.dumps((False, _travelling(error)))
+        return cloudpickle.dumps((False, _picklable(error)))
 
 
-def _travelling(error: Exception) -> Exception:
+def _picklable(error: Exception) -> Exception:
     """The error, or its text where it cannot be sent."""
     try:
         cloudpickle.loads(cloudpickle.dumps(error))

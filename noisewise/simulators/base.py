@@ -1,12 +1,12 @@
-r"""What a simulator is: parameters in, confidential data or their statistic out, reproducibly.
+"""What a simulator is: parameters in, confidential data or their statistic out, reproducibly.
 
     theta (N, d)  --simulate-->  x, N databases        theta (N, d)  --statistics-->  s (N, k)
 
-`AbstractSimulator` owns the checks; a concrete simulator says how simulation i is run. Under one
-key its randomness is derived from the key and i alone; given an array of N keys, one per row of
-theta, from the i-th alone, as for row 0 under that key. So results do not depend on how the work is
-divided, and a simulation can be repeated with the same randomness at another theta. What it gets is
-`stage_key(key, "simulator")`, from which no other stage draws.
+`AbstractSimulator` checks arguments and results; a concrete simulator says how simulation i is run.
+Under one key its randomness depends on the key and i alone. Given an array of N keys, one per row
+of theta, it depends on the i-th key alone, as for row 0 under that key. So results do not depend on
+how the work is divided, and a simulation can be repeated with the same randomness at another theta.
+A simulator draws from `stage_key(key, "simulator")`, from which no other stage draws.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from concurrent.futures import Executor
 from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, as_float64, describe, in_float64, integer, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
@@ -30,20 +32,34 @@ Query = Callable[[Any], Any]
 
 @runtime_checkable
 class AdditiveQuery(Protocol):
-    """A query s = sum_i t(x_i) / divisor over records, which can be summed up chunk by chunk."""
+    """A query s = sum_i t(x_i) / divisor over records, which can be summed up chunk by chunk.
+
+    Record models use this to bound memory: they never hold more than 8192 records of a database.
+    """
 
     @property
     def divisor(self) -> float:
-        """What the sum is divided by."""
+        """What the sum is divided by: 1 for totals, the number of records for means."""
 
-    def contributions(self, x: Any) -> Array:
-        """The terms t of each record, shape (n, k)."""
+    def contributions(self, x: Any) -> Float[Array, "records k"]:
+        """The terms t(x_i), one row per record.
+
+        Args:
+            x: Some records of one database, as the record model draws them.
+
+        Returns:
+            Terms, shape (records, k).
+        """
 
 
 @dataclasses.dataclass(frozen=True)
 class Execution:
-    """How simulations in Python are run: where, how many at a time, and what keeps count of those
-    that fail.
+    """How simulations in Python are run; simulators in JAX ignore it.
+
+    Attributes:
+        executor: Where batches run; None for this process.
+        batch_size: Simulations per task; None lets the simulator choose.
+        faults: Counts simulations that fail, so that a few may; None allows none.
     """
 
     executor: Executor | None = None
@@ -52,30 +68,48 @@ class Execution:
 
 
 class AbstractSimulator(abc.ABC):
-    """Base of all simulators. A concrete class writes `_statistics` and `_simulate`; a class is
-    abstract or final.
+    """Base of all simulators: theta -> x, and theta -> s together with a query.
+
+    To write a simulator of your own, pass a function to `JaxSimulator` or `PythonSimulator`, or
+    derive from `AbstractRecordModel`; this class is for new ways to run simulations. A concrete
+    class writes `_statistics` and `_simulate`; a class is abstract or final.
     """
 
     @final
     def statistics(
         self,
         key: Array,
-        theta: Array,
+        theta: Float[Array, "n d"],
         query: Query,
         *,
         executor: Executor | None = None,
         batch_size: int | None = None,
         faults: Faults | None = None,
-    ) -> np.ndarray:
-        """The statistics s (N, k) of one simulated database per row of theta (N, d).
+    ) -> Float[np.ndarray, "n k"]:
+        """The statistic of one simulated database per row of theta.
 
-        `key` is one key, or an array of N keys: row i then depends on the i-th key and theta_i
-        only, whatever the others are, which gives common random numbers at different theta.
+        This is what inference calls: no more databases are held than run at a time.
 
-        `executor` runs `batch_size` simulations at a time elsewhere; it serves simulators written
-        in Python only. The result depends on neither. A statistic that is one number counts as
-        (1,). A simulation whose statistic is NaN gives a row of NaN. So does one in Python that
-        fails, where `faults` are given to count it, as long as they are few; else it raises.
+        Args:
+            key: One JAX PRNG key, or an array of N keys. With N keys, row i depends on the i-th key
+                and theta_i alone, which gives common random numbers at different theta.
+            theta: Parameters, shape (N, d), finite.
+            query: Function from one database to a number or a vector (k,).
+            executor: Runs simulations elsewhere; used by simulators in Python only.
+            batch_size: Simulations per task of the executor. The result depends on neither.
+            faults: Counts simulations that fail. With it, a few failures become rows of NaN;
+                without it, the first failure raises.
+
+        Returns:
+            Statistics s, shape (N, k). A row is NaN where the query returned NaN or the simulation
+            was dropped.
+
+        Raises:
+            InvalidInputError: If theta is not a finite array (N, d), or the number of keys is not
+                N.
+            InvalidTypeError: If the query is not a function, or an argument is a tracer: simulators
+                run outside `jit`, `vmap` and `grad`.
+            SimulationError: If a simulation or the query fails.
         """
         keys, theta, execution = _checked(key, theta, Execution(executor, batch_size, faults))
         if isinstance(query, type) or not callable(query):
@@ -84,9 +118,9 @@ class AbstractSimulator(abc.ABC):
             )
         s = _as_columns(self._statistics(keys, theta, query, execution))
         if s.ndim != 2 or s.shape[0] != len(theta) or s.shape[1] == 0:
-            kind = type(self).__name__
             raise SimulationError(
-                f"{kind} gave statistics of shape {s.shape} for {len(theta)} simulations."
+                f"{type(self).__name__} gave statistics of shape {s.shape} for {len(theta)}"
+                " simulations."
             )
         return s
 
@@ -94,24 +128,48 @@ class AbstractSimulator(abc.ABC):
     def simulate(
         self,
         key: Array,
-        theta: Array,
+        theta: Float[Array, "n d"],
         *,
         executor: Executor | None = None,
         batch_size: int | None = None,
     ) -> Any:
-        """N databases, one per row of theta (N, d); the same ones `statistics` sees for the same
-        key.
+        """N simulated databases, one per row of theta: those whose statistics `statistics` returns
+        for the same key.
 
-        Simulators in JAX give arrays with a leading axis of length N, simulators in Python a list
-        of length N.
+        All are held in memory: for statistics alone call `statistics`.
+
+        Args:
+            key: One JAX PRNG key, or an array of N keys, one per row of theta.
+            theta: Parameters, shape (N, d), finite.
+            executor: Runs simulations elsewhere; used by simulators in Python only.
+            batch_size: Simulations per task of the executor.
+
+        Returns:
+            Databases x: from simulators in JAX arrays with a leading axis of length N, from
+            simulators in Python a list of length N.
+
+        Raises:
+            InvalidInputError: If theta is not a finite array (N, d), or the number of keys is not
+                N.
+            SimulationError: If a simulation fails.
         """
         keys, theta, execution = _checked(key, theta, Execution(executor, batch_size))
         return self._simulate(keys, theta, execution)
 
     @final
-    def statistic_width(self, key: Array, theta: Array, query: Query) -> int:
-        """The number of entries of s: by tracing where that tells, else by simulating at the first
-        row of theta where that works.
+    def statistic_width(self, key: Array, theta: Float[Array, "n d"], query: Query) -> int:
+        """The number k of entries of s.
+
+        It is found by tracing where the simulator and the query are written in JAX, else by
+        simulating at the first row of theta where that works.
+
+        Args:
+            key: One JAX PRNG key, or one per row of theta.
+            theta: Parameters to try, shape (N, d).
+            query: Function from one database to a number or a vector (k,).
+
+        Returns:
+            The number of entries; a query that returns a single number has one.
         """
         keys, theta, _ = _checked(key, theta, Execution())
         return self._statistic_width(keys, theta, query)
@@ -128,7 +186,9 @@ class AbstractSimulator(abc.ABC):
     def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> Any: ...
 
 
-def _checked(key: Any, theta: Any, execution: Execution) -> tuple[RowKeys, np.ndarray, Execution]:
+def _checked(
+    key: Array, theta: ArrayLike, execution: Execution
+) -> tuple[RowKeys, np.ndarray, Execution]:
     if is_traced(key, theta):
         raise InvalidTypeError(
             "Simulators run outside jit, vmap and grad: pass a key and theta with values, not"
@@ -154,7 +214,7 @@ def _as_columns(s: np.ndarray) -> np.ndarray:
 
 
 @in_float64
-def _parameters(theta: Any) -> np.ndarray:
+def _parameters(theta: ArrayLike) -> np.ndarray:
     theta = np.asarray(as_float64(theta, "theta"))
     if theta.ndim == 1:
         raise InvalidInputError(

@@ -1,5 +1,6 @@
-"""Batches of simulations, here or in the workers of an executor; whatever becomes of them, each
-gives an outcome.
+"""Batches of simulations, here or in the workers of an executor.
+
+Every simulation gives an outcome, also when it fails, hangs, or is lost with its worker.
 """
 
 from __future__ import annotations
@@ -31,20 +32,44 @@ from noisewise.simulators.base import Query
 from noisewise.simulators.workers import WorkerLostError, Workers
 
 MAX_IN_FLIGHT = 512
-"""How many batches are handed to an executor before the first has come back."""
-
-GRACE, START_UP = 60.0, 600.0
-"""Seconds beyond the time-outs of a batch before an executor counts as stuck: after its first
-result, and before.
+"""Batches handed to an executor before one comes back: bounds the memory that waiting tasks take,
+and keeps hundreds of workers busy.
 """
 
-_TASKS_EACH, _UNKNOWN_WORKERS = 4, 16
-_serial = itertools.count()
+GRACE_SECONDS = 60.0
+"""Seconds beyond the time-outs of a batch before an executor counts as stuck: generous, since what
+is declared stuck is submitted again.
+"""
+
+START_UP_SECONDS = 600.0
+"""Seconds added before the first answer, in which a cluster may have to start its workers."""
+
+_MAX_TASK_SIZE = 64
+"""Simulations per task by default, at most: when a worker dies, a whole task is run again, one
+simulation at a time.
+"""
+
+_TASKS_PER_WORKER = 4
+"""Tasks by default: enough that a slow one does not keep the other workers idle."""
+
+_ASSUMED_WORKERS = 16
+"""Workers of an executor that does not say how many it has; only the default size depends on it."""
+
+_task_numbers = itertools.count()
 
 
 @dataclasses.dataclass
 class Batches:
-    """Simulations by `fn` and `query`, one per row of keys and theta (N, d)."""
+    """Simulations by `fn` and `query`, run in batches.
+
+    Attributes:
+        fn: The simulator's function (rng, theta_1d) -> x.
+        query: Function from x to its statistic; None to return databases.
+        timeout: Seconds per simulation; None for no limit.
+        keys: The randomness of the N simulations.
+        theta: Parameters, shape (N, d).
+        executor: Where they run; None for this process, or for one worker where there is a timeout.
+    """
 
     fn: Callable[..., Any]
     query: Query | None
@@ -52,24 +77,37 @@ class Batches:
     keys: RowKeys
     theta: np.ndarray
     executor: Executor | None
-    awake: bool = False
+    has_answered: bool = False
     """Whether the executor has given a result."""
 
     @property
     def num_workers(self) -> int:
-        """How many simulate at once, as far as is known."""
-        return 1 if self.executor is None else num_workers(self.executor) or _UNKNOWN_WORKERS
+        """How many simulations run at once: what the executor says, else 16."""
+        return 1 if self.executor is None else num_workers(self.executor) or _ASSUMED_WORKERS
 
     @property
     def size(self) -> int:
         """How many simulations make a task by default."""
-        return max(1, min(64, len(self.theta) // (_TASKS_EACH * self.num_workers)))
+        even = len(self.theta) // (_TASKS_PER_WORKER * self.num_workers)
+        return max(1, min(_MAX_TASK_SIZE, even))
 
     def run(
         self, rows: np.ndarray, batch_size: int
     ) -> Generator[tuple[np.ndarray, list[Outcome]], None, None]:
-        """(rows of a batch, their outcomes) for all these rows, as they come. Closing it cancels
-        what has not started.
+        """Run some of the simulations, and yield batches as they come back.
+
+        Closing the generator cancels what has not started.
+
+        Args:
+            rows: Numbers of the simulations to run.
+            batch_size: Simulations per task.
+
+        Yields:
+            The rows of a batch, and one outcome for each of them.
+
+        Raises:
+            InvalidInputError: If the executor is a process pool that forks.
+            SimulationError: If functions cannot be pickled, or the executor has stopped working.
         """
         executor = self.executor or (None if self.timeout is None else _own_worker())
         if executor is None:
@@ -78,17 +116,17 @@ class Batches:
                 yield batch, _worker.run_batch(self.fn, self.query, None, *self._inputs(batch))
             return
         task = self._task(executor)
-        flight = _Flight(self, executor, batch_size)
+        tasks = _Submitted(self, executor, batch_size)
         try:
             for first in range(0, len(rows), batch_size):
                 batch = rows[first : first + batch_size]
-                flight.launch(batch, *task, self.timeout, *self._inputs(batch))
-                if len(flight.pending) >= MAX_IN_FLIGHT:
-                    yield from flight.land()
-            while flight.pending:
-                yield from flight.land()
+                tasks.submit(batch, *task, self.timeout, *self._inputs(batch))
+                if len(tasks.pending) >= MAX_IN_FLIGHT:
+                    yield from tasks.collect()
+            while tasks.pending:
+                yield from tasks.collect()
         finally:
-            for future in flight.pending:
+            for future in tasks.pending:
                 future.cancel()
 
     def _inputs(self, batch: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -116,9 +154,10 @@ class Batches:
         return (_worker.run_pickled_batch, payload, hashlib.sha256(payload).hexdigest())
 
 
-class _Flight:
-    """The batches that are under way in an executor; somebody else's that gives none back for long
-    is stuck.
+class _Submitted:
+    """The batches that an executor has not given back yet.
+
+    An executor that is not ours counts as stuck when none comes back for too long.
     """
 
     def __init__(self, batches: Batches, executor: Executor, batch_size: int) -> None:
@@ -126,39 +165,33 @@ class _Flight:
         self._done: queue.SimpleQueue[Future[list[Outcome]]] = queue.SimpleQueue()
         self._batches, self._executor = batches, executor
         self._limited = batches.timeout is not None and not isinstance(executor, Workers)
-        self._seconds = (batches.timeout or 0.0) * batch_size + GRACE
+        self._seconds = (batches.timeout or 0.0) * batch_size + GRACE_SECONDS
 
-    def launch(self, batch: np.ndarray, fn: Callable[..., list[Outcome]], *task: Any) -> None:
-        """Submit a task. Its number makes it another than all before: some executors run equal
-        tasks once only.
-        """
+    def submit(self, batch: np.ndarray, fn: Callable[..., list[Outcome]], *task: Any) -> None:
+        """Submit a task, with a number of its own: some executors run equal tasks only once."""
         try:
-            future = self._executor.submit(fn, *task, next(_serial))
+            future = self._executor.submit(fn, *task, next(_task_numbers))
         except RuntimeError as error:
             raise _broken(error) from error
         self.pending[future] = batch
         future.add_done_callback(self._done.put)
 
-    def land(self) -> Iterator[tuple[np.ndarray, list[Outcome]]]:
-        """The batch that comes back next, or all, as failures, where the executor is stuck."""
+    def collect(self) -> Iterator[tuple[np.ndarray, list[Outcome]]]:
+        """The batch that comes back next; all of them, as failures, if the executor is stuck."""
         future = self._next()
         if future is None:
             yield from self._abandoned()
         else:
-            self._batches.awake = True
+            self._batches.has_answered = True
             batch = self.pending.pop(future)
             yield batch, self._outcomes(future, len(batch))
 
     def _next(self) -> Future[list[Outcome]] | None:
-        """None where nothing came for too long, though there were workers."""
+        """The task that ends next; None if none ends for too long, though there are workers."""
         while True:
-            limit = (
-                self._seconds + (0.0 if self._batches.awake else START_UP)
-                if self._limited
-                else None
-            )
+            start_up = 0.0 if self._batches.has_answered else START_UP_SECONDS
             try:
-                return self._done.get(timeout=limit)
+                return self._done.get(timeout=self._seconds + start_up if self._limited else None)
             except queue.Empty:
                 if num_workers(self._executor) != 0:
                     return None
@@ -210,14 +243,23 @@ def _broken(error: Exception) -> SimulationError:
 
 @functools.cache
 def _own_worker() -> Workers:
-    """One worker for simulations with a time-out and no executor; it stays until this process ends."""
+    """One worker for simulations with a time-out and no executor; it lives as long as this
+    process.
+    """
     workers = Workers(1)
     atexit.register(workers.kill)
     return workers
 
 
 def num_workers(executor: Executor) -> int | None:
-    """How many workers an executor has; None where it does not say."""
+    """How many workers an executor has.
+
+    Args:
+        executor: `Workers`, an executor of `concurrent.futures`, or that of a dask client.
+
+    Returns:
+        The number of workers; None if the executor does not say.
+    """
     if isinstance(executor, Workers):
         return executor.num_workers
     client: Any = getattr(executor, "_client", None)

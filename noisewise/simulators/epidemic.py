@@ -38,10 +38,18 @@ def epidemics(
     leap: float,
     infected: np.ndarray,
 ) -> None:
-    """Write one epidemic per row of words (N, w), indices (N,) and rates (N, 2) into infected (N,
-    L).
+    """Write one epidemic per row into `infected`: exact events where I < switch, leaps elsewhere.
 
-    Exact events where I < switch, leaps elsewhere.
+    Args:
+        words: Keys as numbers, shape (N, w), uint64.
+        indices: Numbers to fold into the keys, shape (N,).
+        rates: (beta, gamma), shape (N, 2).
+        population: Number K of people.
+        initial_infected: People infected at time 0.
+        times: Observation times, shape (L,).
+        switch: Number of infected from which leaps are made; infinite for exact events alone.
+        leap: Events per leap, as a share of I.
+        infected: Output, shape (N, L).
     """
     for row in range(len(rates)):
         rng = seeded(words[row], indices[row])
@@ -70,7 +78,19 @@ def epidemic(
     leap: float,
     infected: np.ndarray,
 ) -> None:
-    """Write the number of infected AT each of the times into `infected` (L,)."""
+    """Write one epidemic into `infected`, the number of infected AT each of the times.
+
+    Args:
+        rng: Its generator.
+        b: beta / K.
+        gamma: Rate of recovery.
+        s: Susceptible at time 0.
+        i: Infected at time 0.
+        times: Observation times, shape (L,).
+        switch: Number of infected from which leaps are made.
+        leap: Events per leap, as a share of I.
+        infected: Output, shape (L,).
+    """
     t = 0.0
     seen = 0
     if times[0] == 0.0:
@@ -78,13 +98,15 @@ def epidemic(
         seen = 1
     while seen < times.size:
         if i < switch:
-            rng, s, i, t, seen = _events(rng, s, i, t, seen, b, gamma, times, switch, infected)
+            rng, s, i, t, seen = exact_events(rng, s, i, t, seen, b, gamma, times, switch, infected)
         else:
-            rng, s, i, t, seen = _leap(rng, s, i, t, seen, b, gamma, times, switch, leap, infected)
+            rng, s, i, t, seen = one_leap(
+                rng, s, i, t, seen, b, gamma, times, switch, leap, infected
+            )
 
 
 @kernel
-def _events(
+def exact_events(
     rng: Generator,
     s: float,
     i: float,
@@ -99,6 +121,21 @@ def _events(
     """Gillespie's direct method, until I >= switch after an event or all observations are made.
 
     A waiting time is infinite once nothing can happen any more.
+
+    Args:
+        rng: The generator of this epidemic.
+        s: Susceptible.
+        i: Infected.
+        t: Time.
+        seen: Number of observations made.
+        b: beta / K.
+        gamma: Rate of recovery.
+        times: Observation times, shape (L,).
+        switch: Number of infected at which to stop.
+        infected: Output, shape (L,).
+
+    Returns:
+        The state after the last event.
     """
     while True:
         infection = b * s
@@ -119,7 +156,7 @@ def _events(
 
 
 @kernel
-def _leap(
+def one_leap(
     rng: Generator,
     s: float,
     i: float,
@@ -132,12 +169,32 @@ def _leap(
     leap: float,
     infected: np.ndarray,
 ) -> EpidemicState:
-    """One leap, with the observations that fall into it."""
+    """One leap, with the observations that fall into it.
+
+    Where all infected might recover on the way, which only events can show, events are drawn
+    instead.
+
+    Args:
+        rng: The generator of this epidemic.
+        s: Susceptible.
+        i: Infected.
+        t: Time.
+        seen: Number of observations made.
+        b: beta / K.
+        gamma: Rate of recovery.
+        times: Observation times, shape (L,).
+        switch: Number of infected from which leaps are made.
+        leap: Events per leap, as a share of I.
+        infected: Output, shape (L,).
+
+    Returns:
+        The state after the leap.
+    """
     h = _length(s, i, b, gamma, leap, times[-1] - t)
     infections, rng = binomial(rng, s, -math.expm1(-b * h))
     recoveries, rng = poisson(rng, gamma * h)
     if recoveries >= i:  # the infected might die out on the way, which only events can tell
-        return _events(rng, s, i, t, seen, b, gamma, times, switch, infected)
+        return exact_events(rng, s, i, t, seen, b, gamma, times, switch, infected)
     while True:
         start, middle, end = _slowness(i, infections, recoveries, b * h)
         duration = h * (start + 4.0 * middle + end) / 6.0

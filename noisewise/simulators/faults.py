@@ -1,4 +1,4 @@
-"""Simulations that fail: how many of them may, and what is said of the others."""
+"""Simulations that fail: how many may, and what is reported of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from noisewise.errors import FileFormatError, SimulationError
 from noisewise.simulators._worker import HUNG, LOST, RAISED, Failure
 
-ALWAYS = 8
-"""A simulator that fails the first so many times always fails."""
+FIRST_SIMULATIONS = 8
+"""Give up if the first 8 simulations all fail: at a failure rate of 1 in 2 that is 1 in 256."""
 
-_BY_CHANCE = 5
-"""So many failures say nothing yet of how often a simulator fails."""
+_ALLOWED_BY_CHANCE = 5
+"""Failures that are always allowed where any are: so few show no failure rate yet."""
 
 
 class WorkerError(Exception):
@@ -27,17 +27,27 @@ class WorkerError(Exception):
 
 @dataclasses.dataclass
 class Faults:
-    """The simulations of one inference that failed twice, once among others and once alone, and
-    that are dropped.
+    """The dropped simulations of one inference: those that failed in a batch and again alone.
 
-    `max_failed` is the fraction that may. The rule allows for chance: f failures among n
-    simulations are too many when f > p n + 5 + 3 sqrt(p n), with p = max_failed; none is allowed
-    where p = 0. It counts simulations when they are begun, so that it does not matter which of them
-    end first. `width` is that of s, 0 where it is not known.
+    The rule allows for chance: f failures among n simulations are too many when
 
-    >>> faults = Faults(max_failed=0.05)
-    >>> [faults.allowed(n) for n in (10, 1_000, 100_000)]
-    [7, 76, 5217]
+        f > p n + 5 + 3 sqrt(p n),      p = max_failed,
+
+    and none is allowed where p = 0. Simulations count from when they are begun, so that it does not
+    matter which of them end first.
+
+    Attributes:
+        max_failed: Fraction of simulations that may fail.
+        width: Number of entries of s; 0 where it is not known.
+        num_simulations: Simulations begun.
+        num_recovered: Simulations that failed in a batch and succeeded alone.
+        num_failed: Dropped simulations by the way in which they failed.
+        example: The first dropped simulation, its theta and reason.
+
+    Example:
+        >>> faults = Faults(max_failed=0.05)
+        >>> [faults.allowed(n) for n in (10, 1_000, 100_000)]
+        [7, 76, 5217]
     """
 
     max_failed: float = 0.0
@@ -57,9 +67,18 @@ class Faults:
         return sum(self.num_failed.values())
 
     def allowed(self, num: int | None = None) -> int:
-        """How many of `num` simulations, by default of all that were begun, may fail."""
+        """How many simulations may fail.
+
+        Args:
+            num: Number of simulations; by default all that were begun.
+
+        Returns:
+            The largest number of failures that is not too many.
+        """
         expected = self.max_failed * (self.num_simulations if num is None else num)
-        return int(expected + _BY_CHANCE + 3.0 * math.sqrt(expected)) if expected > 0.0 else 0
+        if expected <= 0.0:
+            return 0
+        return int(expected + _ALLOWED_BY_CHANCE + 3.0 * math.sqrt(expected))
 
     def begin(self, num: int) -> None:
         """Count simulations that are about to be run together."""
@@ -67,8 +86,15 @@ class Faults:
         self._calls += 1
 
     def drop(self, index: int, theta: np.ndarray, failure: Failure) -> None:
-        """Count a simulation that failed for good; raises `SimulationError` where that makes too
-        many.
+        """Count a simulation that failed for good.
+
+        Args:
+            index: Number of the simulation in its call.
+            theta: Its parameters, shape (d,).
+            failure: What went wrong.
+
+        Raises:
+            SimulationError: If that makes too many.
         """
         self.num_failed[failure.kind] += 1
         where = f"theta = {theta.tolist()}"
@@ -84,7 +110,12 @@ class Faults:
         self.refuse(f"{self.total:,} of {self.num_simulations:,} simulations failed", failure)
 
     def refuse(self, found: str, failure: Failure) -> None:
-        """Raise, with an example."""
+        """Raise a `SimulationError` with an example.
+
+        Args:
+            found: What was found, such as "136 of 2,000 simulations failed".
+            failure: The failure that the error names as its cause.
+        """
         text = (
             f"{found}, more than PythonSimulator(max_failed={self.max_failed:g}) allows, the first"
             f" of them at {self.example} Fix the simulator there, or let it return np.nan in place"
@@ -93,8 +124,11 @@ class Faults:
         raise _caused(text, failure)
 
     def numbers(self) -> dict[str, Any] | None:
-        """What a reader of the result must know: how many were dropped, and why; None where none
-        was.
+        """What a reader of the result must know.
+
+        Returns:
+            Counts of dropped simulations, the ways in which they failed, and an example; None where
+            none was dropped.
         """
         if not self.total:
             return None
@@ -104,33 +138,37 @@ class Faults:
     # On disk --------------------------------------------------------------------------------------
 
     def to_spec(self) -> dict[str, Any] | None:
-        """JSON-ready; None where nothing ever failed."""
+        """The counts as JSON-ready values for a journal; None where nothing ever failed."""
         if not self.total and not self.num_recovered:
             return None
         failed = list(self.num_failed.values())
         return {"failed": failed, "recovered": self.num_recovered, "example": self.example}
 
     def restore(self, num: int, spec: Any) -> None:
-        """Count `num` simulations of an earlier sitting, after which this was `to_spec()`."""
+        """Count simulations that an earlier session recorded.
+
+        Args:
+            num: Number of simulations.
+            spec: What `to_spec()` returned after them.
+
+        Raises:
+            FileFormatError: If `spec` is damaged.
+        """
         self.begin(num)
         if spec is None:
             return
         try:
             counts = [*spec["failed"], spec["recovered"]]
-            if (
-                not all(type(count) is int and count >= 0 for count in counts)
-                or len(counts) != len(self.num_failed) + 1
-            ):
+            whole = all(type(count) is int and count >= 0 for count in counts)
+            if not whole or len(counts) != len(self.num_failed) + 1:
                 raise ValueError
             example = spec["example"] if spec["example"] is None else str(spec["example"])
         except (KeyError, TypeError, ValueError):
             raise FileFormatError(
-                "The journal does not tell which simulations failed: delete the run."
+                "The journal does not say which simulations failed: delete the run."
             ) from None
-        self.num_failed, self.num_recovered = (
-            dict(zip(self.num_failed, counts, strict=False)),
-            counts[-1],
-        )
+        self.num_failed = dict(zip(self.num_failed, counts, strict=False))
+        self.num_recovered = counts[-1]
         if example is not None:
             self.example, self._example_at = example, (0, 0)
 

@@ -18,28 +18,39 @@ from noisewise.simulators.base import AbstractSimulator, Execution, Query
 
 @dataclasses.dataclass(frozen=True)
 class JaxSimulator(AbstractSimulator):
-    """x = fn(key, theta): one database, any pytree of arrays, from one parameter vector (d,),
-    written in JAX.
+    """x = fn(key, theta): one database from one parameter vector, written in JAX.
 
-    Simulation i runs with `jax.random.fold_in(stage_key(key, "simulator"), i)` (with keys of their
-    own: 0 in place of i), in float64, vmapped and compiled together with the query, so that
+    Take this where the model can be written in `jax.numpy`: it is compiled and vectorised, and
+    methods that need gradients can use it. For plain Python or NumPy there is `PythonSimulator`.
+
+    Simulation i runs with `jax.random.fold_in(stage_key(key, "simulator"), i)` (0 in place of i
+    where each row has its own key), in float64, vmapped and compiled together with the query. So
     `statistics` never holds more databases than one chunk: up to 256, fewer where they are large (4
     MiB in all). One program serves every number of simulations. `executor` and `batch_size` have no
     effect.
 
-    All randomness must come from `key`: np.random would be drawn once, when the program is
-    compiled. So fn is traced at first use, and refused if it makes no use of its key, unless
-    `deterministic` says that there is none to use (a differential equation). A constant index
-    beyond the columns of theta is refused, where JAX would take the last.
+    All randomness must come from `key`: `np.random` would be drawn once, when the program is
+    compiled. So fn is traced at first use and refused if it makes no use of its key. A constant
+    index beyond the columns of theta is refused as well, where JAX would take the last column.
 
-    >>> import jax, numpy as np
-    >>> import noisewise as nw
-    >>> simulator = nw.simulators.JaxSimulator(lambda key, theta: theta + jax.random.normal(key, (100, 1)))
-    >>> theta = np.array([[-1.0], [1.0]])
-    >>> simulator.simulate(jax.random.key(0), theta).shape
-    (2, 100, 1)
-    >>> simulator.statistics(jax.random.key(0), theta, lambda x: x.mean(0)).round(3).tolist()
-    [[-0.973], [1.007]]
+    Args:
+        fn: Function of a JAX key and one parameter vector (d,) that returns one database, any
+            pytree of arrays.
+        deterministic: Whether fn uses no randomness, as a differential equation does.
+
+    Raises:
+        InvalidTypeError: If fn cannot be called as fn(key, theta).
+
+    Example:
+        >>> import jax, numpy as np
+        >>> import noisewise as nw
+        >>> draw = lambda key, theta: theta + jax.random.normal(key, (100, 1))
+        >>> simulator = nw.simulators.JaxSimulator(draw)
+        >>> theta = np.array([[-1.0], [1.0]])
+        >>> simulator.simulate(jax.random.key(0), theta).shape
+        (2, 100, 1)
+        >>> simulator.statistics(jax.random.key(0), theta, lambda x: x.mean(0)).round(3).tolist()
+        [[-0.973], [1.007]]
     """
 
     fn: Callable[[Array, Array], Any]
@@ -75,7 +86,7 @@ class JaxSimulator(AbstractSimulator):
         return _compiled.statistic_shape(query, self._shapes(keys, theta)).shape[0]
 
     def _shapes(self, keys: RowKeys, theta: np.ndarray) -> Any:
-        return _compiled.examined(
+        return _compiled.checked_shapes(
             _database,
             (self.fn,),
             keys,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from typing import Any
+from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, as_float64, describe, in_float64, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
@@ -21,32 +23,48 @@ UNKNOWN = ("predictor_mean", "predictor_sd", "noise_sd")
 
 @dataclasses.dataclass(frozen=True)
 class LinearRegression(AbstractRecordModel):
-    r"""Records (x_1, ..., x_p, y), independent, with
+    """Records (x_1, ..., x_p, y), independent, with
 
         x ~ N(m, Sigma),    y | x ~ N(beta_0 + beta_1 x_1 + ... + beta_p x_p, sigma^2).
 
     theta is beta (p+1 columns, the intercept first) and then whatever is `unknown`, always in this
     order: "predictor_mean" m (p columns), "predictor_sd" (p columns, positive: Sigma keeps the
     correlations of `predictor_covariance`), "noise_sd" sigma (one column, positive). What is not
-    unknown is a public constant: `predictor_mean` (0 unless given), `predictor_covariance` (the
-    identity unless given), `noise_variance`.
+    unknown is a public constant.
 
-    Not centred, a record is m + L z and its response adds sigma e, with (z, e) p+1 standard normals
-    and L L' = Sigma. With the prior beta ~ N(0, tau^2 I), tau^2 = `prior_variance`, and nothing
-    else unknown, beta given the records is normal: precision P = X'X/sigma^2 + I/tau^2 and mean
-    P^-1 X'y/sigma^2, X = (1, x). It needs the records as they are, not clamped.
+    As a function of noise, a record is m + L z and its response adds sigma e, with (z, e) p+1
+    standard normals and L L' = Sigma. With the prior beta ~ N(0, tau^2 I), tau^2 =
+    `prior_variance`, and nothing else unknown, beta given the records is normal: precision P =
+    X'X/sigma^2 + I/tau^2 and mean P^-1 X'y/sigma^2, X = (1, x). That needs the records as they are,
+    not clamped.
 
-    >>> import jax, numpy as np
-    >>> import noisewise as nw
-    >>> model = nw.simulators.LinearRegression(num_records=100, predictor_mean=(0.9, -1.17))
-    >>> x = model.simulate(jax.random.key(0), np.array([[-1.79, -2.89, -0.66]]))
-    >>> x.shape
-    (1, 100, 3)
-    >>> mean, covariance = model.conjugate_posterior(*model.sums(x[0]))
-    >>> mean.round(2).tolist()
-    [-1.77, -2.78, -0.68]
-    >>> nw.simulators.LinearRegression(unknown=("noise_sd", "predictor_mean")).parameter_names[3:]
-    ('predictor_mean[0]', 'predictor_mean[1]', 'noise_sd')
+    Args:
+        num_records: Number n of records.
+        num_predictors: Number p of predictors.
+        noise_variance: sigma^2, used while "noise_sd" is not unknown.
+        predictor_mean: m, shape (p,); 0 by default.
+        predictor_covariance: Sigma, shape (p, p); the identity by default.
+        prior_variance: tau^2 of the prior under which `sample_parameters` draws.
+        unknown: What else is a parameter: names out of "predictor_mean", "predictor_sd",
+            "noise_sd".
+
+    Raises:
+        InvalidInputError: If a number is out of range, a shape does not fit, the covariance is not
+            positive definite, or a name in `unknown` is not known.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> import noisewise as nw
+        >>> model = nw.simulators.LinearRegression(num_records=100, predictor_mean=(0.9, -1.17))
+        >>> x = model.simulate(jax.random.key(0), np.array([[-1.79, -2.89, -0.66]]))
+        >>> x.shape
+        (1, 100, 3)
+        >>> mean, covariance = model.conjugate_posterior(*model.sums(x[0]))
+        >>> mean.round(2).tolist()
+        [-1.77, -2.78, -0.68]
+        >>> wider = nw.simulators.LinearRegression(unknown=("noise_sd", "predictor_mean"))
+        >>> wider.parameter_names[3:]
+        ('predictor_mean[0]', 'predictor_mean[1]', 'noise_sd')
     """
 
     num_records: int = 100
@@ -117,8 +135,8 @@ class LinearRegression(AbstractRecordModel):
         return jnp.append(x, beta[0] + x @ beta[1:] + noise_sd * u[-1])
 
     def noise_of_record(self, key: Array, x_i: Array, theta: Array) -> Array:
-        """The u_i with record(u_i, theta) = x_i: a function of the record and theta, without use
-        for the key.
+        """The u_i with record(u_i, theta) = x_i: a function of the record and theta; the key is
+        unused.
         """
         beta, mean, root, noise_sd = self._parts(theta)
         # root is a diagonal of sds times a constant, whose inverse is much faster than a triangular
@@ -152,9 +170,16 @@ class LinearRegression(AbstractRecordModel):
     def log_prob_conjugate_prior(self, theta: Array) -> Array:
         return -0.5 * (theta**2).sum() / self.prior_variance
 
-    def record_moments(self, theta: Array) -> tuple[Array, Array]:
-        """The mean (p+1,) and covariance (p+1, p+1) of a record (x, y) at theta. For use inside JAX
-        programs.
+    def record_moments(
+        self, theta: Float[Array, " d"]
+    ) -> tuple[Float[Array, " q"], Float[Array, "q q"]]:
+        """The mean and covariance of a record (x, y), for use inside JAX programs.
+
+        Args:
+            theta: Parameters, shape (d,).
+
+        Returns:
+            The mean, shape (p+1,), and the covariance, shape (p+1, p+1); the response comes last.
         """
         beta, mean, root, noise_sd = self._parts(theta)
         loadings = jnp.concatenate([root, beta[None, 1:] @ root])
@@ -162,9 +187,19 @@ class LinearRegression(AbstractRecordModel):
         return jnp.append(mean, beta[0] + mean @ beta[1:]), covariance
 
     @in_float64
-    def sums(self, records: Array) -> tuple[np.ndarray, np.ndarray]:
-        """X'X (p+1, p+1) and X'y (p+1,) of records (n, p+1), with the constant 1 as first column of
-        X.
+    def sums(
+        self, records: Float[Array, "n q"]
+    ) -> tuple[Float[np.ndarray, "q q"], Float[np.ndarray, " q"]]:
+        """X'X and X'y of records, with the constant 1 as first column of X.
+
+        Args:
+            records: Records (x, y), shape (n, p+1).
+
+        Returns:
+            X'X, shape (p+1, p+1), and X'y, shape (p+1,).
+
+        Raises:
+            InvalidInputError: If the records do not have p+1 columns.
         """
         records = as_float64(records, "records")
         if records.ndim != 2 or records.shape[1] != self.num_predictors + 1:
@@ -174,12 +209,25 @@ class LinearRegression(AbstractRecordModel):
         design = jnp.concatenate([jnp.ones((len(records), 1)), records[:, :-1]], axis=1)
         return design.T @ design, design.T @ records[:, -1]  # type: ignore[return-value]
 
-    def conjugate_posterior(self, gram: Array, cross: Array) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (p+1,) and covariance (p+1, p+1) of beta given the sums X'X = gram and X'y = cross
-        of the records.
+    def conjugate_posterior(
+        self, gram: Float[Array, "q q"], cross: Float[Array, " q"]
+    ) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, "q q"]]:
+        """Mean and covariance of beta given the sums X'X and X'y of the records.
 
-        Sums with noise added may belong to no data at all: a matrix for which the posterior
-        precision is not positive definite is refused.
+        Use it for the confidential posterior, or to see what plugging in noisy sums would give.
+        Sums with noise added may belong to no data at all: they are refused if the posterior
+        precision is not positive definite.
+
+        Args:
+            gram: X'X, shape (p+1, p+1), symmetric.
+            cross: X'y, shape (p+1,).
+
+        Returns:
+            The mean, shape (p+1,), and the covariance, shape (p+1, p+1).
+
+        Raises:
+            MissingCapabilityError: If anything but beta is unknown.
+            InvalidInputError: If `gram` is not symmetric, or there is no posterior.
         """
         if self.unknown:
             raise MissingCapabilityError(
@@ -225,7 +273,7 @@ class LinearRegression(AbstractRecordModel):
         return beta, mean, sd[:, None] * self._correlation_root, noise_sd
 
 
-def _numbers(name: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+def _numbers(name: str, value: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -247,11 +295,11 @@ def _check_covariance(covariance: np.ndarray) -> None:
         raise InvalidInputError("predictor_covariance must be symmetric and positive definite.")
 
 
-def _as_unknown(value: Any) -> tuple[str, ...]:
+def _as_unknown(value: str | Iterable[str]) -> tuple[str, ...]:
     names = (value,) if isinstance(value, str) else tuple(value)
-    strange = [name for name in names if name not in UNKNOWN]
-    if strange:
+    others = [name for name in names if name not in UNKNOWN]
+    if others:
         raise InvalidInputError(
-            f"unknown must be names out of {', '.join(UNKNOWN)}, got {strange[0]!r}."
+            f"unknown must be names out of {', '.join(UNKNOWN)}, got {others[0]!r}."
         )
     return tuple(name for name in UNKNOWN if name in names)

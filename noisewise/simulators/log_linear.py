@@ -6,34 +6,43 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Int
 
 from noisewise._core.arrays import Array, describe, integer, number, open_uniforms
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.simulators.base import Query
-from noisewise.simulators.record_model import RECORDS, AbstractRecordModel
+from noisewise.simulators.record_model import MAX_RECORDS_HELD, AbstractRecordModel
 
-_SLACK = 1e-6
-"""How far from 1 a probability vector may sum, so that single precision will do."""
+_SUM_TOLERANCE = 1e-6
+"""How far from 1 a probability vector may sum: ten roundings of single precision."""
 
 
 @runtime_checkable
 class TableQuery(Protocol):
-    """A query whose statistic depends on the records through the tables of class by value, feature
-    by feature.
+    """A query whose statistic depends on the records through their tables of class by value alone.
+
+    `LogLinear` draws these tables directly where there are many records.
     """
 
-    def statistic_of_tables(self, tables: Sequence[Array]) -> Array:
-        """The statistic s, from counts of shape (I, J_k) for each feature k."""
+    def statistic_of_tables(self, tables: Sequence[Int[Array, "classes values"]]) -> Array:
+        """The statistic s of a database with these tables.
+
+        Args:
+            tables: For each feature k the counts of (class, value), shape (I, J_k).
+
+        Returns:
+            The statistic, shape (k,).
+        """
 
 
 @dataclasses.dataclass(frozen=True)
 class LogLinear(AbstractRecordModel):
-    r"""Records (c, v_1, ..., v_K): a class and K features, independent given the class.
+    """Records (c, v_1, ..., v_K): a class and K features, independent given the class.
 
         P(c = i) = p_i,    P(v_k = j | c = i) = p^k_ij,    i < I, j < J_k,  all numbered from 0.
 
@@ -42,22 +51,35 @@ class LogLinear(AbstractRecordModel):
     are Dirichlet with every parameter equal to `concentration`, so that given the records they are
     Dirichlet again, with the counts added.
 
-    Not centred, a record is the inverse distribution function of K+1 uniforms, the class first.
+    As a function of noise, a record is the inverse distribution function of K+1 uniforms, the class
+    first.
 
     The counts #{c = i, v_k = j} need no records: class counts are multinomial and, given those,
     every row of every table is too. More than 8192 records are simulated so for queries that have
     `statistic_of_tables`; `statistics` then follows the same law as the databases of `simulate`,
     but is not the statistic of those databases.
 
-    >>> import jax, numpy as np
-    >>> import noisewise as nw
-    >>> model = nw.simulators.LogLinear(num_records=1_000_000, num_classes=2, num_values=(2, 3))
-    >>> model.parameter_names[:6]
-    ('p[0,0,0]', 'p[0,0,1]', 'p[0,1,0]', 'p[0,1,1]', 'p[0,1,2]', 'p[1,0,0]')
-    >>> theta = np.array([[0.4, 0.6, 0.2, 0.3, 0.5, 0.9, 0.1, 0.2, 0.2, 0.6, 0.8, 0.2]])
-    >>> query = nw.queries.CategoryProportions(num_classes=2, num_values=(2, 3), num_records=1_000_000)
-    >>> model.statistics(jax.random.key(0), theta, query).round(2).tolist()
-    [[0.32, 0.48, 0.16, 0.24, 0.4, 0.18, 0.02, 0.04, 0.04, 0.12]]
+    Args:
+        num_records: Number n of records.
+        num_classes: Number I of classes, at least 2.
+        num_values: Numbers J_k of values of each feature, each at least 2.
+        concentration: Parameter of the Dirichlet priors, above 0.
+
+    Raises:
+        InvalidInputError: If a number is out of range.
+        InvalidTypeError: If `num_values` is not a sequence of whole numbers.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> import noisewise as nw
+        >>> sizes = {"num_records": 1_000_000, "num_classes": 2, "num_values": (2, 3)}
+        >>> model = nw.simulators.LogLinear(**sizes)
+        >>> model.parameter_names[:6]
+        ('p[0,0,0]', 'p[0,0,1]', 'p[0,1,0]', 'p[0,1,1]', 'p[0,1,2]', 'p[1,0,0]')
+        >>> theta = np.array([[0.4, 0.6, 0.2, 0.3, 0.5, 0.9, 0.1, 0.2, 0.2, 0.6, 0.8, 0.2]])
+        >>> query = nw.queries.CategoryProportions(**sizes)
+        >>> model.statistics(jax.random.key(0), theta, query).round(2).tolist()
+        [[0.32, 0.48, 0.16, 0.24, 0.4, 0.18, 0.02, 0.04, 0.04, 0.12]]
     """
 
     num_records: int
@@ -89,7 +111,7 @@ class LogLinear(AbstractRecordModel):
         if (theta < 0.0).any():
             raise InvalidInputError("theta must hold probabilities, and some are negative.")
         totals = np.add.reduceat(theta, self._starts, axis=1)
-        rows, vectors = np.nonzero(np.abs(totals - 1.0) > _SLACK)
+        rows, vectors = np.nonzero(np.abs(totals - 1.0) > _SUM_TOLERANCE)
         if rows.size:
             start = self.parameter_names[self._starts[vectors[0]]]
             raise InvalidInputError(
@@ -108,8 +130,8 @@ class LogLinear(AbstractRecordModel):
         )
 
     def noise_of_record(self, key: Array, x_i: Array, theta: Array) -> Array:
-        """A draw of u_i given the record and theta, so that record(u_i, theta) = x_i: uniform where
-        that holds.
+        """A draw of u_i with record(u_i, theta) = x_i: uniform on the box of noises that give this
+        record.
         """
         tables, p = self.unpack(theta)
         laws = [p, *(table[x_i[0]] for table in tables)]
@@ -145,13 +167,20 @@ class LogLinear(AbstractRecordModel):
         return (self.concentration - 1.0) * jnp.log(theta).sum()
 
     def direct_statistic(self, query: Query) -> Callable[[Array, Array], Array] | None:
-        if self.num_records <= RECORDS or not isinstance(query, TableQuery):
+        if self.num_records <= MAX_RECORDS_HELD or not isinstance(query, TableQuery):
             return None
         return lambda key, theta: query.statistic_of_tables(self.tables(key, theta))
 
-    def tables(self, key: Array, theta: Array) -> list[Array]:
-        """Counts (I, J_k) of a database, feature by feature, drawn without its records. For use
-        inside JAX programs.
+    def tables(self, key: Array, theta: Float[Array, " d"]) -> list[Float[Array, "classes values"]]:
+        """The counts of a database by class and value, drawn without its records; for use inside
+        JAX programs.
+
+        Args:
+            key: The key of this database.
+            theta: Parameters, shape (d,).
+
+        Returns:
+            For each feature the counts, shape (I, J_k).
         """
         class_key, table_key = jax.random.split(key)
         laws, p = self.unpack(theta)
@@ -161,8 +190,18 @@ class LogLinear(AbstractRecordModel):
         counts = jax.random.multinomial(table_key, classes, padded)
         return [table[:, :num] for table, num in zip(counts, self.num_values, strict=True)]
 
-    def unpack(self, theta: Array) -> tuple[list[Array], Array]:
-        """The tables p^k (..., I, J_k), one per feature, and p (..., I) in theta (..., d)."""
+    def unpack(
+        self, theta: Float[Array, "*batch d"]
+    ) -> tuple[list[Float[Array, "*batch classes values"]], Float[Array, "*batch classes"]]:
+        """The probabilities in theta, as tables.
+
+        Args:
+            theta: Parameters, shape (..., d).
+
+        Returns:
+            The tables p^k, one per feature, shape (..., I, J_k), and the class probabilities p,
+            shape (..., I).
+        """
         ends = np.cumsum((0, *self.num_values))
         rows = theta[..., : -self.num_classes].reshape(
             *theta.shape[:-1], self.num_classes, ends[-1]
@@ -187,11 +226,11 @@ def _interval(p: Array, value: Array) -> Array:
     return jnp.stack([ends[value], ends[value + 1]])
 
 
-def _as_num_values(value: Any) -> tuple[int, ...]:
+def _as_num_values(value: object) -> tuple[int, ...]:
     if not isinstance(value, (tuple, list, np.ndarray)) or len(value) == 0:
         raise InvalidTypeError(
             "num_values must be a tuple with the number of values of each feature, got"
             f" {describe(value)}."
         )
-    tell = "A feature with one value says nothing: leave it out."
-    return tuple(integer("each of num_values", at_least=2, tell=tell)(count) for count in value)
+    hint = "A feature with one value says nothing: leave it out."
+    return tuple(integer("each of num_values", at_least=2, tell=hint)(count) for count in value)

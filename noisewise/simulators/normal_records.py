@@ -14,14 +14,27 @@ from noisewise.simulators.record_model import AbstractRecordModel
 
 @dataclasses.dataclass(frozen=True)
 class NormalRecords(AbstractRecordModel):
-    r"""x_i = theta + sd u_i, u_i ~ N(0, 1), for i = 1..n; theta has one column.
+    """Independent normal records with an unknown mean: the smallest model that every method can
+    serve.
+
+        x_i = theta + sd u_i,    u_i ~ N(0, 1),    i = 1..n;    theta has one column.
 
     `sample_parameters` draws from theta | x under theta ~ N(0, prior_variance): normal with
     precision P = n/sd^2 + 1/prior_variance and mean sum_i x_i / (sd^2 P).
 
-    >>> import jax, noisewise as nw
-    >>> nw.simulators.NormalRecords(num_records=5).simulate(jax.random.key(0), [[1.0], [2.0]]).shape
-    (2, 5)
+    Args:
+        num_records: Number n of records.
+        sd: Standard deviation of a record, above 0.
+        prior_variance: Variance of the prior under which `sample_parameters` draws, above 0.
+
+    Raises:
+        InvalidInputError: If a number is out of range.
+
+    Example:
+        >>> import jax, noisewise as nw
+        >>> model = nw.simulators.NormalRecords(num_records=5)
+        >>> model.simulate(jax.random.key(0), [[1.0], [2.0]]).shape
+        (2, 5)
     """
 
     num_records: int

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array
 from noisewise.errors import MissingCapabilityError
@@ -16,37 +17,42 @@ from noisewise.simulators import _compiled
 from noisewise.simulators._keys import RowKeys
 from noisewise.simulators.base import AbstractSimulator, AdditiveQuery, Execution, Query
 
-RECORDS = 2**13
-"""Databases with more records than this are never held whole when the query is additive."""
+MAX_RECORDS_HELD = 2**13
+"""Records of one database held at once where the query is additive: with 12 numbers each, record
+and contributions, they take 768 KiB, and a few databases still fit in one chunk.
+"""
 
 
 class AbstractRecordModel(AbstractSimulator):
-    r"""x = (x_1, ..., x_n), independent given theta, written in JAX for ONE record:
+    """x = (x_1, ..., x_n), independent given theta, written in JAX for ONE record:
 
         x_i = G(theta, u_i),  u_i ~ a law free of theta,      f(x_i | theta) the density of x_i.
 
-    A concrete class sets `num_records` and gives `record_noise`, `record` (which is G) and
+    Take this for models of independent records: methods that update records one by one, such as
+    `DataAugmentationMCMC`, need it, and it samples as fast as `JaxSimulator`.
+
+    A concrete class sets `num_records` and writes `record_noise`, `record` (which is G) and
     `log_prob_record`. Two more make record-wise methods faster: `sample_parameters`, a draw from
     theta | x, and `noise_of_record`, which inverts G. Record i of simulation j uses the key
-    `fold_in(fold_in(stage_key(key, "simulator"), j), i)`. At first use the model is refused if its
-    records make no use of their keys or read columns that theta does not have, neither of which JAX
-    would notice.
+    `fold_in(fold_in(stage_key(key, "simulator"), j), i)`.
 
-    Memory stays bounded for additive queries: their contributions are summed over 8192 records at a
-    time.
+    At first use the model is refused if its records make no use of their keys or read columns that
+    theta does not have; JAX would notice neither. Memory stays bounded for additive queries: their
+    contributions are summed over 8192 records at a time.
 
-    >>> import jax, jax.numpy as jnp, numpy as np
-    >>> import noisewise as nw
-    >>> class Normals(nw.simulators.AbstractRecordModel):
-    ...     num_records = 10
-    ...     def record_noise(self, key):
-    ...         return jax.random.normal(key)
-    ...     def record(self, u, theta):
-    ...         return theta[0] + u
-    ...     def log_prob_record(self, x_i, theta):
-    ...         return jax.scipy.stats.norm.logpdf(x_i, theta[0])
-    >>> Normals().simulate(jax.random.key(0), np.zeros((3, 1))).shape
-    (3, 10)
+    Example:
+        >>> import jax, jax.numpy as jnp, numpy as np
+        >>> import noisewise as nw
+        >>> class Normals(nw.simulators.AbstractRecordModel):
+        ...     num_records = 10
+        ...     def record_noise(self, key):
+        ...         return jax.random.normal(key)
+        ...     def record(self, u, theta):
+        ...         return theta[0] + u
+        ...     def log_prob_record(self, x_i, theta):
+        ...         return jax.scipy.stats.norm.logpdf(x_i, theta[0])
+        >>> Normals().simulate(jax.random.key(0), np.zeros((3, 1))).shape
+        (3, 10)
     """
 
     if TYPE_CHECKING:
@@ -54,53 +60,114 @@ class AbstractRecordModel(AbstractSimulator):
 
     @abc.abstractmethod
     def record_noise(self, key: Array) -> Any:
-        """u_i: whatever randomness a record needs, drawn without looking at theta."""
+        """u_i: all randomness of one record, drawn without knowing theta.
+
+        Args:
+            key: The key of this record.
+
+        Returns:
+            An array or a pytree of arrays.
+        """
 
     @abc.abstractmethod
-    def record(self, u: Any, theta: Array) -> Any:
-        """x_i = G(theta, u_i), an array or a pytree of arrays."""
+    def record(self, u: Any, theta: Float[Array, " d"]) -> Any:
+        """One record, x_i = G(theta, u_i).
+
+        Args:
+            u: The noise of the record, as `record_noise` draws it.
+            theta: Parameters, shape (d,).
+
+        Returns:
+            An array or a pytree of arrays.
+        """
 
     @abc.abstractmethod
-    def log_prob_record(self, x_i: Any, theta: Array) -> Array:
-        """The log density f(x_i | theta), a scalar."""
+    def log_prob_record(self, x_i: Any, theta: Float[Array, " d"]) -> Float[Array, ""]:
+        """The log density f(x_i | theta) of one record.
 
-    def sample_parameters(self, key: Array, records: Any, theta: Array) -> Array:
-        """A draw of theta given all records: exact, or by a reversible kernel started at theta that
-        leaves theta | x invariant.
+        Args:
+            x_i: One record, as `record` returns it.
+            theta: Parameters, shape (d,).
 
-        The prior is that of `log_prob_conjugate_prior`, or, where that is not written, the prior of
+        Returns:
+            A scalar; normalised.
+        """
+
+    def sample_parameters(
+        self, key: Array, records: Any, theta: Float[Array, " d"]
+    ) -> Float[Array, " d"]:
+        """A draw of theta given all records: exact, or by a reversible kernel started at theta
+        that leaves theta | x invariant.
+
+        The prior is that of `log_prob_conjugate_prior` or, where that is not written, the prior of
         the user's model.
+
+        Args:
+            key: JAX PRNG key.
+            records: All records, stacked along a leading axis of length n.
+            theta: The current parameters, shape (d,).
+
+        Returns:
+            New parameters, shape (d,).
+
+        Raises:
+            MissingCapabilityError: If the model does not write this method.
         """
         raise MissingCapabilityError(
             f"{type(self).__name__} cannot draw theta given its records: write"
             " sample_parameters(key, records, theta), or take a method that does not need it."
         )
 
-    def log_prob_conjugate_prior(self, theta: Array) -> Array | None:
-        """The log density, up to a constant, of the prior that `sample_parameters` assumes; methods
-        correct for any other.
+    def log_prob_conjugate_prior(self, theta: Float[Array, " d"]) -> Float[Array, ""] | None:
+        """The log density of the prior that `sample_parameters` assumes; methods correct for any
+        other.
 
-        None (the default) says that it is the prior of the user's model.
+        Args:
+            theta: Parameters, shape (d,).
+
+        Returns:
+            A scalar, up to a constant; None (the default) if it is the prior of the user's model.
         """
         return None
 
-    def noise_of_record(self, key: Array, x_i: Any, theta: Array) -> Any:
-        """A draw of u_i given the record and theta, so that record(u_i, theta) = x_i; without use
-        for the key where G is one-to-one.
+    def noise_of_record(self, key: Array, x_i: Any, theta: Float[Array, " d"]) -> Any:
+        """A draw of u_i given the record and theta, so that record(u_i, theta) = x_i.
+
+        Args:
+            key: JAX PRNG key; unused where G is one-to-one.
+            x_i: One record.
+            theta: Parameters, shape (d,).
+
+        Returns:
+            The noise of the record, as `record_noise` draws it.
+
+        Raises:
+            MissingCapabilityError: If the model does not write this method.
         """
         raise MissingCapabilityError(
-            f"{type(self).__name__} cannot tell the noise of a record: write noise_of_record(key,"
-            " x_i, theta)."
+            f"{type(self).__name__} cannot recover the noise of a record: write"
+            " noise_of_record(key, x_i, theta)."
         )
 
-    def check_parameters(self, theta: np.ndarray) -> None:
-        """Refuse theta (N, d) outside the model; called before any simulation. By default nothing
-        is refused.
+    def check_parameters(self, theta: Float[np.ndarray, "n d"]) -> None:
+        """Refuse parameters outside the model; called before any simulation. Nothing is refused by
+        default.
+
+        Args:
+            theta: Parameters, shape (n, d).
+
+        Raises:
+            InvalidInputError: If a row is not a parameter of the model.
         """
 
     def direct_statistic(self, query: Query) -> Callable[[Array, Array], Array] | None:
-        """A JAX program (key, theta) -> s that draws s without records; None (the default) where
-        records are drawn.
+        """A way to draw s without records, where the model knows one for this query.
+
+        Args:
+            query: The query of the model.
+
+        Returns:
+            A JAX function (key, theta_1d) -> s; None (the default) if records must be drawn.
         """
         return None
 
@@ -116,10 +183,22 @@ class AbstractRecordModel(AbstractSimulator):
 
     @final
     def database(
-        self, key: Array, theta: Array, first: Array | int = 0, num: int | None = None
+        self,
+        key: Array,
+        theta: Float[Array, " d"],
+        first: Array | int = 0,
+        num: int | None = None,
     ) -> Any:
-        """Records `first`, `first` + 1, ... of one database, `num` of them or all; for use inside
-        JAX programs.
+        """Records of one database, for use inside JAX programs.
+
+        Args:
+            key: The key of this database.
+            theta: Parameters, shape (d,).
+            first: Number of the first record.
+            num: How many records; all by default.
+
+        Returns:
+            Records, an array or a pytree of arrays with a leading axis of length `num`.
         """
         places = first + jnp.arange(self.num_records if num is None else num)
         noise = jax.vmap(lambda place: self.record_noise(jax.random.fold_in(key, place)))(places)
@@ -133,8 +212,8 @@ class AbstractRecordModel(AbstractSimulator):
         if direct is not None:
             x, make = (), _direct_statistic
             terms = _compiled.shapes(direct, *_compiled.example(keys, theta), what="The query")
-        elif self.num_records > RECORDS and isinstance(query, AdditiveQuery):
-            x, make = self._shapes(keys, theta, RECORDS), _streamed_statistic
+        elif self.num_records > MAX_RECORDS_HELD and isinstance(query, AdditiveQuery):
+            x, make = self._shapes(keys, theta, MAX_RECORDS_HELD), _streamed_statistic
             terms = _compiled.shapes(query.contributions, x, what="The query")
         else:
             x, make = self._shapes(keys, theta, self.num_records), _statistic
@@ -154,7 +233,8 @@ class AbstractRecordModel(AbstractSimulator):
         return _compiled.run(_database, (self,), keys, theta, nbytes)
 
     def _shapes(self, keys: RowKeys, theta: np.ndarray, num: int) -> Any:
-        return _compiled.examined(_records, (self, num), keys, theta, what=type(self).__name__)
+        what = type(self).__name__
+        return _compiled.checked_shapes(_records, (self, num), keys, theta, what=what)
 
 
 def _records(model: AbstractRecordModel, num: int) -> _compiled.One:
@@ -178,11 +258,11 @@ def _streamed_statistic(
 ) -> Callable[[Array, Array], Array]:
     def one(key: Array, theta: Array) -> Array:
         def terms(first: Array) -> Array:
-            kept = first + jnp.arange(RECORDS) < model.num_records
-            contributions = query.contributions(model.database(key, theta, first, RECORDS))
+            kept = first + jnp.arange(MAX_RECORDS_HELD) < model.num_records
+            contributions = query.contributions(model.database(key, theta, first, MAX_RECORDS_HELD))
             return jnp.where(kept[:, None], contributions, 0.0).sum(0)
 
-        firsts = jnp.arange(0, model.num_records, RECORDS)
+        firsts = jnp.arange(0, model.num_records, MAX_RECORDS_HELD)
         nothing = jnp.zeros(jax.eval_shape(terms, firsts[0]).shape)
         return (
             jax.lax.scan(lambda total, first: (total + terms(first), None), nothing, firsts)[0]

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
 from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 
@@ -22,13 +23,26 @@ from noisewise._core.arrays import integer
 from noisewise.errors import InvalidInputError
 from noisewise.simulators import _worker
 
-_CHANCES, _PAUSE = 3, 0.5
-_PATIENCE, _MOMENT = 2.0, 0.002
+_START_ATTEMPTS = 3
+"""Attempts to start a process before its task fails: a machine short of memory may recover."""
+
+_SECONDS_BETWEEN_ATTEMPTS = 0.5
+"""Seconds between these attempts: a round number, short beside the start of a process."""
+
+_EXIT_CODE_SECONDS = 2.0
+"""Seconds to wait for an exit code that another thread has collected: normally it is there within
+milliseconds, and where it never comes nothing else waits for it.
+"""
+
+_POLL_SECONDS = 0.002
+"""Seconds between two looks at an exit code; results do not depend on it."""
 
 
 class WorkerLostError(Exception):
-    """A worker ended in the middle of a task. `trace` says where it hung, and is empty where it did
-    not.
+    """A worker ended in the middle of a task.
+
+    Attributes:
+        trace: Where it hung, as text; empty if it did not hang.
     """
 
     def __init__(self, exitcode: int | None, trace: str) -> None:
@@ -37,25 +51,33 @@ class WorkerLostError(Exception):
 
 
 class Workers(Executor):
-    """An executor of `num_workers` spawned processes, all cores by default, that outlives their
-    deaths.
+    """An executor of spawned processes that survives the death of any of them.
 
-    A `concurrent.futures.ProcessPoolExecutor` is broken for good when one of its processes dies,
-    and waits forever for one that hangs. Here each process has a thread of this one that waits for
-    it: when it dies, its task alone fails, with `WorkerLostError`, and the next one gets a new
-    process. `PythonSimulator` runs what was lost once more, alone, so that nothing but the
-    simulation that kills its worker is dropped.
+    Take it to run a `PythonSimulator` on all cores. A `concurrent.futures.ProcessPoolExecutor`
+    breaks for good when one of its processes dies, and waits forever for one that hangs. Here a
+    thread waits for each process: when it dies, its task alone fails, with `WorkerLostError`, and
+    the next task gets a new process. `PythonSimulator` runs what was lost once more, alone, so that
+    only the simulation that kills its worker is dropped.
 
-    Start it in a script under `if __name__ == "__main__":`, since spawned processes import the
-    script anew.
+    In a script, start workers under `if __name__ == "__main__":`, since spawned processes import
+    the script again. Leaving the `with` block by an error ends them at once.
 
-    >>> import jax, numpy as np
-    >>> import noisewise as nw
-    >>> simulator = nw.simulators.PythonSimulator(lambda rng, theta: rng.normal(theta[0], 1.0, size=100), timeout=60.0)
-    >>> with nw.simulators.Workers(2) as workers:
-    ...     s = simulator.statistics(jax.random.key(0), np.zeros((8, 1)), lambda x: [x.mean()], executor=workers)
-    >>> s.shape
-    (8, 1)
+    Args:
+        num_workers: Number of processes; by default one per core.
+
+    Raises:
+        InvalidInputError: If `num_workers` is not at least 1.
+
+    Example:
+        >>> import jax, numpy as np
+        >>> import noisewise as nw
+        >>> draw = lambda rng, theta: rng.normal(theta[0], 1.0, size=100)
+        >>> simulator = nw.simulators.PythonSimulator(draw, timeout=60.0)
+        >>> query, theta = lambda x: [x.mean()], np.zeros((8, 1))
+        >>> with nw.simulators.Workers(2) as workers:
+        ...     s = simulator.statistics(jax.random.key(0), theta, query, executor=workers)
+        >>> s.shape
+        (8, 1)
     """
 
     def __init__(self, num_workers: int | None = None) -> None:
@@ -64,29 +86,42 @@ class Workers(Executor):
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._folder = tempfile.TemporaryDirectory(prefix="noisewise-")
         self._lock = threading.Lock()
-        self._seats: list[_Seat] = []
+        self._slots: list[_WorkerSlot] = []
         self._closed = False
 
     def __repr__(self) -> str:
         return f"Workers({self.num_workers})"
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Have a worker call fn(*args, **kwargs); functions travel by cloudpickle. Processes start
-        with the first tasks.
+        """Have a worker call fn(*args, **kwargs); processes start with the first tasks.
+
+        Args:
+            fn: Any function that cloudpickle can send, lambdas and closures included.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+
+        Returns:
+            A future of the result.
+
+        Raises:
+            InvalidInputError: If the workers were shut down.
         """
         task = _Task(Future(), cloudpickle.dumps((fn, args, kwargs)))
         with self._lock:
             if self._closed:
                 raise InvalidInputError("These workers were shut down: start new ones.")
             self._tasks.put(task)
-            if len(self._seats) < self.num_workers:
-                log = Path(self._folder.name) / f"{len(self._seats)}.log"
-                self._seats.append(_Seat(self._tasks, log))
+            if len(self._slots) < self.num_workers:
+                log = Path(self._folder.name) / f"{len(self._slots)}.log"
+                self._slots.append(_WorkerSlot(self._tasks, log))
         return task.future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes: when they have done what was submitted, or with `cancel_futures` what
-        they are at.
+        """End the processes when they have done what was submitted.
+
+        Args:
+            wait: Whether to wait until they have ended.
+            cancel_futures: Whether to cancel tasks that have not started.
         """
         with self._lock:
             if self._closed:
@@ -96,22 +131,22 @@ class Workers(Executor):
                 with contextlib.suppress(queue.Empty):
                     while task := self._tasks.get_nowait():
                         task.future.cancel()
-            for _ in self._seats:
+            for _ in self._slots:
                 self._tasks.put(None)
         if wait:
-            for seat in self._seats:
-                seat.thread.join()
+            for slot in self._slots:
+                slot.thread.join()
             self._folder.cleanup()
 
     def kill(self) -> None:
-        """End the processes at once, whatever they are at."""
+        """End the processes at once, in the middle of their tasks."""
         with self._lock:
-            seats = list(self._seats)
-        for seat in seats:
-            seat.leave()
+            slots = list(self._slots)
+        for slot in slots:
+            slot.kill()
         self.shutdown(cancel_futures=True)
 
-    def __exit__(self, kind: Any, *rest: Any) -> bool | None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> bool | None:
         if kind is None:
             self.shutdown()
         else:
@@ -119,13 +154,13 @@ class Workers(Executor):
         return None
 
 
-class _Task:
-    def __init__(self, future: Future[Any], payload: bytes) -> None:
-        self.future, self.payload = future, payload
+class _Task(NamedTuple):
+    future: Future[Any]
+    payload: bytes
 
 
-class _Seat:
-    """One worker after the other, and the thread that waits for them."""
+class _WorkerSlot:
+    """The process of one worker, replaced when it dies, and the thread that waits for it."""
 
     def __init__(self, tasks: queue.SimpleQueue[_Task | None], log: Path) -> None:
         self._tasks, self._log = tasks, log
@@ -136,7 +171,7 @@ class _Seat:
         self.thread = threading.Thread(target=self._work, name="noisewise-worker", daemon=True)
         self.thread.start()
 
-    def leave(self) -> None:
+    def kill(self) -> None:
         """End the process, and start no other."""
         with self._lock:
             self._left = True
@@ -150,7 +185,7 @@ class _Seat:
         self._end()
 
     def _run(self, task: _Task) -> None:
-        """Whatever happens, the future hears of it: who waits for it would wait for ever."""
+        """Always resolve the future, so that no caller blocks."""
         try:
             good, value = self._answer(task.payload)
         except Exception as error:
@@ -169,18 +204,16 @@ class _Seat:
         return answer
 
     def _start(self) -> None:
-        """Start a process where there is none; a machine that is short of something gets a few
-        chances.
-        """
-        for chance in reversed(range(_CHANCES)):
+        """Start a process where there is none, in a few attempts."""
+        for attempts_left in reversed(range(_START_ATTEMPTS)):
             if self._process is not None:
                 return
             try:
                 self._try_to_start()
             except BrokenExecutor:
-                if not chance or self._left:
+                if not attempts_left or self._left:
                     raise
-                time.sleep(_PAUSE)
+                time.sleep(_SECONDS_BETWEEN_ATTEMPTS)
 
     def _try_to_start(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -208,8 +241,8 @@ class _Seat:
         return WorkerLostError(exitcode, trace)
 
     def _end(self) -> int | None:
-        """The exit code of the process, which ends when its connection closes; what it has started
-        ends with it.
+        """The exit code of the process, which ends when its connection closes, with all it has
+        started.
         """
         with self._lock:
             process, connection = self._process, self._connection
@@ -224,23 +257,22 @@ class _Seat:
         return exitcode
 
 
-def _exit_code(process: Any) -> int | None:
-    """Wait until a process has ended.
+def _exit_code(process: BaseProcess) -> int | None:
+    """Wait until a process has ended; None where its exit code never becomes known.
 
-    Another thread that starts a process collects those that have ended, this one too, and says so a
-    moment after `join` has returned; for one that foreign code collects the exit code is never
-    known.
+    When another thread starts a process, it also collects the ended ones, and sets their exit codes
+    a moment after `join` has returned. If foreign code collects a process, its code is never set.
     """
     process.join()
-    patience = time.monotonic() + _PATIENCE
-    while process.exitcode is None and time.monotonic() < patience:
-        time.sleep(_MOMENT)
+    deadline = time.monotonic() + _EXIT_CODE_SECONDS
+    while process.exitcode is None and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS)
     exitcode: int | None = process.exitcode
     return exitcode
 
 
 def end_group(pid: int) -> None:
-    """End a worker and all that it has started."""
+    """End a worker and all that it has started; nothing happens if it is gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -171,8 +171,8 @@ class Stuck(ThreadPoolExecutor):
 
 
 def run_in(executor, monkeypatch, batch_size=10):
-    monkeypatch.setattr(dispatch, "GRACE", 0.3)
-    monkeypatch.setattr(dispatch, "START_UP", 0.3)
+    monkeypatch.setattr(dispatch, "GRACE_SECONDS", 0.3)
+    monkeypatch.setattr(dispatch, "START_UP_SECONDS", 0.3)
     faults = Faults(max_failed=0.05)
     simulator = PythonSimulator(plain, timeout=0.02)
     return (

@@ -83,7 +83,7 @@ def test_both_paths_give_the_law_of_the_statistic(path, monkeypatch):
     """20,000 databases of 2 records against enumeration: chi-square p > .001; planted: classes
     exchanged.
     """
-    monkeypatch.setattr(log_linear, "RECORDS", 0 if path == "counts" else 8192)
+    monkeypatch.setattr(log_linear, "MAX_RECORDS_HELD", 0 if path == "counts" else 8192)
     # A model of its own per path, so that no compiled program is shared
     model = LogLinear(2, CLASSES, VALUES, concentration=1.0 if path == "counts" else 2.0)
     assert (model.direct_statistic(QUERY) is None) == (path == "records")

@@ -272,7 +272,7 @@ def test_an_interrupt_cancels_what_has_not_started(monkeypatch):
     def interrupt(flight):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(dispatch._Flight, "land", interrupt)
+    monkeypatch.setattr(dispatch._Submitted, "collect", interrupt)
     with Recording(1) as executor:
         with pytest.raises(KeyboardInterrupt):
             simulator.statistics(KEY, THETA, lambda x: x, executor=executor, batch_size=1)

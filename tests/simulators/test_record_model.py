@@ -61,7 +61,7 @@ def moments(num_records):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(record_model, "RECORDS", 64)
+    monkeypatch.setattr(record_model, "MAX_RECORDS_HELD", 64)
 
 
 def test_databases_have_a_row_per_record():

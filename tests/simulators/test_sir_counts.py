@@ -2,13 +2,15 @@
 errors of 1% caught.
 """
 
+import importlib.util
+
 import jax
 import numba
 import numpy as np
 import pytest
 from scipy import stats
 
-from noisewise.simulators import _counts, _counts_jax
+from noisewise.simulators import _counts, _counts_jax, xoshiro
 from noisewise.simulators.xoshiro import key_words, next_word, seeded, uniform
 
 kernel = numba.njit(
@@ -216,3 +218,22 @@ def test_jax_draws_follow_the_same_laws():
     assert np.median(bad) < ALPHA
     rest = sound[len(BINOMIALS) * num :].reshape(3, num)
     assert np.array_equal(rest, np.repeat([[0.0], [0.0], [9.0]], num, axis=1))
+
+
+def test_an_edit_of_a_shared_kernel_compiles_its_callers_again(tmp_path, monkeypatch):
+    """Numba's own cache would go on serving the old program of an untouched file."""
+    source = (
+        "from noisewise.simulators.xoshiro import kernel\n\n\n@kernel\ndef one():\n    return 1\n"
+    )
+    (tmp_path / "caller.py").write_text(source)
+
+    def misses():
+        spec = importlib.util.spec_from_file_location("caller", tmp_path / "caller.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        assert module.one() == 1
+        return sum(module.one.stats.cache_misses.values())
+
+    assert (misses(), misses()) == (1, 0)
+    monkeypatch.setattr(xoshiro, "_DIGEST", "_edited")
+    assert misses() == 1

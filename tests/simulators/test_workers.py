@@ -88,10 +88,10 @@ def test_a_death_that_another_thread_collects_is_told(times, exitcode, monkeypat
     """Planted: closing the process while its code is unknown raises in the thread that waits, and
     the future is never done.
     """
-    monkeypatch.setattr("noisewise.simulators.workers._PATIENCE", 0.2)
+    monkeypatch.setattr("noisewise.simulators.workers._EXIT_CODE_SECONDS", 0.2)
     with Workers(1) as workers:
         workers.submit(os.getpid).result(timeout=60)
-        collected_elsewhere(workers._seats[0]._process, times)
+        collected_elsewhere(workers._slots[0]._process, times)
         error = workers.submit(os._exit, 7).exception(timeout=30)
         assert isinstance(error, WorkerLostError)
         assert f"exit code {exitcode}" in str(error)
