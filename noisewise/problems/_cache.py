@@ -1,4 +1,4 @@
-"""Exact draws on disk: NumPy arrays without pickled objects, named by the hash of all they depend
+"""Exact draws on disk: NumPy arrays without pickled objects, named by a hash of all they depend
 on.
 """
 
@@ -22,12 +22,15 @@ from noisewise.runs.arrays import read_array
 
 VERSION = 2
 """Part of every name: raise it when a reference sampler changes."""
-_HEADER = 4096
-"""Bytes of a file besides the numbers, at most."""
+
+_MAX_HEADER = 4096
+"""Bytes of a file besides the numbers, at most: NumPy's header takes 128."""
 
 
 def cache_folder() -> Path:
-    """`$NOISEWISE_CACHE_DIR`, or `noisewise` in the user's cache folder."""
+    """Where exact draws are stored: `$NOISEWISE_CACHE_DIR`, or `noisewise` in the user's cache
+    folder.
+    """
     chosen = os.environ.get("NOISEWISE_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -37,10 +40,18 @@ def cache_folder() -> Path:
 def cached_draws(
     identity: dict[str, Any], compute: Callable[[], np.ndarray], shape: tuple[int, ...]
 ) -> np.ndarray:
-    """The stored draws of this identity, or freshly computed ones, which are then stored.
+    """The stored draws of this identity; where there are none, they are computed and stored.
 
-    A damaged file is computed anew and replaced; a folder that cannot be written costs only the
+    A damaged file is computed again and replaced. A folder that cannot be written costs only the
     time.
+
+    Args:
+        identity: JSON-ready values that determine the draws.
+        compute: Computes them.
+        shape: Their shape.
+
+    Returns:
+        The draws, float64.
     """
     text = json.dumps({"version": VERSION, **identity}, sort_keys=True)
     path = cache_folder() / "references" / f"{hashlib.sha256(text.encode()).hexdigest()}.npy"
@@ -56,7 +67,7 @@ def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
     shape = tuple(map(int, shape))
     size = 8 * math.prod(shape)
     try:
-        with opened(path, limit=size + _HEADER, follow_links=False) as file:
+        with opened(path, limit=size + _MAX_HEADER, follow_links=False) as file:
             if os.fstat(file.fileno()).st_size < size:
                 return None
             draws = read_array(file, shape, "float64", "The cached array")

@@ -1,5 +1,5 @@
-"""Exact posteriors of private infection curves: which routes serve which epidemic, and how each
-draws.
+"""Exact posteriors of private infection curves: which routes serve which epidemic, and how they
+draw.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.errors import SimulationError
 from noisewise.model.private_model import PrivateModel
@@ -25,22 +26,43 @@ from noisewise.samplers.adaptive_importance import (
 )
 from noisewise.samplers.grid import grid_density
 
-_LARGE = 50_000
-_VERY_LARGE = 500_000
-_SMALL = 60
-_BOX = 6.0
+_MIN_TIME_SHIFT_POPULATION = 50_000
+"""People from which the time shift is offered: at 10^5 it moved one log beta by .08 sds."""
+
+_DEFAULT_TIME_SHIFT_POPULATION = 500_000
+"""People from which the time shift is the first choice: at 10^6 its error cannot be seen."""
+
+_MAX_MARKOV_POPULATION = 60
+"""People up to which the exact Markov chain, with some K^2/2 states, is the first choice."""
+
+_PRIOR_SDS = 6.0
+"""Half width of the first grid in prior sds: it leaves out a mass of 2e-9 per parameter."""
+
 _PILOT = 5_000
+"""Simulations of each stage of the pilot: a round number, as the final stage grows with need."""
+
 _PRIOR_SHARE = 0.1
+"""Share of the prior in the proposal, which bounds importance weights by ten."""
+
 _MAX_SIMULATIONS = 2_000_000
+"""Simulations per attempt, which bounds time and memory; a round number."""
 
 
 def epidemic_references(model: PrivateModel, observed: np.ndarray) -> Mapping[str, Reference]:
-    """The routes for a model made by `epidemic_model`, the most exact first, and of equals the
+    """The routes to the exact posterior of an epidemic, the most exact first, and of equals the
     cheapest.
 
-    The time shift is exact in the limit of a large population: at 10^6 nothing is seen of its
-    error, at 10^5 it moved log beta of one outbreak, whose start must have been improbably fast, by
-    .08 posterior sds.
+    "quadrature" for deterministic epidemics, "markov-chain" for populations up to 60, "importance"
+    by simulated epidemics for all others, "time-shift" from 50,000 people. The time shift is exact
+    in the limit of a large population: at 10^6 its error cannot be seen; at 10^5 it moved log beta
+    of one outbreak, whose start must have been improbably fast, by .08 posterior sds.
+
+    Args:
+        model: A model made by `epidemic_model`.
+        observed: The private infection curve, shape (k',).
+
+    Returns:
+        Samplers (key, num) -> draws (num, 2), by name.
     """
     simulator: Any = model.simulator
     routes: dict[str, Reference] = {}
@@ -49,23 +71,24 @@ def epidemic_references(model: PrivateModel, observed: np.ndarray) -> Mapping[st
             "quadrature": _by_grid(model, lambda theta: _ode_log_likelihood(model, observed, theta))
         }
     arguments = _curve_arguments(model, observed)
-    if simulator.population <= _SMALL:
+    if simulator.population <= _MAX_MARKOV_POPULATION:
         routes["markov-chain"] = _by_grid(
             model, lambda theta: markov_log_likelihood(theta, **arguments), resolution=128
         )
     by_simulation: dict[str, Reference] = {
         "importance": lambda key, num: _by_importance(model, observed, key, num)
     }
-    if simulator.population < _LARGE:
+    if simulator.population < _MIN_TIME_SHIFT_POPULATION:
         return routes | by_simulation
     routes["time-shift"] = _by_grid(
         model, lambda theta: time_shift_log_likelihood(theta, **arguments)
     )
-    return routes | by_simulation if simulator.population >= _VERY_LARGE else by_simulation | routes
+    time_shift_first = simulator.population >= _DEFAULT_TIME_SHIFT_POPULATION
+    return routes | by_simulation if time_shift_first else by_simulation | routes
 
 
 def time_shift_reference(model: PrivateModel, observed: np.ndarray) -> Reference:
-    """The time-shift posterior also where the population is small and it is an approximation."""
+    """The posterior by the time shift for any population; for small ones it is an approximation."""
     arguments = _curve_arguments(model, observed)
     return _by_grid(model, lambda theta: time_shift_log_likelihood(theta, **arguments))
 
@@ -85,14 +108,14 @@ def _curve_arguments(model: PrivateModel, observed: np.ndarray) -> dict[str, Any
 def _by_grid(
     model: PrivateModel, log_likelihood: Callable[[np.ndarray], np.ndarray], resolution: int = 256
 ) -> Reference:
-    def draw(key: Any, num: int) -> np.ndarray:
+    def draw(key: Array, num: int) -> np.ndarray:
         centre = model.prior.constrain(np.zeros(2))
         spread = model.prior.sample(jax.random.key(0), 4096)
         mean, sd = spread.mean(0), spread.std(0)
         table = grid_density(
             lambda theta: log_likelihood(theta) + model.prior.log_prob(theta),
-            np.minimum(mean - _BOX * sd, centre),
-            np.maximum(mean + _BOX * sd, centre),
+            np.minimum(mean - _PRIOR_SDS * sd, centre),
+            np.maximum(mean + _PRIOR_SDS * sd, centre),
             resolution=resolution,
         )
         return table.sample(generator(key), num)
@@ -105,7 +128,7 @@ def _ode_log_likelihood(model: PrivateModel, observed: np.ndarray, theta: np.nda
     return model.mechanism.log_prob(observed, s)
 
 
-def _by_importance(model: PrivateModel, observed: np.ndarray, key: Any, num: int) -> np.ndarray:
+def _by_importance(model: PrivateModel, observed: np.ndarray, key: Array, num: int) -> np.ndarray:
     """Importance sampling over guided epidemics, until the effective size is twice the number of
     draws.
 
@@ -144,11 +167,11 @@ def _by_importance(model: PrivateModel, observed: np.ndarray, key: Any, num: int
 def _log_estimate(
     model: PrivateModel, observed: np.ndarray, guided: GuidedEpidemics
 ) -> LogEstimate:
-    """log of prior times weight times density of the observation, one guided epidemic for each
+    """log of prior times weight times density of the observation, by one guided epidemic per
     theta.
     """
 
-    def log_estimate(key: Any, theta: np.ndarray) -> np.ndarray:
+    def log_estimate(key: Array, theta: np.ndarray) -> np.ndarray:
         infected, log_ratios = guided.simulate(key, theta)
         log_likelihood = model.mechanism.log_prob(observed, infected) + guided.log_weights(
             log_ratios

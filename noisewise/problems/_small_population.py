@@ -1,8 +1,9 @@
-r"""The exact likelihood of a private infection curve in a small population.
+"""The exact likelihood of a private infection curve in a small population.
 
 (S, I) is a Markov chain on at most (K+1)(K+2)/2 states, so the filter
 
-    a_0 = indicator of (K-1, 1),   a_j = (a_{j-1} weighted by Bin(s_{j-1}; n, p(I)))  exp(Q (t_j - t_{j-1}))
+    a_0 = indicator of (K-1, 1)
+    a_j = (a_{j-1} weighted by Bin(s_{j-1}; n, p(I)))  exp(Q (t_j - t_{j-1}))
 
 gives f(s_dp | theta) as its total mass. exp(Qt) acts by uniformisation: with r above every exit
 rate, a exp(Qt) = sum_k Poisson(k; r t) a (1 + Q/r)^k, summed until the Poisson tail is below 1e-14.
@@ -26,7 +27,19 @@ def markov_log_likelihood(
     padding: float,
     population: int,
 ) -> np.ndarray:
-    """log f(s_dp | theta) for theta (N, 2) = (log beta, log gamma), shape (N,)."""
+    """log f(s_dp | theta), exact.
+
+    Args:
+        theta: (log beta, log gamma), shape (N, 2).
+        s_dp: The private infection curve, shape (L,).
+        times: Observation times, shape (L,).
+        trials: n of the mechanism.
+        padding: m of the mechanism.
+        population: Number K of people.
+
+    Returns:
+        Log likelihoods, shape (N,).
+    """
     infected = np.arange(population + 1.0)[:, None]
     p = (infected + padding) / (population + 2.0 * padding)
     s_dp = np.asarray(s_dp, dtype=float)
@@ -70,6 +83,7 @@ def _log_likelihood(beta, gamma, log_emission, times, k):  # type: ignore[no-unt
 
 @numba.njit(cache=True, error_model="numpy")
 def _evolve(mass, beta, gamma, t, k):  # type: ignore[no-untyped-def]
+    """mass exp(Qt), in pieces short enough that exp(-rt) does not underflow."""
     rate = 0.0
     for s in range(k + 1):
         rate = max(rate, (beta * s / k + gamma) * (k - s))

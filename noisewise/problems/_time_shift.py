@@ -1,4 +1,4 @@
-r"""The likelihood of a private infection curve in a large population, by one-dimensional
+"""The likelihood of a private infection curve in a large population, by one-dimensional
 quadrature.
 
 While infections are few the epidemic is a birth-death process: it dies out with probability
@@ -7,7 +7,8 @@ From then on it follows the differential equation, so that
 
     I(t) = Phi(t + log(W)/r),      Phi the deterministic curve through I(0) = 1,
 
-    f(s_dp | theta) = (1 - gamma/beta) E_W prod_j Bin(s_j; n, (I_j + m)/(K + 2m)) + (gamma/beta) prod_j Bin(s_j; n, m/(K + 2m)),
+    f(s_dp | theta) = (1 - gamma/beta) E_W prod_j Bin(s_j; n, (I_j + m)/(K + 2m))
+                      + (gamma/beta) prod_j Bin(s_j; n, m/(K + 2m)),
 
 where at time 0 exactly one person is infected. With beta <= gamma only the last term is left.
 """
@@ -22,8 +23,13 @@ import numpy as np
 from scipy.special import gammaln
 
 _STEP = 0.1
+"""Time units per step of Runge and Kutta's method: its error is of order .1^4 at rates below 1."""
+
 _NODES = 400
+"""Points of the quadrature over log W: 20 per unit; the law varies over a unit."""
+
 _LOG_LOW, _LOG_HIGH = -16.0, 4.0
+"""Ends of the quadrature over v, exp(v) ~ Exp(1): below lies a mass of 1e-7, above exp(-54)."""
 
 
 def time_shift_log_likelihood(
@@ -35,7 +41,19 @@ def time_shift_log_likelihood(
     padding: float,
     population: int,
 ) -> np.ndarray:
-    """log f(s_dp | theta) for theta (N, 2) = (log beta, log gamma), shape (N,)."""
+    """log f(s_dp | theta), exact in the limit of a large population.
+
+    Args:
+        theta: (log beta, log gamma), shape (N, 2).
+        s_dp: The private infection curve, shape (L,).
+        times: Observation times, shape (L,).
+        trials: n of the mechanism.
+        padding: m of the mechanism.
+        population: Number K of people.
+
+    Returns:
+        Log likelihoods, shape (N,).
+    """
     s_dp = np.asarray(s_dp, dtype=np.float64)
     constant = np.sum(gammaln(trials + 1) - gammaln(s_dp + 1) - gammaln(trials - s_dp + 1))
     arguments: tuple[Any, ...] = (
@@ -94,8 +112,8 @@ def _log_binomial(s, n, infected, m, k):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True, error_model="numpy")
 def _log_curve(beta, gamma, end, k):  # type: ignore[no-untyped-def]
-    """log I of the deterministic epidemic from I(0) = 1, on a grid of `_STEP` up to `end`, by Runge
-    and Kutta's method.
+    """log I of the deterministic epidemic from I(0) = 1, on a grid up to `end`, by Runge and
+    Kutta.
     """
     num = int(end / _STEP) + 2
     curve = np.empty(num)

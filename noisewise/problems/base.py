@@ -1,6 +1,4 @@
-"""What a ready problem is: a model, an observation, the truth where it is known, and draws from the
-exact posterior.
-"""
+"""What a ready problem is: a model, an observation, the truth where known, and exact draws."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, describe, integer
 from noisewise.errors import InvalidInputError, MissingCapabilityError
@@ -24,10 +23,23 @@ Reference = Callable[[Array, int], np.ndarray]
 class Problem:
     """A private-data problem with its answer.
 
-    `settings` are JSON-ready and, with `observed`, determine the exact posterior. `references` maps
-    the name of each exact route to its sampler; the first is the default. `confidential` is the
-    stored confidential statistic, where there is one. `notes` say what a reader of results should
-    know.
+    Attributes:
+        name: Name of the problem.
+        model: Prior, simulator, query and mechanism.
+        observed: The private statistic s_dp, shape (k',).
+        truth: The parameter behind the observation, shape (d,); None for real data.
+        settings: JSON-ready; with `observed` they determine the exact posterior.
+        references: Samplers of the exact posterior by the name of their route, the default first.
+        at_epsilon: The same problem at another privacy budget.
+        confidential: The confidential statistic s, shape (k,), where there is one.
+        free: Columns of theta that determine the others; None for all.
+        notes: What a reader of results should know.
+
+    Example:
+        >>> import noisewise as nw
+        >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+        >>> problem.name, problem.truth.tolist(), list(problem.references)
+        ('gaussian_mean', [0.7], ['quadrature'])
     """
 
     name: str
@@ -43,15 +55,32 @@ class Problem:
 
     @property
     def free_columns(self) -> tuple[int, ...]:
-        """The columns of theta that determine the others: all, but one of each simplex."""
+        """The columns of theta that determine the others: all, but one of each simplex.
+
+        C2ST and Kolmogorov-Smirnov distances are taken on these.
+        """
         return self.free if self.free is not None else tuple(range(self.model.prior.dim))
 
-    def reference(self, key: Array, num: int, *, route: str | None = None) -> np.ndarray:
-        """`num` draws (num, d) from the exact posterior given `observed`, cached on disk.
+    def reference(
+        self, key: Array, num: int, *, route: str | None = None
+    ) -> Float[np.ndarray, "n d"]:
+        """Draws from the exact posterior given `observed`, cached on disk.
 
-        The first call may take from a fraction of a second to a minute; later ones read
+        The first call may take from a fraction of a second to a minute. Later ones read
         `~/.cache/noisewise/references` (or `$NOISEWISE_CACHE_DIR`), which may be deleted at any
-        time. `route` names one of `references` where several independent ones exist.
+        time.
+
+        Args:
+            key: One JAX PRNG key.
+            num: Number of draws.
+            route: One of `references`, where several independent ones exist; the first by default.
+
+        Returns:
+            Draws, shape (num, d).
+
+        Raises:
+            MissingCapabilityError: If no exact posterior is known.
+            InvalidInputError: If there is no such route.
         """
         if not self.references:
             raise MissingCapabilityError(f"No exact posterior is known for {self.name}.")
@@ -73,10 +102,28 @@ class Problem:
             identity, lambda: self.references[route](key, num), (num, self.model.prior.dim)
         )
 
-    def observe(self, key: Array, *, theta: Any = None, epsilon: float | None = None) -> np.ndarray:
-        """A fresh private statistic (k',): the stored confidential statistic with new noise, or, if
-        there is none or `theta` is given, one simulated at `theta` (the truth by default).
-        `epsilon` changes the privacy budget.
+    def observe(
+        self,
+        key: Array,
+        *,
+        theta: Float[Array, " d"] | None = None,
+        epsilon: float | None = None,
+    ) -> Float[np.ndarray, " kp"]:
+        """A fresh private statistic, to repeat an analysis with new noise or at another truth.
+
+        Where the problem has a confidential statistic and `theta` is not given, that statistic gets
+        new noise. Else one is simulated at `theta`.
+
+        Args:
+            key: One JAX PRNG key.
+            theta: Parameters, shape (d,); the truth by default.
+            epsilon: Another privacy budget; that of the problem by default.
+
+        Returns:
+            A private statistic, shape (k',).
+
+        Raises:
+            InvalidInputError: If theta has a wrong shape, or is needed and not given.
         """
         model = self.model if epsilon is None else self.at_epsilon(epsilon).model
         if theta is None and self.confidential is not None:

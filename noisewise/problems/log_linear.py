@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 
-from noisewise._core.arrays import number
+from noisewise._core.arrays import Array, number
 from noisewise.mechanisms import Laplace
 from noisewise.model.private_model import PrivateModel
 from noisewise.priors.prior import Prior
@@ -19,9 +19,12 @@ from noisewise.samplers.collapsed_tables import absolute_error_weights, collapse
 from noisewise.simulators import LogLinear
 
 PUBLISHED_COUNTS = (32.7540, 45.2008, 58.6172, 18.2683, 12.9260, 8.5805, 12.8789, 9.5372)
-"""At epsilon 10, out of 100 records, by class, feature and value."""
+"""What the paper reports at epsilon 10, out of 100 records, by class, feature and value."""
+
 TRUTH = (0.3887, 0.6113, 0.7537, 0.2463, 0.6534, 0.3466, 0.5834, 0.4166, 0.8489, 0.1511)
-_CLASSES, _VALUES, _RECORDS = 2, (2, 2), 100
+"""The probabilities behind the paper's data, in the order of the columns of theta."""
+
+_CLASSES, _VALUES, _RECORDS = 2, (2, 2), 100  # the paper's sizes
 
 
 def log_linear(
@@ -32,20 +35,31 @@ def log_linear(
     num_records: int = _RECORDS,
     concentration: float = 2.0,
 ) -> Problem:
-    r"""K features that are independent given the class, Dirichlet(2) priors on all probability
-    vectors.
+    """The paper's naive Bayes: K features that are independent given the class, released as
+    proportions.
 
-    s are the proportions of (class, value) for each feature, s_dp = s + Laplace(2K / (n epsilon)),
-    which is tight. theta holds the vectors by class and feature, then the class probabilities. The
-    paper's setting is two classes, two features of two values and n = 100, observed as published at
-    epsilon 10; anything else is observed from a fixed seed, at the paper's truth or at the prior
-    mean.
+    All probability vectors have Dirichlet(2) priors. s are the proportions of (class, value) for
+    each feature, s_dp = s + Laplace(2K / (n epsilon)), which is tight. theta holds the vectors by
+    class and feature, then the class probabilities.
 
-    Exact posterior: independent draws from the collapsed model.
+    The paper's setting is the default, observed as published at epsilon 10. Anything else is
+    observed from a fixed seed, at the paper's truth or at the prior mean. Exact posterior:
+    independent draws from the collapsed model.
 
-    >>> problem = log_linear(epsilon=10.0)
-    >>> problem.model.prior.dim, problem.free_columns
-    (10, (0, 2, 4, 6, 8))
+    Args:
+        epsilon: Privacy budget.
+        num_classes: Number I of classes.
+        num_values: Numbers J_k of values of each feature.
+        num_records: Number n of records.
+        concentration: Parameter of the Dirichlet priors.
+
+    Returns:
+        The problem, with the route "collapsed".
+
+    Example:
+        >>> problem = log_linear(epsilon=10.0)
+        >>> problem.model.prior.dim, problem.free_columns
+        (10, (0, 2, 4, 6, 8))
     """
     epsilon = number("epsilon", above=0.0)(epsilon)
     simulator = LogLinear(
@@ -64,12 +78,8 @@ def log_linear(
     model = PrivateModel(
         prior=_prior(simulator), simulator=simulator, query=query, mechanism=mechanism
     )
-    paper = (num_classes, tuple(num_values), num_records, concentration) == (
-        _CLASSES,
-        _VALUES,
-        _RECORDS,
-        2.0,
-    )
+    sizes = (num_classes, tuple(num_values), num_records, concentration)
+    paper = sizes == (_CLASSES, _VALUES, _RECORDS, 2.0)
     truth = np.array(TRUTH) if paper else _prior_mean(simulator)
     if paper and epsilon == 10.0:
         confidential, observed = None, np.array(PUBLISHED_COUNTS) / num_records
@@ -113,12 +123,8 @@ def _vectors(simulator: LogLinear) -> list[tuple[str, int]]:
 
 
 def _prior(simulator: LogLinear) -> Prior:
-    return Prior(
-        {
-            name: dist.Dirichlet(np.full(size, simulator.concentration))
-            for name, size in _vectors(simulator)
-        }
-    )
+    same = simulator.concentration
+    return Prior({name: dist.Dirichlet(np.full(k, same)) for name, k in _vectors(simulator)})
 
 
 def _prior_mean(simulator: LogLinear) -> np.ndarray:
@@ -131,7 +137,7 @@ def _free_columns(simulator: LogLinear) -> tuple[int, ...]:
     return tuple(sorted(set(range(sizes.sum())) - set((np.cumsum(sizes) - 1).tolist())))
 
 
-def _reference(model: PrivateModel, observed: np.ndarray, key: Any, num: int) -> np.ndarray:
+def _reference(model: PrivateModel, observed: np.ndarray, key: Array, num: int) -> np.ndarray:
     simulator: Any = model.simulator
     mechanism: Any = model.mechanism
     n = simulator.num_records

@@ -6,10 +6,10 @@ import csv
 import dataclasses
 import importlib.resources
 from functools import cache
-from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from scipy.optimize import least_squares
 
 from noisewise.errors import InvalidInputError
@@ -24,13 +24,28 @@ from noisewise.simulators import SIR
 NAMES = ("influenza", "ebola-guinea", "ebola-liberia", "ebola-sierra-leone", "covid-clark")
 UNITS = 17.0
 """Time units per observation interval, as in the paper's code; rates are per unit."""
+
 PRIOR_MEAN, PRIOR_VARIANCE = (-2.0, -3.0), (1.0, 1.0)
-_TRIALS, _PADDING = 100, 100.0
+"""Of (log beta, log gamma), as in the paper."""
+
+_TRIALS, _PADDING = 100, 100.0  # the paper's n and m: epsilon is about 9.95 at 10 times
+
+_SMALL_POPULATION = 10_000
+"""People below which every event is simulated: 20,000 events of 20 ns are .4 ms."""
 
 
 @dataclasses.dataclass(frozen=True)
 class OutbreakData:
-    """A confidential infection curve: counts at equally spaced days, with its source."""
+    """A confidential infection curve: counts at equally spaced days, with its source.
+
+    Attributes:
+        name: Name of the outbreak.
+        title: What a reader of results sees.
+        source: Where the counts were published.
+        population: Number K of people.
+        interval_days: Days between observations.
+        proportions: Infected, as shares of the population.
+    """
 
     name: str
     title: str
@@ -40,10 +55,8 @@ class OutbreakData:
     proportions: tuple[float, ...]
 
     @property
-    def counts(self) -> np.ndarray:
-        """round(K * proportion), except that one person is infected at time 0: the initial
-        condition of the model.
-        """
+    def counts(self) -> Float[np.ndarray, " times"]:
+        """round(K * proportion), except that one person is infected at time 0, as in the model."""
         counts = np.round(self.population * np.asarray(self.proportions))
         counts[0] = 1.0
         return counts
@@ -56,19 +69,25 @@ class OutbreakData:
 
 @cache
 def outbreak_data(name: str) -> OutbreakData:
-    """Read one of the shipped curves.
+    """Read one of the curves that ship with the package.
 
-    >>> outbreak_data("influenza").counts.astype(int).tolist()
-    [1, 3, 8, 28, 76, 222, 293, 257, 237, 192]
+    Args:
+        name: One of `NAMES`.
+
+    Returns:
+        The curve and its source.
+
+    Raises:
+        InvalidInputError: If the name is not known.
+
+    Example:
+        >>> outbreak_data("influenza").counts.astype(int).tolist()
+        [1, 3, 8, 28, 76, 222, 293, 257, 237, 192]
     """
     if name not in NAMES:
         raise InvalidInputError(f"The known outbreaks are {', '.join(NAMES)}; got {name!r}.")
-    lines = (
-        importlib.resources.files("noisewise.problems")
-        .joinpath(f"data/{name}.csv")
-        .read_text()
-        .splitlines()
-    )
+    folder = importlib.resources.files("noisewise.problems")
+    lines = folder.joinpath(f"data/{name}.csv").read_text().splitlines()
     head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
     rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
     return OutbreakData(
@@ -82,8 +101,7 @@ def outbreak_data(name: str) -> OutbreakData:
 
 
 def outbreak(name: str, epsilon: float | None = None, *, seed: int = OBSERVATION_SEED) -> Problem:
-    r"""An outbreak released through the paper's mechanism with n = m = 100 (epsilon about 9.95), or
-    calibrated to `epsilon`.
+    """A real outbreak, released through the paper's mechanism.
 
     The published "releases" are raw proportions that never went through the mechanism. Here they
     are the CONFIDENTIAL curve, released through `PaddedBinomial` with the recorded `seed`. theta =
@@ -91,12 +109,24 @@ def outbreak(name: str, epsilon: float | None = None, *, seed: int = OBSERVATION
     quantities give R0 and the rates per day.
 
     Exact posterior: the time shift and importance sampling for the populations of 100,000; exact
-    simulation alone for the 763 boys of the influenza outbreak, with the time shift as a compared
-    approximation.
+    simulation alone for the 763 boys of the influenza outbreak, with the time shift as an
+    approximation to compare.
 
-    >>> problem = outbreak("influenza")
-    >>> problem.model.derived_quantities([[-2.0, -3.0]])["R0"].round(3).tolist()
-    [2.718]
+    Args:
+        name: "influenza", "ebola-guinea", "ebola-liberia", "ebola-sierra-leone" or "covid-clark".
+        epsilon: Privacy budget; by default that of the paper's n = m = 100, about 9.95.
+        seed: Seed of the noise; every outbreak has its own noise.
+
+    Returns:
+        The problem; its truth is None.
+
+    Raises:
+        InvalidInputError: If the name is not known, or epsilon is not above 0.
+
+    Example:
+        >>> problem = outbreak("influenza")
+        >>> problem.model.derived_quantities([[-2.0, -3.0]])["R0"].round(3).tolist()
+        [2.718]
     """
     data = outbreak_data(name)
     shape = {"trials": _TRIALS, "population": data.population, "num_times": len(data.proportions)}
@@ -105,7 +135,7 @@ def outbreak(name: str, epsilon: float | None = None, *, seed: int = OBSERVATION
     else:
         mechanism = PaddedBinomial.calibrate(guarantee=PureDP(epsilon), **shape)
     per_day = UNITS / data.interval_days
-    exact = data.population < 10_000
+    exact = data.population < _SMALL_POPULATION
     model = epidemic_model(
         prior_mean=PRIOR_MEAN,
         prior_variance=PRIOR_VARIANCE,
@@ -118,9 +148,7 @@ def outbreak(name: str, epsilon: float | None = None, *, seed: int = OBSERVATION
             "gamma_per_day": lambda theta: per_day * np.exp(theta[..., 1]),
         },
     )
-    key = jax.random.fold_in(
-        jax.random.key(seed), NAMES.index(name)
-    )  # each outbreak has noise of its own
+    key = jax.random.fold_in(jax.random.key(seed), NAMES.index(name))
     observed = mechanism.sample(key, data.counts)
     references = dict(epidemic_references(model, observed))
     if exact:
@@ -144,23 +172,30 @@ def outbreak(name: str, epsilon: float | None = None, *, seed: int = OBSERVATION
     )
 
 
-def ode_fit(data: OutbreakData) -> np.ndarray:
-    """The non-private baseline: (log beta, log gamma) of the deterministic epidemic closest to the
-    confidential counts in least squares, from 16 starting points.
+def ode_fit(data: OutbreakData) -> Float[np.ndarray, " 2"]:
+    """The non-private baseline: the deterministic epidemic closest to the confidential counts.
 
-    >>> fit = ode_fit(outbreak_data("influenza"))
-    >>> round(float(np.exp(fit[0] - fit[1])), 1)
-    3.8
+    It is a least-squares fit from 16 starting points.
+
+    Args:
+        data: A confidential curve.
+
+    Returns:
+        (log beta, log gamma), shape (2,).
+
+    Example:
+        >>> fit = ode_fit(outbreak_data("influenza"))
+        >>> round(float(np.exp(fit[0] - fit[1])), 1)
+        3.8
     """
     simulator = SIR(population=data.population, times=data.times, dynamics="ode")
     key = jax.random.key(0)
 
-    def residuals(theta: np.ndarray) -> Any:
+    def residuals(theta: np.ndarray) -> np.ndarray:
         curve = simulator.simulate(key, theta[None])[0]
         return (np.asarray(curve) - data.counts) / data.population
 
     starts = [(a, b) for a in (-3.0, -2.0, -1.0, 0.0) for b in (-5.0, -4.0, -3.0, -2.0) if a > b]
-    fits = [
-        least_squares(residuals, start, bounds=([-10.0, -10.0], [5.0, 5.0])) for start in starts
-    ]
+    box = ([-10.0, -10.0], [5.0, 5.0])
+    fits = [least_squares(residuals, start, bounds=box) for start in starts]
     return min(fits, key=lambda fit: fit.cost).x

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import jax
 import numpy as np
 import numpyro.distributions as dist
+from jaxtyping import Float
 
 from noisewise._core.arrays import integer, number
 from noisewise.errors import InvalidInputError
@@ -22,9 +23,17 @@ from noisewise.queries import InfectionCurve
 from noisewise.simulators import SIR
 
 TIMES = tuple(17.0 * j for j in range(10))
+"""Observation times of the paper: every 17 units up to 153."""
+
 TRUTH = (-0.5, -3.0)
+"""(log beta, log gamma) behind the paper's observation at epsilon 10."""
+
 PRIOR_MEAN = (math.log(0.4), math.log(0.125))
+"""Of (log beta, log gamma), as in the paper."""
+
 PRIOR_VARIANCE = (0.5, 0.2)
+"""Of (log beta, log gamma): the paper's code takes these numbers as variances."""
+
 PUBLISHED: Mapping[float, tuple[int, ...]] = {
     10.0: (1, 31, 614, 263, 123, 47, 18, 9, 5, 3),
     1.0: (12, 15, 702, 313, 138, 53, 37, 12, 16, 13),
@@ -34,7 +43,7 @@ PUBLISHED: Mapping[float, tuple[int, ...]] = {
 one at 10.
 """
 
-_POPULATION, _TRIALS = 1_000_000, 1000
+_POPULATION, _TRIALS = 1_000_000, 1000  # the paper's K and n
 
 
 def sir(
@@ -45,8 +54,10 @@ def sir(
     trials: int = _TRIALS,
     method: Literal["leap", "gillespie"] = "leap",
 ) -> Problem:
-    r"""theta = (log beta, log gamma); I(t) at t = 0, 17, ..., 153 from one infected person; s_dp,j
-    ~ Bin(n, (I_j + m)/(K + 2m)).
+    """The paper's epidemic: a private infection curve that starts from one person in a million.
+
+        theta = (log beta, log gamma),    s_j = I(t_j),  t = 0, 17, ..., 153,
+        s_dp,j ~ Bin(n, (I_j + m)/(K + 2m)).
 
     n = `trials` = 1000 and m = n L / epsilon as in the paper, whose bound n L / m = epsilon is
     slightly above the tight guarantee that the mechanism states. Prior: independent normals with
@@ -54,12 +65,26 @@ def sir(
     observations are used; anything else is observed from a fixed seed.
 
     Exact posterior: quadrature over the time shift of a large epidemic, and importance sampling
-    over simulated epidemics; a small population (up to 60) has the exact likelihood of its Markov
+    over simulated epidemics. A small population (up to 60) has the exact likelihood of its Markov
     chain; the ODE has quadrature over theta alone.
 
-    >>> problem = sir(epsilon=10.0)
-    >>> problem.model.names, problem.observed[:4].tolist()
-    (('log_beta', 'log_gamma'), [1.0, 31.0, 614.0, 263.0])
+    Args:
+        epsilon: Privacy budget that the paper states.
+        dynamics: "stochastic", or "ode" for a deterministic epidemic.
+        population: Number K of people.
+        trials: Number n of trials of the mechanism.
+        method: "leap", or "gillespie", which draws every event.
+
+    Returns:
+        The problem, with routes that depend on the population.
+
+    Raises:
+        InvalidInputError: If an argument is out of range.
+
+    Example:
+        >>> problem = sir(epsilon=10.0)
+        >>> problem.model.names, problem.observed[:4].tolist()
+        (('log_beta', 'log_gamma'), [1.0, 31.0, 614.0, 263.0])
     """
     epsilon = number("epsilon", above=0.0)(epsilon)
     trials = integer("trials", at_least=1)(trials)
@@ -106,14 +131,26 @@ def sir(
 
 def epidemic_model(
     *,
-    prior_mean: Any,
-    prior_variance: Any,
+    prior_mean: Sequence[float],
+    prior_variance: Sequence[float],
     simulator: SIR,
     mechanism: PaddedBinomial,
-    derived: Mapping[str, Any] | None = None,
+    derived: Mapping[str, Callable[[np.ndarray], np.ndarray]] | None = None,
 ) -> PrivateModel:
-    """An SIR model with normal priors on the log rates, a private infection curve, and R0 as a
-    derived quantity.
+    """An SIR model with normal priors on the log rates, a private infection curve, and R0 derived.
+
+    Args:
+        prior_mean: Means of (log beta, log gamma).
+        prior_variance: Their variances.
+        simulator: The epidemic.
+        mechanism: Noise on its curve, for the same population.
+        derived: More derived quantities, functions of theta (..., 2).
+
+    Returns:
+        The model.
+
+    Raises:
+        InvalidInputError: If simulator and mechanism differ in population.
     """
     if simulator.population != mechanism.population:
         raise InvalidInputError("simulator and mechanism must have the same population.")
@@ -130,6 +167,8 @@ def epidemic_model(
     )
 
 
-def basic_reproduction_number(theta: Any) -> Any:
-    """R0 = beta / gamma."""
+def basic_reproduction_number(theta: Float[np.ndarray, "*batch d"]) -> Float[np.ndarray, "*batch"]:
+    """R0 = beta / gamma: how many people one infected person infects while nearly all are
+    susceptible.
+    """
     return np.exp(theta[..., 0] - theta[..., 1])
