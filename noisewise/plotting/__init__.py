@@ -1,8 +1,16 @@
-"""Figures: axes in, axes out. Each plot takes posteriors or arrays of draws, perhaps `ax=` or
-`axes=`, and returns what it drew on.
+"""Figures: axes in, axes out. Each plot takes posteriors or arrays of draws, and returns what it
+drew on.
 
-Nothing is shown and no global setting is changed. The modules are named after their plots; `tables`
-says what is accepted as draws, `densities` smooths them, `style` holds colours, type and names.
+- One posterior, or several methods: `marginals`, `pair_plot`, `forest`.
+- Does the model fit, and is the posterior calibrated: `predictive_check`, `rank_ecdf`,
+  `coverage_curve`.
+- How methods compare: `ks_heatmap`, `convergence`, `loss_curves`.
+- What privacy costs: `privacy_utility`, `uncertainty_bars`.
+- Epidemics: `infection_fan`.
+
+`ax=` or `axes=` takes axes of your own. Nothing is shown and no global setting is changed. The
+modules are named after their plots; `tables` says what is accepted as draws, `densities` smooths
+them, `style` holds colours, type and names.
 """
 
 from noisewise.plotting.calibration_curves import coverage_curve, rank_ecdf

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import describe, number
 from noisewise._core.draws import one_sample
@@ -16,34 +17,62 @@ from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.plotting.style import SHADE, label, looks, one_axes, styled
 from noisewise.plotting.tables import column_names
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _ALPHA = 0.05
+"""Share of correct posteriors whose curves leave the band, where the caller names none."""
+
 _TABLE = ("coverage", "low", "high")
 _DODGE = 0.012
+"""Shift between the points of two rows at one level, as a share of the axis: a marker's width."""
+
+
+RanksLike = Calibration | ArrayLike | Mapping[str, Calibration | ArrayLike]
+"""What `nw.diagnostics.calibrate` or `tarp` gives, ranks in (0, 1), or one of these per method."""
 
 
 @styled
 def rank_ecdf(
-    ranks: Any,
+    ranks: RanksLike,
     *,
     names: Sequence[str] | None = None,
     alpha: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    r"""F_N(u) - u of the ranks u of true parameters: 0 for correct posteriors, up to chance;
-    returns the axes.
+    r"""Are posteriors calibrated? F_N(u) - u of the ranks u of true parameters, within a band.
 
-    `ranks` is what `nw.diagnostics.calibrate` or `tarp` gives, a dictionary from methods to such,
-    or ranks scaled to (0, 1), (N, m) with `names`. All m curves stay inside the grey band, at all
-    points, with probability 1 - alpha at least; alpha is that of the calibration, or .05, and the
-    band that of the fewest trials. A curve like an S says that posteriors are too narrow (first
-    above 0) or too wide, one like an arch that they are too high (above 0) or too low.
+    Correct posteriors give 0 up to chance: all m curves stay inside the grey band, at all points,
+    with probability 1 - alpha at least. A curve like an S says that posteriors are too narrow
+    (first above 0) or too wide, one like an arch that they are too high (above 0) or too low.
 
-    Reference: Sailynoja, Burkner and Vehtari (2022).
+    Take it after `nw.diagnostics.calibrate`; `coverage_curve` shows the same ranks as coverage.
 
-    >>> u = np.random.default_rng(0).random((300, 2))
-    >>> ax = rank_ecdf(u, names=["mu", "b"])
-    >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['95% band', '$\\mu$', '$b$']
+    Args:
+        ranks: What `nw.diagnostics.calibrate` or `tarp` gives, ranks scaled to (0, 1), shape (N,
+            m), or a dictionary from methods to these.
+        names: Names of the columns of an array.
+        alpha: Chance that correct posteriors leave the band; that of the calibration by default, or
+            .05. The band is that of the fewest trials.
+        ax: Axes to draw on; those of a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        InvalidInputError: If ranks are missing or not in [0, 1].
+        InvalidTypeError: If ranks are something else, such as `Trials`.
+
+    References:
+        T. Sailynoja, P.-C. Burkner and A. Vehtari, Graphical test for discrete uniformity and its
+        applications in goodness-of-fit evaluation and multiple sample comparison, Stat. Comput. 32
+        (2022).
+
+    Example:
+        >>> u = np.random.default_rng(0).random((300, 2))
+        >>> ax = rank_ecdf(u, names=["mu", "b"])
+        >>> [text.get_text() for text in ax.get_legend().get_texts()]
+        ['95% band', '$\\mu$', '$b$']
     """
     curves, level = _curves_of(ranks, names, alpha)
     ax = one_axes(ax, (3.6, 2.7))
@@ -57,25 +86,40 @@ def rank_ecdf(
 
 @styled
 def coverage_curve(
-    ranks: Any,
+    ranks: RanksLike | pd.DataFrame,
     *,
     names: Sequence[str] | None = None,
     alpha: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """How often central intervals hold the truth, against their level: the diagonal for correct
-    posteriors; returns the axes.
+    """How often intervals hold the truth, against their level: the diagonal for correct
+    posteriors.
 
-    The interval of level c holds the truth where |2u - 1| <= c, u being its rank; for the distances
-    of `tarp` the region is that of the draws nearest to the point, u <= c. `ranks`, `names` and the
-    band are as in `rank_ecdf`; columns may as well be methods. The table of
-    `nw.diagnostics.coverage` is drawn as points with its limits. Curves under the diagonal belong
-    to posteriors that are too sure.
+    Curves under the diagonal belong to posteriors that are too sure, curves above to posteriors
+    that are too wide. Readers understand it sooner than `rank_ecdf`, but it does not show a shift.
 
-    >>> u = np.random.default_rng(0).random(300)
-    >>> ax = coverage_curve(np.stack([u, (u + 0.5) / 2.0], axis=1), names=["exact", "wide"])
-    >>> ax.get_xlabel(), ax.get_ylabel()
-    ('nominal coverage', 'actual coverage')
+    The central interval of level c holds the truth where |2u - 1| <= c, u being its rank. For the
+    distances of `tarp` the region is that of the draws nearest to the point, u <= c.
+
+    Args:
+        ranks: As in `rank_ecdf`; columns may as well be methods. The table of
+            `nw.diagnostics.coverage` is drawn as points with its limits.
+        names: Names of the columns of an array.
+        alpha: Chance that correct posteriors leave the band, as in `rank_ecdf`.
+        ax: Axes to draw on; those of a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        InvalidInputError: If ranks are missing or not in [0, 1].
+
+    Example:
+        >>> u = np.random.default_rng(0).random(300)
+        >>> two = np.stack([u, (u + 0.5) / 2.0], axis=1)
+        >>> ax = coverage_curve(two, names=["exact", "wide"])
+        >>> ax.get_xlabel(), ax.get_ylabel()
+        ('nominal coverage', 'actual coverage')
     """
     rows = _coverage_rows(ranks)
     curves, level = ({}, _ALPHA) if rows else _curves_of(ranks, names, alpha)
@@ -102,7 +146,7 @@ _Curves = dict[str, tuple[np.ndarray, bool]]
 
 
 def _curves_of(
-    ranks: Any, names: Sequence[str] | None, alpha: float | None
+    ranks: RanksLike, names: Sequence[str] | None, alpha: float | None
 ) -> tuple[_Curves, float]:
     """The curves, and the share of right ones that may leave the band."""
     given = dict(ranks) if isinstance(ranks, Mapping) else {"": ranks}
@@ -122,7 +166,7 @@ def _curves_of(
     return found, level
 
 
-def _columns(value: Any, names: Sequence[str] | None, method: str) -> _Curves:
+def _columns(value: Calibration | ArrayLike, names: Sequence[str] | None, method: str) -> _Curves:
     """The columns of one calibration, under the name of its method where that has one and they are
     several.
     """
@@ -148,7 +192,7 @@ def _columns(value: Any, names: Sequence[str] | None, method: str) -> _Curves:
     return {name: (u, distance) for name, u in zip(shown, uniforms.T, strict=True)}
 
 
-def _checked(ranks: Any) -> np.ndarray:
+def _checked(ranks: ArrayLike) -> np.ndarray:
     uniforms = one_sample(ranks, "ranks", tell="pass what nw.diagnostics.calibrate gives")
     if uniforms.min() < 0.0 or uniforms.max() > 1.0:
         raise InvalidInputError(
@@ -181,16 +225,16 @@ def _draw(curves: Mapping[str, np.ndarray], x: np.ndarray, base: np.ndarray, ax:
     ax.legend()
 
 
-def _coverage_rows(table: Any) -> dict[str, np.ndarray]:
-    """Levels, coverage and limits (4, n) of each row name of the table that `coverage` gives;
-    nothing for other things.
+def _coverage_rows(table: object) -> dict[str, np.ndarray]:
+    """Levels, coverage and limits (4, n) by row of the table of `coverage`; nothing for other
+    things.
     """
     if not set(_TABLE) <= set(map(str, getattr(table, "columns", ()))):
         return {}
     return {name: np.array(rows).T for name, rows in _grouped(table)}
 
 
-def _grouped(table: Any) -> Iterator[tuple[str, list[list[float]]]]:
+def _grouped(table: pd.DataFrame) -> Iterator[tuple[str, list[list[float]]]]:
     for name in dict.fromkeys(table.index.get_level_values(0)):
         part = table.loc[name]
         yield str(name), [[float(level), *part.loc[level, list(_TABLE)]] for level in part.index]

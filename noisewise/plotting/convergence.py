@@ -7,10 +7,12 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
 
-from noisewise._core.arrays import describe
+from noisewise._core.arrays import Array, describe
 from noisewise._core.draws import one_sample
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.metrics import c2st, cdf_error, kolmogorov_smirnov, mmd, sliced_wasserstein
@@ -28,72 +30,98 @@ METRICS: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
 """What posteriors can be measured by; of those with a value per parameter the largest counts."""
 
 _DODGE = 0.12
-_FEW_ROUNDS = 12
-_KEY = 20_261_115
+"""Shift between the bars of two methods, as a share of the step between rounds."""
+
+_MAX_TICKS = 12
+"""Rounds that all get a number on the axis: more would overlap."""
+
+_SEED = 20_261_115
+"""Of the draws from posteriors, so that a plot is the same whenever it is drawn."""
+
+MetricValues = Float[Array, "*trials rounds"]
+"""A metric after each round, of one trial or several."""
+
+PosteriorsOfRounds = Sequence[AbstractPosterior] | Sequence[Sequence[AbstractPosterior]]
+"""One posterior per round, of one trial or several."""
 
 
 @styled
 def convergence(
-    values: Any,
+    values: PosteriorsOfRounds | Mapping[str, MetricValues | PosteriorsOfRounds],
     *,
-    reference: Any = None,
+    reference: Float[Array, "n d"] | None = None,
     rounds: Sequence[float] | None = None,
     metric: str = "C2ST",
     xlabel: str = "round",
     floor: float | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The mean of a metric over trials after each round, with bars from the lower to the upper
-    quartile; returns the axes.
+    """Accuracy over rounds: the mean of a metric over trials, with bars between the quartiles.
 
-    `values` maps methods to arrays or tables of the metric (trials, R), or (R,) for one trial; or
-    to the posteriors of the rounds, as `list(method.rounds(key, model, observed))`, and lists of
-    such for several trials. Posteriors are measured by `metric`, one of `METRICS`, against the
-    exact draws `reference`. A lone list needs no dictionary. `rounds` (R,) are the places on the
-    horizontal axis: 1, ..., R by default, or numbers of simulations with a fitting `xlabel`.
-    `floor` is what exact draws reach.
+    Take it to see how many rounds or simulations a sequential method needs, and which of several
+    gets there first.
 
-    >>> rng = np.random.default_rng(0)
-    >>> ax = convergence({"SPPE": 0.5 + 0.4 * rng.random((20, 5)) / np.arange(1, 6)}, floor=0.5)
-    >>> ax.get_xlabel(), ax.get_ylabel()
-    ('round', 'C2ST')
+    Args:
+        values: Metrics by method: arrays (rounds,) for one trial, or (trials, rounds). In place of
+            an array may stand the posteriors of the rounds, `list(method.rounds(key, model,
+            observed))`, or a list of such lists for several trials. A lone list needs no
+            dictionary.
+        reference: Draws from the exact posterior, shape (n, d), with which posteriors are compared.
+        rounds: Places on the horizontal axis; 1, ..., R by default. They may be numbers of
+            simulations.
+        metric: Which of `METRICS` measures posteriors; also the label of the vertical axis.
+        xlabel: Label of the horizontal axis.
+        floor: What exact draws reach, drawn as a line.
+        ax: Axes to draw on; those of a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        InvalidInputError: If methods or trials differ in their number of rounds, values are not
+            finite, or posteriors come without `reference`.
+        InvalidTypeError: If values are neither arrays nor posteriors.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> values = 0.5 + 0.4 * rng.random((20, 5)) / np.arange(1, 6)
+        >>> ax = convergence({"SPPE": values}, floor=0.5)
+        >>> ax.get_xlabel(), ax.get_ylabel()
+        ('round', 'C2ST')
     """
     trials = {
         name: _trials(name, given, metric, reference) for name, given in _by_method(values).items()
     }
     places = _places(rounds, {name: array.shape[1] for name, array in trials.items()})
     ax = one_axes(ax, (3.6, 2.7))
-    step = _DODGE * float(np.diff(places).min() if len(places) > 1 else 1.0)
-    shifts = step * (np.arange(len(trials)) - (len(trials) - 1) / 2.0)
-    for shift, (name, look) in zip(shifts, looks(trials).items(), strict=True):
-        mean = trials[name].mean(axis=0)
-        low, high = np.quantile(trials[name], [0.25, 0.75], axis=0)
-        ax.vlines(places + shift, low, high, color=look["color"], linewidth=1.2, alpha=0.8)
-        ax.plot(
-            places + shift,
-            mean,
-            color=look["color"],
-            marker=look["marker"],
-            label=name,
-            linewidth=1.2,
-        )
+    _draw_trials(ax, trials, places)
     if floor is not None:
         ax.axhline(floor, color=PRIOR, linestyle="--", linewidth=1.0, label="exact draws", zorder=0)
-    if rounds is None and len(places) <= _FEW_ROUNDS:
+    if rounds is None and len(places) <= _MAX_TICKS:
         ax.set_xticks(places)
     else:
         ax.xaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
     ax.set_xlabel(xlabel)
     ax.set_ylabel(metric)
     several = any(len(array) > 1 for array in trials.values())
+    title = "mean and quartiles" if several else None
     if len(trials) > 1 or floor is not None or several:
-        ax.legend(
-            title="mean and quartiles" if several else None, title_fontsize=8.0, alignment="left"
-        )
+        ax.legend(title=title, title_fontsize=8.0, alignment="left")
     return ax
 
 
-def _by_method(values: Any) -> dict[str, Any]:
+def _draw_trials(ax: Axes, trials: Mapping[str, np.ndarray], places: np.ndarray) -> None:
+    """Means and quartiles of each method, side by side at each place."""
+    step = _DODGE * float(np.diff(places).min() if len(places) > 1 else 1.0)
+    shifts = step * (np.arange(len(trials)) - (len(trials) - 1) / 2.0)
+    for shift, (name, look) in zip(shifts, looks(trials).items(), strict=True):
+        low, high = np.quantile(trials[name], [0.25, 0.75], axis=0)
+        ax.vlines(places + shift, low, high, color=look["color"], linewidth=1.2, alpha=0.8)
+        line: dict[str, Any] = {"color": look["color"], "marker": look["marker"], "linewidth": 1.2}
+        ax.plot(places + shift, trials[name].mean(axis=0), label=name, **line)
+
+
+def _by_method(values: object) -> dict[str, Any]:
     """Methods to what they gave; a lone list of posteriors goes by the name of its method."""
     if isinstance(values, Mapping) and values:
         return {
@@ -114,7 +142,7 @@ def _by_method(values: Any) -> dict[str, Any]:
     )
 
 
-def _trials(name: str, given: Any, metric: str, reference: Any) -> np.ndarray:
+def _trials(name: str, given: Any, metric: str, reference: ArrayLike | None) -> np.ndarray:
     """The metric (trials, rounds) of one method."""
     what = f"values[{name!r}]"
     if isinstance(given, AbstractPosterior):
@@ -126,16 +154,17 @@ def _trials(name: str, given: Any, metric: str, reference: Any) -> np.ndarray:
     if isinstance(given, Sequence) and given and all(_are_posteriors(trial) for trial in given):
         return _measured(given, what, metric, reference)
     array = np.atleast_2d(numbers(given, what))
-    if array.ndim != 2 or array.size == 0 or not np.isfinite(array).all():
+    finite = bool(np.isfinite(array).all())
+    if array.ndim != 2 or array.size == 0 or not finite:
+        values = "" if finite else " with NaN or infinity"
         raise InvalidInputError(
-            f"{what} must be a finite array (trials, rounds), got"
-            f" {describe(array)}{' with NaN or infinity' if array.size and not np.isfinite(array).all() else ''}:"
-            " leave failed trials out."
+            f"{what} must be a finite array (trials, rounds), got {describe(array)}{values}: leave"
+            " failed trials out."
         )
     return array
 
 
-def _are_posteriors(given: Any) -> bool:
+def _are_posteriors(given: object) -> bool:
     return (
         isinstance(given, Sequence)
         and len(given) > 0
@@ -144,8 +173,12 @@ def _are_posteriors(given: Any) -> bool:
 
 
 def _measured(
-    trials: Sequence[Sequence[AbstractPosterior]], what: str, metric: str, reference: Any
+    trials: Sequence[Sequence[AbstractPosterior]],
+    what: str,
+    metric: str,
+    reference: ArrayLike | None,
 ) -> np.ndarray:
+    """The metric of each posterior (trials, rounds)."""
     if metric not in METRICS:
         raise InvalidInputError(
             f"metric must be one of {', '.join(METRICS)} where posteriors are given, got"
@@ -158,11 +191,11 @@ def _measured(
         )
     if len({len(trial) for trial in trials}) > 1:
         raise InvalidInputError(
-            f"All trials of {what} must have as many rounds, got"
+            f"All trials of {what} must have the same number of rounds, got"
             f" {[len(trial) for trial in trials]}."
         )
     exact = one_sample(reference, "reference")
-    key = jax.random.key(_KEY)
+    key = jax.random.key(_SEED)
 
     def measure(posterior: AbstractPosterior) -> float:
         return float(np.max(METRICS[metric](exact, posterior.sample(key, len(exact)))))
@@ -180,7 +213,7 @@ def _places(rounds: Sequence[float] | None, widths: Mapping[str, int]) -> np.nda
     ):
         got = ", ".join(f"{size} for {name!r}" for name, size in widths.items())
         raise InvalidInputError(
-            f"All methods must have as many rounds, one for each of rising `rounds`; got {got} and"
-            f" rounds of {describe(places)}."
+            "All methods must have the same number of rounds, one for each of rising `rounds`; got"
+            f" {got} and rounds of {describe(places)}."
         )
     return places

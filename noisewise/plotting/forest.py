@@ -1,4 +1,4 @@
-"""Intervals of many parameters and methods, one under the other."""
+"""Intervals of many parameters and methods, one below the other."""
 
 from __future__ import annotations
 
@@ -10,33 +10,51 @@ from matplotlib.axes import Axes
 
 from noisewise._core.arrays import number
 from noisewise.plotting.style import TRUTH, label, looks, one_axes, styled
-from noisewise.plotting.tables import tables, truths
+from noisewise.plotting.tables import DrawsLike, TruthLike, tables, truths
 
 _INNER = 0.5
+"""Mass of the thick interval: half of the draws, the usual choice beside 95%."""
+
 _STEP = 0.22
+"""Height between the intervals of two methods: markers of 4.5 points do not touch."""
 
 
 @styled
 def forest(
-    draws: Any,
+    draws: DrawsLike,
     *,
     names: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
-    truth: Any = None,
+    truth: TruthLike = None,
     level: float = 0.95,
     ax: Axes | None = None,
 ) -> Axes:
-    r"""Medians with central 50% (thick) and `level` (thin) intervals, methods grouped by parameter;
-    returns the axes.
+    r"""Medians with central 50% (thick) and `level` (thin) intervals, methods grouped by parameter.
 
-    `draws` is a posterior, an array (N, p) with `names`, or a dictionary from methods to these;
-    `columns` chooses and orders what is shown: quantities on very different scales belong on axes
-    of their own. `truth` is an array or a dictionary from names to values.
+    Take it for many parameters, or to compare several methods at a glance; `marginals` shows
+    shapes. Quantities on very different scales belong on axes of their own: choose them by
+    `columns`.
 
-    >>> rng = np.random.default_rng(0)
-    >>> ax = forest({"exact": rng.normal(size=(500, 2)), "naive": rng.normal(size=(500, 2))}, names=["mu", "b"], truth=[0.0, 0.0])
-    >>> [text.get_text() for text in ax.get_yticklabels()], ax.get_xlabel()
-    (['$\\mu$', '$b$'], 'median, 50% and 95% intervals')
+    Args:
+        draws: A posterior, an array (n, p), or a dictionary from methods to these.
+        names: Names of the columns of arrays.
+        columns: What is shown, in this order; all by default.
+        truth: Known values: an array, a dictionary from names to values, or a problem.
+        level: Mass of the thin interval, above .5.
+        ax: Axes to draw on; those of a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        InvalidInputError: If columns or names do not fit the draws, or `level` is out of range.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> draws = {"exact": rng.normal(size=(500, 2)), "naive": rng.normal(size=(500, 2))}
+        >>> ax = forest(draws, names=["mu", "b"], truth=[0.0, 0.0])
+        >>> [text.get_text() for text in ax.get_yticklabels()], ax.get_xlabel()
+        (['$\\mu$', '$b$'], 'median, 50% and 95% intervals')
     """
     level = number("level", above=_INNER, below=1.0)(level)
     made = tables(draws, names, columns)
@@ -53,13 +71,8 @@ def forest(
     for name, centre in zip(shown, centres, strict=True):
         if name in known:
             ends = (centre - half - 0.6 * _STEP, centre + half + 0.6 * _STEP)
-            ax.vlines(
-                known[name],
-                *ends,
-                color=TRUTH,
-                linewidth=1.0,
-                label="truth" if name == next(iter(known)) else "",
-            )
+            text = "truth" if name == next(iter(known)) else ""
+            ax.vlines(known[name], *ends, color=TRUTH, linewidth=1.0, label=text)
     ax.set_yticks(centres, [label(name) for name in shown])
     ax.set_ylim(centres[-1] - gap / 2.0, centres[0] + gap / 2.0)
     ax.tick_params(axis="y", length=0.0)
@@ -72,8 +85,15 @@ def forest(
 def draw_intervals(
     ax: Axes, values: np.ndarray, places: np.ndarray, level: float, look: dict[str, Any], name: str
 ) -> None:
-    """The median and two central intervals of each column of values (N, p), at the heights
-    `places`.
+    """Draw the median and two central intervals of each column.
+
+    Args:
+        ax: Axes to draw on.
+        values: Draws, shape (n, p).
+        places: Heights of the intervals, shape (p,).
+        level: Mass of the thin interval.
+        look: Colour and marker, as `looks` gives them.
+        name: Label in the legend.
     """
     tails = [(1.0 - level) / 2.0, (1.0 - _INNER) / 2.0]
     low, inner_low, median, inner_high, high = np.quantile(
@@ -81,14 +101,5 @@ def draw_intervals(
     )
     ax.hlines(places, low, high, color=look["color"], linewidth=1.0)
     ax.hlines(places, inner_low, inner_high, color=look["color"], linewidth=3.0)
-    ax.plot(
-        median,
-        places,
-        linestyle="none",
-        color=look["color"],
-        marker=look["marker"],
-        markersize=4.5,
-        label=name,
-        mec="white",
-        mew=0.6,
-    )
+    point: dict[str, Any] = {"color": look["color"], "marker": look["marker"], "mec": "white"}
+    ax.plot(median, places, linestyle="none", markersize=4.5, mew=0.6, label=name, **point)

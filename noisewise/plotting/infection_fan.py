@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
 
-from noisewise._core.arrays import describe, number
+from noisewise._core.arrays import Array, describe, number
 from noisewise._core.draws import one_sample
 from noisewise.diagnostics import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
@@ -20,44 +22,78 @@ from noisewise.plotting.tables import even_rows, numbers
 from noisewise.posteriors import AbstractPosterior
 from noisewise.simulators import SIR
 
-_FINE, _CURVES = 200, 1000
-_KEY = 20_261_115
+if TYPE_CHECKING:
+    from noisewise.disclosure import Release
+
+_FINE_TIMES = 200
+"""Times at which curves are simulated beside those of the model: smooth at any size of figure."""
+
+_CURVES = 1000
+"""Simulated curves: 25 lie beyond each end of a 95% band."""
+
+_SEED = 20_261_115
+"""Of simulated curves, so that a plot is the same whenever it is drawn."""
 
 
 @styled
 def infection_fan(
-    curves: Any,
+    curves: AbstractPosterior | Certificate | Float[Array, "n times"],
     *,
     model: PrivateModel | None = None,
-    times: Any = None,
-    observed: Any = None,
-    observed_times: Any = None,
-    truth: Any = None,
+    times: Float[Array, " times"] | None = None,
+    observed: Float[Array, " kp"] | Release | None = None,
+    observed_times: Float[Array, " kp"] | None = None,
+    truth: Float[Array, " times"] | None = None,
     levels: Sequence[float] = (0.5, 0.8, 0.95),
     xlabel: str = "time",
     ylabel: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """The median of curves (N, L) and central bands that hold shares `levels` of them at each time;
-    returns the axes.
+    """An epidemic with its uncertainty: the median of curves, and bands that hold shares `levels`
+    of them.
 
-    `curves` is a posterior beside a `model` of `nw.simulators.SIR`, which says times and scale: all
-    is shown as percentages of the population, and `observed` is the release as it came, counts of
-    `PaddedBinomial` being turned back into people by inverting their mean. A posterior that drew
+    Take it to show what a private release says of the confidential curve. There are two ways to
+    call it.
+
+    **With a model** whose simulator is `nw.simulators.SIR`, `curves` is a posterior, and all is
+    shown as percentages of the population. `observed` is the release as it came: counts of
+    `PaddedBinomial` are turned back into people by inverting their mean. A posterior that drew
     confidential statistics, as exact methods do, shows their law p(s | s_dp) at the times of the
-    model; for others 1000 epidemics are simulated anew at their draws, on a fine grid: their spread
-    holds the chance of a new epidemic, too. `truth` is then the confidential curve at the times of
-    the model or, for deterministic epidemics, theta.
+    model. For others 1000 epidemics are simulated at their draws, on a fine grid: their spread
+    includes the chance of a new epidemic.
 
-    Without a model `curves` is an array (N, L), on any scale, at `times` (L,), or a posterior with
-    confidential statistics; `observed` is on the same scale, at `observed_times` (`times` by
-    default), `truth` a curve (L,).
+    **Without a model** `curves` is an array on any scale, or a posterior with confidential
+    statistics.
 
-    >>> times, rates = np.arange(30.0), np.random.default_rng(0).normal(0.3, 0.02, size=200)
-    >>> curves = 1.0 / (1.0 + 1000.0 * np.exp(-rates[:, None] * times))
-    >>> ax = infection_fan(curves, times=times, observed=[0.0, 0.05, 0.3], observed_times=[0.0, 10.0, 20.0])
-    >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['95%', '80%', '50%', 'median', 'private release']
+    Args:
+        curves: A posterior, or curves, shape (n, times).
+        model: The model of the posterior; it gives times and scale.
+        times: Times of the curves, without a model; 0, 1, ... by default.
+        observed: The private release, drawn as points.
+        observed_times: Its times, without a model; `times` by default.
+        truth: The confidential curve, one value per time; with a deterministic model also theta.
+        levels: Shares of curves that the bands hold, each in (0, 1).
+        xlabel: Label of the horizontal axis.
+        ylabel: Label of the vertical axis; by default it names people or percentages.
+        ax: Axes to draw on; those of a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        InvalidInputError: If shapes do not fit, or times come beside a model.
+        InvalidTypeError: If the model's simulator is not `SIR`, or `curves` is no posterior beside
+            it.
+        MissingCapabilityError: If a posterior without confidential statistics comes without a
+            model.
+
+    Example:
+        >>> times, rates = np.arange(30.0), np.random.default_rng(0).normal(0.3, 0.02, size=200)
+        >>> curves = 1.0 / (1.0 + 1000.0 * np.exp(-rates[:, None] * times))
+        >>> release = {"observed": [0.0, 0.05, 0.3], "observed_times": [0.0, 10.0, 20.0]}
+        >>> ax = infection_fan(curves, times=times, **release)
+        >>> [text.get_text() for text in ax.get_legend().get_texts()]
+        ['95%', '80%', '50%', 'median', 'private release']
     """
     given = _Given(curves, times, observed, observed_times, truth, None)
     given = _of_curves(given) if model is None else _of_model(given, model)
@@ -115,10 +151,8 @@ def _of_curves(given: _Given) -> _Given:
     return given._replace(curves=draws, times=places)
 
 
-def _of_model(given: _Given, model: Any) -> _Given:
-    """The curves of a posterior, the release and the truth in percent of the population of the
-    model.
-    """
+def _of_model(given: _Given, model: PrivateModel) -> _Given:
+    """The curves of a posterior, the release and the truth in percent of the model's population."""
     posterior = given.curves.corrected if isinstance(given.curves, Certificate) else given.curves
     if not isinstance(model, PrivateModel) or not isinstance(model.simulator, SIR):
         raise InvalidTypeError(
@@ -127,7 +161,7 @@ def _of_model(given: _Given, model: Any) -> _Given:
         )
     if not isinstance(posterior, AbstractPosterior):
         raise InvalidTypeError(
-            f"Beside model= a posterior comes first, got {describe(posterior)}: curves go without"
+            f"Beside model= a posterior comes first, got {describe(posterior)}: pass curves without"
             " model=."
         )
     if given.times is not None or given.observed_times is not None:
@@ -138,20 +172,12 @@ def _of_model(given: _Given, model: Any) -> _Given:
     simulator = model.simulator
     seen_at, percent = np.array(simulator.times), 100.0 / simulator.population
     draws, places = _curves_of(posterior, model)
-    observed = (
-        None
-        if given.observed is None
-        else percent * _people(model.observation(given.observed), model)
-    )
+    observed = given.observed
+    if observed is not None:
+        observed = percent * _people(model.observation(observed), model)
     truth, truth_times = _truth(given.truth, model)
-    return _Given(
-        percent * draws,
-        places,
-        observed,
-        seen_at,
-        None if truth is None else percent * truth,
-        truth_times,
-    )
+    shown = None if truth is None else percent * truth
+    return _Given(percent * draws, places, observed, seen_at, shown, truth_times)
 
 
 def _curves_of(posterior: AbstractPosterior, model: PrivateModel) -> tuple[np.ndarray, np.ndarray]:
@@ -160,14 +186,14 @@ def _curves_of(posterior: AbstractPosterior, model: PrivateModel) -> tuple[np.nd
     if posterior.statistics is not None and posterior.statistics.shape[1] == len(simulator.times):
         return posterior.statistics[even_rows(posterior.weights)], np.array(simulator.times)
     fine = _fine(simulator)
-    draw_key, simulate_key = jax.random.split(jax.random.key(_KEY))
-    return np.asarray(fine.simulate(simulate_key, posterior.sample(draw_key, _CURVES))), np.array(
-        fine.times
-    )
+    draw_key, simulate_key = jax.random.split(jax.random.key(_SEED))
+    curves = fine.simulate(simulate_key, posterior.sample(draw_key, _CURVES))
+    return np.asarray(curves), np.array(fine.times)
 
 
 def _fine(simulator: SIR) -> SIR:
-    times = np.union1d(np.linspace(simulator.times[0], simulator.times[-1], _FINE), simulator.times)
+    even = np.linspace(simulator.times[0], simulator.times[-1], _FINE_TIMES)
+    times = np.union1d(even, simulator.times)
     return dataclasses.replace(simulator, times=tuple(times.tolist()))
 
 
@@ -179,20 +205,19 @@ def _people(observed: np.ndarray, model: PrivateModel) -> np.ndarray:
         return observed
 
 
-def _truth(truth: Any, model: PrivateModel) -> tuple[np.ndarray | None, np.ndarray | None]:
+def _truth(
+    truth: ArrayLike | None, model: PrivateModel
+) -> tuple[np.ndarray | None, np.ndarray | None]:
     """The confidential curve and its times, from theta where the epidemic is deterministic."""
     simulator: Any = model.simulator
     if truth is None:
         return None, None
     values = np.atleast_1d(numbers(truth, "truth"))
-    if (
-        values.shape == (model.prior.dim,) != (len(simulator.times),)
-        and simulator.dynamics == "ode"
-    ):
+    is_theta = values.shape == (model.prior.dim,) != (len(simulator.times),)
+    if is_theta and simulator.dynamics == "ode":
         fine = _fine(simulator)
-        return np.asarray(fine.simulate(jax.random.key(_KEY), values[None]))[0], np.array(
-            fine.times
-        )
+        curve = np.asarray(fine.simulate(jax.random.key(_SEED), values[None]))[0]
+        return curve, np.array(fine.times)
     if values.shape != (len(simulator.times),):
         theta = ", or theta" if simulator.dynamics == "ode" else "; theta does not determine it"
         raise InvalidInputError(
@@ -202,7 +227,9 @@ def _truth(truth: Any, model: PrivateModel) -> tuple[np.ndarray | None, np.ndarr
     return values, np.array(simulator.times)
 
 
-def _line(values: Any, default: np.ndarray | None, length: int, name: str) -> np.ndarray:
+def _line(
+    values: ArrayLike | None, default: np.ndarray | None, length: int, name: str
+) -> np.ndarray:
     line = default if values is None else np.atleast_1d(numbers(values, name))
     if line is None or line.shape != (length,) or not np.isfinite(line).all():
         raise InvalidInputError(
@@ -211,18 +238,8 @@ def _line(values: Any, default: np.ndarray | None, length: int, name: str) -> np
     return line
 
 
-def _draw_observed(ax: Axes, observed: Any, times: Any) -> None:
+def _draw_observed(ax: Axes, observed: ArrayLike, times: ArrayLike) -> None:
     places = np.atleast_1d(numbers(times, "observed_times"))
     values = _line(observed, None, len(places), "observed")
-    ax.plot(
-        places,
-        values,
-        "o",
-        color=OKABE_ITO[1],
-        markersize=4.5,
-        mec="white",
-        mew=0.6,
-        label="private release",
-        clip_on=False,
-        zorder=4,
-    )
+    point: dict[str, Any] = {"color": OKABE_ITO[1], "markersize": 4.5, "mec": "white", "mew": 0.6}
+    ax.plot(places, values, "o", label="private release", clip_on=False, zorder=4, **point)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -11,38 +10,53 @@ from noisewise._core.arrays import describe
 from noisewise.diagnostics import Comparison
 from noisewise.errors import InvalidInputError
 from noisewise.metrics import kolmogorov_smirnov
-from noisewise.plotting.style import label, many_axes, styled
-from noisewise.plotting.tables import tables
+from noisewise.plotting.style import AxesLike, label, many_axes, styled
+from noisewise.plotting.tables import DrawsOf, tables
 
-_LEAST_RANGE = 0.2
+_MIN_RANGE = 0.2
+"""Distance at which the colour scale ends, at least: chance alone must not look dark."""
 
 
 @styled
 def ks_heatmap(
-    draws: Mapping[str, Any] | Comparison,
+    draws: Mapping[str, DrawsOf] | Comparison,
     *,
     names: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
-    axes: Any = None,
+    axes: AxesLike = None,
 ) -> np.ndarray:
-    """Kolmogorov-Smirnov distances between the marginals of every two methods, a panel per
-    parameter; returns the axes (p,).
+    """How far methods are from each other: Kolmogorov-Smirnov distances of every two, parameter by
+    parameter.
 
-    `draws` maps two methods or more to posteriors or arrays (N, p) with `names`, or is what
-    `nw.diagnostics.compare` gives; `columns` chooses and orders what is shown. All panels share one
-    scale, from 0 to the largest distance.
+    Take it where no exact posterior is known: methods that agree are dark together. All panels
+    share one scale, from 0 to the largest distance.
 
-    >>> rng = np.random.default_rng(0)
-    >>> axes = ks_heatmap({"exact": rng.normal(size=(500, 1)), "naive": 1.0 + rng.normal(size=(500, 1))}, names=["b"])
-    >>> [text.get_text() for text in axes[0].texts]
-    ['0', '.40', '.40', '0']
+    Args:
+        draws: A dictionary from two methods or more to posteriors or arrays (n, p), or what
+            `nw.diagnostics.compare` gives.
+        names: Names of the columns of arrays.
+        columns: What is shown, in this order; all by default.
+        axes: One per column shown; those of a new figure by default.
+
+    Returns:
+        The axes, shape (p,).
+
+    Raises:
+        InvalidInputError: If there are fewer than two methods, or columns do not fit.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> draws = {"exact": rng.normal(size=(500, 1)), "naive": 1.0 + rng.normal(size=(500, 1))}
+        >>> axes = ks_heatmap(draws, names=["b"])
+        >>> [text.get_text() for text in axes[0].texts]
+        ['0', '.40', '.40', '0']
     """
     methods, shown, distances = (
         _compared(draws, columns)
         if isinstance(draws, Comparison)
         else _from_draws(draws, names, columns)
     )
-    largest = max(_LEAST_RANGE, float(distances.max()))
+    largest = max(_MIN_RANGE, float(distances.max()))
     side = 0.62 + 0.42 * len(methods)
     grid = many_axes(axes, (1, len(shown)), (side, side + 0.35)).ravel()
     for j, (ax, name) in enumerate(zip(grid, shown, strict=True)):
@@ -64,7 +78,9 @@ _Found = tuple[list[str], tuple[str, ...], np.ndarray]
 """Methods, columns, and distances (M, M, p), symmetric with a zero diagonal."""
 
 
-def _from_draws(draws: Any, names: Sequence[str] | None, columns: Sequence[str] | None) -> _Found:
+def _from_draws(
+    draws: object, names: Sequence[str] | None, columns: Sequence[str] | None
+) -> _Found:
     if not isinstance(draws, Mapping) or len(draws) < 2:
         raise InvalidInputError(
             'draws must map two methods or more to posteriors, as {"SPPE": ..., "exact": ...},'

@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import describe
 from noisewise.errors import InvalidInputError
@@ -21,27 +22,51 @@ _LOSSES = {"validation_loss": "validation", "atomic_loss": "validation, atomic"}
 
 @runtime_checkable
 class HasLosses(Protocol):
-    """What training returns."""
+    """What training returns.
+
+    Attributes:
+        train_losses: Over epochs, shape (epochs,) or (epochs, members).
+        validation_losses: Of the same shape.
+    """
 
     train_losses: np.ndarray
     validation_losses: np.ndarray
 
 
+LossesLike = HasLosses | AbstractPosterior | AbstractFit | Report | ArrayLike
+"""What training returns, a result of an inference, or losses (epochs,) or (epochs, members)."""
+
+
 @styled
-def loss_curves(losses: Any, *, ax: Axes | None = None) -> Axes:
-    """Losses over epochs, or over rounds; returns the axes.
+def loss_curves(losses: LossesLike | Mapping[str, LossesLike], *, ax: Axes | None = None) -> Axes:
+    """How training went: losses over epochs, or over rounds.
 
-    `losses` is what `nw.estimators.train` returns (training and validation loss over epochs); a
-    posterior, a fit or a report (the best validation loss of each round), or a dictionary from
-    methods to these; or a dictionary from names to arrays (epochs,) or (epochs, members). Arrays
-    may end in NaN, where a member has stopped. Means over members are thick, as long as all train,
-    and a dot marks their best epoch; training losses, which say nothing of it, have none. Losses of
-    different data, such as those of truncated rounds, or of different targets, cannot be compared.
+    Take it to see whether networks had converged when training stopped, and whether they overfit.
+    Losses of different data, such as those of truncated rounds, or of different targets, cannot be
+    compared.
 
-    >>> epochs = np.arange(50)
-    >>> ax = loss_curves({"train": 1.0 / (1 + epochs), "validation": 0.1 + 1.0 / (1 + epochs)})
-    >>> ax.get_xlabel(), [text.get_text() for text in ax.get_legend().get_texts()]
-    ('epoch', ['train', 'validation'])
+    Means over members are thick, for as long as all train, and a dot marks their best epoch;
+    training losses have no dot, since they do not show which epoch is best.
+
+    Args:
+        losses: What `nw.estimators.train` returns (training and validation loss over epochs); a
+            posterior, a fit or a report (the best validation loss of each round); an array
+            (epochs,) or (epochs, members); or a dictionary from names to these. Arrays may end in
+            NaN, where a member has stopped.
+        ax: Axes to draw on; those of a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        InvalidInputError: If a report holds no losses, or an array is not finite.
+
+    Example:
+        >>> epochs = np.arange(50)
+        >>> train, validation = 1.0 / (1 + epochs), 0.1 + 1.0 / (1 + epochs)
+        >>> ax = loss_curves({"train": train, "validation": validation})
+        >>> ax.get_xlabel(), [text.get_text() for text in ax.get_legend().get_texts()]
+        ('epoch', ['train', 'validation'])
     """
     curves, xlabel = _curves_of(losses)
     rounds = xlabel == "round"
@@ -83,24 +108,29 @@ def _curves_of(losses: Any) -> tuple[_Curves, str]:
             "losses must hold at least one curve, such as {'validation': losses}; got none."
         )
     reports = {str(name): _report_of(value) for name, value in losses.items()}
-    told = {name: _rounds(report) for name, report in reports.items() if report is not None}
-    if len(told) == len(losses):
-        several = {name: len(curves) > 1 for name, curves in told.items()}
-        return {
-            f"{method}, {name}" if several[method] else method: curve
-            for method, curves in told.items()
-            for name, curve in curves.items()
-        }, "round"
+    if None not in reports.values():
+        return _by_method(reports), "round"
     return {str(name): _epochs(name, values) for name, values in losses.items()}, "epoch"
 
 
-def _report_of(value: Any) -> Report | None:
+def _by_method(reports: Mapping[str, Any]) -> _Curves:
+    """The curves of all reports, by method, and by kind of loss where a method has several."""
+    curves: _Curves = {}
+    for method, report in reports.items():
+        found = _rounds(report)
+        for name, curve in found.items():
+            curves[f"{method}, {name}" if len(found) > 1 else method] = curve
+    return curves
+
+
+def _report_of(value: object) -> Report | None:
     if isinstance(value, (AbstractPosterior, AbstractFit)):
         return value.report
     return value if isinstance(value, Report) else None
 
 
-def _rounds(report: Report) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+def _rounds(report: Report) -> _Curves:
+    """The validation loss of each round, by kind."""
     found = {}
     for key, name in _LOSSES.items():
         pairs = [
@@ -118,17 +148,12 @@ def _rounds(report: Report) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def _epochs(name: Any, values: Any) -> tuple[np.ndarray, np.ndarray]:
+def _epochs(name: object, values: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     array = numbers(values, f"losses[{str(name)!r}]")
     array = array.reshape(len(array), -1) if array.ndim and array.size else array
     missing = np.isnan(array)
-    if (
-        array.ndim != 2
-        or array.size == 0
-        or np.isinf(array).any()
-        or missing[0].any()
-        or (missing[:-1] & ~missing[1:]).any()
-    ):
+    finite = array.ndim == 2 and array.size > 0 and not np.isinf(array).any()
+    if not finite or missing[0].any() or (missing[:-1] & ~missing[1:]).any():
         raise InvalidInputError(
             f"losses[{str(name)!r}] must be an array (epochs,) or (epochs, members) that is finite,"
             f" NaN only after training has stopped, got {describe(values)}: cut off what came"

@@ -1,4 +1,4 @@
-"""Does the model say data like those observed?"""
+"""Does the fitted model produce data like those observed?"""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from noisewise._core.arrays import describe
+from noisewise._core.arrays import Array, describe
 from noisewise._core.draws import one_sample
 from noisewise.diagnostics import PredictiveCheck
 from noisewise.diagnostics.predictive import two_sided_p_values
@@ -18,30 +19,42 @@ from noisewise.plotting.style import OKABE_ITO, TRUTH, label, one_axes, styled
 from noisewise.plotting.tables import column_names, numbers
 
 _LEVEL = 0.95
+"""Mass of the thin interval, outside of which an observation gets another colour."""
 
 
 @styled
 def predictive_check(
-    simulated: Any,
-    observed: Any = None,
+    simulated: PredictiveCheck | Float[Array, "n kp"],
+    observed: Float[Array, " kp"] | None = None,
     *,
     names: Sequence[str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Each observed statistic over the 50% and 95% intervals of simulated ones, in predictive
-    standard deviations; returns the axes.
+    """Each observed statistic over the 50% and 95% intervals of simulated ones, in predictive sds.
 
-    `simulated` is what `nw.diagnostics.predictive_check` or `misspecification` gives, with nothing
-    else; or private statistics (N, k) at draws of the posterior, as `model.simulate(key,
-    posterior.sample(key, 1000))`, with `observed` (k,), the release, and `names`, which are
-    `model.private_names`. Values outside the 95% interval have another colour and shape; two-sided
-    p-values stand at the right: twice the share of simulations at least as far out, ties counted
-    half.
+    Take it after inference: a statistic far outside says that the model cannot have produced the
+    release. Values outside the 95% interval have another colour and shape. Two-sided p-values stand
+    at the right: twice the share of simulations at least as far out, ties counted half.
 
-    >>> rng = np.random.default_rng(0)
-    >>> ax = predictive_check(rng.normal(size=(500, 2)), [0.3, 4.0], names=["mean", "variance"])
-    >>> [text.get_text() for text in ax.get_yticklabels()], [text.get_text() for text in ax.texts]
-    (['mean', 'variance'], ['p = .70', 'p < .01'])
+    Args:
+        simulated: What `nw.diagnostics.predictive_check` or `misspecification` gives, alone; or
+            private statistics at draws of the posterior, shape (n, k'), as `model.simulate(key,
+            posterior.sample(key, 1000))`.
+        observed: The release, shape (k',), beside an array.
+        names: Names of the statistics beside an array, such as `model.private_names`.
+        ax: Axes to draw on; those of a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        InvalidInputError: If shapes do not fit, or a `PredictiveCheck` does not come alone.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> ax = predictive_check(rng.normal(size=(500, 2)), [0.3, 4.0], names=["mean", "variance"])
+        >>> [text.get_text() for text in (*ax.get_yticklabels(), *ax.texts)]
+        ['mean', 'variance', 'p = .70', 'p < .01']
     """
     draws, values, shown = _given(simulated, observed, names)
     width = draws.shape[1]
@@ -66,20 +79,22 @@ def predictive_check(
 
 
 def _given(
-    simulated: Any, observed: Any, names: Sequence[str] | None
+    simulated: PredictiveCheck | Float[Array, "n kp"],
+    observed: Float[Array, " kp"] | None,
+    names: Sequence[str] | None,
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """Simulated ones (N, k), the observation (k,) and names."""
+    """Simulated statistics (n, k'), the observation (k',) and names."""
     if isinstance(simulated, PredictiveCheck):
         if observed is not None or names is not None:
             raise InvalidInputError(
                 "A PredictiveCheck holds its observation and names: pass it alone."
             )
         return simulated.simulated, simulated.observed, simulated.names
-    tell = (
+    hint = (
         "pass what nw.diagnostics.predictive_check gives, or model.simulate(key,"
         " posterior.sample(key, 1000)) and the observation"
     )
-    draws = one_sample(simulated, "simulated", tell=tell)
+    draws = one_sample(simulated, "simulated", tell=hint)
     values = np.atleast_1d(numbers(observed, "observed"))
     width = draws.shape[1]
     if values.shape != (width,) or not np.isfinite(values).all():
@@ -94,15 +109,8 @@ def _draw_observed(ax: Axes, values: np.ndarray, places: np.ndarray, outside: np
     inner, outer = (~outside, TRUTH, "o", "observed"), (outside, OKABE_ITO[1], "D", "outside 95%")
     for chosen, color, marker, name in (inner, outer):
         if chosen.any():
-            ax.plot(
-                values[chosen],
-                places[chosen],
-                marker,
-                color=color,
-                markersize=4.5,
-                label=name,
-                zorder=3,
-            )
+            point: dict[str, Any] = {"color": color, "markersize": 4.5, "zorder": 3}
+            ax.plot(values[chosen], places[chosen], marker, label=name, **point)
 
 
 def _write_shares(ax: Axes, places: np.ndarray, shares: np.ndarray) -> None:

@@ -1,66 +1,89 @@
-"""What a privacy budget buys."""
+"""What a privacy budget buys: posteriors against epsilon."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from noisewise._core.arrays import describe, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.plotting.style import SHADE, TRUTH, label, legend_above, looks, many_axes, styled
-from noisewise.plotting.tables import Table, like, numbers, tables, truths
+from noisewise.plotting.style import (
+    SHADE,
+    TRUTH,
+    AxesLike,
+    label,
+    legend_above,
+    looks,
+    many_axes,
+    styled,
+)
+from noisewise.plotting.tables import DrawsOf, Table, TruthLike, like, numbers, tables, truths
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _DODGE = 1.12
+"""Factor between the epsilons at which two methods are drawn: apart, and clearly one budget."""
+
 _PERCENT = re.compile(r"\d+(\.\d+)?%")
 
 
 @styled
 def privacy_utility(
-    draws: Any,
+    draws: Mapping[float, DrawsOf] | Mapping[str, Mapping[float, DrawsOf]] | pd.DataFrame,
     *,
     names: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
-    confidential: Any = None,
-    truth: Any = None,
+    confidential: DrawsOf | None = None,
+    truth: TruthLike = None,
     level: float = 0.95,
-    axes: Any = None,
+    axes: AxesLike = None,
 ) -> np.ndarray:
-    r"""The median and central `level` interval of each parameter against epsilon; returns the axes
-    (p,).
+    r"""The median and central interval of each parameter against epsilon.
 
-    `draws` maps epsilons to posteriors or arrays (N, p) with `names`, or methods to such mappings.
-    The grey band is the same interval of `confidential` draws, which no budget can beat on average;
-    `truth` is an array, a dictionary from names to values or a problem.
+    Curators take it to choose a budget, with posteriors of several budgets or with the table of a
+    plan. The grey band is the interval of `confidential` draws, which no budget can beat on
+    average.
 
-    Instead of draws a table may come, with an index of epsilons and parameters: summaries, as
-    `pd.concat({epsilon: posterior.summary()})`, whose median and interval are drawn; or with an
-    index of epsilons and a column per parameter: standard deviations, say, as a plan predicts them,
-    drawn as lines from 0. `names`, `level` and `confidential` are for draws.
+    In place of draws a table may come, with an index of epsilons and parameters: summaries, as
+    `pd.concat({epsilon: posterior.summary()})`, whose median and interval are drawn. A table with
+    an index of epsilons and a column per parameter holds standard deviations, say, as a plan
+    predicts them; they are drawn as lines from 0. `names`, `level` and `confidential` are for
+    draws.
 
-    >>> rng = np.random.default_rng(0)
-    >>> draws = {epsilon: rng.normal(size=(500, 1)) / epsilon for epsilon in (0.1, 1.0, 10.0)}
-    >>> axes = privacy_utility(draws, names=["mu"], truth=[0.0])
-    >>> axes[0].get_xscale(), axes[0].get_xlabel(), axes[0].get_ylabel()
-    ('log', 'privacy budget $\\epsilon$', '$\\mu$')
+    Args:
+        draws: A dictionary from epsilons to posteriors or arrays (n, p), or from methods to such
+            dictionaries, or a table.
+        names: Names of the columns of arrays.
+        columns: What is shown, in this order; all by default.
+        confidential: Draws given the confidential statistic.
+        truth: Known values: an array, a dictionary from names to values, or a problem.
+        level: Mass of the interval.
+        axes: One per column shown; those of a new figure by default.
+
+    Returns:
+        The axes, shape (p,).
+
+    Raises:
+        InvalidTypeError: If `draws` is not such a dictionary.
+        InvalidInputError: If an epsilon is not above 0, or columns do not fit.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> draws = {epsilon: rng.normal(size=(500, 1)) / epsilon for epsilon in (0.1, 1.0, 10.0)}
+        >>> axes = privacy_utility(draws, names=["mu"], truth=[0.0])
+        >>> axes[0].get_xscale(), axes[0].get_xlabel(), axes[0].get_ylabel()
+        ('log', 'privacy budget $\\epsilon$', '$\\mu$')
     """
     level = number("level", above=0.0, below=1.0)(level)
     if _is_table(draws):
         return _from_table(draws, columns, axes)
     methods = _by_method(draws)
-    flat = {
-        (name, epsilon): value for name, each in methods.items() for epsilon, value in each.items()
-    }
-    made = dict(
-        zip(
-            flat,
-            tables({str(key): value for key, value in flat.items()}, names, columns).values(),
-            strict=True,
-        )
-    )
+    made = _tables(methods, names, columns)
     first = {"": next(iter(made.values()))}
     shown = first[""].names
     known = truths(truth, first)
@@ -82,22 +105,28 @@ def privacy_utility(
     return grid
 
 
-def _by_method(draws: Any) -> dict[str, dict[float, Any]]:
+def _tables(
+    methods: Mapping[str, Mapping[float, Any]],
+    names: Sequence[str] | None,
+    columns: Sequence[str] | None,
+) -> dict[tuple[str, float], Table]:
+    """One table for each method and epsilon, all with the same columns."""
+    flat = {(name, e): value for name, each in methods.items() for e, value in each.items()}
+    made = tables({str(key): value for key, value in flat.items()}, names, columns)
+    return dict(zip(flat, made.values(), strict=True))
+
+
+def _by_method(draws: object) -> dict[str, dict[float, Any]]:
     """Methods to epsilons to draws; a lone mapping from epsilons is called "posterior"."""
-    if (
-        not isinstance(draws, Mapping)
-        or not draws
-        or any(isinstance(v, Mapping) and not v for v in draws.values())
-    ):
+    if not _is_filled(draws):
+        empty = " that is empty" if isinstance(draws, Mapping) else ""
         raise InvalidTypeError(
             "draws must map epsilons to posteriors, as {0.1: ..., 1.0: ...}, or methods to such,"
-            " or be a table with an index of epsilons; got"
-            f" {describe(draws)}{' that is empty' if isinstance(draws, Mapping) else ''}."
+            f" or be a table with an index of epsilons; got {describe(draws)}{empty}."
         )
     nested = all(isinstance(value, Mapping) for value in draws.values())
-    positive = number(
-        "epsilon", above=0.0, tell="draws map epsilons to posteriors, or methods to such mappings."
-    )
+    hint = "draws map epsilons to posteriors, or methods to such mappings."
+    positive = number("epsilon", above=0.0, tell=hint)
     methods = draws if nested else {"posterior": draws}
     return {
         str(name): {positive(e): value for e, value in each.items()}
@@ -105,14 +134,19 @@ def _by_method(draws: Any) -> dict[str, dict[float, Any]]:
     }
 
 
+def _is_filled(draws: object) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether draws are a dictionary that is not empty, and holds no empty ones."""
+    if not isinstance(draws, Mapping) or not draws:
+        return False
+    return not any(isinstance(value, Mapping) and not value for value in draws.values())
+
+
 def _quantiles(
     by_epsilon: dict[float, Table], column: int, tails: list[float]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Epsilons (n,), and low ends, medians and high ends (3, n)."""
-    ends = np.stack(
-        [np.quantile(table.values[:, column], tails) for table in by_epsilon.values()]
-    ).T
-    return np.array(list(by_epsilon)), ends
+    ends = [np.quantile(table.values[:, column], tails) for table in by_epsilon.values()]
+    return np.array(list(by_epsilon)), np.stack(ends).T
 
 
 def _draw_intervals(
@@ -120,17 +154,11 @@ def _draw_intervals(
 ) -> None:
     low, median, high = ends
     ax.vlines(shift * epsilons, low, high, color=look["color"], linewidth=1.2)
-    ax.plot(
-        shift * epsilons,
-        median,
-        color=look["color"],
-        marker=look["marker"],
-        label=name,
-        linewidth=1.0,
-    )
+    line: dict[str, Any] = {"color": look["color"], "marker": look["marker"], "linewidth": 1.0}
+    ax.plot(shift * epsilons, median, label=name, **line)
 
 
-def _panels(axes: Any, num: int) -> np.ndarray:
+def _panels(axes: AxesLike, num: int) -> np.ndarray:
     return many_axes(axes, (1, num), (3.6 if num == 1 else 2.5, 2.7)).ravel()
 
 
@@ -142,13 +170,13 @@ def _frame(ax: Axes, budgets: Sequence[float], name: str) -> None:
     ax.set_ylabel(name)
 
 
-def _is_table(value: Any) -> bool:
+def _is_table(value: object) -> TypeGuard[pd.DataFrame]:
     import pandas as pd
 
     return isinstance(value, pd.DataFrame)
 
 
-def _from_table(table: Any, columns: Sequence[str] | None, axes: Any) -> np.ndarray:
+def _from_table(table: pd.DataFrame, columns: Sequence[str] | None, axes: AxesLike) -> np.ndarray:
     """Summaries, with an index of two levels, or numbers, with an index of one."""
     summaries = table.index.nlevels == 2
     epsilons = np.unique(numbers(table.index.get_level_values(0), "the index of the table"))
@@ -177,7 +205,7 @@ def _from_table(table: Any, columns: Sequence[str] | None, axes: Any) -> np.ndar
     return grid
 
 
-def _values(table: Any, name: str, ends: list[str], num: int) -> np.ndarray:
+def _values(table: pd.DataFrame, name: str, ends: list[str], num: int) -> np.ndarray:
     """The rows of one quantity, by rising epsilon: (3, num) of a summary, (1, num) else."""
     part = table.xs(name, level=1) if ends else table
     values = part.sort_index()[ends or [name]].to_numpy(dtype=np.float64).T
@@ -188,7 +216,7 @@ def _values(table: Any, name: str, ends: list[str], num: int) -> np.ndarray:
     return np.asarray(values)
 
 
-def _interval_columns(table: Any) -> list[str]:
+def _interval_columns(table: pd.DataFrame) -> list[str]:
     """The names of the low end, the median and the high end, as `summary` writes them."""
     ends = [name for name in table.columns if _PERCENT.fullmatch(str(name))]
     if len(ends) != 2 or "median" not in table:

@@ -1,12 +1,10 @@
-"""How plots look: colours that colour-blind readers can tell apart, small type for papers, names as
-formulas.
-"""
+"""How plots look: colours for colour-blind readers, small type for papers, names as formulas."""
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import matplotlib
@@ -33,6 +31,13 @@ _GREEK = re.compile(
 _NAME = re.compile(r"(log_)?([A-Za-z]+)(\d*)((?:_\d+)*)(?:\[([\d, ]+)\])?")
 
 _MARKUP = re.compile(r"(?<=\\)[a-z]+|[${}]")
+"""What of a label in LaTeX takes no room of its own."""
+
+_KEY_INCHES, _LETTER_INCHES = 0.55, 0.075
+"""Width of a legend's sample of a line with its margins, and of one letter at 8 points."""
+
+_MIN_SIDE = 2.2
+"""Inches of a figure's side, at least, so that its labels fit."""
 
 STYLE: Any = {
     "font.size": 9.0,
@@ -55,7 +60,14 @@ STYLE: Any = {
 
 
 def styled(plot: Callable[P, T]) -> Callable[P, T]:
-    """The same plot, drawn under `STYLE`."""
+    """Draw a plot under `STYLE`.
+
+    Args:
+        plot: A function that draws.
+
+    Returns:
+        The same function; matplotlib's settings are restored when it returns.
+    """
 
     @functools.wraps(plot)
     def draw(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -66,11 +78,19 @@ def styled(plot: Callable[P, T]) -> Callable[P, T]:
 
 
 def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """A colour, a marker and a kind of line for each name, so that curves can be told apart in
-    grey, too; different up to 28 names.
+    """A colour, a marker and a kind of line for each name, so that curves differ in grey, too.
 
-    >>> looks(["exact", "SPPE"])["SPPE"]
-    {'color': '#D55E00', 'linestyle': (0, (5.0, 1.5)), 'marker': 's'}
+    They are all different up to 28 names.
+
+    Args:
+        names: Names of curves, in the order of the legend.
+
+    Returns:
+        Settings "color", "marker" and "linestyle" by name.
+
+    Example:
+        >>> looks(["exact", "SPPE"])["SPPE"]
+        {'color': '#D55E00', 'linestyle': (0, (5.0, 1.5)), 'marker': 's'}
     """
     size = len(OKABE_ITO)
     return {
@@ -84,11 +104,22 @@ def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def label(name: str) -> str:
-    r"""Greek and one-letter names as formulas, with their numbers as subscripts, and products of
-    these; other names as they are.
+    r"""A name as it is written on axes.
 
-    >>> [label(name) for name in ("beta[0]", "log_gamma", "R0", "p1_2[0]", "x1*y", "x1*x1", "infected[3]")]
-    ['$\\beta_{0}$', '$\\log\\,\\gamma$', '$R_{0}$', '$p_{1,2,0}$', '$x_{1}\\,y$', '$x_{1}^{2}$', 'infected[3]']
+    Greek and one-letter names become formulas, with their numbers as subscripts; so do products of
+    these. Other names stay as they are.
+
+    Args:
+        name: Name of a parameter or statistic.
+
+    Returns:
+        A text for matplotlib.
+
+    Example:
+        >>> [label(name) for name in ("beta[0]", "log_gamma", "R0", "p1_2[0]")]
+        ['$\\beta_{0}$', '$\\log\\,\\gamma$', '$R_{0}$', '$p_{1,2,0}$']
+        >>> [label(name) for name in ("x1*y", "x1*x1", "infected[3]")]
+        ['$x_{1}\\,y$', '$x_{1}^{2}$', 'infected[3]']
     """
     factors = [_formula(factor) for factor in name.split("*")]
     if "" in factors:
@@ -115,7 +146,18 @@ def _formula(name: str) -> str:
 
 
 def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """`ax` itself, or the axes of a new figure of `size` inches."""
+    """`ax` itself, or the axes of a new figure.
+
+    Args:
+        ax: Axes of the caller, or None.
+        size: Width and height of a new figure in inches.
+
+    Returns:
+        The axes to draw on.
+
+    Raises:
+        InvalidTypeError: If `ax` is anything else, such as an array of axes.
+    """
     if ax is None:
         return plt.subplots(figsize=size)[1]
     if not isinstance(ax, Axes):
@@ -125,16 +167,28 @@ def one_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     return ax
 
 
-def many_axes(axes: Any, shape: tuple[int, int], size: tuple[float, float]) -> np.ndarray:
-    """`axes` in the given shape, or those of a new figure of rows x columns panels of `size` inches
-    each.
+AxesLike = Sequence[Axes] | np.ndarray | None
+"""Axes to draw on, in any arrangement; None for those of a new figure."""
+
+
+def many_axes(axes: AxesLike, shape: tuple[int, int], size: tuple[float, float]) -> np.ndarray:
+    """`axes` in the given shape, or those of a new figure.
+
+    Args:
+        axes: Axes of the caller, in any arrangement, or None.
+        shape: Rows and columns of panels.
+        size: Width and height of a panel in inches.
+
+    Returns:
+        The axes to draw on, an array of this shape.
+
+    Raises:
+        InvalidInputError: If the number of axes does not fit.
     """
     rows, columns = shape
     if axes is None:
-        figure_size = (columns * size[0], rows * size[1])
-        made: np.ndarray = plt.subplots(
-            rows, columns, figsize=_at_least(figure_size), squeeze=False
-        )[1]
+        sides = (max(columns * size[0], _MIN_SIDE), max(rows * size[1], _MIN_SIDE))
+        made: np.ndarray = plt.subplots(rows, columns, figsize=sides, squeeze=False)[1]
         return made
     given = np.asarray(axes, dtype=object)
     if given.size != rows * columns or not all(isinstance(ax, Axes) for ax in given.flat):
@@ -146,37 +200,33 @@ def many_axes(axes: Any, shape: tuple[int, int], size: tuple[float, float]) -> n
     return given.reshape(shape)
 
 
-def _at_least(size: tuple[float, float], least: float = 2.2) -> tuple[float, float]:
-    """The size with no side under `least` inches."""
-    return max(size[0], least), max(size[1], least)
-
-
 def legend_above(ax: Axes, *, outside: bool, title: str | None = None) -> None:
-    """One legend, in rows above the figure where the figure is ours, else inside the panel; an
-    earlier one goes.
+    """One legend for all panels; an earlier one is removed.
+
+    Args:
+        ax: The panel whose curves it names.
+        outside: Whether it stands above the figure, in rows; else inside the panel.
+        title: Its title.
     """
     handles, texts = ax.get_legend_handles_labels()
     figure: Any = ax.get_figure(root=True)
     if not outside:
         ax.legend(handles, texts, title=title, title_fontsize=8.0)
     else:
-        inches = 0.55 + 0.075 * max(len(_MARKUP.sub("", text)) for text in texts)
+        inches = _KEY_INCHES + _LETTER_INCHES * max(len(_MARKUP.sub("", text)) for text in texts)
         num_columns = max(1, min(len(texts), int(figure.get_figwidth() / inches)))
         for old in list(figure.legends):
             old.remove()
-        figure.legend(
-            handles,
-            texts,
-            loc="outside upper center",
-            ncols=num_columns,
-            title=title,
-            title_fontsize=8.0,
-        )
+        place: dict[str, Any] = {"loc": "outside upper center", "ncols": num_columns}
+        figure.legend(handles, texts, title=title, title_fontsize=8.0, **place)
 
 
 def headroom(ax: Axes, share: float = 0.08) -> None:
-    """Start the vertical axis at 0 and leave a share of it free at the top; 0 to 1 where nothing
-    has a height.
+    """Start the vertical axis at 0 and leave a share of it free at the top.
+
+    Args:
+        ax: The panel; where nothing has a height, its axis ends at 1.
+        share: Free share of the height.
     """
     top = float(ax.dataLim.y1)
     ax.set_ylim(0.0, top * (1.0 + share) if 0.0 < top < float("inf") else 1.0)

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import jax
 import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
-from noisewise._core.arrays import describe
+from noisewise._core.arrays import Array, describe
 from noisewise._core.draws import one_sample, real_array
 from noisewise.diagnostics import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Draws, Report
 
-_RESAMPLED, _OF_PRIOR = 1000, 4000
+_MIN_RESAMPLED = 1000
+"""Rows taken from weighted draws, at least: few draws of uneven weight still make smooth curves."""
+
+_PRIOR_DRAWS = 4000
+"""Draws from the prior of a model: enough for a smooth density, drawn in a fraction of a second."""
+
+DrawsOf = AbstractPosterior | Certificate | ArrayLike
+"""One set of draws: a posterior, a certificate (its corrected draws), or an array (n, p)."""
+
+DrawsLike = DrawsOf | Mapping[str, DrawsOf]
+"""One set of draws, or one for each method."""
 
 
 @runtime_checkable
@@ -27,10 +39,18 @@ class HasTruth(Protocol):
     truth: np.ndarray | None
 
 
+TruthLike = HasTruth | Mapping[str, float] | ArrayLike | None
+"""Known values: a problem, values by name, an array of the parameters or columns, or none."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Equally weighted draws (N, p) with one name per column; `theta` names the parameters among
-    them, in the order of the model.
+    """Equally weighted draws with one name per column.
+
+    Attributes:
+        names: Names of the columns.
+        values: Draws, shape (N, p).
+        theta: Those of the names that are parameters, in the order of the model.
     """
 
     names: tuple[str, ...]
@@ -38,7 +58,18 @@ class Table:
     theta: tuple[str, ...]
 
     def select(self, columns: Sequence[str], what: str) -> Table:
-        """The named columns, in this order; all of them must be finite."""
+        """The named columns, in this order.
+
+        Args:
+            columns: Names of columns.
+            what: Name of the draws in messages.
+
+        Returns:
+            A table of these columns.
+
+        Raises:
+            InvalidInputError: If a name is not known, or a chosen value is not finite.
+        """
         missing = [name for name in columns if name not in self.names]
         if missing or not columns:
             raise InvalidInputError(
@@ -48,15 +79,28 @@ class Table:
         return Table(tuple(columns), one_sample(chosen, what), self.theta)
 
 
-def named_draws(model: PrivateModel, theta: Any) -> Draws:
-    """Draws of theta (N, d) under the names of the model, with its derived quantities: what plots
-    take beside posteriors.
+def named_draws(model: PrivateModel, theta: Float[Array, "n d"]) -> Draws:
+    """Draws of theta under the names of the model, with its derived quantities.
 
-    >>> import jax, noisewise as nw
-    >>> problem = nw.problems.sir()
-    >>> prior = named_draws(problem.model, problem.model.prior.sample(jax.random.key(0), 100))
-    >>> prior.names, list(prior.derived)
-    (('log_beta', 'log_gamma'), ['R0'])
+    Take it to show draws of your own, such as those of the prior, beside posteriors.
+
+    Args:
+        model: Gives names and derived quantities.
+        theta: Parameters, shape (n, d).
+
+    Returns:
+        Draws that every plot accepts.
+
+    Raises:
+        InvalidTypeError: If the model is not a `PrivateModel`.
+        InvalidInputError: If theta does not have a column for each name.
+
+    Example:
+        >>> import jax, noisewise as nw
+        >>> problem = nw.problems.sir()
+        >>> prior = named_draws(problem.model, problem.model.prior.sample(jax.random.key(0), 100))
+        >>> prior.names, list(prior.derived)
+        (('log_beta', 'log_gamma'), ['R0'])
     """
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(
@@ -71,23 +115,47 @@ def named_draws(model: PrivateModel, theta: Any) -> Draws:
     return Draws(theta, model.names, Report("draws"), derived=model.derived_quantities(theta))
 
 
-def named_truth(model: PrivateModel, theta: Any) -> dict[str, float]:
-    """One theta (d,) by name, with the derived quantities of the model: what plots take as `truth`.
+def named_truth(model: PrivateModel, theta: Float[Array, " d"]) -> dict[str, float]:
+    """One theta by name, with the derived quantities of the model: what plots take as `truth`.
 
-    >>> import noisewise as nw
-    >>> problem = nw.problems.sir()
-    >>> {name: round(value, 2) for name, value in named_truth(problem.model, problem.truth).items()}
-    {'log_beta': -0.5, 'log_gamma': -3.0, 'R0': 12.18}
+    Args:
+        model: Gives names and derived quantities.
+        theta: Parameters, shape (d,).
+
+    Returns:
+        Values by name.
+
+    Raises:
+        InvalidInputError: If theta does not have an entry for each name.
+
+    Example:
+        >>> import noisewise as nw
+        >>> problem = nw.problems.sir()
+        >>> truth = named_truth(problem.model, problem.truth)
+        >>> {name: round(value, 2) for name, value in truth.items()}
+        {'log_beta': -0.5, 'log_gamma': -3.0, 'R0': 12.18}
     """
     draws = named_draws(model, np.atleast_2d(numbers(theta, "theta")))
     return {name: float(values[0]) for name, values in _columns(draws).items()}
 
 
 def tables(
-    draws: Any, names: Sequence[str] | None = None, columns: Sequence[str] | None = None
+    draws: DrawsLike, names: Sequence[str] | None = None, columns: Sequence[str] | None = None
 ) -> dict[str, Table]:
-    """One table per method, all with the same columns; a single posterior or array is called
-    "posterior".
+    """One table per method, all with the same columns.
+
+    Args:
+        draws: A posterior, an array (n, p), or a dictionary from methods to these. A single one is
+            called "posterior".
+        names: Names of the columns of arrays; numbered ones by default.
+        columns: Which columns to keep, in this order; all by default.
+
+    Returns:
+        Tables by method.
+
+    Raises:
+        InvalidInputError: If there are no draws, or methods differ in their columns.
+        InvalidTypeError: If something is neither a posterior nor an array of draws.
     """
     given = dict(draws) if isinstance(draws, Mapping) else {"posterior": draws}
     if not given:
@@ -102,21 +170,45 @@ def tables(
 
 
 def like(
-    draws: Any, made: Mapping[str, Table], what: str, names: Sequence[str] | None = None
-) -> np.ndarray:
-    """More draws, such as those of the prior, as an array with the columns of the tables `made`; a
-    model gives those of its prior.
+    draws: PrivateModel | DrawsOf,
+    made: Mapping[str, Table],
+    what: str,
+    names: Sequence[str] | None = None,
+) -> Float[np.ndarray, "n p"]:
+    """More draws with the columns of the tables `made`, such as those of the prior.
+
+    Args:
+        draws: A posterior, an array, or a model, which gives draws from its prior.
+        made: Tables of the draws that are shown.
+        what: Name of these draws in messages.
+        names: Names of the columns of an array; those of `made` by default.
+
+    Returns:
+        Draws, shape (n, p).
+
+    Raises:
+        InvalidInputError: If a column is missing.
     """
     table = next(iter(made.values()))
     if isinstance(draws, PrivateModel):
-        draws = named_draws(draws, draws.prior.sample(jax.random.key(0), _OF_PRIOR))
+        draws = named_draws(draws, draws.prior.sample(jax.random.key(0), _PRIOR_DRAWS))
     found = _table(draws, what, table.names if names is None else names, None)
     return found.select(table.names, what).values
 
 
-def truths(truth: Any, made: Mapping[str, Table]) -> dict[str, float]:
-    """Known values by name, of the columns of the tables `made`. An array holds the parameters, or
-    else the columns shown, in order.
+def truths(truth: TruthLike, made: Mapping[str, Table]) -> dict[str, float]:
+    """Known values by name, of the columns of the tables `made`.
+
+    Args:
+        truth: A problem, a dictionary from names to values, or an array that holds the parameters
+            or, if it has another length, the columns shown; None for none.
+        made: Tables of the draws that are shown.
+
+    Returns:
+        Finite values by name; names that are not shown are left out.
+
+    Raises:
+        InvalidInputError: If no shown column has a known value, or one is not finite.
     """
     if truth is None:
         return {}
@@ -138,7 +230,7 @@ def truths(truth: Any, made: Mapping[str, Table]) -> dict[str, float]:
     return chosen
 
 
-def _by_name(truth: Any, table: Table) -> dict[str, float]:
+def _by_name(truth: ArrayLike, table: Table) -> dict[str, float]:
     values = np.atleast_1d(numbers(truth, "truth"))
     names = table.theta if values.shape == (len(table.theta),) else table.names
     if values.shape != (len(names),):
@@ -150,12 +242,12 @@ def _by_name(truth: Any, table: Table) -> dict[str, float]:
     return dict(zip(names, values.tolist(), strict=True))
 
 
-def _what(name: Any) -> str:
+def _what(name: object) -> str:
     return f"draws[{str(name)!r}]"
 
 
 def _table(
-    value: Any, what: str, names: Sequence[str] | None, first: AbstractPosterior | None
+    value: DrawsOf, what: str, names: Sequence[str] | None, first: AbstractPosterior | None
 ) -> Table:
     if isinstance(value, Certificate):
         value = value.corrected
@@ -176,7 +268,7 @@ def _table(
     return Table(chosen, array, chosen if first is None else first.names)
 
 
-def numbers(value: Any, name: str) -> np.ndarray:
+def numbers(value: ArrayLike | None, name: str) -> np.ndarray:
     """The value as a float64 array."""
     return real_array(value, name, tell="pass an array")
 
@@ -204,13 +296,19 @@ def column_names(
     return chosen
 
 
-def even_rows(weights: np.ndarray) -> np.ndarray:
-    """Rows at evenly spaced points of cumulated weights: equally weighted draws without more
-    randomness; all, if weights are equal.
+def even_rows(weights: Float[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:
+    """Rows at evenly spaced points of cumulated weights: equally weighted draws, without
+    randomness.
+
+    Args:
+        weights: Weights of draws, shape (n,), with sum 1.
+
+    Returns:
+        Numbers of rows: all of them if weights are equal, else at least 1000.
     """
     if np.ptp(weights) <= 1e-12:
         return np.arange(len(weights))
-    num = max(len(weights), _RESAMPLED)
+    num = max(len(weights), _MIN_RESAMPLED)
     rows = np.searchsorted(np.cumsum(weights), (np.arange(num) + 0.5) / num)
     return np.minimum(rows, len(weights) - 1)
 

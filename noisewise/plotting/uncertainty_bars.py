@@ -1,18 +1,26 @@
-"""Where uncertainty comes from."""
+"""Where uncertainty comes from: posterior variances in parts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
+from numpy.typing import ArrayLike
 
-from noisewise._core.arrays import describe
+from noisewise._core.arrays import Array, describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.plotting.style import OKABE_ITO, label, looks, one_axes, styled
 from noisewise.plotting.tables import column_names, numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    TableLike: TypeAlias = "HasTable | pd.DataFrame"
+    """A decomposition, or its table."""
 
 _COLOURS = {
     "sampling": OKABE_ITO[0],
@@ -21,38 +29,59 @@ _COLOURS = {
     "privacy": OKABE_ITO[1],
 }
 _ON_DARK = (OKABE_ITO[0], OKABE_ITO[1], OKABE_ITO[2])
-_LEAST_WRITTEN = 0.085
+_MIN_WRITTEN = 0.085
+"""Share of a bar from which its percentage fits inside."""
+
 _GAP = 0.6
+"""Gap between groups, in heights of a row."""
 
 
 @runtime_checkable
 class HasTable(Protocol):
-    """A decomposition of variances: one row per parameter, one column per part."""
+    """A decomposition of variances.
 
-    table: Any
+    Attributes:
+        table: One row per parameter, one column per part.
+    """
+
+    table: pd.DataFrame
 
 
 @styled
 def uncertainty_bars(
-    parts: Any,
+    parts: TableLike | Mapping[Any, TableLike | Float[Array, " p"]],
     *,
     names: Sequence[str] | None = None,
     scale: Literal["share", "variance"] = "share",
     ax: Axes | None = None,
 ) -> Axes:
-    """Posterior variances as stacked parts, such as sampling, clamping and privacy, a bar per row;
-    returns the axes.
+    """Posterior variances as stacked parts, such as sampling, clamping and privacy, a bar per row.
 
-    `parts` is a decomposition, or its table: a row per parameter, a column per part, variances
-    inside (a column `total` is left out); or a dictionary from budgets, or other labels, to such,
-    whose rows are then grouped by parameter; or a dictionary from parts to variances (p,), with
-    `names` for the rows. None may be negative. With `scale="share"` bars have one length, shares
-    above 8% are written into them, and the total standard deviation stands at the right; with
-    "variance" lengths are variances.
+    Take it to see whether more data, wider bounds or a larger budget would help most. With
+    `scale="share"` all bars have one length, shares above 8% are written into them, and the total
+    standard deviation stands at the right. With "variance" lengths are variances.
 
-    >>> ax = uncertainty_bars({"sampling": [0.01, 0.01], "privacy": [0.0, 0.08]}, names=["confidential", "private"])
-    >>> [text.get_text() for text in ax.texts if text.get_text().startswith("sd")]
-    ['sd 0.1', 'sd 0.3']
+    Args:
+        parts: A decomposition, as `nw.diagnostics.decompose_uncertainty` gives, or its table: a row
+            per parameter, a column per part, variances inside (a column `total` is left out). Or a
+            dictionary from budgets, or other labels, to these: rows are then grouped by parameter.
+            Or a dictionary from parts to variances, shape (p,).
+        names: Names of the rows where `parts` holds arrays.
+        scale: "share" or "variance".
+        ax: Axes to draw on; those of a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        InvalidInputError: If a variance is negative, or rows and parts differ between budgets.
+        InvalidTypeError: If `parts` is something else.
+
+    Example:
+        >>> parts = {"sampling": [0.01, 0.01], "privacy": [0.0, 0.08]}
+        >>> ax = uncertainty_bars(parts, names=["confidential", "private"])
+        >>> [text.get_text() for text in ax.texts if text.get_text().startswith("sd")]
+        ['sd 0.1', 'sd 0.3']
     """
     if scale not in ("share", "variance"):
         raise InvalidInputError(f"scale must be 'share' or 'variance', got {scale!r}.")
@@ -65,16 +94,8 @@ def uncertainty_bars(
     for name, look in looks(variances).items():
         length = variances[name] / divisor
         color = _COLOURS.get(name, look["color"])
-        ax.barh(
-            places,
-            length,
-            height=0.7,
-            left=left,
-            color=color,
-            label=name,
-            edgecolor="white",
-            linewidth=0.6,
-        )
+        bar: dict[str, Any] = {"height": 0.7, "edgecolor": "white", "linewidth": 0.6}
+        ax.barh(places, length, left=left, color=color, label=name, **bar)
         if scale == "share":
             _write_shares(ax, places, left, length, "white" if color in _ON_DARK else "black")
         left = left + length
@@ -95,7 +116,7 @@ _Groups = dict[str, tuple[str, ...]]
 """The labels of the rows of each group, in the order of the variances."""
 
 
-def _given(parts: Any, names: Sequence[str] | None) -> tuple[dict[str, np.ndarray], _Groups]:
+def _given(parts: object, names: Sequence[str] | None) -> tuple[dict[str, np.ndarray], _Groups]:
     """Variances (rows,) by part, and what the rows are."""
     if isinstance(parts, Mapping) and parts and all(_is_table(value) for value in parts.values()):
         return _grouped(
@@ -108,7 +129,7 @@ def _given(parts: Any, names: Sequence[str] | None) -> tuple[dict[str, np.ndarra
     return variances, {"": rows}
 
 
-def _is_table(value: Any) -> bool:
+def _is_table(value: object) -> bool:
     import pandas as pd
 
     return isinstance(value.table if isinstance(value, HasTable) else value, pd.DataFrame)
@@ -129,7 +150,7 @@ def _table(value: Any, what: str) -> Any:
 
 
 def _grouped(tables: dict[str, Any]) -> tuple[dict[str, np.ndarray], _Groups]:
-    """One group per parameter, with a row for each label; a lone parameter needs no heading."""
+    """One group per parameter, with a row for each label; a single parameter needs no heading."""
     first = next(iter(tables.values()))
     for name, table in tables.items():
         if list(table.index) != list(first.index) or list(table.columns) != list(first.columns):
@@ -146,13 +167,13 @@ def _grouped(tables: dict[str, Any]) -> tuple[dict[str, np.ndarray], _Groups]:
     return variances, dict.fromkeys(headings, tuple(tables))
 
 
-def _budget(name: Any) -> str:
+def _budget(name: object) -> str:
     """Numbers are budgets."""
     return f"$\\epsilon$ = {name:g}" if isinstance(name, (int, float)) else str(name)
 
 
 def _from_arrays(
-    parts: Any, names: Sequence[str] | None
+    parts: object, names: Sequence[str] | None
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     if not isinstance(parts, Mapping) or not parts:
         raise InvalidTypeError(
@@ -171,7 +192,7 @@ def _from_arrays(
     return variances, column_names(names, width, "parts")
 
 
-def _checked(values: Any, what: str) -> np.ndarray:
+def _checked(values: ArrayLike, what: str) -> np.ndarray:
     array = np.atleast_1d(numbers(values, what))
     if array.ndim != 1 or not array.size:
         raise InvalidInputError(
@@ -187,8 +208,8 @@ def _checked(values: Any, what: str) -> np.ndarray:
 
 
 def _rows(groups: _Groups) -> tuple[np.ndarray, list[str]]:
-    """Heights, with gaps between groups, and the text left of each row: the first of a group names
-    it.
+    """Heights, with gaps between groups, and the text left of each row; the first row names its
+    group.
     """
     heights: list[float] = []
     ticks: list[str] = []
@@ -207,16 +228,9 @@ def _write_shares(
 ) -> None:
     """Percentages inside the bars that have room for them."""
     for height, start, share in zip(places, left, length, strict=True):
-        if share >= _LEAST_WRITTEN:
-            ax.text(
-                start + share / 2.0,
-                height,
-                f"{100 * share:.0f}%",
-                ha="center",
-                va="center",
-                fontsize=7.5,
-                color=color,
-            )
+        if share >= _MIN_WRITTEN:
+            place: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7.5}
+            ax.text(start + share / 2.0, height, f"{100 * share:.0f}%", color=color, **place)
 
 
 def _write_totals(ax: Axes, places: np.ndarray, totals: np.ndarray) -> None:

@@ -126,7 +126,7 @@ NESTED = pd.concat({1.0: posterior().summary()})
         ),
         (
             lambda: plotting.convergence({"a": [[posterior()], [posterior()] * 2]}, reference=GOOD),
-            "as many rounds",
+            "same number of rounds",
         ),
         (
             lambda: plotting.convergence({"a": posterior()}, reference=GOOD),

@@ -62,7 +62,7 @@ def test_derived_columns_that_are_not_finite_can_be_left_out():
         (lambda: plotting.ks_heatmap({"one": GOOD}), "two methods"),
         (lambda: plotting.convergence([1.0]), "map methods"),
         (lambda: plotting.convergence({"a": [[np.nan, 1.0]]}), "leave failed trials out"),
-        (lambda: plotting.convergence({"a": [1.0, 2.0], "b": [1.0]}), "as many rounds"),
+        (lambda: plotting.convergence({"a": [1.0, 2.0], "b": [1.0]}), "same number of rounds"),
         (lambda: plotting.convergence({"a": [1.0, 2.0]}, rounds=[2, 1]), "rising"),
         (lambda: plotting.rank_ecdf(100.0 * GOOD), "between 0 and 1"),
         (lambda: plotting.coverage_curve(np.full((20, 2), 0.5), names=["a"]), "needs as many"),
