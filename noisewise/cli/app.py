@@ -1,4 +1,7 @@
-"""The commands of `noisewise`, in the order in which a newcomer meets them."""
+"""The commands of `noisewise`, in the order in which a newcomer meets them.
+
+A command is a function with an epilog in a module of its own; this one only lists them.
+"""
 
 from __future__ import annotations
 

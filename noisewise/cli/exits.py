@@ -15,14 +15,15 @@ from noisewise._core.text import printable
 from noisewise.errors import NoisewiseError
 
 GOOD, BAD_INPUT, UNTRUSTWORTHY, INTERNAL, INTERRUPTED = 0, 1, 3, 70, 130
-"""INTERNAL is a mistake of noisewise's own."""
+"""Exit codes: 2 is left to shells, 70 (EX_SOFTWARE) is a bug of noisewise, 130 is 128 + SIGINT."""
 
 _DEBUG = "--debug"
 
 
 class Commands(TyperGroup):
-    """The commands; what goes wrong in any of them becomes one sentence and an exit code, unless
-    `--debug` is among the arguments.
+    """All commands; an error in any of them becomes one sentence and an exit code.
+
+    With `--debug` among the arguments, the traceback comes first.
     """
 
     def main(  # type: ignore[override]
@@ -46,12 +47,24 @@ class Commands(TyperGroup):
 
 
 def tell(text: str) -> None:
-    """One line on stderr, without what would command the terminal."""
+    """Print one line on stderr, without characters that control the terminal.
+
+    Args:
+        text: What to print; line breaks become spaces.
+    """
     print(" ".join(printable(text).split()), file=sys.stderr, flush=True)
 
 
 def did_you_mean(given: str, known: Sequence[str]) -> str:
-    """' Did you mean ...?' where something similar is known, else the list of what is."""
+    """A hint for a word that is not known.
+
+    Args:
+        given: What the user typed.
+        known: What there is.
+
+    Returns:
+        "did you mean ...?" where something similar is known, else the list of what there is.
+    """
     near = get_close_matches(given, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}."
 
@@ -60,13 +73,10 @@ def _failed(error: Exception, *, debug: bool) -> int:
     if debug:
         print(printable("".join(traceback.format_exception(error))), file=sys.stderr, end="")
     if isinstance(error, BrokenPipeError):
-        # whoever read the output has stopped reading: nothing is left to say, and nobody to say it
-        # to
+        # the reader of the output is gone, so nothing more can be said
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return GOOD
-    if hasattr(
-        error, "format_message"
-    ):  # a usage error, of typer's own or of click's, whichever typer stands on
+    if hasattr(error, "format_message"):  # a usage error of typer or of click
         tell(f"Error: {_usage(error)}")
         return BAD_INPUT
     if isinstance(error, NoisewiseError):
@@ -85,12 +95,9 @@ def _usage(error: Any) -> str:
     where = f" See {' '.join(['noisewise', *words, '--help'])}."
     name = getattr(error, "option_name", None)
     if name is not None and getattr(error, "possibilities", None) is not None:
-        known = (
-            [flag for parameter in context.command.params for flag in parameter.opts]
-            if context
-            else []
-        )
-        bare = {flag.lstrip("-"): flag for flag in known}  # dashes, which all have, are no likeness
+        parameters = context.command.params if context else []
+        flags = [flag for parameter in parameters for flag in parameter.opts]
+        bare = {flag.lstrip("-"): flag for flag in flags}  # compared without their dashes
         near = get_close_matches(name.lstrip("-"), list(bare), n=1, cutoff=0.6)
         hint = f" Did you mean {bare[near[0]]}?" if near else ""
         return f"There is no option {name}.{hint}{where}"

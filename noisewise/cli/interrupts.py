@@ -1,5 +1,5 @@
-"""Ctrl-C: compiled programs cannot be interrupted, so the work runs in a thread and the main one
-leaves.
+"""Ctrl-C: compiled programs cannot be interrupted, so work runs in a thread and the main one
+exits.
 """
 
 from __future__ import annotations
@@ -19,11 +19,21 @@ from noisewise.cli.exits import INTERRUPTED
 
 Result = TypeVar("Result")
 
+_POLL_SECONDS = 0.2
+"""Seconds between two chances to hear Ctrl-C: short for a person, next to no work."""
+
 
 def in_thread(work: Callable[[], Result], farewell: str) -> Result:
-    """What `work()` returns; at Ctrl-C the process prints `farewell` and ends at once.
+    """Run `work()` in a thread; at Ctrl-C the process prints `farewell` and ends at once.
 
-    Everything on disk is written whole or not at all, so that ending hard is safe.
+    Ending hard is safe, since everything on disk is written whole or not at all.
+
+    Args:
+        work: What to do.
+        farewell: Last line after Ctrl-C, such as how to resume.
+
+    Returns:
+        What `work()` returns; what it raises is raised here.
     """
     box: dict[str, Any] = {}
 
@@ -37,21 +47,20 @@ def in_thread(work: Callable[[], Result], farewell: str) -> Result:
     try:
         thread.start()
         while thread.is_alive():
-            thread.join(0.2)
+            thread.join(_POLL_SECONDS)
     except KeyboardInterrupt:
-        _leave(farewell)
+        _exit_at_once(farewell)
     if "error" in box:
         raise box["error"]
     return box["result"]
 
 
-def _leave(farewell: str) -> None:
+def _exit_at_once(farewell: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for child in multiprocessing.active_children():
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(
-                child.pid or -1, signal.SIGKILL
-            )  # a worker leads a group of its own, with what it has started
+            # a worker leads a group of its own, with all that it has started
+            os.killpg(child.pid or -1, signal.SIGKILL)
         child.kill()
     cursor = "\x1b[?25h" if sys.stderr.isatty() else ""
     os.write(2, f"{cursor}\n{printable(farewell)}\n".encode())
@@ -60,16 +69,21 @@ def _leave(farewell: str) -> None:
 
 @contextlib.contextmanager
 def pool(workers: int) -> Iterator[Executor | None]:
-    """Worker processes, which leave Ctrl-C to us; None for one worker."""
+    """Worker processes for the time of a `with` block; Ctrl-C is left to the main process.
+
+    Args:
+        workers: How many.
+
+    Yields:
+        An executor; None for one worker, which is this process.
+    """
     if workers == 1:
         yield None
         return
     from noisewise.simulators import Workers
 
-    # a process that ends hard leaves its semaphores to Python's tracker, which clears them away but
-    # would complain on the terminal
-    os.environ["PYTHONWARNINGS"] = ",".join(
-        filter(None, [os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker"])
-    )
+    # when a process ends hard, Python's tracker removes its semaphores, and would warn about them
+    filters = [os.environ.get("PYTHONWARNINGS"), "ignore:resource_tracker"]
+    os.environ["PYTHONWARNINGS"] = ",".join(filter(None, filters))
     with Workers(workers) as executor:
         yield executor

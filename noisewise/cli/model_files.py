@@ -1,10 +1,12 @@
-"""Whose code is run: that of a file which the user names, or which this machine's own record names
-for the very run.
+"""Which model file is run: one that the user names, or one that this machine's own record names
+for this very run.
 
-A run directory may be a stranger's, and what it says of a model file is shown, never run. The
+A run directory may come from a stranger. What it says about a model file is shown, never run. The
 record lies outside of it:
 
-    (state folder)/runs/SHA256-OF-THE-PATH.json     run and model, as real paths; what was asked for; the sha256 of the model
+    (state folder)/runs/SHA256-OF-THE-PATH.json
+
+with the real paths of run and model, what was asked for, and the sha256 of the model.
 """
 
 from __future__ import annotations
@@ -22,15 +24,22 @@ from noisewise._core.local_records import read_record, write_record
 from noisewise._core.regular_files import read_regular
 
 NAME = "model"
-"""What is taken from a file where no name is given."""
+"""The name that is looked up in a file where none is given."""
+
 _KIND = "runs"
-_MAX_BYTES = 16 * 2**20
+_MAX_BYTES = 16 * 2**20  # of a model file: far more than code needs, and quickly read
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelFile:
-    """A file of Python and the name in it. It is read once: the content that is hashed is the
-    content that is run.
+    """A Python file and the name in it.
+
+    It is read once: the content that is hashed is the content that is run.
+
+    Attributes:
+        path: Where it lies.
+        name: The name of the model in it.
+        content: Its bytes.
     """
 
     path: Path
@@ -39,56 +48,79 @@ class ModelFile:
 
     @property
     def sha256(self) -> str:
-        """Of the content."""
+        """The hash of the content, as hexadecimal digits."""
         return hashlib.sha256(self.content).hexdigest()
 
 
 def parsed(text: str) -> tuple[Path, str] | None:
-    """The path and the name of 'model.py:name', or of 'model.py' for short; None for what is no
-    Python file.
+    """The file and the name that a target stands for.
+
+    Args:
+        text: 'model.py:name', or 'model.py' for the name `model`.
+
+    Returns:
+        The path and the name; None if it is no Python file.
     """
     found = re.fullmatch(r"(.+\.py)(?::(\w+))?", text)
     return None if found is None else (Path(found[1]), found[2] or NAME)
 
 
 def spelt(path: Path, name: str) -> str:
-    """What `parsed` reads, as short as it can be."""
+    """The shortest text from which `parsed` reads this path and name."""
     return str(path) if name == NAME else f"{path}:{name}"
 
 
 def read(path: Path, name: str = NAME) -> ModelFile:
-    """The file that a user has named."""
+    """Read the file that a user has named.
+
+    Args:
+        path: A regular file of at most 16 MiB.
+        name: The name of the model in it.
+
+    Returns:
+        The file with its content.
+
+    Raises:
+        InvalidInputError: If it cannot be read, or is not a regular file.
+        FileFormatError: If it is larger.
+    """
     return ModelFile(path, name, read_regular(path, limit=_MAX_BYTES))
 
 
 def remember(run: Path, request: Mapping[str, Any], model: ModelFile) -> bool:
-    """Write down, outside the run directory, that this file is used for this run; whether that was
-    possible.
+    """Write down, outside the run directory, that this file is used for this run.
+
+    Args:
+        run: The run directory.
+        request: What was asked for, JSON-ready.
+        model: The file.
+
+    Returns:
+        Whether the record could be written.
     """
     known = {"path": os.path.realpath(model.path), "name": model.name, "sha256": model.sha256}
-    return write_record(
-        _KIND,
-        _key(run),
-        {"run": os.path.realpath(run), "request": _digest(request), "model": known},
-    )
+    record = {"run": os.path.realpath(run), "request": _digest(request), "model": known}
+    return write_record(_KIND, _key(run), record)
 
 
 def recalled(run: Path, request: Mapping[str, Any]) -> tuple[Path, str, str] | None:
-    """Path, name and sha256 of the file that this user used on this machine for this very run."""
+    """The file that this user used on this machine for this very run.
+
+    Args:
+        run: The run directory.
+        request: What was asked for, JSON-ready.
+
+    Returns:
+        Path, name and sha256; None if there is no record, or it is of another request.
+    """
     record = read_record(_KIND, _key(run)) or {}
     model = record.get("model")
     same = record.get("run") == os.path.realpath(run) and record.get("request") == _digest(request)
-    if (
-        not same
-        or not isinstance(model, dict)
-        or not all(isinstance(text, str) for text in model.values())
-    ):
+    if not same or not isinstance(model, dict) or set(model) != {"path", "name", "sha256"}:
         return None
-    return (
-        None
-        if set(model) != {"path", "name", "sha256"}
-        else (Path(model["path"]), model["name"], model["sha256"])
-    )
+    if not all(isinstance(text, str) for text in model.values()):
+        return None
+    return Path(model["path"]), model["name"], model["sha256"]
 
 
 def _key(run: Path) -> str:

@@ -1,10 +1,10 @@
-"""Confidential tables: CSV files of which the names of columns and the number of lines are public,
-and nothing else.
+"""Confidential tables: CSV files whose column names and number of lines are public, and nothing
+else.
 
-A file is opened in two steps: its first line and its number of lines are looked at before a budget
-is spent, its cells after that. What is wrong with cells is never said: it would tell something of
-the people in them. Of the names of columns a message shows only one that was nearly typed, as a
-first line of data may have been mistaken for names.
+A file is opened in two steps. Its first line and its number of lines are read before a budget is
+spent; its cells are parsed after that. No message says what is wrong with cells, as that would
+reveal something about the people in them. Of the column names a message shows only one that was
+nearly typed, since a first line of data may have been mistaken for names.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 
 from noisewise.errors import InvalidInputError
 
-_NEARLY = 0.75
-"""How alike a name must be to what was typed to be shown: of 4 letters one may be missing, changed
-in 8 two.
+_MIN_SIMILARITY = 0.75
+"""How similar a name must be to what was typed to be shown: one of 4 letters may be missing, two of
+8 changed.
 """
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -35,7 +35,14 @@ _BLANK = " \t"
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A CSV file whose cells nobody has looked at yet."""
+    """A CSV file whose cells have not been parsed yet.
+
+    Attributes:
+        path: Where it lies.
+        names: Names of its columns.
+        num_records: Number of lines below the first.
+        content: Its bytes.
+    """
 
     path: Path
     names: tuple[str, ...]
@@ -43,10 +50,17 @@ class Table:
     content: bytes = dataclasses.field(repr=False)
 
     def require(self, columns: Sequence[str]) -> None:
-        """Refuse names of columns that the file does not have."""
+        """Refuse names of columns that the file does not have.
+
+        Args:
+            columns: Names that a command needs.
+
+        Raises:
+            InvalidInputError: If one is missing.
+        """
         for name in columns:
             if name not in self.names:
-                near = get_close_matches(name, self.names, n=1, cutoff=_NEARLY)
+                near = get_close_matches(name, self.names, n=1, cutoff=_MIN_SIMILARITY)
                 hint = (
                     f"did you mean {near[0]!r}?"
                     if near
@@ -55,13 +69,36 @@ class Table:
                 raise InvalidInputError(f"{self.path.name} has no column {name!r}: {hint}")
 
     def numbers(self, columns: Sequence[str]) -> list[list[float]]:
-        """Rows of numbers, one column per name. What it raises may tell of the data: let it go
-        nowhere.
+        """Read columns of numbers.
+
+        Its errors may reveal something about the data: the caller must not show them.
+
+        Args:
+            columns: Names of columns.
+
+        Returns:
+            One row per record, one number per name; huge ones are cut to the range of floats.
+
+        Raises:
+            InvalidInputError: If a cell is not a plain number, or a record is not one line.
         """
         return [[_number(row[name]) for name in columns] for row in self._rows()]
 
     def codes(self, columns: Sequence[str], labels: Sequence[Sequence[str]]) -> list[list[int]]:
-        """Rows of categories as their numbers in the public lists of labels; the same holds."""
+        """Read columns of categories as their numbers in public lists of labels.
+
+        Its errors may reveal something about the data: the caller must not show them.
+
+        Args:
+            columns: Names of columns.
+            labels: For each of them the public list of labels.
+
+        Returns:
+            One row per record, one number per name, counted from 0.
+
+        Raises:
+            KeyError: If a cell is not in its list.
+        """
         numbers = [{label: number for number, label in enumerate(part)} for part in labels]
         pairs = list(zip(columns, numbers, strict=True))
         return [[known[row[name].strip(_BLANK)] for name, known in pairs] for row in self._rows()]
@@ -79,7 +116,17 @@ class Table:
 
 
 def open_table(path: Path) -> Table:
-    """Look at the first line and the number of lines of a CSV file."""
+    """Read the first line and the number of lines of a CSV file.
+
+    Args:
+        path: A file in UTF-8 with commas, whose first line names the columns.
+
+    Returns:
+        The table; its cells are parsed by `numbers` and `codes`.
+
+    Raises:
+        InvalidInputError: If it cannot be read, has no records, or its first line names no columns.
+    """
     try:
         if path.is_dir():
             raise InvalidInputError(f"{path} is a folder: --data takes a CSV file.")
@@ -109,8 +156,7 @@ def _header(line: bytes, path: Path) -> tuple[str, ...]:
     names = tuple(name.strip() for name in rows[0]) if rows else ()
     if len(names) == 1 and any(mark in names[0] for mark in _OTHER_MARKS):
         raise InvalidInputError(
-            f"{path.name} is not separated by commas, as far as its first line shows: save it with"
-            " commas."
+            f"The first line of {path.name} is not separated by commas: save the file with commas."
         )
     if (
         len(set(names)) < len(names)

@@ -231,7 +231,7 @@ def test_compiled_code_beside_a_model_is_not_run(run, mine):
 
 
 def test_what_a_directory_describes_cannot_be_run(mine):
-    """Whoever forgets to ask gets an error, not code."""
+    """A caller that forgets to ask gets an error, not code."""
     request = requests.described(mine)
     with pytest.raises(requests.InvalidInputError, match="no file in it decides what code runs"):
         targets.load(request)
