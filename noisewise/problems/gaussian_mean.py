@@ -101,23 +101,22 @@ def gaussian_mean(
     )
     confidential = model.statistics(jax.random.key(OBSERVATION_SEED), [[TRUTH]])[0]
     observed = mechanism.sample(jax.random.key(OBSERVATION_SEED + 1), confidential)
+    settings: dict[str, Any] = {
+        "epsilon": epsilon,
+        "num_records": num_records,
+        "bounds": None if bounds is None else list(bounds),
+        "noise": noise,
+        "delta": delta,
+    }
     return Problem(
         name="gaussian_mean",
         model=model,
         observed=observed,
         truth=np.array([TRUTH]),
         confidential=confidential,
-        settings={
-            "epsilon": epsilon,
-            "num_records": num_records,
-            "bounds": None if bounds is None else list(bounds),
-            "noise": noise,
-            "delta": delta,
-        },
+        settings=settings,
         references={"quadrature": lambda key, num: _reference(model, observed, key, num)},
-        at_epsilon=lambda e: gaussian_mean(
-            e, num_records=num_records, bounds=bounds, noise=noise, delta=delta
-        ),
+        at_epsilon=lambda e: gaussian_mean(**{**settings, "epsilon": e}),
     )
 
 
@@ -153,9 +152,8 @@ def _mechanism(
 
 def _reference(model: PrivateModel, observed: np.ndarray, key: Array, num: int) -> np.ndarray:
     def log_posterior(theta: np.ndarray) -> np.ndarray:
-        return norm.logpdf(theta[:, 0], 0.0, PRIOR_SD) + log_likelihood(
-            model, observed, theta[:, 0]
-        )
+        mean = theta[:, 0]
+        return norm.logpdf(mean, 0.0, PRIOR_SD) + log_likelihood(model, observed, mean)
 
     table = grid_density(log_posterior, [-8.0 * PRIOR_SD], [8.0 * PRIOR_SD], resolution=512)
     return table.sample(generator(key), num)

@@ -86,7 +86,7 @@ def log_linear(
     else:
         confidential = model.statistics(jax.random.key(OBSERVATION_SEED), truth[None])[0]
         observed = mechanism.sample(jax.random.key(OBSERVATION_SEED + 1), confidential)
-    settings = {
+    settings: dict[str, Any] = {
         "epsilon": epsilon,
         "num_classes": num_classes,
         "num_values": list(num_values),
@@ -101,13 +101,7 @@ def log_linear(
         confidential=confidential,
         settings=settings,
         references={"collapsed": lambda key, num: _reference(model, observed, key, num)},
-        at_epsilon=lambda e: log_linear(
-            e,
-            num_classes=num_classes,
-            num_values=num_values,
-            num_records=num_records,
-            concentration=concentration,
-        ),
+        at_epsilon=lambda e: log_linear(**{**settings, "epsilon": e}),
         free=_free_columns(simulator),
     )
 

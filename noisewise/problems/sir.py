@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -103,22 +103,21 @@ def sir(
         observed = np.array(PUBLISHED[epsilon], dtype=float)
     else:
         observed = model.simulate(jax.random.key(OBSERVATION_SEED), [TRUTH])[0]
+    settings: dict[str, Any] = {
+        "epsilon": epsilon,
+        "dynamics": dynamics,
+        "population": population,
+        "trials": trials,
+        "method": method,
+    }
     return Problem(
         name="sir",
         model=model,
         observed=observed,
         truth=np.array(TRUTH),
-        settings={
-            "epsilon": epsilon,
-            "dynamics": dynamics,
-            "population": population,
-            "trials": trials,
-            "method": method,
-        },
+        settings=settings,
         references=epidemic_references(model, observed),
-        at_epsilon=lambda e: sir(
-            e, dynamics=dynamics, population=population, trials=trials, method=method
-        ),
+        at_epsilon=lambda e: sir(**{**settings, "epsilon": e}),
         notes=(
             "The prior N(., .5) and N(., .2) of the paper are variances.",
             (

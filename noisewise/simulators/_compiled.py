@@ -20,7 +20,7 @@ from noisewise._compile.options import jit_long_running
 from noisewise._core import traces
 from noisewise._core.arrays import Array
 from noisewise.errors import NoisewiseError, SimulationError
-from noisewise.simulators._keys import RowKeys
+from noisewise.simulators._keys import RowKeys, as_jax_keys
 
 One = Callable[[Array, Array], Any]
 """(key, theta_1d) -> pytree: one simulation."""
@@ -154,10 +154,8 @@ def checked_shapes(
 
 def example(keys: RowKeys, theta: np.ndarray) -> tuple[Any, Any]:
     """Shapes of the arguments (key, theta_1d) of one simulation, for tracing."""
-    key = keys.first
-    return jax.ShapeDtypeStruct(key.shape, key.dtype), jax.ShapeDtypeStruct(
-        theta.shape[1:], np.float64
-    )
+    key, row = keys.first, jax.ShapeDtypeStruct(theta.shape[1:], np.float64)
+    return jax.ShapeDtypeStruct(key.shape, key.dtype), row
 
 
 def statistic_shape(query: Callable[[Any], Any], x: Any) -> jax.ShapeDtypeStruct:
@@ -178,9 +176,8 @@ def statistic_shape(query: Callable[[Any], Any], x: Any) -> jax.ShapeDtypeStruct
         raise SimulationError(
             f"The query must return one array (k,), got {type(s).__name__}: write jnp.stack(...)."
         )
-    if not (jnp.issubdtype(s.dtype, jnp.number) or s.dtype == bool) or jnp.issubdtype(
-        s.dtype, jnp.complexfloating
-    ):
+    number = jnp.issubdtype(s.dtype, jnp.number) or s.dtype == bool
+    if not number or jnp.issubdtype(s.dtype, jnp.complexfloating):
         raise SimulationError(f"The query must return real numbers, got {s.dtype}.")
     if s.ndim > 1 or s.size == 0:
         raise SimulationError(f"The query must return a statistic of shape (k,), got {s.shape}.")
@@ -200,11 +197,7 @@ def _program(
 
     @jit_long_running
     def chunk(words: Array, indices: Array, theta: Array) -> Any:
-        keys = (
-            words
-            if implementation is None
-            else jax.random.wrap_key_data(words, impl=implementation)
-        )
+        keys = as_jax_keys(words, implementation)
         return jax.vmap(one)(jax.vmap(jax.random.fold_in)(keys, indices), theta)
 
     return chunk

@@ -32,18 +32,20 @@ class RowKeys:
     @property
     def first(self) -> Array:
         """The first key, as what simulations get their keys from."""
-        words = self.words[0]
-        return (
-            words
-            if self.implementation is None
-            else jax.random.wrap_key_data(words, impl=self.implementation)
-        )
+        return as_jax_keys(self.words[0], self.implementation)
 
     def __len__(self) -> int:
         return len(self.words)
 
     def __getitem__(self, rows: slice) -> RowKeys:
         return dataclasses.replace(self, words=self.words[rows], indices=self.indices[rows])
+
+
+def as_jax_keys(words: Array, implementation: Hashable | None) -> Array:
+    """Keys of the given kind from their words (..., w); raw keys are their words."""
+    if implementation is None:
+        return words
+    return jax.random.wrap_key_data(words, impl=implementation)
 
 
 def row_keys(key: Array, num: int, stage: str) -> RowKeys:

@@ -193,7 +193,7 @@ def one_leap(
     h = _length(s, i, b, gamma, leap, times[-1] - t)
     infections, rng = binomial(rng, s, -math.expm1(-b * h))
     recoveries, rng = poisson(rng, gamma * h)
-    if recoveries >= i:  # the infected might die out on the way, which only events can tell
+    if recoveries >= i:  # the infected might die out on the way, which only events can show
         return exact_events(rng, s, i, t, seen, b, gamma, times, switch, infected)
     while True:
         start, middle, end = _slowness(i, infections, recoveries, b * h)

@@ -73,27 +73,19 @@ class JaxSimulator(AbstractSimulator):
     ) -> np.ndarray:
         x = self._shapes(keys, theta)
         _compiled.statistic_shape(query, x)
-        return _compiled.run(_statistic, (self.fn, query), keys, theta, _compiled.nbytes(x)).astype(
-            np.float64
-        )
+        parts, nbytes = (self.fn, query), _compiled.nbytes(x)
+        return _compiled.run(_statistic, parts, keys, theta, nbytes).astype(np.float64)
 
     def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> Any:
-        return _compiled.run(
-            _database, (self.fn,), keys, theta, _compiled.nbytes(self._shapes(keys, theta))
-        )
+        nbytes = _compiled.nbytes(self._shapes(keys, theta))
+        return _compiled.run(_database, (self.fn,), keys, theta, nbytes)
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
         return _compiled.statistic_shape(query, self._shapes(keys, theta)).shape[0]
 
     def _shapes(self, keys: RowKeys, theta: np.ndarray) -> Any:
-        return _compiled.checked_shapes(
-            _database,
-            (self.fn,),
-            keys,
-            theta,
-            what="The simulator",
-            deterministic=self.deterministic,
-        )
+        checks: dict[str, Any] = {"what": "The simulator", "deterministic": self.deterministic}
+        return _compiled.checked_shapes(_database, (self.fn,), keys, theta, **checks)
 
 
 def _database(fn: Callable[[Array, Array], Any]) -> _compiled.One:

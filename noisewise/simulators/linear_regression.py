@@ -95,12 +95,8 @@ class LinearRegression(AbstractRecordModel):
         """One name per column of theta."""
         p = self.num_predictors
         sizes = {"beta": p + 1, "predictor_mean": p, "predictor_sd": p}
-        names = [
-            f"{name}[{j}]"
-            for name in ("beta", *self.unknown)
-            if name in sizes
-            for j in range(sizes[name])
-        ]
+        vectors = (name for name in ("beta", *self.unknown) if name in sizes)
+        names = (f"{name}[{j}]" for name in vectors for j in range(sizes[name]))
         return (*names, *(name for name in self.unknown if name == "noise_sd"))
 
     @property
@@ -115,11 +111,8 @@ class LinearRegression(AbstractRecordModel):
                 f"theta must have {width} columns, {', '.join(self.parameter_names)}, got"
                 f" {theta.shape[1]}."
             )
-        spreads = [
-            j
-            for j, name in enumerate(self.parameter_names)
-            if name.startswith(("predictor_sd", "noise_sd"))
-        ]
+        names = enumerate(self.parameter_names)
+        spreads = [j for j, name in names if name.startswith(("predictor_sd", "noise_sd"))]
         if not (theta[:, spreads] > 0.0).all():
             raise InvalidInputError(
                 "theta must have positive standard deviations in the columns predictor_sd and"
@@ -259,10 +252,8 @@ class LinearRegression(AbstractRecordModel):
         """beta, m, L and sigma."""
         p = self.num_predictors
         beta, rest = theta[: p + 1], theta[p + 1 :]
-        mean, sd = (
-            np.asarray(self.predictor_mean),
-            np.sqrt(np.diagonal(np.asarray(self.predictor_covariance))),
-        )
+        mean = np.asarray(self.predictor_mean)
+        sd = np.sqrt(np.diagonal(np.asarray(self.predictor_covariance)))
         noise_sd: Array = math.sqrt(self.noise_variance)
         if "predictor_mean" in self.unknown:
             mean, rest = rest[:p], rest[p:]
@@ -288,10 +279,8 @@ def _numbers(name: str, value: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _check_covariance(covariance: np.ndarray) -> None:
-    if (
-        not np.allclose(covariance, covariance.T, rtol=1e-12, atol=0.0)
-        or np.linalg.eigvalsh(covariance)[0] <= 0.0
-    ):
+    symmetric = np.allclose(covariance, covariance.T, rtol=1e-12, atol=0.0)
+    if not symmetric or np.linalg.eigvalsh(covariance)[0] <= 0.0:
         raise InvalidInputError("predictor_covariance must be symmetric and positive definite.")
 
 

@@ -143,10 +143,8 @@ class LogLinear(AbstractRecordModel):
         here = jnp.arange(self.num_classes) == x_i[0]
         prob = jnp.where(here, p, 0.0).sum()
         for table, value in zip(tables, x_i[1:], strict=True):
-            prob = (
-                prob
-                * jnp.where(here[:, None] & (jnp.arange(table.shape[1]) == value), table, 0.0).sum()
-            )
+            cell = here[:, None] & (jnp.arange(table.shape[1]) == value)
+            prob = prob * jnp.where(cell, table, 0.0).sum()
         return jnp.log(prob)
 
     def sample_parameters(self, key: Array, records: Array, theta: Array) -> Array:
@@ -155,13 +153,11 @@ class LogLinear(AbstractRecordModel):
         for k, count in enumerate(self.num_values):
             values = records[:, k + 1 : k + 2] == jnp.arange(count)
             tables.append(classes.T.astype(float) @ values.astype(float))
-        counts = jnp.concatenate(
-            [*(row for rows in zip(*tables, strict=True) for row in rows), classes.sum(0)]
-        )
+        rows_of_tables = (row for rows in zip(*tables, strict=True) for row in rows)
+        counts = jnp.concatenate([*rows_of_tables, classes.sum(0)])
         log_gammas = jax.random.loggamma(key, self.concentration + counts)
-        return jnp.concatenate(
-            [jax.nn.softmax(part) for part in jnp.split(log_gammas, self._starts[1:])]
-        )
+        parts = jnp.split(log_gammas, self._starts[1:])
+        return jnp.concatenate([jax.nn.softmax(part) for part in parts])
 
     def log_prob_conjugate_prior(self, theta: Array) -> Array:
         return (self.concentration - 1.0) * jnp.log(theta).sum()
@@ -203,12 +199,9 @@ class LogLinear(AbstractRecordModel):
             shape (..., I).
         """
         ends = np.cumsum((0, *self.num_values))
-        rows = theta[..., : -self.num_classes].reshape(
-            *theta.shape[:-1], self.num_classes, ends[-1]
-        )
-        return [rows[..., a:b] for a, b in itertools.pairwise(ends)], theta[
-            ..., -self.num_classes :
-        ]
+        shape = (*theta.shape[:-1], self.num_classes, ends[-1])
+        rows, p = theta[..., : -self.num_classes].reshape(shape), theta[..., -self.num_classes :]
+        return [rows[..., a:b] for a, b in itertools.pairwise(ends)], p
 
     @functools.cached_property
     def _starts(self) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 
 import jax
@@ -42,13 +43,10 @@ class NormalRecords(AbstractRecordModel):
     prior_variance: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "num_records", integer("num_records", at_least=1)(self.num_records)
-        )
-        object.__setattr__(self, "sd", number("sd", above=0.0)(self.sd))
-        object.__setattr__(
-            self, "prior_variance", number("prior_variance", above=0.0)(self.prior_variance)
-        )
+        set_field = functools.partial(object.__setattr__, self)
+        set_field("num_records", integer("num_records", at_least=1)(self.num_records))
+        set_field("sd", number("sd", above=0.0)(self.sd))
+        set_field("prior_variance", number("prior_variance", above=0.0)(self.prior_variance))
 
     def record_noise(self, key: Array) -> Array:
         return jax.random.normal(key)
@@ -60,9 +58,8 @@ class NormalRecords(AbstractRecordModel):
         return (x_i - theta[0]) / self.sd
 
     def log_prob_record(self, x_i: Array, theta: Array) -> Array:
-        return -0.5 * ((x_i - theta[0]) / self.sd) ** 2 - math.log(
-            self.sd * math.sqrt(2.0 * math.pi)
-        )
+        volume = self.sd * math.sqrt(2.0 * math.pi)
+        return -0.5 * ((x_i - theta[0]) / self.sd) ** 2 - math.log(volume)
 
     def sample_parameters(self, key: Array, records: Array, theta: Array) -> Array:
         precision = self.num_records / self.sd**2 + 1.0 / self.prior_variance

@@ -223,9 +223,8 @@ class AbstractRecordModel(AbstractSimulator):
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
         self.check_parameters(theta)
-        return _compiled.statistic_shape(query, self._shapes(keys, theta, self.num_records)).shape[
-            0
-        ]
+        x = self._shapes(keys, theta, self.num_records)
+        return _compiled.statistic_shape(query, x).shape[0]
 
     def _simulate(self, keys: RowKeys, theta: np.ndarray, execution: Execution) -> Any:
         self.check_parameters(theta)
@@ -264,9 +263,7 @@ def _streamed_statistic(
 
         firsts = jnp.arange(0, model.num_records, MAX_RECORDS_HELD)
         nothing = jnp.zeros(jax.eval_shape(terms, firsts[0]).shape)
-        return (
-            jax.lax.scan(lambda total, first: (total + terms(first), None), nothing, firsts)[0]
-            / query.divisor
-        )
+        add = lambda total, first: (total + terms(first), None)  # noqa: E731
+        return jax.lax.scan(add, nothing, firsts)[0] / query.divisor
 
     return one

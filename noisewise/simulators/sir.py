@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
@@ -61,8 +62,8 @@ class SIR(AbstractSimulator):
         backend: "numba", or "jax", which runs "leap" as one JAX program. That is meant for a GPU:
             on a CPU it is ten times slower.
         switch: Number of infected from which leaps are made, at least 50. At the default 500 an
-            epidemic of K = 10^6 takes .3 ms, and its law at ten times cannot be told from the exact
-            one.
+            epidemic of K = 10^6 takes .3 ms, and its law at ten times does not differ from the
+            exact one in 8,000 epidemics.
         leap: Events per leap, as a share of I, in (0, .25].
 
     Raises:
@@ -118,12 +119,13 @@ class SIR(AbstractSimulator):
             raise InvalidTypeError(
                 f"log_parameters must be True or False, got {describe(self.log_parameters)}."
             )
-        object.__setattr__(self, "population", population)
-        object.__setattr__(self, "times", _as_times(self.times))
-        object.__setattr__(self, "initial_infected", initial)
-        object.__setattr__(self, "log_parameters", bool(self.log_parameters))
-        object.__setattr__(self, "switch", integer("switch", at_least=50)(self.switch))
-        object.__setattr__(self, "leap", number("leap", above=0.0, at_most=0.25)(self.leap))
+        set_field = functools.partial(object.__setattr__, self)
+        set_field("population", population)
+        set_field("times", _as_times(self.times))
+        set_field("initial_infected", initial)
+        set_field("log_parameters", bool(self.log_parameters))
+        set_field("switch", integer("switch", at_least=50)(self.switch))
+        set_field("leap", number("leap", above=0.0, at_most=0.25)(self.leap))
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -136,14 +138,8 @@ class SIR(AbstractSimulator):
         if self.backend == "jax":
             from noisewise.simulators import _sir_jax
 
-            fields = (
-                self.population,
-                self.initial_infected,
-                np.array(self.times),
-                self.switch,
-                self.leap,
-            )
-            return _sir_jax.epidemics(keys, rates, *fields)
+            people, times = (self.population, self.initial_infected), np.array(self.times)
+            return _sir_jax.epidemics(keys, rates, *people, times, self.switch, self.leap)
         return self._numba_curves(keys, rates)
 
     def _numba_curves(self, keys: RowKeys, rates: np.ndarray) -> np.ndarray:
@@ -155,13 +151,12 @@ class SIR(AbstractSimulator):
         switch = float(self.switch) if self.method == "leap" else np.inf
 
         def run(first: int, end: int) -> None:
+            rows = [array[first:end] for array in (words, keys.indices, rates)]
+            out = infected[first:end]
             if self.dynamics == "ode":
-                _sir_ode.deterministic_epidemics(
-                    rates[first:end], *people, times, infected[first:end]
-                )
+                _sir_ode.deterministic_epidemics(rows[-1], *people, times, out)
             else:
-                rows = [array[first:end] for array in (words, keys.indices, rates)]
-                epidemic.epidemics(*rows, *people, times, switch, self.leap, infected[first:end])
+                epidemic.epidemics(*rows, *people, times, switch, self.leap, out)
 
         exact = self.method == "gillespie" and self.dynamics == "stochastic"
         in_threads(run, len(rates), 2 * self.population if exact else LEAP_STEPS)
@@ -173,9 +168,8 @@ class SIR(AbstractSimulator):
         if self._traced_width(query) is None:
             return _one_by_one(query, self._simulate(keys, theta, execution))
         infected = self._simulate(keys, theta, execution)
-        return _compiled.run(_statistic, (query,), keys, infected, infected[0].nbytes).astype(
-            np.float64
-        )
+        s = _compiled.run(_statistic, (query,), keys, infected, infected[0].nbytes)
+        return s.astype(np.float64)
 
     def _statistic_width(self, keys: RowKeys, theta: np.ndarray, query: Query) -> int:
         return self._traced_width(query) or super()._statistic_width(keys, theta, query)

@@ -332,7 +332,7 @@ def test_two_routes_agree_on_outbreaks(name):
 
 @pytest.mark.slow
 def test_the_time_shift_is_an_approximation_for_the_school():
-    """Influenza in 763 boys: the approximation is near, and told apart from the exact posterior by
+    """Influenza in 763 boys: the approximation is near, and is separated from the exact posterior by
     its name.
     """
     problem = nw.problems.outbreak("influenza")
@@ -384,7 +384,7 @@ def test_references_are_cached_by_all_they_depend_on(own_cache):
     assert len(list(own_cache.rglob("*.npy"))) == 3
 
 
-def test_a_damaged_cache_is_computed_anew(own_cache):
+def test_a_damaged_cache_is_computed_again(own_cache):
     problem = nw.problems.log_linear(10.0)
     first = problem.reference(KEY, 50)
     (file,) = own_cache.rglob("*.npy")

@@ -1,5 +1,5 @@
-"""Inferences whose simulators fail now and then: what is dropped, counted and told, over all
-sittings, and when it is too much.
+"""Inferences whose simulators fail now and then: what is dropped, counted and reported, over all
+sessions, and when it is too much.
 """
 
 import itertools
@@ -42,7 +42,7 @@ def test_an_inference_drops_counts_and_reports():
 
 
 def test_the_automatic_choice_tells_crashes_from_impossible_data(tmp_path):
-    """Also when it goes on in another sitting, which knows of the failures of the first."""
+    """Also when it goes on in another session, which knows of the failures of the first."""
     model, options = (
         a_model(fails_above),
         {
@@ -81,8 +81,8 @@ def interrupting(fn, after):
     return simulate
 
 
-def test_a_budget_of_failures_is_one_for_all_sittings(tmp_path, monkeypatch):
-    """12% fail where 5% may: sittings that are too short to see it do not start to count anew."""
+def test_a_budget_of_failures_is_one_for_all_sessions(tmp_path, monkeypatch):
+    """12% fail where 5% may: sessions that are too short to see it do not start to count again."""
     monkeypatch.setattr("noisewise.inference.contract.run._BATCH_SECONDS", 1e-3)
 
     def often(rng, theta):

@@ -291,7 +291,7 @@ def test_a_million_records_fit_into_one_gibibyte():
     20,000 records.
 
     Planted: the same query as a bare function, which needs the database whole, adds more than 50
-    MiB. The means are within 5 standard errors of the model's. The kernel's VmHWM starts afresh
+    MiB. The means are within 5 standard errors of the model's. The kernel's VmHWM starts again
     with the program, which getrusage's peak does not: a child inherits that from its parent.
     """
     if not pathlib.Path("/proc/self/status").exists():

@@ -372,7 +372,7 @@ BAD = {
         lambda pool: IDENTITY.statistics(KEY, THETA, lambda x: [[1.0], [1.0, 2.0]]), errors.SimulationError, "real numbers",
     ),
     "statistic of many lengths": (
-        lambda pool: IDENTITY.statistics(KEY, THETA, lambda x: np.ones(1 + (x[0] > 0))), errors.SimulationError, "as many",
+        lambda pool: IDENTITY.statistics(KEY, THETA, lambda x: np.ones(1 + (x[0] > 0))), errors.SimulationError, "same number of entries",
     ),
     "wrong arguments": (
         lambda pool: PythonSimulator(lambda theta: theta), errors.InvalidTypeError, r"called as fn\(rng, theta\)",

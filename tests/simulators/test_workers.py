@@ -99,8 +99,8 @@ def test_a_death_that_another_thread_collects_is_told(times, exitcode, monkeypat
 
 
 def test_no_death_is_missed_while_other_processes_start():
-    """Two workers that die again and again: while one is replaced the other's end is collected by
-    whoever looks first.
+    """Two workers that die again and again: while one is replaced, the other's end is collected by
+    the thread that looks first.
     """
     with Workers(2) as workers:
         futures = [workers.submit(os._exit, 7) for _ in range(12)]
