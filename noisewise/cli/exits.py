@@ -15,7 +15,7 @@ from noisewise._core.text import printable
 from noisewise.errors import NoisewiseError
 
 GOOD, BAD_INPUT, UNTRUSTWORTHY, INTERNAL, INTERRUPTED = 0, 1, 3, 70, 130
-"""Exit codes: 2 is left to shells, 70 (EX_SOFTWARE) is a bug of noisewise, 130 is 128 + SIGINT."""
+"""Exit codes: 70 (EX_SOFTWARE) means a bug of noisewise; 130 is 128 + SIGINT, as in shells."""
 
 _DEBUG = "--debug"
 

@@ -1,6 +1,6 @@
 """How far apart are two sets of draws? Plain functions of (reference, draws).
 
-Which to take: `c2st` for one number about all parameters together, `kolmogorov_smirnov` or
+Which to use: `c2st` for one number about all parameters together, `kolmogorov_smirnov` or
 `cdf_error` for one per parameter, `sliced_wasserstein` in units of posterior sds, `mmd` to compare
 with published tables. Where no exact draws exist, `log_median_distance` and `negative_log_density`
 need only the observation or the truth. Each docstring states the floor: what exact draws reach.

@@ -31,7 +31,7 @@ def c2st(
     """How well a neural classifier separates two sets of draws: .5 when they agree, 1 when it
     never errs.
 
-    Take it where one number should cover all parameters and their dependence. It is the test of
+    Use it where one number should cover all parameters and their dependence. It is the test of
     sbibm:
     both sets are standardised with the mean and sd of the reference; a network with two hidden
     layers of 10 d rectified units is trained by Adam (rate 1e-3, batches of 200, L2 penalty 1e-4)

@@ -15,7 +15,7 @@ def kolmogorov_smirnov(
     """The largest difference of two distribution functions, sup_t |F_n(t) - G_m(t)|, of each
     column.
 
-    Take it to see which parameter is off, and to test: its law is known.
+    Use it to see which parameter is off, and to test: its law is known.
 
     Floor, in any dimension: for n = m = 2000 independent exact draws .027 with sd .008, and below
     1.36 sqrt(2/n) = .043 in 95% of cases. Columns that are constant in both sets have distance 0 if

@@ -15,7 +15,7 @@ def log_median_distance(
     """log median |s_dp,i - s_o| over private statistics simulated at posterior draws: the paper's
     posterior predictive distance.
 
-    Take it where no exact posterior is known, to compare methods on one observation. A sharper
+    Use it where no exact posterior is known, to compare methods on one observation. A sharper
     posterior than the exact one can score lower, so it does not replace a check of calibration.
 
     The distance is Euclidean in the units of the statistics. The median is the lower one, as in the

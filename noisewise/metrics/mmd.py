@@ -18,7 +18,7 @@ def mmd(reference: Float[Array, "n d"], draws: Float[Array, "m d"]) -> float:
 
         MMD^2 = mean_{i != j} k(x_i, x_j) + mean_{i != j} k(y_i, y_j) - 2 mean_{i, j} k(x_i, y_j).
 
-    Take it to compare with published tables; nothing is standardised, as in sbibm, so columns on a
+    Use it to compare with published tables; nothing is standardised, as in sbibm, so columns on a
     large scale dominate.
 
     The value can be negative: floor, for two sets of 2000 exact draws, 0 with sd 3e-4 in one and

@@ -24,7 +24,7 @@ def negative_log_density(
 
         -log [ 1/n sum_i N(truth; theta_i, h^2 C) ],        h = n^(-1/(d+4))
 
-    Take it to compare methods over many simulated truths, where no exact posterior is known.
+    Use it to compare methods over many simulated truths, where no exact posterior is known.
 
     With C = I, the paper's choice, the width is that of data with unit variance, whatever the
     draws:

@@ -20,7 +20,7 @@ def sliced_wasserstein(
     """The mean over directions u of W_1 between the projections u'x and u'y, in units of the
     reference's standard deviations.
 
-    Take it for one number about all parameters that has a unit: W_1 between two samples is the area
+    Use it for one number about all parameters that has a unit: W_1 between two samples is the area
     between their distribution functions, the mean distance that mass has to move.
 
     Columns are divided by the sd of the reference. A shift of one column by delta sd gives about

@@ -46,7 +46,7 @@ def rank_ecdf(
     with probability 1 - alpha at least. A curve like an S says that posteriors are too narrow
     (first above 0) or too wide, one like an arch that they are too high (above 0) or too low.
 
-    Take it after `nw.diagnostics.calibrate`; `coverage_curve` shows the same ranks as coverage.
+    Use it after `nw.diagnostics.calibrate`; `coverage_curve` shows the same ranks as coverage.
 
     Args:
         ranks: What `nw.diagnostics.calibrate` or `tarp` gives, ranks scaled to (0, 1), shape (N,

@@ -58,7 +58,7 @@ def convergence(
 ) -> Axes:
     """Accuracy over rounds: the mean of a metric over trials, with bars between the quartiles.
 
-    Take it to see how many rounds or simulations a sequential method needs, and which of several
+    Use it to see how many rounds or simulations a sequential method needs, and which of several
     gets there first.
 
     Args:

@@ -31,7 +31,7 @@ def forest(
 ) -> Axes:
     r"""Medians with central 50% (thick) and `level` (thin) intervals, methods grouped by parameter.
 
-    Take it for many parameters, or to compare several methods at a glance; `marginals` shows
+    Use it for many parameters, or to compare several methods at a glance; `marginals` shows
     shapes. Quantities on very different scales belong on axes of their own: choose them by
     `columns`.
 

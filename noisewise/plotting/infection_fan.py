@@ -52,7 +52,7 @@ def infection_fan(
     """An epidemic with its uncertainty: the median of curves, and bands that hold shares `levels`
     of them.
 
-    Take it to show what a private release says of the confidential curve. There are two ways to
+    Use it to show what a private release says of the confidential curve. There are two ways to
     call it.
 
     **With a model** whose simulator is `nw.simulators.SIR`, `curves` is a posterior, and all is

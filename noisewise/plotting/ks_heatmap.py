@@ -28,7 +28,7 @@ def ks_heatmap(
     """How far methods are from each other: Kolmogorov-Smirnov distances of every two, parameter by
     parameter.
 
-    Take it where no exact posterior is known: methods that agree are dark together. All panels
+    Use it where no exact posterior is known: methods that agree have light cells. All panels
     share one scale, from 0 to the largest distance.
 
     Args:

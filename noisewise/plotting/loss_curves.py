@@ -41,7 +41,7 @@ LossesLike = HasLosses | AbstractPosterior | AbstractFit | Report | ArrayLike
 def loss_curves(losses: LossesLike | Mapping[str, LossesLike], *, ax: Axes | None = None) -> Axes:
     """How training went: losses over epochs, or over rounds.
 
-    Take it to see whether networks had converged when training stopped, and whether they overfit.
+    Use it to see whether networks had converged when training stopped, and whether they overfit.
     Losses of different data, such as those of truncated rounds, or of different targets, cannot be
     compared.
 

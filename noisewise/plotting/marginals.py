@@ -40,7 +40,7 @@ def marginals(
 ) -> np.ndarray:
     """The density of each parameter and derived quantity, one panel each, across methods.
 
-    Take it first: it shows shape, spread and shift of every quantity. `pair_plot` adds dependence,
+    Use it first: it shows shape, spread and shift of every quantity. `pair_plot` adds dependence,
     `forest` holds more parameters.
 
     Args:

@@ -35,7 +35,7 @@ def pair_plot(
 ) -> np.ndarray:
     """All parameters against each other: densities on the diagonal, regions of pairs below it.
 
-    Take it for up to six parameters or so, to see dependence that `marginals` hides. The contours
+    Use it for up to six parameters or so, to see dependence that `marginals` hides. The contours
     hold 50% and 90% of the draws. Pairs that lie on a line are shown as points. Limits follow the
     posteriors, not the prior, whose regions may fill a panel or not reach it.
 

@@ -32,7 +32,7 @@ def predictive_check(
 ) -> Axes:
     """Each observed statistic over the 50% and 95% intervals of simulated ones, in predictive sds.
 
-    Take it after inference: a statistic far outside says that the model cannot have produced the
+    Use it after inference: a statistic far outside says that the model cannot have produced the
     release. Values outside the 95% interval have another colour and shape. Two-sided p-values stand
     at the right: twice the share of simulations at least as far out, ties counted half.
 

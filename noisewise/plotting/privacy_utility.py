@@ -45,7 +45,7 @@ def privacy_utility(
 ) -> np.ndarray:
     r"""The median and central interval of each parameter against epsilon.
 
-    Curators take it to choose a budget, with posteriors of several budgets or with the table of a
+    Curators use it to choose a budget, with posteriors of several budgets or with the table of a
     plan. The grey band is the interval of `confidential` draws, which no budget can beat on
     average.
 

@@ -57,7 +57,7 @@ def uncertainty_bars(
 ) -> Axes:
     """Posterior variances as stacked parts, such as sampling, clamping and privacy, a bar per row.
 
-    Take it to see whether more data, wider bounds or a larger budget would help most. With
+    Use it to see whether more data, wider bounds or a larger budget would help most. With
     `scale="share"` all bars have one length, shares above 8% are written into them, and the total
     standard deviation stands at the right. With "variance" lengths are variances.
 

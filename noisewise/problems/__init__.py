@@ -1,7 +1,7 @@
 """Ready problems: a model, an observation, the truth where known, and draws from the exact
 posterior.
 
-Take them to try methods and to measure them: `gaussian_mean` takes seconds, `linear_regression`,
+Use them to try methods and to measure them: `gaussian_mean` takes seconds, `linear_regression`,
 `log_linear` and `sir` are those of the paper, and `outbreak` holds real epidemics.
 """
 

@@ -149,7 +149,7 @@ class Batches:
             raise SimulationError(
                 "The simulator or the query cannot be sent to worker processes"
                 f" ({type(error).__name__}: {error}). Create what cannot be pickled (files, locks,"
-                " clients) inside the function, or take a ThreadPoolExecutor or executor=None."
+                " clients) inside the function, or use a ThreadPoolExecutor or executor=None."
             ) from error
         return (_worker.run_pickled_batch, payload, hashlib.sha256(payload).hexdigest())
 

@@ -20,7 +20,7 @@ from noisewise.simulators.base import AbstractSimulator, Execution, Query
 class JaxSimulator(AbstractSimulator):
     """x = fn(key, theta): one database from one parameter vector, written in JAX.
 
-    Take this where the model can be written in `jax.numpy`: it is compiled and vectorised, and
+    Use this where the model can be written in `jax.numpy`: it is compiled and vectorised, and
     methods that need gradients can use it. For plain Python or NumPy there is `PythonSimulator`.
 
     Simulation i runs with `jax.random.fold_in(stage_key(key, "simulator"), i)` (0 in place of i

@@ -148,7 +148,7 @@ class LinearRegression(AbstractRecordModel):
         if self.unknown:
             raise MissingCapabilityError(
                 "LinearRegression draws beta given the records only while nothing else is unknown,"
-                f" but {', '.join(self.unknown)} is. Fix it, or take a method that does not need"
+                f" but {', '.join(self.unknown)} is. Fix it, or use a method that does not need"
                 " sample_parameters."
             )
         design = jnp.concatenate([jnp.ones((len(records), 1)), records[:, :-1]], axis=1)
@@ -237,7 +237,7 @@ class LinearRegression(AbstractRecordModel):
             raise InvalidInputError(
                 "There is no posterior: gram/noise_variance + I/prior_variance must be positive"
                 f" definite, and its smallest eigenvalue is {smallest:.4g}. No data have such sums"
-                " X'X: noise has been added to them. Take a method that knows the noise."
+                " X'X: noise has been added to them. Use a method that knows the noise."
             )
         covariance = np.linalg.inv(precision)
         return covariance @ cross / self.noise_variance, (covariance + covariance.T) / 2

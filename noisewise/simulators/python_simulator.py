@@ -28,9 +28,8 @@ a round number, small because each lost worker costs the second or more that a n
 class PythonSimulator(AbstractSimulator):
     """x = fn(rng, theta): one database from one parameter vector, in plain Python, NumPy or Numba.
 
-    Take this where the model cannot be written in JAX, or calls another program. Draw from `rng`
-    alone:
-    simulation i gets the generator
+    Use this where the model cannot be written in JAX, or calls another program. Draw from `rng`
+    alone. Simulation i gets the generator
     `np.random.Generator(np.random.Philox(np.random.SeedSequence(words, spawn_key=(i,))))`, where
     `words` are the numbers in `stage_key(key, "simulator")` (0 in place of i where each row has its
     own key). So the result does not depend on workers, batch size or order of completion.

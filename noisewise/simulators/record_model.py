@@ -28,7 +28,7 @@ class AbstractRecordModel(AbstractSimulator):
 
         x_i = G(theta, u_i),  u_i ~ a law free of theta,      f(x_i | theta) the density of x_i.
 
-    Take this for models of independent records: methods that update records one by one, such as
+    Use this for models of independent records: methods that update records one by one, such as
     `DataAugmentationMCMC`, need it, and it samples as fast as `JaxSimulator`.
 
     A concrete class sets `num_records` and writes `record_noise`, `record` (which is G) and
@@ -115,7 +115,7 @@ class AbstractRecordModel(AbstractSimulator):
         """
         raise MissingCapabilityError(
             f"{type(self).__name__} cannot draw theta given its records: write"
-            " sample_parameters(key, records, theta), or take a method that does not need it."
+            " sample_parameters(key, records, theta), or use a method that does not need it."
         )
 
     def log_prob_conjugate_prior(self, theta: Float[Array, " d"]) -> Float[Array, ""] | None:

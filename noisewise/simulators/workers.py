@@ -53,7 +53,7 @@ class WorkerLostError(Exception):
 class Workers(Executor):
     """An executor of spawned processes that survives the death of any of them.
 
-    Take it to run a `PythonSimulator` on all cores. A `concurrent.futures.ProcessPoolExecutor`
+    Use it to run a `PythonSimulator` on all cores. A `concurrent.futures.ProcessPoolExecutor`
     breaks for good when one of its processes dies, and waits forever for one that hangs. Here a
     thread waits for each process: when it dies, its task alone fails, with `WorkerLostError`, and
     the next task gets a new process. `PythonSimulator` runs what was lost once more, alone, so that
