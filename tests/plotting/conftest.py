@@ -12,6 +12,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def figures(monkeypatch):
     """No test may open a window, leave settings changed or draw what cannot be rendered."""
+    plt.close("all")  # of doctests that ran before
     monkeypatch.setattr(plt, "show", lambda *args, **kwargs: pytest.fail("plots must not be shown"))
     before = dict(plt.rcParams)
     yield
