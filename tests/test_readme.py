@@ -1,49 +1,57 @@
-"""The README's code blocks run as a reader would paste them, each in a folder of its own."""
+"""What the README says of its picture is true, and its lines of code are about the same problem.
 
-import os
+Its code is run by test_docs.py.
+"""
+
+import importlib.util
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-PRINTED = [
-    ("hdi low", "effective size", "passed"),
-    ("p1_1[0]", "R-hat"),
-    ("log_beta", "certified. The corrected draws are worth", "hdi low"),
-    ("beta[1]", "privacy"),
-    ("PureDP(epsilon=1.5)",),
-    ("p1_1[0]",),
-]
-SLOW = {1, 2, 3, 5}
-NUMBERS = [pytest.param(i, marks=pytest.mark.slow) if i in SLOW else i for i in range(len(PRINTED))]
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+MOST_BYTES = 150_000
+"""Of the picture: a page on a phone still loads it quickly."""
 
 
-@pytest.mark.parametrize("number", NUMBERS)
-def test_code_block_runs(number, tmp_path):
-    """In a process of its own, and compiled as a reader's would be: the suite itself asks for
-    programs that are quick to make.
-    """
-    env = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    env |= {"NOISEWISE_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(README.parent)}
-    script = tmp_path / "block.py"
-    script.write_text(BLOCKS[number])
-    done = subprocess.run(
-        [sys.executable, script],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    for expected in PRINTED[number]:
-        assert expected in done.stdout
+@pytest.fixture(scope="module")
+def picture():
+    spec = importlib.util.spec_from_file_location("picture", ROOT / "docs" / "picture.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_every_block_is_covered():
-    assert len(BLOCKS) == len(PRINTED)
+def test_the_release_of_the_code_is_that_of_the_picture(picture):
+    model = picture.clinic()
+    assert f"model, [{picture.releases(model)[0]}])" in README
+    (low, high) = picture.naive_interval(model, 17.3)
+    assert f"gives {low:.1f} to {high:.1f} minutes in place of 7.3 to 27.5" in README
+    assert re.search(r"^mean  16.9 .* 7.3   27.5 ", README, flags=re.MULTILINE)
+    assert not low <= picture.TRUTH <= high
+
+
+def test_so_many_naive_intervals_hold_the_truth(picture):
+    """Planted: with a tenth of the noise nearly all of them would."""
+    model = picture.clinic()
+    released = picture.releases(model)
+    naive = [picture.naive_interval(model, value) for value in released]
+    assert f"Ignoring the noise, {picture.holding(naive)}\nof them contain the truth" in README
+    close = picture.TRUTH + 0.1 * (released - picture.TRUTH)
+    assert picture.holding([picture.naive_interval(model, value) for value in close]) > 35
+
+
+@pytest.mark.slow
+def test_all_intervals_of_noisewise_do(picture):
+    model = picture.clinic()
+    wide = [picture.aware_interval(model, value) for value in picture.releases(model)]
+    assert "with noisewise, all 40 do" in README
+    assert picture.holding(wide) == len(wide) == 40
+
+
+def test_the_picture_is_there_and_small(picture):
+    content = picture.PATH.read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert len(content) < MOST_BYTES
+    assert len(README.splitlines()) <= 120
