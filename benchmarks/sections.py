@@ -38,7 +38,7 @@ def stored_json(name: str) -> Any:
 
 def speed() -> str:
     """Optimiser steps, simulators, point sets, quantiles, exact methods."""
-    parts = ["## Parts"]
+    parts = ["## Parts of noisewise"]
     if (found := result("neural_speed")) is not None:
         rows = []
         for name, made in found.items():
@@ -53,8 +53,8 @@ def speed() -> str:
                     ]
                 )
         parts.append(
-            "An optimiser step of the paper's flow, batch 100, in turns; ours includes validation"
-            " after every epoch (target: 10 times).\n\n"
+            "One optimiser step of the paper's flow with batches of 100, measured in turns. Ours"
+            " includes validation after every epoch. The target is 10 times.\n\n"
             + markdown(["data", "who", "ms", "times slower than noisewise"], rows)
         )
     rows = [
@@ -159,10 +159,11 @@ def start() -> str:
         for row in found["first posterior"]
     ]
     return (
-        "## From nothing\n\n"
+        "## Imports and first posteriors\n\n"
         + markdown(["process", "seconds", "peak MB", "loaded"], rows)
-        + "\n\nFrom the start of a process to the printed summary of its first posterior, nothing"
-        " compiled before:\n\n" + markdown(["use", "seconds", "of these imports", "peak MB"], first)
+        + "\n\nFrom the start of a process to the printed summary of its first posterior, with"
+        " nothing compiled before:\n\n"
+        + markdown(["use", "seconds", "importing", "peak MB"], first)
     )
 
 
@@ -178,7 +179,6 @@ def first() -> str:
             f"{row['first s']:.1f}",
             f"{row['compiling s']:.1f}",
             f"{row['compiling ahead s']:.1f}" if row["compiling ahead s"] else "",
-            ", ".join(f"{name} {spent:.1f}" for name, spent in row["programs"].items()),
             f"{row['second s']:.1f}",
         ]
         for row in found["rows"]
@@ -187,15 +187,15 @@ def first() -> str:
         "inference",
         "seconds",
         "compiling",
-        "compiling ahead",
-        "programs that take longest",
+        "compiling, ahead",
         "seconds, second time",
     ]
     return (
-        "## Where the seconds go\n\nTo about C2ST .60, on both cores, nothing compiled before. What"
-        " comes after a training is compiled ahead, in another thread, while it runs. A second"
-        " inference in the same process, with another seed, finds all programs compiled; one in a"
-        " new process with JAX's compilation cache on disk finds most.\n\n" + markdown(header, rows)
+        "## Where the seconds go\n\nTo about C2ST .60, on both cores, with nothing compiled before."
+        " *Ahead*: compiled in another thread while a network trains. A second inference in the same"
+        " process finds all programs compiled; one in a new process with JAX's compilation cache"
+        " finds most. [The JSON](../benchmarks/results/first_inference.json) lists the programs that"
+        " take longest.\n\n" + markdown(header, rows)
     )
 
 
@@ -214,23 +214,23 @@ def memory() -> str:
     ]
     growth, peaks, arrays = found["growth"], found["peaks, in arrays"], resident["arrays MB"]
     return (
-        "## Memory\n\nSPPE in 20 rounds of 50,000 simulations, hardly any training. A tiny"
-        f" inference leaves {resident['baseline MB']:.0f} MB; the arrays for all simulations,"
-        f" {arrays:.0f} MB, are made at the start. In use is what is resident, in a second run,"
-        " when the allocator has given back what is free after every round.\n\n"
+        "## Memory\n\nSPPE in 20 rounds of 50,000 simulations, with hardly any training. After a"
+        f" tiny inference the process has {resident['baseline MB']:.0f} MB. The arrays for all"
+        f" simulations, {arrays:.0f} MB, are made at the start. *In use* is from a second run, in"
+        " which the allocator returns free memory after every round.\n\n"
         + markdown(["simulations", "MB resident", "MB in use"], rows)
         + f"\n\nFrom round 5 to 20 resident memory changes by {growth['resident']:+.1%}"
-        f" ({growth['resident, by a line']:+.1%} by a line through all rounds between), memory in"
+        f" ({growth['resident, by a line']:+.1%} by a line through these rounds), memory in"
         f" use by {growth['in use']:+.1%} ({growth['in use, by a line']:+.1%}). The peak above a"
         f" tiny inference is {peaks['peak without compilers']:.3g} times the arrays, of which"
         f" {resident['copied for training MB'] / arrays:.2g} times are the copy that training"
-        f" takes; with what compilers took and have not given back, {peaks['peak']:.3g} times."
+        f" takes. With what compilers took and did not return it is {peaks['peak']:.3g} times."
     )
 
 
 _STATISTICS = {
     "step": "an optimiser step",
-    "inference": "SPPE, 500 simulations, hardly any training",
+    "inference": "SPPE, 500 simulations, little training",
 }
 
 
@@ -248,7 +248,7 @@ def scaling() -> str:
             f"{found['records']['exponent at the end']:.2f} at the end",
         ],
         [
-            "SPPE, 400 simulations, hardly any training",
+            "SPPE, 400 simulations, little training",
             "records n",
             _range(found["whole inference against records"]["rows"], "n"),
             f"{found['whole inference against records']['exponent'] or 0.0:.2f}",
@@ -263,7 +263,7 @@ def scaling() -> str:
             for name, made in columns.items()
         ),
         [
-            "a round of 200 simulations, 20 epochs over all so far",
+            "a round of 200 simulations, 20 epochs over all rounds so far",
             "rounds",
             _range(found["rounds"]["rows"][1:], "round"),
             f"{found['rounds']['exponent, from round 2']:.2f}",

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import history, memory, page
+from benchmarks import headline, history, memory, page
 from benchmarks.contenders import CONTENDERS
 from benchmarks.contest import stored
 from benchmarks.timing import in_turns, ratios, summary
@@ -41,11 +41,13 @@ def test_reasons_are_given_for_what_is_missed_alone():
         "text": "> 8 times",
         "met": None,
     }
-    assert page.why([each | {"met": True} for each in (refused, slow, peak, bound)]) == ""
-    assert page.why([refused]) == f"Why targets are missed. {page.REFUSED}"
-    assert page.why([peak, bound]) == f"Why targets are missed. {page.MEMORY} {page.BOUND}"
-    assert page.profile() in page.why([slow])
-    assert "seconds of CLE" in page.profile()
+    assert headline.why([each | {"met": True} for each in (refused, slow, peak, bound)]) == ""
+    assert headline.why([refused]) == f"Why targets are missed. {headline.REFUSED}"
+    assert (
+        headline.why([peak, bound]) == f"Why targets are missed. {headline.MEMORY} {headline.BOUND}"
+    )
+    assert headline.profile() in headline.why([slow])
+    assert "seconds of CLE" in headline.profile()
 
 
 def test_its_pictures_are_there():
