@@ -170,7 +170,7 @@ def predictive_check() -> Any:
 
 
 class FreshNoise(eqx.Module):
-    """Standardised pairs (theta, s_dp) of stored (theta, s), with privacy noise drawn anew whenever
+    """Standardised pairs (theta, s_dp) of stored (theta, s), with fresh privacy noise whenever
     rows are asked for.
     """
 
