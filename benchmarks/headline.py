@@ -28,10 +28,9 @@ WORDS = {True: "met", False: "**missed**", None: "**not shown**"}
 
 
 def in_short(standings: Standings) -> str:
-    """The headline numbers with their caveats, in a few lines."""
+    """The headline numbers, with what was missed and the caveats."""
     lines = [
         *compared(standings),
-        *best_of_each(standings),
         *misses(all_targets(standings)),
         *where_rivals_win(standings),
     ]
@@ -39,7 +38,8 @@ def in_short(standings: Standings) -> str:
         "These are two problems with one observation each, up to three seeds, on one machine with"
         " two cores. On other problems the ratios will differ."
     )
-    return "\n".join(f"- {line}" for line in lines)
+    bullets = "\n".join(f"- {line}" for line in lines)
+    return "\n\n".join(part for part in (best_of_each(standings), bullets) if part)
 
 
 def compared(standings: Standings) -> Iterator[str]:
@@ -79,21 +79,21 @@ def _in_words(ratio: Ratio, what: Measure) -> str:
     return f"{1.0 / ratio.value:.3g} times {worse}{extent}"
 
 
-def best_of_each(standings: Standings) -> Iterator[str]:
-    """The best of ours beside the best of all rivals, to the first level."""
-    parts = []
+def best_of_each(standings: Standings) -> str:
+    """The best of ours beside the best of all rivals, to the first level; empty without both."""
+    first = [f"{measure} to {LEVELS[0]:.2f}" for measure in MEASURES]
+    rows = []
     for problem in PROBLEMS:
         for what, shown, values in measures(standings, problem):
-            if what not in (f"{measure} to {LEVELS[0]:.2f}" for measure in MEASURES):
-                continue
-            if pair := best_pair(values):
-                mine, theirs = pair
-                parts.append(
-                    f"{NAMES[problem]}, {what}: {CONTENDERS[mine].says} {shown(values[mine])},"
-                    f" {CONTENDERS[theirs].says} {shown(values[theirs])}"
+            if what in first and (pair := best_pair(values)):
+                rows.append(
+                    [
+                        f"{NAMES[problem]}: {what.removesuffix(f' to {LEVELS[0]:.2f}')}",
+                        *(f"{CONTENDERS[name].says}: {shown(values[name])}" for name in pair),
+                    ]
                 )
-    if parts:
-        yield f"**The best of ours beside the best of all rivals**: {'; '.join(parts)}."
+    header = [f"needed for C2ST {LEVELS[0]:.2f}", "the best of ours", "the best of all rivals"]
+    return markdown(header, rows).replace("--:", "---") if rows else ""
 
 
 def misses(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

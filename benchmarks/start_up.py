@@ -29,7 +29,7 @@ WATCHED = ("matplotlib", "arviz", "numba", "pandas", "scipy", "jax", "torch")
 TURNS, FEW_TURNS = 7, 3
 
 USES = {
-    "nw.infer, the mean of the README": (
+    "nw.infer, a release and its mean": (
         """
 import jax
 import numpy as np
