@@ -226,7 +226,7 @@ def record(name: str, executor: Executor | None = None) -> dict[str, Any]:
     }
 
 
-INTRODUCTION = """# Calibration of every method
+INTRODUCTION = """# Calibration of the methods
 
 Does a method's posterior contain the truth as often as it says? Simulation-based calibration answers this over many simulated data sets.
 Of the methods that should pass, {good} do. Of those that should fail, because they ignore the noise or model it wrongly, {bad} do.

@@ -17,8 +17,10 @@ BOTH = ("linear_regression", "sir")
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """`path` is module:function; `neural` ones learn from rounds and could go on for ever; `says`
-    is how a reader knows it.
+    """A method in the contest.
+
+    `path` is module:function, `says` its name on the page. A `neural` one learns in rounds and could
+    go on forever.
     """
 
     path: str

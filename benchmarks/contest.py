@@ -10,7 +10,7 @@ A cell is a contender, a problem, a seed and a number of threads. It runs in a p
 bound to as many cores as it has threads, with nothing compiled before. The clock runs while the
 contender works, from its first step to the draws of each stage, and stands still while these are
 scored; at 15 minutes it ends the cell. A cell is written to `results/head_to_head.jsonl` as soon as
-it is done, and not run again unless asked for with --again.
+it is done, and runs again only with --again.
 """
 
 from __future__ import annotations
@@ -39,11 +39,17 @@ from benchmarks.history import circumstances, sources
 STORE = Path(__file__).parent / "results" / "head_to_head.jsonl"
 PROBLEMS = ("linear_regression", "sir")
 EPSILON = 10.0
+"""The paper's main budget."""
 LIMIT = 15 * 60.0
+"""Seconds of work per cell: the patience of a user, and a contest that fits in an hour."""
 MOST = 10_000
+"""Simulations of a method that learns: the paper's 10 rounds of 1000."""
 LARGE = 100_000
+"""Simulations where rounds have 10,000: as many as SMC-ABC needs."""
 ROUND = 1000
+"""Simulations per round, and particles of a population, as in the paper."""
 NUM_DRAWS = 1000
+"""Draws that are scored, of ours and of the exact posterior: C2ST then has an sd of .011."""
 CLAIMED = ("sppe", "cle", "exact-smc", "sbi-npe", "pyabc-exact")
 INSTEAD_OF_CLE = (("sple",), ("sir",))
 """Who stands in for CLE, and where there is no density to learn."""
@@ -62,7 +68,7 @@ class Cell:
 
     @property
     def most(self) -> int:
-        """With how many simulations a contender that could go on ends."""
+        """Simulations after which a contender that could go on is ended."""
         if CONTENDERS[self.contender].neural:
             return LARGE if self.large else MOST
         return 10**9
@@ -107,7 +113,7 @@ def run_cell(cell: Cell, *, limit: float = LIMIT, most: int | None = None) -> di
     reference = made.reference(jax.random.key(99), NUM_DRAWS)[:, free]
     record = {**dataclasses.asdict(cell), "epsilon": EPSILON, "stages": []}
     record |= circumstances(CONTENDERS[cell.contender].packages)
-    clock = Clock(limit, lambda: tell(_ended(record, "limit", limit)))
+    clock = Clock(limit, lambda: print_record(_ended(record, "limit", limit)))
     stages = CONTENDERS[cell.contender].start(
         made, cell.seed, threads=cell.threads, num=10 * ROUND if cell.large else ROUND
     )
@@ -115,20 +121,22 @@ def run_cell(cell: Cell, *, limit: float = LIMIT, most: int | None = None) -> di
         simulations, draws = stage
         draws = np.asarray(draws, dtype=float)[:, free]
         score = float(c2st(reference[: len(draws)], draws)) if np.isfinite(draws).all() else 1.0
-        told = {
+        stage_record = {
             "simulations": int(simulations),
             "seconds": round(clock.seconds, 2),
             "c2st": round(score, 4),
         }
-        record["stages"].append(told | ({} if len(draws) == NUM_DRAWS else {"draws": len(draws)}))
+        record["stages"].append(
+            stage_record | ({} if len(draws) == NUM_DRAWS else {"draws": len(draws)})
+        )
         print(f"{cell} {record['stages'][-1]}", file=sys.stderr, flush=True)
         if simulations >= (most or cell.most):
             return _ended(record, "budget", clock.seconds)
     return _ended(record, "finished", clock.seconds)
 
 
-def tell(record: dict[str, Any]) -> None:
-    """Print a record on a line of its own: what a rival printed before may have no end of line."""
+def print_record(record: dict[str, Any]) -> None:
+    """Print a record on its own line: a rival may have printed text without an end of line."""
     sys.stdout.flush()
     os.write(sys.stdout.fileno(), f"\n{json.dumps(record)}\n".encode())
 
@@ -142,7 +150,7 @@ def _ended(record: dict[str, Any], why: str, seconds: float) -> dict[str, Any]:
 
 
 def identity(record: dict[str, Any] | Cell) -> tuple[Any, ...]:
-    """By what a cell is known."""
+    """What identifies a cell."""
     parts = dataclasses.asdict(record) if isinstance(record, Cell) else record
     return tuple(parts[field.name] for field in dataclasses.fields(Cell))
 
@@ -192,8 +200,8 @@ def missing(path: Path = STORE) -> list[Cell]:
 
 
 def run_cells(cells: Sequence[Cell], *, path: Path = STORE, until: float = float("inf")) -> None:
-    """Each in a process of its own, bound to its own cores; none is begun that could end after
-    `until` (time.monotonic).
+    """Run each cell in its own process on its own cores; start none that could end after `until`
+    (time.monotonic).
     """
     cores = sorted(os.sched_getaffinity(0))
     free, waiting = list(cores), list(cells)
@@ -228,7 +236,7 @@ def _begun(cell: Cell, cores: list[int]) -> Turn:
         "--cell",
         json.dumps(dataclasses.asdict(cell)),
     ]
-    output = tempfile.TemporaryFile("w+")  # noqa: SIM115, a pipe that nobody empties would stop who prints much
+    output = tempfile.TemporaryFile("w+")  # noqa: SIM115, a pipe that nobody reads would block a process that prints much
     process = subprocess.Popen(command, stdout=output, env=environment)
     os.sched_setaffinity(process.pid, cores)
     return Turn(cell, cores, process, output)
@@ -236,7 +244,7 @@ def _begun(cell: Cell, cores: list[int]) -> Turn:
 
 @dataclasses.dataclass
 class Turn:
-    """A cell under way."""
+    """A cell that is running."""
 
     cell: Cell
     cores: list[int]
@@ -244,7 +252,7 @@ class Turn:
     output: Any
 
     def record(self) -> dict[str, Any]:
-        """What it told; where it crashed, that it failed."""
+        """The record that it printed; if it crashed, a record of failure."""
         self.output.seek(0)
         lines = [line for line in self.output.read().splitlines() if line.startswith("{")]
         self.output.close()
@@ -279,14 +287,14 @@ def main(arguments: list[str] | None = None) -> None:
         "--minutes",
         type=float,
         default=float("inf"),
-        help="begin no cell that could end later than this",
+        help="start no cell that could end later than this",
     )
     parser.add_argument("--out", type=Path, default=STORE)
     parser.add_argument("--limit", type=float, default=LIMIT, help=argparse.SUPPRESS)
     parser.add_argument("--cell", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.cell:
-        tell(run_cell(Cell(**json.loads(options.cell)), limit=options.limit))
+        print_record(run_cell(Cell(**json.loads(options.cell)), limit=options.limit))
         return
     cells = chosen(
         options.contender,

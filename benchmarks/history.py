@@ -24,7 +24,8 @@ from benchmarks.cells import read
 
 RESULTS = Path(__file__).parent / "results"
 HISTORY = RESULTS / "history.jsonl"
-TOLD = 0.1
+SHOWN_CHANGE = 0.1
+"""Changes of a number by less than this share are not shown: runs of one version differ as much."""
 
 
 def keep(name: str, result: Mapping[str, Any], folder: Path = RESULTS) -> None:
@@ -120,7 +121,7 @@ def compared(path: Path = HISTORY) -> Iterator[str]:
         yield f"  the machine itself: {drift:.2f} times"
         for name, value in after["numbers"].items():
             old = before["numbers"].get(name)
-            if old and value and abs(value / old - 1.0) > TOLD:
+            if old and value and abs(value / old - 1.0) > SHOWN_CHANGE:
                 yield f"  {name}: {old:g} to {value:g}, {value / old:.2f} times"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from benchmarks import sections
+from benchmarks import gpu_section, sections
 from benchmarks.contenders import CONTENDERS
 from benchmarks.contest import LARGE, LIMIT, MOST, NUM_DRAWS, PROBLEMS, STORE, stored
 from benchmarks.contest_tables import contest, lost, typical
@@ -49,7 +49,7 @@ def page() -> str:
         contest(standings),
         lost(standings),
         circumstances(),
-        *(section() for section in sections.ALL),
+        *(section() for section in (*sections.ALL, gpu_section.gpu)),
     )
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -61,7 +61,7 @@ def figures() -> Iterator[tuple[str, Figure]]:
     if (found := sections.result("scaling")) is not None:
         yield "scaling", sections.scaling_figure(found)
     if (gpu_found := sections.stored_json("gpu")) is not None and "throughput" in gpu_found:
-        yield "gpu", sections.gpu_figure(gpu_found["throughput"])
+        yield "gpu", gpu_section.gpu_figure(gpu_found["throughput"])
 
 
 INTRODUCTION = """noisewise beside sbi, pyABC and a version in PyTorch: the same problems, simulators and machine. Accuracy is C2ST, how often a

@@ -14,10 +14,14 @@ from benchmarks.contenders import CONTENDERS
 from benchmarks.contest import PROBLEMS
 
 LEVELS = (0.60, 0.55)
+"""C2ST at which a contender has arrived: good enough to use, and nearly exact."""
 BUDGETS = (1000, 2000, 5000, 10_000, 100_000)
+"""Simulations at which accuracy is compared."""
 NEVER = math.inf
 SEEDS = 3
+"""Seeds that a verdict needs."""
 THREADS = (1, 2)
+"""Threads that a verdict on seconds needs: the machine has two cores."""
 NAMES = {"linear_regression": "the regression", "sir": "SIR"}
 
 
@@ -220,7 +224,7 @@ def at_budget(cell: dict[str, Any], budget: int) -> float | None:
 
 
 NPE: tuple[tuple[Measure, float], ...] = (("seconds", 10.0), ("simulations", 1.0))
-"""How many times more of what sbi's NPE-C is to need."""
+"""Targets: how many times more of each sbi's NPE-C must need."""
 
 
 # The targets --------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def test_the_release_of_the_code_is_that_of_the_picture(picture):
     assert not low <= picture.TRUTH <= high
 
 
-def test_so_many_naive_intervals_hold_the_truth(picture):
+def test_the_number_of_naive_intervals_that_hold_the_truth(picture):
     """Planted: with a tenth of the noise nearly all of them would."""
     model = picture.clinic()
     released = picture.releases(model)

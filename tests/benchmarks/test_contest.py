@@ -64,7 +64,7 @@ def test_a_cell_is_timed_and_scored(entered):
     json.dumps(record)
 
 
-def test_who_learns_ends_with_the_budget(entered, monkeypatch):
+def test_a_method_that_learns_ends_with_the_budget(entered, monkeypatch):
     monkeypatch.setattr(contest, "MOST", 2000)
     record = run_cell(Cell("learning", "gaussian_mean", 1))
     assert (record["ended"], len(record["stages"])) == ("budget", 2)
@@ -80,7 +80,7 @@ def test_scoring_is_off_the_clock():
 
 
 def test_the_limit_ends_the_process_and_keeps_what_it_had():
-    """Planted: without the watchdog the child sleeps for ever."""
+    """Planted: without the watchdog the child sleeps forever."""
     script = (
         "import tests.benchmarks.test_contest as t\nfrom benchmarks import contenders,"
         " contest\ncontenders.CONTENDERS['endless'] ="
@@ -164,7 +164,7 @@ def test_every_contender_is_there():
         assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-def test_a_cell_that_crashes_is_told_and_run_again(tmp_path, monkeypatch):
+def test_a_cell_that_crashes_is_recorded_and_run_again(tmp_path, monkeypatch):
     """A contender that is not installed here: its process ends with 1."""
     absent = contenders.Contender(
         "benchmarks.rivals.absent:none", "", True, ("jax",), ("gaussian_mean",)

@@ -62,8 +62,8 @@ def test_a_result_is_kept_with_its_circumstances_and_compared(tmp_path, monkeypa
     record = json.loads((tmp_path / "part.json").read_text())
     assert record["result"]["a"]["median"] == 2.0
     assert {"date", "processor", "versions", "noisewise"} <= set(record)
-    told = list(history.compared(tmp_path / "history.jsonl"))
-    assert [line for line in told if "a:" in line] == ["  a: 1.05 to 2, 1.90 times"]
+    lines = list(history.compared(tmp_path / "history.jsonl"))
+    assert [line for line in lines if "a:" in line] == ["  a: 1.05 to 2, 1.90 times"]
 
 
 def test_cells_that_were_run_again_are_compared(tmp_path):

@@ -213,7 +213,7 @@ def test_a_slower_number_of_threads_need_not_be_tried_on_every_seed():
     assert verdict(cells) == (None, "50 times (50 to 50); one number of threads only")
 
 
-def test_a_pair_that_is_not_ten_times_is_told():
+def test_a_pair_that_is_not_ten_times_is_mentioned():
     cells = everyone(120.0)
     cells[-1]["stages"][0]["seconds"] = cells[-2]["stages"][0]["seconds"] = 90.0
     assert verdict(cells) == (True, "12 times (9 to 12); by the median, not by every pair")
