@@ -41,13 +41,13 @@ PROBLEMS = ("linear_regression", "sir")
 EPSILON = 10.0
 """The paper's main budget."""
 LIMIT = 15 * 60.0
-"""Seconds of work per cell: the patience of a user, and a contest that fits in an hour."""
+"""Seconds of work after which a cell is ended: a round number, which the page states."""
 MOST = 10_000
 """Simulations of a method that learns: the paper's 10 rounds of 1000."""
 LARGE = 100_000
-"""Simulations where rounds have 10,000: as many as SMC-ABC needs."""
+"""Simulations where rounds have 10,000: about what the paper gives SMC-ABC."""
 ROUND = 1000
-"""Simulations per round, and particles of a population, as in the paper."""
+"""Simulations per round, as in the paper."""
 NUM_DRAWS = 1000
 """Draws that are scored, of ours and of the exact posterior: C2ST then has an sd of .011."""
 CLAIMED = ("sppe", "cle", "exact-smc", "sbi-npe", "pyabc-exact")

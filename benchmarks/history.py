@@ -25,7 +25,7 @@ from benchmarks.cells import read
 RESULTS = Path(__file__).parent / "results"
 HISTORY = RESULTS / "history.jsonl"
 SHOWN_CHANGE = 0.1
-"""Changes of a number by less than this share are not shown: runs of one version differ as much."""
+"""The smallest relative change that is shown: a round number, near the range of repeated timings."""
 
 
 def keep(name: str, result: Mapping[str, Any], folder: Path = RESULTS) -> None:

@@ -14,14 +14,14 @@ from benchmarks.contenders import CONTENDERS
 from benchmarks.contest import PROBLEMS
 
 LEVELS = (0.60, 0.55)
-"""C2ST at which a contender has arrived: good enough to use, and nearly exact."""
+"""C2ST at which a contender has arrived: the limit of the accuracy tests, and the aim."""
 BUDGETS = (1000, 2000, 5000, 10_000, 100_000)
 """Simulations at which accuracy is compared."""
 NEVER = math.inf
 SEEDS = 3
 """Seeds that a verdict needs."""
 THREADS = (1, 2)
-"""Threads that a verdict on seconds needs: the machine has two cores."""
+"""Numbers of threads that a verdict on seconds needs: the contest was held on two cores."""
 NAMES = {"linear_regression": "the regression", "sir": "SIR"}
 
 
