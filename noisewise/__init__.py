@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from noisewise import (
+        assessment,
         audit,
         errors,
         inference,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         samplers,
         simulators,
     )
+    from noisewise.assessment import assess
     from noisewise.disclosure import Ledger, Release, release
     from noisewise.mechanisms.guarantees import (
         ApproximateDP,
@@ -55,6 +57,8 @@ __all__ = [
     "PureDP",
     "Release",
     "ZeroConcentratedDP",
+    "assess",
+    "assessment",
     "audit",
     "diagnostics",
     "errors",
@@ -89,6 +93,8 @@ __getattr__, __dir__ = attach(
         "PrivateModel": "noisewise.model.private_model",
         "Release": "noisewise.disclosure",
         "release": "noisewise.disclosure",
+        "assess": "noisewise.assessment.assess_posterior",
+        "assessment": "noisewise.assessment",
         "audit": "noisewise.audit",
         "diagnostics": "noisewise.diagnostics",
         "errors": "noisewise.errors",

@@ -14,9 +14,10 @@ import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
+from noisewise.assessment.judging import CERTIFYING_SIZE
 from noisewise.diagnostics import Certificate
-from noisewise.diagnostics.certificate import ENOUGH, HEAVY
-from noisewise.diagnostics.certify import certified_by, start
+from noisewise.diagnostics.certificates.certificate import MAX_PARETO_K
+from noisewise.diagnostics.certificates.certify import certified_by, start
 from noisewise.errors import InvalidTypeError, MissingCapabilityError, SimulationError
 from noisewise.inference import (
     AbstractMethod,
@@ -215,7 +216,7 @@ class _Run:
         self._count("importance", posterior, inference_run.num_simulations)
         yield posterior
         needed = math.ceil(_SPARE * self.target * pilot.num / max(pilot.effective_size, 1.0))
-        if needed <= self.remaining / 3 and pareto_k(pilot.log_weights) <= HEAVY:
+        if needed <= self.remaining / 3 and pareto_k(pilot.log_weights) <= MAX_PARETO_K:
             self.replaced = posterior
             yield self._method(3, ImportanceSampling(num_stages=0, num_final=needed))
 
@@ -308,7 +309,8 @@ class _Run:
         started = time.monotonic()
         certificate = self._certified(key, posterior, _LOOK)
         self.rate = _LOOK / max(time.monotonic() - started, 1e-3)
-        needed = _SPARE * max(self.target, ENOUGH) * _LOOK / max(certificate.effective_size, 1.0)
+        target = max(self.target, CERTIFYING_SIZE)
+        needed = _SPARE * target * _LOOK / max(certificate.effective_size, 1.0)
         good = certificate.effective_size >= _TELLING and certificate.efficiency >= _PERFECT
         return max(_LEAST, math.ceil(needed)), good
 

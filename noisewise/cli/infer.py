@@ -244,13 +244,13 @@ def run(request: Request, *, as_json: bool, quiet: bool) -> None:
 
     def work() -> tuple[Any, Path]:
         outcome = outcomes.infer(request, target, progress=not (as_json or quiet))
-        outcome = outcomes.looked_at(outcome, target)
+        outcome = outcomes.checked(outcome, target)
         return outcome, outcomes.write_report(request, target, outcome)
 
     farewell = f"Interrupted. To go on: {request.resume_command}"
     outcome, page = in_thread(work, farewell)
     results.present(request, target, outcome, page, as_json=as_json, quiet=quiet)
-    if not outcome.trustworthy:
+    if not outcome.assessment.trustworthy:
         raise typer.Exit(exits.UNTRUSTWORTHY)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,20 +27,14 @@ from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabili
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from noisewise.diagnostics import Certificate
-    from noisewise.diagnostics.certificate import Wording
+    from noisewise.assessment import Assessment, QuickCheck
+    from noisewise.diagnostics import Certificate, PredictiveCheck
+    from noisewise.diagnostics.certificates.advice import Wording
     from noisewise.posteriors import AbstractPosterior
-    from noisewise.reports.pictures import Look
 
 CERTIFICATE, CORRECTED, REPORT = "certificate.json", "corrected", "report.html"
 _SCHEMA, _VERSION = "noisewise.certificate", 1
-_EXACT, _EXACT_FEW, _UNCERTIFIED = "exact", "exact, but few draws", "not certified"
-FEW = 100.0
-"""Exact draws worth less than this say nothing of intervals."""
 _COMPARISONS = ("naive", "confidential")
-_KINDS: dict[Any, Any] = {"float": (float, int), "int": int, "str": str}
-"""What numbers and texts of a certificate are, by how its fields are annotated."""
-_INFINITE = {"pareto_k": float("inf"), "log_evidence": float("-inf")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +45,7 @@ class Outcome:
     posterior: AbstractPosterior
     certificate: Certificate | None
     naive: AbstractPosterior | None = None
-    look: Look | None = None
+    quick_check: QuickCheck | None = None
 
     @property
     def answer(self) -> AbstractPosterior:
@@ -63,64 +57,27 @@ class Outcome:
             else self.posterior
         )
 
-    @property
-    def trustworthy(self) -> bool:
-        """Whether the command exits with 0: the method is exact and its draws are worth 100 or
-        more, or its answer is certified.
+    @functools.cached_property
+    def assessment(self) -> Assessment:
+        """How far to trust the answer, by the rules that reports and `nw.assess` share."""
+        from noisewise.assessment import Evidence, judge
 
-        An approximation that its certificate calls poor exits with 3 even where corrected draws are
-        exact and may be used: who goes on by the exit code alone reads the posterior, which is the
-        approximation. The sentence says that they may.
-        """
-        if self.certificate is not None:
-            return self.certificate.certified
-        return self.posterior.report.exact and not self._few
-
-    @property
-    def _few(self) -> bool:
-        size = self.posterior.effective_size
-        return (len(self.posterior.theta) if math.isnan(size) else size) < FEW
-
-    @property
-    def verdict(self) -> str:
-        """In a word or two."""
-        if self.certificate is not None:
-            return self.certificate.verdict
-        if not self.posterior.report.exact:
-            return _UNCERTIFIED
-        return _EXACT_FEW if self._few else _EXACT
+        return judge(
+            Evidence.of(
+                self.answer,
+                certificate=self.certificate,
+                approximation=self.posterior,
+                check=self._check,
+                certifiable=self.certificate is not None,
+            )
+        )
 
     @property
     def sentence(self) -> str:
-        """In a sentence or two."""
+        """The verdict in a sentence or two, with advice in options and files."""
         if self.certificate is not None:
             return self.certificate.said(_wording(self.out))
-        if self.posterior.report.exact:
-            size = self.posterior.effective_size
-            few = (
-                ": too few for intervals. Give the method more simulations or time"
-                if self._few
-                else ""
-            )
-            dropped = self.posterior.report.diagnostics.get("simulations dropped")
-            given = (
-                f", given that the simulator does not fail ({dropped:,} times it did),"
-                if dropped
-                else ""
-            )
-            return (
-                f"The draws come from the exact posterior{given} and are worth {size:,.0f}"
-                f" independent ones{few}."
-            )
-        if self.posterior.report.method in _COMPARISONS:
-            return (
-                "This answer is for comparison: it does not know of the noise, or needs the"
-                " confidential data."
-            )
-        return (
-            "Nothing shows how good this approximation is: the mechanism has no density by which to"
-            " certify it."
-        )
+        return self.assessment.about_verdict
 
     @property
     def simulations(self) -> dict[str, int]:
@@ -134,17 +91,18 @@ class Outcome:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know besides."""
-        check = None if self.look is None else self.look.check
-        misfit = () if check is None or check.passed else (check.sentence,)
-        if self.certificate is None:
-            return self.posterior.report.warnings + misfit
-        return self.certificate.other_warnings(self.posterior) + misfit
+        """What else a reader must know."""
+        misfit = () if self._check is None or self._check.passed else (self._check.sentence,)
+        return self.assessment.warnings + misfit
+
+    @property
+    def _check(self) -> PredictiveCheck | None:
+        return None if self.quick_check is None else self.quick_check.check
 
 
 def _wording(out: Path) -> Wording:
     """What a certificate advises, in options and files."""
-    from noisewise.diagnostics.certificate import Wording
+    from noisewise.diagnostics.certificates.advice import Wording
 
     where = f"they are what is shown, and lie in {out / CORRECTED}"
     return Wording(
@@ -203,12 +161,13 @@ def naive(target: Target, seed: int) -> AbstractPosterior | None:
     return None
 
 
-def looked_at(outcome: Outcome, target: Target) -> Outcome:
-    """The outcome with a look at whether its answer predicts the release."""
-    from noisewise.reports.pictures import Look
+def checked(outcome: Outcome, target: Target) -> Outcome:
+    """The outcome with a check of whether its answer predicts the release."""
+    from noisewise.assessment import QuickCheck
 
-    look = Look.at(outcome.answer, target.model, target.model.observation(target.observed))
-    return dataclasses.replace(outcome, look=look)
+    observed = target.model.observation(target.observed)
+    quick_check = QuickCheck.run(outcome.answer, target.model, observed)
+    return dataclasses.replace(outcome, quick_check=quick_check)
 
 
 def write_report(request: Request, target: Target | None, outcome: Outcome) -> Path:
@@ -228,7 +187,7 @@ def write_report(request: Request, target: Target | None, outcome: Outcome) -> P
         approximation=None if outcome.certificate is None else outcome.posterior,
         release=None if target is None else target.release,
         naive=outcome.naive,
-        look=outcome.look,
+        quick_check=outcome.quick_check,
         command=request.command,
         **known,
     )
@@ -275,7 +234,7 @@ def _certificate(
 def _store(out: Path, outcome: Outcome) -> None:
     check_no_links(out, CORRECTED)
     spec: dict[str, Any] = {} if outcome.certificate is None else outcome.certificate.to_spec()
-    spec |= {"verdict": outcome.verdict, "sentence": outcome.sentence}
+    spec |= {"verdict": outcome.assessment.verdict.value, "sentence": outcome.sentence}
     if outcome.certificate is not None:
         outcome.certificate.corrected.save(out / CORRECTED, overwrite=True)
     record = {"schema": _SCHEMA, "schema_version": _VERSION, **show.plain(spec)}
@@ -283,37 +242,18 @@ def _store(out: Path, outcome: Outcome) -> None:
 
 
 def _read_certificate(out: Path) -> Certificate | None:
+    """The certificate of a finished run; None if none was made."""
+    from noisewise.assessment import Verdict
     from noisewise.diagnostics import Certificate
-    from noisewise.posteriors import load_posterior
+    from noisewise.posteriors import WeightedSamples, load_posterior
 
     what = f"The file {out / CERTIFICATE}"
     record = read_json(out / CERTIFICATE, "The file", follow_links=False)
     require_schema(record, _SCHEMA, _VERSION, what)
-    if record.get("verdict") in (_EXACT, _EXACT_FEW, _UNCERTIFIED):
+    if record.get("verdict") in (Verdict.EXACT, Verdict.EXACT_BUT_FEW, Verdict.NOT_CERTIFIED):
         return None
     with reading(what):
-        fields = {
-            f.name: record[f.name] for f in dataclasses.fields(Certificate) if f.name != "corrected"
-        }
-        fields = {
-            name: _INFINITE.get(name, float("nan")) if value is None else value
-            for name, value in fields.items()
-        }
-        fields["comparison"] = {
-            name: (float(mean), float(sd)) for name, (mean, sd) in fields["comparison"].items()
-        }
-        kinds = {
-            f.name: _KINDS[f.type] for f in dataclasses.fields(Certificate) if f.type in _KINDS
-        }
-        if any(
-            not isinstance(fields[name], kind) or isinstance(fields[name], bool)
-            for name, kind in kinds.items()
-        ):
-            raise FileFormatError("it tells numbers and texts of other kinds.")
-        certificate = Certificate(**fields, corrected=load_posterior(out / CORRECTED))  # type: ignore[arg-type]
-        _ = (
-            certificate.sentence,
-            certificate.perfect_size,
-            certificate.cost,
-        )  # which numbers that cannot be have no answer to
-        return certificate
+        corrected = load_posterior(out / CORRECTED)
+        if not isinstance(corrected, WeightedSamples):
+            raise FileFormatError(f"{CORRECTED} must hold weighted draws.")
+        return Certificate.from_spec(record, corrected)

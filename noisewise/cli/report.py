@@ -42,8 +42,8 @@ def report(run: RunArgument, model: ModelOption = None, as_json: show.Json = Fal
             {
                 "run": str(run),
                 "report": str(page),
-                "verdict": outcome.verdict,
-                "trustworthy": outcome.trustworthy,
+                "verdict": outcome.assessment.verdict,
+                "trustworthy": outcome.assessment.trustworthy,
             }
         )
     else:

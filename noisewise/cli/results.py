@@ -36,8 +36,8 @@ def as_record(request: Request, target: Target, outcome: Outcome, page: Path) ->
         "report": str(page),
         "method": _route(outcome),
         "seed": request.seed,
-        "trustworthy": outcome.trustworthy,
-        "verdict": outcome.verdict,
+        "trustworthy": outcome.assessment.trustworthy,
+        "verdict": outcome.assessment.verdict,
         "sentence": outcome.sentence,
         "effective_size": answer.effective_size,
         "num_simulations": sum(outcome.simulations.values()),
@@ -93,7 +93,7 @@ def _interval(row: Any) -> str:
 
 def _say_verdict(outcome: Outcome, *, quiet: bool) -> None:
     report = outcome.posterior.report
-    show.say(f"Verdict: {outcome.verdict}. {outcome.sentence}")
+    show.say(f"Verdict: {outcome.assessment.verdict}. {outcome.sentence}")
     if quiet:
         return
     for text in outcome.warnings:

@@ -4,12 +4,12 @@ data that it makes itself.
 
 from noisewise.diagnostics.calibrate import calibrate
 from noisewise.diagnostics.calibration import Calibration
-from noisewise.diagnostics.certificate import Certificate
-from noisewise.diagnostics.certify import certify
+from noisewise.diagnostics.certificates.certificate import Certificate
+from noisewise.diagnostics.certificates.certify import certify
 from noisewise.diagnostics.compare import Comparison, compare
 from noisewise.diagnostics.coverage import coverage
-from noisewise.diagnostics.decompose_uncertainty import decompose_uncertainty
-from noisewise.diagnostics.decomposition import Decomposition
+from noisewise.diagnostics.decomposition.decompose_uncertainty import decompose_uncertainty
+from noisewise.diagnostics.decomposition.decomposition import Decomposition
 from noisewise.diagnostics.predictive import PredictiveCheck, misspecification, predictive_check
 from noisewise.diagnostics.prior_sensitivity import prior_sensitivity
 from noisewise.diagnostics.tarp import tarp

@@ -13,7 +13,7 @@ import numpy as np
 
 from noisewise._core.arrays import describe, integer, number
 from noisewise._core.draws import MIN_DRAWS, constant_columns
-from noisewise.diagnostics._posteriors import check_posterior
+from noisewise.diagnostics.posterior_checks import check_posterior
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.metrics import c2st, kolmogorov_smirnov
 from noisewise.posteriors import AbstractPosterior

@@ -12,7 +12,9 @@ import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
-from noisewise.diagnostics._posteriors import check_posterior
+from noisewise.assessment import sentences
+from noisewise.assessment.evidence import PredictionFacts
+from noisewise.diagnostics.posterior_checks import check_posterior
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference.contract.surprise import p_value
 from noisewise.mechanisms.base import Capability
@@ -55,16 +57,17 @@ class PredictiveCheck:
     @property
     def sentence(self) -> str:
         """What was found, in words."""
-        if self.passed:
-            return f"The {self.source} makes data like the observation (p = {self.p_value:.2g})."
-        name = min(self.p_values, key=lambda statistic: self.p_values[statistic])
-        advice = {
-            "prior": "check the model, the units, and the order of the statistics",
-            "posterior": "the model cannot make these data, or the posterior is wrong: certify it",
-        }[self.source]
-        return (
-            f"The observation lies outside what the {self.source} predicts (p ="
-            f" {self.p_value:.2g}), {name} the most (p = {self.p_values[name]:.2g}): {advice}."
+        facts = self.facts
+        return sentences.prediction(
+            self.source, facts.passed, facts.p_value, facts.worst_name, facts.worst_p_value
+        )
+
+    @property
+    def facts(self) -> PredictionFacts:
+        """What `noisewise.assessment.judge` needs to know of this check."""
+        worst, p = min(self.p_values.items(), key=lambda item: item[1])
+        return PredictionFacts(
+            passed=self.passed, p_value=self.p_value, worst_name=worst, worst_p_value=p
         )
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from noisewise._core.arrays import describe, number
 from noisewise._core.draws import constant_columns
-from noisewise.diagnostics._posteriors import check_posterior
+from noisewise.diagnostics.posterior_checks import check_posterior
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior

@@ -2,10 +2,10 @@
 it, how to check it.
 
 `write_report` writes it. `released`, `answer`, `pictures`, `verdict` and `citing` make its
-sections, `html` holds the few elements that pages are made of, `look` how they look.
+sections, `html` the elements of a page, and `style` is its CSS. How far to trust the answer is
+decided in `assessment`.
 """
 
 from noisewise.reports.page import write_report
-from noisewise.reports.verdict import Assessment, assess
 
-__all__ = ["Assessment", "assess", "write_report"]
+__all__ = ["write_report"]

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from noisewise._core.markup import Markup
+from noisewise.assessment.evidence import worth
+from noisewise.assessment.judging import MIN_DRAWS_FOR_INTERVALS, too_few_for_intervals
 from noisewise.posteriors import AbstractPosterior
-from noisewise.reports.html import Markup, number, paragraphs, section, table
+from noisewise.reports.html import number, paragraphs, section, table
 
 LOW, HIGH = "2.5%", "97.5%"
-FEW = 100.0
-"""Draws worth less than this say nothing of intervals."""
 
 
 def headline(summary: pd.DataFrame, prior: pd.DataFrame | None, derived: tuple[str, ...]) -> str:
@@ -30,11 +31,11 @@ def headline(summary: pd.DataFrame, prior: pd.DataFrame | None, derived: tuple[s
 
 def sentence(posterior: AbstractPosterior, name: str, row: Any) -> str:
     """What is known of one quantity, whose row of the summary this is."""
-    sd, size = row["sd"], posterior.effective_size
-    if size < FEW:
+    sd, size = row["sd"], worth(posterior)
+    if too_few_for_intervals(size):
         return (
             f"Nothing can be said of {name} yet: the draws are worth {size:,.0f} independent ones,"
-            f" and intervals need {FEW:.0f}."
+            f" and intervals need {MIN_DRAWS_FOR_INTERVALS:.0f}."
         )
     given = (
         "given the release"

@@ -8,10 +8,11 @@ import platform
 from typing import Any
 
 from noisewise import __version__, inference
+from noisewise._core.markup import Markup, element, join
 from noisewise.diagnostics import Certificate
 from noisewise.inference import AbstractMethod
 from noisewise.posteriors import AbstractPosterior, Report
-from noisewise.reports.html import Markup, element, facts, join, paragraphs, section
+from noisewise.reports.html import facts, paragraphs, section
 
 PAPER = (
     "Yifei Xiong, Nianqiao Phyllis Ju and Sanguo Zhang",

@@ -1,69 +1,27 @@
-"""The few elements that a page is made of. Everything that enters as text is escaped here, and
-nowhere else.
-"""
+"""The few elements that a page is made of."""
 
 from __future__ import annotations
 
 import base64
-import html
 import io
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from noisewise._core.markup import Markup, element, join
+
 _DPI = 200
+"""Pixels per inch of figures: twice those of a screen, so that type is sharp on good ones."""
 _CSS_PER_INCH = 96
+"""Pixels per inch in CSS, by its standard."""
 _SMALLEST = 0.72
-"""Pictures shrink to this share of their size on narrow screens; below it they scroll."""
-
-
-class Markup(str):
-    """Text that is HTML already."""
-
-    __slots__ = ()
-
-
-def escape(text: Any) -> Markup:
-    """Text as HTML; `Markup` stays as it is.
-
-    >>> escape("a < b"), escape(Markup("<br>"))
-    ('a &lt; b', '<br>')
-    """
-    return text if isinstance(text, Markup) else Markup(html.escape(str(text), quote=True))
-
-
-def element(tag: str, *content: Any, **attributes: Any) -> Markup:
-    """One element around escaped content; `class_` stands for class, and attributes that are None
-    are left out.
-
-    >>> element("p", "a < b", class_="note")
-    '<p class="note">a &lt; b</p>'
-    """
-    given = {
-        name.rstrip("_").replace("_", "-"): value
-        for name, value in attributes.items()
-        if value is not None
-    }
-    inside = "".join(
-        f' {name}="{html.escape(str(value), quote=True)}"' for name, value in given.items()
-    )
-    return Markup(f"<{tag}{inside}>{''.join(map(escape, content))}</{tag}>")
-
-
-def join(*parts: Any) -> Markup:
-    """Parts one after the other."""
-    return Markup("\n".join(map(escape, parts)))
+"""Share of their size to which pictures shrink on narrow screens; below it they scroll. Type of 10
+points is then 9.6 px high, which can still be read."""
 
 
 def paragraphs(*texts: Any) -> Markup:
     """One paragraph for each text that is not empty."""
     return join(*(element("p", text) for text in texts if text))
-
-
-def bullets(items: Iterable[Any]) -> Markup:
-    """A list, or nothing where there are no items."""
-    made = [element("li", item) for item in items]
-    return element("ul", *made) if made else Markup("")
 
 
 def section(identity: str, title: str, *content: Any) -> Markup:

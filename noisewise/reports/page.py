@@ -13,6 +13,10 @@ import pandas as pd
 from noisewise import __version__
 from noisewise._core.arrays import describe
 from noisewise._core.files import as_path, require_text, write_atomically
+from noisewise._core.markup import Markup, element, escape, join
+from noisewise.assessment.evidence import Evidence
+from noisewise.assessment.judging import judge
+from noisewise.assessment.quick_check import QuickCheck
 from noisewise.diagnostics import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.model.private_model import PrivateModel
@@ -21,11 +25,9 @@ from noisewise.posteriors import AbstractPosterior
 from noisewise.reports import pictures
 from noisewise.reports.answer import answer, headline, sentence
 from noisewise.reports.citing import citing, reproducing
-from noisewise.reports.html import Markup, element, escape, join
-from noisewise.reports.look import CSS
-from noisewise.reports.pictures import Look
 from noisewise.reports.released import guarantee_in_words, guarantee_of, released
-from noisewise.reports.verdict import assess, badge, verdict
+from noisewise.reports.style import CSS
+from noisewise.reports.verdict import badge, verdict
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
@@ -44,7 +46,7 @@ def write_report(
     release: Release | None = None,
     naive: AbstractPosterior | None = None,
     decomposition: Any = None,
-    look: Look | None = None,
+    quick_check: QuickCheck | None = None,
     command: str | None = None,
 ) -> Path:
     """Write one self-contained page about a posterior, for readers who run nothing; returns its
@@ -76,9 +78,15 @@ def write_report(
         approximation = posterior
     observed, release = _observed(model, observed, release)
     known = _truth(posterior, model, truth)
-    look = look or Look.at(posterior, model, observed)
-    warnings = _warnings(posterior, certificate, approximation)
-    assessment = assess(posterior, certificate=certificate, check=look.check, warnings=warnings)
+    quick_check = quick_check or QuickCheck.run(posterior, model, observed)
+    assessment = judge(
+        Evidence.of(
+            posterior,
+            certificate=certificate,
+            approximation=approximation,
+            check=quick_check.check,
+        )
+    )
     prior = pictures.prior_draws(model)
     with np.errstate(invalid="ignore"):  # derived quantities may be infinite
         summary, before = posterior.summary(), None if prior is None else prior.summary()
@@ -99,9 +107,11 @@ def write_report(
         released(model, observed, release),
         answer(posterior, summary, chosen, prior=before, naive=_naive(naive), truth=known),
         pictures.posterior_pictures(shown),
-        pictures.fan_picture(posterior, model, observed, certificate, simulations=look.simulations),
+        pictures.fan_picture(
+            posterior, model, observed, certificate, simulations=quick_check.num_affordable
+        ),
         "" if decomposition is None else pictures.decomposition_picture(decomposition),
-        verdict(posterior, assessment, certificate, warnings, pictures.check_picture(look.check)),
+        verdict(posterior, assessment, certificate, pictures.check_picture(quick_check.check)),
         citing(),
         reproducing(posterior, command, certificate, approximation),
         element(
@@ -135,19 +145,6 @@ def _privacy(mechanism: Any, release: Release | None) -> Markup:
 
 
 # What was given -----------------------------------------------------------------------------------
-
-
-def _warnings(
-    posterior: AbstractPosterior,
-    certificate: Certificate | None,
-    approximation: AbstractPosterior | None,
-) -> tuple[str, ...]:
-    """Those of the posterior or, where a certificate has a part of its own, what else is to be
-    known.
-    """
-    if certificate is None:
-        return posterior.report.warnings
-    return certificate.other_warnings(posterior if approximation is None else approximation)
 
 
 def _check(posterior: Any, model: Any, certificate: Any, approximation: Any) -> None:

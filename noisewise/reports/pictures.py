@@ -1,9 +1,8 @@
-"""The pictures of a report, and the few simulations that two of them need."""
+"""The pictures of a report. The infection curve simulates if it must; nothing else does."""
 
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,23 +10,26 @@ import jax
 import numpy as np
 from matplotlib.ticker import StrMethodFormatter
 
-from noisewise.diagnostics import Certificate, PredictiveCheck, predictive_check
-from noisewise.errors import MissingCapabilityError, NoisewiseError
+from noisewise._core.markup import Markup, element, join
+from noisewise.diagnostics import Certificate, PredictiveCheck
+from noisewise.errors import MissingCapabilityError
 from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
 from noisewise.plotting import infection_fan, marginals, named_draws, pair_plot, uncertainty_bars
 from noisewise.plotting import predictive_check as draw_check
 from noisewise.plotting.tables import even_rows
 from noisewise.posteriors import AbstractPosterior, Draws
-from noisewise.reports.html import Markup, captioned, element, join, picture, section
+from noisewise.reports.html import captioned, picture, section
 
 _KEY = 7
+"""Seed of what is drawn for pictures: fixed, so that a report is the same when written again."""
 _PRIOR_DRAWS = 10_000
+"""Draws of the prior: enough for a smooth curve, drawn in milliseconds."""
 _MOST_PAIRED, _MOST_PANELS = 5, 24
-_CHECKED = 400
-_PROBE = 20
-_SECONDS = 30.0
+"""Quantities in the pair plot and in single panels: as many as can be read on a page."""
 _CURVES, _TRIES = 100, 100
+"""Draws of theta, and simulated curves to choose from at each: the ends of a 95% band lie between
+the 2nd and 3rd of 100, and one that fits is usually found among 100."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,56 +173,7 @@ def decomposition_picture(decomposition: Any) -> Markup:
     )
 
 
-# Simulations --------------------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True)
-class Look:
-    """How many simulations take half a minute, and the posterior predictive check where that is
-    enough for one.
-    """
-
-    simulations: int = 0
-    check: PredictiveCheck | None = None
-
-    @classmethod
-    def at(
-        cls, posterior: AbstractPosterior, model: PrivateModel | None, observed: np.ndarray | None
-    ) -> Look:
-        """Simulate from the posterior, where there are a model and an observation (k',)."""
-        if model is None or observed is None:
-            return cls()
-        simulations = _affordable(model, posterior)
-        return cls(
-            simulations, _predicted(posterior, model, observed) if simulations >= _CHECKED else None
-        )
-
-
-def _affordable(model: PrivateModel, posterior: AbstractPosterior) -> int:
-    """How many simulations take half a minute, as far as 20 of them show, or 400 where these are
-    quick.
-    """
-    seconds, num = 0.0, _PROBE
-    for num in (_PROBE, _CHECKED):  # the first may compile
-        theta = posterior.sample(jax.random.key(_KEY), num)
-        started = time.monotonic()
-        model.statistics(jax.random.key(num), theta, faults=model.new_faults())
-        seconds = time.monotonic() - started
-        if seconds > _SECONDS / 2:
-            break
-    return int(num * _SECONDS / max(seconds, 1e-6))
-
-
-def _predicted(
-    posterior: AbstractPosterior, model: PrivateModel, observed: np.ndarray
-) -> PredictiveCheck | None:
-    """The check from 400 simulations; None where the model cannot make them."""
-    if Capability.SAMPLE not in model.mechanism.capabilities:
-        return None
-    try:
-        return predictive_check(jax.random.key(_KEY), posterior, model, observed, _CHECKED)
-    except NoisewiseError:
-        return None
+# Predictions --------------------------------------------------------------------------------------
 
 
 def check_picture(check: PredictiveCheck | None) -> Markup:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noisewise._core.markup import Markup, join
 from noisewise.errors import ConversionError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import (
@@ -17,7 +18,7 @@ from noisewise.mechanisms.guarantees import (
     ZeroConcentratedDP,
 )
 from noisewise.model.private_model import PrivateModel
-from noisewise.reports.html import Markup, facts, join, number, paragraphs, section, table
+from noisewise.reports.html import facts, number, paragraphs, section, table
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release

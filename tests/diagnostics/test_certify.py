@@ -16,8 +16,9 @@ from scipy import stats
 
 import noisewise as nw
 from noisewise import errors
-from noisewise.diagnostics import certify, defensive
-from noisewise.diagnostics.certificate import ENOUGH
+from noisewise.assessment.judging import CERTIFYING_SIZE
+from noisewise.diagnostics import certify
+from noisewise.diagnostics.certificates import defensive
 from noisewise.posteriors import Draws, Report
 from tests.diagnostics.planted import Planted, normal, normal_fit, normal_mixture
 
@@ -212,7 +213,9 @@ def test_a_forgotten_jacobian_is_caught(constrained, monkeypatch):
         )
 
     monkeypatch.setattr(
-        importlib.import_module("noisewise.diagnostics.certify"), "proposal_from", wrong
+        importlib.import_module("noisewise.diagnostics.certificates.certify"),
+        "proposal_from",
+        wrong,
     )
     assert errors_in_se(*constrained) > 10
 
@@ -230,7 +233,7 @@ def test_a_bad_q_is_poor(epsilon, wrong):
     problem = nw.problems.gaussian_mean(epsilon)
     certificate = run(problem, around(problem, epsilon, **wrong))
     assert certificate.verdict == "the approximation is poor"
-    assert certificate.perfect_size > 4 * ENOUGH
+    assert certificate.perfect_size > 4 * CERTIFYING_SIZE
     assert "Train further" in certificate.sentence
     assert certificate.finding in certificate.corrected.report.warnings
 

@@ -12,7 +12,7 @@ import pytest
 import noisewise as nw
 from noisewise import errors
 from noisewise.diagnostics import decompose_uncertainty
-from noisewise.diagnostics._regression import predicted
+from noisewise.diagnostics.decomposition.regression import predicted
 from noisewise.posteriors import Draws, Report
 
 KEY = jax.random.key(1)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
+from noisewise.assessment import Evidence, judge
 from noisewise.cli.outcomes import Outcome
 from noisewise.inference.exact import weighted_draws
 from noisewise.inference.exact.weighted_draws import pooled_draws
@@ -139,8 +140,10 @@ def told(posterior):
 def judged(posterior, certificate=None):
     """The verdicts of the report and of the command line."""
     outcome = Outcome(Path("out"), posterior, certificate)
-    levels = nw.reports.assess(posterior, certificate=certificate).level, outcome.verdict
-    return *levels, outcome.trustworthy, outcome.answer is posterior, len(outcome.warnings)
+    of_posterior = judge(Evidence.of(posterior, certificate=certificate))
+    levels = of_posterior.level, outcome.assessment.level, outcome.assessment.verdict
+    trusted = outcome.assessment.trustworthy, outcome.answer is posterior
+    return *levels, *trusted, len(outcome.warnings)
 
 
 def of_methods(folder):

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 import noisewise as nw
+from noisewise.assessment import Evidence, judge
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.posteriors import Draws, Report
-from noisewise.reports import assess
 from noisewise.reports.html import number
 from tests.reports.browser import chromium, look
 
@@ -248,6 +248,10 @@ def test_planted_faults_are_found(sir_page, old, new, fault):
 # The verdict --------------------------------------------------------------------------------------
 
 
+def assess(posterior, **known):
+    return judge(Evidence.of(posterior, **known))
+
+
 def draws(num=2000, **report):
     return Draws(
         np.random.default_rng(0).normal(size=(num, 1)), ("a",), Report.stated("method", **report)
@@ -276,7 +280,7 @@ def test_exact_draws_are_trusted():
 def test_reservations_lower_the_verdict(posterior, level, reason):
     found = assess(posterior)
     assert found.level == level
-    assert reason in found.reasons[0]
+    assert reason in found.reasons[0].sentence
 
 
 def test_certificates_decide():

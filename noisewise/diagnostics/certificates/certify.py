@@ -10,17 +10,11 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
-from noisewise.diagnostics._posteriors import instead_of
-from noisewise.diagnostics.certificate import (
-    CERTIFIED,
-    ENOUGH,
-    MISSED,
-    NOT_CERTIFIABLE,
-    POOR,
-    Certificate,
-)
-from noisewise.diagnostics.defensive import DefensiveProposal, proposal_from
-from noisewise.diagnostics.measuring import FAIR, Measured, measure
+from noisewise.assessment.judging import certificate_verdict, certifies
+from noisewise.diagnostics.certificates.certificate import Certificate
+from noisewise.diagnostics.certificates.defensive import DefensiveProposal, proposal_from
+from noisewise.diagnostics.certificates.measuring import Measured, measure
+from noisewise.diagnostics.posterior_checks import instead_of
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.weighted_draws import ImportanceDraws, trustworthy
@@ -31,6 +25,8 @@ from noisewise.posteriors import AbstractPosterior, WeightedSamples
 from noisewise.posteriors.weighted_samples import pareto_k
 
 _MEASURING = 0.2
+"""Share of the simulations that tell a poor q from a noisy likelihood: 1 + rv needs some hundreds,
+and a fifth costs the draws only 10% of their precision."""
 _NONE_SEEN = 3.0
 """Where 3 events are expected, none is seen with probability 5%."""
 
@@ -97,8 +93,14 @@ def certified_by(key: Array, run: InferenceRun, posterior: AbstractPosterior) ->
         weighed = _weigh(draws, proposal)
         measured = measure(measure_key, run, draws, proposal, num_repeats, sound=weighed.sound)
     corrected = _corrected(run, draws, weighed, measured)
+    verdict = certificate_verdict(
+        certified=weighed.sound,
+        efficiency=measured.efficiency,
+        relative_variance=measured.relative_variance,
+        num_draws=draws.num,
+    )
     certificate = Certificate(
-        verdict=_verdict(weighed, measured, draws.num),
+        verdict=verdict.value,
         **weighed._asdict(),
         **measured._asdict(),
         comparison=_compare(posterior, corrected),
@@ -173,7 +175,9 @@ class _Weighed(NamedTuple):
 
     @property
     def sound(self) -> bool:
-        return self.exact and self.effective_size >= ENOUGH and self.missed_share <= MISSED
+        return certifies(
+            exact=self.exact, effective_size=self.effective_size, missed_share=self.missed_share
+        )
 
 
 def _weigh(draws: ImportanceDraws, proposal: DefensiveProposal) -> _Weighed:
@@ -204,13 +208,6 @@ def _unseen_share(draws: ImportanceDraws, proposal: DefensiveProposal) -> float:
     log_square = logsumexp(draws.log_weights[found] + log_eta) - np.log(draws.num)
     expected = proposal.share * draws.num * np.exp(2.0 * draws.log_evidence - log_square)
     return float(min(1.0, _NONE_SEEN / max(expected, 1e-300)))
-
-
-def _verdict(weighed: _Weighed, measured: Measured, num_draws: int) -> str:
-    if weighed.sound:
-        return CERTIFIED
-    enough = ENOUGH if measured.efficiency >= FAIR else ENOUGH / 2.0
-    return POOR if num_draws / measured.relative_variance >= enough else NOT_CERTIFIABLE
 
 
 def _corrected(

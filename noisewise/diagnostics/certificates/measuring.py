@@ -1,4 +1,4 @@
-"""Who is to blame for poor weights, q or the simulator? What repeated simulation says."""
+"""What makes weights poor, the approximation q or the simulator? Repeated simulation shows it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
-from noisewise.diagnostics.certificate import SATURATED
-from noisewise.diagnostics.defensive import DefensiveProposal
+from noisewise.assessment.judging import FAIR_EFFICIENCY
+from noisewise.diagnostics.certificates.certificate import SATURATED
+from noisewise.diagnostics.certificates.defensive import DefensiveProposal
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.weighted_draws import ImportanceDraws, relative_variance
 
-FAIR = 0.5
-"""An efficiency from which q is not the one to blame."""
-
 _PLACES = 12
-_LEAST_REPEATS = 64
+"""Values of theta at which simulations are repeated: 1 + rv is averaged over the posterior."""
+_MIN_REPEATS = 64
+"""Simulations at each of them: 1 + rv cannot come out larger than this."""
 _REFITS = 2
+"""Proposals fitted in turn where the weights are poor. Each takes a quarter of the simulations that
+measure, and the other half is needed for the measurement itself."""
 _OUTLIERS = 5
+"""Largest weights left out, so that no lucky simulation decides whether q or the simulator is at
+fault."""
 
 
 class Measured(NamedTuple):
@@ -59,7 +63,7 @@ def measure(
     repeated, repeats = _repeated(repeat_key, run, best, (num // 2 if sound else 3 * num // 8))
     implied = max(1.0, draws.num / (draws.effective_size if sound else _usual_size(draws)) / excess)
     if not sound:
-        blameless = 1.0 / excess >= FAIR or repeated > SATURATED * repeats
+        blameless = 1.0 / excess >= FAIR_EFFICIENCY or repeated > SATURATED * repeats
         implied = max(implied, repeated) if blameless else repeated
     return Measured(1.0 / excess, implied, repeated, repeats)
 
@@ -100,7 +104,7 @@ def _repeated(key: Array, run: InferenceRun, draws: ImportanceDraws, num: int) -
     there are.
     """
     place_key, simulate_key = jax.random.split(key)
-    repeats = max(_LEAST_REPEATS, num // _PLACES)
+    repeats = max(_MIN_REPEATS, num // _PLACES)
     places = num // repeats
     theta = run.model.prior.constrain(draws.z[_resampled(place_key, draws.weights, places)])
     s = run.statistics(simulate_key, np.repeat(theta, repeats, axis=0))

@@ -8,7 +8,7 @@ import numpy as np
 
 from noisewise._core.arrays import describe
 from noisewise._core.draws import MIN_DRAWS
-from noisewise.diagnostics.certificate import Certificate
+from noisewise.diagnostics.certificates.certificate import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.inference.learned.common.fits import AbstractFit
 from noisewise.model.private_model import PrivateModel

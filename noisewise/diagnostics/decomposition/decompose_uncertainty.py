@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, as_key, describe, integer
-from noisewise.diagnostics._regression import predicted
-from noisewise.diagnostics.decomposition import THREE, TWO, Decomposition
+from noisewise.diagnostics.decomposition.decomposition import THREE, TWO, Decomposition
+from noisewise.diagnostics.decomposition.regression import predicted
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.data_augmentation_mcmc import Chains, DataAugmentationMCMC

@@ -1,0 +1,145 @@
+"""What is known about an answer when it is judged: facts, without any judgement."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from noisewise.posteriors import AbstractPosterior, Finding
+
+if TYPE_CHECKING:
+    from noisewise.diagnostics import Certificate, PredictiveCheck
+
+
+class Source(enum.StrEnum):
+    """Where draws come from, as far as a judgement depends on it."""
+
+    METHOD = "method"
+    CORRECTED = "corrected"
+    """Corrected by a certificate: its weighted draws."""
+    NAIVE = "naive"
+    """For comparison: ignores the noise."""
+    CONFIDENTIAL = "confidential"
+    """For comparison: needs the confidential data."""
+
+    @classmethod
+    def of(cls, method: str) -> Source:
+        """The source of the draws of a method, by its slug."""
+        return _SOURCES.get(method, cls.METHOD)
+
+
+_SOURCES = {
+    "certify": Source.CORRECTED,
+    "naive": Source.NAIVE,
+    "confidential": Source.CONFIDENTIAL,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CertificateFacts:
+    """What a certificate measured; see `noisewise.diagnostics.Certificate`."""
+
+    verdict: str
+    """As it was recorded when the certificate was made."""
+    effective_size: float
+    efficiency: float
+    missed_share: float
+    num_simulations: int
+    comparison: Mapping[str, tuple[float, float]]
+    """For each parameter, the shift of the mean in corrected sds, and the ratio of the sds."""
+    findings: tuple[Finding, ...] = ()
+    """What the certificate says about itself."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PredictionFacts:
+    """What a posterior predictive check found."""
+
+    passed: bool
+    p_value: float
+    """Of all statistics together."""
+    worst_name: str
+    """The statistic with the smallest p-value of its own."""
+    worst_p_value: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Everything that a judgement depends on.
+
+    Make it with `Evidence.of`, or state the facts of draws that have no report:
+
+    >>> from noisewise.assessment import judge
+    >>> judge(Evidence(source=Source.METHOD, exact=True, worth=1000.0)).level.value
+    'trust'
+    """
+
+    source: Source
+    exact: bool
+    """Whether the draws follow the posterior, up to Monte Carlo error."""
+    worth: float
+    """How many independent draws these are worth."""
+    power: float | None = None
+    """How much of the mechanism's density was taken into account, from 0 to 1; None is all."""
+    num_dropped: int = 0
+    """Simulations that failed twice and were dropped."""
+    findings: tuple[Finding, ...] = ()
+    """What a reader must know, except what the certificate says about itself."""
+    certificate: CertificateFacts | None = None
+    certifiable: bool = True
+    """Whether the mechanism has a density, so that a certificate could be made."""
+    prediction: PredictionFacts | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether the observation was not taken into account in full."""
+        return self.power is not None and self.power < 1.0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The findings in words, each once."""
+        return tuple(dict.fromkeys(finding.sentence for finding in self.findings))
+
+    @classmethod
+    def of(
+        cls,
+        posterior: AbstractPosterior,
+        *,
+        certificate: Certificate | None = None,
+        approximation: AbstractPosterior | None = None,
+        check: PredictiveCheck | None = None,
+        certifiable: bool = True,
+    ) -> Evidence:
+        """The facts about a posterior.
+
+        Args:
+            posterior: The answer: draws of a method, or those that a certificate corrected.
+            certificate: The certificate of these draws, or of `approximation`.
+            approximation: What the certificate was made for, if `posterior` is what it corrected.
+            check: A posterior predictive check of `posterior`.
+            certifiable: Whether a certificate could be made.
+        """
+        report = posterior.report
+        findings = report.findings
+        if certificate is not None:
+            findings = certificate.other_findings(approximation or posterior)
+        return cls(
+            source=Source.of(report.method),
+            exact=report.exact,
+            worth=worth(posterior),
+            power=report.power,
+            num_dropped=report.numbers.get("simulations dropped") or 0,
+            findings=findings,
+            certificate=None if certificate is None else certificate.facts,
+            certifiable=certifiable,
+            prediction=None if check is None else check.facts,
+        )
+
+
+def worth(posterior: AbstractPosterior) -> float:
+    """The effective size, or the number of draws where these are too few to measure it."""
+    size = float(posterior.effective_size)
+    return float(len(posterior.theta)) if math.isnan(size) else size

@@ -1,0 +1,132 @@
+"""Assessments in words: the only place where levels, verdicts and reasons become sentences.
+
+Nothing but people may depend on these words: `tests/assessment/test_sentences.py` shows it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def level(name: str) -> str:
+    """The level in a sentence."""
+    return _LEVELS[name]
+
+
+def reason(name: str, numbers: Mapping[str, Any]) -> str:
+    """The reason with its numbers in a sentence."""
+    words = REASONS[name]
+    return words.format(**numbers) if isinstance(words, str) else words(**numbers)
+
+
+def prediction(
+    source: str, passed: bool, p_value: float, name: str = "", p_of_name: float = math.nan
+) -> str:
+    """What a predictive check found.
+
+    Args:
+        source: "prior" or "posterior", which made the predictions.
+        passed: Whether the observation looks like the simulated ones.
+        p_value: The p-value of all statistics together.
+        name: The statistic with the smallest p-value of its own.
+        p_of_name: That p-value.
+    """
+    if passed:
+        return f"The {source} makes data like the observation (p = {p_value:.2g})."
+    return (
+        f"The observation lies outside what the {source} predicts (p = {p_value:.2g}), {name} the"
+        f" most (p = {p_of_name:.2g}): {_AFTER_MISFIT[source]}."
+    )
+
+
+def exact_draws(worth: float, few: bool, num_dropped: int) -> str:
+    """What exact draws are worth, and on which condition."""
+    given = (
+        f", given that the simulator does not fail ({num_dropped:,} times it did),"
+        if num_dropped
+        else ""
+    )
+    more = ": too few for intervals. Give the method more simulations or time" if few else ""
+    return (
+        f"The draws come from the exact posterior{given} and are worth {worth:,.0f} independent"
+        f" ones{more}."
+    )
+
+
+FOR_COMPARISON = (
+    "This answer is for comparison: it does not know of the noise, or needs the confidential data."
+)
+NOT_CERTIFIED = (
+    "Nothing shows how good this approximation is: the mechanism has no density by which to"
+    " certify it."
+)
+NOT_CHECKED = "Nothing shows how good this approximation is: certify it."
+
+_LEVELS = {
+    "trust": "Nothing that was checked speaks against these numbers.",
+    "trust with care": "These numbers are usable, with the reservations below.",
+    "do not trust": "These numbers should not be used as they stand.",
+}
+_AFTER_MISFIT = {
+    "prior": "check the model, the units, and the order of the statistics",
+    "posterior": "the model cannot make these data, or the posterior is wrong: certify it",
+}
+
+
+def _worth(worth: float) -> str:
+    error = 100 / math.sqrt(max(worth, 1.0))
+    return (
+        f"The draws are worth {worth:,.0f} independent ones, so that averages carry an error of"
+        f" {error:.0f}% of a posterior sd."
+    )
+
+
+def _misfit(p_value: float, name: str, p_of_name: float) -> str:
+    found = prediction("posterior", False, p_value, name, p_of_name)
+    return f"Data simulated from the answer do not look like the published numbers: {found}"
+
+
+REASONS: dict[str, Any] = {
+    "noise ignored": (
+        "This is the naive answer, which ignores the noise and the clamping of records."
+    ),
+    "partial": (
+        "The work ended before the observation was taken into account in full: the draws are too"
+        " wide."
+    ),
+    "exact method": "The method is exact: its draws follow the posterior, up to Monte Carlo error.",
+    "unchecked": (
+        "The method is an approximation, and nothing has checked it: certify the posterior."
+    ),
+    "too few draws": (
+        "The draws are worth {worth:,.0f} independent ones, too few to say anything of intervals."
+    ),
+    "some draws": _worth,
+    "enough draws": _worth,
+    "corrected draws certified": "Certified by {num_simulations:,} fresh simulations.",
+    "agrees with certified draws": (
+        "Certified by {num_simulations:,} fresh simulations, with which the draws agree."
+    ),
+    "differs from certified draws": (
+        "The draws differ from the corrected ones that are certified: the mean of {name} by"
+        " {shift:+.2f} sd, its sd by a factor of {ratio:.2f}. Use those."
+    ),
+    "corrected draws not certified": (
+        "The certificate reads: {verdict}. Here are its corrected draws, which are exact."
+    ),
+    "exact draws not certified": (
+        "The certificate reads: {verdict}. The draws are exact all the same."
+    ),
+    "certificate undecided": (
+        "Fresh simulations could not tell how good the approximation is; they do not speak against"
+        " it."
+    ),
+    "certificate against": (
+        "Fresh simulations speak against the approximation: see the certificate below."
+    ),
+    "predicts": "Data simulated from the answer look like the published numbers (p = {p_value:.2g}).",
+    "does not predict": _misfit,
+    "warnings": "There are warnings, listed below.",
+}

@@ -1,0 +1,1 @@
+"""Where the uncertainty of a posterior comes from: sampling, clamping, or privacy."""
