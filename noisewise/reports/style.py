@@ -29,7 +29,8 @@ thead th { border-bottom: 1.5px solid #1a1a1a; font-weight: 600; vertical-align:
 tbody th { text-align: left; font-weight: 600; position: sticky; left: 0; background: #fff; }
 tbody tr + tr th, tbody tr + tr td { border-top: 1px solid #ddd; }
 thead th:first-child { text-align: left; }
-dl { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: .25rem 1.2rem; font-size: .95rem; }
+dl { display: grid; grid-template-columns: fit-content(55%) minmax(8rem, 1fr);
+  gap: .35rem 1.2rem; font-size: .95rem; }
 dt { font-weight: 600; }
 dd { margin: 0; min-width: 0; }
 img { display: block; height: auto; max-width: 100%; }

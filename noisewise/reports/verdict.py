@@ -25,7 +25,7 @@ _WORDING = Wording(
     ),
 )
 
-_PLAIN = {
+MEASURED = {
     "route": "How the answer was found",
     "effective size": "Independent draws that it is worth",
     "R-hat": "Agreement of the chains (R-hat; at most 1.01 is good)",
@@ -93,7 +93,7 @@ def _certificate(certificate: Certificate | None) -> Markup:
 
 
 def _measured(diagnostics: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(_PLAIN.get(name, name), _shown(value)) for name, value in diagnostics.items()]
+    return [(MEASURED.get(name, name), _shown(value)) for name, value in diagnostics.items()]
 
 
 def _shown(value: Any) -> str:

@@ -1,5 +1,6 @@
 """The page as text: complete, self-contained, escaped, and honest about what was found."""
 
+import dataclasses
 import html.parser
 import itertools
 import re
@@ -16,7 +17,8 @@ from noisewise.assessment import Evidence, judge
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.posteriors import Draws, Report
 from noisewise.reports.html import number
-from tests.reports.browser import chromium, look
+from noisewise.reports.verdict import MEASURED
+from tests.reports.browser import WIDTHS, chromium, complaints, look
 
 EVIL = "<script>alert(1)</script>"
 SECTIONS = ["released", "answer", "pictures", "trust", "cite", "reproduce"]
@@ -431,23 +433,52 @@ def test_numbers_have_the_digits_that_matter():
 needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium is installed")
 
 
-def complaints(found, *, width=400):
-    problems = [f"error: {text}" for text in [*found["errors"], *found["console"]]]
-    problems += [f"{found['scroll']} px wide"] * (found["scroll"] > width)
-    problems += ["an image is missing"] * any(
-        natural == 0 or shown == 0 for natural, shown in found["images"]
+@pytest.fixture(scope="module")
+def measured_page(tmp_path_factory):
+    """A page with a certificate, and with everything that may be measured, under its longest
+    names.
+    """
+    problem, approximation = rough(1.5)
+    certificate = nw.diagnostics.certify(KEY, approximation, problem.model, problem.observed, 4000)
+    numbers = dict.fromkeys(MEASURED, 0.123456)
+    report = dataclasses.replace(certificate.corrected.report, numbers=numbers)
+    certificate.corrected.report = report
+    path = tmp_path_factory.mktemp("measured") / "report.html"
+    known = {"model": problem.model, "observed": problem.observed, "truth": problem.truth}
+    nw.reports.write_report(
+        path,
+        certificate.corrected,
+        title="A mean",
+        certificate=certificate,
+        approximation=approximation,
+        **known,
     )
-    problems += ["small type"] * (min(found["fonts"]) < 13.0)
-    assert found["width"] == width
-    return problems
+    return path.read_text()
+
+
+PAGES = ("sir_page", "full_page", "measured_page")
 
 
 @needs_browser
-@pytest.mark.parametrize("page", ["sir_page", "full_page"])
-def test_a_browser_shows_it_at_400_px(page, request, tmp_path):
-    found = look(tmp_path, request.getfixturevalue(page))
-    assert complaints(found) == []
-    assert len(found["images"]) >= 6
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("page", PAGES)
+def test_a_browser_shows_it(page, width, request, tmp_path):
+    found = look(tmp_path, request.getfixturevalue(page), width=width)
+    assert complaints(found, width=width) == []
+    assert len(found["images"]) >= 2
+    assert len(found["texts"]) >= 40
+
+
+OLD_LISTS = "dl { grid-template-columns: minmax(7rem, max-content) 1fr; }"
+"""A column of names as wide as the longest, which left one letter per line for the values."""
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1280, 900])
+def test_the_browser_sees_columns_of_one_letter(measured_page, width, tmp_path):
+    old = measured_page.replace("</style>", f"{OLD_LISTS}</style>")
+    found = complaints(look(tmp_path, old, width=width), width=width)
+    assert any("narrow column: dd" in text or "broken words: dd" in text for text in found), found
 
 
 @needs_browser
@@ -457,7 +488,7 @@ def test_the_browser_sees_planted_faults(sir_page, tmp_path):
     )
     planted += '<p style="width:900px;font-size:5px">w</p>'
     found = complaints(look(tmp_path, sir_page.replace("</h1>", f"</h1>{planted}")))
-    assert {"900 px wide", "an image is missing", "small type"} <= {
+    assert {"900 px wide", "an image is missing", "small type: p 'w'", "clipped: p 'w'"} <= {
         re.sub(r"^9\d\d px", "900 px", text) for text in found
     }
     assert any("planted" in text for text in found)
