@@ -78,8 +78,12 @@ def assess(
     >>> found = nw.assess(jax.random.key(1), posterior, problem.model, problem.observed)
     >>> print(found.level, [str(reason.kind) for reason in found.reasons])
     trust ['exact method', 'enough draws', 'predicts']
-    >>> rough = nw.posteriors.Draws(posterior.theta + 1.0, posterior.names, nw.posteriors.Report("rough"))
-    >>> print(nw.assess(jax.random.key(1), rough, problem.model, problem.observed, certify=10_000).level)
+    >>> report = nw.posteriors.Report("rough")
+    >>> rough = nw.posteriors.Draws(posterior.theta + 1.0, posterior.names, report)
+    >>> found = nw.assess(
+    ...     jax.random.key(1), rough, problem.model, problem.observed, certify=10_000
+    ... )
+    >>> print(found.level)
     do not trust
     """
     key = stage_key(as_key(key), "assess")

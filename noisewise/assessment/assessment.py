@@ -21,7 +21,7 @@ _MARKS = {Level.TRUST: "+", Level.CARE: "!", Level.DISTRUST: "x"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """How far to trust an answer, and why; what `nw.assess` and `noisewise.assessment.judge` return.
+    """How far to trust an answer, and why: what `nw.assess` and `judge` return.
 
     Print it, or show it in a notebook. Programs use `level`, `reasons` and `verdict`; sentences are
     for people, and may be worded differently in another version.
@@ -112,7 +112,7 @@ def _badge(level: Level) -> Markup:
 
 
 def _bullet(reason: Reason) -> Markup:
-    """Reasons that lower the level stand out by weight, so that colour is not needed to see them."""
+    """Reasons that lower the level are bold, so that they stand out without colour."""
     if reason.level is Level.TRUST:
         return element("span", reason.sentence)
     return element("strong", reason.sentence, style=f"color:{COLOURS[reason.level]}")

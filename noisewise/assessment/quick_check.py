@@ -1,4 +1,4 @@
-"""The posterior predictive check that reports make by themselves, if simulations are fast enough."""
+"""The posterior predictive check that reports make if simulations are fast enough."""
 
 from __future__ import annotations
 

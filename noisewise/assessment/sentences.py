@@ -126,7 +126,9 @@ REASONS: dict[str, Any] = {
     "certificate against": (
         "Fresh simulations speak against the approximation: see the certificate below."
     ),
-    "predicts": "Data simulated from the answer look like the published numbers (p = {p_value:.2g}).",
+    "predicts": (
+        "Data simulated from the answer look like the published numbers (p = {p_value:.2g})."
+    ),
     "does not predict": _misfit,
     "warnings": "There are warnings, listed below.",
 }

@@ -1,5 +1,4 @@
-"""What a run came to: the posterior, what it is worth, the naive answer beside it, and where all
-that is stored.
+"""The result of a run: the posterior, how far to trust it, the naive answer, and their files.
 
 | file | content |
 |---|---|
@@ -121,7 +120,7 @@ def _wording(out: Path) -> Wording:
 
 
 def infer(request: Request, target: Target, *, progress: bool) -> Outcome:
-    """Run, or go on with, the inference that is asked for, and judge it; what is finished is read."""
+    """Run or continue the inference, and certify it; a finished one is read."""
     with pool(request.workers) as executor:
         if (request.out / CERTIFICATE).exists():
             known = stored(request.out, target, seed=request.seed)

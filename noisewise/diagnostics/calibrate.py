@@ -22,6 +22,7 @@ Quantity = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(theta (N, M, d), observed (N, 1, k')) -> (N, M)."""
 
 _EDGE = 1e-12
+"""Distance of ranks from 0 and 1, so that their normal scores are finite."""
 
 
 def calibrate(
@@ -47,21 +48,39 @@ def calibrate(
     were ignored, so that `posterior = prior` passes without it; `tarp` sees it for any model. The
     tests and their power are described in `Calibration`.
 
+    Args:
+        key: JAX PRNG key.
+        posterior_of: What gives a posterior for each observation: a fit, a method, a function
+            (key, observed), or `Trials` that `draw_trials` has drawn.
+        model: The model; not needed with `Trials`.
+        num_trials: Trials; 200 by default.
+        num_draws: Draws of each posterior; 100 by default.
+        quantities: Functions of theta (N, M, d) and observed (N, 1, k') that return (N, M), by name.
+        alpha: Probability that correct posteriors fail.
+        executor: Where methods and functions run; None is this process.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        A `Calibration`; `passed` says whether nothing speaks against the posteriors.
+
     References: Talts et al. (2018); Sailynoja, Burkner and Vehtari (2022); Modrak et al. (2023).
 
     >>> import numpyro.distributions as dist, noisewise as nw
     >>> model = nw.PrivateModel(
     ...     prior=nw.Prior({"a": dist.Normal(0.0, 1.0)}),
-    ...     simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + jax.random.normal(key, (1,))),
+    ...     simulator=nw.simulators.JaxSimulator(
+    ...         lambda key, theta: theta + jax.random.normal(key, (1,))
+    ...     ),
     ...     query=lambda x: x,
     ...     mechanism=nw.mechanisms.Gaussian(scale=1.0),
     ... )
     >>> def right(key, observed, stretch=1.0):
-    ...     return observed / 3 + stretch * np.sqrt(2 / 3) * np.asarray(jax.random.normal(key, (100, 1)))
+    ...     noise = np.asarray(jax.random.normal(key, (100, 1)))
+    ...     return observed / 3 + stretch * np.sqrt(2 / 3) * noise
     >>> def narrow(key, observed):
     ...     return right(key, observed, 0.7)
-    >>> calibrate(jax.random.key(0), right, model).passed, calibrate(jax.random.key(0), narrow, model).passed
-    (True, False)
+    >>> [calibrate(jax.random.key(0), each, model).passed for each in (right, narrow)]
+    [True, False]
     """
     alpha = number("alpha", above=0.0, below=1.0)(alpha)
     _check_quantities(quantities)

@@ -34,12 +34,27 @@ def coverage(
     as in `calibrate`; 200 trials are drawn by default, with 100 draws each. The randomised ranks of
     `calibrate` count, so that the expected coverage is exact for any number of draws.
 
+    Args:
+        key: JAX PRNG key.
+        posterior_of: What gives a posterior for each observation: a fit, a method, a function
+            (key, observed), or `Trials` that `draw_trials` has drawn.
+        model: The model; not needed with `Trials`.
+        num_trials: Trials; 200 by default.
+        num_draws: Draws of each posterior; 100 by default.
+        levels: Probabilities of the intervals.
+        executor: Where methods and functions run; None is this process.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        A `pandas.DataFrame`, as described above.
+
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(1.0, bounds=None, noise="gaussian")
     >>> variance = 0.01 + problem.model.mechanism.scale ** 2
     >>> def exact(key, observed):
     ...     precision = 1 / 4 + 1 / variance
-    ...     return observed / variance / precision + jax.random.normal(key, (100, 1)) / precision**0.5
+    ...     mean = observed / variance / precision
+    ...     return mean + jax.random.normal(key, (100, 1)) / precision**0.5
     >>> coverage(jax.random.key(0), exact, problem.model)["right"].tolist()
     [True, True, True]
     """

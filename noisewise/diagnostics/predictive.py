@@ -22,7 +22,9 @@ from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior
 
 _DEFAULT = 1000
+"""Simulations unless more statistics need more: p-values are then known to .3% at .01."""
 _FEWEST = 100
+"""Finite simulations: the smallest p-value of 100 is .02, and fewer could refuse nothing."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,6 +118,20 @@ def misspecification(
     alpha for each statistic, the default (or 1000, if that is more), any observation outside the
     range of simulated ones fails.
 
+    Args:
+        key: JAX PRNG key.
+        model: The model to check; its mechanism must be one that can be sampled.
+        observed: The observation, shape (k',), or the `Release`.
+        num_simulations: Simulations from the prior, 2 / alpha or more.
+        alpha: Probability that an observation from the model fails.
+        executor: Where Python simulators run; None is this process.
+
+    Returns:
+        A `PredictiveCheck`; `passed` says whether the model could have made the observation.
+
+    Raises:
+        MissingCapabilityError: If the mechanism cannot be sampled.
+
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(1.0)
     >>> misspecification(jax.random.key(0), problem.model, problem.observed).passed
@@ -146,9 +162,26 @@ def predictive_check(
     The data are used twice, to fit and to check, so that p-values are too large, not too small: a
     failure means what it says, a pass means little. The ranks are those of `misspecification`.
 
+    Args:
+        key: JAX PRNG key.
+        posterior: The posterior to predict from.
+        model: The model it was inferred with.
+        observed: The observation, shape (k',), or the `Release`.
+        num_simulations: Simulations, 2 / alpha or more.
+        alpha: The check fails at p-values up to this.
+        executor: Where Python simulators run; None is this process.
+
+    Returns:
+        A `PredictiveCheck`; `passed` says whether the posterior makes data like the observation.
+
+    Raises:
+        MissingCapabilityError: If the mechanism cannot be sampled.
+
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(1.0)
-    >>> exact = nw.posteriors.Draws(problem.reference(jax.random.key(0), 1000), problem.model.names, nw.posteriors.Report("exact"))
+    >>> draws = problem.reference(jax.random.key(0), 1000)
+    >>> report = nw.posteriors.Report("exact")
+    >>> exact = nw.posteriors.Draws(draws, problem.model.names, report)
     >>> predictive_check(jax.random.key(1), exact, problem.model, problem.observed).passed
     True
     """

@@ -37,12 +37,22 @@ def prior_sensitivity(
     The attribute `attrs["pareto k"]` is the tail of the weights: above .7 the table is not to be
     trusted, and a smaller `power` helps.
 
+    Args:
+        posterior: The posterior, with draws where the prior has a density.
+        model: The model, whose prior is changed.
+        power: How far the prior is raised and lowered, above 1.
+
+    Returns:
+        A `pandas.DataFrame`, as described above.
+
     Reference: Kallioinen, Paananen, Burkner and Vehtari (2023), Detecting and diagnosing prior and
     likelihood sensitivity with power-scaling.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(10.0)
-    >>> exact = nw.posteriors.Draws(problem.reference(jax.random.key(0), 4000), problem.model.names, nw.posteriors.Report("exact"))
+    >>> draws = problem.reference(jax.random.key(0), 4000)
+    >>> report = nw.posteriors.Report("exact")
+    >>> exact = nw.posteriors.Draws(draws, problem.model.names, report)
     >>> bool(prior_sensitivity(exact, problem.model)["sensitive"].any())
     False
     """

@@ -15,7 +15,9 @@ from noisewise.diagnostics.trials import PosteriorOf, Trials, as_trials
 from noisewise.model.private_model import PrivateModel
 
 _RIDGE = 1e-3
+"""Penalty of the regression per trial: enough for collinear statistics, too little to matter."""
 _TRIALS = 500
+"""Trials by default: more than for `calibrate`, as one column has to show everything."""
 
 
 def tarp(
@@ -45,13 +47,29 @@ def tarp(
 
     `posterior_of` is as in `calibrate`: 500 trials are drawn by default, with 100 draws each.
 
+    Args:
+        key: JAX PRNG key.
+        posterior_of: What gives a posterior for each observation: a fit, a method, a function
+            (key, observed), or `Trials` that `draw_trials` has drawn.
+        model: The model; not needed with `Trials`.
+        num_trials: Trials; 500 by default.
+        num_draws: Draws of each posterior; 100 by default.
+        alpha: Probability that correct posteriors fail.
+        executor: Where methods and functions run; None is this process.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        A `Calibration` with one column.
+
     Reference: Lemos, Coogan, Hezaveh and Perreault-Levasseur (2023), Sampling-based accuracy
     testing of posterior estimators.
 
     >>> import numpyro.distributions as dist, noisewise as nw
     >>> model = nw.PrivateModel(
     ...     prior=nw.Prior({"a": dist.Normal(0.0, 1.0)}),
-    ...     simulator=nw.simulators.JaxSimulator(lambda key, theta: theta + jax.random.normal(key, (1,))),
+    ...     simulator=nw.simulators.JaxSimulator(
+    ...         lambda key, theta: theta + jax.random.normal(key, (1,))
+    ...     ),
     ...     query=lambda x: x,
     ...     mechanism=nw.mechanisms.Gaussian(scale=1.0),
     ... )

@@ -144,6 +144,23 @@ def draw_trials(
     observed) that returns a posterior or at least `num_draws` draws (n, d), of which evenly spaced
     ones are taken: chains must be long enough for these to be nearly independent. Methods and
     functions run in `executor` where one is given, with the same result for any number of workers.
+
+    Args:
+        key: JAX PRNG key.
+        posterior_of: What gives a posterior for each observation.
+        model: The model that makes the observations.
+        num_trials: Trials, 20 or more.
+        num_draws: Draws of each posterior.
+        executor: Where methods and functions run; None is this process.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        `Trials`, which `calibrate`, `coverage` and `tarp` take in place of `posterior_of`.
+
+    Raises:
+        InvalidInputError: If fewer than 20 simulated observations are finite, or draws are of
+            another shape.
+        MissingCapabilityError: If the mechanism cannot be sampled.
     """
     num_trials = integer("num_trials", at_least=FEWEST)(num_trials)
     num_draws = integer("num_draws", at_least=MIN_DRAWS)(num_draws)

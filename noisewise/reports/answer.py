@@ -113,7 +113,7 @@ def _about_truth(name: str, summary: pd.DataFrame, truth: dict[str, float]) -> s
 
 
 def _about_naive(name: str, summary: pd.DataFrame, naive: pd.DataFrame | None) -> str:
-    """How far off one would be without regard to the noise."""
+    """How far off the answer would be if the noise were ignored."""
     if naive is None or name not in naive.index:
         return ""
     row, other = summary.loc[name], naive.loc[name]
@@ -124,6 +124,6 @@ def _about_naive(name: str, summary: pd.DataFrame, naive: pd.DataFrame | None) -
         else "whose interval holds the estimate above"
     )
     return (
-        f"Who takes the published numbers at face value finds {_with_interval(other, row['sd'])},"
+        f"Taking the published numbers at face value gives {_with_interval(other, row['sd'])},"
         f" {words}."
     )

@@ -52,22 +52,43 @@ def write_report(
     """Write one self-contained page about a posterior, for readers who run nothing; returns its
     path.
 
-    It says what was released (`release`, or `model` and `observed`) under which guarantee, the
-    answer in a sentence and a table (beside the `naive` one and the `truth`, an array or a
-    dictionary, where there are any), draws it, decomposes its uncertainty (`decomposition` has a
-    `table` with a row per parameter and a column of variances per part), says how far to trust it
-    and why (`certificate` and, where simulations are fast, a predictive check, which `look` holds
-    if it was made before), how to cite and how to reproduce it (`command`, or Python with the
-    settings). Where `posterior` is what the certificate corrected, `approximation` is what it was
-    made for, and adds its warnings and simulations. Images are inside, there are no scripts,
-    nothing is loaded from elsewhere. An existing page is replaced.
+    It says what was released under which guarantee, gives the answer in a sentence and a table and
+    draws it, says where the uncertainty comes from, how far to trust the answer and why, how to
+    cite and how to reproduce it. Images are inside, there are no scripts, nothing is loaded from
+    elsewhere. An existing page is replaced.
+
+    Args:
+        path: Where to write the page.
+        posterior: The answer.
+        title: One line.
+        model: The model; without it, there are no prior, no predictive check and no infection
+            curve.
+        observed: The observation, shape (k',), or the `Release`.
+        truth: The true parameters where they are known: an array, shape (d,), or a dictionary.
+        certificate: What `nw.diagnostics.certify` found.
+        approximation: What the certificate was made for, if `posterior` is what it corrected; adds
+            its warnings and simulations.
+        release: The release, where `observed` is an array.
+        naive: The answer that ignores the noise, to show beside.
+        decomposition: What `nw.diagnostics.decompose_uncertainty` found.
+        quick_check: A predictive check that was made before; None makes one if simulations are
+            fast.
+        command: The command line that gives the same again; without it, Python with the settings.
+
+    Returns:
+        The path.
+
+    Raises:
+        InvalidInputError: If the model is not that of the posterior, or `title` is not one line.
+        InvalidTypeError: If one of the others is of another type.
 
     >>> import jax, pathlib, tempfile, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
     >>> posterior = nw.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = write_report(pathlib.Path(folder) / "report.html", posterior, title="A mean", model=problem.model,
-    ...         observed=problem.observed, truth=problem.truth)
+    ...     page = write_report(
+    ...         pathlib.Path(folder) / "report.html", posterior, title="A mean",
+    ...         model=problem.model, observed=problem.observed, truth=problem.truth)
     ...     text = page.read_text()
     >>> "with 95% probability between" in text, "<script" in text
     (True, False)

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from noisewise.disclosure import Release
 
 _MOST_ROWS = 24
+"""Published numbers shown: as many as fit on a screen."""
 _DELTA = 1e-6
+"""delta at which other guarantees are put into epsilon: below one in the size of most databases."""
 
 
 def released(
@@ -51,10 +53,11 @@ def released(
 
 
 def guarantee_in_words(guarantee: AbstractGuarantee | None, unit: str = "person") -> str:
-    """What the guarantee promises, for people who do not know the definition.
+    r"""What the guarantee promises, for people who do not know the definition.
 
-    >>> guarantee_in_words(PureDP(1.0))
-    'epsilon = 1 differential privacy: replacing one person changes the probability of any published result by a factor of at most 2.7'
+    >>> print(guarantee_in_words(PureDP(1.0)).replace(": ", ":\n"))
+    epsilon = 1 differential privacy:
+    replacing one person changes the probability of any published result by a factor of at most 2.7
     """
     change = f"replacing one {unit} changes the probability of any published result"
     if isinstance(guarantee, PureDP):
@@ -99,7 +102,7 @@ def _implied(guarantee: AbstractGuarantee) -> str:
 def guarantee_of(
     mechanism: AbstractMechanism, release: Release | None = None
 ) -> AbstractGuarantee | None:
-    """The guarantee that the release states or the mechanism implies; None where neither is known."""
+    """The guarantee that the release states or the mechanism implies, or None."""
     if release is not None:
         return release.guarantee
     try:
@@ -126,9 +129,7 @@ def _facts(
         )
     )
     if model is not None:
-        rows.append(
-            ("Statistics", f"{model.statistic_width} numbers by {type(model.query).__name__}")
-        )
+        rows.append(("Statistics", _counted(model.statistic_width, type(model.query).__name__)))
     records = (
         release.num_records
         if release is not None
@@ -137,6 +138,10 @@ def _facts(
         else None
     )
     return [*rows, ("Records", "not stated" if records is None else f"{records:,}")]
+
+
+def _counted(num: int, query: str) -> str:
+    return f"{num:,} number{'' if num == 1 else 's'} by {query}"
 
 
 def _names(model: PrivateModel | None, release: Release | None, width: int) -> tuple[str, ...]:

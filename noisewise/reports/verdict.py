@@ -11,8 +11,7 @@ from noisewise.diagnostics import Certificate
 from noisewise.diagnostics.certificates.advice import Wording
 from noisewise.posteriors import AbstractPosterior
 from noisewise.reports.html import facts, number, paragraphs, section
-
-_CLASSES = {Level.TRUST: "trust", Level.CARE: "care", Level.DISTRUST: "distrust"}
+from noisewise.reports.style import CLASSES
 
 _WORDING = Wording(
     use="",
@@ -52,11 +51,12 @@ MEASURED = {
     "power": "Share of the observation's weight that was taken into account",
     "simulations learnt from": "Simulations learnt from",
 }
+"""What is measured, in words for people who do not know the methods."""
 
 
 def badge(level: Level) -> Markup:
     """The level in colour."""
-    return element("span", level[0].upper() + level[1:], class_=f"badge {_CLASSES[level]}")
+    return element("span", level[0].upper() + level[1:], class_=f"badge {CLASSES[level]}")
 
 
 def verdict(
@@ -79,8 +79,7 @@ def verdict(
             else paragraphs("There are no warnings.")
         ),
         pictures,
-        element("h3", "What was measured"),
-        facts(_measured(posterior.report.diagnostics)),
+        _measured(posterior.report.diagnostics),
     )
 
 
@@ -92,8 +91,10 @@ def _certificate(certificate: Certificate | None) -> Markup:
     )
 
 
-def _measured(diagnostics: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(MEASURED.get(name, name), _shown(value)) for name, value in diagnostics.items()]
+def _measured(diagnostics: dict[str, Any]) -> Markup:
+    """What the method measured, by plain names; nothing if there is nothing."""
+    rows = [(MEASURED.get(name, name), _shown(value)) for name, value in diagnostics.items()]
+    return join(element("h3", "What was measured"), facts(rows)) if rows else Markup("")
 
 
 def _shown(value: Any) -> str:

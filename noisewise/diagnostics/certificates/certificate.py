@@ -34,19 +34,21 @@ _MAX_SIMULATIONS = 1_000_000
 _RESERVE = 1.2
 """Times the simulations that should do, so that chance rarely leaves them short."""
 _MIN_EFFICIENCY = 0.1
-"""For the simulations needed: even where it is lower now, a better approximation is within reach."""
+"""Efficiency that is assumed where it is lower: a better approximation is within reach there."""
 _MAX_UNSEEN = 0.2
 """Share of the posterior: the reader is warned of a hidden mode that may hold more."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Certificate:
-    r"""What importance weights w_i = pi(theta_i) eta(s_dp | s_i) / p(theta_i), p = (1 - a) q + a
-    pi, say about an approximation q of the posterior.
+    r"""What importance weights say about an approximation q of the posterior:
+
+        w_i = pi(theta_i) eta(s_dp | s_i) / p(theta_i),   p = (1 - a) q + a pi.
 
     Their effective size is, for large N,
 
-        ESS = N / E[r (1 + rv)],   r = posterior / p,   1 + rv = E[eta^2 | theta] / E[eta | theta]^2,
+        ESS = N / E[r (1 + rv)],   r = posterior / p,
+        1 + rv = E[eta^2 | theta] / E[eta | theta]^2,
 
     the mean being over the posterior: q is responsible for r, the simulator and the mechanism for
     1 + rv. There are three verdicts:

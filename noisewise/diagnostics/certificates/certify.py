@@ -44,7 +44,8 @@ def certify(
 ) -> Certificate:
     r"""How good is `posterior`, and what are its draws worth once they are corrected?
 
-        theta_i ~ p = (1 - a) q + a pi,   s_i ~ f(. | theta_i),   w_i = pi(theta_i) eta(s_dp | s_i) / p(theta_i)
+        theta_i ~ p = (1 - a) q + a pi,   s_i ~ f(. | theta_i),
+        w_i = pi(theta_i) eta(s_dp | s_i) / p(theta_i)
 
     in unconstrained coordinates, one simulation per draw. Given any q the weighted draws have the
     posterior as their law, and the mean weight is an unbiased estimate of the evidence. q is the
@@ -61,6 +62,24 @@ def certify(
     1 + rv is much larger away from the posterior: half of this fifth then goes to two refits of a
     heavy-tailed proposal first, and places come from the best set of draws. The verdicts are
     explained in `Certificate`.
+
+    Args:
+        key: JAX PRNG key.
+        posterior: The approximation q.
+        model: The model it was inferred with; its mechanism must have a density.
+        observed: The observation, shape (k',), or the `Release`.
+        num_simulations: Simulations in all, 1000 or more.
+        prior_share: a, the share of draws from the prior.
+        executor: Where Python simulators run; None is this process.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        A `Certificate` with a verdict, and with corrected draws that may serve as the answer.
+
+    Raises:
+        InvalidTypeError: If `posterior` is a fit for many observations, or no posterior.
+        InvalidInputError: If its draws are NaN, constant, or of other parameters than the model's.
+        MissingCapabilityError: If the mechanism has no density.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)

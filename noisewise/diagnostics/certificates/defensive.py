@@ -21,8 +21,11 @@ OWN = "the posterior's own density"
 FITTED = "a heavy-tailed law fitted to the posterior's draws"
 
 _DRAWS_PER_COORDINATE = 10
+"""Draws for each coordinate, the least that a covariance is fitted to."""
 _FREEDOM = 5.0
+"""Degrees of freedom of the fitted law: tails heavy enough for any posterior with four moments."""
 _NOTHING = 1.0 - 1e-9
+"""Prior part above which the posterior's own density counts as 0: rounding alone gives 1e-16."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,14 +20,24 @@ from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Kind, Report
 
 _CHAINS = 100
+"""Chains over the records: many short ones run as fast as one on vectorised hardware."""
 _WARMUP = 250
+"""Sweeps before the first database is taken; `settled` says afterwards whether they were enough."""
 _SWEEPS = 10
+"""Sweeps in a segment of the chains, after which a database may be taken: short, so that databases
+lie no further apart than their dependence asks for."""
 _INNER = 64
+"""Draws of theta for each database: two means of 24 with a gap between them."""
 _GAP = 16
+"""Draws between the two means of a database, so that these are independent."""
 _BLOCKS = 20
+"""Blocks of the jackknife: its standard error is then itself known to 16%."""
 _THINNING = (1, 4, 16, 64)
+"""Steps between draws of theta that are tried in turn until they are independent."""
 _INDEPENDENT = 0.05
+"""Autocorrelation that counts as none: it takes at most 5% off the part of sampling."""
 _FEWEST = 400
+"""Databases, or effective draws: with fewer, the shares are not known to 5%."""
 
 
 def decompose_uncertainty(
@@ -60,12 +70,30 @@ def decompose_uncertainty(
     such a polynomial misses counts as clamping, never as privacy. Parts are never negative and sum
     to the total. The error of an approximate posterior is another matter: see `certify`.
 
-    `num_draws` databases are used. Standard errors of the shares come from a jackknife over 20
+    Standard errors of the shares come from a jackknife over 20
     blocks.
+
+    Args:
+        key: JAX PRNG key.
+        model: The model of the release.
+        observed: The observation, shape (k',), or the `Release`.
+        posterior: An exact posterior with `statistics`, whose draws are then used; no simulation.
+        num_draws: Databases that are drawn, 400 or more.
+        executor: Where Python simulators run; None is this process.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        A `Decomposition`, with one row for each parameter and derived quantity.
+
+    Raises:
+        InvalidInputError: If `posterior` is approximate, lacks `statistics`, or is worth fewer than
+            400 draws.
 
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=0.3)
-    >>> parts = decompose_uncertainty(jax.random.key(0), problem.model, problem.observed, num_draws=1000, progress=False)
+    >>> parts = decompose_uncertainty(
+    ...     jax.random.key(0), problem.model, problem.observed, num_draws=1000, progress=False
+    ... )
     >>> parts.shares.round(1).to_dict("index")
     {'mean': {'sampling': 0.2, 'clamping': 0.0, 'privacy': 0.8}}
     """

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 _FOLDS = 5
+"""Parts of the draws: each is predicted from the four others, so from nearly as many draws."""
 _PENALTIES = 10.0 ** np.arange(-9.0, 1.0)
+"""Candidates, relative to the variance of a term: from next to none to as much as the data."""
 _DRAWS_PER_TERM = 10
+"""Draws for each coefficient: fewer would cost more in noise than the term explains."""
 
 
 def predicted(
