@@ -25,20 +25,22 @@ class Assessment:
 
     Print it, or show it in a notebook. Programs use `level`, `reasons` and `verdict`; sentences are
     for people, and may be worded differently in another version.
+
+    Attributes:
+        level: "trust", "trust with care" or "do not trust".
+        reasons: Why, the worst first.
+        verdict: What stands behind the answer: "exact", "certified", and so on.
+        evidence: What the judgement is based on.
+        certificate: The certificate that `nw.assess` made or was given; it has the corrected draws.
+        check: The posterior predictive check that `nw.assess` made.
     """
 
     level: Level
-    """"trust", "trust with care" or "do not trust"."""
     reasons: tuple[Reason, ...]
-    """Why, the worst first."""
     verdict: Verdict
-    """What stands behind the answer: "exact", "certified", and so on."""
     evidence: Evidence = dataclasses.field(repr=False)
-    """What the judgement is based on."""
     certificate: Certificate | None = dataclasses.field(default=None, repr=False, compare=False)
-    """The certificate that `nw.assess` made or was given; it has the corrected draws."""
     check: PredictiveCheck | None = dataclasses.field(default=None, repr=False, compare=False)
-    """The posterior predictive check that `nw.assess` made."""
 
     @property
     def trustworthy(self) -> bool:

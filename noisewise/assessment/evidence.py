@@ -40,29 +40,41 @@ _SOURCES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CertificateFacts:
-    """What a certificate measured; see `noisewise.diagnostics.Certificate`."""
+    """What a certificate measured; see `noisewise.diagnostics.Certificate`.
+
+    Attributes:
+        verdict: As it was recorded when the certificate was made.
+        effective_size: Exact draws that the corrected ones are worth.
+        efficiency: The effective share of draws if the likelihood were known.
+        missed_share: The share of the posterior that the approximation misses.
+        num_simulations: Simulations of the certificate.
+        comparison: For each parameter, the shift of the mean in corrected sds, and the ratio of the
+            sds.
+        findings: What the certificate says about itself.
+    """
 
     verdict: str
-    """As it was recorded when the certificate was made."""
     effective_size: float
     efficiency: float
     missed_share: float
     num_simulations: int
     comparison: Mapping[str, tuple[float, float]]
-    """For each parameter, the shift of the mean in corrected sds, and the ratio of the sds."""
     findings: tuple[Finding, ...] = ()
-    """What the certificate says about itself."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictionFacts:
-    """What a posterior predictive check found."""
+    """What a posterior predictive check found.
+
+    Attributes:
+        passed: Whether the observation looks like the simulated ones.
+        p_value: Of all statistics together.
+        worst_name: The statistic with the smallest p-value of its own.
+    """
 
     passed: bool
     p_value: float
-    """Of all statistics together."""
     worst_name: str
-    """The statistic with the smallest p-value of its own."""
     worst_p_value: float
 
 
@@ -72,6 +84,17 @@ class Evidence:
 
     Make it with `Evidence.of`, or state the facts of draws that have no report:
 
+    Attributes:
+        source: Where the draws come from.
+        exact: Whether the draws follow the posterior, up to Monte Carlo error.
+        worth: How many independent draws these are worth.
+        power: How much of the mechanism's density was taken into account, from 0 to 1; None is all.
+        num_dropped: Simulations that failed twice and were dropped.
+        findings: What a reader must know, except what the certificate says about itself.
+        certificate: What a certificate measured, if there is one.
+        certifiable: Whether the mechanism has a density, so that a certificate could be made.
+        prediction: What a posterior predictive check found, if one was made.
+
     >>> from noisewise.assessment import judge
     >>> judge(Evidence(source=Source.METHOD, exact=True, worth=1000.0)).level.value
     'trust'
@@ -79,18 +102,12 @@ class Evidence:
 
     source: Source
     exact: bool
-    """Whether the draws follow the posterior, up to Monte Carlo error."""
     worth: float
-    """How many independent draws these are worth."""
     power: float | None = None
-    """How much of the mechanism's density was taken into account, from 0 to 1; None is all."""
     num_dropped: int = 0
-    """Simulations that failed twice and were dropped."""
     findings: tuple[Finding, ...] = ()
-    """What a reader must know, except what the certificate says about itself."""
     certificate: CertificateFacts | None = None
     certifiable: bool = True
-    """Whether the mechanism has a density, so that a certificate could be made."""
     prediction: PredictionFacts | None = None
 
     @property

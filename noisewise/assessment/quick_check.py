@@ -27,10 +27,13 @@ _MAX_SECONDS = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class QuickCheck:
-    """How many simulations fit in half a minute, and the posterior predictive check if 400 do."""
+    """How many simulations fit in half a minute, and the posterior predictive check if 400 do.
+
+    Attributes:
+        num_affordable: Simulations that take half a minute; 0 without a model.
+    """
 
     num_affordable: int = 0
-    """Simulations that take half a minute; 0 without a model."""
     check: PredictiveCheck | None = None
 
     @classmethod

@@ -38,7 +38,15 @@ _COMPARISONS = ("naive", "confidential")
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """A finished run."""
+    """A finished run.
+
+    Attributes:
+        out: The run directory.
+        posterior: What the method returned.
+        certificate: Its certificate, if one was made.
+        naive: The answer that ignores the noise, where one is known.
+        quick_check: Whether the answer predicts the release.
+    """
 
     out: Path
     posterior: AbstractPosterior

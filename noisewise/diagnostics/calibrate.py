@@ -55,7 +55,7 @@ def calibrate(
         model: The model; not needed with `Trials`.
         num_trials: Trials; 200 by default.
         num_draws: Draws of each posterior; 100 by default.
-        quantities: Functions of theta (N, M, d) and observed (N, 1, k') that return (N, M), by name.
+        quantities: Functions of theta (N, M, d) and observed (N, 1, k') to (N, M), by name.
         alpha: Probability that correct posteriors fail.
         executor: Where methods and functions run; None is this process.
         progress: Whether to show a progress bar.

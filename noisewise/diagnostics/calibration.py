@@ -33,20 +33,25 @@ class Calibration:
     the prior, such as a wrong shrinkage or `posterior = prior`, show in the dependence on the data;
     for those that cancel along the data too, take a test quantity that depends on the data, such as
     the log likelihood (Modrak et al. 2023).
+
+    Attributes:
+        names: One name per column: the parameters, then the test quantities.
+        uniforms: Randomised ranks, shape (N, m).
+        num_draws: L, the draws of each posterior.
+        num_failed: Trials left out because the simulated observation was NaN.
+        alpha: Probability that correct posteriors fail.
+        scores: Numbers (N, p) that tell of the data of each trial, of which ranks must be
+            independent.
+        quantity: What is ranked: "draws" of a parameter, or a "distance".
     """
 
     names: tuple[str, ...]
-    """One name per column: the parameters, then the test quantities."""
     uniforms: np.ndarray = dataclasses.field(repr=False)
     num_draws: int
-    """L, the draws of each posterior."""
     num_failed: int
-    """Trials left out because the simulated observation was NaN."""
     alpha: float
     scores: np.ndarray | None = dataclasses.field(default=None, repr=False)
-    """Numbers (N, p) that tell of the data of each trial, of which ranks must be independent."""
     quantity: str = "draws"
-    """What is ranked: "draws" of a parameter, or a "distance"."""
 
     @property
     def num_trials(self) -> int:

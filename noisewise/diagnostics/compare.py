@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import describe, integer, number
 from noisewise._core.draws import MIN_DRAWS, constant_columns
@@ -30,18 +31,21 @@ _KOLMOGOROV = 1.36
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """What `compare` found; print it for the whole."""
+    """What `compare` found; print it for the whole.
+
+    Attributes:
+        table: mean, sd and interval ends, one row per quantity and method.
+        kolmogorov_smirnov: The distance of each pair of methods in each quantity.
+        c2st: How well a classifier tells two methods apart, for each pair: .5 is not at all.
+        chance: What two exact posteriors that are worth as many draws stay below in 95% of cases,
+            for each pair: C2ST and, in one quantity, Kolmogorov-Smirnov; `draws` is how many of
+            each the classifier saw.
+    """
 
     table: Any
-    """mean, sd and interval ends, one row per quantity and method."""
     kolmogorov_smirnov: Any = dataclasses.field(repr=False)
-    """The distance of each pair of methods in each quantity."""
     c2st: Any = dataclasses.field(repr=False)
-    """How well a classifier tells two methods apart, for each pair: .5 is not at all."""
     chance: Any = dataclasses.field(repr=False)
-    """What two exact posteriors that are worth as many draws stay below in 95% of cases, for each
-    pair: C2ST and, in one quantity, Kolmogorov-Smirnov; `draws` is how many of each the classifier
-    saw."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -100,16 +104,39 @@ def compare(
     """
     import pandas as pd
 
-    num_draws, level = (
-        integer("num_draws", at_least=10)(num_draws),
-        number("level", above=0.0, below=1.0)(level),
-    )
+    num_draws = integer("num_draws", at_least=10)(num_draws)
+    level = number("level", above=0.0, below=1.0)(level)
     names = _check(posteriors)
-    shared = [
-        n
-        for n in next(iter(posteriors.values())).derived
-        if all(n in p.derived for p in posteriors.values())
-    ]
+    table = _summaries(posteriors, names, level)
+    sampled = [_Sampled(index, given, num_draws) for index, given in enumerate(posteriors.values())]
+    told = pd.DataFrame(0.5, index=list(posteriors), columns=list(posteriors))
+    distances, chance = {}, {}
+    for (name, one), (other_name, other) in itertools.combinations(
+        zip(posteriors, sampled, strict=True), 2
+    ):
+        pair, num = (name, other_name), _num_told_apart(num_draws, min(one.worth, other.worth))
+        told.loc[pair] = told.loc[pair[::-1]] = _told_apart(one.draws(num), other.draws(num))
+        distances[pair] = kolmogorov_smirnov(one.draws(num_draws), other.draws(num_draws))
+        by_chance = _KOLMOGOROV * math.sqrt(one.variance + other.variance)
+        chance[pair] = [num, 0.5 + _COINS / math.sqrt(8.0 * num), by_chance]
+    index = pd.MultiIndex.from_tuples(distances, names=["method", "other"])
+    columns = ["draws", "C2ST", "Kolmogorov-Smirnov"]
+    return Comparison(
+        table,
+        pd.DataFrame(list(distances.values()), index=index, columns=list(names)),
+        told,
+        pd.DataFrame(list(chance.values()), index=index, columns=columns),
+    )
+
+
+def _summaries(
+    posteriors: Mapping[str, AbstractPosterior], names: tuple[str, ...], level: float
+) -> Any:
+    """Mean, sd and interval ends, one row per method and quantity that all methods have."""
+    import pandas as pd
+
+    derived = [posterior.derived for posterior in posteriors.values()]
+    shared = [name for name in derived[0] if all(name in given for given in derived)]
     summaries = {method: posterior.summary(level=level) for method, posterior in posteriors.items()}
     columns = ["mean", "sd", *next(iter(summaries.values())).columns[3:5]]
     rows = {
@@ -117,31 +144,21 @@ def compare(
         for name in (*names, *shared)
         for method, table in summaries.items()
     }
-    table = pd.DataFrame(rows).T.rename_axis(["quantity", "method"])
-    keys = {
-        method: jax.random.fold_in(jax.random.key(_SEED), index)
-        for index, method in enumerate(posteriors)
-    }
-    draws = {
-        method: posterior.sample(keys[method], num_draws)
-        for method, posterior in posteriors.items()
-    }
-    worth = {method: _worth(posterior) for method, posterior in posteriors.items()}
-    told, distances, chance = pd.DataFrame(0.5, index=list(keys), columns=list(keys)), {}, {}
-    for pair in itertools.combinations(posteriors, 2):
-        num = _telling(num_draws, min(worth[method] for method in pair))
-        told.loc[pair] = told.loc[pair[::-1]] = _told_apart(
-            *(posteriors[m].sample(keys[m], num) for m in pair)
-        )
-        distances[pair] = kolmogorov_smirnov(*(draws[method] for method in pair))
-        variance = sum(_variance(posteriors[method], worth[method], num_draws) for method in pair)
-        chance[pair] = [num, 0.5 + _COINS / math.sqrt(8.0 * num), _KOLMOGOROV * math.sqrt(variance)]
-    index = pd.MultiIndex.from_tuples(distances, names=["method", "other"])
-    ks = pd.DataFrame(list(distances.values()), index=index, columns=list(names))
-    floors = pd.DataFrame(
-        list(chance.values()), index=index, columns=["draws", "C2ST", "Kolmogorov-Smirnov"]
-    )
-    return Comparison(table, ks, told, floors)
+    return pd.DataFrame(rows).T.rename_axis(["quantity", "method"])
+
+
+class _Sampled:
+    """One of the posteriors, with the key that its draws come from."""
+
+    def __init__(self, index: int, posterior: AbstractPosterior, num_draws: int) -> None:
+        self.posterior = posterior
+        self.worth = _worth(posterior)
+        self.variance = _variance(posterior, self.worth, num_draws)
+        self._key = jax.random.fold_in(jax.random.key(_SEED), index)
+
+    def draws(self, num: int) -> Float[np.ndarray, "num d"]:
+        """Equally weighted draws, the same in every call."""
+        return self.posterior.sample(self._key, num)
 
 
 def _worth(posterior: AbstractPosterior) -> float:
@@ -152,9 +169,9 @@ def _worth(posterior: AbstractPosterior) -> float:
     return float(len(posterior.theta)) if math.isnan(size) else min(size, len(posterior.theta))
 
 
-def _telling(num: int, worth: float) -> int:
-    """`num`, or the power of sqrt(2) that half of the worth reaches: the classifier is compiled for
-    each number.
+def _num_told_apart(num: int, worth: float) -> int:
+    """Draws for the classifier: `num`, or the power of sqrt(2) below half of the worth, as it is
+    compiled for each number.
     """
     if worth >= 2.0 * num:
         return num

@@ -29,19 +29,25 @@ _FEWEST = 100
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictiveCheck:
-    """Simulated private statistics beside the observed ones."""
+    """Simulated private statistics beside the observed ones.
+
+    Attributes:
+        names: The private statistics.
+        observed: The observation, shape (k',).
+        simulated: Simulated ones, shape (n, k'), without failed simulations.
+        num_failed: Simulations that failed (NaN) and were left out.
+        source: "prior" or "posterior".
+        p_value: The rank of the observation's distance from the centre of the simulated ones, over
+            all statistics; small is surprising.
+        alpha: The check fails at p-values up to this.
+    """
 
     names: tuple[str, ...]
     observed: np.ndarray = dataclasses.field(repr=False)
     simulated: np.ndarray = dataclasses.field(repr=False)
-    """(n, k'), without failed simulations."""
     num_failed: int
     source: str
-    """"prior" or "posterior"."""
     p_value: float
-    """The rank of the observation's distance from the centre of the simulated ones, over all
-    statistics; small is surprising.
-    """
     alpha: float
 
     @property

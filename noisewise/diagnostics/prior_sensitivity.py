@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import describe, number
 from noisewise._core.draws import constant_columns
@@ -77,26 +78,36 @@ def prior_sensitivity(
     log_weights = [(a - 1.0) * log_prior for a in (1.0 / power, power)]
     low, high = (_normalised(base, values) for values in log_weights)
     doublings = 2.0 * np.log2(power)
-    rows = {}
     columns = {**dict(zip(posterior.names, posterior.theta.T, strict=True)), **posterior.derived}
-    for name, values in ((name, column[kept]) for name, column in columns.items()):
-        (mean_low, sd_low), (mean_high, sd_high) = (_moments(values, w) for w in (low, high))
-        sd = _moments(values, base)[1]
-        order = np.argsort(values)
-        distance = np.abs(np.cumsum(low[order]) - np.cumsum(high[order])).max() / doublings
-        if constant_columns(values[:, None])[0]:
-            rows[name] = [0.0, 0.0, 0.0, False]
-            continue
-        slopes = (
-            (mean_high - mean_low) / sd / doublings,
-            np.log(max(sd_high, 1e-300) / max(sd_low, 1e-300)) / doublings,
-        )
-        rows[name] = [*slopes, distance, bool(distance > SENSITIVE or abs(slopes[1]) > NARROWER)]
+    rows = {
+        name: _row(column[kept], base, low, high, doublings) for name, column in columns.items()
+    }
     table = pd.DataFrame.from_dict(
         rows, orient="index", columns=["mean", "sd", "distance", "sensitive"]
     )
     table.attrs["pareto k"] = max(pareto_k(np.log(base) + values) for values in log_weights)
     return table
+
+
+def _row(
+    values: Float[np.ndarray, " n"],
+    base: Float[np.ndarray, " n"],
+    low: Float[np.ndarray, " n"],
+    high: Float[np.ndarray, " n"],
+    doublings: float,
+) -> list[Any]:
+    """One row of the table: what draws with weights `base` do under those of a weaker and a
+    stronger prior.
+    """
+    if constant_columns(values[:, None])[0]:
+        return [0.0, 0.0, 0.0, False]
+    (mean_low, sd_low), (mean_high, sd_high) = (_moments(values, w) for w in (low, high))
+    sd = _moments(values, base)[1]
+    order = np.argsort(values)
+    distance = np.abs(np.cumsum(low[order]) - np.cumsum(high[order])).max() / doublings
+    shift = (mean_high - mean_low) / sd / doublings
+    stretch = np.log(max(sd_high, 1e-300) / max(sd_low, 1e-300)) / doublings
+    return [shift, stretch, distance, bool(distance > SENSITIVE or abs(stretch) > NARROWER)]
 
 
 def _normalised(base: np.ndarray, log_weights: np.ndarray) -> np.ndarray:

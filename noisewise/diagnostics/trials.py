@@ -59,6 +59,13 @@ PosteriorOf = SamplesMany | Amortised | AbstractMethod | Callable[[Array, np.nda
 class Trials:
     """N trials that several diagnostics may share: theta (N, d) from the prior, observed (N, k'),
     draws (N, L, d) given observed.
+
+    Attributes:
+        names: The parameters.
+        theta: True parameters from the prior, shape (N, d).
+        observed: Observations simulated from them, shape (N, k').
+        draws: Draws given each observation, shape (N, L, d).
+        num_failed: Trials left out because the simulated observation was NaN.
     """
 
     names: tuple[str, ...]
@@ -66,7 +73,6 @@ class Trials:
     observed: np.ndarray = dataclasses.field(repr=False)
     draws: np.ndarray = dataclasses.field(repr=False)
     num_failed: int
-    """Trials left out because the simulated observation was NaN."""
 
     def __post_init__(self) -> None:
         theta, observed, draws = (

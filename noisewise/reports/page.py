@@ -174,23 +174,29 @@ def _check(posterior: Any, model: Any, certificate: Any, approximation: Any) -> 
             "write_report(path, posterior, ...) needs a posterior second, got"
             f" {describe(posterior)}."
         )
-    if model is not None and not isinstance(model, PrivateModel):
-        raise InvalidTypeError(f"model must be a PrivateModel, got {describe(model)}.")
-    if model is not None and model.names != posterior.names:
-        raise InvalidInputError(
-            f"The posterior is of {', '.join(posterior.names)}, the model of"
-            f" {', '.join(model.names)}: pass the model that was inferred."
-        )
-    if certificate is not None and not isinstance(certificate, Certificate):
+    _check_model(posterior, model)
+    if not isinstance(certificate, (Certificate, type(None))):
         raise InvalidTypeError(
             f"certificate must come from nw.diagnostics.certify, got {describe(certificate)}."
         )
-    if approximation is not None and (
-        certificate is None or not isinstance(approximation, AbstractPosterior)
-    ):
+    if approximation is None:
+        return
+    if certificate is None or not isinstance(approximation, AbstractPosterior):
         raise InvalidTypeError(
             "approximation must be the posterior that the certificate was made for, beside it, got"
             f" {describe(approximation)}."
+        )
+
+
+def _check_model(posterior: AbstractPosterior, model: Any) -> None:
+    if model is None:
+        return
+    if not isinstance(model, PrivateModel):
+        raise InvalidTypeError(f"model must be a PrivateModel, got {describe(model)}.")
+    if model.names != posterior.names:
+        raise InvalidInputError(
+            f"The posterior is of {', '.join(posterior.names)}, the model of"
+            f" {', '.join(model.names)}: pass the model that was inferred."
         )
 
 

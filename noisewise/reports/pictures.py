@@ -36,6 +36,12 @@ the 2nd and 3rd of 100, and one that fits is usually found among 100."""
 class Shown:
     """What the pictures are drawn from: equally weighted draws under names that matplotlib can
     print, with truth and prior.
+
+    Attributes:
+        draws: Equally weighted draws.
+        columns: The quantities that are finite in all draws.
+        prior: Draws of the prior with the same columns.
+        truth: True values where they are known.
     """
 
     draws: Draws
@@ -44,26 +50,31 @@ class Shown:
     truth: dict[str, float]
 
     @staticmethod
-    def of(posterior: AbstractPosterior, prior: Draws | None, truth: Mapping[str, float]) -> Shown:
-        """Columns that are finite throughout, in the posterior and in the prior."""
+    def of(
+        posterior: AbstractPosterior, prior: Draws | None, truth: Mapping[str, float]
+    ) -> Shown | None:
+        """Columns finite in all draws of the posterior and of the prior; None if there are none."""
         rows = even_rows(posterior.weights)
         values = {name: column[rows] for name, column in posterior._columns().items()}
-        finite = [name for name, column in values.items() if np.isfinite(column).all()]
-        if prior is not None:
-            known = prior._columns()
-            finite = [name for name in finite if name in known and np.isfinite(known[name]).all()]
-            prior = _printable({name: known[name] for name in finite}) if finite else None
+        before = None if prior is None else prior._columns()
+        known = values if before is None else set(_finite(before))
+        finite = [name for name in _finite(values) if name in known]
         chosen = {name: values[name] for name in finite}
-        marked = {
-            _safe(name): value
-            for name, value in truth.items()
-            if name in finite and np.isfinite(value)
-        }
-        return Shown(_printable(chosen), tuple(map(_safe, finite)), prior, marked)
+        if not finite:
+            return None
+        grey = None if before is None else _printable({name: before[name] for name in finite})
+        marked = {name: value for name, value in truth.items() if np.isfinite(value)}
+        marked = {_safe(name): value for name, value in marked.items() if name in finite}
+        return Shown(_printable(chosen), tuple(map(_safe, finite)), grey, marked)
 
     def known(self, columns: Sequence[str]) -> dict[str, float] | None:
         """The truth of these columns, None where none is known."""
         return {name: self.truth[name] for name in columns if name in self.truth} or None
+
+
+def _finite(columns: Mapping[str, np.ndarray]) -> list[str]:
+    """The names of columns that are finite in all draws."""
+    return [name for name, column in columns.items() if np.isfinite(column).all()]
 
 
 def _printable(columns: dict[str, np.ndarray]) -> Draws:
@@ -85,9 +96,9 @@ def prior_draws(model: PrivateModel | None) -> Draws | None:
     )
 
 
-def posterior_pictures(shown: Shown) -> Markup:
+def posterior_pictures(shown: Shown | None) -> Markup:
     """The section of marginals and pairs."""
-    if not shown.columns:
+    if shown is None:
         return section(
             "pictures",
             "The answer in pictures",

@@ -384,6 +384,14 @@ def test_a_posterior_alone_is_enough(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
 
 
+def test_infinite_draws_have_no_pictures(tmp_path):
+    """A derived quantity that is infinite is left out; if nothing is finite, the page says so."""
+    theta = np.where(np.arange(200) < 100, 1.0, np.inf)[:, None]
+    with np.errstate(invalid="ignore"):
+        text = page_of(tmp_path, Draws(theta, ("a",), Report("method", exact=True)))
+    assert "No quantity is finite in all draws." in text
+
+
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [

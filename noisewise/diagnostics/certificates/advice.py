@@ -11,18 +11,21 @@ Advice = tuple[tuple[str, int | None], ...]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Wording:
-    """How a front end words each piece of advice; `{num}` stands for a number of simulations."""
+    """How a front end words each piece of advice; `{num}` stands for a number of simulations.
+
+    Attributes:
+        use: The corrected draws are certified.
+        may_use: They are not certified, but exact.
+        refine: A better approximation would be certified.
+        more: More simulations would certify.
+        records: Only methods that change one record at a time will do.
+    """
 
     use: str
-    """The corrected draws are certified."""
     may_use: str
-    """They are not certified, but exact."""
     refine: str
-    """A better approximation would be certified."""
     more: str
-    """More simulations would certify."""
     records: str
-    """Only methods that change one record at a time will do."""
     check: str = "Check the observation and the model."
 
     def words(self, advice: Advice) -> list[str]:

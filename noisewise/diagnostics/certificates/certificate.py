@@ -72,51 +72,56 @@ class Certificate:
     sound: where privacy is strong the prior draws alone may do.
 
     `nw.assess` says how far to trust the draws of q, or the corrected ones, given this certificate.
+
+    Attributes:
+        verdict: "certified", "the approximation is poor" or "not certifiable by simulation".
+        effective_size: How many exact draws `corrected` is worth.
+        max_weight: The largest share of the weight that one draw has.
+        pareto_k: The tail of the weights: above .7 their effective size cannot be believed.
+        efficiency: 1 / E[r]: the effective share of draws from p if the likelihood were known.
+        relative_variance: 1 + rv: what a draw costs with a perfect q. Where the weights are sound
+            it is what efficiency leaves of N / ESS, that is E[r (1 + rv)] / E[r]; elsewhere what
+            repeated simulation shows, or the larger of both if that reaches its limit or q has an
+            efficiency of .5.
+        repeated_relative_variance: 1 + rv averaged over the posterior, from repeated simulation
+            alone.
+        relative_variance_cap: Simulations at each theta: the latter cannot exceed it, and is too
+            low where it comes near.
+        missed_share: The share of the posterior mass where q is negligible: below a / (1 - a) pi,
+            so that p is mostly prior.
+        unseen_share: A region that q misses altogether may have gone unnoticed if it holds less
+            than this share of the posterior.
+        log_evidence: log p(s_dp), estimated by the mean weight.
+        log_evidence_se: Its standard error.
+        comparison: For each parameter, how far q's mean lies from the corrected one, in corrected
+            sds, and the ratio of q's sd to the corrected one.
+        proposal: What q is: the posterior's own density, or a law fitted to its draws.
+        num_draws: N, with one simulation each.
+        num_repeats: Simulations that measured efficiency and 1 + rv instead.
+        num_failed: Simulations that gave NaN; their weight is 0.
+        num_unusable: Draws from q off the prior's support, or where its own log density is not
+            finite; their weight is 0.
+        corrected: The weighted draws, which may serve as the answer.
     """
 
     verdict: str
     effective_size: float
-    """How many exact draws `corrected` is worth."""
     max_weight: float
-    """The largest share of the weight that one draw has."""
     pareto_k: float
     efficiency: float
-    """1 / E[r]: the effective share of draws from p if the likelihood were known."""
     relative_variance: float
-    """1 + rv: what a draw costs with a perfect q. Where the weights are sound it is what efficiency
-    leaves of N / ESS, that is E[r (1 + rv)] / E[r]; elsewhere what repeated simulation shows, or
-    the larger of both if that reaches its limit or q has an efficiency of .5."""
     repeated_relative_variance: float
-    """1 + rv averaged over the posterior, from repeated simulation alone."""
     relative_variance_cap: int
-    """Simulations at each theta: the latter cannot exceed it, and is too low where it comes near.
-    """
     missed_share: float
-    """The share of the posterior mass where q is negligible: below a / (1 - a) pi, so that p is
-    mostly prior.
-    """
     unseen_share: float
-    """A region that q misses altogether may have gone unnoticed if it holds less than this share of
-    the posterior.
-    """
     log_evidence: float
     log_evidence_se: float
     comparison: dict[str, tuple[float, float]]
-    """For each parameter, how far q's mean lies from the corrected one, in corrected sds, and the
-    ratio of q's sd to the corrected one.
-    """
     proposal: str
-    """What q is: the posterior's own density, or a law fitted to its draws."""
     num_draws: int
-    """N, with one simulation each."""
     num_repeats: int
-    """Simulations that measured efficiency and 1 + rv instead."""
     num_failed: int
-    """Simulations that gave NaN; their weight is 0."""
     num_unusable: int
-    """Draws from q off the prior's support, or where its own log density is not finite; their
-    weight is 0.
-    """
     corrected: WeightedSamples = dataclasses.field(repr=False)
 
     @property

@@ -33,8 +33,13 @@ class DefensiveProposal:
     """p(z) = (1 - a) q(z) + a pi(z) in unconstrained coordinates z, with exactly a share a of the
     draws from the prior, which come last.
 
-    `draw(key, num)` gives z (num, d) from q, with rows that are not finite where theta is off the
-    prior's support.
+    Attributes:
+        prior: pi, in unconstrained coordinates.
+        share: a, the share of draws from the prior.
+        draw: (key, num) to z (num, d) from q, with rows that are not finite where theta is off the
+            support of the prior.
+        log_density: z (N, d) to log q (N,), normalised.
+        description: What q is, in words.
     """
 
     prior: UnconstrainedPrior

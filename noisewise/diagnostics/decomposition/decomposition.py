@@ -25,15 +25,23 @@ _WORDS = {
 class Decomposition:
     """Variances (q, parts) of parameters and derived quantities, part by part; what
     `decompose_uncertainty` returns.
+
+    Attributes:
+        names: Parameters, then derived quantities.
+        parts: Names of the parts, two or three.
+        variances: Variance of each quantity, part by part, shape (q, parts).
+        standard_errors: Monte Carlo errors of the shares (q, parts).
+        method: What drew the records, or the statistics.
+        num_draws: Databases, or draws of the statistic.
+        num_simulations: Simulations that were run.
+        warnings: What a reader must know, in words.
     """
 
     names: tuple[str, ...]
     parts: tuple[str, ...]
     variances: np.ndarray = dataclasses.field(repr=False)
     standard_errors: np.ndarray = dataclasses.field(repr=False)
-    """Monte Carlo errors of the shares (q, parts)."""
     method: str
-    """What drew the records, or the statistics."""
     num_draws: int
     num_simulations: int
     warnings: tuple[str, ...] = ()
