@@ -135,6 +135,7 @@ def _predicted(
     num: int,
     executor: Executor | None,
 ) -> PredictiveCheck | None:
+    """The predictive check; None if the mechanism cannot be sampled."""
     if Capability.SAMPLE not in model.mechanism.capabilities:
         return None
     return predictive_check(key, posterior, model, observed, num, executor=executor)

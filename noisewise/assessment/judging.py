@@ -108,6 +108,7 @@ def speaks_against(missed_share: float, efficiency: float) -> bool:
 
 
 def _verdict(evidence: Evidence) -> Verdict:
+    """The verdict of the certificate, or what the method itself stands for."""
     if evidence.certificate is not None:
         return Verdict(evidence.certificate.verdict)
     if not evidence.exact:
@@ -116,6 +117,7 @@ def _verdict(evidence: Evidence) -> Verdict:
 
 
 def _of_method(evidence: Evidence) -> Iterator[Reason]:
+    """At most one reason: the worst that can be said of how the draws were made."""
     if evidence.source is Source.NAIVE:
         yield Reason(ReasonKind.NOISE_IGNORED)
     elif evidence.partial:
@@ -134,6 +136,7 @@ def _of_size(worth: float) -> Reason:
 
 
 def _of_certificate(evidence: Evidence) -> Iterator[Reason]:
+    """What the certificate says about these draws, which may be its corrected ones."""
     facts = evidence.certificate
     if facts is None:
         return
@@ -152,6 +155,7 @@ def _of_certificate(evidence: Evidence) -> Iterator[Reason]:
 
 
 def _of_failed_certificate(facts: CertificateFacts) -> ReasonKind:
+    """Whether the certificate speaks against the approximation, or cannot tell."""
     undecided = facts.verdict == Verdict.NOT_CERTIFIABLE and facts.effective_size > 0.0
     if undecided and not speaks_against(facts.missed_share, facts.efficiency):
         return ReasonKind.CERTIFICATE_UNDECIDED
@@ -169,6 +173,7 @@ def _of_comparison(facts: CertificateFacts) -> Reason:
 
 
 def _agree(shift: float, ratio: float) -> bool:
+    """Whether a learnt marginal is as good as the corrected one for most uses."""
     return abs(shift) <= MAX_SHIFT and 1.0 / MAX_STRETCH <= ratio <= MAX_STRETCH
 
 
@@ -178,6 +183,7 @@ def _farthest(off: Mapping[str, tuple[float, float]]) -> tuple[str, tuple[float,
 
 
 def _of_prediction(evidence: Evidence) -> Iterator[Reason]:
+    """What the posterior predictive check says."""
     facts = evidence.prediction
     if facts is None:
         return

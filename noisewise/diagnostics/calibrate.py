@@ -109,6 +109,7 @@ def calibrate(
 
 
 def _check_quantities(quantities: Any) -> None:
+    """Refuse quantities that are no functions of theta and observed."""
     if quantities is not None and not isinstance(quantities, Mapping):
         raise InvalidTypeError(
             f"quantities must map names to functions (theta, observed), got {describe(quantities)}."

@@ -162,6 +162,13 @@ class Calibration:
 
 
 def _wrong(test: str, u: np.ndarray, quantity: str) -> str:
+    """What a test that failed shows about the draws, in words.
+
+    Args:
+        test: The test with the smallest p-value.
+        u: The ranks of its column as uniforms, shape (N,).
+        quantity: What is ranked, "draws" or "distance".
+    """
     if test == "dependence":
         return (
             "ranks depend on the data, which were used too much, too little or wrongly: see the"

@@ -201,6 +201,7 @@ def _told_apart(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def _check(posteriors: Any) -> tuple[str, ...]:
+    """Refuse what is no mapping of posteriors of the same parameters; returns their names."""
     if not isinstance(posteriors, Mapping):
         raise InvalidTypeError(
             f"compare needs a mapping of names to posteriors, got {describe(posteriors)}."

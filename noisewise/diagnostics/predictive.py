@@ -206,6 +206,7 @@ def predictive_check(
 
 
 def _checked(model: Any, num: Any, alpha: Any, *, optional: bool = False) -> int:
+    """The number of simulations, after the arguments that both checks share are checked."""
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(f"A PrivateModel is needed to simulate from, got {describe(model)}.")
     if Capability.SAMPLE not in model.mechanism.capabilities:
@@ -227,6 +228,17 @@ def _check(
     alpha: float,
     executor: Any,
 ) -> PredictiveCheck:
+    """Simulate at theta (n, d), and rank the observation among what is finite.
+
+    Args:
+        key: JAX PRNG key.
+        model: The model to simulate from.
+        observed: The observation, shape (k',), or the `Release`.
+        theta: Where to simulate, shape (n, d).
+        source: "prior" or "posterior", where theta comes from.
+        alpha: The check fails at p-values up to this.
+        executor: Where Python simulators run; None is this process.
+    """
     seen = model.observation(observed)
     simulated = model.simulate(key, theta, executor=executor, faults=model.new_faults())
     good = np.isfinite(simulated).all(axis=1)

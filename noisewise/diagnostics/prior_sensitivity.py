@@ -111,10 +111,12 @@ def _row(
 
 
 def _normalised(base: np.ndarray, log_weights: np.ndarray) -> np.ndarray:
+    """Weights (n,) that sum to 1, from others and log factors."""
     weights = base * np.exp(log_weights - log_weights.max())
     return weights / weights.sum()
 
 
 def _moments(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
+    """Mean and sd of values (n,) under weights (n,)."""
     mean = float(weights @ values)
     return mean, max(float(weights @ (values - mean) ** 2), 0.0) ** 0.5

@@ -210,8 +210,16 @@ def as_trials(
     usual_trials: int = TRIALS,
     **more: Any,
 ) -> Trials:
-    """Trials as they are, or drawn now; numbers are refused beside ready trials, which have their
-    own.
+    """Trials as they are, or drawn now.
+
+    Args:
+        key: JAX PRNG key.
+        posterior_of: `Trials`, or what `draw_trials` takes.
+        model: The model; needed unless there are trials already.
+        num_trials: Trials to draw; refused beside ready trials, which have their own.
+        num_draws: Draws of each posterior; likewise.
+        usual_trials: Trials if `num_trials` is None.
+        more: Further options of `draw_trials`.
     """
     if isinstance(posterior_of, Trials):
         if num_trials is not None or num_draws is not None:
@@ -234,6 +242,7 @@ def as_trials(
 
 
 def _check(posterior_of: Any, model: Any) -> None:
+    """Refuse what gives no posterior for each observation, and models that cannot simulate."""
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(f"Trials need a PrivateModel third, got {describe(model)}.")
     if isinstance(posterior_of, AbstractPosterior):
@@ -293,6 +302,7 @@ class _One:
         return draws[np.linspace(0, len(draws) - 1, self.num).astype(int)]
 
     def _posterior(self, key: Array, observed: np.ndarray) -> Any:
+        """The posterior, or the draws, that the method, fit or function gives."""
         given: Any = self.posterior_of
         if isinstance(given, AbstractMethod):
             return given.infer(key, self.model, observed, progress=False)
@@ -305,6 +315,7 @@ class _One:
 def _each(
     one: _One, keys: Any, observed: np.ndarray, executor: Executor | None
 ) -> Iterator[np.ndarray]:
+    """Draws (L, d) for each observation in turn, from this process or from the executor."""
     if executor is None:
         yield from (one(key, row) for key, row in zip(keys, observed, strict=True))
         return
@@ -314,6 +325,7 @@ def _each(
 
 
 def _remote(payload: bytes, words: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """One trial in a worker process; keys travel as their words."""
     return _loaded(payload)(jax.random.wrap_key_data(jnp.asarray(words)), observed)
 
 

@@ -31,6 +31,13 @@ def p_values(u: np.ndarray, beside: np.ndarray | None = None) -> dict[str, float
     numbers (N, p) `beside` it: the squared length of z in the space that their centred columns span
     is chi-square; of many columns the N / 10 main directions are taken.
 
+    Args:
+        u: Numbers in (0, 1), shape (N,).
+        beside: Numbers that u should not depend on, shape (N, p).
+
+    Returns:
+        The p-value of each test, by name.
+
     >>> u = np.random.default_rng(0).random(1000)
     >>> sorted(p_values(u)), min(p_values(u).values()) > 0.01, p_values(u**1.5)["location"] < 1e-6
     (['dispersion', 'ecdf', 'location'], True, True)
@@ -82,6 +89,7 @@ def ecdf_band(num: int, alpha: float) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def _points() -> np.ndarray:
+    """The 99 points at which the ECDF is compared."""
     return np.arange(1, _CELLS) / _CELLS
 
 
@@ -95,6 +103,7 @@ def _smallest_tail(counts: np.ndarray, num: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=16)
 def _simulated_tails(num: int) -> np.ndarray:
+    """The smallest tail probabilities of uniforms in 10,000 simulations, sorted."""
     rng = np.random.default_rng(_SEED)
     cells = rng.multinomial(num, np.full(_CELLS, 1.0 / _CELLS), size=_SIMULATIONS)
     return np.sort(_smallest_tail(np.cumsum(cells, axis=1)[:, :-1], num))

@@ -57,7 +57,16 @@ def answer(
     naive: pd.DataFrame | None,
     truth: dict[str, float],
 ) -> Markup:
-    """The section."""
+    """The section.
+
+    Args:
+        posterior: The answer.
+        summary: Its summary.
+        chosen: The quantity that the sentence is about.
+        prior: The summary of the prior, to show beside.
+        naive: The summary of the answer that ignores the noise, to show beside.
+        truth: True values by name, where they are known.
+    """
     columns = ["quantity", "estimate", "95% interval"]
     columns += ["truth"] if truth else []
     columns += ["naive answer"] if naive is not None else []
@@ -79,6 +88,7 @@ def answer(
 
 
 def _row(name: str, row: Any, prior: Any, naive: Any, truth: dict[str, float]) -> list[str]:
+    """One row of the table, with the digits that its standard deviation leaves meaningful."""
     sd = row["sd"]
     cells = [name, number(row["mean"], sd), _interval(row[LOW], row[HIGH], sd)]
     if truth:
@@ -97,10 +107,12 @@ def _interval(low: float, high: float, sd: float) -> str:
 
 
 def _with_interval(row: Any, sd: float) -> str:
+    """The mean with its interval in brackets."""
     return f"{number(row['mean'], sd)} ({_interval(row[LOW], row[HIGH], sd)})"
 
 
 def _about_truth(name: str, summary: pd.DataFrame, truth: dict[str, float]) -> str:
+    """Whether the interval holds the truth; nothing where that is unknown."""
     if name not in truth:
         return ""
     row = summary.loc[name]

@@ -84,6 +84,7 @@ def _simulations(report: Report, certificate: Certificate | None) -> str:
 
 
 def _counted(num: int, num_failed: int) -> str:
+    """A number of simulations, with the failed ones."""
     return f"{num:,} ({num_failed:,} failed)" if num_failed else f"{num:,}"
 
 
@@ -126,6 +127,7 @@ def snippet(report: Report) -> str:
 
 
 def _is_method(kind: Any) -> bool:
+    """Whether this is the class of a method with settings."""
     return (
         isinstance(kind, type)
         and issubclass(kind, AbstractMethod)
@@ -154,4 +156,5 @@ def versions() -> dict[str, str]:
 
 
 def _duration(seconds: float) -> str:
+    """In seconds up to two minutes, then in minutes."""
     return f"{seconds:.1f} seconds" if seconds < 120 else f"{seconds / 60:.1f} minutes"

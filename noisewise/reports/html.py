@@ -33,7 +33,13 @@ def section(identity: str, title: str, *content: Any) -> Markup:
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Markup:
-    """A table in a box of its own that scrolls; the first column names the rows."""
+    """A table in a box of its own that scrolls sideways.
+
+    Args:
+        caption: Shown above the table, and read out by screen readers.
+        columns: Headings.
+        rows: Cells, the first of which names the row.
+    """
     head = element("tr", *(element("th", column, scope="col") for column in columns))
     body = [
         element(
@@ -52,7 +58,13 @@ def facts(rows: Iterable[tuple[Any, Any]]) -> Markup:
 
 
 def picture(figure: Any, alt: str, *, small: bool = False) -> Markup:
-    """A matplotlib figure as an image inside the page; the figure is closed."""
+    """A matplotlib figure as an image inside the page; the figure is closed.
+
+    Args:
+        figure: The figure.
+        alt: What it shows, in words, for readers who cannot see it.
+        small: Whether it stands in a row of others, and may shrink without limit.
+    """
     import matplotlib.pyplot as plt
 
     buffer = io.BytesIO()

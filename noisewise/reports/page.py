@@ -146,6 +146,7 @@ def write_report(
 
 
 def _page(title: str, body: Markup) -> str:
+    """The document around its body."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -156,6 +157,7 @@ def _page(title: str, body: Markup) -> str:
 
 
 def _privacy(mechanism: Any, release: Release | None) -> Markup:
+    """The guarantee in one paragraph, for the box at the top."""
     if mechanism is None:
         return Markup("")
     guarantee = guarantee_of(mechanism, release)
@@ -169,6 +171,7 @@ def _privacy(mechanism: Any, release: Release | None) -> Markup:
 
 
 def _check(posterior: Any, model: Any, certificate: Any, approximation: Any) -> None:
+    """Refuse what is no posterior, or does not belong to it."""
     if not isinstance(posterior, AbstractPosterior):
         raise InvalidTypeError(
             "write_report(path, posterior, ...) needs a posterior second, got"
@@ -189,6 +192,7 @@ def _check(posterior: Any, model: Any, certificate: Any, approximation: Any) -> 
 
 
 def _check_model(posterior: AbstractPosterior, model: Any) -> None:
+    """Refuse what is no model, or that of other parameters."""
     if model is None:
         return
     if not isinstance(model, PrivateModel):
@@ -203,6 +207,7 @@ def _check_model(posterior: AbstractPosterior, model: Any) -> None:
 def _observed(
     model: PrivateModel | None, observed: Any, release: Any
 ) -> tuple[np.ndarray | None, Any]:
+    """The observation as an array, shape (k',), and the release that it comes from, if any."""
     from noisewise.disclosure import Release
 
     if isinstance(observed, Release):
@@ -220,6 +225,7 @@ def _observed(
 def _truth(
     posterior: AbstractPosterior, model: PrivateModel | None, truth: Any
 ) -> dict[str, float]:
+    """True values by name, from a dictionary or from an array, shape (d,)."""
     if truth is None:
         return {}
     if isinstance(truth, Mapping):
@@ -236,6 +242,7 @@ def _truth(
 
 
 def _naive(naive: Any) -> pd.DataFrame | None:
+    """The summary of the naive answer."""
     if naive is None or isinstance(naive, pd.DataFrame):
         return naive
     if not isinstance(naive, AbstractPosterior):

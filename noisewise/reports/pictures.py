@@ -78,6 +78,7 @@ def _finite(columns: Mapping[str, np.ndarray]) -> list[str]:
 
 
 def _printable(columns: dict[str, np.ndarray]) -> Draws:
+    """Draws under names that matplotlib prints as they are."""
     names = tuple(map(_safe, columns))
     return Draws(np.stack(list(columns.values()), axis=1), names, report=None)  # type: ignore[arg-type]
 
@@ -143,11 +144,13 @@ def _marginal(shown: Shown, name: str) -> Any:
 
 
 def _range(shown: Shown, name: str) -> str:
+    """The central 95% of a quantity, in words."""
     low, high = np.quantile(shown.draws.theta[:, shown.columns.index(name)], [0.025, 0.975])
     return f", 95% of it between {low:.4g} and {high:.4g}"
 
 
 def _plain(name: str) -> str:
+    """The name without the escapes of `_safe`."""
     return name.replace(r"\$", "$")
 
 
@@ -215,7 +218,15 @@ def fan_picture(
     *,
     simulations: int,
 ) -> Markup:
-    """The section with the infection curve given the release, where the query is one."""
+    """The section with the infection curve given the release, where the query is one.
+
+    Args:
+        posterior: The answer; its draws of s are used where it has them.
+        model: The model; there is no section without it.
+        observed: The observation, shape (k',).
+        certificate: Its corrected draws of s are used otherwise, if it is certified.
+        simulations: Simulations that a reader can wait for; curves are simulated only if they fit.
+    """
     if model is None or observed is None or model.query.over_time is None:
         return Markup("")
     curves = _confidential_curves(posterior, certificate)

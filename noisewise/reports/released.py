@@ -85,6 +85,7 @@ def guarantee_in_words(guarantee: AbstractGuarantee | None, unit: str = "person"
 
 
 def _factor(epsilon: float) -> str:
+    """e^epsilon, in figures as long as they can be read."""
     if epsilon > 20.0:
         return f"e^{epsilon:.4g}"
     factor = math.exp(epsilon)
@@ -92,6 +93,7 @@ def _factor(epsilon: float) -> str:
 
 
 def _implied(guarantee: AbstractGuarantee) -> str:
+    """The (epsilon, delta) guarantee that follows, where there is one."""
     try:
         epsilon = guarantee.to(ApproximateDP, delta=_DELTA).epsilon
     except ConversionError:
@@ -114,6 +116,7 @@ def guarantee_of(
 def _facts(
     mechanism: AbstractMechanism, model: PrivateModel | None, release: Release | None
 ) -> list[tuple[str, str]]:
+    """Noise, guarantee, neighbours, statistics and records, by name."""
     unit = "person" if release is None else release.privacy_unit
     guarantee = guarantee_of(mechanism, release)
     rows = [
@@ -145,12 +148,14 @@ def _counted(num: int, query: str) -> str:
 
 
 def _names(model: PrivateModel | None, release: Release | None, width: int) -> tuple[str, ...]:
+    """Names of the private statistics, of the release or the model."""
     if release is not None and release.names:
         return release.names
     return model.private_names if model is not None else tuple(f"s_dp[{j}]" for j in range(width))
 
 
 def _values(mechanism: AbstractMechanism, values: np.ndarray, names: tuple[str, ...]) -> Markup:
+    """The table of published numbers with the sd of their noise, where that is known."""
     deviations = mechanism.noise_sd(len(values))
     known = any(sd is not None for sd in deviations)
     columns = ["statistic", "published value", *(["noise, sd"] if known else [])]

@@ -65,7 +65,14 @@ def verdict(
     certificate: Certificate | None,
     pictures: Markup,
 ) -> Markup:
-    """The section: level, reasons, certificate, warnings, pictures, and all that was measured."""
+    """The section.
+
+    Args:
+        posterior: The answer, whose report holds what was measured.
+        assessment: How far to trust it, with reasons and warnings.
+        certificate: Shown with its advice, if there is one.
+        pictures: Of the predictive check.
+    """
     warnings = assessment.warnings
     return section(
         "trust",
@@ -84,6 +91,7 @@ def verdict(
 
 
 def _certificate(certificate: Certificate | None) -> Markup:
+    """The verdict of the certificate, its finding, and advice for readers who run nothing."""
     if certificate is None:
         return Markup("")
     return join(
@@ -98,4 +106,5 @@ def _measured(diagnostics: dict[str, Any]) -> Markup:
 
 
 def _shown(value: Any) -> str:
+    """A number with four digits, or text."""
     return number(value) if isinstance(value, (int, float)) else str(value)

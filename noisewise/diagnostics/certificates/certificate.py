@@ -228,6 +228,7 @@ class Certificate:
 
     @property
     def _poor(self) -> Finding:
+        """The finding that another approximation would be certified."""
         missed = {"missed": self.missed_share} if self.missed_share > MAX_MISSED else {}
         sizes = {"effective_size": self.effective_size, "perfect_size": self.perfect_size}
         usable = {"usable": self.corrected.report.exact}
@@ -235,6 +236,7 @@ class Certificate:
 
     @property
     def _not_certifiable(self) -> Finding:
+        """The finding that no approximation would be certified."""
         sizes = {"effective_size": self.effective_size, "enough": CERTIFYING_SIZE}
         against = speaks_against(self.missed_share, self.efficiency)
         suspicious = {"suspicious_efficiency": self.efficiency} if against else {}
@@ -358,6 +360,7 @@ _INFINITE = {"pareto_k": math.inf, "log_evidence": -math.inf}
 
 
 def _plain(value: Any) -> Any:
+    """A value as strict JSON knows it."""
     if isinstance(value, float) and not np.isfinite(value):
         return None
     if isinstance(value, dict):

@@ -99,7 +99,13 @@ def certify(
 
 
 def certified_by(key: Array, run: InferenceRun, posterior: AbstractPosterior) -> Certificate:
-    """What `certify` returns, by work that `start` began."""
+    """What `certify` returns, by work that `start` began.
+
+    Args:
+        key: JAX PRNG key.
+        run: The work, whose settings hold the number of simulations and the share of the prior.
+        posterior: The approximation q.
+    """
     num_simulations, share = run.settings["num_simulations"], run.settings["prior_share"]
     proposal = proposal_from(posterior, run.model.prior, share)
     draw_key, measure_key = jax.random.split(key)
@@ -190,16 +196,19 @@ class _Weighed(NamedTuple):
 
     @property
     def exact(self) -> bool:
+        """Whether the weights can be believed."""
         return trustworthy(self.effective_size, self.pareto_k)
 
     @property
     def sound(self) -> bool:
+        """Whether they certify the corrected draws."""
         return certifies(
             exact=self.exact, effective_size=self.effective_size, missed_share=self.missed_share
         )
 
 
 def _weigh(draws: ImportanceDraws, proposal: DefensiveProposal) -> _Weighed:
+    """What the weights say; without a positive one, nothing."""
     if draws.effective_size == 0.0:
         return _Weighed(0.0, 1.0, float("inf"), 1.0, 1.0, draws.log_evidence, draws.log_evidence_se)
     weights = draws.weights
@@ -232,6 +241,7 @@ def _unseen_share(draws: ImportanceDraws, proposal: DefensiveProposal) -> float:
 def _corrected(
     run: InferenceRun, draws: ImportanceDraws, weighed: _Weighed, measured: Measured
 ) -> WeightedSamples:
+    """The weighted draws as a posterior, and what was measured in its report."""
     run.diagnostics |= {
         "effective size": weighed.effective_size,
         "Pareto k": weighed.pareto_k,

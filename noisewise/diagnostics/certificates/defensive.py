@@ -88,6 +88,14 @@ class DefensiveProposal:
 def proposal_from(posterior: AbstractPosterior, prior: Prior, share: float) -> DefensiveProposal:
     """The defensive proposal around a posterior: its own density where it has one, else a law
     fitted to its draws.
+
+    Args:
+        posterior: The approximation q.
+        prior: The prior of its parameters.
+        share: a, the share of draws from the prior.
+
+    Raises:
+        InvalidInputError: If the posterior is of other parameters, or no law can be fitted.
     """
     if posterior.names != prior.names:
         raise InvalidInputError(
@@ -122,6 +130,11 @@ def proposal_from(posterior: AbstractPosterior, prior: Prior, share: float) -> D
 
 
 def _fitted(posterior: AbstractPosterior, prior: Prior, share: float) -> DefensiveProposal:
+    """The proposal around a multivariate t law with the mean and covariance of the draws.
+
+    Raises:
+        InvalidInputError: If there are too few draws, or if they do not vary in every direction.
+    """
     from scipy.stats import multivariate_t
 
     from noisewise.samplers.adaptive_importance import fitted_proposal

@@ -29,7 +29,7 @@ fault."""
 
 
 class Measured(NamedTuple):
-    """What repeated simulation adds."""
+    """What repeated simulation adds; `Certificate` has the same fields."""
 
     efficiency: float
     relative_variance: float
@@ -48,6 +48,14 @@ def measure(
 ) -> Measured:
     """Spend `num` simulations on telling efficiency from 1 + rv, at places that stand for the
     posterior, as `certify` describes.
+
+    Args:
+        key: JAX PRNG key.
+        run: The work of the certificate, which simulates and counts.
+        draws: The weighted draws.
+        proposal: What they were drawn from.
+        num: Simulations to spend.
+        sound: Whether the weights are sound, so that the draws stand for the posterior.
 
     Sound weights: half of them single, half repeated. Else a half refits, an eighth is single, and
     three eighths are repeated.
@@ -130,5 +138,6 @@ def _refits(
 
 
 def _resampled(key: Array, weights: np.ndarray, num: int) -> np.ndarray:
+    """Rows drawn by their weights with systematic resampling, shape (num,)."""
     points = (generator(key).random() + np.arange(num)) / num
     return np.minimum(np.searchsorted(np.cumsum(weights), points), len(weights) - 1)

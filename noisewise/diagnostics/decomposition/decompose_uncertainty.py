@@ -116,6 +116,7 @@ def decompose_uncertainty(
 def _of_records(
     key: Array, model: PrivateModel, observed: Any, num_draws: int, progress: bool
 ) -> Decomposition:
+    """Three parts, from chains over the records and draws of theta given each database."""
     run_key, inner_key = jax.random.split(key)
     method = DataAugmentationMCMC(num_chains=_CHAINS, num_warmup=_WARMUP, target_ess=num_draws)
     run = method.start(model, model.observation(observed), progress=progress)
@@ -146,6 +147,7 @@ def _of_records(
 
 
 def _of_posterior(posterior: AbstractPosterior, model: PrivateModel) -> Decomposition:
+    """Two parts, from draws of theta and s of an exact method."""
     columns = _columns(model, posterior.theta)
     s: Any = posterior.statistics
     draws = _Draws(
@@ -197,6 +199,7 @@ def _same(rows: np.ndarray) -> np.ndarray:
 
 
 def _checked(posterior: Any) -> AbstractPosterior:
+    """Refuse a posterior whose draws cannot be decomposed."""
     if not isinstance(posterior, AbstractPosterior):
         raise InvalidTypeError(
             f"posterior must be a posterior, or None, got {describe(posterior)}."
@@ -231,6 +234,14 @@ class _Draws(NamedTuple):
 def _decomposed(
     report: Report, model: PrivateModel, parts: tuple[str, ...], draws: _Draws
 ) -> Decomposition:
+    """The parts from these draws, with standard errors of their shares by a jackknife.
+
+    Args:
+        report: Of the method that drew them.
+        model: The model, for the names of the quantities.
+        parts: Names of the parts, two or three.
+        draws: Draws of each quantity, given x or s.
+    """
     guess = predicted((draws.first + draws.last) / 2.0, draws.s, draws.groups, draws.weights)
     moments = np.stack(
         [
@@ -278,6 +289,7 @@ def _variances(moments: np.ndarray, num_parts: int) -> np.ndarray:
 
 
 def _shares(variances: np.ndarray) -> np.ndarray:
+    """Parts (..., parts) as shares of their sum; 0 where that is 0."""
     total = variances.sum(-1, keepdims=True)
     return variances / np.where(total > 0.0, total, 1.0)
 

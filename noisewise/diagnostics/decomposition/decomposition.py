@@ -94,4 +94,5 @@ class Decomposition:
 
     @property
     def _width(self) -> int:
+        """Characters of the longest name."""
         return max(map(len, self.names))

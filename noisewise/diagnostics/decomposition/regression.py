@@ -22,6 +22,15 @@ def predicted(
     out where there are fewer than ten draws for each term. The penalty is the one that predicts
     best, the mean of the other folds among the candidates, so that predictions are never much worse
     than none.
+
+    Args:
+        values: What is predicted, shape (N, q).
+        s: What it is predicted from, shape (N, k).
+        groups: Numbers that dependent draws share, shape (N,).
+        weights: Weights of the draws, shape (N,), summing to 1.
+
+    Returns:
+        Predictions, shape (N, q).
     """
     terms = _terms(s, weights)
     folds = np.unique(groups, return_inverse=True)[1] % _FOLDS
