@@ -85,7 +85,7 @@ class Assessment:
     def __str__(self) -> str:
         lines = [f"{_capital(self.level)}. {self.about_level}"]
         lines += [f"  {_MARKS[reason.level]} {reason.sentence}" for reason in self.reasons]
-        lines += [f"Verdict: {self.verdict}. {self.about_verdict}"]
+        lines += [f"Verdict: {self.verdict}. {self.about_verdict}".rstrip()]
         lines += [f"Warning: {text}" for text in self.warnings]
         return printable("\n".join(lines))
 
@@ -94,7 +94,7 @@ class Assessment:
         parts = [
             element("p", _badge(self.level), self.about_level, style="margin:0 0 .4em"),
             bullets(map(_bullet, self.reasons), style="margin:.2em 0 .4em;padding-left:1.2em"),
-            _line("Verdict", f"{self.verdict}. {self.about_verdict}"),
+            _line("Verdict", f"{self.verdict}. {self.about_verdict}".rstrip()),
             *(_line("Warning", text) for text in self.warnings),
         ]
         border = f"border-left:.3em solid {COLOURS[self.level]};padding:.3em .9em;max-width:48em"
@@ -114,10 +114,8 @@ def _badge(level: Level) -> Markup:
 
 
 def _bullet(reason: Reason) -> Markup:
-    """Reasons that lower the level are bold, so that they stand out without colour."""
-    if reason.level is Level.TRUST:
-        return element("span", reason.sentence)
-    return element("strong", reason.sentence, style=f"color:{COLOURS[reason.level]}")
+    """Reasons that lower the level are bold: coloured type is hard to read on dark notebooks."""
+    return element("span" if reason.level is Level.TRUST else "strong", reason.sentence)
 
 
 def _line(name: str, text: str) -> Markup:

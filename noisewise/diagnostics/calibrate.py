@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, describe, number, stage_key
 from noisewise._core.draws import real_array
@@ -142,7 +143,9 @@ def _columns(
     return np.concatenate(columns, axis=-1)
 
 
-def randomised_ranks(key: Array, columns: np.ndarray) -> np.ndarray:
+def randomised_ranks(
+    key: Array, columns: Float[np.ndarray, "N draws m"]
+) -> Float[np.ndarray, "N m"]:
     """Where the first of values (N, 1 + L, m) lies among the others, as uniforms (N, m)."""
     truth, draws = columns[:, :1], columns[:, 1:]
     below, ties = (draws < truth).sum(axis=1), (draws == truth).sum(axis=1)

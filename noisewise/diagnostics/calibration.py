@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 from scipy.special import betaincinv
 
 from noisewise._core.arrays import number
@@ -46,11 +47,11 @@ class Calibration:
     """
 
     names: tuple[str, ...]
-    uniforms: np.ndarray = dataclasses.field(repr=False)
+    uniforms: Float[np.ndarray, "N m"] = dataclasses.field(repr=False)
     num_draws: int
     num_failed: int
     alpha: float
-    scores: np.ndarray | None = dataclasses.field(default=None, repr=False)
+    scores: Float[np.ndarray, "N p"] | None = dataclasses.field(default=None, repr=False)
     quantity: str = "draws"
 
     @property
@@ -59,7 +60,7 @@ class Calibration:
         return len(self.uniforms)
 
     @property
-    def ranks(self) -> np.ndarray:
+    def ranks(self) -> Int[np.ndarray, "N m"]:
         """Ranks (N, m) from 0 to L, ties broken at random."""
         return np.floor(self.uniforms * (self.num_draws + 1)).astype(int)
 
@@ -79,7 +80,9 @@ class Calibration:
         """Whether nothing speaks against the posteriors."""
         return self.p_value > self.alpha
 
-    def ecdf_band(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def ecdf_band(
+        self,
+    ) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, " t"], Float[np.ndarray, " t"]]:
         """Points, lower and upper end of the band that a column's ECDF leaves with probability
         `alpha`; for plots.
         """

@@ -187,7 +187,7 @@ def _variance(posterior: AbstractPosterior, worth: float, num: int) -> float:
     return 1.0 / worth + max(0.0, 1.0 / num - 1.0 / len(posterior.theta))
 
 
-def _told_apart(first: np.ndarray, second: np.ndarray) -> float:
+def _told_apart(first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "n d"]) -> float:
     """C2ST; where columns do not vary in both, their values decide, and one that varies in one set
     only tells all draws apart.
     """

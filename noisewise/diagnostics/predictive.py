@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise.assessment import sentences
@@ -43,8 +44,8 @@ class PredictiveCheck:
     """
 
     names: tuple[str, ...]
-    observed: np.ndarray = dataclasses.field(repr=False)
-    simulated: np.ndarray = dataclasses.field(repr=False)
+    observed: Float[np.ndarray, " kp"] = dataclasses.field(repr=False)
+    simulated: Float[np.ndarray, "n kp"] = dataclasses.field(repr=False)
     num_failed: int
     source: str
     p_value: float
@@ -96,7 +97,9 @@ class PredictiveCheck:
         )
 
 
-def two_sided_p_values(simulated: np.ndarray, observed: np.ndarray) -> np.ndarray:
+def two_sided_p_values(
+    simulated: Float[np.ndarray, "n k"], observed: Float[np.ndarray, " k"]
+) -> Float[np.ndarray, " k"]:
     """Twice the smaller tail of each observed statistic (k,) among simulated ones (n, k), ties
     counted half.
     """
@@ -223,7 +226,7 @@ def _check(
     key: Array,
     model: PrivateModel,
     observed: Any,
-    theta: np.ndarray,
+    theta: Float[np.ndarray, "n d"],
     source: str,
     alpha: float,
     executor: Any,

@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, number, stage_key
 from noisewise._core.seeds import generator
@@ -108,7 +109,9 @@ def tarp(
     )
 
 
-def _points(key: Array, theta: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def _points(
+    key: Array, theta: Float[np.ndarray, "N d"], scores: Float[np.ndarray, "N p"]
+) -> Float[np.ndarray, "N d"]:
     """Predictions of theta (N, d), those of each half by a regression on the other, spread like its
     residuals.
     """

@@ -15,6 +15,7 @@ import cloudpickle
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, describe, fold_in_rows, integer, stage_key
 from noisewise._core.draws import MIN_DRAWS, real_array
@@ -38,7 +39,9 @@ _ARRAYS = ("theta", "observed", "draws")
 class SamplesMany(Protocol):
     """An amortised posterior that serves many observations at once."""
 
-    def sample_many(self, key: Array, observed: np.ndarray, num: int) -> np.ndarray:
+    def sample_many(
+        self, key: Array, observed: Float[np.ndarray, "N kp"], num: int
+    ) -> Float[np.ndarray, "N num d"]:
         """`num` draws of theta for each row of observed (N, k'): (N, num, d)."""
         ...
 
@@ -69,9 +72,9 @@ class Trials:
     """
 
     names: tuple[str, ...]
-    theta: np.ndarray = dataclasses.field(repr=False)
-    observed: np.ndarray = dataclasses.field(repr=False)
-    draws: np.ndarray = dataclasses.field(repr=False)
+    theta: Float[np.ndarray, "N d"] = dataclasses.field(repr=False)
+    observed: Float[np.ndarray, "N kp"] = dataclasses.field(repr=False)
+    draws: Float[np.ndarray, "N L d"] = dataclasses.field(repr=False)
     num_failed: int
 
     def __post_init__(self) -> None:
@@ -111,7 +114,7 @@ class Trials:
         )
 
     @functools.cached_property
-    def scores(self) -> np.ndarray:
+    def scores(self) -> Float[np.ndarray, "N p"]:
         """Each statistic of s_dp between -1 and 1, so that no outlier spoils a regression, and its
         square: (N, 2 k').
         """

@@ -7,6 +7,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+from jaxtyping import Float
 from scipy.special import bdtr, bdtrc, chdtr, chdtrc, ndtr, ndtri
 
 _CELLS = 100
@@ -21,7 +22,9 @@ WEIGHTS = {"location": 0.4, "ecdf": 0.25, "dispersion": 0.25, "dependence": 0.1}
 """The share of alpha that each test may use up."""
 
 
-def p_values(u: np.ndarray, beside: np.ndarray | None = None) -> dict[str, float]:
+def p_values(
+    u: Float[np.ndarray, " N"], beside: Float[np.ndarray, "N p"] | None = None
+) -> dict[str, float]:
     r"""The p-values of N independent uniforms u, z = Phi^-1(u) being their normal scores.
 
     ecdf: the number of u below each of 99 points is binomial; the smallest two-sided tail
@@ -70,7 +73,7 @@ def combined(tests: dict[str, float], num_columns: int) -> float:
     return min(1.0, num_columns * min(p * total / WEIGHTS[test] for test, p in tests.items()))
 
 
-def _directions(beside: np.ndarray) -> np.ndarray:
+def _directions(beside: Float[np.ndarray, "N p"]) -> Float[np.ndarray, "N r"]:
     """An orthonormal basis (N, r) of what centred columns (N, p) span, orthogonal to constants."""
     centred = beside - beside.mean(axis=0)
     vectors, sizes, _ = np.linalg.svd(centred, full_matrices=False)
@@ -78,7 +81,9 @@ def _directions(beside: np.ndarray) -> np.ndarray:
     return np.asarray(vectors[:, : min(rank, len(beside) // _ROWS_PER_DIRECTION)])
 
 
-def ecdf_band(num: int, alpha: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def ecdf_band(
+    num: int, alpha: float
+) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, " t"], Float[np.ndarray, " t"]]:
     """Points in (0, 1) and the band that the ECDF of `num` uniforms leaves at one of them or more
     with probability alpha.
     """

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from matplotlib.ticker import StrMethodFormatter
 
 from noisewise._core.markup import Markup, element, join
@@ -213,7 +214,7 @@ def check_picture(check: PredictiveCheck | None) -> Markup:
 def fan_picture(
     posterior: AbstractPosterior,
     model: PrivateModel | None,
-    observed: np.ndarray | None,
+    observed: Float[np.ndarray, " kp"] | None,
     certificate: Certificate | None,
     *,
     simulations: int,
@@ -279,8 +280,8 @@ def _confidential_curves(
 
 
 def _simulated_curves(
-    posterior: AbstractPosterior, model: PrivateModel, observed: np.ndarray
-) -> np.ndarray | None:
+    posterior: AbstractPosterior, model: PrivateModel, observed: Float[np.ndarray, " kp"]
+) -> Float[np.ndarray, "n k"] | None:
     """At each of 100 draws of theta, one of 100 simulated curves, chosen by eta(observed | s):
     draws of s given theta and s_dp.
     """
@@ -300,7 +301,7 @@ def _simulated_curves(
     return curves[possible]
 
 
-def _infected(model: PrivateModel, observed: np.ndarray) -> np.ndarray:
+def _infected(model: PrivateModel, observed: Float[np.ndarray, " kp"]) -> Float[np.ndarray, " kp"]:
     """The release on the scale of people infected."""
     try:
         estimate = model.mechanism.estimate(observed)

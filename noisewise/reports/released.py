@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.markup import Markup, join
 from noisewise.errors import ConversionError, MissingCapabilityError
@@ -30,7 +31,7 @@ _DELTA = 1e-6
 
 
 def released(
-    model: PrivateModel | None, observed: np.ndarray | None, release: Release | None
+    model: PrivateModel | None, observed: Float[np.ndarray, " kp"] | None, release: Release | None
 ) -> Markup:
     """The section; `release` says more than the model does where both are there."""
     mechanism = (

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
@@ -275,14 +276,18 @@ def _compare(
     return dict(zip(posterior.names, pairs, strict=True))
 
 
-def _ratio(above: np.ndarray, below: np.ndarray, neither: float) -> np.ndarray:
+def _ratio(
+    above: Float[np.ndarray, " d"], below: Float[np.ndarray, " d"], neither: float
+) -> Float[np.ndarray, " d"]:
     """above / below, with infinity over 0, and `neither` for 0 / 0."""
     flat = below == 0.0
     infinite = np.where(above == 0.0, neither, np.copysign(np.inf, above))
     return np.where(flat, infinite, above / np.where(flat, 1.0, below))
 
 
-def _moments(theta: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _moments(
+    theta: Float[np.ndarray, "N d"], weights: Float[np.ndarray, " N"]
+) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
     """Means and sds over the finite draws."""
     finite = np.isfinite(theta).all(axis=1)
     theta, weights = theta[finite], weights[finite] / weights[finite].sum()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import jax
 import numpy as np
+from jaxtyping import Bool, Float
 
 from noisewise._core.arrays import Array
 from noisewise._core.draws import constant_columns
@@ -44,21 +45,21 @@ class DefensiveProposal:
 
     prior: UnconstrainedPrior
     share: float
-    draw: Callable[[Array, int], np.ndarray]
-    log_density: Callable[[np.ndarray], np.ndarray]
+    draw: Callable[[Array, int], Float[np.ndarray, "num d"]]
+    log_density: Callable[[Float[np.ndarray, "N d"]], Float[np.ndarray, " N"]]
     description: str
 
     def num_own(self, num: int) -> int:
         """How many of `num` draws come from q."""
         return num - max(1, round(self.share * num))
 
-    def sample(self, key: Array, num: int) -> np.ndarray:
+    def sample(self, key: Array, num: int) -> Float[np.ndarray, "num d"]:
         """Draws z (num, d)."""
         own_key, prior_key = jax.random.split(key)
         own = self.num_own(num)
         return np.concatenate([self.draw(own_key, own), self.prior.sample(prior_key, num - own)])
 
-    def log_prob(self, z: np.ndarray) -> np.ndarray:
+    def log_prob(self, z: Float[np.ndarray, "N d"]) -> Float[np.ndarray, " N"]:
         """The log density of z (N, d), NaN where z is not finite; q counts as 0 where its density
         is not a number.
         """
@@ -71,12 +72,16 @@ class DefensiveProposal:
         )
         return np.where(finite, log_p, np.nan)
 
-    def prior_part(self, z: np.ndarray, log_prob: np.ndarray) -> np.ndarray:
+    def prior_part(
+        self, z: Float[np.ndarray, "N d"], log_prob: Float[np.ndarray, " N"]
+    ) -> Float[np.ndarray, " N"]:
         """a pi(z) / p(z), the probability that a draw at z came from the prior."""
         with np.errstate(invalid="ignore"):
             return np.exp(np.log(self.share) + self.prior.log_prob(z) - log_prob)
 
-    def unusable(self, z: np.ndarray, log_prob: np.ndarray) -> np.ndarray:
+    def unusable(
+        self, z: Float[np.ndarray, "N d"], log_prob: Float[np.ndarray, " N"]
+    ) -> Bool[np.ndarray, " N"]:
         """Which draws (N,) are off the support, or come from q where its own density is 0, infinite
         or not a number.
         """

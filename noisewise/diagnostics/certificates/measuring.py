@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
@@ -137,7 +138,7 @@ def _refits(
     return found[1:]
 
 
-def _resampled(key: Array, weights: np.ndarray, num: int) -> np.ndarray:
+def _resampled(key: Array, weights: Float[np.ndarray, " N"], num: int) -> Int[np.ndarray, " num"]:
     """Rows drawn by their weights with systematic resampling, shape (num,)."""
     points = (generator(key).random() + np.arange(num)) / num
     return np.minimum(np.searchsorted(np.cumsum(weights), points), len(weights) - 1)

@@ -7,6 +7,7 @@ import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Float
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,8 +40,8 @@ class Decomposition:
 
     names: tuple[str, ...]
     parts: tuple[str, ...]
-    variances: np.ndarray = dataclasses.field(repr=False)
-    standard_errors: np.ndarray = dataclasses.field(repr=False)
+    variances: Float[np.ndarray, "q parts"] = dataclasses.field(repr=False)
+    standard_errors: Float[np.ndarray, "q parts"] = dataclasses.field(repr=False)
     method: str
     num_draws: int
     num_simulations: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from jaxtyping import Float, Int
 
 _FOLDS = 5
 """Parts of the draws: each is predicted from the four others, so from nearly as many draws."""
@@ -13,8 +14,11 @@ _DRAWS_PER_TERM = 10
 
 
 def predicted(
-    values: np.ndarray, s: np.ndarray, groups: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
+    values: Float[np.ndarray, "N q"],
+    s: Float[np.ndarray, "N k"],
+    groups: Int[np.ndarray, " N"],
+    weights: Float[np.ndarray, " N"],
+) -> Float[np.ndarray, "N q"]:
     """Predictions (N, q) of values (N, q) from s (N, k): ridge regression on squares, products and
     cubes, across 5 folds of whole groups.
 
