@@ -147,7 +147,7 @@ def test_one_certificate_is_enough():
 
 ABC = ("--method", "rejection-abc", "--set", "num_draws=400", "--set")
 RUNS = {
-    "exact": ("--method", "importance", "--set", "num_final=4000", "--set", "num_stages=0"),
+    "exact": ("--method", "importance", "--set", "num_final=20000", "--set", "num_stages=0"),
     "few": ("--method", "rejection-abc", "--set", "num_draws=40"),
     "naive": ("--method", "naive"),
     "certified": (*ABC, "tolerance=0.2", "--certify", "20000"),
@@ -158,7 +158,7 @@ LEVELS = {
     "exact": "trust",
     "few": "do not trust",
     "naive": "do not trust",
-    "certified": "trust with care",
+    "certified": "trust",
     "poor, corrected": "trust with care",
     "poor": "do not trust",
 }
