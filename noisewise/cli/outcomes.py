@@ -128,7 +128,16 @@ def _wording(out: Path) -> Wording:
 
 
 def infer(request: Request, target: Target, *, progress: bool) -> Outcome:
-    """Run or continue the inference, and certify it; a finished one is read."""
+    """Run or continue the inference, and certify it; a finished run is read.
+
+    Args:
+        request: What was asked for on the command line.
+        target: The model and its release.
+        progress: Whether to show progress bars.
+
+    Returns:
+        The outcome, whose files are written.
+    """
     with pool(request.workers) as executor:
         if (request.out / CERTIFICATE).exists():
             known = stored(request.out, target, seed=request.seed)
@@ -142,7 +151,17 @@ def infer(request: Request, target: Target, *, progress: bool) -> Outcome:
 
 
 def stored(out: Path, target: Target | None = None, *, seed: int = 1) -> Outcome:
-    """Read a finished run."""
+    """Read a finished run.
+
+    Args:
+        out: The run directory.
+        target: The model and its release; without it, there is no naive answer.
+        seed: Seed of the run.
+
+    Raises:
+        InvalidInputError: If the run is not finished.
+        FileFormatError: If its files are altered or damaged.
+    """
     from noisewise.posteriors import load_posterior
 
     check_no_links(out, CERTIFICATE, CORRECTED)
@@ -157,7 +176,15 @@ def stored(out: Path, target: Target | None = None, *, seed: int = 1) -> Outcome
 
 
 def naive(target: Target, seed: int) -> AbstractPosterior | None:
-    """The posterior that ignores the noise, where one is known."""
+    """The posterior that ignores the noise, where one is known.
+
+    Args:
+        target: The model and its release.
+        seed: Seed of the run; a stream of its own is drawn from it.
+
+    Returns:
+        The posterior; None for models that `NaivePlugIn` does not serve.
+    """
     import jax
 
     from noisewise.inference import NaivePlugIn
@@ -178,7 +205,7 @@ def checked(outcome: Outcome, target: Target) -> Outcome:
 
 
 def write_report(request: Request, target: Target | None, outcome: Outcome) -> Path:
-    """Write report.html."""
+    """Write report.html; without a target, all but what needs the model."""
     from noisewise.reports import write_report as write
 
     known = (

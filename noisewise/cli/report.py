@@ -51,8 +51,8 @@ def report(run: RunArgument, model: ModelOption = None, as_json: show.Json = Fal
 
 
 def _target(request: Request, model: str | None) -> Target | None:
-    """The model and its release, of a ready problem or of the file that the user names; None, said
-    with the reason, without one.
+    """The model and its release, of a ready problem or of the file that the user names; None
+    without one, which stderr explains.
     """
     from noisewise.cli import targets
     from noisewise.cli.requests import remembered, without_model

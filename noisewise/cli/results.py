@@ -14,8 +14,16 @@ from noisewise.cli.targets import Target
 def present(
     request: Request, target: Target, outcome: Outcome, page: Path, *, as_json: bool, quiet: bool
 ) -> None:
-    """The summary beside the naive answer and the truth, the verdict, warnings, and where
-    everything is.
+    """Print the summary beside the naive answer and the truth, the verdict, warnings, and where
+    the report is.
+
+    Args:
+        request: What was asked for.
+        target: The model and its release.
+        outcome: The result.
+        page: The path of the report.
+        as_json: Print one JSON object instead.
+        quiet: Print the verdict and the path alone.
     """
     if as_json:
         show.print_json(as_record(request, target, outcome, page))
@@ -27,7 +35,7 @@ def present(
 
 
 def as_record(request: Request, target: Target, outcome: Outcome, page: Path) -> dict[str, Any]:
-    """The same for machines."""
+    """The same as one JSON-ready object, for `--json`."""
     report, answer = outcome.posterior.report, outcome.answer
     certificate = None if outcome.certificate is None else outcome.certificate.to_spec()
     return {

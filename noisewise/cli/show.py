@@ -15,9 +15,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, f
 
 
 def console() -> Any:
-    """A console that prints text as it is, no markup, no highlights, but for what would command the
-    terminal: that it leaves out.
-    """
+    """A console without markup or highlights; what would command the terminal is left out."""
     from rich.console import Console
 
     class Safe(Console):
@@ -58,8 +56,15 @@ def table(
     numbers: bool = True,
     num_names: int = 1,
 ) -> None:
-    """A table on stdout: `num_names` columns of names, then numbers, which are never cut while
-    names can be folded, or else texts.
+    """A table on stdout.
+
+    Args:
+        columns: Headings.
+        rows: Cells as text.
+        title: Printed above.
+        numbers: Whether the columns after the names hold numbers, which are aligned to the right
+            and never cut while names can be folded; or else texts.
+        num_names: How many columns hold names.
     """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -77,6 +82,9 @@ def table(
 def digits(value: float, sd: float) -> str:
     """The number to a hundredth of its standard deviation, or to three digits where that is
     unknown.
+
+    >>> digits(1.23456, 0.1), digits(12345.6, 200.0), digits(1.23456, float("nan"))
+    ('1.235', '12346', '1.23')
     """
     if not (math.isfinite(value) and math.isfinite(sd) and sd > 0.0):
         return f"{value:.3g}"
