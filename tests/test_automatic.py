@@ -7,8 +7,10 @@ import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
-from noisewise import automatic
-from noisewise.automatic import _rank, _Run
+from noisewise.automatic import routes
+from noisewise.automatic.ranking import Candidate, rank
+from noisewise.automatic.routes import ROUTES, adapted_importance
+from noisewise.automatic.routes.route import Route
 from noisewise.inference.exact.weighted_draws import pooled_draws
 from noisewise.posteriors import Draws, Report, WeightedSamples
 from tests.inference import linear_gaussian
@@ -52,7 +54,7 @@ def test_records_go_by_data_augmentation():
 @pytest.fixture
 def many_parameters(monkeypatch):
     """Routes as for more parameters than importance sampling adapts to."""
-    monkeypatch.setattr(automatic, "_FEW_PARAMETERS", 0)
+    monkeypatch.setattr(adapted_importance, "MAX_PARAMETERS", 0)
 
 
 @pytest.mark.usefixtures("many_parameters")
@@ -148,15 +150,24 @@ def test_exact_draws_rank_before_learnt_ones_and_these_before_poor_weights():
         Report("importance", exact=True),
         log_weights=np.zeros(150),
     )
-    ranks = [_rank(posterior) for posterior in (poor, learnt, fair, exact)]
+    ranks = [rank(posterior) for posterior in (poor, learnt, fair, exact)]
     assert ranks == sorted(ranks)
     assert len(set(ranks)) == 4
 
 
-def planted(routes, monkeypatch):
-    """What nw.infer returns where its routes yield these posteriors."""
-    monkeypatch.setattr(_Run, "_routes", routes)
-    return nw.infer(KEY, one_number(nw.mechanisms.Gaussian(scale=1.0)), [0.0], progress=False)
+def planted(offered, monkeypatch):
+    """The draws that nw.infer returns where its one route offers these candidates."""
+    route = Route(
+        name="planted",
+        when="always",
+        methods="nothing",
+        evidence="none",
+        applies=lambda search: True,
+        candidates=lambda search: iter(offered),
+    )
+    monkeypatch.setattr(routes, "ROUTES", (route,))
+    model = one_number(nw.mechanisms.Gaussian(scale=1.0))
+    return nw.infer(KEY, model, [0.0], progress=False).theta
 
 
 def test_draws_of_the_prior_never_replace_an_answer(monkeypatch):
@@ -166,8 +177,8 @@ def test_draws_of_the_prior_never_replace_an_answer(monkeypatch):
     tempered = Draws(rng.normal(size=(100, 1)), ("a",), Report("exact-smc", power=0.3))
     prior = Draws(rng.normal(size=(100, 1)), ("a",), Report("sppe", power=0.0))
     for order in ((learnt, tempered, prior), (prior, tempered, learnt, later)):
-        assert planted(lambda self, order=order: iter(order), monkeypatch) is learnt
-    assert planted(lambda self: iter((tempered, prior)), monkeypatch) is tempered
+        assert planted(map(Candidate, order), monkeypatch) is learnt.theta
+    assert planted(map(Candidate, (tempered, prior)), monkeypatch) is tempered.theta
 
 
 def test_a_pool_replaces_the_luckier_part_of_it(monkeypatch):
@@ -182,14 +193,24 @@ def test_a_pool_replaces_the_luckier_part_of_it(monkeypatch):
         rng.normal(size=(900, 1)), ("a",), Report("certify"), log_weights=np.zeros(900)
     )
     learnt = Draws(rng.normal(size=(100, 1)), ("a",), Report("sppe"))
+    offered = (Candidate(part), Candidate(pool, replaces=part), Candidate(learnt))
+    assert planted(offered, monkeypatch) is pool.theta
+    apart = (Candidate(part), Candidate(pool), Candidate(learnt))
+    assert planted(apart, monkeypatch) is part.theta
 
-    def routes(self):
-        yield part
-        self.replaced = part
-        yield pool
-        yield learnt
 
-    assert planted(routes, monkeypatch) is pool
+def test_the_documentation_lists_the_routes_as_they_are():
+    """In their order, word for word, and no other."""
+    words = " ".join(nw.infer.__doc__.split())
+    listed = " ".join(f"{number}. {route.line}" for number, route in enumerate(ROUTES, start=1))
+    assert listed in words
+    assert f"{len(ROUTES) + 1}. " not in words
+
+
+def test_the_report_of_the_search_leaves_the_posterior_of_its_method_alone(monkeypatch):
+    learnt = Draws(np.random.default_rng(4).normal(size=(100, 1)), ("a",), Report("sppe"))
+    planted([Candidate(learnt)], monkeypatch)
+    assert learnt.report == Report("sppe")
 
 
 def test_a_small_budget_is_not_spent_on_a_warm_up():

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import abc
+import copy
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -121,6 +122,12 @@ class AbstractPosterior(abc.ABC):
             "report": self.report.to_spec(),
         }
         write_archive(path, type(self).__name__, content, arrays, overwrite=overwrite)
+
+    def with_report(self, report: Report) -> Self:
+        """The same posterior with another report; the original keeps its own."""
+        other = copy.copy(self)
+        other.report = report
+        return other
 
     def _columns(self) -> dict[str, np.ndarray]:
         return {**dict(zip(self.names, self.theta.T, strict=True)), **self.derived}

@@ -167,7 +167,7 @@ def test_the_automatic_choice_resumes(tmp_path, interrupt, simulated):
 def test_learning_and_certifying_within_the_automatic_choice_resume(
     tmp_path, interrupt, simulated, monkeypatch
 ):
-    monkeypatch.setattr("noisewise.automatic._FEW_PARAMETERS", 0)
+    monkeypatch.setattr("noisewise.automatic.routes.adapted_importance.MAX_PARAMETERS", 0)
     settings = {
         "target_ess": 2000,
         "max_simulations": 30_000,

@@ -11,7 +11,7 @@ import numpy as np
 
 from noisewise._core.arrays import Array, integer, number
 from noisewise._core.seeds import generator
-from noisewise.errors import InvalidInputError, MissingCapabilityError, SimulationError
+from noisewise.errors import InvalidInputError, SimulationError
 from noisewise.inference.abc.distances import (
     AbstractDistance,
     Euclidean,
@@ -81,16 +81,16 @@ class RejectionABC(AbstractMethod):
                 " max_simulations or max_minutes."
             )
 
-    def _check(self, model: PrivateModel) -> None:
+    def _refusal(self, model: PrivateModel) -> str | None:
         able, name = model.mechanism.capabilities, type(model.mechanism).__name__
         if Capability.SAMPLE in able or (self._by_default and able >= _EXACT):
-            return
+            return None
         if self._by_default:
-            raise MissingCapabilityError(
+            return (
                 "RejectionABC needs a mechanism with log_prob and log_prob_bound, or with sample;"
                 f" {name} has neither. Use ImportanceSampling, which needs the density alone."
             )
-        raise MissingCapabilityError(
+        return (
             f"RejectionABC with tolerance or quantile needs a mechanism with sample, which {name}"
             " lacks. Leave them out to reject by the density, or use ImportanceSampling."
         )

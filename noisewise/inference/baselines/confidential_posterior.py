@@ -9,7 +9,11 @@ import numpy as np
 
 from noisewise._core.arrays import Array, describe, integer
 from noisewise.errors import InvalidInputError, InvalidTypeError
-from noisewise.inference.baselines.conjugate import check_conjugate, conjugate_draws, record_draws
+from noisewise.inference.baselines.conjugate import (
+    conjugate_draws,
+    conjugate_refusal,
+    record_draws,
+)
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.model.private_model import PrivateModel
@@ -54,8 +58,10 @@ class ConfidentialPosterior(AbstractMethod):
         object.__setattr__(self, "num_draws", integer("num_draws", at_least=1)(self.num_draws))
         object.__setattr__(self, "data", _as_data(self.data))
 
+    def _refusal(self, model: PrivateModel) -> str | None:
+        return conjugate_refusal(model, type(self).__name__)
+
     def _check(self, model: PrivateModel) -> None:
-        check_conjugate(model, type(self).__name__)
         if self._is_statistic(model):
             _check_tables(model, self.data)
         else:

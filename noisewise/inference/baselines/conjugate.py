@@ -11,7 +11,6 @@ import numpy as np
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
-from noisewise.errors import MissingCapabilityError
 from noisewise.model.private_model import PrivateModel
 from noisewise.queries import CategoryProportions, ClampedMean, RegressionMoments
 from noisewise.simulators import LinearRegression, LogLinear, NormalRecords
@@ -32,28 +31,29 @@ _POINTS = 64
 _TOLERANCE = 1e-4
 
 
-def check_conjugate(model: PrivateModel, method: str) -> None:
-    """Refuse models without a conjugate posterior, naming what serves them."""
+def conjugate_refusal(model: PrivateModel, method: str) -> str | None:
+    """Why a method that needs a conjugate posterior cannot serve a model; None if it can."""
     simulator, query = type(model.simulator), type(model.query)
     if _PAIRS.get(simulator) is not query or not _fit(model.simulator, model.query):
         known = ", ".join(
             f"{left.__name__} with {right.__name__}" for left, right in _PAIRS.items()
         )
-        raise MissingCapabilityError(
+        return (
             f"{method} needs a conjugate posterior: {known} of the same size and columns, not"
             f" {simulator.__name__} with {query.__name__}. Use ImportanceSampling, which serves"
             " every simulator."
         )
-    check_conjugate_prior(model, method)
+    return conjugate_prior_refusal(model, method)
 
 
-def check_conjugate_prior(model: PrivateModel, method: str) -> None:
-    """Refuse a prior other than the conjugate one: log densities must differ by a constant at
-    points spread by a fixed seed.
+def conjugate_prior_refusal(model: PrivateModel, method: str) -> str | None:
+    """Why a method that needs the conjugate prior cannot serve a model; None if it can.
+
+    Two priors are the same if their log densities differ by a constant at 64 fixed points.
     """
     simulator: Any = model.simulator
     if not simulator.can_sample_parameters:
-        raise MissingCapabilityError(
+        return (
             f"{method} needs a {type(simulator).__name__} in which nothing but beta is unknown, but"
             f" {', '.join(simulator.unknown)} is. Fix it, or use DataAugmentationMCMC."
         )
@@ -66,12 +66,13 @@ def check_conjugate_prior(model: PrivateModel, method: str) -> None:
         fits = bool(
             np.all(np.abs(difference - difference[0]) <= _TOLERANCE * (1.0 + np.abs(conjugate)))
         )
-    if not fits:
-        raise MissingCapabilityError(
-            f"{method} needs the conjugate prior of its simulator, {_prior_text(simulator)}, and"
-            " the prior of the model is another. State it in the simulator too, or use"
-            " DataAugmentationMCMC, which takes any prior."
-        )
+    if fits:
+        return None
+    return (
+        f"{method} needs the conjugate prior of its simulator, {_prior_text(simulator)}, and the"
+        " prior of the model is another. State it in the simulator too, or use"
+        " DataAugmentationMCMC, which takes any prior."
+    )
 
 
 def conjugate_draws(key: Array, model: PrivateModel, s: np.ndarray, num: int) -> np.ndarray:

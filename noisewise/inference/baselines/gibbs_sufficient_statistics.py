@@ -15,8 +15,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from noisewise._core.arrays import Array, integer
-from noisewise.errors import MissingCapabilityError
-from noisewise.inference.baselines.conjugate import check_conjugate_prior
+from noisewise.inference.baselines.conjugate import conjugate_prior_refusal
 from noisewise.inference.baselines.statistic_moves import Kernel, StatisticTarget, sweeps
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
@@ -76,30 +75,30 @@ class GibbsSufficientStatistics(AbstractMethod):
             lowest = 0 if name == "num_warmup" else 1
             object.__setattr__(self, name, integer(name, at_least=lowest)(getattr(self, name)))
 
-    def _check(self, model: PrivateModel) -> None:
+    def _refusal(self, model: PrivateModel) -> str | None:
         simulator, query, mechanism = model.simulator, model.query, model.mechanism
         if not isinstance(simulator, LinearRegression) or not isinstance(
             query, AbstractMomentQuery
         ):
-            raise MissingCapabilityError(
+            return (
                 "GibbsSufficientStatistics needs LinearRegression with RegressionMoments, whose"
                 f" moments have a closed form, not {type(simulator).__name__} with"
                 f" {type(query).__name__}. Use DataAugmentationMCMC for other models of records,"
                 " ImportanceSampling for any simulator."
             )
         if simulator.num_predictors != query.num_predictors or query.grid is not None:
-            raise MissingCapabilityError(
+            return (
                 "GibbsSufficientStatistics needs RegressionMoments of the"
                 f" {simulator.num_predictors} predictors of its simulator, without grid. Use"
                 " DataAugmentationMCMC, which takes any additive query."
             )
         if mechanism.normal_mixture is None:
-            raise MissingCapabilityError(
+            return (
                 "GibbsSufficientStatistics needs Laplace or Gaussian noise, which are mixtures of"
                 f" normals, not {type(mechanism).__name__}. Use DataAugmentationMCMC, which takes"
                 " any mechanism with a density."
             )
-        check_conjugate_prior(model, type(self).__name__)
+        return conjugate_prior_refusal(model, type(self).__name__)
 
     def _infer(self, key: Array, run: InferenceRun) -> Draws:
         look_key, run_key = jax.random.split(key)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import jax
 
 from noisewise._core.arrays import Array, integer
-from noisewise.inference.baselines.conjugate import check_conjugate, conjugate_draws
+from noisewise.inference.baselines.conjugate import conjugate_draws, conjugate_refusal
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.model.private_model import PrivateModel
@@ -47,8 +47,8 @@ class NaivePlugIn(AbstractMethod):
         AbstractMethod.__post_init__(self)
         object.__setattr__(self, "num_draws", integer("num_draws", at_least=1)(self.num_draws))
 
-    def _check(self, model: PrivateModel) -> None:
-        check_conjugate(model, type(self).__name__)
+    def _refusal(self, model: PrivateModel) -> str | None:
+        return conjugate_refusal(model, type(self).__name__)
 
     def _infer(self, key: Array, run: InferenceRun) -> Draws:
         draw_key, look_key = jax.random.split(key)

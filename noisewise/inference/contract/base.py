@@ -127,19 +127,44 @@ class AbstractMethod(abc.ABC):
         return identity_of(self.slug, self.settings(), key, model, observed, **data)
 
     @final
-    def check(self, model: PrivateModel) -> None:
-        """Refuse a model that this method cannot serve, naming what would work."""
+    def refusal(self, model: PrivateModel) -> str | None:
+        """Why this method cannot serve a model, with a method that can; None if it can.
+
+        It asks no more than types and capabilities, and simulates nothing.
+        """
         missing = self.needs - model.mechanism.capabilities
         if missing:
             names = " and ".join(sorted(missing))
-            raise MissingCapabilityError(
+            return (
                 f"{type(self).__name__} needs a mechanism with {names}, which"
                 f" {type(model.mechanism).__name__} lacks. {self.instead}"
             )
+        return self._refusal(model)
+
+    @final
+    def supports(self, model: PrivateModel) -> bool:
+        """Whether this method can serve a model."""
+        return self.refusal(model) is None
+
+    @final
+    def check(self, model: PrivateModel) -> None:
+        """Refuse a model that this method cannot serve, or that its settings do not fit.
+
+        Raises:
+            MissingCapabilityError: If the method cannot serve the model; says what would work.
+            InvalidInputError: If settings or data of the method do not fit the model.
+        """
+        refusal = self.refusal(model)
+        if refusal is not None:
+            raise MissingCapabilityError(refusal)
         self._check(model)
 
-    def _check(self, model: PrivateModel) -> None:  # noqa: B027, most methods serve every model
-        """Refuse what the capabilities do not tell."""
+    def _refusal(self, model: PrivateModel) -> str | None:
+        """Why the method cannot serve a model whose mechanism has all that it `needs`."""
+        return None
+
+    def _check(self, model: PrivateModel) -> None:  # noqa: B027, most settings fit every model
+        """Raise if settings or data of the method do not fit the model."""
 
     @abc.abstractmethod
     def _infer(self, key: Array, run: InferenceRun) -> AbstractPosterior: ...

@@ -20,7 +20,7 @@ from noisewise.inference.exact.record_moves import (
     Walk,
     advanced,
     record_moves,
-    require_records,
+    records_refusal,
 )
 from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
@@ -79,8 +79,8 @@ class DataAugmentationMCMC(AbstractMethod):
             num_moves=integer("num_moves", at_least=0),
         )
 
-    def _check(self, model: PrivateModel) -> None:
-        require_records(model, type(self).__name__)
+    def _refusal(self, model: PrivateModel) -> str | None:
+        return records_refusal(model, type(self).__name__)
 
     def _infer(self, key: Array, run: InferenceRun) -> Draws:
         sampled = self.run_chains(key, run)

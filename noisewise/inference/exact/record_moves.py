@@ -29,7 +29,7 @@ import numpy as np
 from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array, in_float64
 from noisewise._core.files import reading
-from noisewise.errors import FileFormatError, InvalidInputError, MissingCapabilityError
+from noisewise.errors import FileFormatError, InvalidInputError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.model.private_model import PrivateModel
 from noisewise.priors.prior import Prior
@@ -77,20 +77,21 @@ def serves(model: PrivateModel) -> bool:
     )
 
 
-def require_records(model: PrivateModel, method: str) -> None:
-    """Refuse a model that has no records, or whose statistic is no sum over them."""
+def records_refusal(model: PrivateModel, method: str) -> str | None:
+    """Why a method cannot move the records of a model one by one; None if it can."""
     if not isinstance(model.simulator, AbstractRecordModel):
-        raise MissingCapabilityError(
+        return (
             f"{method} changes one record at a time, but {type(model.simulator).__name__} is not a"
             " model of independent records (nw.simulators.AbstractRecordModel). ExactSMC,"
             " PseudoMarginalMCMC and ImportanceSampling serve any simulator."
         )
     if not isinstance(model.query, AdditiveQuery):
-        raise MissingCapabilityError(
+        return (
             f"{method} needs a statistic that is a sum over records, but"
             f" {type(model.query).__name__} is not. ExactSMC, PseudoMarginalMCMC and"
             " ImportanceSampling serve any query."
         )
+    return None
 
 
 def record_moves(model: PrivateModel, *, num_moves: int, joint: bool = False) -> RecordMoves:

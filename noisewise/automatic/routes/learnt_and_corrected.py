@@ -1,0 +1,130 @@
+"""The route for any simulator: learn the posterior, then weight draws from it until they are exact."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+
+import jax
+
+from noisewise._core.arrays import Array
+from noisewise.automatic.ranking import MIN_ESS_TO_EXTRAPOLATE, SAFETY_FACTOR, Candidate
+from noisewise.automatic.routes.route import Route
+from noisewise.automatic.search import Search, Use
+from noisewise.assessment.judging import CERTIFYING_SIZE
+from noisewise.inference import PrivatePosteriorEstimation
+from noisewise.inference.exact.weighted_draws import pooled_draws
+from noisewise.posteriors import AbstractPosterior, WeightedSamples
+
+_NUM_CHECK = 4000
+"""Simulations of the short certificate after a round: 4% of the default budget; the effective size
+of a good approximation is then known to a few percent.
+"""
+
+MIN_BATCH = 1000
+"""Simulations of the smallest certificate: `certify` refuses fewer."""
+
+_FIRST_CHECKED_ROUND = 2
+"""Round after which the first check comes: the first network has only seen prior draws."""
+
+GOOD_EFFICIENCY = 0.6
+"""Efficiency of weighted draws, as a share of a perfect approximation's, at which more learning
+cannot pay: simulations are better spent on weighing.
+"""
+
+_MIN_SECONDS = 1e-3
+"""Seconds that a check takes at least, so that rates are finite whatever the clock's resolution."""
+
+
+class _Correction:
+    """Sets of weighted draws from the rounds of a learnt posterior, pooled.
+
+    All sets that are weighed are pooled, so that none is picked for its luck.
+    """
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._rate: float | None = None
+        self._sets: list[WeightedSamples] = []
+        self._pooled: WeightedSamples | None = None
+
+    def check(self, key: Array, learnt: AbstractPosterior) -> tuple[int, bool]:
+        """How many simulations the target would take by this posterior, and whether it is as good
+        as it needs to be. No simulations, and good enough, if too few are left to check.
+        """
+        if self._affordable() < _NUM_CHECK:
+            return 0, True
+        started = time.monotonic()
+        certificate = self._search.certify(key, learnt, _NUM_CHECK)
+        self._rate = _NUM_CHECK / max(time.monotonic() - started, _MIN_SECONDS)
+        per_effective = _NUM_CHECK / max(certificate.effective_size, 1.0)
+        needed = SAFETY_FACTOR * max(self._search.target_ess, CERTIFYING_SIZE) * per_effective
+        good = (
+            certificate.effective_size >= MIN_ESS_TO_EXTRAPOLATE
+            and certificate.efficiency >= GOOD_EFFICIENCY
+        )
+        return max(MIN_BATCH, math.ceil(needed)), good
+
+    def weigh(
+        self, key: Array, learnt: AbstractPosterior, needed: int, *, settled: bool
+    ) -> Iterator[Candidate]:
+        """Pools with more and more weighted draws: one set while learning goes on, and only if the
+        budgets allow what is needed; once learning has `settled`, sets until nothing is missing.
+        """
+        while needed >= MIN_BATCH and (needed <= self._affordable() or settled):
+            num = min(needed, self._affordable())
+            if num < MIN_BATCH:
+                return
+            set_key = jax.random.fold_in(key, len(self._sets))
+            self._sets.append(self._search.certify(set_key, learnt, num).corrected)
+            before, self._pooled = self._pooled, pooled_draws(self._sets)
+            yield Candidate(self._pooled, replaces=before)
+            if not settled:
+                return
+            missing = self._search.target_ess / max(self._pooled.effective_size, 1.0) - 1.0
+            needed = math.ceil(SAFETY_FACTOR * num * missing)
+
+    def _affordable(self) -> int:
+        return self._search.budget.affordable(self._rate)
+
+
+def _applies(search: Search) -> bool:
+    return search.budget.can_spend(MIN_BATCH + _NUM_CHECK)
+
+
+def _candidates(search: Search) -> Iterator[Candidate]:
+    """Rounds of learning while certificates say that they pay, corrected, and the last as it is."""
+    method = PrivatePosteriorEstimation(num_noise=1, **search.budget.left())
+    keys = jax.random.split(search.key_for(Use.LEARNING), method.num_rounds + 1)
+    correction = _Correction(search)
+    learnt: AbstractPosterior | None = None
+    run = method.start(search.model, search.observed, **search.options)
+    for number, learnt in enumerate(
+        search.counted_rounds(method.slug, method.rounds_of(keys[0], run)), start=1
+    ):
+        is_last = number == method.num_rounds
+        if number >= _FIRST_CHECKED_ROUND or is_last:
+            check_key, weigh_key = jax.random.split(keys[number])
+            needed, good = correction.check(check_key, learnt)
+            settled = good or is_last
+            yield from correction.weigh(weigh_key, learnt, needed, settled=settled)
+            if settled:
+                break
+        if search.budget.remaining < method.num_simulations + _NUM_CHECK:
+            break
+    if learnt is not None:
+        yield Candidate(learnt)
+
+
+ROUTE = Route(
+    name="learnt and corrected",
+    when="any other simulator",
+    methods=(
+        "rounds of `PrivatePosteriorEstimation`, until simulations drawn from it and weighted"
+        " reach the target"
+    ),
+    evidence="`certify`",
+    applies=_applies,
+    candidates=_candidates,
+)

@@ -1,0 +1,114 @@
+"""What the routes of one `nw.infer` share: the question, the budget, and how methods are run."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from noisewise._core.arrays import Array
+from noisewise.automatic.budget import Budget
+from noisewise.diagnostics import Certificate
+from noisewise.diagnostics.certificates.certify import certified_by, start
+from noisewise.inference import AbstractMethod
+from noisewise.model.private_model import PrivateModel
+from noisewise.posteriors import AbstractPosterior
+
+_PRIOR_SHARE = 0.1
+"""Share of a certificate's draws that come from the prior: `certify`'s own default."""
+
+
+class Use(enum.IntEnum):
+    """What a part of the key is used for. The numbers are frozen: fixed-seed results follow."""
+
+    RECORD_CHAINS = 0
+    RECORD_PARTICLES = 1
+    PILOT = 2
+    WEIGHTED_PRIOR = 3
+    PARTICLES = 4
+    LEARNING = 5
+    NO_DENSITY = 6
+    OBSERVATION = 7
+    ADAPTED = 8
+    """The first set of adapted draws; the sets after it take 9, 10, ..."""
+
+
+@dataclasses.dataclass
+class Search:
+    """One `nw.infer` under way.
+
+    `options` go to every `InferenceRun`: executor, progress, faults and the journal. `stages` holds
+    a record of each method that was run, for the report.
+    """
+
+    key: Array
+    model: PrivateModel
+    observed: Float[np.ndarray, " kp"]
+    target_ess: int
+    budget: Budget
+    options: dict[str, Any]
+    stages: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    observation_surprises: bool = False
+    """Whether a pilot found the observation far outside what the prior predicts."""
+
+    def key_for(self, use: int) -> Array:
+        """The part of the key for one use."""
+        return jax.random.fold_in(self.key, int(use))
+
+    def run(self, use: int, method: AbstractMethod, *, share: float = 1.0) -> AbstractPosterior:
+        """The posterior by a method, which may spend a `share` of the simulations left.
+
+        Args:
+            use: Which part of the key the method gets.
+            method: The method; its budgets are replaced by what is left.
+            share: Share of the simulations left, in (0, 1].
+
+        Returns:
+            The method's posterior; its simulations are counted.
+        """
+        budgets = self.budget.left()
+        budgets["max_simulations"] = max(1, int(share * budgets["max_simulations"]))
+        method = dataclasses.replace(method, **budgets)
+        method.check(self.model)
+        inference_run = method.start(self.model, self.observed, **self.options)
+        posterior = method.posterior_of(self.key_for(use), inference_run)
+        self.count_posterior(method.slug, posterior, posterior.report.num_simulations)
+        return posterior
+
+    def certify(self, key: Array, posterior: AbstractPosterior, num: int) -> Certificate:
+        """The certificate of a posterior from `num` fresh simulations, which are counted."""
+        run = start(posterior, self.model, self.observed, num, _PRIOR_SHARE, **self.options)
+        certificate = certified_by(key, run, posterior)
+        found = {"verdict": certificate.verdict, "efficiency": certificate.efficiency}
+        self.count_posterior("certify", certificate.corrected, num, **found)
+        return certificate
+
+    def counted_rounds(
+        self, stage: str, rounds: Iterable[AbstractPosterior]
+    ) -> Iterator[AbstractPosterior]:
+        """The same rounds; what each simulates is counted, since reports hold running totals."""
+        simulated = failed = 0
+        for posterior in rounds:
+            report = posterior.report
+            self.count(stage, report.num_simulations - simulated, report.num_failed - failed)
+            simulated, failed = report.num_simulations, report.num_failed
+            yield posterior
+
+    def count_posterior(
+        self, stage: str, posterior: AbstractPosterior, num: int, **found: Any
+    ) -> None:
+        """Count `num` simulations that led to a posterior, and record its effective size."""
+        size = float(posterior.effective_size)
+        self.count(stage, num, posterior.report.num_failed, effective_size=size, **found)
+
+    def count(self, stage: str, num: int, num_failed: int, **found: Any) -> None:
+        """Count simulations, and record a stage for the report."""
+        self.budget.spend(num, num_failed)
+        self.stages.append(
+            {"stage": stage, "num_simulations": self.budget.num_simulations, **found}
+        )
