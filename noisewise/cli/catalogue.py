@@ -1,36 +1,25 @@
-"""What there is, read from the sources without importing them: listing and completing cost next to
-nothing.
+"""What there is, one row each, so that lists, help and completion load nothing heavy.
+
+Tests hold the rows against the classes and functions that they name.
 """
 
 from __future__ import annotations
 
-import ast
 import dataclasses
-import functools
-from collections.abc import Iterator
-from pathlib import Path
 
 from noisewise.cli.exits import did_you_mean
 from noisewise.errors import InvalidInputError
-
-RELEASED = {
-    "ClampedMean": "mean",
-    "Median": "median",
-    "Histogram": "histogram",
-    "ContingencyTable": "contingency-table",
-    "CategoryProportions": "category-proportions",
-    "RegressionMoments": "regression-moments",
-    "InfectionCurve": "infection-curve",
-}
-"""What `noisewise release --query` calls the queries that it can release."""
-
-_PACKAGE = Path(__file__).parent.parent
+from noisewise.inference.registry import METHODS
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A problem, method, mechanism or query: what the command line calls it, its Python name, and
-    one line about it.
+    """A problem, method, mechanism or query.
+
+    Attributes:
+        slug: What the command line calls it.
+        name: Its Python name.
+        line: One line about it.
     """
 
     slug: str
@@ -38,55 +27,149 @@ class Item:
     line: str
 
 
-@functools.cache
+_POTENTIAL = "infected proportion of 100000 potential contacts, every"
+
+_PROBLEMS = (
+    Item(
+        "gaussian-mean",
+        "gaussian_mean",
+        "The mean of normal records, released with noise: small enough for quadrature, and for"
+        " every method.",
+    ),
+    Item(
+        "linear-regression",
+        "linear_regression",
+        "The paper's Bayesian linear regression, released as noisy sufficient statistics.",
+    ),
+    Item(
+        "log-linear",
+        "log_linear",
+        "The paper's naive Bayes log-linear model, released as noisy proportions.",
+    ),
+    Item(
+        "outbreak-influenza",
+        'outbreak("influenza")',
+        "Boarding-school influenza, boys in bed each day, as proportions of 763.",
+    ),
+    Item(
+        "outbreak-ebola-guinea",
+        'outbreak("ebola-guinea")',
+        f"Ebola in Guinea, {_POTENTIAL} 120 days from 2014-03-31.",
+    ),
+    Item(
+        "outbreak-ebola-liberia",
+        'outbreak("ebola-liberia")',
+        f"Ebola in Liberia, {_POTENTIAL} 120 days from 2014-03-31.",
+    ),
+    Item(
+        "outbreak-ebola-sierra-leone",
+        'outbreak("ebola-sierra-leone")',
+        f"Ebola in Sierra Leone, {_POTENTIAL} 120 days from 2014-03-31.",
+    ),
+    Item(
+        "outbreak-covid-clark",
+        'outbreak("covid-clark")',
+        f"COVID-19 in Clark County, Nevada, {_POTENTIAL} 24 days from 2020-09-07.",
+    ),
+    Item(
+        "sir",
+        "sir",
+        "The paper's epidemic: a private infection curve in a population of a million.",
+    ),
+)
+
+_PARTLY_KNOWN = (
+    "Mechanisms that a user knows only in part: a sampler without a density, or a density without a"
+    " sampler."
+)
+
+_MECHANISMS = {
+    "Clamped": "Post-processing of a mechanism's output: rounding, and clipping to an interval.",
+    "DensityMechanism": _PARTLY_KNOWN,
+    "DiscreteGaussian": "Independent discrete Gaussian noise on a lattice.",
+    "DiscreteLaplace": "Independent discrete Laplace noise on a lattice.",
+    "EuclideanLaplace": (
+        "Noise whose density falls with the Euclidean length: Laplace noise for L2 sensitivity."
+    ),
+    "ExponentialMechanism": "The exponential mechanism over finitely many candidates.",
+    "Gaussian": "Independent Gaussian noise.",
+    "Laplace": "Independent Laplace noise.",
+    "PaddedBinomial": (
+        "Binomial resampling of counts with padded probabilities: private infection curves."
+    ),
+    "Product": "Blocks of columns, each with a mechanism of its own.",
+    "RandomizedResponse": "Randomised response over categories.",
+    "SampledMechanism": _PARTLY_KNOWN,
+}
+
+_QUERIES = (
+    Item("mean", "ClampedMean", "Means of clamped columns."),
+    Item("median", "Median", "Scores of candidate medians, for the exponential mechanism."),
+    Item("histogram", "Histogram", "Counts, or proportions, of a real column in bins."),
+    Item("contingency-table", "ContingencyTable", "Joint counts of categorical columns."),
+    Item(
+        "category-proportions",
+        "CategoryProportions",
+        "Proportions of (class, value) pairs, feature by feature: the statistic of log-linear"
+        " (naive Bayes) models.",
+    ),
+    Item(
+        "regression-moments",
+        "RegressionMoments",
+        "The sufficient statistics of linear regression, of clamped and rescaled records.",
+    ),
+    Item(
+        "infection-curve",
+        "InfectionCurve",
+        "How many people are infected at each of several times.",
+    ),
+    Item("FunctionQuery", "FunctionQuery", "A user's own function as a query."),
+    Item("Joint", "Joint", "Several statistics of one database."),
+)
+
+RELEASED = {item.name: item.slug for item in _QUERIES if item.slug != item.name}
+"""What `noisewise release --query` calls the queries that it can release."""
+
+
 def problems() -> tuple[Item, ...]:
     """The ready problems, one for each outbreak.
 
     >>> [item.slug for item in problems() if not item.slug.startswith("outbreak")]
     ['gaussian-mean', 'linear-regression', 'log-linear', 'sir']
     """
-    return tuple(
-        item
-        for stem, name in _exported("problems")
-        if name[0].islower()
-        for item in _problem(stem, name)
-    )
+    return _PROBLEMS
 
 
-@functools.cache
 def methods() -> tuple[Item, ...]:
     """The inference methods, by slug.
 
     >>> find("method", "sppe", methods()).name
     'PrivatePosteriorEstimation'
     """
-    found = []
-    for path in sorted((_PACKAGE / "inference").rglob("[a-z]*.py")):
-        tree = _tree(path)
-        found += [
-            Item(slug, kind.name, _line(tree))
-            for kind in _classes(tree)
-            for slug in _constants(kind, "slug")
-        ]
-    return tuple(sorted(found, key=lambda item: item.slug))
+    return tuple(Item(row.slug, row.name, row.line) for row in METHODS)
 
 
-@functools.cache
 def mechanisms() -> tuple[Item, ...]:
     """The mechanisms, by class name."""
-    return _descendants("mechanisms", "AbstractMechanism")
+    return tuple(Item(name, name, line) for name, line in _MECHANISMS.items())
 
 
-@functools.cache
 def queries() -> tuple[Item, ...]:
     """The queries, those first that `noisewise release` offers, under its name for them."""
-    found = _descendants("queries", "AbstractQuery")
-    named = [dataclasses.replace(item, slug=RELEASED.get(item.name, item.name)) for item in found]
-    return tuple(sorted(named, key=lambda item: item.name not in RELEASED))
+    return _QUERIES
 
 
 def find(kind: str, given: str, items: tuple[Item, ...]) -> Item:
-    """The item that is called so; `_` and `:` stand for `-`."""
+    """The item that is called so; `_` and `:` stand for `-`.
+
+    Args:
+        kind: What the items are, for the message: "method", say.
+        given: What the user wrote.
+        items: What there is to choose from.
+
+    Raises:
+        InvalidInputError: If there is none; names the most similar ones.
+    """
     slug = slug_of(given)
     for item in items:
         if item.slug == slug:
@@ -102,78 +185,3 @@ def slug_of(given: str) -> str:
     ('gaussian-mean', 'outbreak-influenza')
     """
     return given.strip().lower().replace("_", "-").replace(":", "-")
-
-
-# Reading sources ----------------------------------------------------------------------------------
-
-
-def _problem(stem: str, name: str) -> Iterator[Item]:
-    tree = _tree(_PACKAGE / "problems" / f"{stem}.py")
-    variants = next(_constants(tree, "NAMES"), None)
-    if variants is None:
-        yield Item(name.replace("_", "-"), name, _line(tree))
-        return
-    for variant in variants:
-        head = (_PACKAGE / "problems" / "data" / f"{variant}.csv").read_text().splitlines()
-        title = next(
-            line.removeprefix("# title: ") for line in head if line.startswith("# title: ")
-        )
-        yield Item(f"{name}-{variant}", f'{name}("{variant}")', f"{title}.")
-
-
-def _descendants(folder: str, root: str) -> tuple[Item, ...]:
-    trees = {path.stem: _tree(path) for path in sorted((_PACKAGE / folder).glob("[a-z]*.py"))}
-    bases = {
-        kind.name: [ast.unparse(base) for base in kind.bases]
-        for tree in trees.values()
-        for kind in _classes(tree)
-    }
-
-    def descends(name: str) -> bool:
-        return name == root or any(descends(base) for base in bases.get(name, ()))
-
-    exported = [
-        (stem, name)
-        for stem, name in _exported(folder)
-        if not name.startswith("Abstract") and descends(name)
-    ]
-    return tuple(
-        Item(name, name, _line(trees[stem]))
-        for stem, name in sorted(exported, key=lambda pair: pair[1])
-    )
-
-
-def _exported(folder: str) -> list[tuple[str, str]]:
-    """(module, name) of what the package's `__init__` imports from its own modules."""
-    nodes = [
-        node
-        for node in _tree(_PACKAGE / folder / "__init__.py").body
-        if isinstance(node, ast.ImportFrom)
-    ]
-    own = [node for node in nodes if (node.module or "").startswith(f"noisewise.{folder}.")]
-    return [
-        ((node.module or "").rsplit(".", 1)[1], alias.name) for node in own for alias in node.names
-    ]
-
-
-@functools.cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def _line(tree: ast.Module) -> str:
-    return (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
-
-
-def _classes(tree: ast.Module) -> list[ast.ClassDef]:
-    return [node for node in tree.body if isinstance(node, ast.ClassDef)]
-
-
-def _constants(node: ast.Module | ast.ClassDef, name: str) -> Iterator[str]:
-    """The literal values that `name` is given in the body of a module or class."""
-    for statement in node.body:
-        if not isinstance(statement, (ast.AnnAssign, ast.Assign)) or statement.value is None:
-            continue
-        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else statement.targets
-        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            yield ast.literal_eval(statement.value)

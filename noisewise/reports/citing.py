@@ -112,9 +112,8 @@ def snippet(report: Report) -> str:
                 f"posterior = nw.infer(key, model, observed{_arguments(report.settings, ', ')})",
             ]
         )
-    known = {
-        getattr(kind, "slug", None): kind for kind in vars(inference).values() if _is_method(kind)
-    }
+    exported = (getattr(inference, name) for name in inference.__all__)
+    known = {getattr(kind, "slug", None): kind for kind in exported if _is_method(kind)}
     if report.method not in known:
         return "\n".join([*lines, f"# {report.method}: {_arguments(report.settings, '')}"])
     kind = known[report.method]

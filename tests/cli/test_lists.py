@@ -1,14 +1,17 @@
 """What there is: complete, true to the classes, and read without loading them."""
 
+import inspect
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import noisewise as nw
 from noisewise.cli import catalogue
 from noisewise.cli.targets import ready_problem
+from noisewise.inference.registry import METHODS
 
 LISTS = ("problems", "methods", "mechanisms", "queries")
 
@@ -22,15 +25,59 @@ def test_lists_have_one_line_each(run, loaded, name):
     assert max(map(len, shown.splitlines())) <= 80
 
 
+def exported(package):
+    return {name: getattr(package, name) for name in package.__all__}
+
+
+def first_line(kind):
+    """The first sentence of the module that a class is in."""
+    text = inspect.getdoc(inspect.getmodule(kind))
+    return " ".join(text.split("\n\n")[0].split())
+
+
 def test_methods_are_those_of_the_package():
-    kinds = [
-        value
-        for value in vars(nw.inference).values()
-        if isinstance(getattr(value, "slug", None), str)
-    ]
+    kinds = [kind for kind in exported(nw.inference).values() if hasattr(kind, "slug")]
+    assert len(kinds) == len(METHODS) == len({row.slug for row in METHODS})
     assert {(kind.slug, kind.__name__) for kind in kinds} == {
         (item.slug, item.name) for item in catalogue.methods()
     }
+
+
+@pytest.mark.parametrize("row", METHODS, ids=lambda row: row.slug)
+def test_rows_of_methods_are_true_to_their_classes(row):
+    kind = getattr(nw.inference, row.name)
+    assert issubclass(kind, nw.inference.AbstractMethod)
+    assert (kind.__name__, kind.slug) == (row.name, row.slug)
+    assert kind.__module__ == f"noisewise.inference.{row.module}"
+    assert kind.needs == {nw.mechanisms.Capability(name) for name in row.needs}
+    assert row.line == first_line(kind)
+
+
+def test_rows_of_methods_are_in_order():
+    assert [row.slug for row in METHODS] == sorted(row.slug for row in METHODS)
+
+
+@pytest.mark.parametrize("package", ["mechanisms", "queries"])
+def test_rows_of_classes_are_true_to_their_modules(package):
+    for item in getattr(catalogue, package)():
+        assert item.line == first_line(getattr(getattr(nw, package), item.name))
+
+
+def test_rows_of_problems_are_true():
+    """Modules of problems begin with their line; outbreaks with the titles of their data."""
+    for item in catalogue.problems():
+        name, _, variant = item.name.partition("(")
+        module = inspect.getmodule(getattr(nw.problems, name))
+        line = first_line(module)
+        if variant:
+            data = Path(module.__file__).parent / "data" / f"{variant.strip(chr(34) + ')')}.csv"
+            titles = [text for text in data.read_text().splitlines() if "title:" in text]
+            line = f"{titles[0].removeprefix('# title: ')}."
+        assert item.line == line
+    variants = sys.modules["noisewise.problems.outbreak"].NAMES
+    assert [item.slug for item in catalogue.problems() if item.slug.startswith("outbreak")] == [
+        f"outbreak-{name}" for name in variants
+    ]
 
 
 @pytest.mark.parametrize(

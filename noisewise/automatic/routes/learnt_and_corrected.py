@@ -1,4 +1,4 @@
-"""The route for any simulator: learn the posterior, then weight draws from it until they are exact."""
+"""The route for any simulator: learn the posterior, then weight draws from it."""
 
 from __future__ import annotations
 

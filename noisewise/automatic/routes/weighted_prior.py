@@ -24,8 +24,8 @@ about 1 effective draw in 40.
 """
 
 _MAX_PART = 3
-"""Weighted prior draws may take one part in three of the simulations left: if the pilot promised too
-much, other routes need the rest.
+"""Weighted prior draws may take one part in three of the simulations left: other routes need the
+rest if the pilot promised too much.
 """
 
 
