@@ -98,6 +98,35 @@ class AbstractPosterior(abc.ABC):
             rows, orient="index", columns=["mean", "sd", "median", *columns, "hdi low", "hdi high"]
         )
 
+    def to_frame(self) -> pd.DataFrame:
+        """The draws as a table: one row per draw.
+
+        Returns:
+            A DataFrame with a column per parameter and derived quantity, and `weight`, which sums
+            to 1. Draws of chains have a column `chain` too, that counts from 0.
+
+        Raises:
+            InvalidInputError: If a parameter or derived quantity has the name of such a column.
+
+        >>> from noisewise.posteriors import Draws
+        >>> Draws(np.arange(4.0)[:, None], ("a",), Report("example"), num_chains=2).to_frame()
+             a  weight  chain
+        0  0.0    0.25      0
+        1  1.0    0.25      0
+        2  2.0    0.25      1
+        3  3.0    0.25      1
+        """
+        import pandas as pd
+
+        columns, beside = self._columns(), self._beside_draws()
+        taken = sorted(set(columns) & set(beside))
+        if taken:
+            raise InvalidInputError(
+                f"A table of draws has a column {taken[0]!r} of its own: give the parameter or"
+                " derived quantity of that name another one."
+            )
+        return pd.DataFrame({**columns, **beside})
+
     def to_arviz(self) -> Any:
         """The draws as `arviz.InferenceData` (resampled where they are weighted), derived
         quantities included.
@@ -128,6 +157,10 @@ class AbstractPosterior(abc.ABC):
         other = copy.copy(self)
         other.report = report
         return other
+
+    def _beside_draws(self) -> dict[str, np.ndarray]:
+        """What a table of draws holds besides quantities."""
+        return {"weight": self.weights}
 
     def _columns(self) -> dict[str, np.ndarray]:
         return {**dict(zip(self.names, self.theta.T, strict=True)), **self.derived}

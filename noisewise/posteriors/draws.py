@@ -95,6 +95,10 @@ class Draws(AbstractPosterior):
         rounds = [rng.permutation(len(self.theta)) for _ in range(-(-num // len(self.theta)))]
         return self.theta[np.concatenate(rounds)[:num]]
 
+    def _beside_draws(self) -> dict[str, np.ndarray]:
+        chains = np.repeat(np.arange(self.num_chains), len(self.theta) // self.num_chains)
+        return {**super()._beside_draws(), "chain": chains}
+
     def _chains(self) -> dict[str, np.ndarray]:
         return {
             name: values.reshape(self.num_chains, -1) for name, values in self._columns().items()

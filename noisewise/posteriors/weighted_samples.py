@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
+from noisewise._core.weights import effective_size, normalised_by_largest, systematic
 from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num
 from noisewise.posteriors.report import Report
@@ -51,12 +52,11 @@ class WeightedSamples(AbstractPosterior):
 
     @property
     def weights(self) -> np.ndarray:
-        weights = np.exp(self.log_weights - self.log_weights.max())
-        return weights / weights.sum()
+        return normalised_by_largest(self.log_weights)
 
     @property
     def effective_size(self) -> float:
-        return float(1.0 / np.sum(self.weights**2))
+        return effective_size(self.weights)
 
     @property
     def pareto_k(self) -> float:
@@ -72,13 +72,10 @@ class WeightedSamples(AbstractPosterior):
     def resampled_rows(self, key: Array, num: int) -> np.ndarray:
         """The rows that `sample` takes."""
         rng, num = generator(key), check_num(num)
-        points = (rng.random() + np.arange(num)) / num
-        rows = np.minimum(np.searchsorted(np.cumsum(self.weights), points), len(self.theta) - 1)
-        return rng.permutation(rows)
+        return rng.permutation(systematic(self.weights, num, rng.random()))
 
     def _chains(self) -> dict[str, np.ndarray]:
-        points = (0.5 + np.arange(len(self.theta))) / len(self.theta)
-        rows = np.minimum(np.searchsorted(np.cumsum(self.weights), points), len(self.theta) - 1)
+        rows = systematic(self.weights, len(self.theta), 0.5)
         return {name: values[rows][None] for name, values in self._columns().items()}
 
     def _own_arrays(self) -> dict[str, np.ndarray]:

@@ -22,6 +22,7 @@ from scipy.stats import multivariate_t
 
 from noisewise._core.arrays import Array, as_key, integer, number
 from noisewise._core.seeds import generator
+from noisewise._core.weights import effective_size, systematic
 from noisewise.errors import InvalidInputError
 
 LogEstimate = Callable[[Array, np.ndarray], np.ndarray]
@@ -46,13 +47,11 @@ class WeightedDraws:
     @property
     def effective_size(self) -> float:
         """1 / sum of squared weights."""
-        return float(1.0 / np.sum(self.weights**2))
+        return effective_size(self.weights)
 
     def resample(self, rng: np.random.Generator, num: int) -> np.ndarray:
         """`num` equally weighted draws, by systematic resampling in random order."""
-        points = (rng.random() + np.arange(num)) / num
-        chosen = np.minimum(np.searchsorted(np.cumsum(self.weights), points), len(self.weights) - 1)
-        return self.theta[rng.permutation(chosen)]
+        return self.theta[rng.permutation(systematic(self.weights, num, rng.random()))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,7 +161,7 @@ def fitted_proposal(theta: np.ndarray, weights: np.ndarray, start: Any, share: f
     while True:
         weights = np.exp(power * (log_weights - log_weights.max()))
         weights /= weights.sum()
-        if 1.0 / np.sum(weights**2) >= needed or power < 1e-6:
+        if effective_size(weights) >= needed or power < 1e-6:
             break
         power *= 0.8
     mean = weights @ theta

@@ -22,11 +22,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.special import logsumexp
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, as_key, integer
 from noisewise._core.seeds import generator
+from noisewise._core.weights import effective_size, normalised
 from noisewise.errors import InvalidInputError
 from noisewise.samplers.densities import (
     LogDensity,
@@ -324,7 +324,7 @@ def _flattened(log_weights: np.ndarray, needed: float) -> np.ndarray:
     power = 1.0
     while True:
         log_powers = power * log_weights
-        weights = np.exp(log_powers - logsumexp(log_powers))
-        if 1.0 / np.sum(weights**2) >= needed or power < 1e-9:
+        weights = normalised(log_powers)
+        if effective_size(weights) >= needed or power < 1e-9:
             return weights
         power *= 0.9

@@ -1,10 +1,9 @@
-"""The steps of ExactSMC that are not moves: the next temperature, and who goes on."""
+"""The next temperature of ExactSMC."""
 
-import jax
 import numpy as np
 import pytest
 
-from noisewise.inference.exact.exact_smc import next_increment, resample
+from noisewise.inference.exact.exact_smc import next_increment
 
 RNG = np.random.default_rng(0)
 LOG_ETA = -RNG.exponential(30.0, size=500)
@@ -37,27 +36,3 @@ def test_impossible_particles_do_not_count():
 def test_an_increment_is_never_zero():
     """One particle far above all others: the power must rise all the same."""
     assert next_increment(np.r_[0.0, np.full(99, -1e12)], 0.5, 1.0) > 0.0
-
-
-def test_systematic_resampling_keeps_proportions():
-    weights = RNG.dirichlet(np.ones(50))
-    counts = np.bincount(resample(jax.random.key(1), weights, 1000), minlength=50)
-    assert counts.sum() == 1000
-    assert np.abs(counts - 1000 * weights).max() < 1.0 + 1e-9
-
-
-def test_resampling_is_unbiased():
-    """Counts of one particle are 0 or 1, with sd at most .5: a mean over 1000 keys is off by at
-    most 4.5 of its standard errors.
-    """
-    weights = np.repeat([0.5, 0.3, 0.2], 20) / 20
-    counts = np.mean(
-        [np.bincount(resample(jax.random.key(i), weights, 10), minlength=60) for i in range(1000)],
-        axis=0,
-    )
-    assert np.abs(counts - 10 * weights).max() < 4.5 * 0.5 / np.sqrt(1000)
-
-
-def test_nothing_without_weight_goes_on():
-    weights = np.r_[0.0, 0.5, 0.0, 0.5, 0.0]
-    assert set(resample(jax.random.key(0), weights, 101).tolist()) == {1, 3}

@@ -10,20 +10,15 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, describe
+from noisewise._core.blocks import in_blocks
 from noisewise.errors import InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
-
-BLOCK = 1024
-"""Rows are handed to compiled programs in blocks of this length, so that a new number of rows
-compiles nothing.
-"""
 
 
 class AbstractDistance(abc.ABC):
@@ -120,16 +115,3 @@ def private(
         return mechanism.sample(jax.random.fold_in(key, block), copies)
 
     return in_blocks(noisy, s)
-
-
-def in_blocks(fn: Callable[[int, np.ndarray], np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """fn(number, block) of successive blocks of rows, laid end to end; the last block is filled up
-    with copies of its last row.
-
-    >>> in_blocks(lambda number, block: block[:, 0] + number, np.zeros((1025, 1)))[[0, 1023, 1024]].tolist()
-    [0.0, 0.0, 1.0]
-    """
-    filled = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % BLOCK, axis=0)])
-    return np.concatenate(
-        [fn(i, filled[i * BLOCK : (i + 1) * BLOCK]) for i in range(len(filled) // BLOCK)]
-    )[: len(rows)]

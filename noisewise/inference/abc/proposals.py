@@ -13,8 +13,9 @@ import jax
 import numpy as np
 
 from noisewise._core.arrays import Array
+from noisewise._core.blocks import in_blocks
 from noisewise._core.seeds import generator
-from noisewise.inference.abc.distances import in_blocks
+from noisewise._core.weights import effective_size, rows_at, systematic
 from noisewise.inference.contract.run import OutOfBudget
 from noisewise.priors.prior import Prior
 
@@ -58,10 +59,8 @@ class KernelProposal:
         """For particles z (N, p) with normalised weights (N,), resampled first where their
         effective size is below N/2.
         """
-        if 1.0 / np.sum(weights**2) < len(z) / 2:
-            rng = generator(key)
-            points = (rng.random() + np.arange(len(z))) / len(z)
-            z = z[np.minimum(np.searchsorted(np.cumsum(weights), points), len(z) - 1)]
+        if effective_size(weights) < len(z) / 2:
+            z = z[systematic(weights, len(z), generator(key).random())]
             weights = np.full(len(z), 1.0 / len(z))
         centred = z - weights @ z
         covariance = (weights[:, None] * centred).T @ centred
@@ -71,9 +70,7 @@ class KernelProposal:
 
     def sample(self, key: Array, num: int) -> np.ndarray:
         rng = generator(key)
-        parents = np.minimum(
-            np.searchsorted(np.cumsum(self.weights), rng.random(num)), len(self.z) - 1
-        )
+        parents = rows_at(self.weights, rng.random(num))
         return self.z[parents] + rng.standard_normal((num, self.z.shape[1])) @ self.root.T
 
     def log_prob(self, z: np.ndarray) -> np.ndarray:

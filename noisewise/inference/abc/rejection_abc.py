@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, integer, number
+from noisewise._core.blocks import in_blocks
 from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError, SimulationError
 from noisewise.inference.abc.distances import (
@@ -17,7 +18,6 @@ from noisewise.inference.abc.distances import (
     Euclidean,
     Ruler,
     check_distance,
-    in_blocks,
 )
 from noisewise.inference.abc.proposals import PILOT, Batch, Harvest, Nearest, collect
 from noisewise.inference.contract.base import AbstractMethod

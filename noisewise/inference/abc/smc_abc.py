@@ -13,13 +13,14 @@ import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, describe, integer, number
+from noisewise._core.blocks import in_blocks
+from noisewise._core.weights import effective_size, normalised_by_largest
 from noisewise.errors import InvalidTypeError, SimulationError
 from noisewise.inference.abc.distances import (
     AbstractDistance,
     Euclidean,
     Ruler,
     check_distance,
-    in_blocks,
 )
 from noisewise.inference.abc.proposals import (
     PILOT,
@@ -157,13 +158,12 @@ class _Population:
     @property
     def weights(self) -> np.ndarray:
         """Normalised."""
-        weights = np.exp(self.log_weights - self.log_weights.max())
-        return weights / weights.sum()
+        return normalised_by_largest(self.log_weights)
 
     @property
     def effective_size(self) -> float:
         """1 / sum W^2."""
-        return float(1.0 / np.sum(self.weights**2))
+        return effective_size(self.weights)
 
 
 # One round ----------------------------------------------------------------------------------------

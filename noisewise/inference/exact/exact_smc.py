@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array, integer, number
 from noisewise._core.seeds import generator
+from noisewise._core.weights import normalised, systematic
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.chains import Trace, finished_draws
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
@@ -162,13 +163,12 @@ class ExactSMC(AbstractSequentialMethod):
         resample_key, move_key = jax.random.split(key)
         increment = next_increment(particles.log_eta, self.ess_share, 1.0 - temperature)
         log_weights = increment * particles.log_eta
-        weights = np.exp(log_weights - logsumexp(log_weights))
+        weights = normalised(log_weights)
         reached = 1.0 if increment >= 1.0 - temperature else temperature + increment
         particles.tune(weights)
-        ancestors, num_chains = (
-            resample(resample_key, weights, particles.num_ancestors),
-            particles.num_chains,
-        )
+        start = generator(resample_key).random()
+        ancestors = systematic(weights, particles.num_ancestors, start)
+        num_chains = particles.num_chains
         particles.advance(move_key, run, reached, ancestors)
         evidence.add(log_weights, num_chains)
         evidence.inherit(ancestors, reliable=particles.moved >= 1.0)
@@ -198,17 +198,6 @@ def next_increment(log_eta: np.ndarray, share: float, limit: float) -> float:
     return low if low > 0.0 else high
 
 
-def resample(key: Array, weights: np.ndarray, num: int) -> np.ndarray:
-    """`num` indices in proportion to the weights, systematically: one random place in each of `num`
-    equal parts.
-    """
-    places = (np.arange(num) + generator(key).random()) / num
-    cumulative = np.cumsum(weights)
-    return np.minimum(
-        np.searchsorted(cumulative / cumulative[-1], places, side="right"), len(weights) - 1
-    )
-
-
 class _Evidence:
     r"""log p(s_dp) as a sum over temperatures of log mean weights, with the variance estimate of
     Lee and Whiteley (2018).
@@ -235,7 +224,7 @@ class _Evidence:
             self._eves = np.arange(num_chains)
         self.num_temperatures += 1
         self.log_evidence += float(logsumexp(log_weights) - np.log(len(log_weights)))
-        relative = np.exp(log_weights - logsumexp(log_weights)) * len(log_weights)
+        relative = normalised(log_weights) * len(log_weights)
         of_chains = relative.reshape(-1, num_chains).mean(0)
         self._sum += float(np.var(of_chains) / num_chains)
         self._log_factor += np.log(num_chains / max(num_chains - 1.0, 1.0))

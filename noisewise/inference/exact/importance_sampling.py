@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import jax
 import numpy as np
-from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
@@ -99,8 +98,7 @@ class ImportanceSampling(AbstractMethod):
             if not run.stop.finished:
                 break
             if draws.effective_size > 0.0:
-                weights = np.exp(draws.log_weights - logsumexp(draws.log_weights))
-                proposal = fitted_proposal(draws.z, weights, start, self.prior_share)
+                proposal = fitted_proposal(draws.z, draws.weights, start, self.prior_share)
         if best is None:
             raise OutOfBudget(run.stop)
         return _finished(end_key, run, best)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from scipy.special import logsumexp, ndtri
+from scipy.special import ndtri
 
 from noisewise._core.arrays import Array
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
@@ -48,7 +48,7 @@ class Pilot:
 
     def starts(self, rng: np.random.Generator, num: int) -> np.ndarray:
         """Draws z (num, d) in proportion to their weights."""
-        return self.draws.z[rng.choice(self.draws.num, num, p=_weights(self.draws))]
+        return self.draws.z[rng.choice(self.draws.num, num, p=self.draws.weights)]
 
     def posterior(self, run: InferenceRun) -> AbstractPosterior:
         """The draws themselves, where nothing better came of them."""
@@ -82,19 +82,12 @@ def run_pilot(key: Array, run: InferenceRun) -> Pilot:
                 run.look_at_observation(look_key, draws.s)
             run.record(pilot=stage, effective_size=draws.effective_size)
             if draws.num >= _FIT * draws.z.shape[1] and draws.effective_size > 0.0:
-                proposal = fitted_proposal(draws.z, _weights(draws), prior, _PRIOR_SHARE)
+                proposal = fitted_proposal(draws.z, draws.weights, prior, _PRIOR_SHARE)
                 pilot = Pilot(draws, np.linalg.cholesky(proposal.scale))
             pilot = pilot or Pilot(draws, np.eye(draws.z.shape[1]))
     if pilot is None:
         raise OutOfBudget(run.stop)
     return pilot
-
-
-def _weights(draws: ImportanceDraws) -> np.ndarray:
-    """Normalised weights (N,); equal ones if all are 0."""
-    if draws.effective_size == 0.0:
-        return np.full(draws.num, 1.0 / draws.num)
-    return np.exp(draws.log_weights - logsumexp(draws.log_weights))
 
 
 class Inner(NamedTuple):

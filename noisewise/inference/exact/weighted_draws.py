@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
+from noisewise._core.weights import effective_size_of_logs, normalised
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.posteriors import Kind, WeightedSamples
 from noisewise.posteriors.findings import without
@@ -78,9 +79,7 @@ class ImportanceDraws:
     @property
     def effective_size(self) -> float:
         """(sum w)^2 / sum w^2, 0 where all weights are."""
-        if not np.isfinite(self.log_weights).any():
-            return 0.0
-        return float(np.exp(2.0 * logsumexp(self.log_weights) - logsumexp(2.0 * self.log_weights)))
+        return effective_size_of_logs(self.log_weights)
 
     @property
     def log_evidence(self) -> float:
@@ -105,7 +104,7 @@ class ImportanceDraws:
         """Normalised weights (N,); equal ones if all are 0."""
         if self.effective_size == 0.0:
             return np.full(self.num, 1.0 / self.num)
-        return np.exp(self.log_weights - logsumexp(self.log_weights))
+        return normalised(self.log_weights)
 
     @property
     def good(self) -> bool:
