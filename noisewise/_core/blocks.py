@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Shaped
 
 BLOCK = 1024
-"""Rows of a block: a compiled program serves any number of rows, and filling up a block costs next to
-nothing.
+"""Rows of a block: a compiled program serves any number of rows, and filling up a block costs next
+to nothing.
 """
 
 

@@ -51,13 +51,15 @@ _PARTS = (
     ".lock",
 )
 """What noisewise reads or writes in a run directory: none of it may be a symbolic link."""
-_MOST_WORKERS = 4096
-"""Processes that a file may ask for."""
+_MAX_WORKERS = 4096
+"""Processes that a file may ask for: more than any one machine has cores, few enough not to exhaust
+it.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """One inference: which problem or model file, which releases, how, and where to put the result."""
+    """One inference: its problem or model file, releases, settings, and place for the result."""
 
     target: str
     out: Path
@@ -374,7 +376,7 @@ def _check(record: dict[str, Any]) -> None:
     if not (
         0 <= record["seed"] < 2**32
         and 0 < record["certify"] < 2**53
-        and 0 < record["workers"] <= _MOST_WORKERS
+        and 0 < record["workers"] <= _MAX_WORKERS
     ):
         raise FileFormatError(
             "seed, certify and workers must be numbers that the command line takes."

@@ -27,14 +27,16 @@ if TYPE_CHECKING:
     from noisewise.problems import Problem
 
 PATIENCE = 10.0
-"""Seconds of silence."""
-_TRIES = 3
-"""A model must be able to simulate at one of so many draws from its prior."""
+"""Seconds of silence after which a first simulation is remarked on: compiling takes less."""
+
+_NUM_TRIES = 3
+"""Draws from the prior at one of which a model must be able to simulate: a model may fail at some.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What is inferred from what: `observed` is the release, or the observation of a ready problem."""
+    """A model and what was observed: the release, or the observation of a ready problem."""
 
     title: str
     model: PrivateModel
@@ -130,7 +132,7 @@ def _tried(model: PrivateModel, release: Any) -> PrivateModel:
 
     model.observation(release)
     key = jax.random.key(0)
-    *others, last = model.prior.sample(key, _TRIES)
+    *others, last = model.prior.sample(key, _NUM_TRIES)
     with _patience():
         for theta in others:
             with contextlib.suppress(SimulationError):

@@ -138,7 +138,12 @@ class AbstractPosterior(abc.ABC):
             return arviz.from_dict(posterior=self._chains())
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
-        """Write a folder of arrays and JSON, without pickled objects; `nw.load_posterior` reads it."""
+        """Write a folder of arrays and JSON, without pickles, that `nw.load_posterior` reads.
+
+        Args:
+            path: The folder; must not exist yet.
+            overwrite: Whether to replace what an earlier `save` wrote there.
+        """
         arrays, content = {"theta": self.theta, **self._own_arrays()}, self._own_content()
         if self.statistics is not None:
             arrays["statistics"] = self.statistics

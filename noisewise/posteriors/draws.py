@@ -24,8 +24,10 @@ class Draws(AbstractPosterior):
     >>> import jax
     >>> theta = np.random.default_rng(0).normal(size=(4000, 1))
     >>> posterior = Draws(theta, ("a",), Report("example"), num_chains=4)
-    >>> bool(posterior.diagnostics().loc["a", "r_hat"] < 1.01), posterior.sample(jax.random.key(0), 10).shape
-    (True, (10, 1))
+    >>> bool(posterior.diagnostics().loc["a", "r_hat"] < 1.01)
+    True
+    >>> posterior.sample(jax.random.key(0), 10).shape
+    (10, 1)
     """
 
     def __init__(

@@ -16,8 +16,16 @@ from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num
 from noisewise.posteriors.report import Report
 
-_BOUNDED = 20.0
-"""Weights of at most so many times the mean cannot have a heavy tail."""
+MAX_PARETO_K = 0.7
+"""Pareto k above which effective sizes and averages of weighted draws cannot be trusted (Vehtari et
+al. 2024).
+"""
+
+_MIN_TAIL = 25
+"""Positive weights below which no tail can be fitted."""
+
+_BOUNDED_WEIGHT = 20.0
+"""Largest weight, in units of the mean weight, that cannot belong to a heavy tail."""
 
 
 class WeightedSamples(AbstractPosterior):
@@ -27,7 +35,9 @@ class WeightedSamples(AbstractPosterior):
     al. 2024): above .7 averages cannot be trusted, however many draws there are.
 
     >>> import jax
-    >>> posterior = WeightedSamples(np.array([[0.0], [1.0]]), ("a",), Report("example"), log_weights=np.log([1.0, 3.0]))
+    >>> posterior = WeightedSamples(
+    ...     np.array([[0.0], [1.0]]), ("a",), Report("example"), log_weights=np.log([1.0, 3.0])
+    ... )
     >>> posterior.summary().loc["a", "mean"].item(), posterior.sample(jax.random.key(0), 4).shape
     (0.75, (4, 1))
     """
@@ -86,10 +96,10 @@ def pareto_k(log_weights: np.ndarray) -> float:
     """The shape of the weights' tail: NaN for fewer than 25 draws, infinite where fewer than 25
     weights are positive.
     """
-    if len(log_weights) < 25:
+    if len(log_weights) < _MIN_TAIL:
         return float("nan")
     finite = log_weights[np.isfinite(log_weights)]
-    if finite.size < 25:
+    if finite.size < _MIN_TAIL:
         return float("inf")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -97,5 +107,5 @@ def pareto_k(log_weights: np.ndarray) -> float:
 
         shape = float(np.asarray(arviz.psislw(finite)[1]))
     # ties at the cut-off leave no tail to fit: harmless where no weight is large
-    bounded = np.exp(finite.max() - logsumexp(finite)) * len(finite) <= _BOUNDED
+    bounded = np.exp(finite.max() - logsumexp(finite)) * len(finite) <= _BOUNDED_WEIGHT
     return 0.0 if math.isinf(shape) and bounded else shape

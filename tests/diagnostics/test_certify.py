@@ -337,7 +337,7 @@ def test_it_prints_and_goes_into_reports(problem):
             "log evidence",
         )
     )
-    assert "altogether" in str(run(problem, around(problem)))
+    assert "completely" in str(run(problem, around(problem)))
 
 
 def test_draws_off_the_support_and_contradictions_are_counted():

@@ -179,7 +179,7 @@ def test_a_posterior_of_a_users_own_architecture_is_saved_as_draws(tmp_path):
     loaded = nw.load_posterior(tmp_path / "a")
     assert isinstance(loaded, nw.posteriors.Draws)
     assert np.array_equal(loaded.theta, posterior.theta)
-    assert any("draws, not the density" in text for text in loaded.report.warnings)
+    assert any("draws but not the density" in text for text in loaded.report.warnings)
 
 
 def test_a_fit_serves_many_observations_and_tells_of_strange_ones():

@@ -259,7 +259,7 @@ def test_failures_and_constants_are_told():
         KEY, model, np.append(OBSERVED, 3.1), progress=False
     )
     assert 300 < posterior.report.num_failed < 500
-    assert any("left out" in text and "s[3]" in text for text in posterior.report.warnings)
+    assert any("Left out" in text and "s[3]" in text for text in posterior.report.warnings)
     np.testing.assert_allclose(posterior.statistics[:, 3], 3.0)
 
 

@@ -84,7 +84,7 @@ def is_text(call):
     *owner, name = ast.unparse(call.func).split(".")
     if name == "stated":
         return isinstance(call.args[0], (ast.Constant, ast.JoinedStr))
-    ours = name in ("warn", "end") and owner and owner[-1] in ("work", "self")
+    ours = name in ("warn", "end") and owner and owner[-1] in ("run", "work", "self")
     return ours and not ast.unparse(call.args[0]).startswith(("Kind.", "StopKind."))
 
 
@@ -110,6 +110,8 @@ def test_sentences_stand_in_one_place():
     [
         'work.warn("The chains ended.")',
         'self.work.warn(f"{share} is much.")',
+        'run.warn("The chains ended.")',
+        'self.run.end("nothing is left")',
         'work.end("nothing is left")',
         'work.add(Finding.stated(f"{share} is much."))',
         'x = "reveals them: it is not private, and that is all."',

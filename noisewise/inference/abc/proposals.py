@@ -16,21 +16,32 @@ from noisewise._core.arrays import Array
 from noisewise._core.blocks import in_blocks
 from noisewise._core.seeds import generator
 from noisewise._core.weights import effective_size, rows_at, systematic
-from noisewise.inference.contract.run import OutOfBudget
+from noisewise.inference.contract.run import NUM_PRIOR_CHECK, OutOfBudget
 from noisewise.priors.prior import Prior
 
-PILOT = 400
-"""At least so many prior draws come first: they show whether the observation is surprising, and
-what its scale is.
+PILOT = NUM_PRIOR_CHECK
+"""Prior draws that come first, at least: they show whether the observation is surprising, and what
+scale its columns have.
 """
 
 Batch = tuple[np.ndarray, tuple[np.ndarray, ...]]
 """Which of n proposals are accepted (n,), and what is kept of those: arrays (n, ...)."""
 
-_SMALLEST, _LARGEST = 64, 2**16
-_NEAREST = 100
-_EXPECTED = 10.0
-_PAIRS = 2**22
+_MIN_BATCH, _MAX_BATCH = 64, 2**16
+"""Proposals in a batch: more than one at a time where few are missing, and few enough for memory
+and for looks at the budgets.
+"""
+
+_NUM_NEAREST = 100
+"""Proposals shown when none is accepted: a round number, for readers only."""
+
+_MIN_EXPECTED = 10.0
+"""Acceptances that must be expected before an acceptance is judged too low: that none is then seen
+has probability exp(-10).
+"""
+
+_MAX_PAIRS = 2**22
+"""Pairs of point and kernel handled at once: 32 MiB of float64."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +86,7 @@ class KernelProposal:
 
     def log_prob(self, z: np.ndarray) -> np.ndarray:
         """The log density (n,), in chunks of 4 million pairs."""
-        rows = max(1, _PAIRS // len(self.z))
+        rows = max(1, _MAX_PAIRS // len(self.z))
         centre = self.weights @ self.z
         centres, points = (
             np.linalg.solve(self.root, (values - centre).T).T for values in (self.z, z)
@@ -112,7 +123,7 @@ class Nearest:
             candidates = tuple(
                 np.concatenate(pair) for pair in zip(self._kept, candidates, strict=True)
             )
-        best = np.argsort(candidates[-1], kind="stable")[:_NEAREST]
+        best = np.argsort(candidates[-1], kind="stable")[:_NUM_NEAREST]
         self._kept = tuple(column[best] for column in candidates)
 
     def columns(self) -> tuple[np.ndarray, ...]:
@@ -159,7 +170,7 @@ class Harvest:
         rate = (self.num_accepted + guess) / (self.num_tried + 1.0)
         needed = (1.1 - 0.1 * rate) * (self.wanted - self.num_accepted) / rate
         return math.ceil(
-            min(max(needed, _SMALLEST), 4 * max(self.num_tried, 4 * _SMALLEST), _LARGEST)
+            min(max(needed, _MIN_BATCH), 4 * max(self.num_tried, 4 * _MIN_BATCH), _MAX_BATCH)
         )
 
 
@@ -183,7 +194,7 @@ def collect(
     if first is not None:
         harvest.add(first)
     for batch in itertools.count():
-        judged = min_acceptance * harvest.num_tried >= _EXPECTED
+        judged = min_acceptance * harvest.num_tried >= _MIN_EXPECTED
         if harvest.complete or (judged and harvest.acceptance < min_acceptance):
             break
         try:

@@ -20,7 +20,10 @@ from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, Kind
 from noisewise.simulators import LogLinear
 
-_WHOLE = 1e-6
+_ROUNDING = 1e-6
+"""How far counts may be from whole numbers, in units of n: float64 rounding stays far below, noise
+lies far above.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,10 +125,10 @@ def _check_tables(model: PrivateModel, s: np.ndarray) -> None:
     counts = (n * s).reshape(model.simulator.num_classes, -1)
     starts = np.cumsum((0, *model.simulator.num_values))[:-1]
     classes = np.add.reduceat(counts, starts, axis=1)
-    whole = np.abs(counts - np.rint(counts)).max() <= _WHOLE * n
+    whole = np.abs(counts - np.rint(counts)).max() <= _ROUNDING * n
     agree = (
-        np.abs(classes - classes[:, :1]).max() <= _WHOLE * n
-        and abs(classes[:, 0].sum() - n) <= _WHOLE * n
+        np.abs(classes - classes[:, :1]).max() <= _ROUNDING * n
+        and abs(classes[:, 0].sum() - n) <= _ROUNDING * n
     )
     if counts.min() < 0.0 or not whole or not agree:
         raise InvalidInputError(

@@ -27,8 +27,13 @@ _SAME: dict[Any, tuple[str, ...]] = {
 }
 """What simulator and query must have in common."""
 
-_POINTS = 64
+_NUM_POINTS = 64
+"""Points at which two priors are compared: more than any prior here has parameters."""
+
 _TOLERANCE = 1e-4
+"""Relative difference of log densities that rounding explains; other priors differ by far more at
+some point.
+"""
 
 
 def conjugate_refusal(model: PrivateModel, method: str) -> str | None:
@@ -144,9 +149,9 @@ def _points(simulator: Any) -> np.ndarray:
     rng = np.random.default_rng(0)
     if isinstance(simulator, LogLinear):
         sizes = (*(simulator.num_values * simulator.num_classes), simulator.num_classes)
-        return np.concatenate([rng.dirichlet(np.ones(size), _POINTS) for size in sizes], axis=1)
+        return np.concatenate([rng.dirichlet(np.ones(size), _NUM_POINTS) for size in sizes], axis=1)
     width = 1 if isinstance(simulator, NormalRecords) else simulator.num_predictors + 1
-    return 2.0 * np.sqrt(simulator.prior_variance) * rng.standard_normal((_POINTS, width))
+    return 2.0 * np.sqrt(simulator.prior_variance) * rng.standard_normal((_NUM_POINTS, width))
 
 
 def _prior_text(simulator: Any) -> str:

@@ -18,18 +18,26 @@ from noisewise._core.arrays import Array, integer
 from noisewise.inference.baselines.conjugate import conjugate_prior_refusal
 from noisewise.inference.baselines.statistic_moves import Kernel, StatisticTarget, sweeps
 from noisewise.inference.contract.base import AbstractMethod
+from noisewise.inference.contract.chains import ENOUGH_DRAWS, MAX_R_HAT
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, Kind
 from noisewise.queries.base import AbstractMomentQuery
 from noisewise.simulators import LinearRegression
 
-_FIRST_SWEEPS = 64
+_FIRST_SEGMENT = 64
+"""Sweeps before their speed is known: they take milliseconds."""
+
 _SEGMENT_SECONDS = 1.0
-_CLAMPED = 0.05
-_CLIPPED = 0.01
-_R_HAT = 1.01
-_ENOUGH = 400
+"""Seconds of sweeps between looks at the clock."""
+
+_MAX_CLAMPED = 0.05
+"""Share of clamped records above which the report warns: below, the bias on the paper's regression
+is small beside the posterior sd.
+"""
+
+_MAX_CLIPPED = 0.01
+"""Share of sweeps with a clipped X'X above which the report warns: rarer ones change no summary."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,9 +49,13 @@ class GibbsSufficientStatistics(AbstractMethod):
     unclamped contributions, and Laplace noise for a scale mixture of normals, w_k ~ Exponential
     with mean 2 b^2. One sweep draws
 
-        s | theta, w:    N(mu + V G^-1 (s_dp - mu), V - V G^-1 V),    mu = E[t | theta], V = Cov[t | theta]/n, G = V + diag(w)
-        beta | s:        N(P^-1 X'y/sigma^2, P^-1),                   P = X'X/sigma^2 + I/tau^2, sums undone from s
-        1/w_k | s:       inverse Gaussian, mean 1/(b |s_dp,k - s_k|), shape 1/b^2;     Gaussian noise has w_k = scale^2 for good.
+        s | theta, w:    N(mu + V G^-1 (s_dp - mu), V - V G^-1 V)
+        beta | s:        N(P^-1 X'y/sigma^2, P^-1)
+        1/w_k | s:       inverse Gaussian, mean 1/(b |s_dp,k - s_k|), shape 1/b^2
+
+    with mu = E[t | theta], V = Cov[t | theta]/n, G = V + diag(w) and P = X'X/sigma^2 + I/tau^2,
+    where the sums X'X and X'y are computed back from s. Gaussian noise has w_k = scale^2
+    throughout.
 
     No record is simulated, so a sweep costs the same whatever n. The price is that the answer is
     not exact: clamping is ignored (the report warns when it matters), s is not quite normal, and
@@ -153,7 +165,7 @@ def _segments(run: InferenceRun, total: int) -> Iterator[tuple[int, int]]:
     """Consecutive ranges of sweeps, about a second's work each, until all are done or the time is
     up.
     """
-    first, size = 0, _FIRST_SWEEPS
+    first, size = 0, _FIRST_SEGMENT
     while first < total:
         try:
             if first > 0:
@@ -165,7 +177,7 @@ def _segments(run: InferenceRun, total: int) -> Iterator[tuple[int, int]]:
         started = time.monotonic()
         yield first, last
         speed = (last - first) / max(time.monotonic() - started, 1e-9)
-        size = int(np.clip(speed * _SEGMENT_SECONDS, _FIRST_SWEEPS, 8 * size))
+        size = int(np.clip(speed * _SEGMENT_SECONDS, _FIRST_SEGMENT, 8 * size))
         for tenth in range(10 * first // total, 10 * last // total):
             run.record(sweeps=(tenth + 1) * total // 10)
         first = last
@@ -176,7 +188,7 @@ def _segments(run: InferenceRun, total: int) -> Iterator[tuple[int, int]]:
 
 def _look_at_sweeps(run: InferenceRun, clipped: float, stuck: float) -> None:
     run.diagnostics["X'X clipped"] = float(clipped)
-    if clipped > _CLIPPED:
+    if clipped > _MAX_CLIPPED:
         run.warn(Kind.MATRIX_CLIPPED, share=clipped)
     if stuck > 0.0:
         run.warn(Kind.CHAINS_HELD_BACK, share=stuck)
@@ -195,7 +207,7 @@ def _look_at_clamping(run: InferenceRun, theta: np.ndarray) -> None:
     )
     share = float(np.minimum(outside.sum(1), 1.0).mean())
     run.diagnostics["records clamped"] = share
-    if share > _CLAMPED:
+    if share > _MAX_CLAMPED:
         run.warn(Kind.RECORDS_CLAMPED, share=share)
 
 
@@ -214,5 +226,5 @@ def _look_at_chains(run: InferenceRun, posterior: Draws) -> None:
         r_hat, size = float(table["r_hat"].max()), float(table["ess_bulk"].min())
     found = {"R-hat": r_hat, "effective size": size}
     run.diagnostics |= {name: value for name, value in found.items() if np.isfinite(value)}
-    if not (r_hat <= _R_HAT and size >= _ENOUGH):
+    if not (r_hat <= MAX_R_HAT and size >= ENOUGH_DRAWS):
         run.warn(Kind.CHAINS_NOT_MIXED, r_hat=r_hat, effective_size=size)

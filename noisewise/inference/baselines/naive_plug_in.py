@@ -25,16 +25,18 @@ class NaivePlugIn(AbstractMethod):
     epsilon 10 it lies some five posterior standard deviations off, with intervals a quarter as wide
     as they should be. It serves
 
-    - `LinearRegression` with `RegressionMoments`: the sums X'X and X'y that s_dp stands for, refused where no data can have them,
-    - `LogLinear` with `CategoryProportions`: counts max(0, n s_dp) added to the Dirichlet parameters, those of the classes being
-      the means over the features,
+    - `LinearRegression` with `RegressionMoments`: the sums X'X and X'y that s_dp stands for,
+      refused where no data can have them,
+    - `LogLinear` with `CategoryProportions`: counts max(0, n s_dp) added to the Dirichlet
+      parameters, those of the classes being the means over the features,
     - `NormalRecords` with `ClampedMean` of one column,
 
     under their conjugate priors. Draws are independent.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.linear_regression(epsilon=10.0)
-    >>> posterior = nw.inference.NaivePlugIn().infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> method = nw.inference.NaivePlugIn()
+    >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
     >>> posterior.summary()["mean"].round(1).tolist(), posterior.report.exact
     ([-4.6, -6.2, -5.1], False)
     """

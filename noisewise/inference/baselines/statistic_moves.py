@@ -16,6 +16,9 @@ from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array
 
 _JITTER = 1e-11
+"""Share of the variances added to a covariance, so that it has a Cholesky root in float64 where
+columns of s depend on each other.
+"""
 
 
 class StatisticTarget(NamedTuple):

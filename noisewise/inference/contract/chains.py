@@ -15,10 +15,30 @@ from noisewise.posteriors import Draws, Kind
 from noisewise.samplers.hamiltonian import HamiltonianDraws, Tuning, hamiltonian
 
 _KEPT_PER_EFFECTIVE = 4
-_ENOUGH = 400
-_R_HAT = 1.01
-_R_HAT_OF_MANY = 1.02
-_FEW = 100
+"""Draws kept for each effective draw: thinner chains would lose information, and denser ones gain
+next to none.
+"""
+
+ENOUGH_DRAWS = 400
+"""Effective draws below which chains are reported as not settled: Vehtari et al. (2021) recommend
+400.
+"""
+
+MAX_R_HAT = 1.01
+"""R-hat up to which chains have settled, as Vehtari et al. (2021) recommend."""
+
+_MAX_R_HAT_OF_MANY = 1.02
+"""R-hat up to which chains have settled if each has `_MANY_PER_CHAIN` effective draws: chance alone
+then makes it as large, as E[R-hat^2] = 1 + 2 C / ESS = 1.04.
+"""
+
+_MANY_PER_CHAIN = 50
+"""Effective draws per chain that are many: see `_MAX_R_HAT_OF_MANY`."""
+
+_MIN_EXACT = 100
+"""Effective draws below which chains are not called exact: averages are off by a tenth of a
+posterior sd.
+"""
 
 
 class Trace:
@@ -58,7 +78,7 @@ class Trace:
         return values.reshape(-1, *values.shape[2:])
 
     def by_chain(self, name: str, stride: int = 1) -> np.ndarray:
-        """Every stride-th draw of one name up to the last, (chains * draws, ...), chain by chain."""
+        """Every stride-th draw of one name, chain by chain: (chains * draws, ...)."""
         values = np.concatenate(self._parts[name])
         values = values[(len(values) - 1) % stride :: stride].swapaxes(0, 1)
         return values.reshape(-1, *values.shape[2:])
@@ -77,8 +97,9 @@ class Trace:
         """Whether R-hat is at most 1.01, or 1.02 with 50 effective draws per chain, which chance
         explains: E[R-hat^2] = 1 + 2 C / ESS.
         """
-        return self.r_hat <= _R_HAT or (
-            self.r_hat <= _R_HAT_OF_MANY and self.effective_size >= 50 * self.num_chains
+        return self.r_hat <= MAX_R_HAT or (
+            self.r_hat <= _MAX_R_HAT_OF_MANY
+            and self.effective_size >= _MANY_PER_CHAIN * self.num_chains
         )
 
     def look(self) -> None:
@@ -114,11 +135,11 @@ def finished_draws(run: InferenceRun, trace: Trace, *, settled: bool) -> Draws:
     run.diagnostics |= {"effective size": size, "R-hat": r_hat}
     if not settled:
         run.warn(Kind.CHAINS_IN_WARM_UP)
-    elif not (size >= _ENOUGH and trace.settled):
-        limits = {"enough": _ENOUGH, "largest_r_hat": _R_HAT}
+    elif not (size >= ENOUGH_DRAWS and trace.settled):
+        limits = {"enough": ENOUGH_DRAWS, "largest_r_hat": MAX_R_HAT}
         run.warn(Kind.CHAINS_NOT_SETTLED, effective_size=size, r_hat=r_hat, **limits)
     return run.draws(
-        theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= _FEW
+        theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= _MIN_EXACT
     )
 
 

@@ -28,13 +28,35 @@ from noisewise.simulators.dispatch import num_workers
 T = TypeVar("T")
 
 _FIRST_CHUNK = 256
+"""Simulations at once while their speed is unknown, and the unit of batches of compiled simulators,
+whose programs run 256 wide.
+"""
+
 _CHUNK_SECONDS = 1.0
+"""Seconds of simulations between looks at the clock: a budget of time is kept about as closely."""
+
 _FIRST_BATCH = 8
+"""Simulations in the first recorded batch of a simulator in Python: few, as each may take seconds.
+"""
+
 _BATCH_SECONDS = 3.0
-_WORKERS = 16
-_LOOK = 400
-_SURPRISE = 0.005
-_LOOKED = "prior predictive p-value"
+"""Seconds of simulations in a recorded batch: what an interruption loses at most."""
+
+_ASSUMED_WORKERS = 16
+"""Workers of an executor that does not say how many it has: too many cost an early batch some
+seconds, too few leave workers idle.
+"""
+
+NUM_PRIOR_CHECK = 400
+"""Prior simulations that show whether the observation is surprising: the smallest p-value from
+fewer would not be below `_SURPRISING_P`.
+"""
+
+_SURPRISING_P = 0.005
+"""p-value below which an observation is called surprising: one model in 200 that is right."""
+
+_P_VALUE = "prior predictive p-value"
+"""The p-value's name in `report.numbers`."""
 
 
 class OutOfBudget(Exception):  # noqa: N818, a signal to methods, never an error to users
@@ -267,30 +289,32 @@ class InferenceRun:
         """
         if (
             Capability.SAMPLE not in self.model.mechanism.capabilities
-            or _LOOKED in self.diagnostics
+            or _P_VALUE in self.diagnostics
         ):
             return
-        if s is None or len(s) < _LOOK:
-            if self.remaining is not None and self.remaining < 4 * _LOOK:
+        if s is None or len(s) < NUM_PRIOR_CHECK:
+            if self.remaining is not None and self.remaining < 4 * NUM_PRIOR_CHECK:
                 return
             theta_key, simulation_key, key = jax.random.split(key, 3)
             try:
-                s = self.statistics(simulation_key, self.model.prior.sample(theta_key, _LOOK))
+                s = self.statistics(
+                    simulation_key, self.model.prior.sample(theta_key, NUM_PRIOR_CHECK)
+                )
             except OutOfBudget:
                 return
         s = s[~np.isnan(s).any(axis=1)]
-        if len(s) < _LOOK // 2:
+        if len(s) < NUM_PRIOR_CHECK // 2:
             return
         simulated = self.model.mechanism.sample(key, s[:10_000])
         rank = p_value(simulated, self.observed)
-        self.diagnostics[_LOOKED] = rank
+        self.diagnostics[_P_VALUE] = rank
         if self.surprised:
             self.warn(Kind.SURPRISING_OBSERVATION, p=rank)
 
     @property
     def surprised(self) -> bool:
         """Whether the prior hardly predicts the observation, as far as was looked."""
-        return bool(self.diagnostics.get(_LOOKED, 1.0) < _SURPRISE)
+        return bool(self.diagnostics.get(_P_VALUE, 1.0) < _SURPRISING_P)
 
     # Saying ---------------------------------------------------------------------------------------
 
@@ -459,5 +483,5 @@ def _batch(simulator: Any, executor: Executor | None, speed: float | None) -> in
     """
     if not isinstance(simulator, PythonSimulator):
         return _FIRST_CHUNK * max(1, int((speed or 0.0) * _BATCH_SECONDS / _FIRST_CHUNK))
-    least = 1 if executor is None else 4 * (num_workers(executor) or _WORKERS)
+    least = 1 if executor is None else 4 * (num_workers(executor) or _ASSUMED_WORKERS)
     return max(least, _FIRST_BATCH if speed is None else int(speed * _BATCH_SECONDS))

@@ -17,8 +17,10 @@ def p_value(simulated: np.ndarray, observed: np.ndarray) -> float:
     p-value is at most 4 k' / (n + 1), however skew the law.
 
     >>> rng = np.random.default_rng(0)
-    >>> p_value(rng.normal(size=(999, 3)), np.zeros(3)) > 0.5, p_value(rng.normal(size=(999, 3)), np.array([0.0, 9.0, 0.0]))
-    (True, 0.002)
+    >>> p_value(rng.normal(size=(999, 3)), np.zeros(3)) > 0.5
+    True
+    >>> p_value(rng.normal(size=(999, 3)), np.array([0.0, 9.0, 0.0]))
+    0.002
     >>> p_value(rng.exponential(size=(999, 1)), np.array([-0.01])) <= 0.004
     True
     """

@@ -14,6 +14,7 @@ from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws, step_root
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.record_moves import (
+    TARGET_ACCEPTANCE,
     RecordMoves,
     RecordState,
     Seen,
@@ -26,9 +27,15 @@ from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, StopKind
 
-_SEGMENT = 50
-_RECORDS = 10_000_000
-_ACCEPTANCE = 0.3
+SWEEPS_PER_SEGMENT = 50
+"""Sweeps between adaptations, and between looks at R-hat and budgets: enough that compiled programs
+run long, few enough to adapt ten times in the default warm-up.
+"""
+
+_MAX_RECORDS = 10_000_000
+"""Records drawn in a segment, over all chains: with more records segments have fewer sweeps, so
+that a budget of time is kept.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,7 +93,9 @@ class DataAugmentationMCMC(AbstractMethod):
         sampled = self.run_chains(key, run)
         return finished_draws(run, sampled.trace, settled=sampled.settled)
 
-    def run_chains(self, key: Array, run: InferenceRun, *, most_sweeps: int = _SEGMENT) -> ChainRun:
+    def run_chains(
+        self, key: Array, run: InferenceRun, *, most_sweeps: int = SWEEPS_PER_SEGMENT
+    ) -> ChainRun:
         """Chains that have met the target, or have come as far as the budgets allow;
         `chains.segment` goes on from there.
 
@@ -152,7 +161,7 @@ class Chains:
         """Sweeps per segment, fewer where there are many records."""
         databases = len(self.state.z) * self.moves.databases_per_sweep
         return int(
-            np.clip(_RECORDS // (databases * self.state.terms.shape[1]), 1, self.most_sweeps)
+            np.clip(_MAX_RECORDS // (databases * self.state.terms.shape[1]), 1, self.most_sweeps)
         )
 
     def segment(self, run: InferenceRun) -> dict[str, np.ndarray]:
@@ -170,7 +179,7 @@ class Chains:
         """
         shares = np.array([self.accepted[0], self.accepted[2], self.accepted[3]])
         lengths = self.walk.lengths * np.exp(
-            (shares - _ACCEPTANCE) * 3.0 / np.sqrt(1.0 + done / _SEGMENT)
+            (shares - TARGET_ACCEPTANCE) * 3.0 / np.sqrt(1.0 + done / SWEEPS_PER_SEGMENT)
         )
         self.walk = Walk(step_root(z), lengths)
 

@@ -24,7 +24,11 @@ from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior, Kind, StopKind
 
 _FINAL_CHAINS = 32
-_CLOSE = 1e-6
+"""Chains that go on at power 1: as many as `DataAugmentationMCMC` runs by default."""
+
+_BISECTION_WIDTH = 1e-6
+"""Relative width at which the bisection for the next power ends: far below what chance does to it.
+"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,14 +36,14 @@ class ExactSMC(AbstractSequentialMethod):
     r"""Particles (theta, x) led from the prior to the posterior by raising a power of the
     mechanism's density from 0 to 1:
 
-        p_t(theta, x)  ~  pi(theta)  f(x | theta)  eta(s_dp | s(x))^lambda_t,      0 = lambda_0 < lambda_1 < ... < 1.
+        p_t(theta, x)  ~  pi(theta)  f(x | theta)  eta(s_dp | s(x))^lambda_t
 
-    Each lambda_t is the largest for which the effective size of the weights eta^(lambda_t -
-    lambda_{t-1}) is `ess_share` of the particles. They are then resampled and moved: theta' from a
-    proposal with fresh data x' ~ f(. | theta'), accepted by the prior and (eta'/eta)^lambda_t,
-    since f cancels. Where the model is one of independent records and the query a sum over them,
-    moves go record by record too, with `num_moves` moves of theta at fixed noise per sweep (see
-    `DataAugmentationMCMC`).
+    with 0 = lambda_0 < lambda_1 < ... < 1. Each lambda_t is the largest for which the effective
+    size of the weights eta^(lambda_t - lambda_{t-1}) is `ess_share` of the particles. They are then
+    resampled and moved: theta' from a proposal with fresh data x' ~ f(. | theta'), accepted by the
+    prior and (eta'/eta)^lambda_t, since f cancels. Where the model is one of independent records
+    and the query a sum over them, moves go record by record too, with `num_moves` moves of theta at
+    fixed noise per sweep (see `DataAugmentationMCMC`).
 
     There is no tolerance: at lambda = 1 the chains leave the posterior itself invariant. They go on
     until their effective size is `target_ess`, or for `max_steps` steps; where importance draws
@@ -192,7 +196,7 @@ def next_increment(log_eta: np.ndarray, share: float, limit: float) -> float:
     if enough(limit):
         return limit
     low, high = 0.0, limit
-    while high - low > _CLOSE * high:
+    while high - low > _BISECTION_WIDTH * high:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if enough(middle) else (low, middle)
     return low if low > 0.0 else high

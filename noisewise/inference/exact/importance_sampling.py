@@ -23,6 +23,7 @@ from noisewise.posteriors import AbstractPosterior, Kind, WeightedSamples
 from noisewise.samplers.adaptive_importance import fitted_proposal
 
 _REPEATS = 256
+"""Simulations at each place where 1 + rv is measured, which is also its largest value."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,8 @@ class ImportanceSampling(AbstractMethod):
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
-    >>> posterior = nw.inference.ImportanceSampling().infer(jax.random.key(0), problem.model, problem.observed, progress=False)
+    >>> method = nw.inference.ImportanceSampling()
+    >>> posterior = method.infer(jax.random.key(0), problem.model, problem.observed, progress=False)
     >>> posterior.report.exact, posterior.effective_size > 1000
     (True, True)
     """

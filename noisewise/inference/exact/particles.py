@@ -15,8 +15,9 @@ import numpy as np
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
-from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.contract.run import NUM_PRIOR_CHECK, InferenceRun
 from noisewise.inference.exact.record_moves import (
+    TARGET_ACCEPTANCE,
     RecordMoves,
     RecordState,
     Seen,
@@ -24,18 +25,36 @@ from noisewise.inference.exact.record_moves import (
     advanced,
     record_moves,
 )
-from noisewise.inference.exact.weighted_draws import UnconstrainedPrior
+from noisewise.inference.exact.weighted_draws import PRIOR_SHARE, UnconstrainedPrior
 from noisewise.samplers.adaptive_importance import fitted_proposal
 
-_PRIOR_SHARE = 0.1
-_WALKING = 0.5
-_SHORTEST, _LONGEST = 4, 500
-_ANCESTORS = 100
+_WALK_SHARE = 0.5
+"""Share of moves that are random walks, which work where the fit is poor; the others are draws from
+the fit, which work where it is good.
+"""
+
+_MIN_STEPS, _MAX_STEPS = 4, 500
+"""Moves of a chain at one temperature: at least a few whatever the acceptance, and not so many that
+a model without accepted moves never ends.
+"""
+
+_MIN_ANCESTORS = 100
+"""Chains at each temperature, at least: fewer would make the population depend on too few
+ancestors.
+"""
+
 _SWEEPS = 5
-_ACCEPTANCE = 0.3
-_BYTES = 2**29
-_LOOKED_AT = 400
-_MANY = 4_000_000
+"""Sweeps of the records at one temperature: enough to renew most records where a third are
+accepted.
+"""
+
+_MAX_BYTES = 2**29
+"""Memory for the records of all chains, 512 MiB: fewer chains are run where records are many."""
+
+_MANY_RECORDS = 4_000_000
+"""Records per sweep from which every sweep is followed by a look at the clock: it takes about a
+second.
+"""
 
 
 class Particles(abc.ABC):
@@ -146,18 +165,18 @@ class SimulatedParticles(Particles):
     @property
     def num_steps(self) -> int:
         """Enough for two acceptances per chain, as far as the last temperature tells."""
-        return int(np.clip(np.ceil(2.0 / max(self.acceptance, 1e-6)), _SHORTEST, _LONGEST))
+        return int(np.clip(np.ceil(2.0 / max(self.acceptance, 1e-6)), _MIN_STEPS, _MAX_STEPS))
 
     @property
     def num_ancestors(self) -> int:
-        return max(min(_ANCESTORS, self._num), self._num // self.num_steps)
+        return max(min(_MIN_ANCESTORS, self._num), self._num // self.num_steps)
 
     @property
     def num_chains(self) -> int:
         return self._z.shape[1]
 
     def tune(self, weights: np.ndarray) -> None:
-        self._proposal = fitted_proposal(self.z, weights, self._prior, _PRIOR_SHARE)
+        self._proposal = fitted_proposal(self.z, weights, self._prior, PRIOR_SHARE)
         spread = 2.38**2 / self.z.shape[1]
         self._root = np.linalg.cholesky(spread * weighted_covariance(self.z, weights))
 
@@ -169,7 +188,7 @@ class SimulatedParticles(Particles):
         self._z, self._s, self._log_eta = self._run(key, run, chosen, self.num_steps)
         # the last temperature may have promised too much: go on until there is one acceptance per
         # chain
-        while self.moved < 1.0 and len(self._z) < _LONGEST:
+        while self.moved < 1.0 and len(self._z) < _MAX_STEPS:
             steps, acceptance = len(self._z), self.acceptance
             last = (self._z[-1], self._s[-1], self._log_eta[-1])
             more = self._run(jax.random.fold_in(key, steps), run, last, steps)
@@ -201,7 +220,7 @@ class SimulatedParticles(Particles):
     def fit(self) -> Any:
         """A heavy-tailed proposal in z, fitted to the particles and mixed with the prior."""
         return fitted_proposal(
-            self.z, np.full(len(self.z), 1.0 / len(self.z)), self._prior, _PRIOR_SHARE
+            self.z, np.full(len(self.z), 1.0 / len(self.z)), self._prior, PRIOR_SHARE
         )
 
     def _run(
@@ -220,7 +239,7 @@ class SimulatedParticles(Particles):
     ) -> Any:
         fit_key, simulate_key, seed_key = jax.random.split(key, 3)
         rng = generator(seed_key)
-        walking = rng.random(len(z)) < _WALKING
+        walking = rng.random(len(z)) < _WALK_SHARE
         steps = z + rng.normal(size=z.shape) @ self._root.T
         proposed = np.where(walking[:, None], steps, self._proposal.sample(fit_key, len(z)))
         correction = np.where(
@@ -245,14 +264,14 @@ class RecordParticles(Particles):
         self.moves: RecordMoves = record_moves(run.model, num_moves=num_moves, joint=True)
         theta_key, record_key, look_key = jax.random.split(key, 3)
         size = run.model.simulator.num_records * (run.model.statistic_width + 8) * 8  # type: ignore[attr-defined]
-        chains = int(np.clip(_BYTES // size, 16, max(16, num // _SWEEPS)))
+        chains = int(np.clip(_MAX_BYTES // size, 16, max(16, num // _SWEEPS)))
         chains = chains if run.remaining is None else max(1, min(chains, run.remaining))
         run.spend(chains)
         self._seen = Seen(run.model.mechanism, run.observed, 0.0)
         self.state: RecordState = self.moves.start(
             record_key, run.model.prior.sample(theta_key, chains), self._seen
         )
-        run.look_at_observation(look_key, self.s if chains >= _LOOKED_AT else None)
+        run.look_at_observation(look_key, self.s if chains >= NUM_PRIOR_CHECK else None)
         self._lengths = np.full(3, 2.4 / np.sqrt(self.state.z.shape[1]))
         self.acceptance = 1.0
         self._kept: dict[str, np.ndarray] = {}
@@ -296,7 +315,7 @@ class RecordParticles(Particles):
         for number in range(_SWEEPS // self._block):
             self.extend(jax.random.fold_in(key, number), run)
         if temperature < 1.0:
-            self._lengths = self._lengths * np.exp(self._accepted[[0, 2, 3]] - _ACCEPTANCE)
+            self._lengths = self._lengths * np.exp(self._accepted[[0, 2, 3]] - TARGET_ACCEPTANCE)
 
     def extend(self, key: Array, run: InferenceRun) -> dict[str, np.ndarray]:
         run.spend(self._block * self.num_chains * self.moves.databases_per_sweep)
@@ -310,7 +329,7 @@ class RecordParticles(Particles):
     def _block(self) -> int:
         """Sweeps per look at the clock: one where a sweep takes long."""
         records = self.num_chains * self.state.terms.shape[1] * self.moves.databases_per_sweep
-        return _SWEEPS if records < _MANY else 1
+        return _SWEEPS if records < _MANY_RECORDS else 1
 
     def by_step(self) -> dict[str, np.ndarray]:
         return {"theta": self._kept["theta"], "s": self._kept["s"]}

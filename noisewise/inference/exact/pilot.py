@@ -16,6 +16,7 @@ from noisewise._core.arrays import Array
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.pseudo_marginal import log_mean_exp
 from noisewise.inference.exact.weighted_draws import (
+    PRIOR_SHARE,
     ImportanceDraws,
     UnconstrainedPrior,
     relative_variance,
@@ -24,14 +25,28 @@ from noisewise.posteriors import Kind
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.samplers.adaptive_importance import fitted_proposal
 
-_STAGES = 4
-_PER_STAGE = 4000
-_PRIOR_SHARE = 0.1
-_FIT = 10
-_PLACES = 32
-_REPEATS = (64, 512, 2048)
-_GROUPS = 4
-_VARIANCE = 2.0
+_NUM_STAGES = 4
+"""Stages of the pilot: the prior, and three proposals fitted to what came before."""
+
+_NUM_PER_STAGE = 4000
+"""Simulations of a stage: as many as `ImportanceSampling` adapts with."""
+
+_MIN_PER_PARAMETER = 10
+"""Draws per parameter below which no proposal is fitted: its covariance would be mostly noise."""
+
+_NUM_PLACES = 32
+"""Draws of the pilot at which the noise of the likelihood is measured."""
+
+_NUM_REPEATS = (64, 512, 2048)
+"""Simulations at each place, tried in turn: the next only if the ones before do not suffice."""
+
+_MIN_GROUPS = 4
+"""Estimates at each place that a variance is measured from, at least."""
+
+_MAX_VARIANCE = 2.0
+"""Variance of log L-hat that is small enough: between 1 and 3 chains cost least for each effective
+draw (Doucet, Pitt, Deligiannidis and Kohn 2015).
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,22 +82,22 @@ def run_pilot(key: Array, run: InferenceRun) -> Pilot:
     proposal: Any = prior
     pilot: Pilot | None = None
     with contextlib.suppress(OutOfBudget):
-        for stage, stage_key in enumerate(jax.random.split(key, _STAGES)):
+        for stage, stage_key in enumerate(jax.random.split(key, _NUM_STAGES)):
             draws = ImportanceDraws(run, proposal)
             draw_key, look_key = jax.random.split(stage_key)
             draws.add(
                 draw_key,
                 (
-                    _PER_STAGE
+                    _NUM_PER_STAGE
                     if run.remaining is None
-                    else min(max(run.remaining // 10, 100), _PER_STAGE)
+                    else min(max(run.remaining // 10, 100), _NUM_PER_STAGE)
                 ),
             )
             if stage == 0:
                 run.look_at_observation(look_key, draws.s)
             run.record(pilot=stage, effective_size=draws.effective_size)
-            if draws.num >= _FIT * draws.z.shape[1] and draws.effective_size > 0.0:
-                proposal = fitted_proposal(draws.z, draws.weights, prior, _PRIOR_SHARE)
+            if draws.num >= _MIN_PER_PARAMETER * draws.z.shape[1] and draws.effective_size > 0.0:
+                proposal = fitted_proposal(draws.z, draws.weights, prior, PRIOR_SHARE)
                 pilot = Pilot(draws, np.linalg.cholesky(proposal.scale))
             pilot = pilot or Pilot(draws, np.eye(draws.z.shape[1]))
     if pilot is None:
@@ -109,27 +124,29 @@ def choose_inner(
     At 32 draws of the pilot up to 2048 simulations are divided into groups of M, at least 4 of
     them. None where the budget is too small to measure anything.
     """
-    theta = run.model.prior.constrain(pilot.starts(rng, _PLACES))
-    log_eta = np.empty((_PLACES, 0))
+    theta = run.model.prior.constrain(pilot.starts(rng, _NUM_PLACES))
+    log_eta = np.empty((_NUM_PLACES, 0))
     chosen = None
-    for repeats, repeat_key in zip(_REPEATS, jax.random.split(key, len(_REPEATS)), strict=True):
+    for repeats, repeat_key in zip(
+        _NUM_REPEATS, jax.random.split(key, len(_NUM_REPEATS)), strict=True
+    ):
         more = repeats - log_eta.shape[1]
-        if run.remaining is not None and _PLACES * more > run.remaining // 5:
+        if run.remaining is not None and _NUM_PLACES * more > run.remaining // 5:
             break
         s = run.all_statistics(repeat_key, np.repeat(theta, more, axis=0))
-        log_eta = np.concatenate([log_eta, run.log_eta(s).reshape(_PLACES, more)], axis=1)
+        log_eta = np.concatenate([log_eta, run.log_eta(s).reshape(_NUM_PLACES, more)], axis=1)
         candidates = (
-            [2**power for power in range(10) if _GROUPS * 2**power <= repeats]
+            [2**power for power in range(10) if _MIN_GROUPS * 2**power <= repeats]
             if given is None
             else [given]
         )
-        if _GROUPS * candidates[0] > repeats:
+        if _MIN_GROUPS * candidates[0] > repeats:
             continue
         for num_inner in candidates:
             chosen = Inner(
                 num_inner, variance_of_estimates(log_eta, num_inner), relative_variance(log_eta)
             )
-            if chosen.variance <= _VARIANCE:
+            if chosen.variance <= _MAX_VARIANCE:
                 return chosen
     return chosen
 

@@ -1,6 +1,7 @@
 r"""Random walks on (theta, u) where u makes an unbiased estimate of the likelihood.
 
-    L-hat(theta, u) = 1/M sum_j eta(s_dp | s(theta, u_j)),      target  ~  pi(theta) p(u_1) ... p(u_M) L-hat(theta, u).
+    L-hat(theta, u)  =  1/M sum_j eta(s_dp | s(theta, u_j))
+    target(theta, u)  ~  pi(theta) p(u_1) ... p(u_M) L-hat(theta, u)
 
 u_j is the key of a simulation: with it, s is a function of theta, and uniform keys are its law
 whatever theta is. So a move may propose theta' with any of the keys kept and the others drawn anew,
@@ -41,7 +42,7 @@ class PseudoMarginalState(NamedTuple):
 
 
 class PseudoMarginalTarget(NamedTuple):
-    """What the chains are after: a prior, a simulation, and log_eta(s) (C, M), -inf where s is NaN."""
+    """A prior, a simulation, and log_eta(s) (C, M), which is -inf where s is NaN."""
 
     prior: Prior
     simulate: Simulate

@@ -15,6 +15,7 @@ from noisewise.errors import InvalidInputError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws, step_root
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.inference.exact.data_augmentation_mcmc import SWEEPS_PER_SEGMENT
 from noisewise.inference.exact.pilot import Pilot, choose_inner, run_pilot
 from noisewise.inference.exact.pseudo_marginal import (
     PseudoMarginalState,
@@ -28,11 +29,15 @@ from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import Kind, StopKind
 from noisewise.posteriors.base import AbstractPosterior
 
-_SEGMENT = 50
-_NOISY = 3.0
+_NOISY_VARIANCE = 3.0
+"""Variance of log L-hat above which the report warns: chains stick where an estimate came out too
+high.
+"""
+
 _LENGTHS = 2.4 * 2.0 ** np.array([-2.0, -1.5, -1.0, -0.5, 0.0, 0.5])
 """Lengths of steps that are tried, in standard deviations of the posterior divided by sqrt(d)."""
-_USUAL = 4
+_USUAL_LENGTH = 4
+"""Where 2.4 stands among `_LENGTHS`: the best length for a normal target."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,7 +45,8 @@ class PseudoMarginalMCMC(AbstractMethod):
     r"""Random walks on theta with the likelihood replaced by an unbiased estimate that is kept with
     the state:
 
-        L-hat = 1/M sum_j eta(s_dp | s(x_j)),  x_j ~ f(. | theta);   accept with min(1, pi(theta') L-hat' / (pi(theta) L-hat)).
+        L-hat = 1/M sum_j eta(s_dp | s(x_j)),  x_j ~ f(. | theta)
+        accept with min(1, pi(theta') L-hat' / (pi(theta) L-hat)).
 
     The chains have the posterior as their invariant law, for any simulator and any M = `num_inner`
     (Andrieu and Roberts 2009); the draws of s beside theta follow p(s | s_dp). Unless given, M is
@@ -146,7 +152,7 @@ class PseudoMarginalMCMC(AbstractMethod):
             "variance of log L-hat": inner.variance,
             "1 + rv": inner.relative_variance,
         }
-        if inner.variance > _NOISY:
+        if inner.variance > _NOISY_VARIANCE:
             run.warn(Kind.LIKELIHOOD_NOISY, variance=inner.variance, num_inner=inner.num)
         return inner.num
 
@@ -173,8 +179,8 @@ class PseudoMarginalMCMC(AbstractMethod):
         sweeps = self.num_warmup
         if run.remaining is not None:
             sweeps = min(sweeps, run.remaining // (3 * chains.rows))
-        for done in range(0, sweeps, _SEGMENT):
-            trace.restart(**chains.segment(min(_SEGMENT, sweeps - done)))
+        for done in range(0, sweeps, SWEEPS_PER_SEGMENT):
+            trace.restart(**chains.segment(min(SWEEPS_PER_SEGMENT, sweeps - done)))
             chains.tune(trace.pooled(), forget=2 * done < sweeps)
             run.record(warmup=trace.length + done, acceptance=chains.acceptance)
         chains.choose_length()
@@ -203,7 +209,7 @@ class _Chains:
         """Simulations per sweep."""
         return self.state.keys.shape[0] * self.state.keys.shape[1]
 
-    def segment(self, sweeps: int = _SEGMENT) -> dict[str, np.ndarray]:
+    def segment(self, sweeps: int = SWEEPS_PER_SEGMENT) -> dict[str, np.ndarray]:
         """The draws of some sweeps, fewer where a budget ends them."""
         kept: list[dict[str, np.ndarray]] = []
         moved: list[float] = []
@@ -242,7 +248,11 @@ class _Chains:
             self._forget()
 
     def choose_length(self) -> None:
-        """The length with the largest mean squared jump; the usual 2.4 / sqrt(d) if none was tried."""
-        best = np.argmax(self.jumped / np.maximum(self.tried, 1.0)) if self.jumped.any() else _USUAL
+        """The length with the largest mean squared jump, or 2.4 / sqrt(d) if none was tried."""
+        best = (
+            np.argmax(self.jumped / np.maximum(self.tried, 1.0))
+            if self.jumped.any()
+            else _USUAL_LENGTH
+        )
         self.lengths = self.lengths[[best]]
         self._forget()

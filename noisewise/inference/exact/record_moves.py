@@ -1,16 +1,17 @@
 r"""Markov moves on a parameter and the records beside it, for record models under an additive
 query.
 
-    target(theta, x)  ~  pi(theta)  prod_i f(x_i | theta)  eta(s_dp | T(x) / divisor)^temperature,    T(x) = sum_i t(x_i)
+    target(theta, x)  ~  pi(theta)  prod_i f(x_i | theta)  eta(s_dp | T(x) / divisor)^temperature
 
-Each move leaves the target invariant; `RecordState` carries T and log eta along, so that changing a
-record costs O(k).
+with T(x) = sum_i t(x_i). Each move leaves the target invariant; `RecordState` carries T and log eta
+along, so that changing a record costs O(k).
 
-`_parameters`   theta ~ theta | x, or a random walk under prod f where the model has no such draw
-`_records`      for i = 1..n in turn: x_i* ~ f(. | theta), accepted with (eta* / eta)^temperature
-(Ju, Awan, Gong, Rao 2022) `_not_centred`  x_i = G(theta, u_i): theta moves while u stands still,
-accepted with pi* / pi (eta* / eta)^temperature `_joint`        theta moves and all records are
-drawn anew, accepted alike
+- `_parameters`: theta ~ theta | x, or a random walk under prod f where the model has no such draw.
+- `_records`: for i = 1..n in turn, x_i* ~ f(. | theta), accepted with (eta* / eta)^temperature (Ju,
+  Awan, Gong and Rao 2022).
+- `_not_centred`: x_i = G(theta, u_i); theta moves while u stays fixed, accepted with
+  pi* / pi (eta* / eta)^temperature.
+- `_joint`: theta moves and all records are drawn again, accepted in the same way.
 
 Written for one chain and vmapped; proposals of a sweep are drawn and summed up all at once, so that
 the loop over records is nothing but additions.
@@ -37,7 +38,14 @@ from noisewise.simulators import AbstractRecordModel
 from noisewise.simulators.base import AdditiveQuery
 
 CENTRED_MOVES = 5
-"""Random-walk steps that stand for one draw of theta | x."""
+"""Random-walk steps that stand for one draw of theta given x: as many as the moves that are not
+centred.
+"""
+
+TARGET_ACCEPTANCE = 0.3
+"""Share of random-walk steps to accept: between .44, best in one dimension, and .234, best in many
+(Roberts, Gelman and Gilks 1997).
+"""
 
 
 class RecordState(NamedTuple):
@@ -95,7 +103,7 @@ def records_refusal(model: PrivateModel, method: str) -> str | None:
 
 
 def record_moves(model: PrivateModel, *, num_moves: int, joint: bool = False) -> RecordMoves:
-    """The moves for a model; models that differ in their mechanism alone share compiled programs."""
+    """The moves for a model. Models that differ only in their mechanism share compiled programs."""
     parts = (model.prior, model.simulator, model.query, num_moves, joint)
     try:
         return _shared_moves(*parts)

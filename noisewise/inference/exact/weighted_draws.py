@@ -14,11 +14,23 @@ from noisewise._core.weights import effective_size_of_logs, normalised
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.posteriors import Kind, WeightedSamples
 from noisewise.posteriors.findings import without
-from noisewise.posteriors.weighted_samples import pareto_k
+from noisewise.posteriors.weighted_samples import MAX_PARETO_K, pareto_k
 
-_FEW = 100
-_WORTH = 0.01
-_HEAVY = 0.7
+_MIN_EXACT = 100
+"""Effective draws below which weighted draws are not called exact: averages are off by a tenth of a
+posterior sd.
+"""
+
+_MIN_SHARE = 0.01
+"""Effective draws per simulation from which a proposal is good: each then takes a hundred
+simulations.
+"""
+
+PRIOR_SHARE = 0.1
+"""Share of prior draws in every fitted proposal: where q misses the posterior, weights are at most
+10 times those of prior draws.
+"""
+
 _ABOUT_PARTS = (Kind.APPROXIMATION_POOR, Kind.NOT_CERTIFIABLE, Kind.WEIGHTS_POOR)
 """What holds for the last of several sets of draws, not for all of them together, as does its
 verdict.
@@ -60,7 +72,7 @@ class ImportanceDraws:
         return len(self.log_weights)
 
     def add(self, key: Array, num: int) -> None:
-        """`num` more draws, or as many as the budgets allow; raises `OutOfBudget` if that is none."""
+        """`num` more draws, or as many as budgets allow; raises `OutOfBudget` if that is none."""
         draw_key, simulate_key = jax.random.split(key)
         prior = self._work.model.prior
         z = self._proposal.sample(draw_key, num)
@@ -109,7 +121,7 @@ class ImportanceDraws:
     @property
     def good(self) -> bool:
         """Whether effective draws are not too dear: a hundred simulations each at most."""
-        return self.effective_size >= max(_WORTH * self.num, _FEW / 2)
+        return self.effective_size >= max(_MIN_SHARE * self.num, _MIN_EXACT / 2)
 
     def posterior(self) -> WeightedSamples:
         """The weighted posterior; effective size, Pareto k and log evidence go into the report."""
@@ -132,7 +144,7 @@ def trustworthy(effective_size: float, shape: float) -> bool:
     """Whether weighted draws stand for the posterior: 100 effective ones, and a tail index of the
     weights of .7 at most.
     """
-    return effective_size >= _FEW and shape <= _HEAVY
+    return effective_size >= _MIN_EXACT and shape <= MAX_PARETO_K
 
 
 def relative_variance(log_eta: np.ndarray) -> float:

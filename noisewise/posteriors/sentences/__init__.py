@@ -1,7 +1,8 @@
-"""What was found, in words: the only place where findings and stops become sentences.
+"""Sentences for findings and stops: the only place where they are put into words.
 
-A module per theme holds a table from kinds to templates, or to functions of the numbers. Nothing
-may depend on these words but people: `tests/posteriors/test_sentences.py` shows that nothing does.
+Each module has a theme, and a table from kinds to templates, or to functions of the numbers. The
+words are for people alone: `tests/posteriors/test_sentences.py` shows that no behaviour depends on
+them.
 """
 
 from __future__ import annotations

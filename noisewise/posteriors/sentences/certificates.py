@@ -1,4 +1,4 @@
-"""What certificates and decompositions find, in words."""
+"""Sentences about certificates and decompositions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from noisewise.posteriors.sentences.words import percent, short
 def _certified(effective_size: float, cost: float) -> str:
     return (
         f"The corrected draws are worth {effective_size:,.0f} exact ones: averages have a Monte "
-        f"Carlo error of {100 / math.sqrt(effective_size):.1f}% of a posterior sd, and "
-        f"{short(cost)} more simulations buy one more."
+        f"Carlo error of {100 / math.sqrt(effective_size):.1f}% of a posterior sd. Each further "
+        f"one takes {short(cost)} simulations."
     )
 
 
@@ -26,8 +26,8 @@ def _poor(
     )
     unusable = "" if usable else " Neither they nor the approximation should be used."
     return (
-        f"The corrected draws are worth {effective_size:,.0f} exact ones{gap}; as many simulations "
-        f"from a perfect one would be worth {perfect_size:,.0f}.{unusable}"
+        f"The corrected draws are worth {effective_size:,.0f} exact ones{gap}. With a perfect "
+        f"approximation the same simulations would be worth {perfect_size:,.0f}.{unusable}"
     )
 
 
@@ -41,12 +41,12 @@ def _not_certifiable(
     about_q = "This says nothing against the approximation."
     if suspicious_efficiency is not None:
         about_q = (
-            "What there is speaks against the approximation, too: its efficiency is about "
+            "The evidence there is speaks against the approximation, too: its efficiency is about "
             f"{percent(suspicious_efficiency)}."
         )
     return (
-        f"The corrected draws are worth {effective_size:,.0f} exact ones, and even with a perfect "
-        f"approximation they would not be worth {enough:.0f}: databases simulated at one theta "
+        f"The corrected draws are worth {effective_size:,.0f} exact ones, and would be worth less "
+        f"than {enough:.0f} even with a perfect approximation: databases simulated at one theta "
         f"differ so much that each exact draw takes {'at least' if at_least else 'about'} "
         f"{cost:,.0f} simulations. {about_q}"
     )
@@ -55,11 +55,11 @@ def _not_certifiable(
 def _hidden_modes(share: float) -> str:
     if share >= 1.0:
         return (
-            "But the draws from the prior are too few to notice a mode that the approximation "
-            "misses altogether: this holds for the modes that it knows."
+            "There are too few draws from the prior to notice a mode that the approximation "
+            "misses completely: this verdict holds for the modes that it knows."
         )
     return (
-        "A mode that the approximation misses altogether would have been noticed if it held "
+        "A mode that the approximation misses completely would have been noticed if it held "
         f"{percent(share)} of the posterior."
     )
 
@@ -69,7 +69,7 @@ SENTENCES = {
     Kind.APPROXIMATION_POOR: _poor,
     Kind.NOT_CERTIFIABLE: _not_certifiable,
     Kind.NOTHING_CERTIFIABLE: (
-        "None of {num:,} simulated statistics can have led to this observation: nothing can be "
+        "None of {num:,} simulated statistics can have led to this observation, so nothing can be "
         "said about the approximation."
     ),
     Kind.HIDDEN_MODES: _hidden_modes,
@@ -77,7 +77,7 @@ SENTENCES = {
         "The chains have not settled (R-hat {r_hat:.3f}): do not rely on these parts."
     ),
     Kind.DRAWS_DEPENDENT: (
-        "Draws of theta given the records depend on each other even {steps} steps apart, which "
-        "makes the part of sampling too small: write sample_parameters for the model."
+        "Draws of theta given the records still depend on each other {steps} steps apart, so the "
+        "share of sampling comes out too small: write sample_parameters for the model."
     ),
 }

@@ -1,4 +1,4 @@
-"""What is said of learnt densities, and of chains on them."""
+"""Sentences about learnt densities, and about chains on them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from noisewise.posteriors.sentences import stops
 
 
 def _left_out(names: list[str]) -> str:
-    return f"The same in all simulations, and left out: {', '.join(names)}."
+    return f"Left out, as they are the same in all simulations: {', '.join(names)}."
 
 
 def _not_learnt(names: list[str]) -> str:
-    return f"The same in all simulations, and left out of the learnt densities: {', '.join(names)}."
+    return (
+        "Left out of the learnt densities, as they are the same in all simulations:"
+        f" {', '.join(names)}."
+    )
 
 
 def _learnt_from_less(stop: str, **numbers: Any) -> str:
     ended = stops.SENTENCES[StopKind(stop)].format(**numbers)
-    return f"It was learnt from fewer simulations, or for a shorter time, than asked for: {ended}."
+    return f"Learning ended early, with fewer simulations or less time than asked for: {ended}."
 
 
 def _not_settled(effective_size: float, r_hat: float, enough: int) -> str:
@@ -32,50 +35,51 @@ def _likelihood_chains(finished: bool, **numbers: Any) -> str:
     advice = "Allow more time, or more simulations."
     if finished:
         advice = (
-            "The learnt likelihood may have several modes: take more rounds, or more simulations in"
-            " each."
+            "The learnt likelihood may have several modes: run more rounds, or more simulations in "
+            "each."
         )
     return f"{_not_settled(**numbers)} {advice}"
 
 
 def _joint_chains(lattice: bool, **numbers: Any) -> str:
-    cause = " Noise that is small beside the lattice of s makes it so." if lattice else ""
-    return f"{_not_settled(**numbers)}{cause} Take more warm-up, or another method."
+    cause = " The cause is noise that is small beside the lattice of s." if lattice else ""
+    return f"{_not_settled(**numbers)}{cause} Raise num_warmup, or use another method."
 
 
 SENTENCES = {
     Kind.STATISTICS_LEFT_OUT: _left_out,
     Kind.STATISTICS_NOT_LEARNT: _not_learnt,
     Kind.LOSS_NEVER_FINITE: (
-        "The validation loss was never finite: the network is as it was before it was trained."
+        "The validation loss was never finite: the network is the untrained one."
     ),
     Kind.TRAINING_CUT_SHORT: (
-        "Training ended after {epochs} epochs, before the validation loss stopped improving: raise"
-        " max_epochs."
+        "Training ended after {epochs} epochs, while the validation loss was still improving: "
+        "raise max_epochs."
     ),
     Kind.LEARNT_FROM_LESS: _learnt_from_less,
     Kind.FAILURES_UNSEEN: (
-        "Simulations failed. If that depends on the parameters, this method does not see it, while "
-        "exact ones count a failure as impossible: fix the simulator, or use {instead}."
+        "Simulations failed. If that depends on the parameters, this method is biased: it leaves "
+        "failures out, while exact methods count them as impossible. Fix the simulator, or use "
+        "{instead}."
     ),
     Kind.FAILURES_NOT_LEARNT: (
-        "{failed:,} of {simulations:,} simulations failed (NaN), and were not learnt from."
+        "{failed:,} of {simulations:,} simulations failed (NaN) and were left out of training."
     ),
     Kind.MASS_LEAKED: (
-        "{share:.0%} of the posterior lies where nothing was simulated: mass has leaked there, or "
-        "is not learnt yet. Take more rounds, or certify the posterior."
+        "{share:.0%} of the posterior lies where nothing was simulated: its mass has leaked there, "
+        "or is not learnt yet. Run more rounds, or certify the posterior."
     ),
     Kind.EXTRAPOLATION: (
         "{share:.0%} of the posterior lies where nothing was simulated: the network extrapolates "
         "there. Certify the posterior, or simulate near it by a method with several rounds."
     ),
     Kind.OBSERVATION_UNLIKE_TRAINING: (
-        "The observation lies outside what the prior predicts (p = {p:.2g}): the network has not"
-        " seen its like."
+        "The observation lies outside what the prior predicts (p = {p:.2g}): the network has seen "
+        "nothing like it."
     ),
     Kind.ROUND_FROM_PRIOR: (
-        "The estimate has its mass where the prior has none, so that a round drew from the prior "
-        "again: the observation may lie outside what the model can produce."
+        "The estimate has its mass where the prior has none, so a round drew from the prior again. "
+        "The model may be unable to produce such an observation."
     ),
     Kind.LIKELIHOOD_CHAINS_NOT_SETTLED: _likelihood_chains,
     Kind.JOINT_CHAINS_NOT_SETTLED: _joint_chains,
@@ -86,15 +90,15 @@ SENTENCES = {
     Kind.LATENT_CHAINS_NOT_SETTLED: (
         "The chains over latent statistics have not settled: effective size {effective_size:.0f} "
         "(at least {enough} wanted), R-hat {r_hat:.3f} (at most 1.01 wanted). Raise num_warmup, or "
-        "take more simulations, which smooth the learnt density of s."
+        "num_simulations, which makes the learnt density of s smoother."
     ),
     Kind.LATENT_OUTSIDE_SIMULATIONS: (
         "{share:.0%} of the latent statistics lie outside the cloud of simulated ones, where h and "
-        "q extrapolate: do not trust these draws. A method that simulates near the observation, "
-        "such as PrivatePosteriorEstimation, does not have to."
+        "q extrapolate: do not trust these draws. Use a method that simulates near the "
+        "observation, such as PrivatePosteriorEstimation."
     ),
     Kind.SPIKE_AND_SLAB: (
-        "SpikeAndSlab ignores that the law of the privacy noise is known: take these draws for a "
-        "check of the model, and error=MechanismError() for an answer."
+        "SpikeAndSlab ignores that the law of the privacy noise is known. Use these draws to check "
+        "the model, and error=MechanismError() for an answer."
     ),
 }

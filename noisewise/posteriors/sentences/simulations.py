@@ -1,4 +1,4 @@
-"""What is said of simulations, of budgets, and of what is saved."""
+"""Sentences about simulations, budgets, and what is saved."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ def _surprising(p: float) -> str:
 def _dropped(counts: list[int], kinds: list[str], example: str) -> str:
     total = sum(counts)
     s, were = ("", "was") if total == 1 else ("s", "were")
-    told = " and ".join(f"{num:,} {kind}" for num, kind in zip(counts, kinds, strict=True) if num)
+    failures = " and ".join(
+        f"{num:,} {kind}" for num, kind in zip(counts, kinds, strict=True) if num
+    )
     return (
-        f"{total:,} simulation{s} failed twice and {were} dropped ({told}), the first at {example} "
-        "If failures depend on the parameters, the posterior is biased."
+        f"{total:,} simulation{s} failed twice and {were} dropped ({failures}), the first at {example}"
+        " If failures depend on the parameters, the posterior is biased."
     )
 
 
 def _target(target: int, worth: float, exact: bool, needed: float | None = None) -> str:
-    known = f"worth {worth:,.0f} exact ones" if exact else "an approximation that nothing certifies"
-    more = "" if needed is None else f" About {needed:,.0f} simulations would reach it."
+    known = f"worth {worth:,.0f} exact ones" if exact else "an approximation without a certificate"
+    more = "" if needed is None else f" It takes about {needed:,.0f} simulations."
     return f"The target of {target:,} effective draws was not reached: the draws are {known}.{more}"
 
 
@@ -39,11 +41,10 @@ SENTENCES = {
     ),
     Kind.SIMULATIONS_DROPPED: _dropped,
     Kind.ONLY_PRIOR_DRAWS: (
-        "The budget ended before there was a single draw from the posterior: these are draws from"
-        " the prior."
+        "The budget ended before the first draw from the posterior: these are draws from the prior."
     ),
     Kind.TARGET_NOT_REACHED: _target,
     Kind.DENSITY_NOT_SAVED: (
-        "The file holds draws, not the density, whose architecture is a user's own."
+        "The file holds draws but not the density, because its architecture is a user's own."
     ),
 }

@@ -1,4 +1,4 @@
-"""Why the work ended, in words."""
+"""Sentences, or rather clauses, about why the work ended."""
 
 from __future__ import annotations
 
