@@ -1,15 +1,20 @@
-"""The contract that all inference methods share."""
+"""What every inference method promises: settings, `infer`, and refusals that say what would
+work.
+"""
 
 from __future__ import annotations
 
 import abc
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from typing import Any, ClassVar, final
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
@@ -21,22 +26,29 @@ from noisewise.posteriors import Kind
 from noisewise.posteriors.base import AbstractPosterior
 from noisewise.runs import run_directory
 
+if TYPE_CHECKING:
+    from noisewise.disclosure import Release
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AbstractMethod(abc.ABC):
     """Settings of a method; `infer` does the work.
 
-    `max_simulations` and `max_minutes` are budgets: when one is spent, `infer` returns what it has,
-    and `posterior.report.stopped` says so. A concrete method is a frozen dataclass that writes
-    `_check` and `_infer`. The report repeats its settings, except fields declared with repr=False:
-    confidential data are such.
+    A concrete method is a frozen dataclass that gives `slug`, `needs` and `_infer`, and where it
+    cannot serve every model `_refusal`. The report repeats its settings, except fields declared
+    with repr=False, such as confidential data.
+
+    Args:
+        max_simulations: Budget of simulations. When it is spent, `infer` returns what it has, and
+            `posterior.report.stopped` says so. None for no limit.
+        max_minutes: Budget of minutes, likewise.
     """
 
     slug: ClassVar[str]
     needs: ClassVar[frozenset[Capability]] = frozenset()
-    """What the mechanism must offer."""
+    """Capabilities that the mechanism must have."""
     instead: ClassVar[str] = ""
-    """What to use where it does not."""
+    """What to use if it lacks them, in a sentence."""
 
     max_simulations: int | None = None
     max_minutes: float | None = None
@@ -56,7 +68,7 @@ class AbstractMethod(abc.ABC):
         }
 
     def _convert(self, **converters: Callable[[Any], Any]) -> None:
-        """Pass settings through converters, which refuse what does not fit."""
+        """Pass settings through converters, which refuse values that do not fit."""
         for name, converter in converters.items():
             object.__setattr__(self, name, converter(getattr(self, name)))
 
@@ -65,19 +77,32 @@ class AbstractMethod(abc.ABC):
         self,
         key: Array,
         model: PrivateModel,
-        observed: Any,
+        observed: ArrayLike | Release,
         *,
-        run_dir: Any = None,
+        run_dir: str | os.PathLike[str] | None = None,
         executor: Executor | None = None,
         progress: bool = True,
     ) -> AbstractPosterior:
-        """The posterior of theta given the private statistic `observed`, an array (k',) or a
-        `Release`.
+        """Infer theta from the private statistic `observed`.
 
-        With `run_dir`, a folder, all work is on disk soon after it is done, and the posterior in
-        the end. The same call with the same folder goes on where an earlier one was interrupted,
-        and ends with the same posterior to the last bit; a run that was begun with other settings
-        is refused, and left alone. `executor` runs simulators written in Python.
+        Args:
+            key: A JAX PRNG key. The same key gives the same posterior.
+            model: The model: prior, simulator, query and mechanism.
+            observed: The private statistic, shape (k',), or the `Release` that holds it.
+            run_dir: A folder that keeps all work soon after it is done, and the posterior in the
+                end. The same call with the same folder resumes an interrupted run, and ends with
+                the same posterior to the last bit. A folder with a run of other settings is
+                refused, and not changed.
+            executor: Runs simulators that are written in Python.
+            progress: Whether to show a progress bar on a terminal.
+
+        Returns:
+            The posterior; `posterior.report` says how it came about.
+
+        Raises:
+            MissingCapabilityError: If the method cannot serve the model; says what would work.
+            InvalidInputError: If `observed` does not fit the model.
+            ResumeError: If `run_dir` holds another run.
         """
         key, observed = as_key(key), self._checked(model, observed)
         options: dict[str, Any] = {"executor": executor, "progress": progress}
@@ -95,22 +120,32 @@ class AbstractMethod(abc.ABC):
         )
 
     def posterior_of(self, key: Array, run: InferenceRun) -> AbstractPosterior:
-        """What `infer` returns, by work that was started elsewhere."""
+        """What `infer` returns, for a run that `start` made."""
         with run.progress():
             try:
                 return self._infer(key, run)
             except OutOfBudget:
                 return prior_only(key, run)
 
-    def start(self, model: PrivateModel, observed: np.ndarray, **options: Any) -> InferenceRun:
-        """The start of an inference with a checked observation."""
+    def start(
+        self, model: PrivateModel, observed: Float[np.ndarray, " kp"], **options: Any
+    ) -> InferenceRun:
+        """A run of this method.
+
+        Args:
+            model: The model, already checked.
+            observed: The private statistic, already checked, shape (k',).
+            **options: What else `InferenceRun` takes, but for budgets.
+        """
         budgets: dict[str, Any] = {
             "max_simulations": self.max_simulations,
             "max_minutes": self.max_minutes,
         }
         return InferenceRun(self.slug, self.settings(), model, observed, **budgets, **options)
 
-    def _checked(self, model: Any, observed: Any) -> np.ndarray:
+    def _checked(
+        self, model: PrivateModel, observed: ArrayLike | Release
+    ) -> Float[np.ndarray, " kp"]:
         if not isinstance(model, PrivateModel):
             raise InvalidTypeError(
                 f"infer(key, model, observed) needs a PrivateModel second, got {describe(model)}."
@@ -178,14 +213,16 @@ class AbstractSequentialMethod(AbstractMethod):
         self,
         key: Array,
         model: PrivateModel,
-        observed: Any,
+        observed: ArrayLike | Release,
         *,
-        run_dir: Any = None,
+        run_dir: str | os.PathLike[str] | None = None,
         executor: Executor | None = None,
         progress: bool = True,
     ) -> Iterator[AbstractPosterior]:
-        """One posterior per round, as they come; the last is what `infer` returns, and what is
-        stored in `run_dir`.
+        """Infer, and yield the posterior of every round as it comes.
+
+        The arguments are those of `infer`. The last posterior is the one that `infer` returns, and
+        that `run_dir` keeps.
         """
         key, observed = as_key(key), self._checked(model, observed)
         options: dict[str, Any] = {"executor": executor, "progress": progress}
@@ -199,7 +236,7 @@ class AbstractSequentialMethod(AbstractMethod):
             directory.finish(posterior)
 
     def rounds_of(self, key: Array, run: InferenceRun) -> Iterator[AbstractPosterior]:
-        """What `rounds` gives, by work that was started elsewhere."""
+        """What `rounds` yields, for a run that `start` made."""
         with run.progress():
             try:
                 yield from self._kept_rounds(key, run)
@@ -214,7 +251,7 @@ class AbstractSequentialMethod(AbstractMethod):
         return posterior
 
     def _kept_rounds(self, key: Array, run: InferenceRun) -> Iterator[AbstractPosterior]:
-        """The rounds, each on disk before the next begins, where there is a journal."""
+        """The rounds, each on disk before the next begins if there is a journal."""
         for posterior in self._rounds(key, run):
             if run.journal is not None:
                 run.journal.flush()
@@ -222,7 +259,7 @@ class AbstractSequentialMethod(AbstractMethod):
 
 
 def prior_only(key: Array, run: InferenceRun) -> AbstractPosterior:
-    """What is left to say where a budget ends before the first draw."""
+    """The posterior if a budget ends before the first draw: draws from the prior, which say so."""
     run.power = 0.0
     run.warn(Kind.ONLY_PRIOR_DRAWS)
     return run.draws(run.model.prior.sample(key, 1000), exact=False)

@@ -1,4 +1,4 @@
-"""Draws of many chains as they come, and the posterior they make."""
+"""Draws of many chains as they come, whether they have settled, and the posterior they make."""
 
 from __future__ import annotations
 
@@ -42,8 +42,14 @@ posterior sd.
 
 
 class Trace:
-    """Named draws (sweeps, chains, ...) of parallel chains, collected segment by segment until
-    `target_ess` is reached.
+    """Draws of parallel chains, collected segment by segment until they are worth `target_ess`.
+
+    Draws have names, and shape (sweeps, chains, ...) in each segment.
+
+    Attributes:
+        target_ess: Effective draws wanted, at the worst parameter.
+        effective_size: Effective draws when last measured.
+        r_hat: R-hat at the worst parameter when last measured.
     """
 
     def __init__(self, target_ess: int) -> None:
@@ -58,7 +64,7 @@ class Trace:
             self._parts.setdefault(name, []).append(np.asarray(values))
 
     def restart(self, **draws: np.ndarray) -> None:
-        """Forget all draws but these."""
+        """Drop all draws but these."""
         self._parts, self._next_look, self.effective_size, self.r_hat = {}, 0, 0.0, np.inf
         self.add(**draws)
 
@@ -73,7 +79,7 @@ class Trace:
         return self._parts["theta"][0].shape[1]
 
     def pooled(self, name: str = "z") -> np.ndarray:
-        """All draws of one name (sweeps * chains, ...)."""
+        """All draws of one name, (sweeps * chains, ...)."""
         values = np.concatenate(self._parts[name])
         return values.reshape(-1, *values.shape[2:])
 
@@ -84,8 +90,8 @@ class Trace:
         return values.reshape(-1, *values.shape[2:])
 
     def complete(self) -> bool:
-        """Whether effective size and R-hat are as wanted; looks again each time there are a fifth
-        more draws.
+        """Whether effective size and R-hat are as wanted. They are measured again when there are a
+        fifth more draws than the last time.
         """
         if self.length >= self._next_look:
             self._next_look = int(1.2 * self.length) + 1
@@ -103,7 +109,9 @@ class Trace:
         )
 
     def look(self) -> None:
-        """Find effective size and R-hat at the worst parameter; below 4 sweeps there is neither."""
+        """Measure effective size and R-hat at the worst parameter; below 4 sweeps there is
+        neither.
+        """
         theta = np.concatenate(self._parts["theta"])
         if len(theta) < 4:
             return
@@ -118,15 +126,20 @@ class Trace:
         self.r_hat = float(np.nan_to_num(r_hats, nan=np.inf).max())
 
     def stride(self) -> int:
-        """Which draws to keep: enough of them to lose next to nothing."""
+        """Which draws to keep: every stride-th loses next to no information."""
         return max(1, self.length * self.num_chains // (_KEPT_PER_EFFECTIVE * self.target_ess))
 
 
 def finished_draws(run: InferenceRun, trace: Trace, *, settled: bool) -> Draws:
-    """The posterior of the draws collected, thinned to what they are worth, with R-hat and
-    effective size in the report.
+    """The posterior of the draws collected, thinned to what they are worth.
 
-    Chains that are not `settled` ended in their warm-up.
+    Args:
+        run: The run; R-hat and effective size go into its report.
+        trace: Draws named theta and s.
+        settled: Whether the warm-up is over.
+
+    Returns:
+        The draws, chain by chain; exact if the chains have settled and are worth 100 draws.
     """
     num_chains, stride = trace.num_chains, trace.stride()
     theta, s = trace.by_chain("theta", stride), trace.by_chain("s", stride)
@@ -146,7 +159,15 @@ def finished_draws(run: InferenceRun, trace: Trace, *, settled: bool) -> Draws:
 def chain_run(
     run: InferenceRun, key: Array, target: Any, start: np.ndarray, **settings: Any
 ) -> HamiltonianDraws:
-    """`hamiltonian`, not run again where an earlier sitting did."""
+    """`hamiltonian`, recorded in the journal and not run again when a run is resumed.
+
+    Args:
+        run: The run.
+        key: A PRNG key.
+        target: The log density, as `hamiltonian` takes it.
+        start: Where the chains start, shape (c, p).
+        **settings: Further arguments of `hamiltonian`.
+    """
 
     def compute() -> dict[str, np.ndarray]:
         drawn = hamiltonian(key, target, start, **settings)
@@ -170,6 +191,6 @@ def chain_run(
 
 
 def step_root(z: np.ndarray) -> np.ndarray:
-    """A root of the covariance of draws z (N, d), by which random walks step."""
+    """A Cholesky root of the covariance of draws z (n, p), which shapes random-walk steps."""
     covariance = np.atleast_2d(np.cov(z.T))
     return np.linalg.cholesky(covariance + 1e-9 * np.diag(np.maximum(np.diag(covariance), 1e-200)))

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def planned(settings: dict[str, Any], most: int | None) -> int | None:
-    """How many simulations a method of rounds will run; for others, its budget."""
+    """How many simulations a method of rounds will run; for other methods, the budget `most`."""
     if "num_rounds" not in settings or "num_simulations" not in settings:
         return most
     total = int(settings["num_rounds"] * settings["num_simulations"])
@@ -14,7 +14,12 @@ def planned(settings: dict[str, Any], most: int | None) -> int | None:
 
 
 class ProgressBar:
-    """A rich progress bar on terminals; nothing elsewhere."""
+    """A progress bar on terminals; nothing elsewhere.
+
+    Args:
+        method: The method's slug, shown before the bar.
+        total: Simulations that will be run; None if that is not known.
+    """
 
     def __init__(self, method: str, total: int | None) -> None:
         from rich.console import Console
@@ -42,16 +47,18 @@ class ProgressBar:
         self._task = self._progress.add_task(method, total=total)
 
     def update(self, completed: int) -> None:
+        """Show how many simulations are done."""
         self._progress.update(self._task, completed=completed)
 
     def expect(self, total: int) -> None:
-        """Show the time left as if `total` simulations were needed, unless a budget says how many
-        there are.
+        """Show the time left if `total` simulations were needed, unless a budget fixes their
+        number.
         """
         if self._open_end:
             self._progress.update(self._task, total=total)
 
     def describe(self, values: dict[str, Any]) -> None:
+        """Show the numbers among these values after the method's name."""
         shown = ", ".join(
             f"{name} {value:.3g}"
             for name, value in values.items()

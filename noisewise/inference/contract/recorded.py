@@ -1,4 +1,4 @@
-"""Inference with a run directory: what a run is known by, and what is done when it was begun
+"""Inference with a run directory: what identifies a run, and what happens if it was begun
 before.
 """
 
@@ -7,11 +7,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import os
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, key_words
 from noisewise.errors import MissingCapabilityError, NoisewiseError
@@ -23,10 +25,20 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def recorded(
-    run_dir: Any, identity: dict[str, Any], infer: Callable[[Journal], AbstractPosterior]
+    run_dir: str | os.PathLike[str],
+    identity: dict[str, Any],
+    infer: Callable[[Journal], AbstractPosterior],
 ) -> AbstractPosterior:
-    """The stored posterior of a finished run; else what `infer` gives with the journal of the run,
-    which is stored.
+    """Run an inference in a run directory.
+
+    Args:
+        run_dir: The folder.
+        identity: What identifies the run, as `identity_of` makes it; a folder with another is
+            refused.
+        infer: Infers with the journal of the run.
+
+    Returns:
+        The stored posterior if the run is finished, else what `infer` returns, which is stored.
     """
     with run_directory(run_dir, identity) as run:
         posterior = _stored(run)
@@ -37,8 +49,8 @@ def recorded(
 
 
 def _stored(run: RunDirectory) -> AbstractPosterior | None:
-    """The posterior on disk, if it is whole and all that the method gave; else, as where a
-    likelihood was learnt, the journal gives it.
+    """The posterior on disk, if it is whole and all that the method gave; else None, as for a
+    learnt likelihood, which the journal gives.
     """
     if run.record.finished:
         with contextlib.suppress(NoisewiseError):
@@ -52,11 +64,18 @@ def identity_of(
     settings: Mapping[str, Any],
     key: Array,
     model: PrivateModel,
-    observed: np.ndarray,
+    observed: Float[np.ndarray, " kp"],
     **data: Any,
 ) -> dict[str, Any]:
-    """What a run is known by, JSON-ready. Of `data`, which settings leave out, it holds a digest;
-    of functions no more than their names.
+    """What identifies a run, JSON-ready.
+
+    Args:
+        method: The method's slug.
+        settings: Its settings, JSON-ready.
+        key: The key, of which the words are kept.
+        model: The model; of functions only the names are kept.
+        observed: The private statistic, shape (k',).
+        **data: What settings leave out, such as confidential data: only a digest is kept.
     """
     words, implementation = key_words(key)
     return {
@@ -78,9 +97,7 @@ def identity_of(
 
 
 def _described(part: Any) -> Any:
-    """The description that a part has of itself, else its kind and those fields that are plain
-    numbers or texts.
-    """
+    """A part's own description, else its type and those fields that are plain numbers or texts."""
     with contextlib.suppress(MissingCapabilityError, AttributeError):
         return part.to_spec()
     fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
@@ -94,7 +111,7 @@ def _described(part: Any) -> Any:
 
 
 def _anonymous(value: Any) -> Any:
-    """Without addresses in memory, which differ from process to process."""
+    """The value without addresses in memory, which differ from process to process."""
     if isinstance(value, dict):
         return {name: _anonymous(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,5 +1,5 @@
-"""One inference under way: its model and observation, what it may spend, what it has spent, what it
-has to say.
+"""One inference under way: its model and observation, its budgets, its findings, and its
+journal.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_keys, fold_in_rows, is_key, key_words
 from noisewise.errors import FileFormatError, ResumeError
@@ -22,7 +23,7 @@ from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, Finding, Kind, Report, Stop, StopKind, WeightedSamples
 from noisewise.posteriors.findings import with_finding, without
 from noisewise.runs.journal import Journal, Result
-from noisewise.simulators import Faults, PythonSimulator
+from noisewise.simulators import AbstractSimulator, Faults, PythonSimulator
 from noisewise.simulators.dispatch import num_workers
 
 T = TypeVar("T")
@@ -60,16 +61,39 @@ _P_VALUE = "prior predictive p-value"
 
 
 class OutOfBudget(Exception):  # noqa: N818, a signal to methods, never an error to users
-    """Raised to a method when nothing more may be simulated; it then returns what it has."""
+    """Raised to a method when nothing more may be simulated; the method then returns what it
+    has.
+    """
 
 
 class InferenceRun:
-    """What a method works with. It simulates through `statistics`, which counts every call and
-    keeps both budgets.
+    """What a method works with while it infers.
 
-    With a `journal`, which `seconds` of earlier sittings are spent on, what was done before is not
-    done again. Expensive steps other than simulations go through `remember`, or through `advance`
-    where chains have a state. `faults` may be those of several works.
+    A method simulates through `statistics`, which counts every simulation and keeps both budgets.
+    Other expensive steps go through `remember`, or through `advance` where chains have a state.
+    With a `journal` both are recorded, and what an earlier run recorded is not done again.
+
+    Args:
+        method: The method's slug, for the report.
+        settings: Its settings, JSON-ready, for the report.
+        model: The model.
+        observed: The private statistic, checked, shape (k',).
+        max_simulations: Budget of simulations; None for no limit.
+        max_minutes: Budget of minutes; None for no limit.
+        executor: Runs simulators that are written in Python.
+        progress: Whether to show a progress bar on a terminal.
+        journal: Where work is recorded; None without a run directory.
+        seconds: Seconds that earlier runs of this journal have spent.
+        faults: Counts of failed simulations, shared where several runs belong together.
+
+    Attributes:
+        num_simulations: Simulations so far.
+        num_failed: How many of them failed.
+        stop: Why the run ended, or will end.
+        power: How much of the mechanism's density the draws take into account; None for all of it.
+        findings: What a reader of the result must know.
+        rounds: One JSON-ready record per round.
+        diagnostics: Numbers for the report, by name.
     """
 
     def __init__(
@@ -77,7 +101,7 @@ class InferenceRun:
         method: str,
         settings: dict[str, Any],
         model: PrivateModel,
-        observed: np.ndarray,
+        observed: Float[np.ndarray, " kp"],
         *,
         max_simulations: int | None = None,
         max_minutes: float | None = None,
@@ -108,17 +132,27 @@ class InferenceRun:
 
     @property
     def remaining(self) -> int | None:
-        """How many simulations may still be run; None without a limit."""
+        """Simulations that may still be run; None without a limit."""
         return (
             None if self._max_simulations is None else self._max_simulations - self.num_simulations
         )
 
-    def statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
-        """s (n, k) for the first n rows of theta: all of them, or as many as the budgets allow.
+    def statistics(self, key: Array, theta: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "m k"]:
+        """Simulate, within the budgets.
 
         Row i runs with the key `fold_in(key, i)`, or with the i-th of an array of keys, so that no
-        result depends on the clock. Raises `OutOfBudget` if that is none. Rows that contain NaN are
-        failed simulations, and counted.
+        result depends on the clock.
+
+        Args:
+            key: A key, or an array of keys, one per row of theta.
+            theta: Parameters, shape (n, d).
+
+        Returns:
+            Statistics s, shape (m, k), of the first m rows: all of them, or as many as the budgets
+            allow. Rows of failed simulations hold NaN, and are counted.
+
+        Raises:
+            OutOfBudget: If the budgets allow none.
         """
         allowed = len(theta) if self.remaining is None else min(len(theta), self.remaining)
         if allowed <= 0:
@@ -134,7 +168,7 @@ class InferenceRun:
         done = 0
         while done < allowed:
             self._check_time(partial=bool(parts))
-            if self._out_of_time:
+            if self._time_is_up():
                 break
             s = self._next_rows(keys, theta[:allowed], done)
             parts.append(s)
@@ -144,8 +178,8 @@ class InferenceRun:
         return np.concatenate(parts)
 
     def _next_rows(self, keys: Array, theta: np.ndarray, done: int) -> np.ndarray:
-        """Statistics of some rows after the first `done`: what the journal has of them, else as
-        many as are simulated at once.
+        """Statistics of some rows after the first `done`: those in the journal if there are any,
+        else as many as are simulated at once.
         """
         size = min(len(theta) - done, self._chunk(len(theta) - done))
         if self.journal is None:
@@ -169,8 +203,8 @@ class InferenceRun:
         return s
 
     def _compare(self, keys: Array, theta: np.ndarray, recorded: np.ndarray) -> None:
-        """Simulate one row anew, the first time that recorded ones are taken, and refuse a model
-        that gives other numbers.
+        """Simulate one recorded row again, the first time that recorded rows are used, and refuse a
+        model that gives other numbers.
         """
         if self.journal is None:
             return
@@ -191,8 +225,8 @@ class InferenceRun:
         if not np.array_equal(again, recorded[row : row + 1], equal_nan=True):
             raise ResumeError(
                 "The model simulates other numbers than when the run in"
-                f" {self.journal.folder.parent} was begun, which was left as it is. Take the"
-                " simulator and the query of then to go on with it, or another folder for a new"
+                f" {self.journal.folder.parent} was begun, which was left as it is. Use the"
+                " simulator and the query of that run to resume it, or another folder for a new"
                 " run."
             )
         self.journal.checked = True
@@ -207,8 +241,14 @@ class InferenceRun:
     def remember(
         self, name: str, compute: Callable[[], dict[str, np.ndarray]]
     ) -> dict[str, np.ndarray]:
-        """Arrays by name, as `compute()` makes them, or made them in an earlier sitting; it must
-        not simulate.
+        """Compute arrays once, and take them from the journal afterwards.
+
+        Args:
+            name: What the step is called in the journal.
+            compute: Makes the arrays, by name. It must not simulate.
+
+        Returns:
+            The arrays, computed now or in an earlier run.
         """
         if self.journal is None:
             return compute()
@@ -224,12 +264,19 @@ class InferenceRun:
     def advance(
         self, name: str, state: T, compute: Callable[[], tuple[T, dict[str, np.ndarray]]]
     ) -> tuple[T, dict[str, np.ndarray]]:
-        """The state of chains and their draws after one more step, `compute()`, which must not
-        simulate.
+        """Move chains by one step, or take the step from the journal.
 
-        The draws of all steps are kept, but the state, a pytree, only of the last. Where an earlier
-        sitting went further than this step, the state that comes back is the one that was given: it
-        must not be looked at, except through what the draws tell of it.
+        The draws of all steps are recorded, but the state, a pytree, only after the last one. If an
+        earlier run went further than this step, the state that is returned is the one that was
+        given: use only what the draws show of it.
+
+        Args:
+            name: What the step is called in the journal.
+            state: Where the chains are.
+            compute: Moves them; returns the new state and draws by name. It must not simulate.
+
+        Returns:
+            The state after the step, and the draws.
         """
         if self.journal is None:
             return compute()
@@ -244,9 +291,20 @@ class InferenceRun:
         self.stop = Stop.from_record(result.stopped)
         return state if leaves is None else _refilled(state, leaves), result.arrays
 
-    def all_statistics(self, key: Array, theta: np.ndarray) -> np.ndarray:
-        """s (N, k) for all rows of theta; raises `OutOfBudget` where the budgets do not allow as
-        many.
+    def all_statistics(
+        self, key: Array, theta: Float[np.ndarray, "n d"]
+    ) -> Float[np.ndarray, "n k"]:
+        """Simulate every row, or none.
+
+        Args:
+            key: A key, or an array of keys, one per row of theta.
+            theta: Parameters, shape (n, d).
+
+        Returns:
+            Statistics s, shape (n, k); rows of failed simulations hold NaN.
+
+        Raises:
+            OutOfBudget: If the budgets do not allow all rows.
         """
         if self.remaining is not None and len(theta) > self.remaining:
             raise OutOfBudget(self._spend_all())
@@ -256,8 +314,10 @@ class InferenceRun:
         return s
 
     def spend(self, num: int) -> None:
-        """Count `num` simulations that a method is about to run by itself; raises `OutOfBudget` if
-        there are not as many left.
+        """Count `num` simulations that a method is about to run by itself.
+
+        Raises:
+            OutOfBudget: If fewer are left, or the time is up.
         """
         self.check_time()
         if self.remaining is not None and num > self.remaining:
@@ -266,9 +326,18 @@ class InferenceRun:
             self.journal.count(num)
         self._count(num)
 
-    def prior_draws(self, key: Array, num: int) -> tuple[np.ndarray, np.ndarray]:
-        """theta (n, d) from the prior and s (n, k); the first call also looks whether the
-        observation is surprising.
+    def prior_draws(
+        self, key: Array, num: int
+    ) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "m k"]]:
+        """Simulate at draws from the prior. The first call also checks whether the observation is
+        surprising.
+
+        Args:
+            key: A PRNG key.
+            num: How many draws.
+
+        Returns:
+            theta, shape (m, d), and s, shape (m, k), with m = num unless a budget ends.
         """
         theta_key, simulation_key, noise_key = jax.random.split(key, 3)
         theta = self.model.prior.sample(theta_key, num)
@@ -276,16 +345,22 @@ class InferenceRun:
         self.look_at_observation(noise_key, s)
         return theta[: len(s)], s
 
-    def log_eta(self, s: np.ndarray) -> np.ndarray:
-        """log eta(observed | s) (n,), -inf for failed simulations."""
+    def log_eta(self, s: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
+        """log eta(observed | s), shape (n,), at statistics s (n, k); -inf for failed
+        simulations.
+        """
         return self.model.mechanism.log_prob(self.observed, s)
 
-    def look_at_observation(self, key: Array, s: np.ndarray | None = None) -> None:
-        """Warn if the observation lies far outside what the prior predicts, given prior statistics
-        s or 400 new ones.
+    def look_at_observation(self, key: Array, s: Float[np.ndarray, "n k"] | None = None) -> None:
+        """Warn if the observation lies far outside what the prior predicts.
 
-        New ones are only simulated where they are less than a quarter of the budget. A p-value
-        below 1 in 200 is called surprising.
+        It does so once per run, if the mechanism can be sampled. A p-value below 1 in 200 is
+        surprising.
+
+        Args:
+            key: A PRNG key.
+            s: Statistics of prior draws, shape (n, k). Without at least 400 of them, 400 new ones
+                are simulated, unless that is a quarter of the budget left or more.
         """
         if (
             Capability.SAMPLE not in self.model.mechanism.capabilities
@@ -313,14 +388,14 @@ class InferenceRun:
 
     @property
     def surprised(self) -> bool:
-        """Whether the prior hardly predicts the observation, as far as was looked."""
+        """Whether the observation was found to be surprising."""
         return bool(self.diagnostics.get(_P_VALUE, 1.0) < _SURPRISING_P)
 
     # Saying ---------------------------------------------------------------------------------------
 
     def warn(self, kind: Kind, **numbers: Any) -> None:
-        """Add a finding that a reader of the result must see. It replaces one of its kind, unless
-        there may be several.
+        """Add a finding that a reader of the result must see. It replaces an earlier one of its
+        kind, unless there may be several.
         """
         self.add(Finding(kind, numbers))
 
@@ -330,11 +405,11 @@ class InferenceRun:
             self.findings = with_finding(self.findings, finding)
 
     def withdraw(self, *kinds: Kind) -> None:
-        """Drop findings that hold no longer."""
+        """Remove findings that no longer hold."""
         self.findings = without(self.findings, *kinds)
 
     def record(self, **values: Any) -> None:
-        """Add a record of one round, JSON-ready; it is shown while the work goes on."""
+        """Add a JSON-ready record of one round, which the progress bar also shows."""
         self.rounds.append({"num_simulations": self.num_simulations, **values})
         if self._bar:
             self._bar.describe(values)
@@ -344,12 +419,12 @@ class InferenceRun:
 
     @property
     def dropped(self) -> str | None:
-        """What is to be said of simulations that failed for good, if any did."""
+        """The sentence about simulations that failed twice; None if none did."""
         numbers = self._faults.numbers()
         return None if numbers is None else Finding(Kind.SIMULATIONS_DROPPED, numbers).sentence
 
     def report(self, *, exact: bool) -> Report:
-        """The report as of now."""
+        """The report as of now. `exact` says whether the draws have the posterior as their law."""
         num_nan = self.num_failed - (self._faults.total - self._dropped_before)
         if num_nan > 0:
             self.warn(Kind.SIMULATIONS_REJECTED, failed=num_nan, simulations=self.num_simulations)
@@ -375,13 +450,20 @@ class InferenceRun:
 
     def weighted(
         self,
-        theta: np.ndarray,
-        log_weights: np.ndarray,
-        s: np.ndarray | None = None,
+        theta: Float[np.ndarray, "n d"],
+        log_weights: Float[np.ndarray, " n"],
+        s: Float[np.ndarray, "n k"] | None = None,
         *,
         exact: bool,
     ) -> WeightedSamples:
-        """A weighted posterior with this work's names, derived quantities and report."""
+        """A weighted posterior with this run's names, derived quantities and report.
+
+        Args:
+            theta: Draws, shape (n, d).
+            log_weights: Log weights, shape (n,), up to a constant.
+            s: Statistics drawn beside theta, shape (n, k); None where there are none.
+            exact: Whether the weighted draws have the posterior as their law.
+        """
         return WeightedSamples(
             theta,
             self.model.names,
@@ -391,9 +473,21 @@ class InferenceRun:
         )
 
     def draws(
-        self, theta: np.ndarray, s: np.ndarray | None = None, *, num_chains: int = 1, exact: bool
+        self,
+        theta: Float[np.ndarray, "n d"],
+        s: Float[np.ndarray, "n k"] | None = None,
+        *,
+        num_chains: int = 1,
+        exact: bool,
     ) -> Draws:
-        """An unweighted posterior with this work's names, derived quantities and report."""
+        """An unweighted posterior with this run's names, derived quantities and report.
+
+        Args:
+            theta: Draws, shape (n, d), chain by chain.
+            s: Statistics drawn beside theta, shape (n, k); None where there are none.
+            num_chains: How many chains the draws are from.
+            exact: Whether the draws have the posterior as their law.
+        """
         return Draws(
             theta,
             self.model.names,
@@ -420,45 +514,48 @@ class InferenceRun:
         return self.end(StopKind.SIMULATIONS_SPENT, budget=self._max_simulations)
 
     def stop_if_spent(self) -> None:
-        """Say that the budget of simulations ended the work, where it did."""
+        """Report that the budget of simulations ended the run, if none are left."""
         if self.remaining == 0:
             self._spend_all()
 
     def end(self, kind: StopKind, **numbers: Any) -> Stop:
-        """Say why the work ends before it is finished."""
+        """Report why the run ends before it is finished."""
         self.stop = Stop(kind, numbers)
         return self.stop
 
-    @property
-    def _out_of_time(self) -> bool:
+    def _time_is_up(self) -> bool:
         if self._deadline is None:
             return False
         expired = time.monotonic() >= self._deadline
         return expired if self.journal is None else self.journal.time_is_up(expired)
 
     def check_time(self) -> None:
-        """Raise `OutOfBudget` when the time is up; for loops that simulate nothing."""
+        """Raise `OutOfBudget` when the time is up; for loops that do not simulate."""
         self._check_time(partial=False)
 
     def out_of_time(self, epochs: int = 0, loss: float = np.nan, best: float = np.nan) -> bool:
-        """Whether the time is up, for training loops to ask; where it is, the report will say so.
-        What they have reached is shown.
+        """Whether the time is up, for training loops to ask; if it is, the report will say so.
+
+        Args:
+            epochs: Epochs of training so far, for the progress bar.
+            loss: Validation loss of the last epoch.
+            best: Smallest validation loss so far, for the progress bar.
         """
         if self._bar:
             self._bar.describe({"training, epoch": epochs, "validation loss": best})
-        if self._out_of_time:
+        if self._time_is_up():
             self.end(StopKind.TIME_SPENT)
-        return self._out_of_time
+        return self._time_is_up()
 
     def _check_time(self, *, partial: bool) -> None:
-        if self._out_of_time:
+        if self._time_is_up():
             stop = self.end(StopKind.TIME_SPENT)
             if not partial:
                 raise OutOfBudget(stop)
 
     def _chunk(self, wanted: int) -> int:
-        """Everything at once without a deadline, else about a second's worth; with a journal a few
-        seconds' worth at most.
+        """How many simulations to run at once: all without deadline and journal, about a second's
+        worth with a deadline, a few seconds' worth with a journal.
         """
         if self._deadline is None and self.journal is None:
             return wanted
@@ -477,9 +574,9 @@ def _refilled(state: T, leaves: list[np.ndarray]) -> T:
     return jax.tree.unflatten(structure, leaves)
 
 
-def _batch(simulator: Any, executor: Executor | None, speed: float | None) -> int:
-    """How many simulations, of which `speed` are done in a second, make a batch: all workers have
-    some, compiled ones run 256 wide.
+def _batch(simulator: AbstractSimulator, executor: Executor | None, speed: float | None) -> int:
+    """Simulations in a recorded batch, given how many run in a second: every worker gets some, and
+    compiled simulators run 256 wide.
     """
     if not isinstance(simulator, PythonSimulator):
         return _FIRST_CHUNK * max(1, int((speed or 0.0) * _BATCH_SECONDS / _FIRST_CHUNK))

@@ -32,6 +32,7 @@ def p_value(simulated: np.ndarray, observed: np.ndarray) -> float:
 
 
 def _far(rows: np.ndarray) -> np.ndarray:
+    """Squared deviation of each row from the medians in robust units, averaged over columns."""
     deviation = np.abs(rows - np.median(rows, axis=0))
     spread = np.median(deviation, axis=0)
     spread = np.where(spread > 0.0, spread, np.maximum(deviation.mean(axis=0), 1e-300))
@@ -40,6 +41,7 @@ def _far(rows: np.ndarray) -> np.ndarray:
 
 
 def _depth(rows: np.ndarray) -> np.ndarray:
+    """How deep each row lies: the fewest rows on either side of it in any column."""
     depths = []
     for column in rows.T:
         ordered = np.sort(column)
@@ -49,6 +51,7 @@ def _depth(rows: np.ndarray) -> np.ndarray:
 
 
 def _reach(rows: np.ndarray) -> np.ndarray:
+    """Largest deviation of each row from a median, in units of the outer quantile on that side."""
     low, centre, high = np.quantile(rows, [0.01, 0.5, 0.99], axis=0)
     with np.errstate(over="ignore"):
         below = (centre - rows) / np.maximum(centre - low, 1e-300)
