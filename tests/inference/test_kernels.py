@@ -19,7 +19,8 @@ import pytest
 import noisewise as nw
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.particles import SimulatedParticles
-from noisewise.inference.exact.record_moves import RecordMoves, Seen, Walk
+from noisewise.inference.exact.record_moves import RecordMoves
+from noisewise.inference.exact.record_state import Seen, Walk
 
 KEY = jax.random.key(8)
 NUM = 20_000

@@ -37,7 +37,7 @@ def test_a_failing_simulator_loses_its_batch_alone(tmp_path, simulated, monkeypa
     """The thirtieth simulation fails, and fails again; once the simulator is mended, what was
     simulated before is not simulated again.
     """
-    monkeypatch.setattr("noisewise.inference.contract.run._BATCH_SECONDS", 1e-3)
+    monkeypatch.setattr("noisewise.inference.contract.batches._BATCH_SECONDS", 1e-3)
     broken, calls = [True], itertools.count(1)
 
     def simulator(rng, theta):

@@ -83,7 +83,7 @@ def interrupting(fn, after):
 
 def test_a_budget_of_failures_is_one_for_all_sessions(tmp_path, monkeypatch):
     """12% fail where 5% may: sessions that are too short to see it do not start to count again."""
-    monkeypatch.setattr("noisewise.inference.contract.run._BATCH_SECONDS", 1e-3)
+    monkeypatch.setattr("noisewise.inference.contract.batches._BATCH_SECONDS", 1e-3)
 
     def often(rng, theta):
         if theta[0] > 0.88:

@@ -4,9 +4,8 @@ journal.
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, TypeVar
 
@@ -16,37 +15,17 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_keys, fold_in_rows, is_key, key_words
 from noisewise.errors import FileFormatError, ResumeError
+from noisewise.inference.contract.batches import num_at_once
 from noisewise.inference.contract.progress import ProgressBar, planned
+from noisewise.inference.contract.reporting import RunReport
 from noisewise.inference.contract.surprise import p_value
 from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
-from noisewise.posteriors import Draws, Finding, Kind, Report, Stop, StopKind, WeightedSamples
-from noisewise.posteriors.findings import with_finding, without
+from noisewise.posteriors import Kind, Stop, StopKind
 from noisewise.runs.journal import Journal, Result
-from noisewise.simulators import AbstractSimulator, Faults, PythonSimulator
-from noisewise.simulators.dispatch import num_workers
+from noisewise.simulators import Faults
 
 T = TypeVar("T")
-
-_FIRST_CHUNK = 256
-"""Simulations at once while their speed is unknown, and the unit of batches of compiled simulators,
-whose programs run 256 wide.
-"""
-
-_CHUNK_SECONDS = 1.0
-"""Seconds of simulations between looks at the clock: a budget of time is kept about as closely."""
-
-_FIRST_BATCH = 8
-"""Simulations in the first recorded batch of a simulator in Python: few, as each may take seconds.
-"""
-
-_BATCH_SECONDS = 3.0
-"""Seconds of simulations in a recorded batch: what an interruption loses at most."""
-
-_ASSUMED_WORKERS = 16
-"""Workers of an executor that does not say how many it has: too many cost an early batch some
-seconds, too few leave workers idle.
-"""
 
 NUM_PRIOR_CHECK = 400
 """Prior simulations that show whether the observation is surprising: the smallest p-value from
@@ -66,7 +45,7 @@ class OutOfBudget(Exception):  # noqa: N818, a signal to methods, never an error
     """
 
 
-class InferenceRun:
+class InferenceRun(RunReport):
     """What a method works with while it infers.
 
     A method simulates through `statistics`, which counts every simulation and keeps both budgets.
@@ -85,15 +64,6 @@ class InferenceRun:
         journal: Where work is recorded; None without a run directory.
         seconds: Seconds that earlier runs of this journal have spent.
         faults: Counts of failed simulations, shared where several runs belong together.
-
-    Attributes:
-        num_simulations: Simulations so far.
-        num_failed: How many of them failed.
-        stop: Why the run ended, or will end.
-        power: How much of the mechanism's density the draws take into account; None for all of it.
-        findings: What a reader of the result must know.
-        rounds: One JSON-ready record per round.
-        diagnostics: Numbers for the report, by name.
     """
 
     def __init__(
@@ -111,22 +81,14 @@ class InferenceRun:
         seconds: float = 0.0,
         faults: Faults | None = None,
     ) -> None:
-        self.method, self.settings = method, settings
-        self.model, self.observed = model, observed
+        bar = ProgressBar(method, planned(settings, max_simulations)) if progress else None
+        faults = model.new_faults() if faults is None else faults
+        super().__init__(method, settings, model, faults, bar, seconds)
+        self.observed = observed
         self.executor, self.journal = executor, journal
-        self.num_simulations = self.num_failed = 0
-        self.stop = Stop()
-        self.power: float | None = None
-        self.findings: tuple[Finding, ...] = ()
-        self.rounds: list[dict[str, Any]] = []
-        self.diagnostics: dict[str, Any] = {}
-        self._start = time.monotonic() - seconds
         self._deadline = None if max_minutes is None else self._start + 60.0 * max_minutes
         self._max_simulations = max_simulations
         self._speed: float | None = None
-        self._faults = model.new_faults() if faults is None else faults
-        self._dropped_before = self._faults.total
-        self._bar = ProgressBar(method, planned(settings, max_simulations)) if progress else None
 
     # Simulating -----------------------------------------------------------------------------------
 
@@ -181,9 +143,14 @@ class InferenceRun:
         """Statistics of some rows after the first `done`: those in the journal if there are any,
         else as many as are simulated at once.
         """
-        size = min(len(theta) - done, self._chunk(len(theta) - done))
+        left = len(theta) - done
+        kept = self.journal is not None
+        if kept or self._deadline is not None:
+            left = min(
+                left, num_at_once(self.model.simulator, self.executor, self._speed, kept=kept)
+            )
         if self.journal is None:
-            return self._simulated(keys[done : done + size], theta[done : done + size])
+            return self._simulated(keys[done : done + left], theta[done : done + left])
         words = key_words(keys)[0]
         found = self.journal.recall_rows(words, theta)
         if found is not None:
@@ -191,7 +158,7 @@ class InferenceRun:
             self._faults.restore(len(s), faults)
             self._compare(keys[done : done + len(s)], theta[done : done + len(s)], s)
             return s
-        size = min(size, self.journal.unknown_rows() or size)
+        size = min(left, self.journal.unknown_rows() or left)
         s = self._simulated(keys[done : done + size], theta[done : done + size])
         self.journal.keep_rows(words, theta, s, self._faults.to_spec())
         return s
@@ -391,124 +358,7 @@ class InferenceRun:
         """Whether the observation was found to be surprising."""
         return bool(self.diagnostics.get(_P_VALUE, 1.0) < _SURPRISING_P)
 
-    # Saying ---------------------------------------------------------------------------------------
-
-    def warn(self, kind: Kind, **numbers: Any) -> None:
-        """Add a finding that a reader of the result must see. It replaces an earlier one of its
-        kind, unless there may be several.
-        """
-        self.add(Finding(kind, numbers))
-
-    def add(self, *findings: Finding) -> None:
-        """Add findings, such as those of a fit that is used again."""
-        for finding in findings:
-            self.findings = with_finding(self.findings, finding)
-
-    def withdraw(self, *kinds: Kind) -> None:
-        """Remove findings that no longer hold."""
-        self.findings = without(self.findings, *kinds)
-
-    def record(self, **values: Any) -> None:
-        """Add a JSON-ready record of one round, which the progress bar also shows."""
-        self.rounds.append({"num_simulations": self.num_simulations, **values})
-        if self._bar:
-            self._bar.describe(values)
-            size, target = values.get("effective_size"), self.settings.get("target_ess")
-            if size and target:
-                self._bar.expect(int(self.num_simulations * max(1.0, target / size)))
-
-    @property
-    def dropped(self) -> str | None:
-        """The sentence about simulations that failed twice; None if none did."""
-        numbers = self._faults.numbers()
-        return None if numbers is None else Finding(Kind.SIMULATIONS_DROPPED, numbers).sentence
-
-    def report(self, *, exact: bool) -> Report:
-        """The report as of now. `exact` says whether the draws have the posterior as their law."""
-        num_nan = self.num_failed - (self._faults.total - self._dropped_before)
-        if num_nan > 0:
-            self.warn(Kind.SIMULATIONS_REJECTED, failed=num_nan, simulations=self.num_simulations)
-        dropped = self._faults.numbers()
-        if dropped is not None:
-            self.warn(Kind.SIMULATIONS_DROPPED, **dropped)
-            self.diagnostics["simulations dropped"] = self._faults.total
-        if self._faults.num_recovered:
-            self.diagnostics["simulations that failed once"] = self._faults.num_recovered
-        return Report(
-            method=self.method,
-            settings=self.settings,
-            num_simulations=self.num_simulations,
-            num_failed=self.num_failed,
-            seconds=time.monotonic() - self._start,
-            stop=self.stop,
-            exact=exact,
-            rounds=tuple(self.rounds),
-            numbers=dict(self.diagnostics),
-            power=self.power,
-            findings=self.findings,
-        )
-
-    def weighted(
-        self,
-        theta: Float[np.ndarray, "n d"],
-        log_weights: Float[np.ndarray, " n"],
-        s: Float[np.ndarray, "n k"] | None = None,
-        *,
-        exact: bool,
-    ) -> WeightedSamples:
-        """A weighted posterior with this run's names, derived quantities and report.
-
-        Args:
-            theta: Draws, shape (n, d).
-            log_weights: Log weights, shape (n,), up to a constant.
-            s: Statistics drawn beside theta, shape (n, k); None where there are none.
-            exact: Whether the weighted draws have the posterior as their law.
-        """
-        return WeightedSamples(
-            theta,
-            self.model.names,
-            self.report(exact=exact),
-            log_weights=log_weights,
-            **self._more(theta, s),
-        )
-
-    def draws(
-        self,
-        theta: Float[np.ndarray, "n d"],
-        s: Float[np.ndarray, "n k"] | None = None,
-        *,
-        num_chains: int = 1,
-        exact: bool,
-    ) -> Draws:
-        """An unweighted posterior with this run's names, derived quantities and report.
-
-        Args:
-            theta: Draws, shape (n, d), chain by chain.
-            s: Statistics drawn beside theta, shape (n, k); None where there are none.
-            num_chains: How many chains the draws are from.
-            exact: Whether the draws have the posterior as their law.
-        """
-        return Draws(
-            theta,
-            self.model.names,
-            self.report(exact=exact),
-            num_chains=num_chains,
-            **self._more(theta, s),
-        )
-
-    @contextlib.contextmanager
-    def progress(self) -> Iterator[None]:
-        """Show the progress bar while the body runs."""
-        with self._bar or contextlib.nullcontext():
-            yield
-
-    def _more(self, theta: np.ndarray, s: np.ndarray | None) -> dict[str, Any]:
-        names = self.model.statistic_names if s is not None else ()
-        return {
-            "derived": self.model.derived_quantities(theta),
-            "statistics": s,
-            "statistic_names": names,
-        }
+    # Ending ---------------------------------------------------------------------------------------
 
     def _spend_all(self) -> Stop:
         return self.end(StopKind.SIMULATIONS_SPENT, budget=self._max_simulations)
@@ -517,11 +367,6 @@ class InferenceRun:
         """Report that the budget of simulations ended the run, if none are left."""
         if self.remaining == 0:
             self._spend_all()
-
-    def end(self, kind: StopKind, **numbers: Any) -> Stop:
-        """Report why the run ends before it is finished."""
-        self.stop = Stop(kind, numbers)
-        return self.stop
 
     def _time_is_up(self) -> bool:
         if self._deadline is None:
@@ -553,16 +398,6 @@ class InferenceRun:
             if not partial:
                 raise OutOfBudget(stop)
 
-    def _chunk(self, wanted: int) -> int:
-        """How many simulations to run at once: all without deadline and journal, about a second's
-        worth with a deadline, a few seconds' worth with a journal.
-        """
-        if self._deadline is None and self.journal is None:
-            return wanted
-        if self._deadline is None or self.journal is not None:
-            return _batch(self.model.simulator, self.executor, self._speed)
-        return _FIRST_CHUNK if self._speed is None else max(16, int(self._speed * _CHUNK_SECONDS))
-
 
 def _refilled(state: T, leaves: list[np.ndarray]) -> T:
     """A pytree of the same structure with other arrays."""
@@ -572,13 +407,3 @@ def _refilled(state: T, leaves: list[np.ndarray]) -> T:
             "The state of chains in the journal does not fit this run: delete state.safetensors."
         )
     return jax.tree.unflatten(structure, leaves)
-
-
-def _batch(simulator: AbstractSimulator, executor: Executor | None, speed: float | None) -> int:
-    """Simulations in a recorded batch, given how many run in a second: every worker gets some, and
-    compiled simulators run 256 wide.
-    """
-    if not isinstance(simulator, PythonSimulator):
-        return _FIRST_CHUNK * max(1, int((speed or 0.0) * _BATCH_SECONDS / _FIRST_CHUNK))
-    least = 1 if executor is None else 4 * (num_workers(executor) or _ASSUMED_WORKERS)
-    return max(least, _FIRST_BATCH if speed is None else int(speed * _BATCH_SECONDS))

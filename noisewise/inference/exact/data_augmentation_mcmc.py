@@ -14,15 +14,12 @@ from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.chains import Trace, finished_draws, step_root
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.record_moves import (
-    TARGET_ACCEPTANCE,
     RecordMoves,
-    RecordState,
-    Seen,
-    Walk,
     advanced,
     record_moves,
     records_refusal,
 )
+from noisewise.inference.exact.record_state import TARGET_ACCEPTANCE, RecordState, Seen, Walk
 from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, StopKind
@@ -45,18 +42,28 @@ class DataAugmentationMCMC(AbstractMethod):
 
         p(theta, x | s_dp)  ~  pi(theta)  prod_i f(x_i | theta)  eta(s_dp | T(x)).
 
-    A sweep draws theta given the records, offers each record in turn a successor from f(. | theta),
-    accepted with probability min(1, eta*/eta) (Ju, Awan, Gong and Rao 2022), and ends with
+    A sweep draws theta given the records, offers each record in turn a successor from f(. |
+    theta), accepted with probability min(1, eta*/eta) (Ju, Awan, Gong and Rao 2022), and ends with
     `num_moves` moves that are not centred (Yu and Meng 2011): theta changes while the noise u of
-    the records x_i = G(theta, u_i) stands still. Under an epsilon-DP mechanism a record is accepted
-    with probability exp(-epsilon) at least. Without the last kind of moves chains forget slower the
-    smaller epsilon is, since n records hold theta in place; `num_moves=0` leaves them out.
+    the records x_i = G(theta, u_i) stands still. Under an epsilon-DP mechanism a record is
+    accepted with probability exp(-epsilon) at least. Without the last kind of moves chains forget
+    slower the smaller epsilon is, since n records hold theta in place; `num_moves=0` leaves them
+    out.
 
     It needs an `AbstractRecordModel`, a query that is a sum over records and a mechanism with a
     density; a new record costs O(k). Chains start at draws from the prior, steps are tuned in
     `num_warmup` sweeps, and then sweeps are made until the bulk effective size of every parameter
     is `target_ess` and R-hat at most 1.01, or `max_sweeps` is reached. A sweep counts as 1 +
     `num_moves` simulations per chain. The draws of s beside theta follow p(s | s_dp).
+
+    Args:
+        num_chains: Chains that run side by side.
+        num_warmup: Sweeps that tune the steps, and are dropped.
+        target_ess: Effective draws of every parameter at which the chains stop.
+        max_sweeps: Sweeps after the warm-up, at most.
+        num_moves: Moves per sweep that are not centred.
+        max_simulations: Budget of simulations; None for no limit.
+        max_minutes: Budget of minutes; None for no limit.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -96,10 +103,13 @@ class DataAugmentationMCMC(AbstractMethod):
     def run_chains(
         self, key: Array, run: InferenceRun, *, most_sweeps: int = SWEEPS_PER_SEGMENT
     ) -> ChainRun:
-        """Chains that have met the target, or have come as far as the budgets allow;
-        `chains.segment` goes on from there.
+        """Run chains until the target is met or a budget ends; `chains.segment` continues from
+        there.
 
-        `most_sweeps` is the length of a segment, shorter where there are many records.
+        Args:
+            key: A PRNG key.
+            run: The run.
+            most_sweeps: Sweeps in a segment; fewer if there are many records.
         """
         look_key, theta_key, record_key, sweep_key = jax.random.split(key, 4)
         run.look_at_observation(look_key)
@@ -129,6 +139,7 @@ class DataAugmentationMCMC(AbstractMethod):
         return sampled
 
     def _settle(self, sampled: ChainRun, run: InferenceRun) -> None:
+        """Warm up, then draw segments until the target is met or the sweeps are made."""
         chains, trace = sampled.chains, sampled.trace
         for done in range(0, self.num_warmup, chains.length):
             trace.restart(**chains.segment(run))
@@ -145,7 +156,18 @@ class DataAugmentationMCMC(AbstractMethod):
 
 @dataclasses.dataclass
 class Chains:
-    """Where the chains are, how their walks step, and how the last segment went."""
+    """Where the chains are, how they walk, and how the last segment went.
+
+    Attributes:
+        moves: The moves of a sweep.
+        seen: Mechanism and observation.
+        state: Where the chains are.
+        walk: The random walks' steps.
+        key: From which each segment takes its own key.
+        most_sweeps: Sweeps in a segment, at most.
+        accepted: Shares of moves accepted in the last segment; None before the first.
+        segments: How many segments were run.
+    """
 
     moves: RecordMoves
     seen: Seen
@@ -158,14 +180,14 @@ class Chains:
 
     @property
     def length(self) -> int:
-        """Sweeps per segment, fewer where there are many records."""
+        """Sweeps in a segment: fewer if there are many records."""
         databases = len(self.state.z) * self.moves.databases_per_sweep
         return int(
             np.clip(_MAX_RECORDS // (databases * self.state.terms.shape[1]), 1, self.most_sweeps)
         )
 
     def segment(self, run: InferenceRun) -> dict[str, np.ndarray]:
-        """The draws of the next sweeps, each (sweeps, chains, ...)."""
+        """Draws of the next segment, each (sweeps, chains, ...)."""
         run.spend(self.length * len(self.state.z) * self.moves.databases_per_sweep)
         key = jax.random.fold_in(self.key, self.segments)
         chains = (self.moves, key, self.state, self.seen, self.walk, self.length)
@@ -174,8 +196,8 @@ class Chains:
         return {"theta": kept["theta"], "s": kept["s"], "z": kept["z"]}
 
     def tune(self, done: int, z: np.ndarray) -> None:
-        """Steps shaped like the pooled draws of the last segment, of lengths that near an
-        acceptance of .3.
+        """Shape the steps like the pooled draws z (n, p) of the last segment, and adjust their
+        lengths towards an acceptance of .3. `done` sweeps of the warm-up came before.
         """
         shares = np.array([self.accepted[0], self.accepted[2], self.accepted[3]])
         lengths = self.walk.lengths * np.exp(
@@ -184,6 +206,7 @@ class Chains:
         self.walk = Walk(step_root(z), lengths)
 
     def shares(self) -> dict[str, float]:
+        """Shares of moves accepted in the last segment, by name."""
         if self.accepted is None:
             return {}
         shares = {"record": float(self.accepted[1])}

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array, integer, number
@@ -39,19 +40,29 @@ class ExactSMC(AbstractSequentialMethod):
         p_t(theta, x)  ~  pi(theta)  f(x | theta)  eta(s_dp | s(x))^lambda_t
 
     with 0 = lambda_0 < lambda_1 < ... < 1. Each lambda_t is the largest for which the effective
-    size of the weights eta^(lambda_t - lambda_{t-1}) is `ess_share` of the particles. They are then
-    resampled and moved: theta' from a proposal with fresh data x' ~ f(. | theta'), accepted by the
-    prior and (eta'/eta)^lambda_t, since f cancels. Where the model is one of independent records
-    and the query a sum over them, moves go record by record too, with `num_moves` moves of theta at
-    fixed noise per sweep (see `DataAugmentationMCMC`).
+    size of the weights eta^(lambda_t - lambda_{t-1}) is `ess_share` of the particles. They are
+    then resampled and moved: theta' from a proposal with fresh data x' ~ f(. | theta'), accepted
+    by the prior and (eta'/eta)^lambda_t, since f cancels. Where the model is one of independent
+    records and the query a sum over them, moves go record by record too, with `num_moves` moves of
+    theta at fixed noise per sweep (see `DataAugmentationMCMC`).
 
-    There is no tolerance: at lambda = 1 the chains leave the posterior itself invariant. They go on
-    until their effective size is `target_ess`, or for `max_steps` steps; where importance draws
+    There is no tolerance: at lambda = 1 the chains leave the posterior itself invariant. They go
+    on until their effective size is `target_ess`, or for `max_steps` steps; where importance draws
     from a fit to the particles have good weights, as they do in few dimensions, these take over.
 
     The report holds the log evidence, log p(s_dp), with a standard error: the difference between
     two models is the log Bayes factor. Del Moral, Doucet and Jasra 2006; all states of the chains
     serve as particles, as proposed by Dau and Chopin 2022, where records need not be stored.
+
+    Args:
+        num_particles: Particles at each temperature.
+        target_ess: Effective draws at power 1 at which the chains stop.
+        ess_share: Share of the particles that stays effective from one power to the next: closer
+            to 1 takes more temperatures, each more reliable.
+        num_moves: Moves per sweep that are not centred, for models of records.
+        max_steps: Steps at power 1, at most.
+        max_simulations: Budget of simulations; None for no limit.
+        max_minutes: Budget of minutes; None for no limit.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -103,13 +114,13 @@ class ExactSMC(AbstractSequentialMethod):
         run.diagnostics |= {
             "temperatures": evidence.num_temperatures,
             "acceptance": particles.acceptance,
-            **evidence.told(),
+            **evidence.numbers(),
         }
         yield self._finished(finish_key, run, particles)
 
     def _finished(self, key: Array, run: InferenceRun, particles: Particles) -> AbstractPosterior:
-        """Draws at lambda = 1: by importance from a fit to the particles where its weights are
-        good, else by chains.
+        """Draws at power 1: by importance from a fit to the particles if its weights are good,
+        else by chains.
         """
         first_key, importance_key, chain_key = jax.random.split(key, 3)
         trace = Trace(self.target_ess)
@@ -125,6 +136,7 @@ class ExactSMC(AbstractSequentialMethod):
     def _by_importance(
         self, key: Array, run: InferenceRun, draws: ImportanceDraws
     ) -> AbstractPosterior:
+        """Importance draws until they are worth the target."""
         with contextlib.suppress(OutOfBudget):
             while draws.effective_size < self.target_ess:
                 if draws.num >= self.max_steps * _FINAL_CHAINS:
@@ -137,6 +149,7 @@ class ExactSMC(AbstractSequentialMethod):
     def _by_chains(
         self, key: Array, run: InferenceRun, particles: Particles, trace: Trace
     ) -> AbstractPosterior:
+        """Steps of the chains until their draws are worth the target."""
         with contextlib.suppress(OutOfBudget):
             while not trace.complete():
                 if trace.length >= self.max_steps:
@@ -163,7 +176,7 @@ class ExactSMC(AbstractSequentialMethod):
         temperature: float,
         evidence: _Evidence,
     ) -> float:
-        """Reweight to the next temperature, resample, move; returns it."""
+        """Reweight to the next power, resample and move; returns that power."""
         resample_key, move_key = jax.random.split(key)
         increment = next_increment(particles.log_eta, self.ess_share, 1.0 - temperature)
         log_weights = increment * particles.log_eta
@@ -179,12 +192,19 @@ class ExactSMC(AbstractSequentialMethod):
         return reached
 
 
-def next_increment(log_eta: np.ndarray, share: float, limit: float) -> float:
-    """The largest increment of the power, up to `limit`, that leaves `share` of the particles with
-    positive density effective.
+def next_increment(log_eta: Float[np.ndarray, " n"], share: float, limit: float) -> float:
+    """The largest increment of the power that leaves enough particles effective, by bisection.
 
-    By bisection; in NumPy, as the number of particles differs from one temperature to the next, and
-    programs would be compiled anew.
+    It is written in NumPy because the number of particles differs from one temperature to the next,
+    and programs would be compiled again.
+
+    Args:
+        log_eta: log eta at the particles, shape (n,); those at -inf do not count.
+        share: Share of the other particles that must stay effective.
+        limit: The largest increment allowed.
+
+    Returns:
+        The increment, in (0, limit].
     """
     possible = log_eta[np.isfinite(log_eta)]
     possible = possible - possible.max()
@@ -211,8 +231,8 @@ class _Evidence:
 
         V = 1 - prod_t M_t / (M_t - 1)  (1 - sum_e (sum_{c of e} w_c / M)^2),
 
-    and at least the sum of the variances of the M_t means. Where chains hardly moved the particles
-    were not renewed, and no error can be told: it is infinite.
+    and at least the sum of the variances of the M_t means. Where chains hardly moved, the
+    particles were not renewed and no error can be given: it is infinite.
     """
 
     def __init__(self) -> None:
@@ -221,7 +241,7 @@ class _Evidence:
         self._eves = np.empty(0, dtype=int)
 
     def add(self, log_weights: np.ndarray, num_chains: int) -> None:
-        """The weights (N,) that lead to the next temperature; particle i belongs to chain i modulo
+        """Add the weights (n,) to the next temperature; particle i belongs to chain i modulo
         their number.
         """
         if not self.num_temperatures:
@@ -235,7 +255,7 @@ class _Evidence:
         self._shared = float(np.sum((np.bincount(self._eves, of_chains) / num_chains) ** 2))
 
     def inherit(self, ancestors: np.ndarray, *, reliable: bool) -> None:
-        """The particles chosen to go on, and whether their chains have moved since."""
+        """Record which particles continue, and whether their chains have moved since."""
         self._eves = self._eves[ancestors % len(self._eves)]
         if not reliable:
             self._sum = np.inf
@@ -245,8 +265,8 @@ class _Evidence:
         """The estimated variance of the log evidence."""
         return max(self._sum, 1.0 - float(np.exp(self._log_factor)) * (1.0 - self._shared))
 
-    def told(self) -> dict[str, float]:
-        """For the report."""
+    def numbers(self) -> dict[str, float]:
+        """The log evidence and its standard error, for the report."""
         return {"log evidence": self.log_evidence, "log evidence se": float(np.sqrt(self.variance))}
 
 

@@ -44,6 +44,15 @@ class ImportanceSampling(AbstractMethod):
     is in the thousands the effective size stays near 1, whatever the budget: such models need
     record-wise moves.
 
+    Args:
+        num_stages: Stages that adapt the proposal; 0 draws from the prior.
+        num_adapt: Simulations in each of these stages.
+        num_final: Simulations in the final stage, which gives the draws.
+        prior_share: Share of prior draws in adapted proposals.
+        proposal: A posterior that the first stage draws from a fit to; None for the prior.
+        max_simulations: Budget of simulations; None for no limit.
+        max_minutes: Budget of minutes; None for no limit.
+
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
     >>> method = nw.inference.ImportanceSampling()
@@ -107,6 +116,7 @@ class ImportanceSampling(AbstractMethod):
 
 
 def _fit_to(run: InferenceRun, posterior: Any, start: UnconstrainedPrior, share: float) -> Any:
+    """The mixture fitted to a posterior's draws, which must have the model's parameters."""
     if posterior.names != run.model.names:
         raise InvalidInputError(
             f"proposal must be a posterior of {', '.join(run.model.names)}, got one of"
@@ -118,7 +128,7 @@ def _fit_to(run: InferenceRun, posterior: Any, start: UnconstrainedPrior, share:
 
 
 def _finished(key: Array, run: InferenceRun, draws: ImportanceDraws) -> WeightedSamples:
-    """The diagnostics, which need a few simulations more, and the verdict."""
+    """The posterior, with 1 + rv in the report if a few more simulations are left."""
     if draws.effective_size == 0.0:
         return _impossible(run, draws)
     with contextlib.suppress(OutOfBudget):
@@ -127,6 +137,9 @@ def _finished(key: Array, run: InferenceRun, draws: ImportanceDraws) -> Weighted
 
 
 def _impossible(run: InferenceRun, draws: ImportanceDraws) -> WeightedSamples:
+    """Draws of the proposal with equal weights, if no simulation can have led to the
+    observation.
+    """
     run.warn(Kind.PROPOSAL_IMPOSSIBLE, num=draws.num)
     return run.weighted(
         run.model.prior.constrain(draws.z), np.zeros(draws.num), draws.s, exact=False
@@ -136,11 +149,19 @@ def _impossible(run: InferenceRun, draws: ImportanceDraws) -> WeightedSamples:
 def relative_variance_at(
     key: Array, run: InferenceRun, posterior: AbstractPosterior, num: int = 16
 ) -> float:
-    """1 + rv: mean(eta^2) / mean(eta)^2 over 256 simulations at each of `num` draws from the
-    posterior, averaged over them.
+    """1 + rv = mean(eta^2) / mean(eta)^2 over 256 simulations at each of some draws, averaged.
 
-    At most 256, and low where the truth is beyond, as the rare simulations that matter then do not
-    occur.
+    It is at most 256, and too low if the truth is larger: the rare simulations that matter then do
+    not occur.
+
+    Args:
+        key: A PRNG key.
+        run: The run.
+        posterior: Where the places are drawn from.
+        num: How many places.
+
+    Raises:
+        OutOfBudget: If fewer than a quarter of the places can be simulated.
     """
     draw_key, simulate_key = jax.random.split(key)
     theta = np.repeat(posterior.sample(draw_key, num), _REPEATS, axis=0)

@@ -16,15 +16,8 @@ import numpy as np
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.inference.contract.run import NUM_PRIOR_CHECK, InferenceRun
-from noisewise.inference.exact.record_moves import (
-    TARGET_ACCEPTANCE,
-    RecordMoves,
-    RecordState,
-    Seen,
-    Walk,
-    advanced,
-    record_moves,
-)
+from noisewise.inference.exact.record_moves import RecordMoves, advanced, record_moves
+from noisewise.inference.exact.record_state import TARGET_ACCEPTANCE, RecordState, Seen, Walk
 from noisewise.inference.exact.weighted_draws import PRIOR_SHARE, UnconstrainedPrior
 from noisewise.samplers.adaptive_importance import fitted_proposal
 
@@ -58,7 +51,11 @@ second.
 
 
 class Particles(abc.ABC):
-    """A population at one temperature."""
+    """A population at one temperature. Particle i belongs to chain i modulo `num_chains`.
+
+    Attributes:
+        acceptance: The share of moves accepted at the last temperature.
+    """
 
     acceptance: float
     """The share of moves accepted at the last temperature."""
@@ -66,22 +63,22 @@ class Particles(abc.ABC):
     @property
     @abc.abstractmethod
     def z(self) -> np.ndarray:
-        """Unconstrained parameters (N, d)."""
+        """Unconstrained parameters (n, p)."""
 
     @property
     @abc.abstractmethod
     def theta(self) -> np.ndarray:
-        """Parameters (N, d)."""
+        """Parameters (n, d)."""
 
     @property
     @abc.abstractmethod
     def s(self) -> np.ndarray:
-        """Statistics (N, k)."""
+        """Statistics (n, k)."""
 
     @property
     @abc.abstractmethod
     def log_eta(self) -> np.ndarray:
-        """log eta(observed | s) (N,)."""
+        """log eta(observed | s) (n,)."""
 
     @property
     @abc.abstractmethod
@@ -90,20 +87,25 @@ class Particles(abc.ABC):
 
     @abc.abstractmethod
     def tune(self, weights: np.ndarray) -> None:
-        """Shape proposals like the weighted particles."""
+        """Shape the proposals like the particles with these normalised weights (n,)."""
 
     @abc.abstractmethod
     def advance(
         self, key: Array, run: InferenceRun, temperature: float, ancestors: np.ndarray
     ) -> None:
-        """Replace the population by chains that start at the ancestors and leave the tempered
-        target invariant.
+        """Replace the population by chains that start at some of its particles.
+
+        Args:
+            key: A PRNG key.
+            run: The run.
+            temperature: The power of eta in the target, which the chains leave invariant.
+            ancestors: Rows of the particles to start at, shape (m,).
         """
 
     @abc.abstractmethod
     def extend(self, key: Array, run: InferenceRun) -> dict[str, np.ndarray]:
-        """More draws (steps, chains, ...) of theta and s by the chains of the last `advance`, at
-        its temperature.
+        """Continue the chains of the last `advance`, at its temperature; returns draws (steps,
+        chains, ...) of theta and s.
         """
 
     @abc.abstractmethod
@@ -112,14 +114,12 @@ class Particles(abc.ABC):
 
     @abc.abstractmethod
     def keep(self, num: int) -> dict[str, np.ndarray]:
-        """Go on with `num` of the chains, equally spaced; returns their draws so far."""
+        """Continue with `num` of the chains only, equally spaced; returns their draws so far."""
 
     @property
     @abc.abstractmethod
     def num_chains(self) -> int:
-        """How many independent chains the particles are from: particle i belongs to chain i modulo
-        this.
-        """
+        """How many independent chains the particles are from."""
 
     @property
     @abc.abstractmethod
@@ -164,7 +164,7 @@ class SimulatedParticles(Particles):
 
     @property
     def num_steps(self) -> int:
-        """Enough for two acceptances per chain, as far as the last temperature tells."""
+        """Moves per chain: enough for two acceptances, at the last temperature's rate."""
         return int(np.clip(np.ceil(2.0 / max(self.acceptance, 1e-6)), _MIN_STEPS, _MAX_STEPS))
 
     @property
@@ -226,6 +226,7 @@ class SimulatedParticles(Particles):
     def _run(
         self, key: Array, run: InferenceRun, state: tuple[np.ndarray, ...], num: int
     ) -> tuple[np.ndarray, ...]:
+        """States after each of `num` moves, each (num, chains, ...)."""
         states, accepted = [], []
         for number in range(num):
             state, taken = self._step(jax.random.fold_in(key, number), run, *state)
@@ -237,6 +238,7 @@ class SimulatedParticles(Particles):
     def _step(
         self, key: Array, run: InferenceRun, z: np.ndarray, s: np.ndarray, log_eta: np.ndarray
     ) -> Any:
+        """One move of all chains: the state after it, and who moved."""
         fit_key, simulate_key, seed_key = jax.random.split(key, 3)
         rng = generator(seed_key)
         walking = rng.random(len(z)) < _WALK_SHARE
@@ -256,7 +258,7 @@ class SimulatedParticles(Particles):
 
 
 class RecordParticles(Particles):
-    """Parameters with all their records, moved record by record and jointly (`_record_moves`); the
+    """Parameters with all their records, moved record by record and jointly (`record_moves`). The
     last state of each chain is kept.
     """
 
@@ -342,7 +344,7 @@ class RecordParticles(Particles):
 
 
 def weighted_covariance(z: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The covariance of weighted draws (N, d), with a ridge of 1e-10 of its diagonal."""
+    """The covariance (p, p) of weighted draws z (n, p), with a ridge of 1e-10 of its diagonal."""
     centred = z - weights @ z
     covariance = (weights[:, None] * centred).T @ centred
     return covariance + 1e-10 * np.diag(np.maximum(np.diag(covariance), 1e-200))

@@ -1,4 +1,4 @@
-"""What chains need before they start: a rough posterior, and how noisy the likelihood estimates are
+"""What chains need before they start: a rough posterior, and how noisy likelihood estimates are
 there.
 """
 
@@ -51,7 +51,9 @@ draw (Doucet, Pitt, Deligiannidis and Kohn 2015).
 
 @dataclasses.dataclass(frozen=True)
 class Pilot:
-    """Importance draws from an adapted proposal, and a root of the covariance that they suggest."""
+    """Importance draws from an adapted proposal, and a root (p, p) of the covariance they
+    suggest.
+    """
 
     draws: ImportanceDraws
     root: np.ndarray
@@ -66,7 +68,7 @@ class Pilot:
         return self.draws.z[rng.choice(self.draws.num, num, p=self.draws.weights)]
 
     def posterior(self, run: InferenceRun) -> AbstractPosterior:
-        """The draws themselves, where nothing better came of them."""
+        """The draws themselves, if nothing better came of them."""
         if self.hopeless:
             run.warn(Kind.PILOT_IMPOSSIBLE, num=self.draws.num)
             return run.draws(run.model.prior.constrain(self.draws.z), self.draws.s, exact=False)
@@ -75,8 +77,11 @@ class Pilot:
 
 
 def run_pilot(key: Array, run: InferenceRun) -> Pilot:
-    """Importance sampling from the prior and three adapted proposals; at most a tenth of what is
-    left for each.
+    """Importance sampling from the prior and three adapted proposals, each with at most a tenth of
+    the simulations left.
+
+    Raises:
+        OutOfBudget: If there is not a single draw.
     """
     prior = UnconstrainedPrior(run.model.prior)
     proposal: Any = prior
@@ -106,8 +111,12 @@ def run_pilot(key: Array, run: InferenceRun) -> Pilot:
 
 
 class Inner(NamedTuple):
-    """How many simulations make an estimate, the variance of its logarithm, and 1 + rv of a single
-    simulation.
+    """How the likelihood is estimated.
+
+    Attributes:
+        num: Simulations in an estimate.
+        variance: Variance of its logarithm.
+        relative_variance: 1 + rv of a single simulation.
     """
 
     num: int
@@ -118,11 +127,20 @@ class Inner(NamedTuple):
 def choose_inner(
     key: Array, rng: np.random.Generator, run: InferenceRun, pilot: Pilot, given: int | None = None
 ) -> Inner | None:
-    """The smallest power of two M, up to 512, for which log L-hat has a variance of at most 2; or
-    what holds for the M given.
+    """How many simulations to estimate the likelihood from: the smallest power of two, up to 512,
+    for which log L-hat has a variance of at most 2.
 
-    At 32 draws of the pilot up to 2048 simulations are divided into groups of M, at least 4 of
-    them. None where the budget is too small to measure anything.
+    At 32 draws of the pilot up to 2048 simulations are divided into at least 4 groups.
+
+    Args:
+        key: A PRNG key, for simulations.
+        rng: A generator, which chooses the places.
+        run: The run.
+        pilot: Where the places are drawn from.
+        given: A number to measure instead of choosing one.
+
+    Returns:
+        The number and how noisy it is; None if the budget is too small to measure anything.
     """
     theta = run.model.prior.constrain(pilot.starts(rng, _NUM_PLACES))
     log_eta = np.empty((_NUM_PLACES, 0))
@@ -152,16 +170,19 @@ def choose_inner(
 
 
 def variance_of_estimates(log_eta: np.ndarray, num_inner: int) -> float:
-    r"""The variance sigma^2 of log L-hat from M simulations, given log eta (places, simulations) at
-    several theta.
+    r"""The variance sigma^2 of log L-hat from M simulations.
 
-    It is that of the normal law with the same chance to accept a second estimate at the same theta,
-    the mean over places of
+    It is that of the normal law with the same chance to accept a second estimate at the same
+    theta, the mean over places of
 
-        E[min(L, L')] / E[L]  =  2 Phi(-sigma / sqrt 2),
+        E[min(L, L')] / E[L]  =  2 Phi(-sigma / sqrt 2).
 
-    which is what chains feel: rare estimates near 0 hardly matter to them, though they would
+    That is what chains feel: rare estimates near 0 hardly matter to them, though they would
     dominate the variance itself.
+
+    Args:
+        log_eta: log eta, shape (places, simulations).
+        num_inner: M, how many simulations make an estimate.
     """
     groups = log_eta.shape[1] // num_inner
     estimates = log_mean_exp(

@@ -4,8 +4,8 @@ r"""Random walks on (theta, u) where u makes an unbiased estimate of the likelih
     target(theta, u)  ~  pi(theta) p(u_1) ... p(u_M) L-hat(theta, u)
 
 u_j is the key of a simulation: with it, s is a function of theta, and uniform keys are its law
-whatever theta is. So a move may propose theta' with any of the keys kept and the others drawn anew,
-and is accepted with probability
+whatever theta is. So a move may propose theta' with any of the keys kept and the others drawn
+again, and is accepted with probability
 
     min(1, pi(theta') L-hat(theta', u') / (pi(theta) L-hat(theta, u))):
 
@@ -29,8 +29,15 @@ Simulate = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 class PseudoMarginalState(NamedTuple):
-    """C chains: z (C, d) unconstrained, keys (C, M, 2), their statistics (C, M, k), and what
-    belongs to them.
+    """Where C chains are.
+
+    Attributes:
+        z: Unconstrained parameters, shape (c, p).
+        log_prior: Their log prior density, shape (c,).
+        keys: The keys of M simulations for each chain, shape (c, m, 2).
+        s: Their statistics, shape (c, m, k).
+        log_eta: log eta of these, shape (c, m).
+        log_likelihood: log L-hat, shape (c,).
     """
 
     z: np.ndarray
@@ -49,8 +56,13 @@ class PseudoMarginalTarget(NamedTuple):
     log_eta: Callable[[np.ndarray], np.ndarray]
 
     def at(self, z: np.ndarray, keys: np.ndarray, otherwise: np.ndarray) -> PseudoMarginalState:
-        """Chains at z with these keys; where z is off the prior's support, simulated at `otherwise`
-        and of density 0.
+        """Chains at z with these keys.
+
+        Args:
+            z: Unconstrained parameters, shape (c, p).
+            keys: Keys of simulations, shape (c, m, 2).
+            otherwise: Where to simulate for chains whose z is off the prior's support, shape (c,
+                p); their density is 0.
         """
         theta, log_prior = self.prior.constrain(z), log_prior_of(self.prior, z)
         possible = np.isfinite(theta).all(axis=1) & np.isfinite(log_prior)
@@ -67,10 +79,18 @@ def move(
     steps: np.ndarray,
     num_blocks: int,
 ) -> tuple[PseudoMarginalState, np.ndarray]:
-    """One move of each chain by `steps` (C, d), with one of `num_blocks` blocks of keys drawn anew;
-    and who moved (C,).
+    """One move of each chain. L-hat is that of the state until it moves: it is never estimated
+    twice.
 
-    L-hat is that of the state until it moves: it is never estimated a second time.
+    Args:
+        rng: A generator.
+        target: Prior, simulation and eta.
+        state: Where the chains are.
+        steps: By how much z is to change, shape (c, p).
+        num_blocks: In how many blocks the keys are divided, one of which is drawn again.
+
+    Returns:
+        The next state, and who moved, shape (c,).
     """
     keys = refreshed(rng, state.keys, num_blocks)
     proposed = target.at(state.z + steps, keys, state.z)
@@ -93,7 +113,7 @@ def merged(
 
 
 def refreshed(rng: np.random.Generator, keys: np.ndarray, num_blocks: int) -> np.ndarray:
-    """keys (C, M, 2) with one block of each chain, chosen at random, drawn anew."""
+    """keys (c, m, 2) with one block of each chain, chosen at random, drawn again."""
     block = np.arange(keys.shape[1]) * num_blocks // keys.shape[1]
     renewed = block == rng.integers(num_blocks, size=(len(keys), 1))
     return np.where(renewed[:, :, None], fresh_keys(rng, *keys.shape[:2]), keys)

@@ -60,9 +60,19 @@ class PseudoMarginalMCMC(AbstractMethod):
     sweep takes `num_chains` times M simulations.
 
     With `num_blocks` > 1 a proposal keeps the randomness of all simulations but one block (Tran,
-    Kohn, Quiroz and Villani 2016), so that L-hat' differs less from L-hat, but the state is tied to
-    what is kept. At epsilon = 10 that is worth a fifth more effective draws per simulation on the
-    regression and costs a third and more on epidemics and the normal mean.
+    Kohn, Quiroz and Villani 2016), so that L-hat' differs less from L-hat, but the state is tied
+    to what is kept. At epsilon = 10 that is worth a fifth more effective draws per simulation on
+    the regression and costs a third and more on epidemics and the normal mean.
+
+    Args:
+        num_chains: Chains that run side by side.
+        num_warmup: Sweeps that tune the steps, and are dropped.
+        target_ess: Effective draws of every parameter at which the chains stop.
+        max_sweeps: Sweeps after the warm-up, at most.
+        num_inner: Simulations in an estimate of the likelihood; None to choose.
+        num_blocks: Blocks that these are divided in; a proposal keeps all but one.
+        max_simulations: Budget of simulations; None for no limit.
+        max_minutes: Budget of minutes; None for no limit.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -129,7 +139,7 @@ class PseudoMarginalMCMC(AbstractMethod):
     def _started(
         self, key: Array, rng: np.random.Generator, run: InferenceRun, pilot: Pilot
     ) -> _Chains:
-        """Chains at draws of the pilot: fewer where the budget would not last for 100 sweeps."""
+        """Chains at draws of the pilot: fewer if the budget would not last for 100 sweeps."""
         num_inner = self._chosen_inner(key, rng, run, pilot)
         num_chains = self.num_chains
         if run.remaining is not None:
@@ -158,7 +168,7 @@ class PseudoMarginalMCMC(AbstractMethod):
 
     @staticmethod
     def _simulation(key: Array, run: InferenceRun) -> Simulate:
-        """Simulations with given keys, of the kind of `key`."""
+        """Simulations under given keys, of the kind of `key`."""
         typed = key_words(key)[1] is not None
 
         def simulate(keys: np.ndarray, theta: np.ndarray) -> np.ndarray:
@@ -173,8 +183,8 @@ class PseudoMarginalMCMC(AbstractMethod):
         return simulate
 
     def _warm_up(self, run: InferenceRun, chains: _Chains, trace: Trace) -> None:
-        """Shape the steps by the pooled draws of each segment; choose their length by the jumps of
-        the second half.
+        """Shape the steps by the pooled draws of each segment, and choose their length by the jumps
+        of the second half.
         """
         sweeps = self.num_warmup
         if run.remaining is not None:
@@ -210,7 +220,7 @@ class _Chains:
         return self.state.keys.shape[0] * self.state.keys.shape[1]
 
     def segment(self, sweeps: int = SWEEPS_PER_SEGMENT) -> dict[str, np.ndarray]:
-        """The draws of some sweeps, fewer where a budget ends them."""
+        """Draws of some sweeps, fewer if a budget ends them; each (sweeps, chains, ...)."""
         kept: list[dict[str, np.ndarray]] = []
         moved: list[float] = []
         for _ in range(sweeps):
@@ -239,7 +249,7 @@ class _Chains:
         return float(moved.mean())
 
     def tune(self, z: np.ndarray, *, forget: bool) -> None:
-        """Steps shaped like draws z (N, d), if enough are different; with `forget`, jumps are
+        """Shape the steps like draws z (n, p), if enough of them differ. With `forget`, jumps are
         counted from here on.
         """
         if self.acceptance * len(z) > 10 * z.shape[1]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,15 @@ from noisewise._core.arrays import Array, in_float64
 from noisewise._core.files import reading
 from noisewise.errors import FileFormatError, InvalidInputError
 from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.exact.record_state import (
+    RecordState,
+    Seen,
+    Walk,
+    accept,
+    choose,
+    log_difference,
+    random_step,
+)
 from noisewise.model.private_model import PrivateModel
 from noisewise.priors.prior import Prior
 from noisewise.simulators import AbstractRecordModel
@@ -41,41 +50,6 @@ CENTRED_MOVES = 5
 """Random-walk steps that stand for one draw of theta given x: as many as the moves that are not
 centred.
 """
-
-TARGET_ACCEPTANCE = 0.3
-"""Share of random-walk steps to accept: between .44, best in one dimension, and .234, best in many
-(Roberts, Gelman and Gilks 1997).
-"""
-
-
-class RecordState(NamedTuple):
-    """theta (d,) and its unconstrained z, the records, their terms (n, k) and sum (k,) in units of
-    the query, and log eta.
-    """
-
-    z: Array
-    theta: Array
-    records: Any
-    terms: Array
-    total: Array
-    log_eta: Array
-
-
-class Walk(NamedTuple):
-    """The random walks: a root (d, d) of the covariance of steps in z, and the lengths of centred,
-    non-centred, joint ones.
-    """
-
-    root: Array
-    lengths: Array
-
-
-class Seen(NamedTuple):
-    """What moves see: mechanism and observation, and the power of eta."""
-
-    mechanism: Any
-    observed: Array
-    temperature: Array
 
 
 def serves(model: PrivateModel) -> bool:
@@ -103,7 +77,13 @@ def records_refusal(model: PrivateModel, method: str) -> str | None:
 
 
 def record_moves(model: PrivateModel, *, num_moves: int, joint: bool = False) -> RecordMoves:
-    """The moves for a model. Models that differ only in their mechanism share compiled programs."""
+    """The moves for a model. Models that differ only in their mechanism share compiled programs.
+
+    Args:
+        model: A model of records with an additive query.
+        num_moves: Moves per sweep that are not centred.
+        joint: Whether a sweep begins with a move of theta and all records together.
+    """
     parts = (model.prior, model.simulator, model.query, num_moves, joint)
     try:
         return _shared_moves(*parts)
@@ -120,8 +100,8 @@ def advanced(
     walk: Walk,
     num: int,
 ) -> tuple[RecordState, dict[str, np.ndarray], np.ndarray]:
-    """`moves.sweeps`, not made again where an earlier sitting made them; records are only known
-    where it ended.
+    """`moves.sweeps`, recorded in the journal and not made again when a run is resumed. The records
+    themselves are only known after the last recorded sweeps.
     """
 
     def compute() -> tuple[RecordState, dict[str, np.ndarray]]:
@@ -142,8 +122,15 @@ def advanced(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RecordMoves:
-    """The moves for a prior, record model and query. `num_moves` moves that are not centred end a
-    sweep, where the model can tell its noise; `joint` ones begin it.
+    """The moves for a prior, record model and query.
+
+    Attributes:
+        prior: The prior.
+        simulator: The model of records.
+        query: The query, a sum over records.
+        num_moves: Moves that are not centred at the end of a sweep, if the model can give its
+            noise.
+        joint: Whether a sweep begins with a joint move.
     """
 
     prior: Prior
@@ -238,7 +225,7 @@ class RecordMoves:
 
         @jit_fast_compile(static_argnames="num")
         def sweeps(key: Array, state: RecordState, seen: Seen, walk: Walk, num: int) -> Any:
-            # summed anew now and then, lest rounding errors pile up
+            # summed again now and then, so that rounding errors do not add up
             state = state._replace(total=state.terms.sum(1))
             (_, state), (kept, accepted) = jax.lax.scan(
                 functools.partial(step, seen=seen, walk=walk), (key, state), jnp.arange(num)
@@ -276,9 +263,9 @@ class RecordMoves:
         theta = self.simulator.sample_parameters(draw_key, state.records, state.theta)
         log_ratio = self._prior_correction(theta) - self._prior_correction(state.theta)
         z = self.prior.unconstrain(theta)
-        accepted = _accept(accept_key, log_ratio) & jnp.isfinite(z).all()
+        accepted = accept(accept_key, log_ratio) & jnp.isfinite(z).all()
         moved = state._replace(z=z, theta=theta)
-        return _choose(accepted, moved, state), accepted.astype(float)
+        return choose(accepted, moved, state), accepted.astype(float)
 
     def _prior_correction(self, theta: Array) -> Array:
         assumed = self.simulator.log_prob_conjugate_prior(theta)
@@ -291,11 +278,11 @@ class RecordMoves:
 
         def move(current: tuple[Array, Array, Array], key: Array) -> Any:
             step_key, accept_key = jax.random.split(key)
-            z = current[0] + _step(step_key, walk, 0)
+            z = current[0] + random_step(step_key, walk, 0)
             theta = self.prior.constrain(z)
             proposed = (z, theta, log_density(z, theta))
-            accepted = _accept(accept_key, _difference(proposed[2], current[2]))
-            return _choose(accepted, proposed, current), accepted.astype(float)
+            accepted = accept(accept_key, log_difference(proposed[2], current[2]))
+            return choose(accepted, proposed, current), accepted.astype(float)
 
         start = (state.z, state.theta, log_density(state.z, state.theta))
         (z, theta, _), accepted = jax.lax.scan(move, start, jax.random.split(key, CENTRED_MOVES))
@@ -313,7 +300,7 @@ class RecordMoves:
             change, threshold = row
             new = total + change
             new_log_eta = self._log_eta(new, seen)
-            accepted = threshold < seen.temperature * _difference(new_log_eta, log_eta)
+            accepted = threshold < seen.temperature * log_difference(new_log_eta, log_eta)
             return (
                 jnp.where(accepted, new, total),
                 jnp.where(accepted, new_log_eta, log_eta),
@@ -341,7 +328,7 @@ class RecordMoves:
 
         def move(current: tuple[RecordState, Array], key: Array) -> Any:
             step_key, accept_key = jax.random.split(key)
-            z = current[0].z + _step(step_key, walk, 1)
+            z = current[0].z + random_step(step_key, walk, 1)
             theta = self.prior.constrain(z)
             records = jax.vmap(self.simulator.record, (0, None))(noise, theta)
             return self._metropolis(accept_key, self._at(z, theta, records, seen), current, seen)
@@ -354,7 +341,7 @@ class RecordMoves:
         self, key: Array, state: RecordState, seen: Seen, walk: Walk
     ) -> tuple[RecordState, Array]:
         step_key, draw_key, accept_key = jax.random.split(key, 3)
-        z = state.z + _step(step_key, walk, 2)
+        z = state.z + random_step(step_key, walk, 2)
         theta = self.prior.constrain(z)
         proposed = self._at(z, theta, self.simulator.database(draw_key, theta), seen)
         current = (state, self.prior.log_prob_unconstrained(state.z))
@@ -368,10 +355,10 @@ class RecordMoves:
         log_ratio = (
             log_prior
             - current[1]
-            + seen.temperature * _difference(proposed.log_eta, current[0].log_eta)
+            + seen.temperature * log_difference(proposed.log_eta, current[0].log_eta)
         )
-        accepted = _accept(key, log_ratio)
-        return _choose(accepted, (proposed, log_prior), current), accepted.astype(float)
+        accepted = accept(key, log_ratio)
+        return choose(accepted, (proposed, log_prior), current), accepted.astype(float)
 
     # Statistics -----------------------------------------------------------------------------------
 
@@ -400,27 +387,3 @@ class RecordMoves:
 @functools.lru_cache(maxsize=16)
 def _shared_moves(*parts: Any) -> RecordMoves:
     return RecordMoves(*parts)
-
-
-def _step(key: Array, walk: Walk, kind: int) -> Array:
-    return walk.lengths[kind] * (
-        walk.root @ jax.random.normal(key, (walk.root.shape[0],), dtype=float)
-    )
-
-
-def _difference(new: Array, old: Array) -> Array:
-    """new - old, where -inf is always left and never entered, and two of them are equal; NaN counts
-    as -inf.
-    """
-    impossible, was_impossible = jnp.isneginf(new) | jnp.isnan(new), jnp.isneginf(old)
-    change = jnp.where(impossible, -jnp.inf, new) - jnp.where(was_impossible, 0.0, old)
-    return jnp.where(was_impossible, jnp.where(impossible, 0.0, jnp.inf), change)
-
-
-def _accept(key: Array, log_ratio: Array) -> Array:
-    """True with probability min(1, exp(log_ratio)); NaN is never accepted."""
-    return jnp.log1p(-jax.random.uniform(key, dtype=float)) < log_ratio
-
-
-def _choose(accepted: Array, new: Any, old: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, old)

@@ -58,10 +58,20 @@ class ImportanceDraws:
 
     The mean weight is an unbiased estimate of the evidence p(s_dp). A proposal may give rows that
     are not finite, for draws off the support: they are not simulated, and have weight 0.
+
+    Args:
+        run: The run, through which it simulates.
+        proposal: q, with `sample(key, num)` and `log_prob(z)`.
+
+    Attributes:
+        z: Unconstrained parameters, shape (n, p).
+        s: Statistics, shape (n, k).
+        log_weights: Log weights, shape (n,).
+        log_proposal: log q, shape (n,).
     """
 
     def __init__(self, run: InferenceRun, proposal: Any) -> None:
-        self._work, self._proposal = run, proposal
+        self._run, self._proposal = run, proposal
         dim, width = run.model.prior.unconstrained_dim, run.model.statistic_width
         self.z, self.s = np.empty((0, dim)), np.empty((0, width))
         self.log_weights, self.log_proposal = np.empty(0), np.empty(0)
@@ -74,15 +84,15 @@ class ImportanceDraws:
     def add(self, key: Array, num: int) -> None:
         """`num` more draws, or as many as budgets allow; raises `OutOfBudget` if that is none."""
         draw_key, simulate_key = jax.random.split(key)
-        prior = self._work.model.prior
+        prior = self._run.model.prior
         z = self._proposal.sample(draw_key, num)
         inside = np.flatnonzero(np.isfinite(z).all(axis=1))
-        simulated = self._work.statistics(simulate_key, prior.constrain(z[inside]))
+        simulated = self._run.statistics(simulate_key, prior.constrain(z[inside]))
         done = num if len(simulated) == len(inside) else inside[len(simulated)]
         s = np.full((done, self.s.shape[1]), np.nan)
         s[inside[: len(simulated)]] = simulated
         log_proposal = self._proposal.log_prob(z[:done])
-        log_weights = prior.log_prob_unconstrained(z[:done]) + self._work.log_eta(s) - log_proposal
+        log_weights = prior.log_prob_unconstrained(z[:done]) + self._run.log_eta(s) - log_proposal
         self.z, self.s = np.concatenate([self.z, z[:done]]), np.concatenate([self.s, s])
         self.log_proposal = np.concatenate([self.log_proposal, log_proposal])
         log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
@@ -90,12 +100,12 @@ class ImportanceDraws:
 
     @property
     def effective_size(self) -> float:
-        """(sum w)^2 / sum w^2, 0 where all weights are."""
+        """(sum w)^2 / sum w^2; 0 if all weights are."""
         return effective_size_of_logs(self.log_weights)
 
     @property
     def log_evidence(self) -> float:
-        """The log of the mean weight, -inf where all weights are 0."""
+        """The log of the mean weight; -inf if all weights are 0."""
         return (
             float(logsumexp(self.log_weights) - np.log(self.num))
             if self.effective_size
@@ -104,7 +114,7 @@ class ImportanceDraws:
 
     @property
     def log_evidence_se(self) -> float:
-        """Its standard error."""
+        """The standard error of the log evidence."""
         return (
             float(np.sqrt(max(1.0 / self.effective_size - 1.0 / self.num, 0.0)))
             if self.effective_size
@@ -113,19 +123,19 @@ class ImportanceDraws:
 
     @property
     def weights(self) -> np.ndarray:
-        """Normalised weights (N,); equal ones if all are 0."""
+        """Normalised weights (n,); equal ones if all are 0."""
         if self.effective_size == 0.0:
             return np.full(self.num, 1.0 / self.num)
         return normalised(self.log_weights)
 
     @property
     def good(self) -> bool:
-        """Whether effective draws are not too dear: a hundred simulations each at most."""
+        """Whether effective draws are cheap enough: at most a hundred simulations each."""
         return self.effective_size >= max(_MIN_SHARE * self.num, _MIN_EXACT / 2)
 
     def posterior(self) -> WeightedSamples:
         """The weighted posterior; effective size, Pareto k and log evidence go into the report."""
-        run = self._work
+        run = self._run
         theta = run.model.prior.constrain(self.z)
         size, shape = self.effective_size, pareto_k(self.log_weights)
         run.diagnostics |= {
@@ -141,15 +151,20 @@ class ImportanceDraws:
 
 
 def trustworthy(effective_size: float, shape: float) -> bool:
-    """Whether weighted draws stand for the posterior: 100 effective ones, and a tail index of the
-    weights of .7 at most.
+    """Whether weighted draws stand for the posterior: 100 effective ones or more, and a Pareto k of
+    .7 or less.
     """
     return effective_size >= _MIN_EXACT and shape <= MAX_PARETO_K
 
 
 def relative_variance(log_eta: np.ndarray) -> float:
-    r"""1 + rv = E[eta^2] / E[eta]^2 from log eta (places, R), the mean over places: at most R, and
-    too low where it comes near.
+    r"""1 + rv = E[eta^2] / E[eta]^2, averaged over places.
+
+    Args:
+        log_eta: log eta of r simulations at each place, shape (places, r).
+
+    Returns:
+        The mean over places: at most r, and too low where it comes near r.
     """
     top = log_eta.max(axis=1, keepdims=True)
     eta = np.exp(log_eta - np.where(np.isfinite(top), top, 0.0))
@@ -158,8 +173,12 @@ def relative_variance(log_eta: np.ndarray) -> float:
 
 
 def pooled_draws(sets: list[WeightedSamples]) -> WeightedSamples:
-    """Several sets of weighted draws as one: every weight is pi eta / p for the p it was drawn
-    from, so that they simply add up.
+    """Several sets of weighted draws as one. Every weight is pi eta / p for the p that its draw is
+    from, so the sets simply add up.
+
+    Args:
+        sets: The sets, all from the same model; the last one's report is kept but for what is about
+            it alone.
     """
     if len(sets) == 1:
         return sets[0]
@@ -180,7 +199,6 @@ def pooled_draws(sets: list[WeightedSamples]) -> WeightedSamples:
     numbers.pop("verdict", None)
     findings = without(last.report.findings, *_ABOUT_PARTS)
     exact = trustworthy(size, shape)
-    pooled.report = dataclasses.replace(
-        last.report, numbers=numbers, findings=findings, exact=exact
+    return pooled.with_report(
+        dataclasses.replace(last.report, numbers=numbers, findings=findings, exact=exact)
     )
-    return pooled
