@@ -197,7 +197,7 @@ def test_minutes_count_earlier_sittings_and_are_up_at_the_same_step(
     Planted, and caught: minutes that begin anew with each sitting; a clock that decides again where
     time was up.
     """
-    from noisewise.inference.contract import inference_run as module
+    from noisewise.inference.contract import reporting, run
 
     clock = [0.0]
     original = InferenceRun._simulated
@@ -210,7 +210,8 @@ def test_minutes_count_earlier_sittings_and_are_up_at_the_same_step(
         monotonic = staticmethod(lambda: clock[0])
 
     monkeypatch.setattr(InferenceRun, "_simulated", slow)
-    monkeypatch.setattr(module, "time", Clock)
+    for module in (run, reporting):
+        monkeypatch.setattr(module, "time", Clock)
     monkeypatch.setattr(journals, "time", Clock)
     method = nw.inference.RejectionABC(tolerance=0.01, num_draws=1000, max_minutes=0.2)
     whole = infer(a_model(), method, run_dir=tmp_path / "whole")
@@ -239,7 +240,7 @@ def _unfinished(text):
 
 def test_slow_simulators_are_recorded_every_few_seconds(tmp_path, monkeypatch):
     """A simulation takes a second by this clock: batches of 8 before that is known, then of 3."""
-    from noisewise.inference.contract import inference_run as module
+    from noisewise.inference.contract import reporting, run
 
     clock, sizes = [0.0], []
     original = InferenceRun._simulated
@@ -252,7 +253,8 @@ def test_slow_simulators_are_recorded_every_few_seconds(tmp_path, monkeypatch):
         sizes.append(len(theta))
         return np.ones((len(theta), 1))
 
-    monkeypatch.setattr(module, "time", Clock)
+    for module in (run, reporting):
+        monkeypatch.setattr(module, "time", Clock)
     inference_run = InferenceRun(
         "test", {}, a_model(), np.zeros(1), journal=Journal(tmp_path, "test")
     )

@@ -1,6 +1,4 @@
-"""One inference under way: its model and observation, its budgets, its findings, and its
-journal.
-"""
+"""One inference under way: what it simulates, its budgets, and its journal."""
 
 from __future__ import annotations
 
@@ -95,9 +93,8 @@ class InferenceRun(RunReport):
     @property
     def remaining(self) -> int | None:
         """Simulations that may still be run; None without a limit."""
-        return (
-            None if self._max_simulations is None else self._max_simulations - self.num_simulations
-        )
+        limit = self._max_simulations
+        return None if limit is None else limit - self.num_simulations
 
     def statistics(self, key: Array, theta: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "m k"]:
         """Simulate, within the budgets.
@@ -146,9 +143,8 @@ class InferenceRun(RunReport):
         left = len(theta) - done
         kept = self.journal is not None
         if kept or self._deadline is not None:
-            left = min(
-                left, num_at_once(self.model.simulator, self.executor, self._speed, kept=kept)
-            )
+            simulator = self.model.simulator
+            left = min(left, num_at_once(simulator, self.executor, self._speed, kept=kept))
         if self.journal is None:
             return self._simulated(keys[done : done + left], theta[done : done + left])
         words = key_words(keys)[0]
@@ -329,10 +325,8 @@ class InferenceRun(RunReport):
             s: Statistics of prior draws, shape (n, k). Without at least 400 of them, 400 new ones
                 are simulated, unless that is a quarter of the budget left or more.
         """
-        if (
-            Capability.SAMPLE not in self.model.mechanism.capabilities
-            or _P_VALUE in self.diagnostics
-        ):
+        able = self.model.mechanism.capabilities
+        if Capability.SAMPLE not in able or _P_VALUE in self.diagnostics:
             return
         if s is None or len(s) < NUM_PRIOR_CHECK:
             if self.remaining is not None and self.remaining < 4 * NUM_PRIOR_CHECK:

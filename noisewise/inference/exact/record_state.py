@@ -62,7 +62,7 @@ class Seen(NamedTuple):
 
 
 def random_step(key: Array, walk: Walk, kind: int) -> Array:
-    """A step (p,) of a random walk: 0 for centred moves, 1 for those that are not, 2 for joint ones."""
+    """A random-walk step (p,) of a kind: 0 centred, 1 not centred, 2 joint."""
     return walk.lengths[kind] * (
         walk.root @ jax.random.normal(key, (walk.root.shape[0],), dtype=float)
     )
