@@ -1,7 +1,10 @@
-"""What inference returns: named draws, weighted or in chains, with summaries, reports and files."""
+"""What inference returns: named draws, weighted or from chains, with summaries, reports and
+files.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from noisewise._core.text import printable
@@ -28,13 +31,21 @@ __all__ = [
 ]
 
 
-def load_posterior(path: Any) -> AbstractPosterior:
+def load_posterior(path: str | os.PathLike[str]) -> AbstractPosterior:
     """Read what `posterior.save(path)` wrote, or the posterior of a run directory.
 
-    Altered or foreign files give a `FileFormatError`, and nothing in them is run.
+    Args:
+        path: The folder.
+
+    Returns:
+        The posterior, with the report that it was saved with.
+
+    Raises:
+        FileFormatError: If the files were altered, or are not a posterior's. Nothing in them is
+            run.
     """
-    path = posterior_folder(path)
-    kind, content, arrays = read_archive(path, ("Draws", "WeightedSamples", "LearnedPosterior"))
+    folder = posterior_folder(path)
+    kind, content, arrays = read_archive(folder, ("Draws", "WeightedSamples", "LearnedPosterior"))
     try:
         names, derived = _strings(content["names"]), _strings(content["derived"])
         more: dict[str, Any] = {

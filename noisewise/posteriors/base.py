@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import abc
 import copy
+import os
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, integer
 from noisewise._core.text import printable
@@ -21,20 +24,26 @@ if TYPE_CHECKING:
 
 
 class AbstractPosterior(abc.ABC):
-    """A posterior known through draws of theta (N, d), perhaps weighted, perhaps with more.
+    """A posterior that is known through draws, perhaps weighted, perhaps with more.
 
-    `derived` holds named quantities of each draw (N,); `statistics` the confidential statistics (N,
-    k) that exact methods draw beside theta: their law is p(s | s_dp).
+    Args:
+        theta: Draws, shape (n, d).
+        names: Names of the d parameters.
+        report: How the posterior came about.
+        derived: Quantities of each draw by name, each of shape (n,).
+        statistics: Confidential statistics that exact methods draw beside theta, shape (n, k):
+            their law is p(s | s_dp).
+        statistic_names: Names of the k statistics.
     """
 
     def __init__(
         self,
-        theta: np.ndarray,
+        theta: Float[np.ndarray, "n d"],
         names: tuple[str, ...],
         report: Report,
         *,
         derived: Mapping[str, np.ndarray] | None = None,
-        statistics: np.ndarray | None = None,
+        statistics: Float[np.ndarray, "n k"] | None = None,
         statistic_names: tuple[str, ...] = (),
     ) -> None:
         self.theta = np.ascontiguousarray(theta, dtype=np.float64)
@@ -54,8 +63,8 @@ class AbstractPosterior(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def weights(self) -> np.ndarray:
-        """The weight of each draw (N,), summing to 1."""
+    def weights(self) -> Float[np.ndarray, " n"]:
+        """The weight of each draw, shape (n,), summing to 1."""
 
     @property
     @abc.abstractmethod
@@ -63,19 +72,43 @@ class AbstractPosterior(abc.ABC):
         """How many independent draws these are worth, at the worst parameter."""
 
     @abc.abstractmethod
-    def sample(self, key: Array, num: int) -> np.ndarray:
-        """`num` draws of theta (num, d), equally weighted."""
+    def sample(self, key: Array, num: int) -> Float[np.ndarray, "num d"]:
+        """Draw from the posterior, with equal weights.
 
-    def log_prob(self, theta: Any) -> np.ndarray:
-        """The log density, where a method has one."""
+        Args:
+            key: A JAX PRNG key.
+            num: How many draws.
+
+        Returns:
+            theta, shape (num, d).
+        """
+
+    def log_prob(self, theta: ArrayLike) -> Float[np.ndarray, " n"]:
+        """The log density of theta, for methods that have one.
+
+        Args:
+            theta: Parameters, shape (n, d).
+
+        Returns:
+            Log densities, shape (n,); -inf off the prior's support.
+
+        Raises:
+            MissingCapabilityError: If the method gives draws only.
+        """
         raise MissingCapabilityError(
             f"{self.report.method} gives draws, not a density: use sample, or a method that learns"
             " the posterior."
         )
 
     def summary(self, *, level: float = 0.95) -> pd.DataFrame:
-        """One row per parameter and derived quantity: mean, sd, median, the central interval, and
-        the shortest one (hdi).
+        """Means, spreads and intervals.
+
+        Args:
+            level: Probability of the intervals, in (0, 1).
+
+        Returns:
+            A DataFrame with a row per parameter and derived quantity: mean, sd, median, the ends of
+            the central interval, and those of the shortest one (hdi).
         """
         import pandas as pd
 
@@ -128,8 +161,8 @@ class AbstractPosterior(abc.ABC):
         return pd.DataFrame({**columns, **beside})
 
     def to_arviz(self) -> Any:
-        """The draws as `arviz.InferenceData` (resampled where they are weighted), derived
-        quantities included.
+        """The draws as `arviz.InferenceData`, derived quantities included. Weighted draws are
+        resampled.
         """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -137,7 +170,7 @@ class AbstractPosterior(abc.ABC):
 
             return arviz.from_dict(posterior=self._chains())
 
-    def save(self, path: Any, *, overwrite: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a folder of arrays and JSON, without pickles, that `nw.load_posterior` reads.
 
         Args:
@@ -189,7 +222,7 @@ class AbstractPosterior(abc.ABC):
 
 
 def check_num(num: Any) -> int:
-    """The number of draws asked for."""
+    """The number of draws asked for, checked."""
     return integer("num", at_least=1)(num)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, integer
 from noisewise._core.seeds import generator
@@ -13,13 +14,23 @@ from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num
 from noisewise.posteriors.report import Report
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 class Draws(AbstractPosterior):
-    """Equally weighted draws (C N, d), the N draws of chain 0 first, then those of chain 1, and so
-    on.
+    """Equally weighted draws of one chain or several, those of chain 0 first, then those of chain
+    1, ...
 
     `diagnostics()` gives split R-hat and the bulk and tail effective sizes of each parameter
     (Vehtari et al. 2021).
+
+    Args:
+        theta: Draws, shape (c n, d), n of each of c chains.
+        names: Names of the d parameters.
+        report: How the posterior came about.
+        num_chains: c, the number of chains.
+        **more: What else `AbstractPosterior` takes.
 
     >>> import jax
     >>> theta = np.random.default_rng(0).normal(size=(4000, 1))
@@ -32,7 +43,7 @@ class Draws(AbstractPosterior):
 
     def __init__(
         self,
-        theta: np.ndarray,
+        theta: Float[np.ndarray, "n d"],
         names: tuple[str, ...],
         report: Report,
         *,
@@ -61,9 +72,12 @@ class Draws(AbstractPosterior):
     def effective_size(self) -> float:
         return float(self.diagnostics()["ess_bulk"].min())
 
-    def diagnostics(self) -> Any:
-        """A table with columns r_hat, ess_bulk and ess_tail, one row per parameter; NaN where
-        chains or draws are too few.
+    def diagnostics(self) -> pd.DataFrame:
+        """How well the chains have mixed.
+
+        Returns:
+            A DataFrame with a row per parameter and columns r_hat, ess_bulk and ess_tail; NaN if
+            there are too few chains or draws.
         """
         import pandas as pd
 
@@ -92,7 +106,7 @@ class Draws(AbstractPosterior):
         )
 
     def sample(self, key: Array, num: int) -> np.ndarray:
-        """Draws at random; none is repeated before all are used."""
+        """Draws at random, shape (num, d); none is repeated before all are used."""
         rng, num = generator(key), check_num(num)
         rounds = [rng.permutation(len(self.theta)) for _ in range(-(-num // len(self.theta)))]
         return self.theta[np.concatenate(rounds)[:num]]

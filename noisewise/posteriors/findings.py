@@ -20,7 +20,12 @@ _NOT_FINITE = "not finite"
 
 @dataclasses.dataclass(frozen=True)
 class Said:
-    """A kind, and named `numbers`: bool, int, float, str, or lists of these."""
+    """A kind with numbers, which has a sentence for people.
+
+    Args:
+        kind: A `Kind` or `StopKind`.
+        numbers: bool, int, float, str, or lists of these, by name.
+    """
 
     kind: Any
     numbers: Mapping[str, Value] = dataclasses.field(default_factory=dict)
@@ -34,7 +39,7 @@ class Said:
 
     @property
     def sentence(self) -> str:
-        """In words, for people: nothing else may depend on it."""
+        """The sentence for people. No behaviour may depend on it."""
         return sentences.rendered(self.kind, self.numbers)
 
     def __str__(self) -> str:
@@ -63,10 +68,14 @@ class Said:
 
 @dataclasses.dataclass(frozen=True, eq=True)
 class Finding(Said):
-    """Something that a reader of a posterior must know: its `kind` and named `numbers`.
+    """Something that a reader of a posterior must know.
 
-    Numbers may be texts, such as names of parameters. Programs look at the kind; the `sentence` is
-    for people, and may be worded differently in another version.
+    Programs use the kind and the numbers. The `sentence` is for people, and another version may
+    word it differently.
+
+    Args:
+        kind: What was found.
+        numbers: Numbers, texts such as names of parameters, or lists of these, by name.
 
     >>> finding = Finding(Kind.CHAINS_NOT_MIXED, {"r_hat": 1.2, "effective_size": 31.0})
     >>> finding.sentence
@@ -101,7 +110,7 @@ def without(findings: Iterable[Finding], *kinds: Kind) -> tuple[Finding, ...]:
 
 
 def _plain(value: Any) -> Value:
-    """A number, a text or a list as JSON knows them, but for numbers that are not finite."""
+    """A number, a text or a list as JSON has them, but for numbers that are not finite."""
     if isinstance(value, (np.generic, np.ndarray)):
         value = value.tolist()
     if isinstance(value, (list, tuple)):

@@ -21,13 +21,23 @@ from noisewise.priors.prior import Prior
 
 
 class LearnedPosterior(AbstractPosterior):
-    r"""q(theta | s_dp) = q(z | c) |dz / dtheta| at one condition c, z being unconstrained
-    coordinates of theta.
+    r"""A posterior with a learnt density: q(theta | s_dp) = q(z | c) |dz / dtheta| at one condition
+    c, with z the unconstrained coordinates of theta.
 
-    Draws are independent and fresh with every key; `theta` holds some of them for summaries. All of
-    them lie inside the prior's support. `log_prob` is a density over the free coordinates of theta,
-    as `Prior.log_prob` is. `estimator` describes the architecture, for files: without it, as for
-    architectures of a user's own, `save` writes the draws alone.
+    Draws are independent, and fresh with every key; `theta` holds some of them for summaries. All
+    lie inside the prior's support. `log_prob` is a density over the free coordinates of theta, as
+    `Prior.log_prob` is.
+
+    Args:
+        theta: Draws for summaries, shape (n, d).
+        names: Names of the d parameters.
+        report: How the posterior came about.
+        density: q(z | c).
+        condition: c, shape (k',).
+        prior: The prior, which gives the coordinates.
+        estimator: Describes the architecture, for files. Without it, as for architectures of a
+            user's own, `save` writes the draws alone.
+        **more: What else `AbstractPosterior` takes.
     """
 
     def __init__(
@@ -58,11 +68,11 @@ class LearnedPosterior(AbstractPosterior):
         return self.prior.constrain(self.sample_unconstrained(key, num))
 
     def sample_unconstrained(self, key: Array, num: int) -> np.ndarray:
-        """The same draws in unconstrained coordinates (num, p)."""
+        """Draws in unconstrained coordinates, shape (num, p): those of `sample`."""
         return self.density.sample(stage_key(key, "posterior"), self.condition, check_num(num))
 
     def log_prob(self, theta: Any) -> np.ndarray:
-        """The log density of theta (N, d), -inf off the prior's support."""
+        """The log density of theta (n, d), shape (n,); -inf off the prior's support."""
         theta = np.atleast_2d(np.asarray(theta, dtype=np.float64))
         if theta.shape[-1] != len(self.names):
             raise InvalidInputError(
@@ -71,11 +81,11 @@ class LearnedPosterior(AbstractPosterior):
         return constrained_log_prob(self.prior, self.log_prob_unconstrained, theta)
 
     def log_prob_unconstrained(self, z: np.ndarray) -> np.ndarray:
-        """The log density of unconstrained coordinates z (N, p)."""
+        """The log density of unconstrained coordinates z (n, p), shape (n,)."""
         return self.density.log_prob(z, self.condition)
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
-        """Write a folder from which `nw.load_posterior` reads a posterior whose `log_prob` is the
+        """Write a folder that `nw.load_posterior` reads. The `log_prob` of what it reads is the
         same to the last bit.
         """
         if self.estimator is not None:
@@ -103,8 +113,15 @@ class LearnedPosterior(AbstractPosterior):
 def constrained_log_prob(
     prior: Prior, log_prob: Callable[[np.ndarray], np.ndarray], theta: np.ndarray
 ) -> np.ndarray:
-    """The log density of theta (N, d) from that of z (N, p): log q(z) - log |dtheta / dz|, -inf off
-    the support.
+    """The log density of theta from that of z: log q(z) - log |dtheta / dz|.
+
+    Args:
+        prior: Gives the coordinates.
+        log_prob: The log density of z (n, p).
+        theta: Parameters, shape (n, d).
+
+    Returns:
+        Log densities, shape (n,); -inf off the support.
     """
     z = prior.unconstrain(theta)
     inside = np.isfinite(z).all(axis=-1)

@@ -18,13 +18,21 @@ from noisewise.posteriors.stop import Stop
 class Report:
     """How a posterior came about.
 
-    `stop` is why the work ended: it was finished, or a budget ran out. `exact` says whether the
-    draws have the posterior as their law, up to Monte Carlo error. `power` is None, or how much of
-    the mechanism's density was taken into account, from 0 (draws from the prior) to 1. `findings`
-    is what a reader must know. `rounds` holds one JSON-ready record per round, `numbers` what was
-    measured, by name.
+    The properties `stopped`, `warnings` and `diagnostics` show the fields to people.
 
-    The properties `stopped`, `warnings` and `diagnostics` show these to people.
+    Args:
+        method: The method's slug.
+        settings: The method's settings, JSON-ready.
+        num_simulations: Simulations that were run.
+        num_failed: How many of them failed.
+        seconds: Time spent.
+        stop: Why the work ended: it was finished, or a budget ended.
+        exact: Whether the draws have the posterior as their law, up to Monte Carlo error.
+        rounds: One JSON-ready record per round.
+        numbers: What was measured, by name.
+        power: How much of the mechanism's density the draws take into account, from 0 (draws from
+            the prior) to 1; None for all of it.
+        findings: What a reader must know.
     """
 
     method: str
@@ -60,7 +68,7 @@ class Report:
 
     @property
     def partial(self) -> bool:
-        """Whether the observation was not taken into account in full: draws are too wide."""
+        """Whether the observation was not taken into account in full: the draws are too wide."""
         return self.power is not None and self.power < 1.0
 
     @classmethod

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
@@ -34,6 +35,13 @@ class WeightedSamples(AbstractPosterior):
     `effective_size` is (sum w)^2 / sum w^2; `pareto_k` the shape of the weights' tail (Vehtari et
     al. 2024): above .7 averages cannot be trusted, however many draws there are.
 
+    Args:
+        theta: Draws, shape (n, d).
+        names: Names of the d parameters.
+        report: How the posterior came about.
+        log_weights: Log weights, shape (n,), normalised or not; NaN counts as -inf.
+        **more: What else `AbstractPosterior` takes.
+
     >>> import jax
     >>> posterior = WeightedSamples(
     ...     np.array([[0.0], [1.0]]), ("a",), Report("example"), log_weights=np.log([1.0, 3.0])
@@ -44,11 +52,11 @@ class WeightedSamples(AbstractPosterior):
 
     def __init__(
         self,
-        theta: np.ndarray,
+        theta: Float[np.ndarray, "n d"],
         names: tuple[str, ...],
         report: Report,
         *,
-        log_weights: np.ndarray,
+        log_weights: Float[np.ndarray, " n"],
         **more: Any,
     ) -> None:
         super().__init__(theta, names, report, **more)
@@ -76,11 +84,11 @@ class WeightedSamples(AbstractPosterior):
         return pareto_k(self.log_weights)
 
     def sample(self, key: Array, num: int) -> np.ndarray:
-        """Systematic resampling, in random order: repeats occur where weights are large."""
+        """Draws by systematic resampling, in random order: those with large weights repeat."""
         return self.theta[self.resampled_rows(key, num)]
 
     def resampled_rows(self, key: Array, num: int) -> np.ndarray:
-        """The rows that `sample` takes."""
+        """The rows that `sample` takes, shape (num,)."""
         rng, num = generator(key), check_num(num)
         return rng.permutation(systematic(self.weights, num, rng.random()))
 
@@ -92,9 +100,14 @@ class WeightedSamples(AbstractPosterior):
         return {"log_weights": self.log_weights}
 
 
-def pareto_k(log_weights: np.ndarray) -> float:
-    """The shape of the weights' tail: NaN for fewer than 25 draws, infinite where fewer than 25
-    weights are positive.
+def pareto_k(log_weights: Float[np.ndarray, " n"]) -> float:
+    """The shape of the weights' tail.
+
+    Args:
+        log_weights: Log weights, shape (n,), up to a constant.
+
+    Returns:
+        Pareto k: NaN for fewer than 25 draws, infinite if fewer than 25 weights are positive.
     """
     if len(log_weights) < _MIN_TAIL:
         return float("nan")

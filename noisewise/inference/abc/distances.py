@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, describe
 from noisewise._core.blocks import in_blocks
@@ -22,12 +23,20 @@ from noisewise.mechanisms.base import AbstractMechanism
 
 
 class AbstractDistance(abc.ABC):
-    """A choice of scales for the columns of s_dp."""
+    """How columns of s_dp are scaled before differences are added up."""
 
     @abc.abstractmethod
-    def scales(self, simulated: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """scale (k',), from prior-predictive s_dp (n, k') without failed ones and the mechanism's
-        units (k',).
+    def scales(
+        self, simulated: Float[np.ndarray, "n kp"], unit: Float[np.ndarray, " kp"]
+    ) -> Float[np.ndarray, " kp"]:
+        """The scale of each column.
+
+        Args:
+            simulated: Prior-predictive s_dp, shape (n, k'), without failed simulations.
+            unit: The mechanism's units, shape (k',): n for a count out of n, else 1.
+
+        Returns:
+            Scales, shape (k',).
         """
 
 
@@ -39,7 +48,9 @@ class Euclidean(AbstractDistance):
     [1.0, 100.0]
     """
 
-    def scales(self, simulated: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    def scales(
+        self, simulated: Float[np.ndarray, "n kp"], unit: Float[np.ndarray, " kp"]
+    ) -> Float[np.ndarray, " kp"]:
         return unit
 
 
@@ -55,7 +66,9 @@ class Weighted(AbstractDistance):
     [1.0, 1.0]
     """
 
-    def scales(self, simulated: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    def scales(
+        self, simulated: Float[np.ndarray, "n kp"], unit: Float[np.ndarray, " kp"]
+    ) -> Float[np.ndarray, " kp"]:
         if not len(simulated):
             return unit
         deviation = np.median(np.abs(simulated - np.median(simulated, axis=0)), axis=0)
@@ -64,7 +77,7 @@ class Weighted(AbstractDistance):
 
 
 def check_distance(distance: Any) -> None:
-    """Refuse what is not a distance."""
+    """Refuse anything but a distance."""
     if not isinstance(distance, AbstractDistance):
         raise InvalidTypeError(
             f"distance must be Euclidean() or Weighted(), got {describe(distance)}."
@@ -73,7 +86,13 @@ def check_distance(distance: Any) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Ruler:
-    """Adds noise to simulated statistics and measures how far they are from the observed ones."""
+    """Adds noise to simulated statistics, and measures how far they are from the observed ones.
+
+    Attributes:
+        mechanism: Adds the noise.
+        observed: The private statistic, shape (k',).
+        scales: The scale of each column, shape (k',).
+    """
 
     mechanism: AbstractMechanism
     observed: np.ndarray
@@ -84,19 +103,36 @@ class Ruler:
         key: Array,
         distance: AbstractDistance,
         mechanism: AbstractMechanism,
-        observed: np.ndarray,
-        s: np.ndarray,
+        observed: Float[np.ndarray, " kp"],
+        s: Float[np.ndarray, "n k"],
     ) -> Ruler:
-        """The ruler of a distance, given prior-predictive s (n, k)."""
+        """The ruler of a distance.
+
+        Args:
+            key: A PRNG key, for noise.
+            distance: Chooses the scales.
+            mechanism: Adds the noise.
+            observed: The private statistic, shape (k',).
+            s: Prior-predictive statistics, shape (n, k).
+        """
         unit = np.broadcast_to(
             np.asarray(mechanism.distance_unit, dtype=np.float64), observed.shape
         )
         s_dp = private(key, mechanism, s)[:, 0]
         return Ruler(mechanism, observed, distance.scales(s_dp[~np.isnan(s_dp).any(axis=1)], unit))
 
-    def distances(self, key: Array, s: np.ndarray, num_noise: int = 1) -> np.ndarray:
-        """Distances (n, num_noise) of s (n, k) after each of `num_noise` draws of noise; infinite
-        for failed simulations.
+    def distances(
+        self, key: Array, s: Float[np.ndarray, "n k"], num_noise: int = 1
+    ) -> Float[np.ndarray, "n m"]:
+        """How far statistics are from the observed ones, after noise.
+
+        Args:
+            key: A PRNG key, for noise.
+            s: Simulated statistics, shape (n, k).
+            num_noise: Draws of noise for each.
+
+        Returns:
+            Distances, shape (n, num_noise); infinite for failed simulations.
         """
         s_dp = private(key, self.mechanism, s, num_noise)
         distances = np.sqrt(np.sum(((s_dp - self.observed) / self.scales) ** 2, axis=-1))
@@ -106,9 +142,9 @@ class Ruler:
 
 
 def private(
-    key: Array, mechanism: AbstractMechanism, s: np.ndarray, num_noise: int = 1
-) -> np.ndarray:
-    """s_dp (n, num_noise, k') with independent noise, for s (n, k)."""
+    key: Array, mechanism: AbstractMechanism, s: Float[np.ndarray, "n k"], num_noise: int = 1
+) -> Float[np.ndarray, "n m kp"]:
+    """s_dp (n, num_noise, k') with independent noise, for statistics s (n, k)."""
 
     def noisy(block: int, rows: np.ndarray) -> np.ndarray:
         copies = np.broadcast_to(rows[:, None, :], (len(rows), num_noise, rows.shape[-1]))

@@ -1,4 +1,4 @@
-"""Proposals of theta in unconstrained coordinates z, and how they are taken in until enough are
+"""Proposals of theta in unconstrained coordinates z, and how they are collected until enough are
 accepted.
 """
 
@@ -59,7 +59,13 @@ class PriorProposal:
 
 @dataclasses.dataclass(frozen=True)
 class KernelProposal:
-    """sum_j W_j N(.; z_j, 2 Cov_W), with `root` the Cholesky factor of 2 Cov_W."""
+    """A mixture of normal kernels, sum_j W_j N(.; z_j, 2 Cov_W).
+
+    Attributes:
+        z: Centres, shape (n, p).
+        weights: Their normalised weights, shape (n,).
+        root: The Cholesky factor of 2 Cov_W, shape (p, p).
+    """
 
     z: np.ndarray
     weights: np.ndarray
@@ -67,8 +73,13 @@ class KernelProposal:
 
     @staticmethod
     def fitted(key: Array, z: np.ndarray, weights: np.ndarray) -> KernelProposal:
-        """For particles z (N, p) with normalised weights (N,), resampled first where their
-        effective size is below N/2.
+        """The proposal for weighted particles, resampled first if their effective size is below
+        n/2.
+
+        Args:
+            key: A PRNG key, for resampling.
+            z: Particles, shape (n, p).
+            weights: Normalised weights, shape (n,).
         """
         if effective_size(weights) < len(z) / 2:
             z = z[systematic(weights, len(z), generator(key).random())]
@@ -85,7 +96,7 @@ class KernelProposal:
         return self.z[parents] + rng.standard_normal((num, self.z.shape[1])) @ self.root.T
 
     def log_prob(self, z: np.ndarray) -> np.ndarray:
-        """The log density (n,), in chunks of 4 million pairs."""
+        """The log density, shape (n,), computed for 4 million pairs at a time."""
         rows = max(1, _MAX_PAIRS // len(self.z))
         centre = self.weights @ self.z
         centres, points = (
@@ -111,13 +122,13 @@ def _log_mixture(points: np.ndarray, centres: np.ndarray, log_weights: np.ndarra
 
 
 class Nearest:
-    """The 100 proposals with the smallest finite scores so far, for when nothing is accepted."""
+    """The 100 proposals with the smallest finite scores so far, to show if none is accepted."""
 
     def __init__(self) -> None:
         self._kept: tuple[np.ndarray, ...] = ()
 
     def add(self, scores: np.ndarray, *columns: np.ndarray) -> None:
-        """Look at n proposals: scores (n,) and what to keep of them, arrays (n, ...)."""
+        """Consider n proposals: their scores (n,), and what to keep of them, arrays (n, ...)."""
         candidates = (*columns, scores)
         if self._kept:
             candidates = tuple(
@@ -133,7 +144,14 @@ class Nearest:
 
 @dataclasses.dataclass
 class Harvest:
-    """Accepted proposals in the order in which they were made; `wanted` of them are complete."""
+    """Accepted proposals, in the order in which they were made.
+
+    Attributes:
+        wanted: Acceptances that complete the harvest.
+        num_tried: Proposals so far.
+        num_accepted: Acceptances so far.
+        parts: What is kept of the accepted ones, batch by batch.
+    """
 
     wanted: int
     num_tried: int = 0
@@ -147,11 +165,11 @@ class Harvest:
 
     @property
     def complete(self) -> bool:
-        """Whether there are enough."""
+        """Whether enough are accepted."""
         return self.num_accepted >= self.wanted
 
     def add(self, batch: Batch) -> None:
-        """Take in more proposals."""
+        """Add a batch of proposals."""
         accepted, columns = batch
         self.num_tried += len(accepted)
         self.num_accepted += int(accepted.sum())
@@ -164,8 +182,8 @@ class Harvest:
         )
 
     def next_size(self, guess: float) -> int:
-        """What the rest needs at the rate seen (`guess` until any is) and up to a tenth more, at
-        most four times as many as so far.
+        """Proposals to try next: what is still needed at the acceptance rate so far and up to a
+        tenth more, at most four times as many as so far. `guess` is the rate until one is accepted.
         """
         rate = (self.num_accepted + guess) / (self.num_tried + 1.0)
         needed = (1.1 - 0.1 * rate) * (self.wanted - self.num_accepted) / rate
@@ -183,12 +201,19 @@ def collect(
     guess: float = 0.5,
     min_acceptance: float = 0.0,
 ) -> Harvest:
-    """Batch after batch of proposals, until `wanted` are accepted, or a budget is spent, or the
-    acceptance is below `min_acceptance`.
+    """Propose batch after batch, until enough are accepted, a budget ends, or too few are accepted.
 
     Proposals are independent and accepted in their order, so the sizes of batches, which follow the
-    acceptance rate, bias nothing. The acceptance is judged once ten acceptances would be expected
-    at `min_acceptance`.
+    acceptance rate, bias nothing. The rate is judged once ten acceptances would be expected at
+    `min_acceptance`.
+
+    Args:
+        key: A PRNG key.
+        attempt: (key, num) to a batch of about `num` proposals, judged.
+        wanted: Acceptances that are enough.
+        first: A batch to begin with.
+        guess: The acceptance rate until one is accepted.
+        min_acceptance: The rate below which to give up.
     """
     harvest = Harvest(wanted)
     if first is not None:

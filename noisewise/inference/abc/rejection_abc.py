@@ -46,15 +46,25 @@ class RejectionABC(AbstractMethod):
 
         eta(s_dp | s(x)) / sup_s eta(s_dp | s),
 
-    so the draws are independent and have the posterior as their law, and so have the s(x) kept with
-    them. A mechanism without density or bound gets `quantile=0.01` instead, and the report says so.
+    so the draws are independent and have the posterior as their law, and so have the s(x) kept
+    with them. A mechanism without density or bound gets `quantile=0.01` instead, and the report
+    says so.
 
-    With `tolerance`, noise is added to s(x) and theta is kept if the distance to the observation is
-    at most `tolerance`: draws from pi(theta | distance <= tolerance), which is the posterior only
-    in the limit. With `quantile`, the nearest share of num_draws / quantile simulations is kept.
+    With `tolerance`, noise is added to s(x) and theta is kept if the distance to the observation
+    is at most `tolerance`: draws from pi(theta | distance <= tolerance), which is the posterior
+    only in the limit. With `quantile`, the nearest share of num_draws / quantile simulations is
+    kept.
 
     Simulations per draw grow like the inverse of the prior probability of the observation:
     ImportanceSampling and ExactSMC need far fewer where epsilon is large.
+
+    Args:
+        tolerance: The largest distance at which theta is kept.
+        quantile: The share of simulations to keep, the nearest ones.
+        num_draws: Draws wanted.
+        distance: How the distance between private statistics is measured.
+        max_simulations: Budget of simulations; None for no limit.
+        max_minutes: Budget of minutes; None for no limit.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -145,7 +155,7 @@ class RejectionABC(AbstractMethod):
 
 @dataclasses.dataclass(frozen=True)
 class _ByDensity:
-    """Accept with probability exp(-score), the score being log sup eta - log eta."""
+    """Accepts with probability exp(-score), where the score is log sup eta - log eta."""
 
     run: InferenceRun
     log_bound: float
@@ -163,8 +173,8 @@ class _ByDensity:
 
 @dataclasses.dataclass(frozen=True)
 class _ByDistance:
-    """Accept within a distance, which is the score; of those the nearest `share` is kept in the
-    end.
+    """Accepts within a distance, which is the score; in the end only the nearest `share` is
+    kept.
     """
 
     ruler: Ruler

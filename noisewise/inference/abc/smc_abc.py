@@ -46,24 +46,35 @@ class SMCABC(AbstractSequentialMethod):
 
     Round 1: theta ~ pi, kept if rho(s_dp', s_dp) <= e_1 for s_dp' simulated at theta, until N are.
     Round t: theta* from the population by its weights W, theta' ~ N(theta*, 2 Cov_W) in
-    unconstrained coordinates, kept if rho <= e_t; after a rejection theta* is drawn anew. Then
+    unconstrained coordinates, kept if rho <= e_t; after a rejection theta* is drawn again. Then
 
         W_i ~ pi(theta_i) / sum_j W_j N(theta_i; theta_j, 2 Cov_W)
 
-    with the Jacobian of the coordinates in pi, so that the weighted particles follow pi(theta | rho
-    <= e_t) (Beaumont et al. 2009; Filippi et al. 2013 for the covariance), which is the posterior
-    only in the limit of a small tolerance. Below an effective size of N/2 the population is
-    resampled before it proposes.
+    with the Jacobian of the coordinates in pi, so that the weighted particles follow pi(theta |
+    rho <= e_t) (Beaumont et al. 2009; Filippi et al. 2013 for the covariance), which is the
+    posterior only in the limit of a small tolerance. Below an effective size of N/2 the population
+    is resampled before it proposes.
 
-    `num_noise` = M > 1 adds M draws of noise to each simulated s: simulations are dear, noise is
-    cheap. theta is kept if K >= 1 of them come within the tolerance, and W_i is multiplied by K_i /
-    M. Given s this has the mean P(rho <= e_t | s), as for M = 1, so the particles follow the same
-    law, while far fewer simulations are lost.
+    `num_noise` = M > 1 adds M draws of noise to each simulated s: simulations are expensive, noise
+    is cheap. theta is kept if K >= 1 of them come within the tolerance, and W_i is multiplied by
+    K_i / M. Given s this has the mean P(rho <= e_t | s), as for M = 1, so the particles follow the
+    same law, while far fewer simulations are lost.
 
     `tolerance` is `QuantileDecay(0.5)` or, as in the paper, `GeometricDecay(0.5, 0.7)`. The rounds
     end after `num_rounds`, at `final_tolerance`, when the tolerance can fall no further, or when
     the share of proposals kept is below `min_acceptance`. A round that cannot be completed gives
     the particles of the round before, with the reason in the report.
+
+    Args:
+        num_particles: Particles in each round.
+        tolerance: The schedule of tolerances.
+        num_rounds: Rounds, at most; None for no limit.
+        final_tolerance: The tolerance at which the rounds end; None for none.
+        distance: How the distance between private statistics is measured.
+        num_noise: Draws of noise for each simulation.
+        min_acceptance: The share of proposals kept below which the rounds end.
+        max_simulations: Budget of simulations; None for no limit.
+        max_minutes: Budget of minutes; None for no limit.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
@@ -137,8 +148,8 @@ class SMCABC(AbstractSequentialMethod):
             )
 
     def _following(self, t: int, population: _Population) -> float:
-        """The tolerance after round t: below that of round t if any particle is, but never below
-        the final one.
+        """The tolerance after round t: below that of round t if any particle is nearer, but never
+        below the final one.
         """
         tolerance = self.tolerance.at(t + 1, population.distances, population.weights)
         if tolerance >= population.tolerance:
@@ -149,7 +160,16 @@ class SMCABC(AbstractSequentialMethod):
 
 @dataclasses.dataclass(frozen=True)
 class _Population:
-    """The particles of one round: theta (N, d), z (N, p), log weights (N,), distances (N,)."""
+    """The particles of one round.
+
+    Attributes:
+        theta: Parameters, shape (n, d).
+        z: Unconstrained parameters, shape (n, p).
+        log_weights: Log weights, shape (n,), up to a constant.
+        distances: Distances from the observation, shape (n,).
+        tolerance: The tolerance they were accepted within.
+        acceptance: The share of proposals accepted.
+    """
 
     theta: np.ndarray
     z: np.ndarray
@@ -160,7 +180,7 @@ class _Population:
 
     @property
     def weights(self) -> np.ndarray:
-        """Normalised."""
+        """Normalised weights, shape (n,)."""
         return normalised_by_largest(self.log_weights)
 
     @property
@@ -174,10 +194,15 @@ class _Population:
 
 @dataclasses.dataclass(frozen=True)
 class _Search:
-    """Simulates at proposals and keeps what comes within a tolerance of the observation.
+    """Simulates at proposals, and keeps what comes within a tolerance of the observation.
 
-    The `pilot` is a batch from the prior: theta, z and distances. It fixed the ruler and begins the
-    first round.
+    Attributes:
+        settings: The method.
+        run: The run.
+        ruler: Measures distances.
+        pilot: theta, z and distances of prior draws, which fixed the ruler and begin the first
+            round.
+        nearest: What to show if nothing is accepted.
     """
 
     settings: SMCABC
@@ -188,7 +213,7 @@ class _Search:
 
     @staticmethod
     def started(key: Array, settings: SMCABC, run: InferenceRun, proposal: Any) -> _Search:
-        """With a pilot from the prior."""
+        """A search that begins with a pilot from the prior."""
         pilot_key, look_key, ruler_key, noise_key = jax.random.split(key, 4)
         theta, z, s = _simulated(pilot_key, run, proposal, max(settings.num_particles, PILOT))
         run.look_at_observation(look_key, s)
@@ -202,13 +227,15 @@ class _Search:
 
     @property
     def first_distances(self) -> np.ndarray:
-        """Of the pilot, with one draw of noise each (n,)."""
+        """Distances of the pilot, with one draw of noise each, shape (n,)."""
         return self.pilot[-1][:, 0]
 
     def within(
         self, key: Array, tolerance: float, proposal: Any, population: _Population | None
     ) -> Harvest:
-        """N proposals within the tolerance, or as many as there can be."""
+        """Proposals within the tolerance: as many as there are particles, or as many as there
+        can be.
+        """
 
         def judged(theta: np.ndarray, z: np.ndarray, distances: np.ndarray) -> Batch:
             self.nearest.add(distances[:, 0], theta, z)
@@ -233,8 +260,8 @@ class _Search:
     def left_with(
         self, tolerance: float, harvest: Harvest, population: _Population | None
     ) -> _Population:
-        """After a round that ended early: the particles of the round before, or those of the first
-        round so far, or prior draws.
+        """The particles after a round that ended early: those of the round before, else those of
+        the first round so far, else the nearest prior draws.
         """
         run = self.run
         if run.stop.finished:

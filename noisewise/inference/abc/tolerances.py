@@ -18,8 +18,11 @@ class AbstractTolerance(abc.ABC):
     def at(self, round: int, distances: np.ndarray, weights: np.ndarray | None = None) -> float:
         """The tolerance of a round.
 
-        `distances` (n,), with `weights` (n,) or alike, are those accepted in the round before; for
-        the first round those of prior draws. Failed simulations have distance infinity.
+        Args:
+            round: Which round, from 1 on.
+            distances: Distances accepted in the round before, or those of prior draws for the first
+                round, shape (n,); infinite for failed simulations.
+            weights: Their weights, shape (n,); None for equal ones.
         """
 
 
@@ -28,6 +31,10 @@ class GeometricDecay(AbstractTolerance):
     """start * factor^t, t = 1, 2, ...: the paper's schedule.
 
     It knows nothing of the problem's scale, so the first tolerance must suit it.
+
+    Args:
+        start: The tolerance before the first round.
+        factor: What it is multiplied by in each round, in (0, 1).
 
     >>> [round(GeometricDecay(0.5, 0.7).at(t, np.zeros(1)), 4) for t in (1, 2, 3)]
     [0.35, 0.245, 0.1715]
@@ -46,12 +53,15 @@ class GeometricDecay(AbstractTolerance):
 
 @dataclasses.dataclass(frozen=True)
 class QuantileDecay(AbstractTolerance):
-    """The given quantile of the distances accepted in the round before, and at first of distances
-    of prior draws.
+    """A quantile of the distances accepted in the round before, and at first of distances of prior
+    draws.
 
     Quantiles are those of the weighted draws, and always one of the distances. So the schedule
     finds the scale by itself, and each round accepts about that share of what the round before
     would.
+
+    Args:
+        quantile: Which quantile, in (0, 1).
 
     >>> QuantileDecay(0.5).at(1, np.array([1.0, 2.0, 3.0, 4.0, np.inf]))
     2.0

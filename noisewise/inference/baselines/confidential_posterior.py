@@ -32,13 +32,19 @@ class ConfidentialPosterior(AbstractMethod):
     tables.
 
     `data` are the records x (n, columns) as they are, not clamped, or the confidential statistic s
-    (k,). The models are those of `NaivePlugIn`. Given records the posterior is exact. Given s it is
-    that of unclamped records with this statistic: exact for `LogLinear`, and for the others if no
-    record was clamped or rounded, which s does not tell.
+    (k,). The models are those of `NaivePlugIn`. Given records the posterior is exact. Given s it
+    is that of unclamped records with this statistic: exact for `LogLinear`, and for the others if
+    no record was clamped or rounded, which s does not tell.
 
-    The private observation that `infer` takes is checked and not used. The report leaves `data` out
-    and messages never show it, but the posterior itself reveals it: it is not private, and must not
-    be published.
+    The private observation that `infer` takes is checked and not used. The report leaves `data`
+    out and messages never show it, but the posterior itself reveals it: it is not private, and
+    must not be published.
+
+    Args:
+        data: The records, shape (n, columns), or the confidential statistic, shape (k,).
+        num_draws: Independent draws wanted.
+        max_simulations: Budget of simulations; None for no limit.
+        max_minutes: Budget of minutes; None for no limit.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.linear_regression(epsilon=10.0)

@@ -1,6 +1,4 @@
-"""Models whose posterior given the confidential statistic, or the records, is known: regression,
-tables, a normal mean.
-"""
+"""Models whose posterior is known given the confidential statistic or the records."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
@@ -80,14 +79,26 @@ def conjugate_prior_refusal(model: PrivateModel, method: str) -> str | None:
     )
 
 
-def conjugate_draws(key: Array, model: PrivateModel, s: np.ndarray, num: int) -> np.ndarray:
-    r"""`num` independent draws (num, d) of theta given the confidential statistic s (k,), as if no
-    record had been clamped.
+def conjugate_draws(
+    key: Array, model: PrivateModel, s: Float[np.ndarray, " k"], num: int
+) -> Float[np.ndarray, "num d"]:
+    r"""Independent draws of theta given the confidential statistic, as if no record had been
+    clamped.
 
-    Regression: beta normal, from the sums that s stands for. A normal mean: normal, from n s.
-    Tables: with the counts N_ikj = max(0, n s_ikj), each row p^k_i. is Dirichlet(concentration +
-    N_ik.), and p is Dirichlet(concentration + N_i) with N_i the mean over features k of sum_j
-    N_ikj; for a statistic without noise nothing is cut off and all features agree.
+    - Regression: beta is normal, from the sums that s stands for.
+    - A normal mean: normal, from n s.
+    - Tables: with the counts N_ikj = max(0, n s_ikj), each row p^k_i. is Dirichlet(concentration +
+      N_ik.), and p is Dirichlet(concentration + N_i) with N_i the mean over features k of
+      sum_j N_ikj. For a statistic without noise nothing is cut off, and all features agree.
+
+    Args:
+        key: A PRNG key.
+        model: A model that `conjugate_refusal` does not refuse.
+        s: The statistic, shape (k,).
+        num: How many draws.
+
+    Returns:
+        theta, shape (num, d).
     """
     simulator, query, rng = model.simulator, model.query, generator(key)
     if isinstance(simulator, LinearRegression):
@@ -98,9 +109,19 @@ def conjugate_draws(key: Array, model: PrivateModel, s: np.ndarray, num: int) ->
     return _mean(rng, simulator, float(s[0]), num)
 
 
-def record_draws(key: Array, model: PrivateModel, records: np.ndarray, num: int) -> np.ndarray:
-    """`num` independent draws (num, d) of theta given the records (n, columns) as they are, not
-    clamped.
+def record_draws(
+    key: Array, model: PrivateModel, records: Float[np.ndarray, "n columns"], num: int
+) -> Float[np.ndarray, "num d"]:
+    """Independent draws of theta given the records as they are, not clamped.
+
+    Args:
+        key: A PRNG key.
+        model: A model that `conjugate_refusal` does not refuse.
+        records: The records, shape (n, columns).
+        num: How many draws.
+
+    Returns:
+        theta, shape (num, d).
     """
     simulator = model.simulator
     if isinstance(simulator, LinearRegression):
@@ -145,7 +166,7 @@ def _fit(simulator: Any, query: Any) -> bool:
 
 
 def _points(simulator: Any) -> np.ndarray:
-    """Parameters (64, d) all over the place, some far out in the tails of the conjugate prior."""
+    """Parameters (64, d) spread widely, some far out in the tails of the conjugate prior."""
     rng = np.random.default_rng(0)
     if isinstance(simulator, LogLinear):
         sizes = (*(simulator.num_values * simulator.num_classes), simulator.num_classes)

@@ -62,9 +62,17 @@ class GibbsSufficientStatistics(AbstractMethod):
     beta | s comes from the model of the records, not from that normal law, so that the first two
     conditionals do not belong to one joint law. On the paper's regression all three are small.
 
-    Each of `num_chains` chains starts at a draw from the prior, leaves out `num_warmup` sweeps, and
-    then keeps `num_draws` states of (theta, s), `thin` sweeps apart. Neighbouring sweeps are
+    Each of `num_chains` chains starts at a draw from the prior, leaves out `num_warmup` sweeps,
+    and then keeps `num_draws` states of (theta, s), `thin` sweeps apart. Neighbouring sweeps are
     strongly correlated where the noise is large.
+
+    Args:
+        num_chains: Chains that run side by side.
+        num_draws: States kept of each chain.
+        num_warmup: Sweeps dropped at the start of each chain.
+        thin: Sweeps from one state kept to the next.
+        max_simulations: Budget of simulations; None for no limit.
+        max_minutes: Budget of minutes; None for no limit.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.linear_regression(epsilon=10.0)
@@ -156,14 +164,14 @@ class GibbsSufficientStatistics(AbstractMethod):
 
 
 def _made(run: InferenceRun, carry: Any, sweep: Callable[[], Any]) -> Any:
-    """The carry after some sweeps, not made again where an earlier sitting made them."""
+    """The carry after some sweeps, which are recorded in the journal and not made again."""
     carry, _ = run.advance("sweeps", carry, lambda: (jax.block_until_ready(sweep()), {}))
     return jax.tree.map(jnp.asarray, carry)
 
 
 def _segments(run: InferenceRun, total: int) -> Iterator[tuple[int, int]]:
-    """Consecutive ranges of sweeps, about a second's work each, until all are done or the time is
-    up.
+    """Consecutive ranges of sweeps, about a second's work each, until all are done or the time
+    is up.
     """
     first, size = 0, _FIRST_SEGMENT
     while first < total:
@@ -195,8 +203,8 @@ def _look_at_sweeps(run: InferenceRun, clipped: float, stuck: float) -> None:
 
 
 def _look_at_clamping(run: InferenceRun, theta: np.ndarray) -> None:
-    """Warn where normal records would often be clamped: the chance per column, added up and
-    averaged over the draws.
+    """Warn if normal records would often be clamped: the chance per column, added up and averaged
+    over the draws.
     """
     domain: Any = run.model.query.domain
     with jax.enable_x64(True):
@@ -217,9 +225,7 @@ def _record_moments(simulator: Any, theta: Array) -> tuple[Array, Array]:
 
 
 def _look_at_chains(run: InferenceRun, posterior: Draws) -> None:
-    """R-hat and effective size at the worst parameter, where there are draws enough to tell, and
-    the verdict.
-    """
+    """R-hat and effective size at the worst parameter, if there are enough draws, and a warning."""
     r_hat, size = np.nan, np.nan
     if len(posterior.theta) >= 4 * posterior.num_chains:
         table = posterior.diagnostics()

@@ -22,8 +22,8 @@ class NaivePlugIn(AbstractMethod):
     record clamped.
 
     It shows what ignoring the mechanism does, and is no answer: on the paper's regression at
-    epsilon 10 it lies some five posterior standard deviations off, with intervals a quarter as wide
-    as they should be. It serves
+    epsilon 10 it lies some five posterior standard deviations off, with intervals a quarter as
+    wide as they should be. It serves
 
     - `LinearRegression` with `RegressionMoments`: the sums X'X and X'y that s_dp stands for,
       refused where no data can have them,
@@ -32,6 +32,11 @@ class NaivePlugIn(AbstractMethod):
     - `NormalRecords` with `ClampedMean` of one column,
 
     under their conjugate priors. Draws are independent.
+
+    Args:
+        num_draws: Independent draws wanted.
+        max_simulations: Budget of simulations; None for no limit.
+        max_minutes: Budget of minutes; None for no limit.
 
     >>> import jax, noisewise as nw
     >>> problem = nw.problems.linear_regression(epsilon=10.0)

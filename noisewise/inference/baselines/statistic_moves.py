@@ -1,5 +1,5 @@
-"""One sweep over theta, the sufficient statistics of a regression and the variances of their noise,
-for many chains.
+"""One sweep over theta, the statistics of a regression and the variances of their noise, for
+many chains.
 """
 
 from __future__ import annotations
@@ -22,14 +22,25 @@ columns of s depend on each other.
 
 
 class StatisticTarget(NamedTuple):
-    """s_dp (k,) and the scale of the noise."""
+    """What the chains condition on.
+
+    Attributes:
+        observed: The private statistic, shape (k,).
+        scale: The scale of its noise, shape (k,).
+    """
 
     observed: Array
     scale: Array
 
 
 class StatisticState(NamedTuple):
-    """theta (C, d), s (C, k) and the variances w (C, k) of the noise, for C chains."""
+    """Where C chains are.
+
+    Attributes:
+        theta: Parameters, shape (c, d).
+        s: Statistics, shape (c, k).
+        variances: Variances of the noise, shape (c, k).
+    """
 
     theta: Array
     s: Array
@@ -38,8 +49,13 @@ class StatisticState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """The three draws of a sweep, each a function of standard normals (C, .): one call of the
-    generator serves them all.
+    """The three draws of a sweep, each a function of standard normals (c, .), so that one call of
+    the generator serves them all.
+
+    Attributes:
+        simulator: The regression.
+        query: Its moments.
+        laplace: Whether the noise is Laplace, else it is Gaussian.
     """
 
     simulator: Any
@@ -57,8 +73,11 @@ class Kernel:
     def sweep(
         self, key: Array, target: StatisticTarget, state: StatisticState
     ) -> tuple[StatisticState, Array]:
-        """The next state, and in how many chains X'X was clipped and how many, out of
-        floating-point numbers, stay where they are.
+        """One sweep.
+
+        Returns:
+            The next state, and two counts: chains in which X'X was clipped, and chains that
+            overflowed and stay where they are.
         """
         k, d = state.s.shape[1], state.theta.shape[1]
         normals = jax.random.normal(key, (len(state.s), 4 * k + d))
@@ -78,16 +97,14 @@ class Kernel:
         return state, jnp.stack([clipped, (~fine).sum()])
 
     def moments(self, theta: Array) -> tuple[Array, Array]:
-        """The mean (C, k) and covariance (C, k, k) of s given theta (C, d), for records that are
-        not clamped.
-        """
+        """Mean (c, k) and covariance (c, k, k) of s given theta (c, d), for unclamped records."""
         mean, covariance = jax.vmap(
             lambda beta: self.query.normal_moments(*self.simulator.record_moments(beta))
         )(theta)
         return mean, covariance / self.simulator.num_records
 
     def draw_parameters(self, e: Array, s: Array) -> tuple[Array, Array]:
-        """beta (C, d) given s (C, k), and how many X'X had to be clipped."""
+        """beta (c, d) given s (c, k), from normals e (c, d), and how many X'X had to be clipped."""
         gram, cross, _ = self.query.sums_of(s)
         good = jnp.isfinite(jnp.linalg.cholesky(gram)).all((1, 2))
         gram = jax.lax.cond(good.all(), lambda matrix: matrix, _without_negative_part, gram)
@@ -108,8 +125,8 @@ class Kernel:
 def draw_statistic(
     e: Array, f: Array, mean: Array, covariance: Array, variances: Array, observed: Array
 ) -> Array:
-    """s (C, k) given N(mean, covariance) a priori and s_dp = s + N(0, variances): a draw of both,
-    moved by what s_dp differs.
+    """s (c, k) given N(mean, covariance) a priori and s_dp = s + N(0, variances): a draw of both,
+    shifted by the difference from s_dp. e and f are standard normals (c, k).
     """
     identity = jnp.eye(mean.shape[1])
     scales = jnp.diagonal(covariance, axis1=1, axis2=2)[..., None] * identity
@@ -152,8 +169,8 @@ def sweeps(
     num_warmup: int,
     thin: int,
 ) -> Any:
-    """Sweeps number first to last - 1, each with a key of its own. Rows of what is kept are written
-    until they are complete.
+    """Sweeps number first to last - 1, each with a key of its own. Rows of what is kept are
+    overwritten until they are complete.
     """
 
     def one(i: Array, carry: Any) -> Any:

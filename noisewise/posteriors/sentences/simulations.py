@@ -19,8 +19,8 @@ def _dropped(counts: list[int], kinds: list[str], example: str) -> str:
         f"{num:,} {kind}" for num, kind in zip(counts, kinds, strict=True) if num
     )
     return (
-        f"{total:,} simulation{s} failed twice and {were} dropped ({failures}), the first at {example}"
-        " If failures depend on the parameters, the posterior is biased."
+        f"{total:,} simulation{s} failed twice and {were} dropped ({failures}), the first at "
+        f"{example} If failures depend on the parameters, the posterior is biased."
     )
 
 
