@@ -42,8 +42,16 @@ class Use(enum.IntEnum):
 class Search:
     """One `nw.infer` under way.
 
-    `options` go to every `InferenceRun`: executor, progress, faults and the journal. `stages` holds
-    a record of each method that was run, for the report.
+    Attributes:
+        key: From which every use takes its own part.
+        model: The model.
+        observed: The private statistic, checked, shape (k',).
+        target_ess: Effective draws wanted.
+        budget: What may be spent, and what is spent.
+        options: What every `InferenceRun` gets: executor, progress, faults, and the journal if any.
+        stages: A record of each method that was run, for the report.
+        observation_surprises: Whether a pilot found the observation far outside what the prior
+            predicts.
     """
 
     key: Array
@@ -54,7 +62,6 @@ class Search:
     options: dict[str, Any]
     stages: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     observation_surprises: bool = False
-    """Whether a pilot found the observation far outside what the prior predicts."""
 
     def key_for(self, use: int) -> Array:
         """The part of the key for one use."""
@@ -81,7 +88,13 @@ class Search:
         return posterior
 
     def certify(self, key: Array, posterior: AbstractPosterior, num: int) -> Certificate:
-        """The certificate of a posterior from `num` fresh simulations, which are counted."""
+        """The certificate of a posterior, from fresh simulations, which are counted.
+
+        Args:
+            key: A PRNG key.
+            posterior: The posterior to judge.
+            num: How many simulations.
+        """
         run = start(posterior, self.model, self.observed, num, _PRIOR_SHARE, **self.options)
         certificate = certified_by(key, run, posterior)
         found = {"verdict": certificate.verdict, "efficiency": certificate.efficiency}

@@ -15,7 +15,13 @@ from noisewise.simulators import Faults
 def summarised(
     search: Search, posterior: AbstractPosterior, settings: dict[str, Any]
 ) -> AbstractPosterior:
-    """The chosen posterior with a report of the whole search in place of its method's own."""
+    """The chosen posterior with a report of the whole search in place of its method's own.
+
+    Args:
+        search: The search, which is over.
+        posterior: The posterior that it ended with.
+        settings: What `nw.infer` was asked for, by name.
+    """
     report, effective_size = posterior.report, worth(posterior)
     ended = StopKind.BUDGET_SPENT if search.budget.is_spent() else StopKind.SHORT_OF_TARGET
     route = "sppe, corrected" if report.method == "certify" else report.method

@@ -50,7 +50,7 @@ def compare(
 
 
 def _answer(run: Path) -> Any:
-    """What `noisewise infer` showed, or the posterior that Python saved."""
+    """The answer that `noisewise infer` showed, or the posterior that Python saved."""
     from noisewise.cli import outcomes
     from noisewise.posteriors import load_posterior
 
@@ -71,8 +71,8 @@ def _print(found: Any) -> None:
     pairs = []
     for pair, row in found.kolmogorov_smirnov.iterrows():
         limit = found.chance.loc[pair]
-        told = [found.c2st.loc[pair], limit["C2ST"], *row, limit["Kolmogorov-Smirnov"]]
-        pairs.append([", ".join(pair), *(f"{value:.3f}" for value in told)])
+        values = [found.c2st.loc[pair], limit["C2ST"], *row, limit["Kolmogorov-Smirnov"]]
+        pairs.append([", ".join(pair), *(f"{value:.3f}" for value in values)])
     show.table(["pair", "C2ST", "by chance", *(f"KS {name}" for name in names), "by chance"], pairs)
     show.say(
         "By chance: exact posteriors that are worth as many draws as these stay below in 95% of"

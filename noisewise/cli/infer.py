@@ -121,7 +121,7 @@ def infer(
     target_ess: Annotated[
         int | None,
         typer.Option(
-            help="How many independent draws to be worth.",
+            help="How many independent draws the answer should be worth.",
             rich_help_panel=_BUDGET,
             show_default=False,
         ),
@@ -129,7 +129,7 @@ def infer(
     max_simulations: Annotated[
         int | None,
         typer.Option(
-            help="Stop after so many simulations, --certify not counted.",
+            help="Stop after this many simulations, --certify not counted.",
             rich_help_panel=_BUDGET,
             show_default=False,
         ),
@@ -137,7 +137,7 @@ def infer(
     max_minutes: Annotated[
         float | None,
         typer.Option(
-            help="Stop after so long, --certify not counted.",
+            help="Stop after this many minutes, --certify not counted.",
             rich_help_panel=_BUDGET,
             show_default=False,
         ),
@@ -145,7 +145,7 @@ def infer(
     certify: Annotated[
         int,
         typer.Option(
-            help="Simulations on top that judge what is not exact.",
+            help="Extra simulations that judge an answer that is not exact.",
             rich_help_panel=_BUDGET,
             min=1000,
         ),
@@ -185,7 +185,7 @@ def infer(
     """Infer a posterior from private numbers, and say how far to trust it.
 
     The run directory keeps the posterior, its certificate, report.html and the
-    command. The same command goes on where an interrupted one stopped.
+    command. The same command resumes an interrupted run.
     """
     from noisewise.cli import settings
 
@@ -219,7 +219,7 @@ def infer(
 
 
 def run(request: Request, *, as_json: bool, quiet: bool) -> None:
-    """Do what is asked, show it, and exit by how far it can be trusted."""
+    """Run a request, show its outcome, and exit with a code that says how far to trust it."""
     from noisewise.cli import outcomes, results, settings, targets
     from noisewise.cli.interrupts import in_thread
 
@@ -233,8 +233,7 @@ def run(request: Request, *, as_json: bool, quiet: bool) -> None:
         method.check(target.model)
     if not request.remember():
         exits.tell(
-            "This machine keeps no record of the run, so that going on takes:"
-            f" {request.resume_command}"
+            f"This machine keeps no record of the run. To resume it: {request.resume_command}"
         )
     if not (as_json or quiet):
         exits.tell(
@@ -247,7 +246,7 @@ def run(request: Request, *, as_json: bool, quiet: bool) -> None:
         outcome = outcomes.checked(outcome, target)
         return outcome, outcomes.write_report(request, target, outcome)
 
-    farewell = f"Interrupted. To go on: {request.resume_command}"
+    farewell = f"Interrupted. To resume: {request.resume_command}"
     outcome, page = in_thread(work, farewell)
     results.present(request, target, outcome, page, as_json=as_json, quiet=quiet)
     if not outcome.assessment.trustworthy:

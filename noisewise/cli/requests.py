@@ -37,7 +37,7 @@ _INPUTS = "inputs"
 _SCHEMA, _VERSION = "noisewise.command", 1
 _FREE = ("argv", "noisewise", "workers", "certify")
 """What may differ between a run and its resumption; with another `certify` the posterior is
-certified anew.
+certified again.
 """
 _PARTS = (
     COMMAND,
@@ -59,7 +59,21 @@ it.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
-    """One inference: its problem or model file, releases, settings, and place for the result."""
+    """One inference: its problem or model file, releases, settings, and place for the result.
+
+    Attributes:
+        target: A ready problem, or a model file and the name in it: model.py:model.
+        out: The run directory.
+        releases: Files of releases.
+        method: The method's slug; None for the cheapest route.
+        epsilon: The privacy budget of a ready problem; None for its own.
+        seed: The seed of the key.
+        settings: Settings of the method, by name.
+        certify: Simulations that judge an answer that is not exact.
+        workers: Processes for simulators in plain Python.
+        described: Whether a run directory says all this and not the user: then no file that it
+            names is run.
+    """
 
     target: str
     out: Path
@@ -71,7 +85,6 @@ class Request:
     certify: int = 50_000
     workers: int = 1
     described: bool = False
-    """Whether a run directory says all this, and not the user: no file that it names is run."""
 
     def __post_init__(self) -> None:
         if not self._is_path:
@@ -81,14 +94,14 @@ class Request:
 
     @property
     def file(self) -> tuple[Path, str] | None:
-        """The model file and the name in it, where the target is one: 'model.py:model', or
+        """The model file and the name in it, if the target is one: 'model.py:model', or
         'model.py' for short.
         """
         return model_files.parsed(self.target)
 
     @functools.cached_property
     def model_file(self) -> model_files.ModelFile:
-        """The same with its content, which is read here and nowhere else."""
+        """The model file with its content, which is read here and nowhere else."""
         if self.described or self.file is None:
             raise InvalidInputError(without_model(self, "resume"))
         return model_files.read(*self.file)
@@ -115,12 +128,12 @@ class Request:
 
     @property
     def command(self) -> str:
-        """The same, to paste into a shell."""
+        """The command that repeats this request, to paste into a shell."""
         return shlex.join(self.argv)
 
     @property
     def resume_command(self) -> str:
-        """What goes on with this run."""
+        """The command that resumes this run."""
         words = ["noisewise", "resume", str(self.out)]
         file = self.file
         if file is not None and model_files.recalled(self.out, _identity(self._record())) is None:
@@ -128,7 +141,11 @@ class Request:
         return shlex.join(words)
 
     def check(self) -> None:
-        """Refuse what cannot be right, before anything heavy is loaded."""
+        """Refuse what cannot be right, before anything heavy is loaded.
+
+        Raises:
+            InvalidInputError: If there is no such problem, method or file, or options contradict.
+        """
         if self.method is not None:
             catalogue.find("method", self.method, catalogue.methods())
         if self.method == "confidential":
@@ -136,15 +153,7 @@ class Request:
                 "The method 'confidential' needs the confidential data: use"
                 " nw.inference.ConfidentialPosterior in Python."
             )
-        if self.epsilon is not None and (self.file or self.releases):
-            raise InvalidInputError(
-                "--epsilon chooses the noise of a ready problem, but here the release says what"
-                " it is."
-            )
-        if self.epsilon is not None and not 0.0 < self.epsilon < float("inf"):
-            raise InvalidInputError(
-                f"--epsilon must be a finite number above 0, got {self.epsilon:g}."
-            )
+        self._check_epsilon()
         if self.file is None:
             self._check_problem()
         else:
@@ -158,6 +167,19 @@ class Request:
         if len(set(digests)) < len(digests):
             raise InvalidInputError("The same release is given twice: it counts once.")
 
+    def _check_epsilon(self) -> None:
+        if self.epsilon is None:
+            return
+        if self.file or self.releases:
+            raise InvalidInputError(
+                "--epsilon chooses the noise of a ready problem, but here the release says what"
+                " it is."
+            )
+        if not 0.0 < self.epsilon < float("inf"):
+            raise InvalidInputError(
+                f"--epsilon must be a finite number above 0, got {self.epsilon:g}."
+            )
+
     def _check_problem(self) -> None:
         if self._is_path:
             raise InvalidInputError(
@@ -169,8 +191,9 @@ class Request:
     def remember(self) -> bool:
         """Write the request into its run directory, or refuse one that holds something else.
 
-        Returns whether it can be gone on with by the directory alone: this machine's own record
-        knows the model file, where there is one.
+        Returns:
+            Whether the directory alone is enough to resume it: this machine's own record knows the
+            model file, if there is one.
         """
         record = self._record()
         self._write(record)
@@ -239,15 +262,23 @@ class Request:
 
 
 def described(out: Path) -> Request:
-    """The request that a run directory describes, its inputs unaltered. Of a model file it is a
-    description: none is run by it.
+    """The request that a run directory describes, with its inputs unaltered. A model file in it is
+    only a description: none is run because of it.
     """
     return _described(out)[0]
 
 
 def remembered(out: Path, model: str | None = None, *, command: str = "resume") -> Request:
-    """The same to be run: with the model file that the user names, or else that of this machine's
-    own record of this very run.
+    """The request of a run directory, to be run again.
+
+    Args:
+        out: The run directory.
+        model: The model file that the user names; None for the one in this machine's own record of
+            this very run.
+        command: The command to name in messages.
+
+    Raises:
+        InvalidInputError: If there is no model file to trust, or it was changed.
     """
     request, record = _described(out)
     stored = record["file"]
@@ -263,7 +294,7 @@ def remembered(out: Path, model: str | None = None, *, command: str = "resume") 
     request = dataclasses.replace(request, target=f"{path}:{name}", described=False)
     if request.model_file.sha256 != stored["sha256"]:
         raise InvalidInputError(
-            f"{path} was changed since the run started: bring it back, or start a new run."
+            f"{path} was changed since the run started: restore it, or start a new run."
         )
     return request
 
@@ -328,7 +359,7 @@ def _described(out: Path) -> tuple[Request, dict[str, Any]]:
                 )
             target = f"{os.path.relpath(path)}:{record['file']['name']}"
             if model_files.parsed(target) is None:
-                raise FileFormatError("it names a model file that is no Python file.")
+                raise FileFormatError("it names a model file that is not a Python file.")
         names = ("method", "epsilon", "seed", "settings", "certify", "workers")
         given = {name: record[name] for name in names}
         request = Request(target=target, out=out, releases=releases, described=True, **given)
@@ -342,7 +373,7 @@ def _described(out: Path) -> tuple[Request, dict[str, Any]]:
 
 
 def _identity(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run is known by besides its model file."""
+    """What identifies a run besides its model file."""
     return {name: value for name, value in record.items() if name not in (*_FREE, "file")}
 
 
@@ -362,15 +393,10 @@ def _read(out: Path) -> dict[str, Any]:
 
 
 def _check(record: dict[str, Any]) -> None:
-    """Refuse values of other types than `Request` writes, and copies that lie elsewhere: the file
-    may be a stranger's.
+    """Refuse what `Request` does not write, and copies that lie elsewhere: the file may be a
+    stranger's.
     """
-    needed = {"seed": int, "certify": int, "workers": int, "settings": dict, "releases": list}
-    optional = {"method": str, "epsilon": float, "problem": str, "file": dict}
-    for name, kind in (needed | optional).items():
-        left_out = name in optional and record[name] is None
-        if not left_out and type(record[name]) is not kind:
-            raise FileFormatError(f"{name} must be a {kind.__name__}.")
+    _check_types(record)
     if (record["problem"] is None) == (record["file"] is None):
         raise FileFormatError("it must name either a problem or a model file.")
     if not (
@@ -381,13 +407,8 @@ def _check(record: dict[str, Any]) -> None:
         raise FileFormatError(
             "seed, certify and workers must be numbers that the command line takes."
         )
-    file = record["file"]
-    if file is not None:
-        require_keys(file, ("path", "name", "sha256"), "A model file")
-        if not all(isinstance(text, str) for text in file.values()) or not re.fullmatch(
-            r"\w+", file["name"]
-        ):
-            raise FileFormatError("a model file has a path, a name and a sha256.")
+    if record["file"] is not None:
+        _check_file(record["file"])
     for value in record["settings"].values():
         if value is not None and not isinstance(value, (bool, int, float, str)):
             raise FileFormatError("settings must be numbers or texts.")
@@ -395,6 +416,22 @@ def _check(record: dict[str, Any]) -> None:
         require_keys(entry, ("copy", "sha256"), "A release")
         if not re.fullmatch(rf"{_INPUTS}/\d+-[^/\\]+", str(entry["copy"])):
             raise FileFormatError(f"copies of releases lie in {_INPUTS}/.")
+
+
+def _check_types(record: dict[str, Any]) -> None:
+    needed = {"seed": int, "certify": int, "workers": int, "settings": dict, "releases": list}
+    optional = {"method": str, "epsilon": float, "problem": str, "file": dict}
+    for name, kind in (needed | optional).items():
+        left_out = name in optional and record[name] is None
+        if not left_out and type(record[name]) is not kind:
+            raise FileFormatError(f"{name} must be a {kind.__name__}.")
+
+
+def _check_file(file: dict[str, Any]) -> None:
+    require_keys(file, ("path", "name", "sha256"), "A model file")
+    texts = all(isinstance(text, str) for text in file.values())
+    if not texts or not re.fullmatch(r"\w+", file["name"]):
+        raise FileFormatError("a model file has a path, a name and a sha256.")
 
 
 def _require_same(stored: dict[str, Any], asked: dict[str, Any], out: Path) -> None:
@@ -409,12 +446,12 @@ def _require_same(stored: dict[str, Any], asked: dict[str, Any], out: Path) -> N
     ]
     others += ["file"] * (files[0] != files[1])  # wherever it lies now
     if others:
-        told = "; ".join(
+        differences = "; ".join(
             f"{name}: {_short(stored[name])} there, {_short(asked[name])} now" for name in others
         )
         raise InvalidInputError(
-            f"{out} holds another run ({told}): choose another --out, or go on with that one by"
-            f" noisewise resume {out}."
+            f"{out} holds another run ({differences}): choose another --out, or resume that one"
+            f" with noisewise resume {out}."
         )
 
 

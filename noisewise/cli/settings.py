@@ -19,7 +19,13 @@ AUTOMATIC = ("target_ess", "max_simulations", "max_minutes")
 
 
 def parsed(assignments: list[str]) -> dict[str, Any]:
-    """name=value pairs: numbers, True, False and None as such, anything else as text.
+    """Settings from name=value pairs: numbers, True, False and None as such, anything else as text.
+
+    Args:
+        assignments: The pairs, as `--set` takes them; `-` may stand for `_` in names.
+
+    Raises:
+        InvalidInputError: If a pair is malformed, or a name is given twice.
 
     >>> parsed(["num-draws=400", "tolerance=0.5", "kind=leap"])
     {'num_draws': 400, 'tolerance': 0.5, 'kind': 'leap'}
@@ -45,7 +51,11 @@ def _value(text: str) -> Any:
 
 
 def check_automatic(settings: Mapping[str, Any]) -> None:
-    """Refuse settings that need a method to be named, and values that cannot be."""
+    """Refuse settings that `nw.infer` does not have, and values that it refuses.
+
+    Raises:
+        InvalidInputError: If a setting belongs to methods, one of which must then be named.
+    """
     from noisewise._core.arrays import integer, number
 
     for name in settings:
@@ -60,7 +70,15 @@ def check_automatic(settings: Mapping[str, Any]) -> None:
 
 
 def method_from(slug: str, settings: Mapping[str, Any]) -> AbstractMethod:
-    """The method of that slug with these settings."""
+    """A method with settings.
+
+    Args:
+        slug: What the method is called.
+        settings: Its settings, by name; only numbers and texts can be set here.
+
+    Raises:
+        InvalidInputError: If the method has no such setting, or it must be set in Python.
+    """
     from noisewise import inference
 
     kind = getattr(inference, catalogue.find("method", slug, catalogue.methods()).name)

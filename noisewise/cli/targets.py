@@ -36,7 +36,15 @@ _NUM_TRIES = 3
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A model and what was observed: the release, or the observation of a ready problem."""
+    """A model and what was observed.
+
+    Attributes:
+        title: What to call it.
+        model: The model.
+        observed: The release, or the observation of a ready problem.
+        truth: The parameters that made the observation, shape (d,), where they are known.
+        release: The release, if there is one.
+    """
 
     title: str
     model: PrivateModel
@@ -46,14 +54,18 @@ class Target:
 
     @property
     def truths(self) -> dict[str, float]:
-        """The truth by name, derived quantities included; empty where it is not known."""
+        """The truth by name, derived quantities included; empty if it is not known."""
         from noisewise.plotting import named_truth
 
         return {} if self.truth is None else named_truth(self.model, self.truth)
 
 
 def load(request: Request) -> Target:
-    """The model and the observation that a request names."""
+    """The model and the observation that a request names.
+
+    Raises:
+        InvalidInputError: If the file or problem has no such model, or the model cannot simulate.
+    """
     release = released(request.releases)
     if request.file is None:
         return _problem(request, release)
@@ -70,6 +82,13 @@ def model_from(path: Path, name: str, release: Release | None) -> PrivateModel:
 def model_of(file: ModelFile, release: Release | None) -> PrivateModel:
     """The model in a file: a PrivateModel, or a function of the release, or of nothing, that
     returns one.
+
+    Args:
+        file: The file, with its content.
+        release: The release that a function gets.
+
+    Raises:
+        InvalidInputError: If the file fails, or has no such model.
     """
     from noisewise.model.private_model import PrivateModel
 
@@ -116,7 +135,7 @@ def _problem(request: Request, release: Release | None) -> Target:
 
 
 def ready_problem(item: catalogue.Item, epsilon: float | None) -> Problem:
-    """The problem that the catalogue lists, at its own epsilon where none is given."""
+    """The problem that the catalogue lists, at its own epsilon if none is given."""
     from noisewise import problems
 
     name, _, variant = item.name.partition("(")
@@ -125,8 +144,8 @@ def ready_problem(item: catalogue.Item, epsilon: float | None) -> Problem:
 
 
 def _tried(model: PrivateModel, release: Any) -> PrivateModel:
-    """The model, if the release fits it and it can simulate once: mistakes show before a run
-    begins.
+    """The model, if the release fits it and it can simulate once, so that mistakes show before a
+    run begins.
     """
     import jax
 
@@ -144,9 +163,9 @@ def _tried(model: PrivateModel, release: Any) -> PrivateModel:
 
 @contextlib.contextmanager
 def _patience() -> Iterator[None]:
-    """Say that the first simulation takes long, as nothing else has been said by then."""
+    """Say that the first simulation takes long, as nothing else has been printed by then."""
     text = (
-        f"The first simulation has taken {PATIENCE:g} s so far. For one that may hang there is"
+        f"The first simulation has taken {PATIENCE:g} s so far. If it may hang, set"
         " PythonSimulator(..., timeout=)."
     )
     timer = threading.Timer(PATIENCE, tell, [text])
@@ -163,7 +182,7 @@ def _title(slug: str, problem: Problem) -> str:
 
 
 def released(paths: tuple[Path, ...]) -> Release | None:
-    """The release in a file, or several of them combined; None without any."""
+    """The release in a file, or several combined; None if there is none."""
     from noisewise.disclosure import Release
 
     releases = [Release.load(path) for path in paths]
@@ -186,8 +205,7 @@ def _call(function: Any, what: str, release: Release | None) -> Any:
         return function(*[release][: len(required)])
     except NoisewiseError as error:
         without = (
-            " It was called without a release, of which it may want the query: give one by"
-            " --release."
+            " It was called without a release, whose query it may need: give one with --release."
             if release is None
             else ""
         )
@@ -197,11 +215,10 @@ def _call(function: Any, what: str, release: Release | None) -> Any:
 
 
 def _run(file: ModelFile) -> ModuleType:
-    """Run the content of a user's file as a module; its folder is where its own imports are looked
-    for, as if it were a script.
+    """Run the content of a user's file as a module. Its own imports are looked up in its folder, as
+    for a script.
 
-    What was read is what is run: Python's loader would take compiled code from __pycache__ in its
-    place.
+    What was read is what is run: Python's loader would use compiled code from __pycache__ instead.
     """
     import cloudpickle
 

@@ -114,7 +114,7 @@ def test_interrupted_runs_end_at_once_and_say_how_to_go_on(folder, workers):
     assert out == ""
     assert "Traceback" not in err
     last = err.strip().splitlines()[-1]
-    assert last == "Interrupted. To go on: noisewise resume 'runs/a b'"
+    assert last == "Interrupted. To resume: noisewise resume 'runs/a b'"
     assert remembered(Path("runs/a b")).target == "slow.py:model"
     assert group_ends(process.pid)
 

@@ -27,7 +27,11 @@ ROUTES = (
 
 
 def candidates(search: Search) -> Iterator[Candidate]:
-    """What the routes that apply offer, one after the other."""
+    """What the routes that apply offer, one after the other.
+
+    Args:
+        search: The search. What one route spends and finds decides whether the next one applies.
+    """
     for route in ROUTES:
         if route.applies(search):
             yield from route.candidates(search)

@@ -1,4 +1,8 @@
-"""The route for few parameters: importance sampling from a law fitted to its own draws."""
+"""The route for few parameters: importance sampling from a law fitted to its own draws.
+
+Three stages fit the law. Then sets of draws follow, each from a law fitted to all draws so far, and
+all sets are pooled.
+"""
 
 from __future__ import annotations
 

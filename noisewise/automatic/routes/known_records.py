@@ -1,4 +1,8 @@
-"""The route for models of independent records: chains that move record by record."""
+"""The route for models of independent records: chains that move record by record.
+
+Such chains are exact, and cheap at any epsilon. If they have not settled when the target should be
+met, tempered particles get a turn. Nothing else is tried: other methods ignore the records.
+"""
 
 from __future__ import annotations
 

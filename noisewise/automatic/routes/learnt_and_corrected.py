@@ -1,4 +1,9 @@
-"""The route for any simulator: learn the posterior, then weight draws from it."""
+"""The route for any simulator: learn the posterior, then weight draws from it.
+
+A network learns the posterior in rounds. After a round a short certificate says how many weighted
+draws the target would take. They are made when both budgets allow them, or when more learning
+would not pay.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +55,15 @@ class _Correction:
         self._pooled: WeightedSamples | None = None
 
     def check(self, key: Array, learnt: AbstractPosterior) -> tuple[int, bool]:
-        """How many simulations the target would take by this posterior, and whether it is as good
-        as it needs to be. No simulations, and good enough, if too few are left to check.
+        """A short certificate of a learnt posterior.
+
+        Args:
+            key: A PRNG key.
+            learnt: The posterior after a round.
+
+        Returns:
+            How many simulations the target would take by it, and whether it is as good as it needs
+            to be. If too few simulations are left to check: 0, and True.
         """
         if self._affordable() < _NUM_CHECK:
             return 0, True
@@ -69,8 +81,14 @@ class _Correction:
     def weigh(
         self, key: Array, learnt: AbstractPosterior, needed: int, *, settled: bool
     ) -> Iterator[Candidate]:
-        """Pools with more and more weighted draws: one set while learning goes on, and only if the
-        budgets allow what is needed; once learning has `settled`, sets until nothing is missing.
+        """Pools with more and more weighted draws.
+
+        Args:
+            key: A PRNG key; each set takes its own part.
+            learnt: The posterior that the draws come from, mixed with the prior.
+            needed: Simulations that the target would take.
+            settled: Whether learning is over. If not, one set is made, and only if the budgets
+                allow all that is needed; if so, sets follow until nothing is missing or left.
         """
         while needed >= MIN_BATCH and (needed <= self._affordable() or settled):
             num = min(needed, self._affordable())

@@ -1,4 +1,7 @@
-"""The route for mechanisms without a density: learn the posterior, without a certificate."""
+"""The route for mechanisms without a density: learn the posterior, without a certificate.
+
+Weights, chains and certificates all need the density, so nothing can show how good the answer is.
+"""
 
 from __future__ import annotations
 

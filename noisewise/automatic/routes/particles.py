@@ -1,4 +1,7 @@
-"""The routes that temper: particles led from the prior to the posterior."""
+"""The routes that temper: particles led from the prior to the posterior.
+
+They reach observations that weighted prior draws never come near.
+"""
 
 from __future__ import annotations
 

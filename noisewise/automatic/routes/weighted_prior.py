@@ -1,4 +1,8 @@
-"""The route that weights draws from the prior, which is enough where noise hides the data."""
+"""The route that weights draws from the prior, which is enough where noise hides most of the data.
+
+A pilot of 2,000 simulations says whether more of them would reach the target. It also shows whether
+the prior hardly predicts the observation, which decides about a later route.
+"""
 
 from __future__ import annotations
 

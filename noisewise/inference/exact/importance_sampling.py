@@ -88,24 +88,21 @@ class ImportanceSampling(AbstractMethod):
     def _infer(self, key: Array, run: InferenceRun) -> WeightedSamples:
         *keys, look_key, end_key = jax.random.split(key, self.num_stages + 3)
         start = UnconstrainedPrior(run.model.prior)
-        proposal: Any = (
-            start if self.proposal is None else _fit_to(run, self.proposal, start, self.prior_share)
-        )
+        proposal: Any = start
+        if self.proposal is not None:
+            proposal = _fit_to(run, self.proposal, start, self.prior_share)
         best: ImportanceDraws | None = None
-        for stage in range(self.num_stages + 1):
+        for stage, stage_key in enumerate(keys):
             draws = ImportanceDraws(run, proposal)
+            is_last = stage == self.num_stages
             try:
-                draws.add(
-                    keys[stage], self.num_final if stage == self.num_stages else self.num_adapt
-                )
+                draws.add(stage_key, self.num_final if is_last else self.num_adapt)
             except OutOfBudget:
                 break
             if stage == 0:
                 run.look_at_observation(look_key, draws.s if self.proposal is None else None)
             run.record(stage=stage, effective_size=draws.effective_size)
-            complete = stage == self.num_stages and run.stop.finished
-            if best is None or complete or draws.effective_size > best.effective_size:
-                best = draws
+            best = _preferred(best, draws, is_complete=is_last and run.stop.finished)
             if not run.stop.finished:
                 break
             if draws.effective_size > 0.0:
@@ -113,6 +110,15 @@ class ImportanceSampling(AbstractMethod):
         if best is None:
             raise OutOfBudget(run.stop)
         return _finished(end_key, run, best)
+
+
+def _preferred(
+    best: ImportanceDraws | None, draws: ImportanceDraws, *, is_complete: bool
+) -> ImportanceDraws:
+    """The final stage if it is complete, else the stage that is worth most."""
+    if best is None or is_complete or draws.effective_size > best.effective_size:
+        return draws
+    return best
 
 
 def _fit_to(run: InferenceRun, posterior: Any, start: UnconstrainedPrior, share: float) -> Any:
