@@ -8,7 +8,7 @@ import inspect
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -143,7 +143,7 @@ def ready_problem(item: catalogue.Item, epsilon: float | None) -> Problem:
     return getattr(problems, name)(*arguments, **({} if epsilon is None else {"epsilon": epsilon}))
 
 
-def _tried(model: PrivateModel, release: Any) -> PrivateModel:
+def _tried(model: PrivateModel, release: Release | None) -> PrivateModel:
     """The model, if the release fits it and it can simulate once, so that mistakes show before a
     run begins.
     """
@@ -189,7 +189,7 @@ def released(paths: tuple[Path, ...]) -> Release | None:
     return releases[0] if len(releases) == 1 else Release.combine(releases) if releases else None
 
 
-def _call(function: Any, what: str, release: Release | None) -> Any:
+def _call(function: Callable[..., Any], what: str, release: Release | None) -> Any:
     parameters = inspect.signature(function).parameters.values()
     required = [
         p

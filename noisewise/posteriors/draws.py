@@ -65,7 +65,7 @@ class Draws(AbstractPosterior):
             )
 
     @property
-    def weights(self) -> np.ndarray:
+    def weights(self) -> Float[np.ndarray, " n"]:
         return np.full(len(self.theta), 1.0 / len(self.theta))
 
     @property
@@ -105,7 +105,7 @@ class Draws(AbstractPosterior):
             rows, orient="index", columns=["r_hat", "ess_bulk", "ess_tail"]
         )
 
-    def sample(self, key: Array, num: int) -> np.ndarray:
+    def sample(self, key: Array, num: int) -> Float[np.ndarray, "num d"]:
         """Draws at random, shape (num, d); none is repeated before all are used."""
         rng, num = generator(key), check_num(num)
         rounds = [rng.permutation(len(self.theta)) for _ in range(-(-num // len(self.theta)))]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, stage_key
 from noisewise.errors import InvalidInputError
@@ -42,7 +45,7 @@ class LearnedPosterior(AbstractPosterior):
 
     def __init__(
         self,
-        theta: np.ndarray,
+        theta: Float[np.ndarray, "n d"],
         names: tuple[str, ...],
         report: Report,
         *,
@@ -64,14 +67,14 @@ class LearnedPosterior(AbstractPosterior):
     def effective_size(self) -> float:
         return float(len(self.theta))
 
-    def sample(self, key: Array, num: int) -> np.ndarray:
+    def sample(self, key: Array, num: int) -> Float[np.ndarray, "num d"]:
         return self.prior.constrain(self.sample_unconstrained(key, num))
 
-    def sample_unconstrained(self, key: Array, num: int) -> np.ndarray:
+    def sample_unconstrained(self, key: Array, num: int) -> Float[np.ndarray, "num p"]:
         """Draws in unconstrained coordinates, shape (num, p): those of `sample`."""
         return self.density.sample(stage_key(key, "posterior"), self.condition, check_num(num))
 
-    def log_prob(self, theta: Any) -> np.ndarray:
+    def log_prob(self, theta: ArrayLike) -> Float[np.ndarray, " n"]:
         """The log density of theta (n, d), shape (n,); -inf off the prior's support."""
         theta = np.atleast_2d(np.asarray(theta, dtype=np.float64))
         if theta.shape[-1] != len(self.names):
@@ -80,11 +83,11 @@ class LearnedPosterior(AbstractPosterior):
             )
         return constrained_log_prob(self.prior, self.log_prob_unconstrained, theta)
 
-    def log_prob_unconstrained(self, z: np.ndarray) -> np.ndarray:
+    def log_prob_unconstrained(self, z: Float[np.ndarray, "n p"]) -> Float[np.ndarray, " n"]:
         """The log density of unconstrained coordinates z (n, p), shape (n,)."""
         return self.density.log_prob(z, self.condition)
 
-    def save(self, path: Any, *, overwrite: bool = False) -> None:
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write a folder that `nw.load_posterior` reads. The `log_prob` of what it reads is the
         same to the last bit.
         """

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
@@ -69,7 +69,7 @@ class WeightedSamples(AbstractPosterior):
         self.log_weights = log_weights
 
     @property
-    def weights(self) -> np.ndarray:
+    def weights(self) -> Float[np.ndarray, " n"]:
         return normalised_by_largest(self.log_weights)
 
     @property
@@ -83,11 +83,11 @@ class WeightedSamples(AbstractPosterior):
         """
         return pareto_k(self.log_weights)
 
-    def sample(self, key: Array, num: int) -> np.ndarray:
+    def sample(self, key: Array, num: int) -> Float[np.ndarray, "num d"]:
         """Draws by systematic resampling, in random order: those with large weights repeat."""
         return self.theta[self.resampled_rows(key, num)]
 
-    def resampled_rows(self, key: Array, num: int) -> np.ndarray:
+    def resampled_rows(self, key: Array, num: int) -> Int[np.ndarray, " num"]:
         """The rows that `sample` takes, shape (num,)."""
         rng, num = generator(key), check_num(num)
         return rng.permutation(systematic(self.weights, num, rng.random()))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -33,6 +33,16 @@ zero.
 _FREEDOM = 5.0
 """Degrees of freedom of the t-distribution: heavier tails than most targets, and still a variance.
 """
+
+
+class Proposal(Protocol):
+    """A law that can be drawn from, and whose density is known."""
+
+    def sample(self, key: Array, num: int) -> np.ndarray:
+        """Draws, shape (num, d)."""
+
+    def log_prob(self, theta: Float[np.ndarray, "n d"], /) -> Float[np.ndarray, " n"]:
+        """The log density, shape (n,)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +68,7 @@ class WeightedDraws:
 class _Mixture:
     """(1 - share) t_5(mean, scale) + share start."""
 
-    start: Any
+    start: Proposal
     share: float
     mean: np.ndarray
     scale: np.ndarray
@@ -88,7 +98,7 @@ class _Mixture:
 def adaptive_importance(
     key: Array,
     log_estimate: LogEstimate,
-    start: Any,
+    start: Proposal,
     *,
     num_stages: int = 4,
     num_adapt: int = 4000,
@@ -134,7 +144,7 @@ def adaptive_importance(
     return dataclasses.replace(draws, num_evaluations=evaluations)
 
 
-def weigh(key: Array, log_estimate: LogEstimate, proposal: Any, num: int) -> WeightedDraws:
+def weigh(key: Array, log_estimate: LogEstimate, proposal: Proposal, num: int) -> WeightedDraws:
     """Independent draws from a proposal, which has `sample` and `log_prob`, with weights for the
     target.
     """
@@ -150,7 +160,9 @@ def weigh(key: Array, log_estimate: LogEstimate, proposal: Any, num: int) -> Wei
     return WeightedDraws(theta, np.exp(log_weights - total), float(total - np.log(num)), num)
 
 
-def fitted_proposal(theta: np.ndarray, weights: np.ndarray, start: Any, share: float) -> _Mixture:
+def fitted_proposal(
+    theta: np.ndarray, weights: np.ndarray, start: Proposal, share: float
+) -> _Mixture:
     """The mixture fitted to weighted draws (n, d), to `sample` from and with a `log_prob`.
 
     Weights are tempered until 20 d draws matter, so that the fit never collapses on one draw.

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -37,6 +37,7 @@ from noisewise.inference.contract.run import InferenceRun
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import Kind, StopKind, WeightedSamples
 from noisewise.priors.prior import Prior
+from noisewise.samplers.adaptive_importance import Proposal
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,7 +117,7 @@ class SMCABC(AbstractSequentialMethod):
 
     def _rounds(self, key: Array, run: InferenceRun) -> Iterator[WeightedSamples]:
         start_key, key = jax.random.split(key)
-        proposal: Any = PriorProposal(run.model.prior)
+        proposal: Proposal = PriorProposal(run.model.prior)
         search = _Search.started(start_key, self, run, proposal)
         tolerance = max(self.tolerance.at(1, search.first_distances), self.final_tolerance or 0.0)
         population: _Population | None = None
@@ -212,7 +213,7 @@ class _Search:
     nearest: Nearest
 
     @staticmethod
-    def started(key: Array, settings: SMCABC, run: InferenceRun, proposal: Any) -> _Search:
+    def started(key: Array, settings: SMCABC, run: InferenceRun, proposal: Proposal) -> _Search:
         """A search that begins with a pilot from the prior."""
         pilot_key, look_key, ruler_key, noise_key = jax.random.split(key, 4)
         theta, z, s = _simulated(pilot_key, run, proposal, max(settings.num_particles, PILOT))
@@ -231,7 +232,7 @@ class _Search:
         return self.pilot[-1][:, 0]
 
     def within(
-        self, key: Array, tolerance: float, proposal: Any, population: _Population | None
+        self, key: Array, tolerance: float, proposal: Proposal, population: _Population | None
     ) -> Harvest:
         """Proposals within the tolerance: as many as there are particles, or as many as there
         can be.
@@ -282,7 +283,7 @@ class _Search:
 
 
 def _simulated(
-    key: Array, run: InferenceRun, proposal: Any, num: int
+    key: Array, run: InferenceRun, proposal: Proposal, num: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """theta, z and s of `num` proposals, fewer if a budget ends. Where the prior is zero nothing is
     simulated, and s is NaN.
@@ -300,7 +301,7 @@ def _simulated(
     return theta[:num], z[:num], s[:num]
 
 
-def _weighed(prior: Prior, proposal: Any, tolerance: float, harvest: Harvest) -> _Population:
+def _weighed(prior: Prior, proposal: Proposal, tolerance: float, harvest: Harvest) -> _Population:
     """W ~ pi / q times the share of noise draws within the tolerance."""
     theta, z, shares, distances = harvest.columns()
     log_weights = prior.log_prob_unconstrained(z) - proposal.log_prob(z) + np.log(shares)

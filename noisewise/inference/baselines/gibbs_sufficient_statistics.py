@@ -132,10 +132,11 @@ class GibbsSufficientStatistics(AbstractMethod):
     def _run(self, key: Array, run: InferenceRun) -> tuple[np.ndarray, np.ndarray]:
         """The states kept, theta (C N, d) and s (C N, k), chain by chain."""
         start_key, sweep_key = jax.random.split(key)
+        # `_refusal` has seen to their kinds
+        simulator: Any = run.model.simulator
+        query: Any = run.model.query
         mechanism: Any = run.model.mechanism
-        kernel = Kernel(
-            run.model.simulator, run.model.query, mechanism.normal_mixture == "exponential"
-        )
+        kernel = Kernel(simulator, query, mechanism.normal_mixture == "exponential")
         last = 0
         with jax.enable_x64(True):
             target = StatisticTarget(

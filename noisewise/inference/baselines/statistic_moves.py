@@ -14,6 +14,8 @@ from jax.scipy.linalg import solve_triangular
 
 from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array
+from noisewise.queries.base import AbstractMomentQuery
+from noisewise.simulators import LinearRegression
 
 _JITTER = 1e-11
 """Share of the variances added to a covariance, so that it has a Cholesky root in float64 where
@@ -58,8 +60,8 @@ class Kernel:
         laplace: Whether the noise is Laplace, else it is Gaussian.
     """
 
-    simulator: Any
-    query: Any
+    simulator: LinearRegression
+    query: AbstractMomentQuery
     laplace: bool
 
     def start(self, target: StatisticTarget, theta: Array) -> StatisticState:

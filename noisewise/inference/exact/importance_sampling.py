@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import numpy as np
@@ -20,7 +20,7 @@ from noisewise.inference.exact.weighted_draws import (
 )
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior, Kind, WeightedSamples
-from noisewise.samplers.adaptive_importance import fitted_proposal
+from noisewise.samplers.adaptive_importance import Proposal, fitted_proposal
 
 _REPEATS = 256
 """Simulations at each place where 1 + rv is measured, which is also its largest value."""
@@ -88,7 +88,7 @@ class ImportanceSampling(AbstractMethod):
     def _infer(self, key: Array, run: InferenceRun) -> WeightedSamples:
         *keys, look_key, end_key = jax.random.split(key, self.num_stages + 3)
         start = UnconstrainedPrior(run.model.prior)
-        proposal: Any = start
+        proposal: Proposal = start
         if self.proposal is not None:
             proposal = _fit_to(run, self.proposal, start, self.prior_share)
         best: ImportanceDraws | None = None
@@ -121,7 +121,9 @@ def _preferred(
     return best
 
 
-def _fit_to(run: InferenceRun, posterior: Any, start: UnconstrainedPrior, share: float) -> Any:
+def _fit_to(
+    run: InferenceRun, posterior: AbstractPosterior, start: UnconstrainedPrior, share: float
+) -> Proposal:
     """The mixture fitted to a posterior's draws, which must have the model's parameters."""
     if posterior.names != run.model.names:
         raise InvalidInputError(

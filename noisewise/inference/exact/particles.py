@@ -19,7 +19,7 @@ from noisewise.inference.contract.run import NUM_PRIOR_CHECK, InferenceRun
 from noisewise.inference.exact.record_moves import RecordMoves, advanced, record_moves
 from noisewise.inference.exact.record_state import TARGET_ACCEPTANCE, RecordState, Seen, Walk
 from noisewise.inference.exact.weighted_draws import PRIOR_SHARE, UnconstrainedPrior
-from noisewise.samplers.adaptive_importance import fitted_proposal
+from noisewise.samplers.adaptive_importance import Proposal, fitted_proposal
 
 _WALK_SHARE = 0.5
 """Share of moves that are random walks, which work where the fit is poor; the others are draws from
@@ -217,7 +217,7 @@ class SimulatedParticles(Particles):
     def by_step(self) -> dict[str, np.ndarray]:
         return {"theta": self._prior.prior.constrain(self._z), "s": self._s}
 
-    def fit(self) -> Any:
+    def fit(self) -> Proposal:
         """A heavy-tailed proposal in z, fitted to the particles and mixed with the prior."""
         return fitted_proposal(
             self.z, np.full(len(self.z), 1.0 / len(self.z)), self._prior, PRIOR_SHARE

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ from noisewise.inference.exact.weighted_draws import (
 )
 from noisewise.posteriors import Kind
 from noisewise.posteriors.base import AbstractPosterior
-from noisewise.samplers.adaptive_importance import fitted_proposal
+from noisewise.samplers.adaptive_importance import Proposal, fitted_proposal
 
 _NUM_STAGES = 4
 """Stages of the pilot: the prior, and three proposals fitted to what came before."""
@@ -84,7 +84,7 @@ def run_pilot(key: Array, run: InferenceRun) -> Pilot:
         OutOfBudget: If there is not a single draw.
     """
     prior = UnconstrainedPrior(run.model.prior)
-    proposal: Any = prior
+    proposal: Proposal = prior
     pilot: Pilot | None = None
     with contextlib.suppress(OutOfBudget):
         for stage, stage_key in enumerate(jax.random.split(key, _NUM_STAGES)):
@@ -102,8 +102,8 @@ def run_pilot(key: Array, run: InferenceRun) -> Pilot:
                 run.look_at_observation(look_key, draws.s)
             run.record(pilot=stage, effective_size=draws.effective_size)
             if draws.num >= _MIN_PER_PARAMETER * draws.z.shape[1] and draws.effective_size > 0.0:
-                proposal = fitted_proposal(draws.z, draws.weights, prior, PRIOR_SHARE)
-                pilot = Pilot(draws, np.linalg.cholesky(proposal.scale))
+                fitted = fitted_proposal(draws.z, draws.weights, prior, PRIOR_SHARE)
+                proposal, pilot = fitted, Pilot(draws, np.linalg.cholesky(fitted.scale))
             pilot = pilot or Pilot(draws, np.eye(draws.z.shape[1]))
     if pilot is None:
         raise OutOfBudget(run.stop)

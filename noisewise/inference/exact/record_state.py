@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from noisewise._core.arrays import Array
+from noisewise.mechanisms.base import AbstractMechanism
 
 TARGET_ACCEPTANCE = 0.3
 """Share of random-walk steps to accept: between .44, best in one dimension, and .234, best in many
@@ -56,7 +57,7 @@ class Seen(NamedTuple):
         temperature: The power of eta in the target.
     """
 
-    mechanism: Any
+    mechanism: AbstractMechanism
     observed: Array
     temperature: Array
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import jax
 import numpy as np
@@ -15,6 +14,8 @@ from noisewise.inference.contract.run import InferenceRun
 from noisewise.posteriors import Kind, WeightedSamples
 from noisewise.posteriors.findings import without
 from noisewise.posteriors.weighted_samples import MAX_PARETO_K, pareto_k
+from noisewise.priors.prior import Prior
+from noisewise.samplers.adaptive_importance import Proposal
 
 _MIN_EXACT = 100
 """Effective draws below which weighted draws are not called exact: averages are off by a tenth of a
@@ -41,7 +42,7 @@ verdict.
 class UnconstrainedPrior:
     """The prior in unconstrained coordinates."""
 
-    prior: Any
+    prior: Prior
 
     def sample(self, key: Array, num: int) -> np.ndarray:
         """Draws z (num, d)."""
@@ -70,7 +71,7 @@ class ImportanceDraws:
         log_proposal: log q, shape (n,).
     """
 
-    def __init__(self, run: InferenceRun, proposal: Any) -> None:
+    def __init__(self, run: InferenceRun, proposal: Proposal) -> None:
         self._run, self._proposal = run, proposal
         dim, width = run.model.prior.unconstrained_dim, run.model.statistic_width
         self.z, self.s = np.empty((0, dim)), np.empty((0, width))
