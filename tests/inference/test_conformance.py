@@ -1,10 +1,12 @@
 """What every inference method promises, whatever it does inside."""
 
 import dataclasses
+import re
 import time
 
 import jax
 import numpy as np
+import numpyro.distributions as dist
 import pytest
 
 import noisewise as nw
@@ -140,3 +142,25 @@ def test_bad_budgets_are_refused(name):
     for bad in ({"max_simulations": 0}, {"max_minutes": -1.0}, {"max_simulations": 1.5}):
         with pytest.raises((errors.InvalidInputError, errors.InvalidTypeError)):
             dataclasses.replace(METHODS[name].method, **bad)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_method_refuses_is_asked_without_an_error(name):
+    """Noise without a density, noise that cannot be drawn, and a simulator without records."""
+    method = METHODS[name].method
+    without_density = nw.mechanisms.SampledMechanism(lambda key, s: s)
+    for mechanism in (without_density, nw.mechanisms.Gaussian(scale=1.0)):
+        model = nw.PrivateModel(
+            prior=nw.Prior({"a": dist.Normal(0.0, 1.0)}),
+            simulator=nw.simulators.JaxSimulator(lambda key, theta: theta),
+            query=lambda x: x,
+            mechanism=mechanism,
+        )
+        refusal = method.refusal(model)
+        assert method.supports(model) == (refusal is None)
+        if refusal is not None:
+            with pytest.raises(errors.MissingCapabilityError, match=re.escape(refusal)):
+                method.check(model)
+        missing = method.needs - mechanism.capabilities
+        assert not (missing and method.supports(model))
+    assert method.supports(METHODS[name].make_problem().model)

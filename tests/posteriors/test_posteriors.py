@@ -56,6 +56,28 @@ def test_summary_of_chains():
     )
 
 
+def test_a_table_of_draws_holds_all_that_belongs_to_a_draw():
+    posterior = chains(num=40)
+    table = posterior.to_frame()
+    assert list(table.columns) == ["a", "b", "sum", "weight", "chain"]
+    np.testing.assert_array_equal(table[["a", "b"]].to_numpy(), posterior.theta)
+    np.testing.assert_array_equal(table["sum"], posterior.derived["sum"])
+    assert table["chain"].tolist() == sorted(10 * [0, 1, 2, 3])
+    posterior = weighted(num=50)
+    assert list(posterior.to_frame().columns) == ["a", "weight"]
+    np.testing.assert_array_equal(posterior.to_frame()["weight"], posterior.weights)
+    with pytest.raises(errors.InvalidInputError, match="column 'weight'"):
+        Draws(np.zeros((10, 1)), ("weight",), REPORT).to_frame()
+
+
+def test_another_report_leaves_the_first_posterior_alone():
+    posterior = weighted(num=50)
+    other = posterior.with_report(Report("other"))
+    assert (posterior.report, other.report) == (REPORT, Report("other"))
+    assert type(other) is WeightedSamples
+    assert other.log_weights is posterior.log_weights
+
+
 def test_summary_of_weights_is_that_of_the_target():
     """The effective size is about 9700 of 20,000: 4 standard errors of the mean are .04."""
     posterior = weighted()
