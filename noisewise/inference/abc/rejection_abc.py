@@ -40,9 +40,10 @@ sd.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RejectionABC(AbstractMethod):
-    r"""theta ~ pi, x ~ f(. | theta), kept or not by what s(x) says of the observation.
+    r"""Draws from the prior, kept if their simulation agrees with the observation.
 
-    Without `tolerance` and `quantile` it is exact (Gong 2022): theta is kept with probability
+    theta ~ pi and x ~ f(. | theta) are simulated until enough are kept. Without `tolerance` and
+    `quantile` the method is exact (Gong 2022): theta is kept with probability
 
         eta(s_dp | s(x)) / sup_s eta(s_dp | s),
 

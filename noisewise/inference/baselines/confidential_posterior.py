@@ -28,13 +28,12 @@ lies far above.
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class ConfidentialPosterior(AbstractMethod):
-    r"""theta ~ p(theta | x): what the data say without privacy, for the curator and as a row of
-    tables.
+    r"""What the data say without privacy, theta ~ p(theta | x): for the curator, and for tables.
 
     `data` are the records x (n, columns) as they are, not clamped, or the confidential statistic s
     (k,). The models are those of `NaivePlugIn`. Given records the posterior is exact. Given s it
     is that of unclamped records with this statistic: exact for `LogLinear`, and for the others if
-    no record was clamped or rounded, which s does not tell.
+    no record was clamped or rounded, which s does not show.
 
     The private observation that `infer` takes is checked and not used. The report leaves `data`
     out and messages never show it, but the posterior itself reveals it: it is not private, and

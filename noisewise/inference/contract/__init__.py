@@ -1,3 +1,1 @@
-"""What all methods share: settings, budgets, simulations that are counted and remembered, chains,
-refusals.
-"""
+"""What all methods share: settings and refusals, runs with budgets and journals, chains."""

@@ -28,8 +28,9 @@ _REPEATS = 256
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImportanceSampling(AbstractMethod):
-    r"""theta_i ~ q, x_i ~ f(. | theta_i), w_i = pi(theta_i) eta(s_dp | s(x_i)) / q(theta_i): exact
-    for any simulator.
+    r"""Draws weighted by the mechanism's density: exact for any simulator, in few dimensions.
+
+        theta_i ~ q,   x_i ~ f(. | theta_i),   w_i = pi(theta_i) eta(s_dp | s(x_i)) / q(theta_i)
 
     One simulation per draw makes eta an unbiased estimate of the likelihood, so the weighted draws
     have the posterior as their law, with no tolerance. q is the prior (`num_stages=0`, right when

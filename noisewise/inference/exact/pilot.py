@@ -177,7 +177,7 @@ def variance_of_estimates(log_eta: np.ndarray, num_inner: int) -> float:
 
         E[min(L, L')] / E[L]  =  2 Phi(-sigma / sqrt 2).
 
-    That is what chains feel: rare estimates near 0 hardly matter to them, though they would
+    This is what matters to chains: rare estimates near 0 hardly affect them, though they would
     dominate the variance itself.
 
     Args:

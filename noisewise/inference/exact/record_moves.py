@@ -168,7 +168,7 @@ class RecordMoves:
 
     @in_float64
     def parameters(self, key: Array, state: RecordState, walk: Walk, num: int) -> Array:
-        """`num` draws of theta (num, C, d) given the records of every chain, which stand still."""
+        """`num` draws of theta (num, C, d) given the records of every chain, which stay fixed."""
         return self._parameters_given_records(key, state, walk, num)
 
     @functools.cached_property
