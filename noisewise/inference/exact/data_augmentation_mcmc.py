@@ -43,17 +43,17 @@ class DataAugmentationMCMC(AbstractMethod):
         p(theta, x | s_dp)  ~  pi(theta)  prod_i f(x_i | theta)  eta(s_dp | T(x)).
 
     A sweep has three parts. It draws theta given the records. It proposes a new value for each
-    record in turn from f(. | theta), accepted with probability min(1, eta*/eta) (Ju, Awan, Gong and
-    Rao 2022), which is at least exp(-epsilon) under an epsilon-DP mechanism. And it ends with
+    record in turn from f(. | theta), accepted with probability min(1, eta*/eta) (Ju, Awan, Gong
+    and Rao 2022), which is at least exp(-epsilon) under an epsilon-DP mechanism. And it ends with
     `num_moves` moves that are not centred (Yu and Meng 2011): theta changes while the noise u of
     the records x_i = G(theta, u_i) stays fixed. Without these, chains mix more slowly the smaller
     epsilon is, since n records hold theta in place.
 
-    The method needs an `AbstractRecordModel`, a query that is a sum over records and a mechanism with a
-    density; a new record costs O(k). Chains start at draws from the prior, steps are tuned in
-    `num_warmup` sweeps, and then sweeps are made until the bulk effective size of every parameter
-    is `target_ess` and R-hat at most 1.01, or `max_sweeps` is reached. A sweep counts as 1 +
-    `num_moves` simulations per chain. The draws of s beside theta follow p(s | s_dp).
+    The method needs an `AbstractRecordModel`, a query that is a sum over records and a mechanism
+    with a density; a new record costs O(k). Chains start at draws from the prior, steps are tuned
+    in `num_warmup` sweeps, and then sweeps are made until the bulk effective size of every
+    parameter is `target_ess` and R-hat at most 1.01, or `max_sweeps` is reached. A sweep counts as
+    1 + `num_moves` simulations per chain. The draws of s beside theta follow p(s | s_dp).
 
     Args:
         num_chains: Chains that run side by side.

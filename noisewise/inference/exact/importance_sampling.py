@@ -89,9 +89,7 @@ class ImportanceSampling(AbstractMethod):
     def _infer(self, key: Array, run: InferenceRun) -> WeightedSamples:
         *keys, look_key, end_key = jax.random.split(key, self.num_stages + 3)
         start = UnconstrainedPrior(run.model.prior)
-        proposal: Proposal = start
-        if self.proposal is not None:
-            proposal = _fit_to(run, self.proposal, start, self.prior_share)
+        proposal = self._first_proposal(run, start)
         best: ImportanceDraws | None = None
         for stage, stage_key in enumerate(keys):
             draws = ImportanceDraws(run, proposal)
@@ -111,6 +109,11 @@ class ImportanceSampling(AbstractMethod):
         if best is None:
             raise OutOfBudget(run.stop)
         return _finished(end_key, run, best)
+
+    def _first_proposal(self, run: InferenceRun, start: UnconstrainedPrior) -> Proposal:
+        if self.proposal is None:
+            return start
+        return _fit_to(run, self.proposal, start, self.prior_share)
 
 
 def _preferred(
