@@ -289,7 +289,7 @@ def test_simulations_of_inference_and_certificate_stand_apart(run, loaded):
     )
     told = " ".join(run("infer", "--help").stdout.replace("│", " ").split())
     assert "--certify not counted" in told
-    assert "on top" in told
+    assert "Extra simulations" in told
 
 
 def test_answers_for_comparison_are_left_as_they_are(run, loaded):
@@ -498,7 +498,7 @@ def test_a_plan_takes_the_query_of_a_release(run):
     quick = ("--simulations", "1000", "--releases", "20", "--epsilon", "1")
     without = run("plan", "model.py", *quick)
     assert without.exit_code == 1
-    assert "give one by --release" in without.stderr
+    assert "give one with --release" in without.stderr
     found = run("plan", "model.py", "--release", "release.json", *quick, "--json")
     assert found.exit_code == 0
     assert json.loads(found.stdout)["num_simulations"] == 1000
