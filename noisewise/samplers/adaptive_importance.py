@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
