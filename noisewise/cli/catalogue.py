@@ -33,7 +33,7 @@ _PROBLEMS = (
     Item(
         "gaussian-mean",
         "gaussian_mean",
-        "The mean of normal records, released with noise: small enough for quadrature, and for"
+        "The mean of normal records, released with noise: small enough for quadrature and for"
         " every method.",
     ),
     Item(
@@ -78,14 +78,13 @@ _PROBLEMS = (
     ),
 )
 
-_PARTLY_KNOWN = (
-    "Mechanisms that a user knows only in part: a sampler without a density, or a density without a"
-    " sampler."
+_USERS_OWN = (
+    "Mechanisms of a user's own: a sampler without a density, or a density without a sampler."
 )
 
 _MECHANISMS = {
-    "Clamped": "Post-processing of a mechanism's output: rounding, and clipping to an interval.",
-    "DensityMechanism": _PARTLY_KNOWN,
+    "Clamped": "Post-processing of a mechanism's output: rounding to a grid, and clipping to an interval.",
+    "DensityMechanism": _USERS_OWN,
     "DiscreteGaussian": "Independent discrete Gaussian noise on a lattice.",
     "DiscreteLaplace": "Independent discrete Laplace noise on a lattice.",
     "EuclideanLaplace": (
@@ -99,7 +98,7 @@ _MECHANISMS = {
     ),
     "Product": "Blocks of columns, each with a mechanism of its own.",
     "RandomizedResponse": "Randomised response over categories.",
-    "SampledMechanism": _PARTLY_KNOWN,
+    "SampledMechanism": _USERS_OWN,
 }
 
 _QUERIES = (
@@ -121,7 +120,7 @@ _QUERIES = (
     Item(
         "infection-curve",
         "InfectionCurve",
-        "How many people are infected at each of several times.",
+        "The number of people infected at each of several times.",
     ),
     Item("FunctionQuery", "FunctionQuery", "A user's own function as a query."),
     Item("Joint", "Joint", "Several statistics of one database."),
