@@ -83,7 +83,9 @@ _USERS_OWN = (
 )
 
 _MECHANISMS = {
-    "Clamped": "Post-processing of a mechanism's output: rounding to a grid, and clipping to an interval.",
+    "Clamped": (
+        "Post-processing of a mechanism's output: rounding to a grid, and clipping to an interval."
+    ),
     "DensityMechanism": _USERS_OWN,
     "DiscreteGaussian": "Independent discrete Gaussian noise on a lattice.",
     "DiscreteLaplace": "Independent discrete Laplace noise on a lattice.",
