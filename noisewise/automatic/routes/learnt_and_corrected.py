@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import jax
 
 from noisewise._core.arrays import Array
+from noisewise.assessment.judging import CERTIFYING_SIZE
 from noisewise.automatic.ranking import MIN_ESS_TO_EXTRAPOLATE, SAFETY_FACTOR, Candidate
 from noisewise.automatic.routes.route import Route
 from noisewise.automatic.search import Search, Use
-from noisewise.assessment.judging import CERTIFYING_SIZE
 from noisewise.inference import PrivatePosteriorEstimation
 from noisewise.inference.exact.weighted_draws import pooled_draws
 from noisewise.posteriors import AbstractPosterior, WeightedSamples

@@ -15,12 +15,11 @@ import numpy as np
 from noisewise.automatic.ranking import SAFETY_FACTOR, Candidate
 from noisewise.automatic.routes.route import Route
 from noisewise.automatic.search import Search, Use
-from noisewise.diagnostics.certificates.certificate import MAX_PARETO_K
 from noisewise.errors import SimulationError
 from noisewise.inference import ImportanceSampling
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.weighted_draws import ImportanceDraws, UnconstrainedPrior
-from noisewise.posteriors.weighted_samples import pareto_k
+from noisewise.posteriors.weighted_samples import MAX_PARETO_K, pareto_k
 
 _NUM_PILOT = 2000
 """Simulations of the pilot: 2% of the default budget, and enough to estimate efficiencies from
@@ -47,7 +46,10 @@ def _candidates(search: Search) -> Iterator[Candidate]:
     yield Candidate(posterior)
     per_effective = pilot.num / max(pilot.effective_size, 1.0)
     needed = math.ceil(SAFETY_FACTOR * search.target_ess * per_effective)
-    if needed <= search.budget.remaining / _MAX_PART and pareto_k(pilot.log_weights) <= MAX_PARETO_K:
+    if (
+        needed <= search.budget.remaining / _MAX_PART
+        and pareto_k(pilot.log_weights) <= MAX_PARETO_K
+    ):
         method = ImportanceSampling(num_stages=0, num_final=needed)
         yield Candidate(search.run(Use.WEIGHTED_PRIOR, method), replaces=posterior)
 

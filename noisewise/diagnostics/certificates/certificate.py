@@ -22,10 +22,8 @@ from noisewise.posteriors import AbstractPosterior, Finding, Kind, WeightedSampl
 from noisewise.posteriors.findings import without
 from noisewise.posteriors.kinds import ABOUT_CERTIFICATES
 from noisewise.posteriors.sentences.words import percent
+from noisewise.posteriors.weighted_samples import MAX_PARETO_K
 
-MAX_PARETO_K = 0.7
-"""Pareto k above which the effective size of importance weights, and averages, cannot be trusted
-(Vehtari et al. 2024)."""
 SATURATED = 0.25
 """Share of R: above it, 1 + rv from R simulations at each theta is only a lower bound."""
 
