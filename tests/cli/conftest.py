@@ -63,11 +63,8 @@ def narrow(release):
 """
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The working directory of a test: people.csv, town.csv, model.py, and releases of ages.csv."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
+def fill():
+    """Data, a model and releases, in the working directory."""
     rng = random.Random(7)
     people = [
         f"{rng.randint(0, 99)},{rng.uniform(1, 8):.1f},{rng.gauss(50, 20):.2f},{rng.choice('fm')},{rng.choice(('no', 'yes'))}"
@@ -81,6 +78,14 @@ def folder(tmp_path, monkeypatch):
     query = nw.queries.ClampedMean(bounds=(0.0, 100.0), num_records=200, grid=1.0)
     nw.Release([51.0], mechanism, query=query, description="mean age").save("release.json")
     nw.Release([50.8], mechanism, query=query).save("second.json")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working directory of a test: people.csv, town.csv, model.py, and releases of ages.csv."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    fill()
     return tmp_path
 
 

@@ -13,10 +13,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from noisewise.cli import requests, targets
+from noisewise.cli.app import app
 from noisewise.cli.requests import remembered
-from tests.cli.conftest import MODEL
+from tests.cli.conftest import MODEL, fill
 
 QUICK = ("--method", "importance", "--set", "num_final=300", "--set", "num_stages=0")
 MARKER = Path("code was run")
@@ -27,17 +29,48 @@ OTHER = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _own_records(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+@pytest.fixture(scope="module")
+def infer_once(tmp_path_factory):
+    """A working directory and records of this machine in which one run was made; and copies of both."""
+    places = {name: tmp_path_factory.mktemp(name) for name in ("work", "state", "before")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(places["work"])
+        patch.setenv("XDG_STATE_HOME", str(places["state"]))
+        fill()
+        shutil.copytree(places["work"], places["before"] / "empty")
+        words = ("infer", "model.py:model", "--release", "release.json", *QUICK, "--out", "runs/a")
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code in (0, 3), result.stderr
+    for name in ("work", "state"):
+        shutil.copytree(places[name], places["before"] / name)
+    return places
 
 
 @pytest.fixture
-def mine(run):
-    """A run of the user's own."""
-    result = run("infer", "model.py:model", "--release", "release.json", *QUICK, "--out", "runs/a")
-    assert result.exit_code in (0, 3), result.stderr
+def folder(infer_once, monkeypatch):
+    """The working directory of a test, always the same, with the files of `conftest.folder`, and
+    without records.
+    """
+    put_back(infer_once, work="empty", state=None)
+    monkeypatch.chdir(infer_once["work"])
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("XDG_STATE_HOME", str(infer_once["state"]))
+    return infer_once["work"]
+
+
+@pytest.fixture
+def mine(infer_once, folder):
+    """A run of the user's own: made once, in this very place."""
+    put_back(infer_once, work="work", state="state")
     return Path("runs/a")
+
+
+def put_back(places, **copies):
+    for name, copy in copies.items():
+        for path in places[name].iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if copy is not None:
+            shutil.copytree(places["before"] / copy, places[name], dirs_exist_ok=True)
 
 
 @pytest.fixture

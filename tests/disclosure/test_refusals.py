@@ -6,6 +6,7 @@ Driven with pairs of neighbouring databases chosen adversarially, at settings ne
 """
 
 import dataclasses
+import functools
 import json
 import traceback
 import types
@@ -26,6 +27,17 @@ m, q = nw.mechanisms, nw.queries
 FEWER, MORE = 2_000, 50_000
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _conversions_computed_once():
+    """The cases state seven budgets with a delta: their zCDP is searched for once, which takes longer
+    than a release.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        search = functools.cache(nw.ZeroConcentratedDP.from_approximate)
+        patch.setattr(nw.ZeroConcentratedDP, "from_approximate", staticmethod(search))
+        yield
+
+
 def test_neighbours_come_to_the_same():
     assert list(differences(cases(np.random.default_rng(0), FEWER))) == []
 
@@ -39,15 +51,17 @@ def test_every_kind_is_both_released_and_refused():
     """Else the test above would look at one side of each limit only."""
     rng = np.random.default_rng(2)
     for name, kind in KINDS.items():
-        kinds = set()
+        kinds, both = set(), name not in ("answer", "median")
         for _ in range(150):
             try:
                 case = kind(rng)
             except nw.errors.NoisewiseError:
                 continue
             kinds.add(outcome(case, case.pair[0])[0][0])
+            if "released" in kinds and len(kinds) > both:
+                break
         assert "released" in kinds, name
-        assert len(kinds) > 1 or name in ("answer", "median"), name
+        assert len(kinds) > both, name
 
 
 # The oracles of before, planted again -------------------------------------------------------------
@@ -438,10 +452,10 @@ def test_integers_of_neighbours_are_no_farther_apart_than_opendp_is_told(monkeyp
 def test_a_sensitivity_that_is_understated_would_be_found(monkeypatch):
     seen = recorded(monkeypatch)
     monkeypatch.setattr(q.Histogram, "_sensitivity", lambda self, norm: 1.0 / self.divisor)
-    found = [
+    found = (
         ratio for case in cases(np.random.default_rng(4), FEWER) for ratio in losses(case, seen)
-    ]
-    assert max(found) >= np.sqrt(2.0)
+    )
+    assert any(ratio >= np.sqrt(2.0) for ratio in found)
 
 
 def test_blocks_of_a_product_serve_the_columns_that_they_stand_for():
