@@ -1,7 +1,13 @@
 """Shared fixtures: JAX's global precision flag off and on, and seeds that never change."""
 
+import gc
+
 import jax
 import pytest
+
+# Tracing programs makes millions of small objects that live on: with Python's own threshold of 700 a
+# tenth of the suite's time goes into looking for cycles among them.
+gc.set_threshold(20_000)
 
 
 @pytest.fixture(autouse=True, scope="session")

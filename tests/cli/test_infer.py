@@ -2,19 +2,32 @@
 exits.
 """
 
+import contextlib
 import json
 import re
+import shutil
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import noisewise as nw
 from noisewise.cli import outcomes, targets
+from noisewise.cli.app import app
 from noisewise.cli.requests import remembered
 
 QUICK = ("--method", "importance", "--set", "num_final=4000", "--set", "num_stages=0")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The directory of a finished run, to copy."""
+    with contextlib.chdir(tmp_path_factory.mktemp("finished")):
+        result = CliRunner().invoke(app, ["infer", "gaussian-mean", *QUICK, "--out", "a"])
+        assert result.exit_code == 0, result.stderr
+        return Path("a").resolve()
 
 
 def test_a_problem_gives_the_posterior_of_python(run, folder):
@@ -402,8 +415,8 @@ def test_a_run_moves_with_its_model(run, folder, monkeypatch):
         },
     ],
 )
-def test_damaged_commands_are_refused(run, damage):
-    assert run("infer", "gaussian-mean", *QUICK, "--out", "runs/a").exit_code == 0
+def test_damaged_commands_are_refused(run, finished, damage):
+    shutil.copytree(finished, "runs/a")
     path = Path("runs/a/command.json")
     path.write_text(json.dumps(damage(json.loads(path.read_text()))))
     result = run("resume", "runs/a")
