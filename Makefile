@@ -34,8 +34,10 @@ demo: install
 	@rm -rf runs/demo
 	@$(BIN)/noisewise infer sir --epsilon 10 --method sppe --num-rounds 5 --set num_noise=1 --seed 2 --out runs/demo
 
-# Most of the fast suite's time goes into compiling programs that run for milliseconds.
-test: export XLA_FLAGS ?= --xla_backend_optimization_level=0
+# Most of the fast suite's time goes into compiling programs that run for milliseconds. Each of its
+# workers has one core.
+test: export XLA_FLAGS ?= --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
+test: export OPENBLAS_NUM_THREADS ?= 1
 test: install
 	$(BIN)/python -m pytest -q -m "not slow" -n auto --dist worksteal --durations=10
 

@@ -1,6 +1,7 @@
 """Shared fixtures: JAX's global precision flag off and on, and seeds that never change."""
 
 import gc
+import os
 
 import jax
 import pytest
@@ -15,6 +16,14 @@ def _records_apart(tmp_path_factory):
     """Tests leave nothing among the user's own records, and find nothing there."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nothing_waits_for_the_disk():
+    """No test of this process outlives a power cut; those that kill processes start others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
         yield
 
 

@@ -2,6 +2,7 @@
 cells is never said.
 """
 
+import functools
 import json
 import shlex
 import subprocess
@@ -52,6 +53,17 @@ PRIVACY = (
     "--epsilon 1 --delta 1e-6",
     "--epsilon 1e-20",
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _conversions_computed_once():
+    """One of the budgets has a delta: its zCDP is searched for once, which takes longer than a
+    command.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        search = functools.cache(nw.ZeroConcentratedDP.from_approximate)
+        patch.setattr(nw.ZeroConcentratedDP, "from_approximate", staticmethod(search))
+        yield
 
 
 def row(rng):
@@ -241,9 +253,9 @@ def test_two_processes_pay_for_one_file_once(folder):
         "release --data people.csv --query mean --column age --bounds 0 100 --epsilon 1 --out"
         " a.json --ledger ledger.json"
     )
-    processes = [start(*words) for _ in range(3)]
+    processes = [start(*words) for _ in range(2)]
     ends = [(process.communicate()[1], process.returncode) for process in processes]
-    assert sorted(code for _, code in ends) == [0, 1, 1]
+    assert sorted(code for _, code in ends) == [0, 1]
     assert all("exists and is kept" in stderr for stderr, code in ends if code)
     assert len(nw.Ledger("ledger.json").entries) == 1
     assert nw.Release.load("a.json").names == ("mean",)

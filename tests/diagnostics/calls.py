@@ -20,6 +20,7 @@ from noisewise.diagnostics import (
     prior_sensitivity,
     tarp,
 )
+from noisewise.diagnostics.trials import Trials
 from noisewise.posteriors import Draws, Report
 
 KEY = jax.random.key(3)
@@ -52,8 +53,15 @@ class Right:
         )
 
 
+def good_trials(num=40):
+    """As `draw_trials` makes of the model and `Right`, at once."""
+    theta = RNG.normal(size=(num, 2))
+    observed = theta + np.sqrt(2.0) * RNG.normal(size=(num, 2))
+    return Trials(MODEL.names, theta, observed, Right().sample_many(KEY, observed, 20), 0)
+
+
 OBSERVED = [0.3, -0.2]
-TRIALS = draw_trials(KEY, Right(), MODEL, 40, num_draws=20)
+TRIALS = good_trials()
 
 OF_TRIALS = {
     "draw_trials": lambda given, *rest, **more: draw_trials(

@@ -14,6 +14,7 @@ from noisewise.inference.learned.common.simulations import one_net
 from noisewise.inference.learned.posterior.corrections import atomic_loss
 from noisewise.inference.learned.posterior.posterior_task import NoisyPairs
 from noisewise.inference.learned.posterior.regions import Estimate, Region, Regions, in_all
+from tests.inference.methods import SMALL
 
 KEY = jax.random.key(0)
 
@@ -174,6 +175,7 @@ def test_simulations_are_asked_about_each_region_once(monkeypatch):
         num_noise=1,
         noise_bank=4,
         correction=TruncatedProposals(outside=0.2),
+        estimator=SMALL,
         training=nw.estimators.Training(max_epochs=3),
     )
     method.infer(KEY, problem.model, problem.observed, progress=False)

@@ -112,6 +112,7 @@ def sitting(name, folder, log, count):
 
 
 if __name__ == "__main__":
+    nw.problems.sir  # noqa: B018  imports Numba once, for all processes
     print("ready", flush=True)
     while line := sys.stdin.readline():
         pid = os.fork()

@@ -3,6 +3,7 @@ simulators.
 """
 
 import dataclasses
+import functools
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
@@ -45,8 +46,16 @@ def spread(*ends):
 
 RATES = spread((-1.0, 0.0), (-3.5, -2.5))
 MEAN = nw.queries.ClampedMean(bounds=(-5.0, 5.0), num_records=30)
-TABLE = nw.problems.log_linear(1.0).model
-REGRESSION = nw.problems.linear_regression(1.0).model
+
+
+@functools.cache
+def table():
+    return nw.problems.log_linear(1.0).model
+
+
+@functools.cache
+def regression():
+    return nw.problems.linear_regression(1.0).model
 
 
 def scaled(x):
@@ -76,11 +85,13 @@ CASES = {
         spread((-1.0, 1.0)),
         nw.queries.ClampedMean(bounds=(-5.0, 5.0), num_records=9000),
     ),
-    "regression": Case(REGRESSION.simulator, REGRESSION.prior.sample(KEY, NUM), REGRESSION.query),
-    "tables": Case(TABLE.simulator, TABLE.prior.sample(KEY, NUM), TABLE.query),
-    "counts": Case(
+    "regression": lambda: Case(
+        regression().simulator, regression().prior.sample(KEY, NUM), regression().query
+    ),
+    "tables": lambda: Case(table().simulator, table().prior.sample(KEY, NUM), table().query),
+    "counts": lambda: Case(
         LogLinear(num_records=10**5, num_classes=2, num_values=(2, 2)),
-        TABLE.prior.sample(KEY, NUM),
+        table().prior.sample(KEY, NUM),
         nw.queries.CategoryProportions(num_classes=2, num_values=(2, 2), num_records=10**5),
     ),
     "leap": Case(epidemic(), RATES, scaled),
@@ -89,6 +100,7 @@ CASES = {
     "epidemic in jax": Case(epidemic(backend="jax"), RATES, scaled),
     "untraced query": Case(epidemic(), RATES, lambda x: [float(value) for value in x]),
 }
+"""A function is called when a test asks for its case: what it samples takes seconds to compile."""
 THIRD = {
     "jax": (-0.3416032977773564, 1.0542503342503389, 0.6295529287686963),
     "python": (-0.4620131400767493, 18.0),
@@ -124,8 +136,13 @@ KEYS = jax.random.split(jax.random.key(3), NUM)
 ORDER = np.random.default_rng(0).permutation(NUM)
 
 
+@functools.cache
+def made(name):
+    return CASES[name] if isinstance(CASES[name], Case) else CASES[name]()
+
+
 def statistics(name, key, rows=slice(None), **options):
-    case = CASES[name]
+    case = made(name)
     return case.simulator.statistics(key, case.theta[rows], case.query, **options)
 
 
@@ -158,7 +175,7 @@ def test_raw_keys_will_do(name, by_key):
 @pytest.mark.parametrize("name", ["records", "python", "leap", "epidemic in jax"])
 def test_keys_matter_and_databases_are_those_of_the_statistics(name, by_key):
     assert not np.array_equal(statistics(name, KEYS[::-1]), by_key[name])
-    case = CASES[name]
+    case = made(name)
     x = case.simulator.simulate(KEYS, case.theta)
     with jax.enable_x64(True):
         s = np.stack(
@@ -212,7 +229,7 @@ def test_processes_leave_no_trace(by_key):
 
 def test_models_pass_keys_on(by_key):
     assert np.array_equal(
-        REGRESSION.statistics(KEYS, CASES["regression"].theta), by_key["regression"]
+        regression().statistics(KEYS, made("regression").theta), by_key["regression"]
     )
     assert CASES["leap"].simulator.statistic_width(KEYS, RATES, scaled) == 4
 
@@ -231,21 +248,21 @@ def test_inference_simulates_the_same_whatever_the_clock_says(chunk, monkeypatch
     """A deadline cuts the work into chunks by time; each of any size gives the same rows, and a
     budget the first of them.
     """
-    theta = CASES["regression"].theta
-    run = lambda **budget: InferenceRun("test", {}, REGRESSION, np.zeros(9), **budget)
+    theta = made("regression").theta
+    run = lambda **budget: InferenceRun("test", {}, regression(), np.zeros(9), **budget)
     whole = run().statistics(KEY, theta)
-    assert np.array_equal(whole, REGRESSION.statistics(fold_in_rows(KEY, np.arange(NUM)), theta))
+    assert np.array_equal(whole, regression().statistics(fold_in_rows(KEY, np.arange(NUM)), theta))
     monkeypatch.setattr(InferenceRun, "_chunk", lambda self, wanted: chunk)
     assert np.array_equal(run(max_minutes=5.0).statistics(KEY, theta), whole)
     assert np.array_equal(run(max_simulations=NUM - 3).statistics(KEY, theta), whole[:-3])
     assert np.array_equal(
-        run(max_simulations=3).statistics(KEYS, theta), REGRESSION.statistics(KEYS, theta)[:3]
+        run(max_simulations=3).statistics(KEYS, theta), regression().statistics(KEYS, theta)[:3]
     )
 
 
 def test_inference_takes_keys_of_any_kind():
-    s = InferenceRun("test", {}, REGRESSION, np.zeros(9)).statistics(
-        jax.random.key(1, impl="rbg"), CASES["regression"].theta
+    s = InferenceRun("test", {}, regression(), np.zeros(9)).statistics(
+        jax.random.key(1, impl="rbg"), made("regression").theta
     )
     assert np.isfinite(s).all()
 
