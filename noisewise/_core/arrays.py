@@ -83,7 +83,7 @@ def as_float64(value: Any, name: str) -> Array:
         array = np.asarray(value)
         if array.dtype.kind not in "fiub":
             raise TypeError(f"dtype {array.dtype}")
-        return jnp.asarray(array.astype(np.float64))
+        return placed(array.astype(np.float64))  # asarray compiles a program for each new shape
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(
             f"{name} must be a rectangular array of real numbers, got {type(value).__name__}"
