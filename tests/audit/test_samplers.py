@@ -261,7 +261,7 @@ def test_a_wrong_column_of_a_nested_product_is_caught(column):
         return y
 
     audit = sampler_against_density(
-        KEY, NESTED, NESTED_S, sampler=sampler, statistics=np.empty((0, 7)), num_draws=20_000
+        KEY, NESTED, NESTED_S, sampler=sampler, statistics=np.empty((0, 7)), num_draws=30_000
     )
     assert not audit.passed
     assert audit.p_values[f"column {column}"] < 1e-6
