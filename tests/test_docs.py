@@ -201,6 +201,7 @@ def model(release):
 """
 
 
+@pytest.mark.slow
 def test_the_first_script_on_many_machines(tmp_path):
     """Planted: without the line `if __name__ == "__main__":` it ends with 1, as workers import the
     script again.
