@@ -11,10 +11,10 @@ from jaxtyping import Float
 from scipy.stats import beta
 
 from noisewise._core.arrays import Array, as_key, integer, number
-from noisewise.audit.dependence import ranked_uniforms, serial
 from noisewise.audit.events import Event, candidates
 from noisewise.audit.samplers import Sampler
-from noisewise.audit.smooth_tests import association, legendre
+from noisewise.audit.uniforms.dependence import ranked_uniforms, serial
+from noisewise.audit.uniforms.smooth_tests import association, legendre
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import ApproximateDP, PureDP

@@ -13,8 +13,8 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
-from noisewise.audit.dependence import groups
-from noisewise.audit.low_bits import CELLS, ROUNDING, cell
+from noisewise.audit.uniforms.dependence import groups
+from noisewise.audit.uniforms.low_bits import CELLS, ROUNDING, cell
 
 Event = Callable[[np.ndarray], np.ndarray]
 """A function of draws (N, k') that returns (N,) booleans."""

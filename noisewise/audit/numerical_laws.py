@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise.audit.outputs import all_values
-from noisewise.audit.smooth_tests import legendre
+from noisewise.audit.uniforms.smooth_tests import legendre
 from noisewise.mechanisms.supports import AbstractSupport, Interval, Lattice
 
 LogDensity = Callable[[np.ndarray], np.ndarray]

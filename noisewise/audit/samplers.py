@@ -31,12 +31,18 @@ from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
-from noisewise.audit.dependence import groups, serial, sum_and_difference, three_signs
-from noisewise.audit.low_bits import low_order_bits
 from noisewise.audit.numerical_laws import COARSE
-from noisewise.audit.smooth_tests import association, fine_cells, legendre, repetition, uniformity
 from noisewise.audit.spread import noise, spread
 from noisewise.audit.transforms import Block, check_blocks, transformed
+from noisewise.audit.uniforms.dependence import groups, serial, sum_and_difference, three_signs
+from noisewise.audit.uniforms.low_bits import low_order_bits
+from noisewise.audit.uniforms.smooth_tests import (
+    association,
+    fine_cells,
+    legendre,
+    repetition,
+    uniformity,
+)
 from noisewise.audit.verdict import AbstractVerdict
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism

@@ -10,10 +10,10 @@ from scipy.stats import binom, kstest
 from noisewise import errors
 from noisewise import mechanisms as m
 from noisewise.audit import epsilon_lower_bound, sampler_against_density
-from noisewise.audit.dependence import serial, three_signs
-from noisewise.audit.low_bits import low_order_bits
-from noisewise.audit.smooth_tests import fine_cells, uniformity
 from noisewise.audit.spread import spread
+from noisewise.audit.uniforms.dependence import serial, three_signs
+from noisewise.audit.uniforms.low_bits import low_order_bits
+from noisewise.audit.uniforms.smooth_tests import fine_cells, uniformity
 
 KEY = jax.random.key(11)
 LAPLACE = m.Laplace(1.0)

@@ -14,7 +14,7 @@ import noisewise as nw
 from noisewise import errors
 from noisewise import mechanisms as m
 from noisewise.audit import SamplerAudit, epsilon_lower_bound, sampler_against_density
-from noisewise.audit.smooth_tests import ORDER
+from noisewise.audit.uniforms.smooth_tests import ORDER
 from noisewise.mechanisms import IndependentUniforms
 
 KEY = jax.random.key(5)

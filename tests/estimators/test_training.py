@@ -108,7 +108,9 @@ def test_more_rows_compile_nothing_and_another_capacity_does(caplog):
         assert [record for record in caplog.records if "jit(_run)" in record.getMessage()]
 
 
-def test_long_work_is_compiled_with_all_optimisations_and_gives_the_same_but_for_rounding(monkeypatch):
+def test_long_work_is_compiled_with_all_optimisations_and_gives_the_same_but_for_rounding(
+    monkeypatch,
+):
     """5 epochs of 3 steps in float32: roundings of 1e-7 grow a little on the way, to 1e-5 at most."""
     used = []
     for name in ("run_compiled_fast", "run_optimised"):

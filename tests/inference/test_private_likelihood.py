@@ -337,7 +337,10 @@ def test_a_statistic_that_never_varies_is_left_out_and_failures_are_told():
         mechanism=nw.mechanisms.Laplace(scale=0.5),
     )
     posterior = PLE().infer(KEY, model, [0.8, 3.1], progress=False)
-    assert any("Left out, as they are the same in all simulations: s[1]" in text for text in posterior.report.warnings)
+    assert any(
+        "Left out, as they are the same in all simulations: s[1]" in text
+        for text in posterior.report.warnings
+    )
     assert posterior.likelihood.space.kept == (0,)
     assert posterior.likelihood.sample(KEY, [[0.0]]).shape == (1, 2)
     assert 15 < posterior.report.num_failed < 120

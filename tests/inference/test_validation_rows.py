@@ -23,12 +23,8 @@ METHODS = {
     "sppe": nw.inference.PrivatePosteriorEstimation(
         num_rounds=3, num_noise=2, noise_bank=4, **QUICK
     ),
-    "sple": nw.inference.PrivateLikelihoodEstimation(
-        num_rounds=3, noise_bank=4, **QUICK, **CHAINS
-    ),
-    "cle": nw.inference.ConfidentialLikelihoodEstimation(
-        num_rounds=3, **QUICK, **CHAINS
-    ),
+    "sple": nw.inference.PrivateLikelihoodEstimation(num_rounds=3, noise_bank=4, **QUICK, **CHAINS),
+    "cle": nw.inference.ConfidentialLikelihoodEstimation(num_rounds=3, **QUICK, **CHAINS),
 }
 
 

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 from scipy.stats import norm
 
-from noisewise.audit.smooth_tests import legendre, uniformity
+from noisewise.audit.uniforms.smooth_tests import legendre, uniformity
 
 MAX_TRIPLES = 56
 """Triples of columns that are tested: all of those of 8 columns."""

@@ -1,0 +1,1 @@
+"""Tests of numbers that should be uniform and independent; each gives a p-value."""
