@@ -14,7 +14,7 @@ from experiments.judges import PAPER_VALUES as PAPER_VALUES
 from experiments.methods import NAMES
 from experiments.verdicts import HOLDS, MISSING, NOT, PARTLY, UNJUDGED, UNTOLD
 from experiments.words import markdown
-from noisewise._core.files import read_json
+from noisewise._core.json_files import read_json
 from noisewise.errors import InvalidInputError
 from noisewise.plotting.style import OKABE_ITO, PRIOR, styled
 

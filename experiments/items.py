@@ -32,7 +32,8 @@ import numpy as np
 
 import noisewise as nw
 from experiments.plain import compact_json, plain
-from noisewise._core.files import read_json, write_atomically
+from noisewise._core.files import write_atomically
+from noisewise._core.json_files import read_json
 from noisewise.errors import InvalidInputError
 
 Progress = Callable[[str], None]

@@ -20,7 +20,8 @@ from experiments import synthetic_trials
 from experiments.items import hardware, source_hash
 from experiments.plain import plain
 from experiments.words import joined, markdown
-from noisewise._core.files import read_json, write_atomically
+from noisewise._core.files import write_atomically
+from noisewise._core.json_files import read_json
 from noisewise.errors import SimulationError
 from noisewise.plotting.style import TRUTH, looks, styled
 from noisewise.problems.sir import basic_reproduction_number

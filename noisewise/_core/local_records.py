@@ -17,7 +17,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from noisewise._core.files import dump_json, read_json, write_atomically
+from noisewise._core.files import write_atomically
+from noisewise._core.json_files import dump_json, read_json
 from noisewise.errors import NoisewiseError
 
 

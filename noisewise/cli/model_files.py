@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from noisewise._core.json_files import json_digest
 from noisewise._core.local_records import read_record, write_record
 from noisewise._core.regular_files import read_regular
 
@@ -99,7 +99,7 @@ def remember(run: Path, request: Mapping[str, Any], model: ModelFile) -> bool:
         Whether the record could be written.
     """
     known = {"path": os.path.realpath(model.path), "name": model.name, "sha256": model.sha256}
-    record = {"run": os.path.realpath(run), "request": _digest(request), "model": known}
+    record = {"run": os.path.realpath(run), "request": json_digest(request), "model": known}
     return write_record(_KIND, _key(run), record)
 
 
@@ -115,7 +115,7 @@ def recalled(run: Path, request: Mapping[str, Any]) -> tuple[Path, str, str] | N
     """
     record = read_record(_KIND, _key(run)) or {}
     model = record.get("model")
-    same = record.get("run") == os.path.realpath(run) and record.get("request") == _digest(request)
+    same = record.get("run") == os.path.realpath(run) and record.get("request") == json_digest(request)
     if not same or not isinstance(model, dict) or set(model) != {"path", "name", "sha256"}:
         return None
     if not all(isinstance(text, str) for text in model.values()):
@@ -125,7 +125,3 @@ def recalled(run: Path, request: Mapping[str, Any]) -> tuple[Path, str, str] | N
 
 def _key(run: Path) -> str:
     return hashlib.sha256(os.fsencode(os.path.realpath(run))).hexdigest()
-
-
-def _digest(request: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

@@ -15,9 +15,10 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noisewise._core.files import dump_json, read_json, reading, require_schema, write_atomically
+from noisewise._core.files import write_atomically
+from noisewise._core.json_files import dump_json, jsonable, read_json, reading, require_schema
 from noisewise._core.regular_files import check_no_links
-from noisewise.cli import settings, show
+from noisewise.cli import settings
 from noisewise.cli.interrupts import pool
 from noisewise.cli.requests import Request
 from noisewise.cli.targets import Target
@@ -271,7 +272,7 @@ def _store(out: Path, outcome: Outcome) -> None:
     spec |= {"verdict": outcome.assessment.verdict.value, "sentence": outcome.sentence}
     if outcome.certificate is not None:
         outcome.certificate.corrected.save(out / CORRECTED, overwrite=True)
-    record = {"schema": _SCHEMA, "schema_version": _VERSION, **show.plain(spec)}
+    record = {"schema": _SCHEMA, "schema_version": _VERSION, **jsonable(spec)}
     write_atomically(out / CERTIFICATE, dump_json(record), overwrite=True)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,7 +82,7 @@ def plan(
     if picture is not None:
         _draw(found, picture)
     if as_json:
-        print(json.dumps(found.to_spec(), indent=2, allow_nan=False))
+        show.print_json(found.to_spec())
     else:
         _print(found)
 

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from noisewise import __version__
-from noisewise._core.files import (
+from noisewise._core.files import write_atomically
+from noisewise._core.json_files import (
     MAX_BYTES,
     dump_json,
     read_json,
     reading,
     require_keys,
     require_schema,
-    write_atomically,
 )
 from noisewise._core.regular_files import check_no_links, read_regular
 from noisewise.cli import catalogue, model_files

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from noisewise._core.json_files import dump_json, jsonable
 from noisewise._core.text import printable
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]
@@ -33,19 +33,7 @@ def say(text: str = "") -> None:
 
 def print_json(value: Any) -> None:
     """Strict JSON on stdout: what is not finite becomes null."""
-    print(json.dumps(plain(value), indent=2, allow_nan=False))
-
-
-def plain(value: Any) -> Any:
-    """JSON-ready: mappings, lists, texts and finite numbers."""
-    if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    number = float(value)
-    return number if math.isfinite(number) else None
+    print(dump_json(jsonable(value)), end="")
 
 
 def table(

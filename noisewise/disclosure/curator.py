@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 
 from noisewise import __version__
-from noisewise._core.files import Reservation, as_path, require_text
+from noisewise._core.files import Reservation, as_path
+from noisewise._core.json_files import require_text
 from noisewise.disclosure.exact_mechanisms import Sampler, exact_sampler, require_exact
 from noisewise.disclosure.fields import as_names, as_requested
 from noisewise.disclosure.ledger import Ledger

@@ -14,7 +14,7 @@ import numpy as np
 
 from noisewise import queries
 from noisewise._core.arrays import describe, integer
-from noisewise._core.files import require_text
+from noisewise._core.json_files import require_text
 from noisewise.disclosure import accounting
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism

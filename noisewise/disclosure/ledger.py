@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from noisewise._core.arrays import describe
-from noisewise._core.files import (
-    as_path,
+from noisewise._core.files import as_path, write_atomically
+from noisewise._core.json_files import (
     dump_json,
     read_json,
     reading,
     require_keys,
     require_schema,
     require_text,
-    write_atomically,
 )
 from noisewise._core.regular_files import opened_lock
 from noisewise.disclosure import accounting, seal

@@ -12,8 +12,8 @@ import numpy as np
 
 from noisewise import __version__, mechanisms
 from noisewise._core.arrays import describe
-from noisewise._core.files import (
-    as_path,
+from noisewise._core.files import as_path, write_atomically
+from noisewise._core.json_files import (
     dump_json,
     parse_json,
     read_json,
@@ -21,7 +21,6 @@ from noisewise._core.files import (
     require_keys,
     require_schema,
     require_text,
-    write_atomically,
 )
 from noisewise.disclosure import display
 from noisewise.disclosure.fields import (

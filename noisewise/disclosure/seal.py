@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterable
@@ -27,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise._core import local_records
-from noisewise._core.files import parse_json, read_json
+from noisewise._core.json_files import json_digest, json_line, parse_json, read_json
 from noisewise._core.regular_files import read_regular
 from noisewise.errors import BudgetError, NoisewiseError
 
@@ -51,14 +50,10 @@ class Kept:
 
 def chain(ledger: str, facts: dict[str, Any], entries: Iterable[dict[str, Any]]) -> list[str]:
     """h_0, h_1, ...: one more than there are entries."""
-    links = [_hashed({"id": ledger, **facts})]
+    links = [json_digest({"id": ledger, **facts})]
     for entry in entries:
-        links.append(_hashed({"before": links[-1], **entry}))
+        links.append(json_digest({"before": links[-1], **entry}))
     return links
-
-
-def _hashed(value: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def lock_path(path: Path) -> Path:
@@ -112,7 +107,7 @@ def keep(lock: int, kept: Kept) -> None:
     """Write it to the open lock and to the user's state folder; where that cannot be, the ledger
     does without.
     """
-    text = json.dumps({"id": kept.id, "count": kept.count, "head": kept.head}).encode()
+    text = json_line({"id": kept.id, "count": kept.count, "head": kept.head}).encode()
     with contextlib.suppress(OSError):
         os.pwrite(lock, text.ljust(os.fstat(lock).st_size), 0)  # never empty in between
         os.ftruncate(lock, len(text))

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import describe, integer
-from noisewise._core.files import reading, require_keys
+from noisewise._core.json_files import reading, require_keys
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noisewise._core.files import as_path, dump_json, write_atomically
+from noisewise._core.files import as_path, write_atomically
+from noisewise._core.json_files import dump_json, jsonable
 from noisewise.errors import ConversionError, InvalidInputError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.planning.budgets import Label
@@ -214,7 +215,7 @@ class Plan:
             {
                 "budget": label,
                 "quantity": name,
-                **{column: _plain(value) for column, value in row.items()},
+                **jsonable(row.to_dict()),
             }
             for (label, name), row in self.table.iterrows()
         ]
@@ -228,7 +229,7 @@ class Plan:
             "num_simulations": self.num_simulations,
             "num_failed": self.num_failed,
             "num_releases": self.num_releases,
-            "prior_sd": {name: _plain(value) for name, value in self.prior_sd.items()},
+            "prior_sd": jsonable(self.prior_sd.to_dict()),
             "guarantees": guarantees,
             "table": rows,
             "warnings": list(self.warnings),
@@ -277,10 +278,6 @@ class Plan:
 
 def _listed(labels: Iterable[Label]) -> str:
     return ", ".join(f"{label:g}" if isinstance(label, float) else label for label in labels)
-
-
-def _plain(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None
 
 
 def _guarantee(mechanism: AbstractMechanism) -> dict[str, Any] | None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
 
+from noisewise._core.json_files import NOT_FINITE, as_object, jsonable
 from noisewise.errors import FileFormatError
 from noisewise.posteriors import sentences
 from noisewise.posteriors.kinds import Kind
 
 Value = float | int | str | list[Any]
-_NOT_FINITE = "not finite"
-"""JSON has no infinity: such a number is written as {"not finite": "inf"}."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +45,7 @@ class Said:
 
     def to_spec(self) -> dict[str, Any]:
         """JSON-ready: {"kind": ..., "numbers": {...}}."""
-        numbers = {name: _written(value) for name, value in self.numbers.items()}
-        return {"kind": str(self.kind), "numbers": numbers}
+        return {"kind": str(self.kind), "numbers": jsonable(self.numbers, as_object)}
 
     @classmethod
     def _from_spec(cls, spec: Any, kinds: Any) -> Self:
@@ -124,17 +121,9 @@ def _plain(value: Any) -> Value:
     )
 
 
-def _written(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_written(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return {_NOT_FINITE: str(value)}
-    return value
-
-
 def _read(value: Any) -> Any:
     if isinstance(value, list):
         return [_read(item) for item in value]
     if isinstance(value, dict):
-        return float({"inf": "inf", "-inf": "-inf", "nan": "nan"}[value[_NOT_FINITE]])
+        return float({"inf": "inf", "-inf": "-inf", "nan": "nan"}[value[NOT_FINITE]])
     return value

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable
 from typing import Any
 
+from noisewise._core.json_files import WORDS, as_word, jsonable
 from noisewise._core.text import printable
 from noisewise.errors import FileFormatError
 from noisewise.posteriors.findings import Finding
@@ -107,7 +107,7 @@ class Report:
 
     def to_spec(self) -> dict[str, Any]:
         """JSON-ready, with numbers that are not finite as text; `from_spec` reads it back."""
-        plain = {name: _plain(getattr(self, name)) for name in (*_KINDS, "power")}
+        plain = {name: jsonable(getattr(self, name), as_word) for name in (*_KINDS, "power")}
         findings = [finding.to_spec() for finding in self.findings]
         return {**plain, "stop": self.stop.to_spec(), "findings": findings}
 
@@ -178,25 +178,12 @@ def _power(value: Any) -> float | None:
     return value
 
 
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
-
-
 def _numbers(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _numbers(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_numbers(item) for item in value]
-    return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
+    return WORDS.get(value, value) if isinstance(value, str) else value
 
 
 def _shown(value: Any) -> str:

@@ -7,6 +7,7 @@ import json
 import re
 from typing import Any
 
+from noisewise._core.json_files import json_line
 from noisewise.errors import FileFormatError
 from noisewise.posteriors.findings import Said
 from noisewise.posteriors.kinds import StopKind
@@ -49,7 +50,7 @@ class Stop(Said):
         """The text that journals keep; earlier versions can read it."""
         if self.kind is StopKind.SIMULATIONS_SPENT:
             return _BUDGET.format(**self.numbers)
-        return _RECORDED.get(self.kind) or json.dumps(self.to_spec(), sort_keys=True)
+        return _RECORDED.get(self.kind) or json_line(self.to_spec(), sort_keys=True)
 
     @classmethod
     def from_record(cls, text: str) -> Stop:

@@ -28,7 +28,7 @@ from noisewise._core.arrays import (
     is_traced,
     stage_key,
 )
-from noisewise._core.files import reading
+from noisewise._core.json_files import reading
 from noisewise.errors import FileFormatError, InvalidInputError
 from noisewise.priors import coordinates
 from noisewise.priors.coordinates import Laws, Sites

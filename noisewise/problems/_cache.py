@@ -1,12 +1,8 @@
-"""Exact draws on disk: NumPy arrays without pickled objects, named by a hash of all they depend
-on.
-"""
+"""Exact draws on disk: files of arrays, named by a hash of all they depend on."""
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
+import contextlib
 import math
 import os
 from collections.abc import Callable
@@ -15,16 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._core.files import write_atomically
+from noisewise._core.json_files import json_digest
 from noisewise._core.regular_files import opened
 from noisewise.errors import NoisewiseError
-from noisewise.runs.arrays import read_array
+from noisewise.runs.npz import read_npy
+from noisewise.runs.tensors import read_tensors, write_tensors
 
 VERSION = 2
 """Part of every name: raise it when a reference sampler changes."""
 
 _MAX_HEADER = 4096
-"""Bytes of a file besides the numbers, at most: NumPy's header takes 128."""
+"""Bytes of a file besides the numbers, at most: a header takes some 300."""
+
+_DRAWS = "draws"
 
 
 def cache_folder() -> Path:
@@ -53,34 +52,29 @@ def cached_draws(
     Returns:
         The draws, float64.
     """
-    text = json.dumps({"version": VERSION, **identity}, sort_keys=True)
-    path = cache_folder() / "references" / f"{hashlib.sha256(text.encode()).hexdigest()}.npy"
-    stored = _read(path, shape)
+    name = json_digest({"version": VERSION, **identity})
+    path = cache_folder() / "references" / f"{name}.safetensors"
+    stored = _read(path, tuple(map(int, shape)))
     if stored is not None:
         return stored
     draws = np.ascontiguousarray(compute(), dtype=np.float64)
-    _write(path, draws)
+    with contextlib.suppress(OSError, ValueError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_tensors(path, {}, {_DRAWS: draws}, overwrite=True)
     return draws
 
 
 def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
-    shape = tuple(map(int, shape))
-    size = 8 * math.prod(shape)
-    try:
-        with opened(path, limit=size + _MAX_HEADER, follow_links=False) as file:
-            if os.fstat(file.fileno()).st_size < size:
-                return None
-            draws = read_array(file, shape, "float64", "The cached array")
-    except (OSError, NoisewiseError):
-        return None
-    return draws if np.isfinite(draws).all() else None
-
-
-def _write(path: Path, draws: np.ndarray) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, draws, allow_pickle=False)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, buffer.getvalue(), overwrite=True)
-    except (OSError, ValueError):
-        return
+    """The stored draws, also those of earlier versions, which are .npy files."""
+    limit, old = 8 * math.prod(shape) + _MAX_HEADER, path.with_suffix(".npy")
+    with contextlib.suppress(OSError, LookupError, NoisewiseError):
+        if path.exists() or not old.exists():
+            draws = read_tensors(path, limit=limit)[1][_DRAWS]
+        else:
+            with opened(old, limit=limit, follow_links=False) as file:
+                if os.fstat(file.fileno()).st_size < limit - _MAX_HEADER:
+                    return None
+                draws = read_npy(file, shape, "float64", "The cached array")
+        if draws.shape == shape and draws.dtype == np.float64 and np.isfinite(draws).all():
+            return draws
+    return None

@@ -1,54 +1,43 @@
 """A folder of arrays and one JSON file: written whole or not at all, read without trusting it.
 
-    path/manifest.json      schema, versions, kind, content, for each array its shape, type and sha256, and the sha256 of all this
-    path/arrays.npz         float64, integer and boolean arrays, no pickled objects
+    path/manifest.json          schema, versions, kind, content, sha256 of arrays and manifest
+    path/arrays.safetensors     numbers and booleans (see `tensors`)
 
 The manifest is written last, so that a folder without one is unfinished.
 """
 
 from __future__ import annotations
 
-import io
-import math
-import os
+import contextlib
 import platform
-import struct
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
 from noisewise import __version__
-from noisewise._core.files import (
-    as_path,
+from noisewise._core.files import as_path, unwritten, write_atomically
+from noisewise._core.json_files import (
     check_seal,
     dump_json,
     read_json,
     require_keys,
     require_schema,
     sealed,
-    unwritten,
-    write_atomically,
 )
-from noisewise._core.regular_files import opened
-from noisewise.errors import FileFormatError, InvalidInputError, NoisewiseError
-from noisewise.runs.arrays import digest, read_array
+from noisewise.errors import FileFormatError, InvalidInputError
+from noisewise.runs.npz import ARRAYS as NPZ
+from noisewise.runs.npz import read_npz
+from noisewise.runs.tensors import Arrays, read_tensors, write_tensors
 
-SCHEMA, VERSION = "noisewise.archive", 1
+SCHEMA, VERSION = "noisewise.archive", 2
 FITS = ("AmortisedPosterior", "LearnedLikelihood", "LearnedConfidentialLikelihood")
 POSTERIORS = ("Draws", "WeightedSamples", "LearnedPosterior")
-_MANIFEST, _ARRAYS, _MEMBER = "manifest.json", "arrays.npz", ".npy"
+MANIFEST, ARRAYS = "manifest.json", "arrays.safetensors"
 _KEYS = ("schema", "schema_version", "kind", "noisewise", "python", "content", "arrays", "sha256")
-_TYPES = {"float64", "float32", "int64", "int32", "uint32", "bool"}
-_MAX_BYTES = 2**34
-_OVERHEAD = 4096
-"""Bytes that an array may take besides its numbers: its header, and its name in two places."""
-_ENDS = 56 + 20 + 22
-"""Bytes of the records at the end of a zip file: two of the long form, and the last, which says
-where the list of members is.
-"""
+_MAX_KIND = 40
+"""Characters of a foreign kind that a message repeats: more than any of noisewise has."""
 
 
 def write_archive(
@@ -59,30 +48,29 @@ def write_archive(
     *,
     overwrite: bool = False,
 ) -> Path:
-    """Write a folder of this kind. `content` is JSON-ready; an existing archive is kept unless
-    `overwrite`.
+    """Write a folder of this kind.
+
+    Args:
+        path: The folder, made where there is none.
+        kind: What it holds: the name of the class that reads it.
+        content: An object that is JSON-ready.
+        arrays: Arrays by name, of numbers or booleans.
+        overwrite: Whether an archive that is there may be replaced.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InvalidInputError: If there is an archive already, or an array has another type.
+        StorageError: If the disk is full.
     """
     folder = as_path(path)
-    manifest = folder / _MANIFEST
     if not overwrite:
         check_free(folder)
-    stored = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    for name, array in stored.items():
-        if str(array.dtype) not in _TYPES:
-            raise InvalidInputError(
-                f"The array {name!r} has type {array.dtype}, which is not stored."
-            )
-    buffer = io.BytesIO()
-    np.savez(buffer, **stored)  # type: ignore[arg-type]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritten(folder, error) from None
-    write_atomically(folder / _ARRAYS, buffer.getvalue(), overwrite=True)
-    described = {
-        name: {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": digest(array)}
-        for name, array in stored.items()
-    }
     record = {
         "schema": SCHEMA,
         "schema_version": VERSION,
@@ -90,157 +78,67 @@ def write_archive(
         "noisewise": __version__,
         "python": platform.python_version(),
         "content": dict(content),
-        "arrays": described,
+        "arrays": write_tensors(folder / ARRAYS, {}, arrays, overwrite=True),
     }
-    write_atomically(manifest, dump_json(sealed(record)), overwrite=True)
+    write_atomically(folder / MANIFEST, dump_json(sealed(record)), overwrite=True)
+    with contextlib.suppress(OSError):  # the arrays of the version 1 that was replaced
+        (folder / NPZ).unlink()
     return folder
 
 
 def check_free(path: Any) -> None:
     """Refuse a folder that holds an archive already."""
     folder = as_path(path)
-    if (folder / _MANIFEST).exists():
+    if (folder / MANIFEST).exists():
         raise InvalidInputError(
             f"{folder} holds an archive and is kept: choose another name, delete it, or save with"
             " overwrite=True."
         )
 
 
-def read_archive(
-    path: Any, kinds: tuple[str, ...]
-) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """The kind, content and arrays of a folder; anything altered, truncated or foreign is a
-    `FileFormatError`.
+def read_archive(path: Any, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any], Arrays]:
+    """Read what `write_archive` wrote, in this version or in version 1.
+
+    Args:
+        path: The folder.
+        kinds: The kinds that the caller can read.
+
+    Returns:
+        The kind, the content, and the arrays by name.
+
+    Raises:
+        InvalidInputError: If there is no such folder.
+        FileFormatError: If anything is altered, truncated or foreign.
     """
     folder = as_path(path)
     if not folder.is_dir():
         raise InvalidInputError(f"There is no folder {folder}.")
     what = f"The archive {folder.name}"
-    record = read_json(folder / _MANIFEST, "manifest", follow_links=False)
-    require_schema(record, SCHEMA, VERSION, what)
+    record = read_json(folder / MANIFEST, "manifest", follow_links=False)
+    version = 1 if record.get("schema_version") == 1 else VERSION
+    require_schema(record, SCHEMA, version, what)
     require_keys(record, _KEYS, what)
     if not isinstance(record["kind"], str) or record["kind"] not in kinds:
         raise FileFormatError(
             f"{what} must be of kind {' or '.join(kinds)}, but is of kind"
-            f" {_told(record['kind'])}.{_way(record['kind'])}"
+            f" {_printable_kind(record['kind'])}.{_reader_hint(record['kind'])}"
         )
     check_seal(record, what)
-    if not isinstance(record["content"], dict) or not isinstance(record["arrays"], dict):
-        raise FileFormatError(f"{what} must hold objects 'content' and 'arrays'.")
-    return record["kind"], record["content"], _read_arrays(folder / _ARRAYS, record["arrays"], what)
+    content, arrays = record["content"], record["arrays"]
+    if not isinstance(content, dict) or not isinstance(arrays, dict if version == 1 else str):
+        raise FileFormatError(f"{what} must hold an object 'content', and describe its arrays.")
+    if version == 1:
+        return record["kind"], content, read_npz(folder / NPZ, arrays, what)
+    return record["kind"], content, read_tensors(folder / ARRAYS, sha256=arrays)[1]
 
 
-def _told(kind: Any) -> str:
-    return kind[:40] if isinstance(kind, str) and kind.isidentifier() else "another sort"
+def _printable_kind(kind: Any) -> str:
+    """The kind that a foreign file names, as far as a message may repeat it."""
+    return kind[:_MAX_KIND] if isinstance(kind, str) and kind.isidentifier() else "another sort"
 
 
-def _way(kind: Any) -> str:
+def _reader_hint(kind: Any) -> str:
     """Which call reads an archive of this kind."""
     if kind in FITS:
         return f" Read it with nw.inference.{kind}.load(path, model)."
     return " Read it with nw.load_posterior(path)." if kind in POSTERIORS else ""
-
-
-def _read_arrays(path: Path, described: dict[str, Any], what: str) -> dict[str, np.ndarray]:
-    """The arrays of the file; what is returned is what was compared with the manifest, read from
-    the file once.
-    """
-    shapes = {name: _description(name, entry, what) for name, entry in described.items()}
-    sizes = {
-        name: math.prod(shape) * np.dtype(dtype).itemsize
-        for name, (shape, dtype, _) in shapes.items()
-    }
-    expected, more = sum(sizes.values()), _OVERHEAD * (len(shapes) + 1)
-    try:
-        with opened(path, limit=_MAX_BYTES, follow_links=False) as file:
-            if not expected <= os.fstat(file.fileno()).st_size <= expected + more:
-                raise FileFormatError(
-                    f"{what} has an array file of another size than its manifest says."
-                )
-            _check_directory(file, more, what)
-            with zipfile.ZipFile(file) as stored:
-                members = _members(stored, sizes, what)
-                return {
-                    name: _checked(stored, members[name], name, *shapes[name], what=what)
-                    for name in shapes
-                }
-    except NoisewiseError:
-        raise
-    except (
-        OSError,
-        ValueError,
-        EOFError,
-        LookupError,
-        RuntimeError,
-        MemoryError,
-        struct.error,
-        zipfile.BadZipFile,
-    ):
-        raise FileFormatError(f"{what} has a damaged array file: get an unaltered copy.") from None
-
-
-def _check_directory(file: IO[bytes], most: int, what: str) -> None:
-    """Refuse a list of members that is larger than theirs can be, before it is read: `zipfile`
-    would make objects of all of it.
-    """
-    file.seek(-min(_ENDS, os.fstat(file.fileno()).st_size), os.SEEK_END)
-    tail = file.read().rjust(_ENDS, b"\0")
-    ends, long, end = tail[:56], tail[56:76], tail[76:]
-    size = int.from_bytes(end[12:16], "little")
-    if long[:4] == b"PK\6\7":
-        size = max(int.from_bytes(ends[40:48], "little"), size if size < 2**32 - 1 else 0)
-    if end[:4] != b"PK\5\6" or size > most:
-        raise FileFormatError(f"{what} has a damaged array file: get an unaltered copy.")
-
-
-def _members(
-    stored: zipfile.ZipFile, sizes: dict[str, int], what: str
-) -> dict[str, zipfile.ZipInfo]:
-    """Each array's member: neither compressed nor larger than the array, once each, and no others."""
-    found = {info.orig_filename: info for info in stored.infolist()}
-    if len(found) != len(stored.infolist()) or set(found) != {f"{name}{_MEMBER}" for name in sizes}:
-        raise FileFormatError(
-            f"{what} does not hold the arrays that its manifest lists, once each and no others."
-        )
-    for name, size in sizes.items():
-        info = found[f"{name}{_MEMBER}"]
-        whole = info.compress_type == zipfile.ZIP_STORED and info.compress_size == info.file_size
-        if not whole or not size <= info.file_size <= size + _OVERHEAD:
-            raise FileFormatError(
-                f"{what} has an array {name!r} of another size than its manifest says, or"
-                " compressed."
-            )
-    return {name: found[f"{name}{_MEMBER}"] for name in sizes}
-
-
-def _description(name: str, entry: Any, what: str) -> tuple[tuple[int, ...], str, str]:
-    entry = require_keys(entry, ("shape", "dtype", "sha256"), f"{what}: {name!r}")
-    shape, dtype, digest = entry["shape"], entry["dtype"], entry["sha256"]
-    whole = isinstance(shape, list) and all(
-        type(size) is int and 0 <= size < 2**40 for size in shape
-    )
-    if (
-        not whole
-        or not isinstance(dtype, str)
-        or dtype not in _TYPES
-        or not isinstance(digest, str)
-    ):
-        raise FileFormatError(f"{what} describes the array {name!r} in an unknown way.")
-    return tuple(shape), dtype, digest
-
-
-def _checked(
-    stored: zipfile.ZipFile,
-    member: zipfile.ZipInfo,
-    name: str,
-    shape: tuple[int, ...],
-    dtype: str,
-    expected: str,
-    *,
-    what: str,
-) -> np.ndarray:
-    with stored.open(member) as file:
-        array = read_array(file, shape, dtype, f"{what}: its array {name!r}")
-    if digest(array) != expected:
-        raise FileFormatError(f"{what} was altered: the array {name!r} does not match its sha256.")
-    return array

@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._core.files import require_keys, require_schema, unwritten
+from noisewise._core.files import unwritten
+from noisewise._core.json_files import require_keys, require_schema
 from noisewise._core.regular_files import check_no_links
 from noisewise.errors import FileFormatError, NoisewiseError, ResumeError
 from noisewise.runs.tensors import read_tensors, write_tensors

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
-import json
-import math
 import platform
 from pathlib import Path
 from typing import Any
 
 from noisewise import __version__
-from noisewise._core.files import (
-    as_path,
+from noisewise._core.files import as_path, write_atomically
+from noisewise._core.json_files import (
+    as_text,
     check_seal,
     dump_json,
+    json_line,
+    jsonable,
     read_json,
     require_keys,
     require_schema,
     sealed,
-    write_atomically,
 )
 from noisewise._core.regular_files import check_no_links
 from noisewise._core.text import printable
@@ -200,15 +200,7 @@ def versions() -> dict[str, str]:
 
 def json_ready(value: Any) -> Any:
     """As it is read back from JSON, with numbers that are not finite as text."""
-    return json.loads(json.dumps(_finite(value), allow_nan=False))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(name): _finite(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+    return jsonable(value, as_text)
 
 
 def differences(there: dict[str, Any], now: dict[str, Any], inside: str = "") -> tuple[str, ...]:
@@ -223,7 +215,7 @@ def differences(there: dict[str, Any], now: dict[str, Any], inside: str = "") ->
             within = "" if name == "settings" else f"{label} "
             found += differences(old, new, within)
         elif old != new or type(old) is not type(new):
-            texts = [json.dumps(value) for value in (old, new)]
+            texts = [json_line(value) for value in (old, new)]
             short = max(map(len, texts)) <= _LONGEST and name not in ("key", "data", "prior")
             found.append(
                 f"{label}: {texts[0]} there, {texts[1]} now"

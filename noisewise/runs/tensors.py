@@ -1,26 +1,30 @@
-"""Arrays and a JSON object in one file, in the layout of safetensors: nothing in it can be run, and
-any changed bit is noticed.
+"""Arrays and a JSON object in one file, in the layout of safetensors.
+
+Nothing in such a file can be run, any changed bit is noticed, and it is read without unpacking:
 
     8 bytes     the length of the header, little-endian
-    header      {"__metadata__": {"content": JSON, "sha256": ...}, "name": {"dtype": "F64", "shape": [3], "data_offsets": [0, 24]}, ...}
+    header      {"__metadata__": {"content": JSON, "sha256": ...}, NAME: ARRAY, ...}
     data        the arrays, little-endian, one after the other
 
-The sha256 is of the content, of the description of the arrays and of the data.
+where ARRAY is {"dtype": "F64", "shape": [3], "data_offsets": [0, 24]}. The sha256 covers the
+content, the description of the arrays and the data.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import io
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from noisewise._core.files import MAX_BYTES, parse_json, reading, require_keys, write_atomically
-from noisewise._core.regular_files import read_regular
+from noisewise._core.files import write_atomically
+from noisewise._core.json_files import MAX_BYTES, json_line, parse_json, reading, require_keys
+from noisewise._core.regular_files import opened
 from noisewise.errors import FileFormatError, InvalidInputError
 
 _TYPES = {
@@ -39,6 +43,15 @@ _TYPES = {
 }
 _NAMES = {np.dtype(code): name for name, code in _TYPES.items()}
 _MAX_FILE = 2**36
+"""Bytes of one file, 64 GiB: more than the memory of the machines that noisewise is made for."""
+_MAX_SIZE = 2**40
+"""Entries along one axis: more than a file can hold, so that products of sizes stay small."""
+_MAX_AXES = 64
+"""Axes of an array: as many as NumPy has."""
+_PIECE = 2**20
+"""Bytes read at once: small beside the arrays, large beside the cost of a call."""
+
+Arrays = dict[str, np.ndarray]
 
 
 def write_tensors(
@@ -47,13 +60,32 @@ def write_tensors(
     arrays: Mapping[str, np.ndarray],
     *,
     overwrite: bool = False,
-) -> None:
-    """Write the whole file or nothing. `content` is JSON-ready."""
-    write_atomically(path, packed(content, arrays), overwrite=overwrite)
+) -> str:
+    """Write the whole file or nothing.
+
+    Args:
+        path: The name of the file, in a folder that exists.
+        content: An object that is JSON-ready.
+        arrays: Arrays by name, of numbers or booleans.
+        overwrite: Whether a file of this name may be replaced.
+
+    Returns:
+        The sha256 in the header, by which `read_tensors` can be asked for this file and no other.
+
+    Raises:
+        InvalidInputError: If an array has another type, or the file exists.
+    """
+    sha256, stored = _packed(content, arrays)
+    write_atomically(path, stored, overwrite=overwrite)
+    return sha256
 
 
 def packed(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
     """The bytes of a file."""
+    return _packed(content, arrays)[1]
+
+
+def _packed(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[str, bytes]:
     table, parts, end = {}, [], 0
     for name, value in arrays.items():
         array = np.ascontiguousarray(value).reshape(np.shape(value))
@@ -69,69 +101,117 @@ def packed(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> byte
         }
         parts.append(array.tobytes())
         end += array.nbytes
-    text, data = json.dumps(content, allow_nan=False), b"".join(parts)
-    metadata = {"content": text, "sha256": _digest(text, table, data)}
-    header = json.dumps({"__metadata__": metadata, **table}).encode()
+    text, data = json_line(content), b"".join(parts)
+    sha256 = _digest(text, table, data)
+    header = json_line({"__metadata__": {"content": text, "sha256": sha256}, **table}).encode()
     if len(header) > MAX_BYTES:
         raise InvalidInputError(f"{len(arrays):,} arrays are too many for one file.")
-    return len(header).to_bytes(8, "little") + header + data
+    return sha256, len(header).to_bytes(8, "little") + header + data
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The content and the arrays of a file; anything altered, truncated or foreign is a
-    `FileFormatError`.
+def read_tensors(
+    path: Path, *, sha256: str | None = None, limit: int = _MAX_FILE
+) -> tuple[dict[str, Any], Arrays]:
+    """Read what `write_tensors` wrote. No more memory is taken than the file has bytes.
+
+    Args:
+        path: A regular file, not a symbolic link.
+        sha256: What the header must say, where another file records it.
+        limit: The most bytes that the file may have.
+
+    Returns:
+        The content, and the arrays by name, in the order in which they were written.
+
+    Raises:
+        FileFormatError: If anything is altered, truncated or foreign.
     """
-    return unpacked(
-        read_regular(path, limit=_MAX_FILE, follow_links=False), f"The file {path.name}"
-    )
+    what = f"The file {path.name}"
+    with opened(path, limit=limit, follow_links=False) as file:
+        return _read(file, os.fstat(file.fileno()).st_size, what, sha256)
 
 
-def unpacked(stored: bytes, what: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What `packed` made the bytes of."""
-    size = int.from_bytes(stored[:8], "little")
-    if len(stored) < 8 or size > min(len(stored) - 8, MAX_BYTES):
+def unpacked(stored: bytes, what: str) -> tuple[dict[str, Any], Arrays]:
+    """What `packed` made the bytes of; messages name it `what`."""
+    return _read(io.BytesIO(stored), len(stored), what)
+
+
+def _read(
+    file: IO[bytes], size: int, what: str, sha256: str | None = None
+) -> tuple[dict[str, Any], Arrays]:
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > min(size - 8, MAX_BYTES):
         raise FileFormatError(f"{what} is truncated or has no header of this kind.")
-    table, data = parse_json(stored[8 : 8 + size], what), memoryview(stored)[8 + size :]
+    table = parse_json(file.read(length), what)
     metadata = require_keys(
         table.pop("__metadata__", None), ("content", "sha256"), f"{what}: its metadata"
     )
     places, end = {}, 0
     for name, entry in table.items():
-        places[name] = _place(entry, end, f"{what}: {name!r}")
-        end += math.prod(places[name][0]) * places[name][1].itemsize
-    if end != len(data):
+        shape, dtype = places[name] = _place(entry, end, f"{what}: {name!r}")
+        end += math.prod(shape) * dtype.itemsize
+    if end != size - 8 - length:
         raise FileFormatError(
-            f"{what} has {len(data)} bytes of arrays, but its header describes {end}."
+            f"{what} has {size - 8 - length} bytes of arrays, but its header describes {end}."
         )
-    text = metadata["content"]
-    if not isinstance(text, str) or metadata["sha256"] != _digest(text, table, data):
+    arrays = {name: filled(file, shape, dtype, what) for name, (shape, dtype) in places.items()}
+    text, expected = metadata["content"], metadata["sha256"]
+    if (
+        not isinstance(text, str)
+        or expected != _digest(text, table, *map(raw, arrays.values()))
+        or sha256 not in (None, expected)
+    ):
         raise FileFormatError(f"{what} was altered: it does not match its sha256.")
-    arrays, start = {}, 0
-    with reading(what):  # a shape of a hundred sizes, one of them 0, is none of NumPy's
-        for name, (shape, dtype) in places.items():
-            stop = start + math.prod(shape) * dtype.itemsize
-            arrays[name] = np.frombuffer(data[start:stop], dtype=dtype).reshape(shape)
-            start = stop
     return parse_json(text, what), arrays
 
 
+def filled(file: IO[bytes], shape: tuple[int, ...], dtype: Any, what: str) -> np.ndarray:
+    """The next array of a file, whose numbers lie there in C order; messages name it `what`."""
+    with reading(what):  # one axis of 0 entries lets others be larger than NumPy allows
+        array = np.empty(shape, dtype)
+    rest = raw(array)
+    while rest:
+        try:
+            piece = file.read(min(_PIECE, len(rest)))
+        except OSError as error:
+            raise InvalidInputError(f"{what} cannot be read: {error.strerror}.") from None
+        if not piece:
+            raise FileFormatError(f"{what} is truncated: get an unaltered copy.")
+        rest[: len(piece)] = piece
+        rest = rest[len(piece) :]
+    return array
+
+
+def raw(array: np.ndarray) -> memoryview:
+    """The bytes of an array in C order."""
+    return array.reshape(-1).view(np.uint8).data
+
+
 def _place(entry: Any, start: int, what: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The shape and type of an array that begins `start` bytes after the header."""
     entry = require_keys(entry, ("dtype", "shape", "data_offsets"), what)
-    shape, kind = entry["shape"], entry["dtype"]
-    if not isinstance(shape, list) or not all(
-        type(size) is int and 0 <= size < 2**40 for size in shape
-    ):
-        raise FileFormatError(f"{what} must have a shape of whole numbers.")
+    kind = entry["dtype"]
     if not isinstance(kind, str) or kind not in _TYPES:
         raise FileFormatError(f"{what} must have one of the types {', '.join(_TYPES)}.")
-    dtype = np.dtype(_TYPES[kind])
+    shape, dtype = checked_shape(entry["shape"], what), np.dtype(_TYPES[kind])
     if entry["data_offsets"] != [start, start + math.prod(shape) * dtype.itemsize]:
         raise FileFormatError(f"{what} must follow the array before it.")
-    return tuple(shape), dtype
+    return shape, dtype
 
 
-def _digest(text: str, table: Mapping[str, Any], data: bytes | memoryview) -> str:
+def checked_shape(shape: Any, what: str) -> tuple[int, ...]:
+    """The shape of an array as a file describes it; messages name it `what`."""
+    if (
+        not isinstance(shape, list)
+        or len(shape) > _MAX_AXES
+        or not all(type(size) is int and 0 <= size < _MAX_SIZE for size in shape)
+    ):
+        raise FileFormatError(f"{what} must have a shape of at most {_MAX_AXES} whole numbers.")
+    return tuple(shape)
+
+
+def _digest(text: str, table: Mapping[str, Any], *data: bytes | memoryview) -> str:
     digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass"))
-    digest.update(json.dumps(table).encode())
-    digest.update(data)
+    digest.update(json_line(table).encode())
+    for part in data:
+        digest.update(part)
     return digest.hexdigest()

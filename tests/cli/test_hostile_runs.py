@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from noisewise._core.files import sealed
+from noisewise._core.json_files import sealed
 from noisewise.cli import show
 from tests.hostile import damaged
 from tests.runs import hostile_directories as hostile

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from experiments import completeness, index, items
-from noisewise._core.files import MAX_BYTES, read_json
+from noisewise._core.json_files import MAX_BYTES, read_json
 from tests.cli.conftest import ROOT
 
 RESULTS = ROOT / items.RESULTS

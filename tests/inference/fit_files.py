@@ -12,6 +12,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.estimators.files import density_arrays
+from noisewise.runs.tensors import read_tensors, write_tensors
 from tests.hostile import damaged
 
 
@@ -59,10 +60,9 @@ def check_refuses(fit, path, others):
     with pytest.raises(nw.errors.InvalidInputError, match="no folder"):
         kind.load(path / "nothing", a_model())
     _check_manifests(fit, path)
-    with np.load(path / "arrays.npz") as stored:
-        arrays = dict(stored)
+    content, arrays = read_tensors(path / "arrays.safetensors")
     arrays["scale.mean"] = np.nextafter(arrays["scale.mean"], np.inf)
-    np.savez(path / "arrays.npz", **arrays)
+    write_tensors(path / "arrays.safetensors", content, arrays, overwrite=True)
     with pytest.raises(nw.errors.FileFormatError, match="does not match its sha256"):
         kind.load(path, a_model())
     own = copy.copy(fit)

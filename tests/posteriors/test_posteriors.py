@@ -2,6 +2,8 @@
 themselves.
 """
 
+import pickle
+
 import jax
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from noisewise import errors
 from noisewise.posteriors import Draws, Report, WeightedSamples, load_posterior
 from noisewise.runs import read_archive, write_archive
 from tests.hostile import damaged
+from tests.runs.old_archives import to_version_1
 
 RNG = np.random.default_rng(4)
 KEY = jax.random.key(0)
@@ -151,13 +154,15 @@ def broken(content, rng, count):
             yield content[:place] + content[max(0, place - 50) :]
 
 
-@pytest.mark.parametrize("file", ["manifest.json", "arrays.npz"])
+@pytest.mark.parametrize("file", ["manifest.json", "arrays.safetensors", "arrays.npz"])
 def test_damaged_files_give_typed_errors(file, tmp_path):
     """Seeded damage: a typed error, or, for bytes that nothing depends on, the same posterior;
     never another exception.
     """
     posterior = chains(40)
     posterior.save(tmp_path / "p")
+    if file == "arrays.npz":
+        to_version_1(tmp_path / "p")
     path = tmp_path / "p" / file
     rng = np.random.default_rng(1)
     copies = (
@@ -177,8 +182,13 @@ def test_damaged_files_give_typed_errors(file, tmp_path):
     assert refused > 75
 
 
-def test_pickles_are_never_loaded(tmp_path):
+@pytest.mark.parametrize("version", [1, 2])
+def test_pickles_are_never_loaded(version, tmp_path):
     write_archive(tmp_path / "p", "Draws", {}, {"theta": np.zeros(3)})
+    if version == 1:
+        to_version_1(tmp_path / "p")
+    else:
+        (tmp_path / "p" / "arrays.safetensors").write_bytes(pickle.dumps([1]))
     np.savez(tmp_path / "p" / "arrays.npz", theta=np.array([{"a": 1}], dtype=object))
     with pytest.raises(errors.FileFormatError):
         read_archive(tmp_path / "p", ("Draws",))

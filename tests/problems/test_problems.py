@@ -369,7 +369,7 @@ def test_ode_reference_is_the_posterior_of_the_deterministic_curve():
 def test_references_are_cached_by_all_they_depend_on(own_cache):
     problem = nw.problems.log_linear(10.0)
     first = problem.reference(KEY, 50)
-    files = list(own_cache.rglob("*.npy"))
+    files = list(own_cache.rglob("*.safetensors"))
     assert len(files) == 1
 
     def fail(key, num):
@@ -381,16 +381,32 @@ def test_references_are_cached_by_all_they_depend_on(own_cache):
         offline.reference(KEY, 51)
     assert not np.array_equal(first, problem.reference(jax.random.key(1), 50))
     assert not np.array_equal(first, nw.problems.log_linear(5.0).reference(KEY, 50))
-    assert len(list(own_cache.rglob("*.npy"))) == 3
+    assert len(list(own_cache.rglob("*.safetensors"))) == 3
 
 
 def test_a_damaged_cache_is_computed_again(own_cache):
     problem = nw.problems.log_linear(10.0)
     first = problem.reference(KEY, 50)
-    (file,) = own_cache.rglob("*.npy")
+    (file,) = own_cache.rglob("*.safetensors")
     for content in (b"", b"not numpy", file.read_bytes()[:-10], b"\x80\x04pickle."):
         file.write_bytes(content)
         np.testing.assert_array_equal(problem.reference(KEY, 50), first)
+
+
+def test_a_cache_of_an_earlier_version_is_read(own_cache):
+    draws = nw.problems.log_linear(10.0).reference(KEY, 50)
+    (file,) = own_cache.rglob("*.safetensors")
+    file.unlink()
+    np.save(file.with_suffix(".npy"), draws)
+
+    def fail(key, num):
+        raise AssertionError("the cache was not used")
+
+    offline = dataclasses.replace(nw.problems.log_linear(10.0), references={"collapsed": fail})
+    np.testing.assert_array_equal(offline.reference(KEY, 50), draws)
+    file.with_suffix(".npy").write_bytes(b"\x80\x04pickle.")
+    with pytest.raises(AssertionError, match="not used"):
+        offline.reference(KEY, 50)
 
 
 def test_an_unwritable_cache_costs_only_time(own_cache, monkeypatch):

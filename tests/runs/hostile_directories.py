@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import pickle
 import resource
 import shutil
 import signal
@@ -20,7 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from noisewise._core.files import sealed
+from noisewise._core.json_files import sealed
+from noisewise.runs.tensors import _digest
 
 MARKER = "code was run"
 CODE = f"open({MARKER!r}, 'w').close()\n"
@@ -222,7 +224,7 @@ ANYWHERE = {
 }
 
 
-# In place of arrays.npz ---------------------------------------------------------------------------
+# In place of arrays.npz, of version 1 -------------------------------------------------------------
 
 
 def members(path):
@@ -390,7 +392,7 @@ def lying_sizes(path, rng):
     return bytes(content)
 
 
-ARRAYS = {
+ZIPS = {
     function.__name__: function
     for function in (
         bombed,
@@ -413,8 +415,12 @@ ARRAYS = {
 
 
 def declare(manifest, rng):
-    """A manifest that fits its sha256 and promises arrays of any size."""
+    """A manifest that fits its sha256 and promises arrays of any size, or another file of them."""
     value = json.loads(manifest.read_text())
+    if isinstance(value["arrays"], str):
+        value["arrays"] = hashlib.sha256(rng.bytes(8)).hexdigest()
+        manifest.write_text(json.dumps(sealed(value)))
+        return
     for entry in value["arrays"].values():
         size = int(rng.integers(1, 2**40))
         entry["shape"] = [[size], [2**30, 2**9], [2**27], [0, 2**39, 2**39, 2**39], [1] * 70][
@@ -423,6 +429,182 @@ def declare(manifest, rng):
         if rng.integers(2):
             entry["sha256"] = hashlib.sha256(bytes(2**20)).hexdigest()
     manifest.write_text(json.dumps(sealed(value)))
+
+
+# In place of arrays.safetensors -------------------------------------------------------------------
+
+
+def parts(path):
+    """The header and the data of a file of arrays."""
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end]), content[end:]
+
+
+def joined(header, data, length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return (len(text) if length is None else length).to_bytes(8, "little") + text + data
+
+
+def resealed(path, change):
+    """The file with its header and data changed, and a sha256 that fits."""
+    header, data = parts(path)
+    header, data = change(header, data) or (header, data)
+    metadata = header.pop("__metadata__")
+    metadata["sha256"] = _digest(metadata["content"], header, data)
+    return joined({"__metadata__": metadata, **header}, data)
+
+
+def first(header):
+    return header[next(name for name in header if name != "__metadata__")]
+
+
+def long_header(path, rng):
+    """A length of any size before the header."""
+    header, data = parts(path)
+    return joined(header, data, length=int(rng.integers(2**63)))
+
+
+def whole_as_header(path, rng):
+    header, data = parts(path)
+    return joined(header, data, length=len(path.read_bytes()) - 8)
+
+
+def huge_shape(path, rng):
+    """An array of 2^36 numbers in a small file."""
+
+    def change(header, data):
+        first(header)["shape"] = [2**36]
+
+    return resealed(path, change)
+
+
+def huge_array(path, rng):
+    """The same, with offsets that agree."""
+
+    def change(header, data):
+        entry = first(header)
+        entry |= {"dtype": "F64", "shape": [2**36], "data_offsets": [0, 2**39]}
+
+    return resealed(path, change)
+
+
+def many_axes(path, rng):
+    """Sizes whose product would have millions of digits."""
+
+    def change(header, data):
+        first(header)["shape"] = [2**39] * 300_000
+
+    return resealed(path, change)
+
+
+def empty_but_wide(path, rng):
+    """No entries, of a shape that NumPy cannot make."""
+
+    def change(header, data):
+        header["zero"] = {
+            "dtype": "F64",
+            "shape": [0, 2**39, 2**39, 2**39],
+            "data_offsets": [len(data)] * 2,
+        }
+
+    return resealed(path, change)
+
+
+def negative_shape(path, rng):
+    def change(header, data):
+        entry = first(header)
+        entry["shape"] = [-size for size in entry["shape"]]
+
+    return resealed(path, change)
+
+
+def overlapping(path, rng):
+    """A second name for the bytes of the first array."""
+
+    def change(header, data):
+        header["again"] = dict(first(header))
+
+    return resealed(path, change)
+
+
+def extra_array(path, rng):
+    def change(header, data):
+        end = len(data)
+        entry = {"dtype": "U8", "shape": [3], "data_offsets": [end, end + 3]}
+        return {**header, "extra": entry}, data + b"abc"
+
+    return resealed(path, change)
+
+
+def other_numbers(path, rng):
+    """Other numbers of the same shape and type, and a sha256 that fits."""
+    return resealed(path, lambda header, data: (header, data[:-8] + bytes(8)))
+
+
+def objects(path, rng):
+    """A type that NumPy would unpickle."""
+
+    def change(header, data):
+        first(header)["dtype"] = ("O", "object", "|O8", ["<f8"])[rng.integers(4)]
+
+    return resealed(path, change)
+
+
+def pickled_file(path, rng):
+    return pickle.dumps(Exploit())
+
+
+def pickled_data(path, rng):
+    header, data = parts(path)
+    return joined(header, pickle.dumps(Exploit()).ljust(len(data), b"."))
+
+
+def zip_file(path, rng):
+    """The arrays of version 1 under the name of those of version 2."""
+    return zipped([("theta.npy", npy(np.array([Exploit()], dtype=object)))])
+
+
+def nested_header(path, rng):
+    return joined(b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}", parts(path)[1])
+
+
+def same_name_twice(path, rng):
+    header, data = parts(path)
+    name = next(name for name in header if name != "__metadata__")
+    twice = json.dumps(header)[:-1] + f", {json.dumps(name)}: {json.dumps(header[name])}}}"
+    return joined(twice.encode(), data)
+
+
+def crowded_header(path, rng):
+    """As many descriptions of arrays as there is room for."""
+    entry = json.dumps({"dtype": "F64", "shape": [0], "data_offsets": [0, 0]})
+    text = ", ".join(f'"{i}": {entry}' for i in range(190_000))
+    return joined(f"{{{text}}}".encode(), b"")
+
+
+TENSORS = {
+    function.__name__: function
+    for function in (
+        long_header,
+        whole_as_header,
+        huge_shape,
+        huge_array,
+        many_axes,
+        empty_but_wide,
+        negative_shape,
+        overlapping,
+        extra_array,
+        other_numbers,
+        objects,
+        pickled_file,
+        pickled_data,
+        zip_file,
+        nested_header,
+        same_name_twice,
+        crowded_header,
+    )
+}
 
 
 # Text files of 16 MiB that become as many objects as they can -------------------------------------

@@ -19,7 +19,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise._core.files import parse_json, read_json, sealed
+from noisewise._core.json_files import parse_json, read_json, sealed
 from noisewise._core.regular_files import read_regular
 from noisewise.problems import _cache
 from noisewise.runs.journal import Journal, journal_files
@@ -91,6 +91,7 @@ MAKERS = {
         f"posterior: {kind}": functools.partial(files.a_posterior, kind=kind)
         for kind in files.POSTERIORS
     },
+    "posterior of version 1": functools.partial(files.an_old_posterior, kind="LearnedPosterior"),
     **{
         f"fit: {name}": functools.partial(files.a_fit, number=number)
         for number, name in enumerate(files.FITS)
@@ -104,21 +105,21 @@ MAKERS = {
 
 def damage(folder, tree, outside, rng):
     """One hostile directory; what was done, for a message."""
-    archives = [folder / name for name in tree if name.endswith("arrays.npz")]
+    archives = [folder / name for name in tree if "/arrays." in f"/{name}"]
     manifests = [folder / name for name in tree if name.endswith("manifest.json")]
     texts = [folder / name for name in tree if name.endswith(".json")]
     kind = rng.integers(20)
     if archives and kind < 6:
-        name, path = (
-            sorted(hostile.ARRAYS)[rng.integers(len(hostile.ARRAYS))],
-            archives[rng.integers(len(archives))],
-        )
-        path.write_bytes(hostile.ARRAYS[name](path, rng))
+        path = archives[rng.integers(len(archives))]
+        kinds = hostile.ZIPS if path.suffix == ".npz" else hostile.TENSORS
+        name = sorted(kinds)[rng.integers(len(kinds))]
+        path.write_bytes(kinds[name](path, rng))
     elif manifests and kind < 7:
         name, path = "declare", manifests[rng.integers(len(manifests))]
         hostile.declare(path, rng)
         if rng.integers(2):
-            hostile.holes(2**27 * 8 + 300, keep=True)(path.with_name("arrays.npz"), outside, rng)
+            (arrays,) = path.parent.glob("arrays.*")
+            hostile.holes(2**27 * 8 + 300, keep=True)(arrays, outside, rng)
     elif texts and kind == 7 and rng.integers(10) == 0:  # they take half a second
         name, path = "crowded", texts[rng.integers(len(texts))]
         hostile.crowded(path, rng)
@@ -194,14 +195,14 @@ NEEDS_TRAINING = [f"fit: {name}" for name in files.FITS[1:]]
     ],
 )
 def test_hostile_directories_give_typed_errors(maker, tmp_path):
-    refused = check(maker, tmp_path, 20 if maker == "resumed run" else FAST // (len(MAKERS) - 3))
+    refused = check(maker, tmp_path, 20 if maker == "resumed run" else FAST // (len(MAKERS) - 4))
     assert refused > 2 or maker == "cache"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("maker", MAKERS)
 def test_ten_thousand_hostile_directories_give_typed_errors(maker, tmp_path):
-    check(maker, tmp_path, 200 if maker == "resumed run" else -(-SLOW // (len(MAKERS) - 1)))
+    check(maker, tmp_path, 200 if maker == "resumed run" else -(-SLOW // (len(MAKERS) - 2)))
 
 
 # Each kind by itself ------------------------------------------------------------------------------
@@ -212,12 +213,18 @@ def a_posterior(tmp_path):
     return files.a_posterior(tmp_path, "Draws")
 
 
+@pytest.fixture
+def an_old_posterior(tmp_path):
+    return files.an_old_posterior(tmp_path, "Draws")
+
+
 @pytest.mark.parametrize(
     "name", [name for name in hostile.ANYWHERE if name not in ("code", "hard link")]
 )
-@pytest.mark.parametrize("file", files.FILES)
-def test_what_is_no_file_is_refused(a_posterior, tmp_path, name, file):
-    folder, read = a_posterior
+@pytest.mark.parametrize("file", [*files.FILES, "arrays.npz"])
+def test_what_is_no_file_is_refused(tmp_path, name, file):
+    made = files.an_old_posterior if file == "arrays.npz" else files.a_posterior
+    folder, read = made(tmp_path, "Draws")
     (tmp_path / "outside").mkdir()
     hostile.ANYWHERE[name](folder / file, tmp_path / "outside", np.random.default_rng(0))
     watch = hostile.Watch()
@@ -227,14 +234,27 @@ def test_what_is_no_file_is_refused(a_posterior, tmp_path, name, file):
     assert watch.largest < hostile.MEMORY
 
 
+@pytest.mark.parametrize("name", hostile.TENSORS)
+def test_what_is_no_plain_file_of_arrays_is_refused(a_posterior, name):
+    folder, read = a_posterior
+    path = folder / "arrays.safetensors"
+    path.write_bytes(hostile.TENSORS[name](path, np.random.default_rng(0)))
+    watch = hostile.Watch()
+    with pytest.raises(errors.FileFormatError):
+        watch(read)
+    assert watch.slowest < hostile.SECONDS
+    assert watch.largest < hostile.MEMORY
+    assert not os.path.lexists(hostile.MARKER)
+
+
 @pytest.mark.parametrize(
     "name",
-    [name for name in hostile.ARRAYS if name not in ("remarked", "lying_sizes", "lying_directory")],
+    [name for name in hostile.ZIPS if name not in ("remarked", "lying_sizes", "lying_directory")],
 )
-def test_what_is_no_plain_list_of_arrays_is_refused(a_posterior, name):
-    folder, read = a_posterior
+def test_what_is_no_plain_list_of_arrays_is_refused(an_old_posterior, name):
+    folder, read = an_old_posterior
     path = folder / "arrays.npz"
-    path.write_bytes(hostile.ARRAYS[name](path, np.random.default_rng(0)))
+    path.write_bytes(hostile.ZIPS[name](path, np.random.default_rng(0)))
     watch = hostile.Watch()
     with pytest.raises(errors.FileFormatError):
         watch(read)
@@ -242,8 +262,8 @@ def test_what_is_no_plain_list_of_arrays_is_refused(a_posterior, name):
     assert not os.path.lexists(hostile.MARKER)
 
 
-def test_a_bomb_that_its_manifest_announces_is_refused(a_posterior):
-    folder, read = a_posterior
+def test_a_bomb_that_its_manifest_announces_is_refused(an_old_posterior):
+    folder, read = an_old_posterior
     path = folder / "arrays.npz"
     path.write_bytes(hostile.bombed(path, None))
     hostile.announce(folder / "manifest.json", [2**27])
@@ -254,11 +274,11 @@ def test_a_bomb_that_its_manifest_announces_is_refused(a_posterior):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_the_array_that_was_checked_is_the_one_that_is_used(a_posterior, first):
+def test_the_array_that_was_checked_is_the_one_that_is_used(an_old_posterior, first):
     """`theta` has another shape than `theta.npy`, which is the one whose header is looked at; the
     manifest has the sha256 of `theta`.
     """
-    folder, read = a_posterior
+    folder, read = an_old_posterior
     path, other = folder / "arrays.npz", np.arange(200.0).reshape(200, 1)
     content = hostile.members(path)["theta.npy"]
     shape = np.load(io.BytesIO(content)).shape

@@ -22,12 +22,13 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise._core.files import sealed
+from noisewise._core.json_files import sealed
 from noisewise.runs.journal import Journal, Result, journal_files, read_contents
 from noisewise.runs.tensors import packed, unpacked
 from tests.hostile import damaged
 from tests.inference.fit_files import a_model
 from tests.inference.methods import QUICK, SMALL
+from tests.runs.old_archives import to_version_1
 from tests.runs.problems import arrays_of
 
 KEY = jax.random.key(5)
@@ -81,6 +82,12 @@ def a_posterior(folder, kind):
         ]
 
     return folder / "p", read
+
+
+def an_old_posterior(folder, kind):
+    path, read = a_posterior(folder, kind)
+    to_version_1(path)
+    return path, read
 
 
 def a_fit(folder, number):
@@ -152,7 +159,7 @@ def a_prior(folder):
     (folder / "prior.json").write_text(json.dumps(nw.Prior(laws).to_spec()))
 
     def read():
-        from noisewise._core.files import read_json
+        from noisewise._core.json_files import read_json
 
         return nw.Prior.from_spec(read_json(folder / "prior.json", "prior"))
 
@@ -230,7 +237,8 @@ def _with_header(content, rng):
 
 POSTERIORS = ("Draws", "WeightedSamples", "LearnedPosterior")
 FITS = ("amortised posterior", "likelihood", "confidential likelihood")
-FILES = ("manifest.json", "arrays.npz")
+FILES = ("manifest.json", "arrays.safetensors")
+OLD_FILES = ("manifest.json", "arrays.npz")
 
 
 def loaders():
@@ -239,6 +247,9 @@ def loaders():
     """
     for kind, file in itertools.product(POSTERIORS, FILES):
         yield ("posterior", f"{kind} {file}"), (functools.partial(a_posterior, kind=kind), file)
+    for kind, file in itertools.product(POSTERIORS, OLD_FILES):
+        make = functools.partial(an_old_posterior, kind=kind)
+        yield ("posterior of version 1", f"{kind} {file}"), (make, file)
     for (number, name), file in itertools.product(enumerate(FITS), FILES):
         yield ("fit", f"{name} {file}"), (functools.partial(a_fit, number=number), file)
     yield ("run", "run.json"), (a_run, "run.json")

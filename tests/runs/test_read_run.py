@@ -78,7 +78,7 @@ def test_what_a_saved_posterior_lacks_is_made_anew_from_the_journal(tmp_path, si
 
 def test_a_damaged_posterior_is_made_anew_from_the_journal(tmp_path, simulated):
     posterior = infer(a_model(), run_dir=tmp_path / "run")
-    (tmp_path / "run" / "posterior" / "arrays.npz").write_bytes(b"PK")
+    (tmp_path / "run" / "posterior" / "arrays.safetensors").write_bytes(b"PK")
     (tmp_path / "run" / ".run.json.0123.part").write_bytes(b"{")
     with pytest.raises(errors.FileFormatError):
         nw.load_posterior(tmp_path / "run")

@@ -233,7 +233,7 @@ def test_minutes_count_earlier_sittings_and_are_up_at_the_same_step(
 
 
 def _unfinished(text):
-    from noisewise._core.files import sealed
+    from noisewise._core.json_files import sealed
 
     return json.dumps(sealed({**json.loads(text), "status": "running"}))
 

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
+from noisewise._core.json_files import jsonable, unchanged
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
 from noisewise.inference.contract.recorded import identity_of, recorded
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
@@ -62,7 +63,7 @@ class AbstractMethod(abc.ABC):
     def settings(self) -> dict[str, Any]:
         """The settings, JSON-ready, as reports repeat them."""
         return {
-            field.name: _json_ready(getattr(self, field.name))
+            field.name: jsonable(getattr(self, field.name), unchanged, repr)
             for field in dataclasses.fields(self)
             if field.repr
         }
@@ -263,21 +264,3 @@ def prior_only(key: Array, run: InferenceRun) -> AbstractPosterior:
     run.power = 0.0
     run.warn(Kind.ONLY_PRIOR_DRAWS)
     return run.draws(run.model.prior.sample(key, 1000), exact=False)
-
-
-def _json_ready(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [_json_ready(item) for item in value]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            "type": type(value).__name__,
-            **{name: _json_ready(item) for name, item in vars(value).items()},
-        }
-    if isinstance(value, functools.partial):
-        return {
-            "type": getattr(value.func, "__name__", repr(value.func)),
-            **{k: _json_ready(v) for k, v in value.keywords.items()},
-        }
-    return getattr(value, "__name__", repr(value))

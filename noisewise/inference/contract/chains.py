@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._core.arrays import Array
-from noisewise._core.files import reading
+from noisewise._core.json_files import reading
 from noisewise.errors import FileFormatError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.posteriors import Draws, Kind

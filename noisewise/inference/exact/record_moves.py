@@ -29,7 +29,7 @@ import numpy as np
 
 from noisewise._compile.options import jit_fast_compile
 from noisewise._core.arrays import Array, in_float64
-from noisewise._core.files import reading
+from noisewise._core.json_files import reading
 from noisewise.errors import FileFormatError, InvalidInputError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.record_state import (

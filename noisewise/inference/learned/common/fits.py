@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_float64, describe, in_float64
-from noisewise._core.files import as_path, reading, require_keys
+from noisewise._core.files import as_path
+from noisewise._core.json_files import reading, require_keys
 from noisewise._core.text import printable
 from noisewise.errors import (
     FileFormatError,

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from noisewise._compile.background import in_background
 from noisewise._core.arrays import Array, describe, integer, number
-from noisewise._core.files import reading
+from noisewise._core.json_files import reading
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.estimators.members import Estimator
 from noisewise.estimators.training import Resample, Trained, Training, train

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from noisewise._core.files import require_keys
+from noisewise._core.json_files import require_keys
 from noisewise.errors import FileFormatError
 from noisewise.inference.learned.common.fits import stored_array
 from noisewise.inference.learned.common.statistic_space import StatisticSpace

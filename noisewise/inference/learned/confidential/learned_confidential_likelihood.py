@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, describe
-from noisewise._core.files import require_keys
+from noisewise._core.json_files import require_keys
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.run import InferenceRun

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, as_key, number
-from noisewise._core.files import require_keys
+from noisewise._core.json_files import require_keys
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.fits import (

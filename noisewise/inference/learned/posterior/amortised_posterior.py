@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, stage_key
-from noisewise._core.files import require_keys
+from noisewise._core.json_files import require_keys
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.surprise import p_value

@@ -1,0 +1,330 @@
+"""JSON, written in one way and read strictly.
+
+`jsonable` turns values into what JSON knows; `dump_json`, `json_line` and `json_digest` make text
+of it. Reading accepts one object and nothing ambiguous: no duplicate keys, no NaN or infinity
+(spelt out or by overflow), no integer beyond 64 bits, no lone surrogate, bounded size and nesting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import functools
+import hashlib
+import json
+import math
+import numbers
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisewise._core.regular_files import read_regular
+from noisewise.errors import (
+    FileFormatError,
+    InvalidInputError,
+    InvalidTypeError,
+    NoisewiseError,
+)
+
+MAX_BYTES = 16 * 2**20
+"""Bytes of one JSON file: a prior of 100,000 entries, the largest there is, takes a sixth."""
+MAX_DEPTH = 32
+"""Levels of nesting: more than a prior of nested distributions needs, and far fewer than the 1,000
+through which Python recurses.
+"""
+_MOST_ITEMS = 2_400_000
+"""Commas, or quotes, of one file: those that noisewise writes have fewer in `MAX_BYTES`. So what
+is made of them stays below 256 MiB.
+"""
+_MOST_BRACKETS = 400_000
+"""Opening brackets of one file, for the same reason: a list or an object takes more memory."""
+_MAX_INTEGER = 2**63 - 1
+"""The largest number of 64 bits: other programs cannot hold more."""
+_LONG_INTEGER = 32
+"""Digits beyond which a whole number is not parsed: one of 64 bits has at most 20 with its sign."""
+_MAX_TEXT = 1000
+"""Characters of a line of text: a description, not a document."""
+
+
+# Writing ------------------------------------------------------------------------------------------
+
+
+def as_null(value: float) -> None:
+    """A number that is not finite, where a reader needs to know no more than that."""
+
+
+def as_text(value: float) -> str:
+    """'nan', 'inf' or '-inf': in the identity of runs and in mechanisms."""
+    return str(float(value))
+
+
+def as_word(value: float) -> str:
+    """'NaN', 'Infinity' or '-Infinity': in reports; `WORDS` reads it back."""
+    return next(word for word, number in WORDS.items() if as_text(number) == as_text(value))
+
+
+def as_object(value: float) -> dict[str, str]:
+    """{'not finite': 'inf'}: in findings, whose texts may be any word."""
+    return {NOT_FINITE: as_text(value)}
+
+
+def unchanged(value: float) -> float:
+    """A number that is not finite as it is, for whoever writes it later."""
+    return value
+
+
+WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NOT_FINITE = "not finite"
+
+
+def _refused(value: Any) -> Any:
+    raise TypeError(f"A value of type {type(value).__name__} cannot be written as JSON.")
+
+
+def jsonable(
+    value: Any,
+    not_finite: Callable[[float], Any] = as_null,
+    other: Callable[[Any], Any] = _refused,
+) -> Any:
+    """A value as JSON knows it: objects, lists, texts, numbers, booleans and null.
+
+    NumPy and JAX numbers and arrays become numbers and lists, tuples become lists, members of an
+    enum their values. A dataclass becomes its fields and its "type", `functools.partial` likewise
+    its keywords, and a function or class its name.
+
+    Args:
+        value: What is to be written.
+        not_finite: How NaN and infinities are spelt, for which JSON has no number. Kinds of files
+            differ in this, and keep their spelling so that earlier files are read alike.
+        other: What becomes of a value of any other type; by default it is refused.
+
+    Raises:
+        TypeError: If the value, or a part of it, is of another type.
+
+    >>> jsonable({"a": (1, np.float32(0.5)), "b": np.array([np.inf, 2.0])})
+    {'a': [1, 0.5], 'b': [None, 2.0]}
+    >>> jsonable(functools.partial(max, default=math.inf), as_word)
+    {'type': 'max', 'default': 'Infinity'}
+    """
+    inner = functools.partial(jsonable, not_finite=not_finite, other=other)
+    if isinstance(value, enum.Enum):
+        return inner(value.value)
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if hasattr(value, "tolist"):
+        return inner(value.tolist())
+    if isinstance(value, numbers.Real):
+        return float(value) if math.isfinite(value) else not_finite(float(value))
+    if isinstance(value, Mapping):
+        return {str(name): inner(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [inner(item) for item in value]
+    return _described(value, inner, other)
+
+
+def _described(value: Any, inner: Callable[[Any], Any], other: Callable[[Any], Any]) -> Any:
+    """Dataclasses, functions and classes."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {name: inner(item) for name, item in vars(value).items()}
+        return {"type": type(value).__name__, **fields}
+    if isinstance(value, functools.partial):
+        return {"type": _name(value.func), **inner(value.keywords)}
+    return _name(value) if callable(value) else other(value)
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", repr(function))
+
+
+def dump_json(value: Mapping[str, Any]) -> str:
+    """The text of a file: two spaces deep, one newline at the end. Floats are written so that they
+    read back to the last bit; one that is not finite is a `ValueError`.
+    """
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+
+
+def json_line(value: Any, *, sort_keys: bool = False) -> str:
+    """The same in one line, for JSON inside other files and in messages."""
+    return json.dumps(value, sort_keys=sort_keys, allow_nan=False)
+
+
+def json_digest(value: Mapping[str, Any]) -> str:
+    """The sha256 of an object, whatever the order of its keys."""
+    return hashlib.sha256(json_line(value, sort_keys=True).encode()).hexdigest()
+
+
+# Reading ------------------------------------------------------------------------------------------
+
+
+def read_json(path: Path, what: str, *, follow_links: bool = True) -> dict[str, Any]:
+    """The JSON object in a file, read strictly. `what` names the kind of file in messages."""
+    return parse_json(
+        read_regular(path, limit=MAX_BYTES, follow_links=follow_links), f"{what} {path.name}"
+    )
+
+
+def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
+    """One JSON object, or a `FileFormatError` that says what is wrong."""
+    if isinstance(content, str):
+        content = content.encode("utf-8", errors="surrogatepass")
+    if len(content) > MAX_BYTES:
+        raise FileFormatError(
+            f"{what} is larger than {MAX_BYTES // 2**20} MiB: this is not a file noisewise wrote."
+        )
+    commas, quotes, lists, objects = map(content.count, (b",", b'"', b"[", b"{"))
+    if max(commas, quotes) > _MOST_ITEMS or lists + objects > _MOST_BRACKETS:
+        raise FileFormatError(f"{what} holds too many items: this is not a file noisewise wrote.")
+    try:
+        value = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_integer,
+        )
+        _check_tree(value)
+    except FileFormatError as error:
+        raise FileFormatError(f"{what} is not valid: {error}") from None
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{what} is not UTF-8 text: get an unaltered copy.") from None
+    except RecursionError:
+        raise FileFormatError(
+            f"{what} is nested too deeply: this is not a file noisewise wrote."
+        ) from None
+    except ValueError as error:
+        where = (
+            f"line {error.lineno}, column {error.colno}"
+            if isinstance(error, json.JSONDecodeError)
+            else "a number"
+        )
+        raise FileFormatError(
+            f"{what} is not JSON ({where}); it may be truncated: get an unaltered copy."
+        ) from None
+    if not isinstance(value, dict):
+        raise FileFormatError(f"{what} must hold one JSON object, got a {type(value).__name__}.")
+    return value
+
+
+def require_keys(value: Any, expected: Iterable[str], what: str) -> dict[str, Any]:
+    """`value` itself if it is an object with exactly the expected keys."""
+    if not isinstance(value, dict):
+        raise FileFormatError(f"{what} must be a JSON object, got {type(value).__name__}.")
+    missing, unknown = sorted(set(expected) - set(value)), sorted(set(value) - set(expected))
+    if missing:
+        raise FileFormatError(f"{what} lacks {', '.join(missing)}.")
+    if unknown:
+        raise FileFormatError(
+            f"{what} has keys that this version does not know:"
+            f" {', '.join(map(ascii, unknown[:5]))}."
+        )
+    return value
+
+
+def require_schema(value: dict[str, Any], schema: str, version: int, what: str) -> None:
+    """Refuse a file of another kind or another version."""
+    if value.get("schema") != schema:
+        raise FileFormatError(
+            f'{what} must say "schema": "{schema}"; this is another kind of file.'
+        )
+    found = value.get("schema_version")
+    if isinstance(found, bool) or found != version:
+        shown = found if isinstance(found, (int, float)) else "none"
+        raise FileFormatError(
+            f"{what} has schema version {shown}; this noisewise reads version {version}: use the"
+            " one that wrote it."
+        )
+
+
+def sealed(value: dict[str, Any]) -> dict[str, Any]:
+    """`value` with the sha256 of all it holds, by which `check_seal` knows whether it was altered."""
+    rest = {name: item for name, item in value.items() if name != "sha256"}
+    return {**rest, "sha256": json_digest(rest)}
+
+
+def check_seal(value: dict[str, Any], what: str) -> None:
+    """Refuse an object that was altered since it was `sealed`."""
+    if value.get("sha256") != sealed(value)["sha256"]:
+        raise FileFormatError(
+            f"{what} was altered: it does not match its sha256. Get an unaltered copy."
+        )
+
+
+@contextlib.contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn whatever goes wrong while objects are built from a file into a `FileFormatError`."""
+    foreign = (
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+        MemoryError,
+    )
+    try:
+        with np.errstate(all="ignore"):  # absurd numbers overflow on their way to being refused
+            yield
+    except NoisewiseError as error:
+        raise FileFormatError(f"{what} is not valid: {error}") from None
+    except foreign as error:
+        raise FileFormatError(
+            f"{what} is not valid ({type(error).__name__}): get an unaltered copy."
+        ) from None
+
+
+def require_text(value: Any, name: str, *, empty: bool = False) -> str:
+    """A short printable line of text, or an error that names the argument."""
+    if not isinstance(value, str):
+        raise InvalidTypeError(f"{name} must be a text, got {type(value).__name__}.")
+    if (not value.strip() and not empty) or len(value) > _MAX_TEXT or not value.isprintable():
+        raise InvalidInputError(
+            f"{name} must be one printable line of at most {_MAX_TEXT} characters."
+        )
+    return value
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise FileFormatError("a key appears twice in one object.")
+    return result
+
+
+def _refuse_constant(name: str) -> Any:
+    raise FileFormatError(f"{name} is not a number it may contain.")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise FileFormatError("a number is too large for float64.")
+    return value
+
+
+def _integer(text: str) -> int:
+    value = int(text) if len(text) < 32 else _MAX_INTEGER + 1
+    if abs(value) > _MAX_INTEGER:
+        raise FileFormatError("a whole number is beyond 64 bits.")
+    return value
+
+
+def _check_tree(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        children: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                children += [*item.keys(), *item.values()]
+            elif isinstance(item, list):
+                children += item
+            elif isinstance(item, str) and any(
+                "\ud800" <= character <= "\udfff" for character in item
+            ):
+                raise FileFormatError("a text contains half a character (a lone surrogate).")
+        if not children:
+            return
+        level = children
+    raise FileFormatError(f"it is nested more than {MAX_DEPTH} deep.")
