@@ -5,12 +5,14 @@ A command is a function with an epilog in a module of its own; this one only lis
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from noisewise import __version__
-from noisewise.cli import compare, infer, ledger, lists, plan, release, report, reproduce, resume
+from noisewise.cli import compare, infer, ledger, lists, plan, release, report, resume
 from noisewise.cli.exits import Commands
 
 _EPILOG = """
@@ -44,6 +46,9 @@ _ANALYST, _CURATOR, _REFEREE, _LISTS = (
     "What there is",
 )
 
+_EXPERIMENTS = Path(__file__).parents[2] / "experiments" / "command.py"
+"""The command `reproduce`, which is no part of the package: a checkout has it, a wheel does not."""
+
 app.command(rich_help_panel=_ANALYST, epilog=infer.EPILOG)(infer.infer)
 app.command(rich_help_panel=_ANALYST, epilog=resume.EPILOG)(resume.resume)
 app.command(rich_help_panel=_ANALYST, epilog=report.EPILOG)(report.report)
@@ -53,7 +58,9 @@ app.command(rich_help_panel=_CURATOR, epilog=release.EPILOG, cls=release.Release
     release.release
 )
 app.command(rich_help_panel=_CURATOR, epilog=ledger.EPILOG)(ledger.ledger)
-app.command(rich_help_panel=_REFEREE, epilog=reproduce.EPILOG)(reproduce.reproduce)
+if _EXPERIMENTS.is_file():
+    experiments = importlib.import_module("experiments.command")
+    app.command(rich_help_panel=_REFEREE, epilog=experiments.EPILOG)(experiments.reproduce)
 app.command(rich_help_panel=_LISTS, epilog=lists.EPILOGS["problems"])(lists.problems)
 app.command(rich_help_panel=_LISTS, epilog=lists.EPILOGS["methods"])(lists.methods)
 app.command(rich_help_panel=_LISTS, epilog=lists.EPILOGS["mechanisms"])(lists.mechanisms)

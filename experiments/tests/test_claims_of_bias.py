@@ -7,7 +7,7 @@ import pytest
 
 from experiments import claims, ks_heatmaps
 from experiments.verdicts import HOLDS, NOT, PARTLY, UNJUDGED, UNTOLD
-from tests.experiments.judging import SPREAD, judge
+from experiments.tests.judging import SPREAD, judge
 
 # Bias
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments import clouds, items, sir_marginals, sir_posteriors_by_round, sir_scatter
-from tests.experiments import fakes
+from experiments.tests import fakes
 
 SCALE = dataclasses.replace(items.STANDARD, trials=2, num_draws=300)
 

@@ -1,11 +1,14 @@
-"""`noisewise reproduce`: the tables and figures of the paper, from a checkout of the repository."""
+"""`noisewise reproduce`: the tables and figures of the paper.
+
+It is a command of a checkout alone: `noisewise.cli.app` registers it where this folder lies beside
+the package.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -94,16 +97,15 @@ def _check_folder(folder: Path) -> None:
 
 
 def _items() -> Any:
-    """The registry of the checkout in which the command runs."""
+    """The registry of items, which write to folders of the checkout."""
     if not (_FOLDER / "items.py").is_file():
         raise InvalidInputError(
-            "reproduce needs a checkout of the repository: run it in the folder that holds"
+            "reproduce writes into the checkout of the repository: run it in the folder that holds"
             " experiments/."
         )
-    import importlib
+    from experiments import items
 
-    sys.path.insert(0, str(Path.cwd()))
-    return importlib.import_module("experiments.items")
+    return items
 
 
 def _slugs(items: Any, names: list[str]) -> list[str]:

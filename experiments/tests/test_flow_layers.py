@@ -6,7 +6,7 @@ import pytest
 
 from experiments import accuracy, items
 from experiments import flow_layers as item
-from tests.experiments import fakes
+from experiments.tests import fakes
 
 
 @pytest.fixture(params=["quick", "standard"])

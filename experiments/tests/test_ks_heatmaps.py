@@ -6,7 +6,7 @@ import pytest
 from experiments import items
 from experiments import ks_heatmaps as item
 from noisewise.metrics import kolmogorov_smirnov
-from tests.experiments import fakes
+from experiments.tests import fakes
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from noisewise.errors import InvalidInputError
 
 @pytest.fixture
 def scale(monkeypatch, tmp_path):
-    monkeypatch.setattr(items, "ITEMS", {"toy_item": "tests.experiments.toy_item"})
+    monkeypatch.setattr(items, "ITEMS", {"toy_item": "experiments.tests.toy_item"})
     return dataclasses.replace(items.QUICK, trials=2, seed=7, folder=tmp_path / "results")
 
 

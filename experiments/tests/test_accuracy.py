@@ -6,7 +6,7 @@ import pytest
 
 from experiments import accuracy, items, log_linear_accuracy, regression_accuracy, sir_accuracy
 from experiments.verdicts import HOLDS, NOT, UNTOLD
-from tests.experiments import fakes
+from experiments.tests import fakes
 
 
 def panel(**methods):

@@ -13,7 +13,7 @@ import pytest
 from experiments import claims, completeness, complexity, items, noise_rmse
 from experiments.plain import plain
 from experiments.verdicts import MISSING, UNJUDGED
-from tests.experiments import fakes
+from experiments.tests import fakes
 
 SCALES = {"quick": items.QUICK, "standard": dataclasses.replace(items.STANDARD, num_draws=400)}
 UNFAKED = ("outbreak_coverage",)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from experiments import noise_rmse, outbreak_coverage, regression_tables, table_cost
-from tests.experiments.test_results import record_of
+from experiments.tests.test_results import record_of
 
 BUDGETS = ("10", "1", "0.1")
 _LARGEST_OF_NINE = 3.9

@@ -5,7 +5,7 @@ import pytest
 
 from experiments import abc_accuracy as item
 from experiments import items
-from tests.experiments import fakes
+from experiments.tests import fakes
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from experiments.verdicts import (
     large,
 )
 from tests.cli.conftest import ROOT
-from tests.experiments.judging import SPREAD, judge, method, panel, trials
+from experiments.tests.judging import SPREAD, judge, method, panel, trials
 
 # Cost and speed
 
