@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from experiments import accuracy, items, log_linear_accuracy, regression_accuracy, sir_accuracy
-from experiments.verdicts import HOLDS, NOT, UNTOLD
 from experiments.tests import fakes
+from experiments.verdicts import HOLDS, NOT, UNTOLD
 
 
 def panel(**methods):

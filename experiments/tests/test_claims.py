@@ -7,6 +7,7 @@ import pytest
 
 from experiments import claims as item
 from experiments import items
+from experiments.tests.judging import SPREAD, judge, method, panel, trials
 from experiments.verdicts import (
     HOLDS,
     MISSING,
@@ -20,7 +21,6 @@ from experiments.verdicts import (
     large,
 )
 from tests.cli.conftest import ROOT
-from experiments.tests.judging import SPREAD, judge, method, panel, trials
 
 # Cost and speed
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from experiments import claims, ks_heatmaps
-from experiments.verdicts import HOLDS, NOT, PARTLY, UNJUDGED, UNTOLD
 from experiments.tests.judging import SPREAD, judge
+from experiments.verdicts import HOLDS, NOT, PARTLY, UNJUDGED, UNTOLD
 
 # Bias
 

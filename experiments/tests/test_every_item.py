@@ -12,8 +12,8 @@ import pytest
 
 from experiments import claims, completeness, complexity, items, noise_rmse
 from experiments.plain import plain
-from experiments.verdicts import MISSING, UNJUDGED
 from experiments.tests import fakes
+from experiments.verdicts import MISSING, UNJUDGED
 
 SCALES = {"quick": items.QUICK, "standard": dataclasses.replace(items.STANDARD, num_draws=400)}
 UNFAKED = ("outbreak_coverage",)

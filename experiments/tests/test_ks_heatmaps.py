@@ -5,8 +5,8 @@ import pytest
 
 from experiments import items
 from experiments import ks_heatmaps as item
-from noisewise.metrics import kolmogorov_smirnov
 from experiments.tests import fakes
+from noisewise.metrics import kolmogorov_smirnov
 
 
 @pytest.fixture
