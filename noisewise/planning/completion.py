@@ -33,11 +33,27 @@ if TYPE_CHECKING:
     from noisewise.planning.weighing import SimulatedSet
 
 _WORTH = 200.0
+"""Effective draws to which the local law is fitted: enough for the covariance of some 20 numbers."""
 _HALVINGS = 40
+"""Bisections for the power: it is then known to 1e-12."""
 _NEGLIGIBLE = 1e-9
-_DRAWS, _MOST_STAGES = 2000, 6
-_GOOD, _SHARE = 0.2, 0.1
-_ZOOMS, _GRID = 6, 101
+"""Relative: weights, and variances, below are rounding beside the largest."""
+_DRAWS = 2000
+"""Draws from the local law: ten times what it is fitted to, and cheap, as nothing is simulated."""
+_MOST_STAGES = 6
+"""Times that the proposal is fitted again: each is a chance to reach _GOOD, and most need two."""
+_GOOD = 0.2
+"""Effective draws per draw at which the proposal is good enough: 400 of 2000 are worth _WORTH twice."""
+_SHARE = 0.1
+"""Share of the proposal that stays the local law itself, so that weights are bounded."""
+_ZOOMS = 6
+"""Times that the grid is narrowed, each by up to 20: finds noise of a ten-millionth of the range."""
+_GRID = 101
+"""Points of the grid: after the last zoom six per sd."""
+_ROUNDING = 2.0**-44
+"""Relative to the largest value: sums of up to a hundred numbers are rounded by less."""
+_OFF_LATTICE = 0.01
+"""Steps by which multiples may be off for all values to lie on one lattice: rounding is far less."""
 
 
 def complete(
@@ -172,8 +188,8 @@ class _Local:
 
 @dataclasses.dataclass(frozen=True)
 class Lattice:
-    """Where statistics may lie, as far as simulations show: on multiples of the smallest step seen,
-    within the range seen.
+    """Where statistics may lie, by what simulations show: multiples of the smallest step seen,
+    within the range seen. All four arrays have shape (k,).
     """
 
     base: np.ndarray
@@ -183,15 +199,29 @@ class Lattice:
 
     @staticmethod
     def of(s: np.ndarray) -> Lattice:
-        steps = [np.diff(np.unique(column)) for column in s.T]
-        return Lattice(
-            s[0],
-            np.array([step.min() if step.size else 1.0 for step in steps]),
-            s.min(axis=0),
-            s.max(axis=0),
-        )
+        """The lattice of statistics s (N, k)."""
+        return Lattice(s[0], np.array([_step(column) for column in s.T]), s.min(0), s.max(0))
 
     def nearest(self, s: np.ndarray) -> np.ndarray:
         """The nearest place on the lattice; where the steps are tiny that changes nothing."""
         snapped = self.base + self.step * np.round((s - self.base) / self.step)
         return np.clip(snapped, self.low, self.high)
+
+
+def _step(column: np.ndarray) -> float:
+    """The smallest difference of values (N,) that is more than rounding; 1 where there is none.
+
+    1/3 + 1/3 and 2/3 are one value of a statistic in thirds, and two numbers of float64. Where all
+    differences are multiples of the smallest, the range is one as well, and gives the step without
+    the rounding of single values.
+    """
+    values = np.unique(column)
+    steps = np.diff(values)
+    steps = steps[steps > _ROUNDING * np.abs(values).max()]
+    if not steps.size:
+        return 1.0
+    smallest, multiples = float(steps.min()), steps / steps.min()
+    if np.abs(multiples - np.round(multiples)).max() > _OFF_LATTICE:
+        return smallest
+    extent = float(values[-1] - values[0])
+    return extent / round(extent / smallest)

@@ -183,10 +183,10 @@ def test_shells_complete(run, monkeypatch, typed, expected):
 
 
 def test_json_is_strict():
-    from noisewise.cli import show
+    from noisewise._core.json_files import jsonable
 
     assert (
-        json.dumps(show.plain({"a": float("nan"), "b": (1, 2.5)}), allow_nan=False)
+        json.dumps(jsonable({"a": float("nan"), "b": (1, 2.5)}), allow_nan=False)
         == '{"a": null, "b": [1, 2.5]}'
     )
 

@@ -17,6 +17,7 @@ from noisewise.errors import (
     MissingCapabilityError,
     SimulationError,
 )
+from noisewise.planning.completion import Lattice
 from noisewise.planning.weighing import _moments
 
 KEY = jax.random.key(0)
@@ -434,3 +435,54 @@ def test_the_plan_agrees_with_running_each_budget():
         assert (
             np.abs(found.table.loc[epsilon]["mean sd"].to_numpy() - ran) < 0.1 * ran + 4.0 * error
         ).all()
+
+
+def in_thirds(parts):
+    """Statistics in thirds, added up in another order for each column: equal ones differ by rounding."""
+    rng = np.random.default_rng(3)
+    counts = rng.integers(0, 4, size=(2000, parts))
+    return sum(counts[:, [j]] / 3.0 for j in range(parts)), counts.sum(1)
+
+
+def test_the_step_of_a_lattice_is_not_rounding():
+    s, whole = in_thirds(7)
+    assert len(np.unique(s)) > len(np.unique(whole))
+    assert np.diff(np.unique(s)).min() < 1e-15  # planted: the smallest difference of floats
+    lattice = Lattice.of(s)
+    assert lattice.step[0] == pytest.approx(1.0 / 3.0, rel=1e-14)
+    np.testing.assert_allclose(lattice.nearest(s + 0.1), s, rtol=1e-14)
+
+
+def test_the_step_of_whole_numbers_is_exact_and_of_real_ones_the_smallest_seen():
+    rng = np.random.default_rng(4)
+    whole, real = rng.poisson(50.0, size=5000), rng.normal(size=5000)
+    lattice = Lattice.of(np.stack([whole, real, np.zeros(5000)], axis=1))
+    assert lattice.step[0] == 1.0
+    assert lattice.step[1] == np.diff(np.unique(real)).min()
+    assert lattice.step[2] == 1.0
+
+
+def test_a_plan_at_large_budgets_completes_statistics_that_are_rounded():
+    """Six shares of 30 people, each the sum of two: at epsilon 10 few simulations come near."""
+
+    def shares(x):
+        return (x[:15].sum(axis=0) + 0.0) / 30 + x[15:].sum(axis=0) / 30
+
+    query = nw.queries.FunctionQuery(
+        shares, sensitivity={1: 6 / 30}, step=1 / 30, names=[f"p{j}" for j in range(6)]
+    )
+    simulator = nw.simulators.JaxSimulator(
+        lambda key, theta: jax.random.bernoulli(key, theta, (30, 6)).astype(float)
+    )
+    noise = nw.mechanisms.DiscreteLaplace.calibrate(
+        guarantee=nw.PureDP(1.0), sensitivity=6 / 30, step=1 / 30
+    )
+    prior = nw.Prior({f"p{j}": dist.Beta(8.0, 8.0) for j in range(6)})
+    model = nw.PrivateModel(prior=prior, simulator=simulator, query=query, mechanism=noise)
+    found = nw.plan(
+        jax.random.key(0), model, [300.0], num_simulations=1000, num_releases=5, progress=False
+    )
+    learnt = found.learnt[300.0]
+    assert learnt.completed.any()
+    assert (found.table["share of prior"] < 0.9).all()
+    assert (learnt.sd > 0.0).all()

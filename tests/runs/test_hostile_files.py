@@ -208,7 +208,7 @@ def damaged_tensors(content, rng, count):
     that fits.
     """
     inside, arrays = unpacked(content, "it")
-    trees = damaged(json.dumps(inside), rng, count)
+    trees = damaged(json.dumps(inside or {"a": 1}), rng, count)
     for number, broken in enumerate(damaged_bytes(content, rng, count)):
         tree = next(trees)
         if number % 2:
