@@ -11,11 +11,14 @@ from typing import Any
 
 @contextlib.contextmanager
 def in_background(call: Callable[[], Any] | None) -> Iterator[None]:
-    """Make a call in another thread during the block, and wait for it at the end; on a machine with
-    one core, leave it out.
+    """Make a call in another thread during the block, and wait for it at the end.
 
-    It is for programs that are needed later: compiling one takes seconds of one core. What the call
-    raises is of no concern here, as it will be raised again where its result is needed.
+    Use it to compile programs that are needed later: that takes seconds of one core. On a machine
+    with one core the call is left out. What it raises is ignored here, because it will be raised
+    again where its result is needed.
+
+    Args:
+        call: The call, or None for nothing.
 
     >>> found = []
     >>> with in_background(lambda: found.append(1)):

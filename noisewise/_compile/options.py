@@ -1,6 +1,4 @@
-"""Programs compiled for a short life: in less than half the time, though steps of a training then
-take a fifth longer.
-"""
+"""How programs are compiled: most run for less time than XLA takes to optimise them fully."""
 
 from __future__ import annotations
 
@@ -14,12 +12,22 @@ import jax
 import numpy as np
 
 LONG_RUNNING = {"xla_backend_optimization_level": 1}
+"""Options of XLA: half the time to compile, and programs are no slower."""
 FAST_COMPILE = LONG_RUNNING | {"xla_cpu_use_fusion_emitters": False}
+"""Options of XLA: less than half the time to compile, and steps of a training a fifth slower."""
 
 
 def jit_fast_compile(function: Callable[..., Any] | None = None, **settings: Any) -> Any:
-    """`jax.jit`, for functions of which compiling is most of the cost. On a GPU, and inside other
-    programs, it is `jax.jit`.
+    """`jax.jit`, for functions where compiling is most of the cost.
+
+    On a GPU, and inside other programs, it is `jax.jit`.
+
+    Args:
+        function: The function; without it, a decorator is returned.
+        settings: What `jax.jit` takes, such as `static_argnames`.
+
+    Returns:
+        A `CompiledFunction`.
 
     >>> @jit_fast_compile
     ... def double(x):
@@ -35,7 +43,15 @@ def jit_fast_compile(function: Callable[..., Any] | None = None, **settings: Any
 def jit_long_running(function: Callable[..., Any] | None = None, **settings: Any) -> Any:
     """`jax.jit`, for functions that may run for long: compiled in half the time, and no slower.
 
-    Those that draw many random numbers are even faster. XLA unrolls them when it takes its time.
+    Those that draw many random numbers are even faster, because XLA unrolls them when it optimises
+    fully.
+
+    Args:
+        function: The function; without it, a decorator is returned.
+        settings: What `jax.jit` takes, such as `static_argnames`.
+
+    Returns:
+        A `CompiledFunction`.
     """
     if function is None:
         return functools.partial(jit_long_running, **settings)
@@ -43,12 +59,22 @@ def jit_long_running(function: Callable[..., Any] | None = None, **settings: Any
 
 
 def filter_jit_fast_compile(function: Callable[..., Any]) -> Any:
-    """`eqx.filter_jit`, for functions of which compiling is most of the cost."""
+    """`eqx.filter_jit`, for functions where compiling is most of the cost.
+
+    Args:
+        function: A function of pytrees that hold more than arrays.
+
+    Returns:
+        A `CompiledFunction`.
+    """
     return CompiledFunction(function, eqx.filter_jit, FAST_COMPILE)
 
 
 class CompiledFunction:
-    """A function compiled with options where it is a program of its own."""
+    """A function that is compiled with options of XLA where it is called by itself.
+
+    Inside another program it is a part of that one, for which XLA takes no options.
+    """
 
     def __init__(
         self, function: Callable[..., Any], jit: Callable[..., Any], options: dict[str, Any]
@@ -62,8 +88,9 @@ class CompiledFunction:
 
     @property
     def num_compiled(self) -> int:
-        """How many programs `jit_fast_compile` or `jit_long_running` has compiled, one for each kind of
-        arguments, not as parts of others.
+        """The number of programs compiled so far, one for each kind of arguments; calls inside
+        other programs do not count.
+
         """
         return int(self._whole._cache_size())
 
@@ -90,8 +117,9 @@ def _traced_inside_programs(x: Any) -> Any:
 
 
 def _known_options(options: dict[str, Any]) -> dict[str, Any] | None:
-    """Options that this version of XLA knows and the user does not set; none where it does not
-    compile for a CPU.
+    """Those options that this version of XLA knows and the user does not set; None where XLA does
+    not compile for a CPU.
+
     """
     if jax.default_backend() != "cpu":
         return None

@@ -17,6 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float, Integer, Shaped, UInt32
 
 from noisewise._compile.options import jit_fast_compile
 from noisewise.errors import InvalidInputError, InvalidTypeError
@@ -25,22 +26,36 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Array = Any
+"""An array of JAX or NumPy, or a tracer: the base of jaxtyping annotations, `Float[Array, "n d"]`.
+
+Both kinds, and tracers, are taken wherever this stands; which one comes back is said there.
+"""
 
 _THREEFRY = "threefry2x32"
+"""The kind of JAX's default keys."""
 _ROWS_AT_ONCE = 2048
-"""Keys are made so many at a time, so that a new number of them compiles nothing."""
+"""Keys made at a time: always as many, so that another number of rows compiles nothing."""
 
 
 def is_traced(*values: Any) -> bool:
-    """Whether any leaf is a JAX tracer (so that its values cannot be looked at)."""
+    """Whether any leaf is a JAX tracer, whose value is not known yet.
+
+    Args:
+        values: Arrays, numbers, or pytrees of them.
+    """
     return any(
         isinstance(leaf, jax.core.Tracer) for value in values for leaf in jax.tree.leaves(value)
     )
 
 
 def to_numpy(tree: Any) -> Any:
-    """JAX arrays to writable NumPy arrays; tracers stay as they are, and dictionaries keep their
-    order.
+    """Turn JAX arrays into writable NumPy arrays.
+
+    Args:
+        tree: An array or a pytree of arrays.
+
+    Returns:
+        The same tree of NumPy arrays; tracers stay as they are, and dictionaries keep their order.
     """
     if type(tree) is dict:
         return {name: to_numpy(part) for name, part in tree.items()}
@@ -49,17 +64,32 @@ def to_numpy(tree: Any) -> Any:
     )
 
 
-def placed(array: np.ndarray) -> Array:
-    """The array where programs find it, without the second copy that `jnp.asarray` makes for a
-    moment. Call where float64 is enabled.
+def placed(array: Shaped[np.ndarray, "*shape"]) -> Shaped[Array, "*shape"]:
+    """Put an array where compiled programs find it, without the second copy that `jnp.asarray`
+    makes for a moment.
+    Call it where float64 is enabled.
 
-    It may share its memory with the array, which must not be written to while it is used.
+    Args:
+        array: The array; it may share its memory with the result, so do not write to it while that
+            is used.
+
+    Returns:
+        A JAX array of the same shape and type.
     """
     return jax.device_put(array)
 
 
 def in_float64(method: Callable[P, T]) -> Callable[P, T]:
-    """Run a public method in float64 and return NumPy arrays (or tracers under a transformation)."""
+    """Run a public method in float64 and return NumPy arrays, or tracers under a transformation.
+
+    Use it on every public method that takes or returns arrays.
+
+    Args:
+        method: A method that computes with JAX.
+
+    Returns:
+        The method, which runs under `jax.enable_x64(True)` whatever the global flag says.
+    """
 
     @functools.wraps(method)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -69,8 +99,19 @@ def in_float64(method: Callable[P, T]) -> Callable[P, T]:
     return wrapped
 
 
-def as_float64(value: Any, name: str) -> Array:
-    """`value` as a float64 JAX array; call inside `in_float64`."""
+def as_float64(value: Any, name: str) -> Float[Array, "*shape"]:
+    """`value` as a float64 JAX array. Call it inside `in_float64`.
+
+    Args:
+        value: Numbers of any shape: an array, nested lists, or a tracer.
+        name: The argument that the value was given for, as messages name it.
+
+    Returns:
+        A float64 array of the same shape.
+
+    Raises:
+        InvalidTypeError: If the value holds anything but real numbers, or is a PRNG key.
+    """
     if value is None or isinstance(value, (str, bytes)):
         raise InvalidTypeError(f"{name} must be an array of numbers, got {type(value).__name__}.")
     if is_key(value):
@@ -91,8 +132,20 @@ def as_float64(value: Any, name: str) -> Array:
         ) from None
 
 
-def as_vectors(value: Any, name: str, width: int | None = None) -> Array:
-    """`value` as float64 with at least one axis, the last of length `width` if that is given."""
+def as_vectors(value: Any, name: str, width: int | None = None) -> Float[Array, "*batch k"]:
+    """`value` as a float64 array of one or more vectors. Call it inside `in_float64`.
+
+    Args:
+        value: Numbers, shape (..., width).
+        name: The argument that the value was given for, as messages name it.
+        width: The length of the last axis; any positive one if None.
+
+    Returns:
+        A float64 array of the same shape.
+
+    Raises:
+        InvalidInputError: If the shape is another one.
+    """
     array = as_float64(value, name)
     if array.ndim == 0:
         raise InvalidInputError(
@@ -106,7 +159,7 @@ def as_vectors(value: Any, name: str, width: int | None = None) -> Array:
 
 
 def is_key(value: Any) -> bool:
-    """Whether `value` is one JAX PRNG key, typed (`jax.random.key`) or raw (`jax.random.PRNGKey`)."""
+    """Whether `value` is one JAX PRNG key, typed (`random.key`) or raw (`random.PRNGKey`)."""
     if not isinstance(value, (jax.Array, np.ndarray)):
         return False
     if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
@@ -115,7 +168,14 @@ def is_key(value: Any) -> bool:
 
 
 def as_key(key: Any) -> Array:
-    """`key` itself, or an error that says how to make one."""
+    """`key` itself, checked.
+
+    Args:
+        key: One JAX PRNG key, typed or raw.
+
+    Raises:
+        InvalidTypeError: If it is something else; the message says how to make one.
+    """
     if is_key(key):
         return key
     raise InvalidTypeError(
@@ -127,9 +187,15 @@ def as_key(key: Any) -> Array:
 def stage_key(key: Array, stage: str) -> Array:
     """The key that one stage draws from: `fold_in(key, crc32(stage))`.
 
-    `jax.random.split(key, n)[i]` equals `fold_in(key, i)`, so two stages that divided one and the
-    same key would share draws. With a domain for each, handing one key to the prior and to the
-    simulator does no harm.
+    `jax.random.split(key, n)[i]` equals `fold_in(key, i)`, so two stages that split the same key
+    would share draws. With a domain for each stage, one key may serve the prior and the simulator.
+
+    Args:
+        key: A JAX PRNG key.
+        stage: The name of the stage. Results depend on it, so it never changes.
+
+    Returns:
+        The key of the stage.
 
     >>> jax.random.key_data(stage_key(jax.random.key(0), "prior")).tolist()
     [2091360807, 2698684526]
@@ -138,8 +204,16 @@ def stage_key(key: Array, stage: str) -> Array:
 
 
 def as_keys(key: Any, num: int) -> Array:
-    """`key` itself if it is one key, or an array of `num` of them; else an error that says what is
-    expected.
+    """`key` itself if it is one key, or an array of one key per row.
+
+    Args:
+        key: One JAX PRNG key, or `num` of them in an array.
+        num: The number of rows.
+
+    Raises:
+        InvalidTypeError: If it is something else, or an array of keys of another kind than JAX's
+            default.
+        InvalidInputError: If there are fewer or more keys than rows.
     """
     if is_key(key):
         return key
@@ -175,21 +249,32 @@ def _is_threefry(key: Array) -> bool:
     )
 
 
-def key_words(key: Array) -> tuple[np.ndarray, Any]:
-    """The words of a key or of an array of keys (..., w), in uint32, and their kind: None for raw
-    keys.
+def key_words(key: Array) -> tuple[UInt32[np.ndarray, "*keys w"], Any]:
+    """The words of a key or of an array of keys.
+
+    Args:
+        key: One key, or an array of keys of shape (...).
+
+    Returns:
+        The words, uint32 of shape (..., w), and the kind of the keys: None for raw ones.
     """
     if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         return np.asarray(jax.random.key_data(key)), jax.random.key_impl(key)
     return np.asarray(key), None
 
 
-def fold_in_rows(key: Array, rows: np.ndarray) -> Array:
-    """An array of keys `fold_in(key, rows[i])`, from one key or from as many as there are rows; of
-    the kind of `key`.
+def fold_in_rows(key: Array, rows: Integer[np.ndarray, " n"]) -> Array:
+    """One key per row: `fold_in(key, rows[i])`, of the kind of `key`.
 
-    Keys of other kinds than JAX's default cannot stand in arrays: in their place one of the default
-    kind is drawn from them.
+    Keys of other kinds than JAX's default cannot be put into arrays: one of the default kind is
+    drawn from them first.
+
+    Args:
+        key: One key, or an array of n keys.
+        rows: The numbers of the rows, shape (n,).
+
+    Returns:
+        An array of n keys.
 
     >>> keys = fold_in_rows(jax.random.key(0), np.arange(3))
     >>> bool(keys[2] == jax.random.fold_in(jax.random.key(0), 2))
@@ -218,8 +303,9 @@ def _folded(words: Array, numbers: Array) -> Array:
 
 
 def describe(value: Any) -> str:
-    """A short description of a value for messages: its type, and its shape if it has one. Never its
-    contents.
+    """Describe a value for messages: its type, and its shape if it has one. Never its contents,
+    which may be confidential.
+
     """
     shape = getattr(value, "shape", None)
     return (
@@ -229,11 +315,18 @@ def describe(value: Any) -> str:
     )
 
 
-def open_uniforms(key: Array, shape: Sequence[int]) -> Array:
-    """Uniforms strictly inside (0, 1): odd multiples of 2^-53, so that neither `log(u)` nor
+def open_uniforms(key: Array, shape: Sequence[int]) -> Float[Array, "*shape"]:
+    """Draw uniforms strictly inside (0, 1): odd multiples of 2^-53, so that neither `log(u)` nor
     `log(1-u)` overflows.
 
-    Call inside `in_float64`.
+    Call it inside `in_float64`.
+
+    Args:
+        key: A JAX PRNG key.
+        shape: The shape of the result.
+
+    Returns:
+        Float64 uniforms of that shape.
     """
     return _open_uniforms(key, tuple(shape))
 
@@ -255,59 +348,88 @@ def number(
     infinite: bool = False,
     tell: str = "",
 ) -> Callable[[Any], Any]:
-    """A converter that returns a Python float inside the stated range or raises, naming the
-    argument.
+    """Make a converter for a setting that is a number.
+
+    Args:
+        name: The setting, as messages name it.
+        above: The number must be larger than this.
+        at_least: The number must be at least this.
+        below: The number must be smaller than this.
+        at_most: The number must be at most this.
+        optional: Whether None is allowed; it stays None.
+        infinite: Whether infinities are allowed.
+        tell: Advice that is added to messages.
+
+    Returns:
+        A function that returns its argument as a Python float (tracers as they are), or raises
+        `InvalidTypeError` or `InvalidInputError`.
     """
-    rules = [(above, ">"), (at_least, ">="), (below, "<"), (at_most, "<=")]
-    limits = [(limit, sign) for limit, sign in rules if limit is not None]
-    range_text = " and ".join(f"{sign} {limit:g}" for limit, sign in limits)
+    rules = zip((above, at_least, below, at_most), _SIGNS.items(), strict=True)
+    limits = [(limit, sign, holds) for limit, (sign, holds) in rules if limit is not None]
+    range_text = " and ".join(f"{sign} {limit:g}" for limit, sign, _ in limits)
     expected = f"{name} must be a {'' if infinite else 'finite '}number {range_text}".rstrip()
-    holds = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
     def convert(value: Any) -> Any:
         if (value is None and optional) or isinstance(value, jax.core.Tracer):
             return value
-        if (
-            isinstance(value, (bool, str, bytes))
-            or value is None
-            or np.ndim(value) != 0
-            or is_key(value)
-        ):
+        result = _as_float(value)
+        if result is None:
             raise InvalidTypeError(f"{expected}, got {describe(value)}. {tell}".rstrip())
-        try:
-            result = float(value)
-        except (TypeError, ValueError):
-            raise InvalidTypeError(f"{expected}, got {describe(value)}. {tell}".rstrip()) from None
         finite = math.isfinite(result) or (infinite and not math.isnan(result))
-        if not finite or not all(holds[sign](result, limit) for limit, sign in limits):
+        if not finite or not all(holds(result, limit) for limit, _, holds in limits):
             raise InvalidInputError(f"{expected}, got {result:g}. {tell}".rstrip())
         return result
 
     return convert
 
 
+_SIGNS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
+
+
+def _as_float(value: Any) -> float | None:
+    """A single number as a float; None for everything else."""
+    if value is None or isinstance(value, (bool, str, bytes)) or np.ndim(value) or is_key(value):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
 def integer(
     name: str, *, at_least: int, optional: bool = False, tell: str = ""
 ) -> Callable[[Any], Any]:
-    """A converter that returns a Python int of at least `at_least` or raises, naming the argument."""
+    """Make a converter for a setting that is a whole number.
+
+    Args:
+        name: The setting, as messages name it.
+        at_least: The smallest value that is allowed.
+        optional: Whether None is allowed; it stays None.
+        tell: Advice that is added to messages.
+
+    Returns:
+        A function that returns its argument as a Python int, or raises `InvalidTypeError` or
+        `InvalidInputError`.
+    """
+
+    expected = f"{name} must be a whole number >= {at_least}"
 
     def convert(value: Any) -> Any:
         if value is None and optional:
             return None
-        whole = not isinstance(value, (bool, str, bytes)) and np.ndim(value) == 0
-        if whole:
-            try:
-                whole = float(value) == int(value)
-            except (TypeError, ValueError, OverflowError):
-                whole = False
-        if not whole:
-            raise InvalidTypeError(
-                f"{name} must be a whole number >= {at_least}, got {describe(value)}. {tell}".rstrip()
-            )
+        if not _is_whole(value):
+            raise InvalidTypeError(f"{expected}, got {describe(value)}. {tell}".rstrip())
         if int(value) < at_least:
-            raise InvalidInputError(
-                f"{name} must be a whole number >= {at_least}, got {int(value)}. {tell}".rstrip()
-            )
+            raise InvalidInputError(f"{expected}, got {int(value)}. {tell}".rstrip())
         return int(value)
 
     return convert
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, (bool, str, bytes)) or np.ndim(value):
+        return False
+    try:
+        return bool(float(value) == int(value))
+    except (TypeError, ValueError, OverflowError):
+        return False

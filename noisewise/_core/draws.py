@@ -6,26 +6,43 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool, Float
 
 from noisewise._core.arrays import describe
 from noisewise.errors import InvalidInputError, InvalidTypeError
 
 MIN_DRAWS = 10
-"""Draws below which nothing can be said."""
+"""Draws below which distances, ranks and densities mean nothing."""
 
 DRAWS_OF = (
     "posterior.sample(key, n) gives draws of a posterior, fit.posterior(observed) the posterior of"
     " a fit"
 )
+"""What messages say to someone who gives an object where draws are taken."""
+
+_ROUNDING = 1e-12
+"""Relative: a spread below is rounding in what computed the draws."""
 
 _LARGEST = 1e150
-"""Squares of larger numbers overflow."""
+"""The largest number: squares of larger ones overflow."""
 
 
 def two_samples(
     reference: Any, draws: Any, *, allow_constant: bool = True
-) -> tuple[np.ndarray, np.ndarray]:
-    """Both sets as float64 (n, d) and (m, d), finite and of one width."""
+) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "m d"]]:
+    """Check two sets of draws that are to be compared.
+
+    Args:
+        reference: Draws, shape (n, d) or (n,).
+        draws: Draws, shape (m, d) or (m,).
+        allow_constant: Whether columns of the reference may be constant.
+
+    Returns:
+        Both as float64 arrays, (n, d) and (m, d).
+
+    Raises:
+        InvalidInputError: If their widths differ, or `one_sample` refuses one of them.
+    """
     first, second = one_sample(reference, "reference"), one_sample(draws, "draws")
     if first.shape[1] != second.shape[1]:
         raise InvalidInputError(
@@ -40,8 +57,21 @@ def two_samples(
     return first, second
 
 
-def one_sample(value: Any, name: str, *, tell: str = DRAWS_OF) -> np.ndarray:
-    """One set of draws as float64 (n, d): at least ten, all finite."""
+def one_sample(value: Any, name: str, *, tell: str = DRAWS_OF) -> Float[np.ndarray, "n d"]:
+    """Check one set of draws.
+
+    Args:
+        value: Draws, shape (n, d) or (n,).
+        name: The argument that they were given for, as messages name it.
+        tell: Advice for values that are no arrays.
+
+    Returns:
+        The draws as float64, shape (n, d).
+
+    Raises:
+        InvalidInputError: If there are fewer than ten, or some are not finite or too large.
+        InvalidTypeError: If they are no numbers.
+    """
     array = real_array(value, name, tell=tell)
     if array.ndim == 1:
         array = array[:, None]
@@ -66,9 +96,20 @@ def one_sample(value: Any, name: str, *, tell: str = DRAWS_OF) -> np.ndarray:
 
 def point_and_draws(
     point: Any, draws: Any, names: tuple[str, str]
-) -> tuple[np.ndarray, np.ndarray]:
-    """One row (d,) and draws (n, d), both finite; where their shapes say that they are swapped, the
-    error does, too.
+) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, "n d"]]:
+    """Check one point and the draws that it is compared with.
+
+    Args:
+        point: One row, shape (d,).
+        draws: Draws, shape (n, d).
+        names: The two arguments, as messages name them.
+
+    Returns:
+        The row, shape (d,), and the draws, shape (n, d), both float64 and finite.
+
+    Raises:
+        InvalidInputError: If the shapes do not fit; where they say that the two are swapped, so
+            does the message.
     """
     row, values = (
         real_array(value, name) for value, name in zip((point, draws), names, strict=True)
@@ -92,7 +133,16 @@ def point_and_draws(
 
 
 def real_array(value: Any, name: str, *, tell: str = DRAWS_OF) -> np.ndarray:
-    """The value as a float64 array of any shape; texts, None and objects are refused."""
+    """The value as a float64 array of any shape.
+
+    Args:
+        value: Numbers.
+        name: The argument that they were given for, as messages name it.
+        tell: Advice for values that are no arrays.
+
+    Raises:
+        InvalidTypeError: If it holds texts, None or objects.
+    """
     try:
         array = np.asarray(value)
     except (TypeError, ValueError):  # rows of several lengths, or a key
@@ -106,6 +156,6 @@ def real_array(value: Any, name: str, *, tell: str = DRAWS_OF) -> np.ndarray:
     return array.astype(np.float64)
 
 
-def constant_columns(values: np.ndarray) -> np.ndarray:
+def constant_columns(values: Float[np.ndarray, "n d"]) -> Bool[np.ndarray, " d"]:
     """Which columns of values (n, d) do not spread, up to rounding."""
-    return np.asarray(np.ptp(values, axis=0) <= 1e-12 * np.abs(values).max(axis=0))
+    return np.asarray(np.ptp(values, axis=0) <= _ROUNDING * np.abs(values).max(axis=0))

@@ -24,7 +24,15 @@ _RESERVED = json_line(
 
 
 def as_path(path: Any, name: str = "path") -> Path:
-    """`path` as a `Path`, or an error that says what came."""
+    """`path` as a `Path`.
+
+    Args:
+        path: A text or a path object.
+        name: The argument that it was given for, as messages name it.
+
+    Raises:
+        InvalidTypeError: If it is something else, or empty.
+    """
     if (
         isinstance(path, (str, os.PathLike))
         and not isinstance(path, bytes)
@@ -38,8 +46,16 @@ def as_path(path: Any, name: str = "path") -> Path:
 
 
 def write_atomically(path: Path, content: str | bytes, *, overwrite: bool) -> None:
-    """Write the whole file or nothing. Without `overwrite` an existing file wins, whenever it
-    appeared.
+    """Write the whole file or nothing.
+
+    Args:
+        path: The name of the file.
+        content: Its bytes, or its text, which is written as UTF-8.
+        overwrite: Whether a file that exists is replaced; otherwise it wins, whenever it appeared.
+
+    Raises:
+        InvalidInputError: If the file exists, or its folder cannot be written.
+        StorageError: If the disk is full, or fails.
     """
     try:
         with _temporary(path, content) as temporary:
@@ -59,7 +75,16 @@ def write_atomically(path: Path, content: str | bytes, *, overwrite: bool) -> No
 def unwritten(
     path: Path, error: OSError, advice: str = "Free some space, and do the same again."
 ) -> NoisewiseError:
-    """What to raise where a file or a folder cannot be written."""
+    """The error to raise where a file or a folder cannot be written.
+
+    Args:
+        path: What was to be written.
+        error: What the system said.
+        advice: What to do where the disk is full.
+
+    Returns:
+        A `StorageError` where the disk is full or fails, else an `InvalidInputError`.
+    """
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         reason = "the disk fails" if error.errno == errno.EIO else "the disk is full"
         return StorageError(
@@ -71,7 +96,11 @@ def unwritten(
 
 
 def remove_parts(*folders: Path) -> None:
-    """Remove what processes that were killed while they wrote have left in some folders."""
+    """Remove what processes that were killed while they wrote have left in some folders.
+
+    Args:
+        folders: The folders; symbolic links are left alone.
+    """
     with contextlib.suppress(OSError):
         own = (folder for folder in folders if not folder.is_symlink())
         for part in itertools.chain.from_iterable(folder.glob(".*.part") for folder in own):
@@ -79,7 +108,15 @@ def remove_parts(*folders: Path) -> None:
 
 
 def require_new(path: Path) -> None:
-    """Refuse a path that could not become a new file, before work is done for its content."""
+    """Refuse a path that could not become a new file, before work is done for its content.
+
+    Args:
+        path: The name of the file.
+
+    Raises:
+        InvalidInputError: If it exists, or its folder cannot be written.
+        StorageError: If the disk is full, or fails.
+    """
     try:
         with contextlib.suppress(FileNotFoundError):
             path.lstat()
@@ -93,13 +130,19 @@ def require_new(path: Path) -> None:
 
 
 class Reservation:
-    """The name of a file that is yet to come, taken so that nobody else gets it; given back where
-    the file never comes.
+    """The name of a file that will be written later, reserved so that nobody else gets it.
+
+    Use it as a context manager: the name is given back where the file is not written.
+
+    Raises:
+        InvalidInputError: If the file exists, or its folder cannot be written.
 
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, Reservation(Path(folder) / "a.json") as reserved:
-    ...     reserved.fill("{}")
-    ...     (Path(folder) / "a.json").read_text()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "a.json"
+    ...     with Reservation(path) as reserved:
+    ...         reserved.fill("{}")
+    ...     path.read_text()
     '{}'
     """
 
@@ -125,8 +168,14 @@ class Reservation:
             raise unwritten(path, error) from None
 
     def fill(self, content: str) -> None:
-        """Write the whole file in place of the reservation; where that fails the message does not
-        say to try again.
+        """Write the whole file in place of the reservation.
+
+        Args:
+            content: The text of the file.
+
+        Raises:
+            InvalidInputError: If another file has taken the place of the reservation.
+            StorageError: If the disk is full; the message does not say to try again.
         """
         try:
             with _temporary(self.path, content) as temporary:
@@ -161,7 +210,7 @@ class Reservation:
 
 
 def _identity(found: os.stat_result) -> tuple[int, int, int]:
-    """By which a file is known again: its number alone would be that of the next one, once it is
+    """What a file is recognised by: its number alone would be that of the next one, once it is
     deleted.
     """
     return found.st_dev, found.st_ino, found.st_mtime_ns
@@ -169,6 +218,10 @@ def _identity(found: os.stat_result) -> tuple[int, int, int]:
 
 @contextlib.contextmanager
 def _temporary(path: Path, content: str | bytes) -> Iterator[Path]:
+    """A file beside `path` with this content, flushed to the disk; removed at the end unless
+    renamed.
+
+    """
     name = path.parent / f".{path.name[:100]}.{secrets.token_hex(8)}.part"
     try:
         with name.open("xb") as file:

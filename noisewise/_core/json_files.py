@@ -77,7 +77,9 @@ def unchanged(value: float) -> float:
 
 
 WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+"""What `as_word` writes, and what it means."""
 NOT_FINITE = "not finite"
+"""The key of what `as_object` writes."""
 
 
 def _refused(value: Any) -> Any:
@@ -140,14 +142,29 @@ def _name(function: Any) -> str:
 
 
 def dump_json(value: Mapping[str, Any]) -> str:
-    """The text of a file: two spaces deep, one newline at the end. Floats are written so that they
-    read back to the last bit; one that is not finite is a `ValueError`.
+    """The text of a JSON file: two spaces deep, one newline at the end.
+
+    Floats are written so that they read back to the last bit.
+
+    Args:
+        value: A JSON-ready object, as `jsonable` makes it.
+
+    Raises:
+        ValueError: If a number is not finite.
     """
     return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def json_line(value: Any, *, sort_keys: bool = False) -> str:
-    """The same in one line, for JSON inside other files and in messages."""
+    """The text of a value in one line, for JSON inside other files and in messages.
+
+    Args:
+        value: A JSON-ready value.
+        sort_keys: Whether keys come in alphabetical order.
+
+    Raises:
+        ValueError: If a number is not finite.
+    """
     return json.dumps(value, sort_keys=sort_keys, allow_nan=False)
 
 
@@ -160,14 +177,35 @@ def json_digest(value: Mapping[str, Any]) -> str:
 
 
 def read_json(path: Path, what: str, *, follow_links: bool = True) -> dict[str, Any]:
-    """The JSON object in a file, read strictly. `what` names the kind of file in messages."""
+    """Read the JSON object in a file, strictly.
+
+    Args:
+        path: The file.
+        what: The kind of file, as messages name it.
+        follow_links: Whether it may be a symbolic link: not inside folders that travel.
+
+    Raises:
+        InvalidInputError: If there is no such file, or it cannot be read.
+        FileFormatError: If it is not one JSON object; see `parse_json`.
+    """
     return parse_json(
         read_regular(path, limit=MAX_BYTES, follow_links=follow_links), f"{what} {path.name}"
     )
 
 
 def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
-    """One JSON object, or a `FileFormatError` that says what is wrong."""
+    """Parse one JSON object, strictly.
+
+    Args:
+        content: The bytes of a file, or a text.
+        what: The file, as messages name it.
+
+    Returns:
+        The object: finite numbers, whole ones of at most 64 bits, and no key twice.
+
+    Raises:
+        FileFormatError: If it is anything else; the message says what is wrong.
+    """
     if isinstance(content, str):
         content = content.encode("utf-8", errors="surrogatepass")
     if len(content) > MAX_BYTES:
@@ -177,6 +215,13 @@ def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
     commas, quotes, lists, objects = map(content.count, (b",", b'"', b"[", b"{"))
     if max(commas, quotes) > _MOST_ITEMS or lists + objects > _MOST_BRACKETS:
         raise FileFormatError(f"{what} holds too many items: this is not a file noisewise wrote.")
+    value = _parsed(content, what)
+    if not isinstance(value, dict):
+        raise FileFormatError(f"{what} must hold one JSON object, got a {type(value).__name__}.")
+    return value
+
+
+def _parsed(content: bytes, what: str) -> Any:
     try:
         value = json.loads(
             content.decode("utf-8"),
@@ -186,6 +231,7 @@ def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
             parse_int=_integer,
         )
         _check_tree(value)
+        return value
     except FileFormatError as error:
         raise FileFormatError(f"{what} is not valid: {error}") from None
     except UnicodeDecodeError:
@@ -203,13 +249,19 @@ def parse_json(content: bytes | str, what: str) -> dict[str, Any]:
         raise FileFormatError(
             f"{what} is not JSON ({where}); it may be truncated: get an unaltered copy."
         ) from None
-    if not isinstance(value, dict):
-        raise FileFormatError(f"{what} must hold one JSON object, got a {type(value).__name__}.")
-    return value
 
 
 def require_keys(value: Any, expected: Iterable[str], what: str) -> dict[str, Any]:
-    """`value` itself if it is an object with exactly the expected keys."""
+    """`value` itself, if it is an object with exactly the expected keys.
+
+    Args:
+        value: A part of a file.
+        expected: The keys that it must have.
+        what: The part, as messages name it.
+
+    Raises:
+        FileFormatError: If it is no object, lacks keys, or has others.
+    """
     if not isinstance(value, dict):
         raise FileFormatError(f"{what} must be a JSON object, got {type(value).__name__}.")
     missing, unknown = sorted(set(expected) - set(value)), sorted(set(value) - set(expected))
@@ -224,7 +276,17 @@ def require_keys(value: Any, expected: Iterable[str], what: str) -> dict[str, An
 
 
 def require_schema(value: dict[str, Any], schema: str, version: int, what: str) -> None:
-    """Refuse a file of another kind or another version."""
+    """Refuse a file of another kind or another version.
+
+    Args:
+        value: The object in the file.
+        schema: What its "schema" must be.
+        version: What its "schema_version" must be.
+        what: The file, as messages name it.
+
+    Raises:
+        FileFormatError: If either is different.
+    """
     if value.get("schema") != schema:
         raise FileFormatError(
             f'{what} must say "schema": "{schema}"; this is another kind of file.'
@@ -239,13 +301,21 @@ def require_schema(value: dict[str, Any], schema: str, version: int, what: str) 
 
 
 def sealed(value: dict[str, Any]) -> dict[str, Any]:
-    """`value` with the sha256 of all it holds, by which `check_seal` knows whether it was altered."""
+    """`value` with the sha256 of all that it holds, which `check_seal` compares."""
     rest = {name: item for name, item in value.items() if name != "sha256"}
     return {**rest, "sha256": json_digest(rest)}
 
 
 def check_seal(value: dict[str, Any], what: str) -> None:
-    """Refuse an object that was altered since it was `sealed`."""
+    """Refuse an object that was altered since it was `sealed`.
+
+    Args:
+        value: The object in a file.
+        what: The file, as messages name it.
+
+    Raises:
+        FileFormatError: If it does not match its sha256.
+    """
     if value.get("sha256") != sealed(value)["sha256"]:
         raise FileFormatError(
             f"{what} was altered: it does not match its sha256. Get an unaltered copy."
@@ -254,7 +324,13 @@ def check_seal(value: dict[str, Any], what: str) -> None:
 
 @contextlib.contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Turn whatever goes wrong while objects are built from a file into a `FileFormatError`."""
+    """Turn whatever goes wrong while objects are built from a file into a `FileFormatError`.
+
+    Use it as a context manager around code that believes what the file says.
+
+    Args:
+        what: The file, as messages name it.
+    """
     foreign = (
         TypeError,
         ValueError,
@@ -276,7 +352,17 @@ def reading(what: str) -> Iterator[None]:
 
 
 def require_text(value: Any, name: str, *, empty: bool = False) -> str:
-    """A short printable line of text, or an error that names the argument."""
+    """A short printable line of text.
+
+    Args:
+        value: The text.
+        name: The argument that it was given for, as messages name it.
+        empty: Whether it may be empty.
+
+    Raises:
+        InvalidTypeError: If it is no text.
+        InvalidInputError: If it is empty, too long, or holds what cannot be printed.
+    """
     if not isinstance(value, str):
         raise InvalidTypeError(f"{name} must be a text, got {type(value).__name__}.")
     if (not value.strip() and not empty) or len(value) > _MAX_TEXT or not value.isprintable():
@@ -305,7 +391,7 @@ def _finite(text: str) -> float:
 
 
 def _integer(text: str) -> int:
-    value = int(text) if len(text) < 32 else _MAX_INTEGER + 1
+    value = int(text) if len(text) < _LONG_INTEGER else _MAX_INTEGER + 1
     if abs(value) > _MAX_INTEGER:
         raise FileFormatError("a whole number is beyond 64 bits.")
     return value

@@ -11,10 +11,17 @@ from typing import Any
 def attach(
     package: str, names: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` for a package: `names` maps each public name to its module.
+    """Make `__getattr__` and `__dir__` for a package whose names load on first use.
 
-    A name mapped to the module of that name is the module. So a function must not be named as the
+    A name mapped to the module of that name is the module. So a function must not be named like the
     module it lives in: packages with such names import eagerly.
+
+    Args:
+        package: The name of the package.
+        names: The module of each public name.
+
+    Returns:
+        The two functions.
     """
 
     def get(name: str) -> Any:

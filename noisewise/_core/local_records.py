@@ -1,7 +1,7 @@
 """What this user has done on this machine, kept outside the folders that travel: small JSON files
 in the user's state folder.
 
-    $XDG_STATE_HOME/noisewise/KIND/NAME.json         (~/.local/state where XDG_STATE_HOME is not set)
+    $XDG_STATE_HOME/noisewise/KIND/NAME.json        (or ~/.local/state/noisewise/...)
 
 A folder that somebody else could have written is not believed: it must belong to the user, be
 closed to others and be no symbolic link. Where the records cannot be read or written, callers go on
@@ -31,7 +31,15 @@ def state_folder() -> Path:
 
 
 def read_record(kind: str, name: str) -> dict[str, Any] | None:
-    """What was written under this name, or None if nothing was, or nothing that can be believed."""
+    """Read a record of this user on this machine.
+
+    Args:
+        kind: The folder of the record, in small letters.
+        name: Its name, in hexadecimal digits.
+
+    Returns:
+        What was written under this name; None if nothing was, or nothing that can be trusted.
+    """
     with contextlib.suppress(OSError, RuntimeError, NoisewiseError):
         path = _path(kind, name)
         if all(_is_private(folder) for folder in (path.parent.parent, path.parent)):
@@ -40,7 +48,16 @@ def read_record(kind: str, name: str) -> dict[str, Any] | None:
 
 
 def write_record(kind: str, name: str, value: dict[str, Any]) -> bool:
-    """Write, whole or not at all; whether that was possible."""
+    """Write a record of this user on this machine, whole or not at all.
+
+    Args:
+        kind: The folder of the record, in small letters.
+        name: Its name, in hexadecimal digits.
+        value: A JSON-ready object.
+
+    Returns:
+        Whether that was possible.
+    """
     with contextlib.suppress(
         OSError, RuntimeError, NoisewiseError
     ):  # RuntimeError: the user has no home

@@ -12,7 +12,16 @@ from noisewise.errors import InvalidInputError, InvalidTypeError
 
 
 def concrete(names: Mapping[str, Any], base: type, *, but: tuple[type, ...] = ()) -> dict[str, Any]:
-    """The classes among these names that extend a base and can be made, without some."""
+    """The classes among some names that extend a base and are not abstract.
+
+    Args:
+        names: Objects by name, such as the contents of a package.
+        base: The base class.
+        but: Classes that are left out.
+
+    Returns:
+        The classes by name.
+    """
     return {
         name: kind
         for name, kind in names.items()
@@ -24,8 +33,19 @@ def concrete(names: Mapping[str, Any], base: type, *, but: tuple[type, ...] = ()
 
 
 def registered(kind: Any, base: type, kinds: dict[str, Any]) -> Any:
-    """The class itself, entered among those that files may name; one that is none, or takes
-    another's name, is refused.
+    """Add a class to those that files may name.
+
+    Args:
+        kind: The class of a user.
+        base: The class that it must extend.
+        kinds: The known classes by name, to which it is added.
+
+    Returns:
+        The class itself, so that this may be used as a decorator.
+
+    Raises:
+        InvalidTypeError: If it is no such class.
+        InvalidInputError: If it takes the name of another.
     """
     if not isinstance(kind, type) or not issubclass(kind, base):
         given = kind.__name__ if isinstance(kind, type) else type(kind).__name__

@@ -1,6 +1,5 @@
-"""Files that a stranger may have put in place: regular ones alone, opened once, and never more of
-them than was looked for.
-
+"""Reading files that a stranger may have put in place: only regular ones, opened once, with a limit
+on their size.
 A name in a folder that travels may stand for anything: a pipe that never answers, a device that
 never ends, a link to another folder, or a file that seems to be a terabyte.
 """
@@ -24,19 +23,34 @@ _SAFELY = functools.reduce(
 )
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 _READING = os.O_RDONLY | _SAFELY
+"""Flags for reading: without waiting for a pipe, and without becoming a terminal's process."""
 _LOCKING = os.O_RDWR | os.O_CREAT | _NO_LINKS | _SAFELY
 _SMALL = 16 * 2**20
-"""Bytes up to which a file may be as empty as it likes."""
+"""Bytes up to which a file may be empty on the disk: so much memory is no harm."""
 _SPARSEST = 8
-"""How many times larger than what is stored of it a larger file may be: disks compress zeros, and
-noise not at all.
+"""How many times larger than what is stored of it a larger file may be: disks compress zeros, but
+noise hardly at all.
 """
 _MOST_PARTS = 10_000
-"""Stored parts that are counted before a file is taken for empty."""
+"""Stored parts that are added up, so that counting takes milliseconds."""
 
 
 def read_regular(path: Path, *, limit: int, follow_links: bool = True) -> bytes:
-    """The bytes of a regular file of at most `limit` of them; see `opened`."""
+    """Read a regular file.
+
+    Args:
+        path: The file.
+        limit: The most bytes that it may have.
+        follow_links: Whether it may be a symbolic link: not inside folders that travel.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        InvalidInputError: If there is no such file, it cannot be read, or it changes while it is
+            read.
+        FileFormatError: If it is too large; see `opened`.
+    """
     with opened(path, limit=limit, follow_links=follow_links) as file:
         size = os.fstat(file.fileno()).st_size
         try:
@@ -52,12 +66,23 @@ def read_regular(path: Path, *, limit: int, follow_links: bool = True) -> bytes:
 
 @contextlib.contextmanager
 def opened(path: Path, *, limit: int, follow_links: bool) -> Iterator[BinaryIO]:
-    """A regular file, opened once, for its bytes; without `follow_links`, as inside folders that
-    travel, no symbolic link to one.
+    """Open a regular file, once, to read its bytes.
 
     Folders, pipes and devices are refused before they are opened, which could hang or have an
-    effect, and what was put in place of a file meanwhile is refused as well. So is a large file
-    that is next to empty on the disk: it would fill the memory.
+    effect, and so is what takes the place of a file in between. A large file that is nearly empty
+    on the disk is refused as well: it would fill the memory.
+
+    Args:
+        path: The file.
+        limit: The most bytes that it may have.
+        follow_links: Whether it may be a symbolic link.
+
+    Yields:
+        The open file.
+
+    Raises:
+        InvalidInputError: If it is no regular file, or cannot be read.
+        FileFormatError: If it is larger than `limit`, or nearly empty.
     """
     try:
         _check_regular(path.stat() if follow_links else path.lstat(), path, limit)
@@ -86,13 +111,14 @@ def _check_regular(found: os.stat_result, path: Path, limit: int) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise InvalidInputError(f"{path} is a folder, a device or a pipe, not a file.")
     if found.st_size > limit:
-        told = f"{limit // 2**20} MiB" if limit >= 2**20 else f"{limit:,} bytes"
-        raise FileFormatError(f"{path} is larger than {told}: this is not a file noisewise wrote.")
+        most = f"{limit // 2**20} MiB" if limit >= 2**20 else f"{limit:,} bytes"
+        raise FileFormatError(f"{path} is larger than {most}: this is not a file noisewise wrote.")
 
 
 def _check_filled(descriptor: int, size: int, path: Path) -> None:
-    """Refuse a file of which hardly anything is stored. Where a file system counts otherwise, its
-    parts are asked for.
+    """Refuse a file of which hardly anything is stored. Where a file system counts in another way,
+    its stored parts are added up.
+
     """
     end = stored = 0
     with contextlib.suppress(OSError):  # there are no more parts
@@ -108,8 +134,16 @@ def _check_filled(descriptor: int, size: int, path: Path) -> None:
 
 
 def opened_lock(path: Path) -> BinaryIO:
-    """The regular file of this name, made where there is none, and open so that it can be locked;
-    nothing is written into it.
+    """Open a lock file, which is made where there is none; nothing is written into it.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The open file, so that it can be locked.
+
+    Raises:
+        InvalidInputError: If it is no regular file.
     """
     with contextlib.suppress(FileNotFoundError):
         _check_regular(path.lstat(), path, _SMALL)
@@ -123,8 +157,15 @@ def opened_lock(path: Path) -> BinaryIO:
 
 
 def check_no_links(folder: Path, *names: str) -> None:
-    """Refuse a folder in which one of these files or folders is a symbolic link, by which it would
-    reach elsewhere.
+    """Refuse a folder in which one of these files or folders is a symbolic link, which would lead
+    out of it.
+
+    Args:
+        folder: The folder.
+        names: Files or folders in it.
+
+    Raises:
+        InvalidInputError: If one is a link; nothing is touched.
     """
     for name in names:
         if (folder / name).is_symlink():

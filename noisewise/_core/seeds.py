@@ -11,8 +11,14 @@ from noisewise._core.arrays import as_key
 
 
 def generator(key: Any, index: int = 0) -> np.random.Generator:
-    """The generator of stream `index` under a JAX key, typed or raw; different streams are
-    independent.
+    """The NumPy generator of stream `index` under a JAX key.
+
+    Args:
+        key: A JAX PRNG key, typed or raw.
+        index: The number of the stream; different streams are independent.
+
+    Returns:
+        A PCG64 generator.
     """
     key = as_key(key)
     data = (

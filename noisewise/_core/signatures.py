@@ -21,15 +21,21 @@ _NAMES = {
 
 
 def check_call(function: Callable[..., Any], call: str, *arguments: str) -> None:
-    """Refuse a function that cannot be called with these positional arguments, or whose names say
-    another order.
+    """Refuse a function that cannot be called with these positional arguments, or whose parameter
+    names say another order.
 
-    `call` is how the function is called, as "fn(key, theta)". Functions that Python cannot look
-    into pass.
+    Args:
+        function: The function of a user. One that Python cannot inspect passes.
+        call: How it is called, such as "fn(key, theta)".
+        arguments: The names of the arguments in their order.
+
+    Raises:
+        InvalidTypeError: If the call would fail, or two arguments are swapped.
 
     >>> check_call(lambda theta, key: theta, "fn(key, theta)", "key", "theta")
     Traceback (most recent call last):
-    noisewise.errors.InvalidTypeError: fn is called as fn(key, theta), but it is written as (theta, key): swap its parameters.
+    noisewise.errors.InvalidTypeError: fn is called as fn(key, theta), but it is written as (theta,
+    key): swap its parameters.
     """
     try:
         signature = inspect.signature(function)

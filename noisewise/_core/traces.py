@@ -1,9 +1,8 @@
-r"""What a function written in JAX reads, found by tracing it: does its result depend on the key,
-which entries of a vector does it take, and does it draw numbers that come from nowhere.
-
-JAX clamps an index beyond the end (theta[3] of one entry is theta[0]) and freezes into the compiled
-program whatever NumPy or Python computes while it is traced (np.random draws once, for all
-simulations). Both go unseen in the results.
+r"""What a function written in JAX reads, found by tracing it: whether its result depends on the
+key, which entries of a vector it takes, and whether it draws numbers without a key.
+JAX clamps an index beyond the end (theta[3] of one entry is theta[0]), and whatever NumPy or Python
+computes while it is traced becomes a constant of the compiled program (np.random draws once, for
+all simulations). Neither shows in the results.
 """
 
 from __future__ import annotations
@@ -40,24 +39,45 @@ _FOLDED: dict[str, Callable[..., Any]] = {
 """What JAX does to an index before it is used, on NumPy values; shapes do not matter here."""
 
 
+_MAX_FOLDED = 1024
+"""Entries of a constant that is followed: indices have few, and tables of data are not indices."""
+
+
 def trace(function: Callable[..., Any], *args: Any) -> tuple[TracedProgram, Any]:
-    """The program of a function, traced afresh at arguments of these shapes, and the shapes it
-    returns.
+    """Trace a function at arguments of these shapes.
+
+    Args:
+        function: A function that JAX can trace.
+        args: Its arguments, or their shapes.
+
+    Returns:
+        The program, traced afresh, and the shapes that it returns.
     """
     return jax.make_jaxpr(lambda *each: function(*each), return_shape=True)(*args)
 
 
 def depends_on(program: TracedProgram, argument: int) -> bool:
-    """Whether any result depends on the argument with this number; True where that cannot be told."""
+    """Whether any result of a program depends on an argument; True where that is not known.
+
+    Args:
+        program: The program.
+        argument: The number of the argument, from 0.
+    """
     return any(_dependent(program.jaxpr, [i == argument for i in range(len(program.jaxpr.invars))]))
 
 
 def read_beyond(program: TracedProgram, argument: int) -> int | None:
-    """An index that lies outside the vector given as this argument, or outside one of its size
-    computed from it.
-
-    Only indices known while tracing count, those that `jnp.take(..., mode="fill")` answers with NaN
+    """An index that lies outside a vector argument, or outside a vector of its size computed from
+    it.
+    Only indices known while tracing count; those that `jnp.take(..., mode="fill")` answers with NaN
     do not.
+
+    Args:
+        program: The program.
+        argument: The number of the vector among its arguments, from 0.
+
+    Returns:
+        The first such index, as the user wrote it; None if there is none.
 
     >>> import jax.numpy as jnp
     >>> program, _ = trace(lambda theta: jnp.exp(theta)[3], jnp.zeros(2))
@@ -69,8 +89,12 @@ def read_beyond(program: TracedProgram, argument: int) -> int | None:
 
 
 def differ(first: TracedProgram, second: TracedProgram) -> bool:
-    """Whether two traces of one function hold different constants, so that it draws numbers while
-    it is traced.
+    """Whether two traces of one function hold different constants: then it draws numbers while it
+    is traced.
+
+    Args:
+        first: A trace of the function.
+        second: Another one at the same shapes.
     """
     pairs = list(itertools.zip_longest(_constants(first), _constants(second), fillvalue=None))
     if any(one is None or other is None for one, other in pairs):
@@ -96,7 +120,7 @@ def _dependent(jaxpr: core.Jaxpr, marked: list[bool]) -> list[bool]:
 def _beyond(
     program: TracedProgram, vectors: set[Any], known: dict[Any, Any], size: int
 ) -> int | None:
-    """The first index outside a vector among `vectors`; `known` maps variables to constant values."""
+    """The first index outside one of the vectors; `known` maps variables to constants."""
     known = {**known, **dict(zip(program.jaxpr.constvars, program.consts, strict=True))}
     for eqn in program.jaxpr.eqns:
         index = _outside(eqn, vectors, known, size)
@@ -105,14 +129,19 @@ def _beyond(
                 index = _beyond(inner, *_passed_on(eqn, inner, vectors, known, size), size)
         if index is not None:
             return index
-        values = [_value(known, value) for value in eqn.invars]
-        if eqn.primitive.name in _FOLDED and all(
-            value is not None and value.size <= 1024 for value in values
-        ):
-            known[eqn.outvars[0]] = np.asarray(_FOLDED[eqn.primitive.name](*values))
+        known |= _folded(eqn, known)
         if any(_is_in(vectors, value) for value in eqn.invars):
             vectors |= {var for var in eqn.outvars if var.aval.shape == (size,)}
     return None
+
+
+def _folded(eqn: core.JaxprEqn, known: dict[Any, Any]) -> dict[Any, Any]:
+    """The result of an equation by its variable, where it follows from constants."""
+    values = [_value(known, value) for value in eqn.invars]
+    constant = all(value is not None and value.size <= _MAX_FOLDED for value in values)
+    if eqn.primitive.name not in _FOLDED or not constant:
+        return {}
+    return {eqn.outvars[0]: np.asarray(_FOLDED[eqn.primitive.name](*values))}
 
 
 def _outside(eqn: core.JaxprEqn, vectors: set[Any], known: dict[Any, Any], size: int) -> int | None:

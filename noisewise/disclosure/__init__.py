@@ -1,7 +1,7 @@
 """x -> release: what a curator publishes, how it is made safely, and what it has cost.
 
 `exact_noise` draws (integers, no floating point), `exact_mechanisms` says how each mechanism uses
-it, `path` prepares the data, `curator` makes the `Release` of `publication`, which `display` shows;
+it, `preparation` prepares the data, `curator` makes the `Release` of `publication`, which `display` shows;
 `ledger` keeps what was spent, which `accounting` adds up.
 """
 

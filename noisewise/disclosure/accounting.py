@@ -7,15 +7,15 @@ limit there are several, and it is enough that ONE of them is within the limit, 
 itself is a true statement about all releases together:
 
 (a) in one kind. If release i is rho_i-zCDP, all together are (sum_i rho_i)-zCDP (Bun and Steinke
-2016); if it
-    is mu_i-GDP, they are |mu|_2-GDP (Dong, Roth and Su 2022); if it is epsilon_i-DP, they are
-    (sum_i epsilon_i)-DP. What the total implies at the limit's delta is a theorem about the total (`guarantees`).
+2016); if it is mu_i-GDP, they are |mu|_2-GDP (Dong, Roth and Su 2022); if it is epsilon_i-DP, they
+are (sum_i epsilon_i)-DP. What the total implies at the limit's delta is a theorem about the total
+(`guarantees`).
 
 (b) basic composition. If release i is (epsilon_i, delta_i)-DP, all together are (sum epsilon_i, sum
-delta_i)-DP (Dwork and
-    Roth 2014, appendix B). Any true pair may stand for release i: (epsilon_i, 0) for a pure guarantee, the pair that
-    was asked for, or, for zCDP and GDP, the conversion at a delta_i of our choice. Those share evenly what the other
-    releases leave of the limit's delta, so that the deltas add up to no more than it.
+delta_i)-DP (Dwork and Roth 2014, appendix B). Any true pair may stand for release i: (epsilon_i, 0)
+for a pure guarantee, the pair that was asked for, or, for zCDP and GDP, the conversion at a delta_i
+of our choice. Those share evenly what the other releases leave of the limit's delta, so that the
+deltas add up to no more than it.
 
 Both allow a release to depend on what earlier ones published. They take the guarantees as chosen
 without regard to that. Where results decide how much is asked for next, a single total remains a
@@ -46,6 +46,9 @@ from noisewise.mechanisms.guarantees import (
 )
 
 Cost = tuple[AbstractGuarantee, AbstractGuarantee | None]
+"""What the mechanism of a release implies, and what was asked for."""
+_LEFT = 1e-12
+"""Relative to the limit's epsilon: less than this is rounding, and nothing is left."""
 
 _UNKNOWN = (ValueError, ArithmeticError)
 """What a conversion raises that does not exist, or that leaves the range of float64: the total is
@@ -54,7 +57,14 @@ then not used.
 
 
 def fits(costs: Sequence[Cost], limit: AbstractGuarantee) -> bool:
-    """Whether some total is within the limit; `ConversionError` if the kinds cannot be compared.
+    """Whether some total of all releases is within the limit.
+
+    Args:
+        costs: The cost of each release.
+        limit: What may be spent in all.
+
+    Raises:
+        ConversionError: If the kinds of guarantees cannot be compared.
 
     >>> asked = ApproximateDP(0.5, 5e-7)
     >>> costs = [(PureDP(0.3), None), (ZeroConcentratedDP.from_approximate(asked), asked)]
@@ -72,8 +82,15 @@ def fits(costs: Sequence[Cost], limit: AbstractGuarantee) -> bool:
 
 
 def spent(costs: Sequence[Cost], limit: AbstractGuarantee) -> AbstractGuarantee:
-    """What all releases together cost, in the limit's kind: by (b) as long as that leaves
-    something, else the least.
+    """What all releases cost together.
+
+    Args:
+        costs: The cost of each release.
+        limit: What may be spent in all.
+
+    Returns:
+        A guarantee of the limit's kind: by (b) while that leaves something, else the smallest
+            total.
     """
     if not costs:
         return type(limit)(*(0.0 for _ in dataclasses.fields(limit)))
@@ -88,8 +105,13 @@ def spent(costs: Sequence[Cost], limit: AbstractGuarantee) -> AbstractGuarantee:
 def remaining(costs: Sequence[Cost], limit: AbstractGuarantee) -> AbstractGuarantee:
     """A guarantee that can still be spent; more of another kind may fit.
 
-    In the limit's kind, unless basic composition is exhausted or would need deltas of our choice:
-    then in the kind in which all releases add up.
+    Args:
+        costs: The cost of each release.
+        limit: What may be spent in all.
+
+    Returns:
+        A guarantee of the limit's kind, unless basic composition is exhausted or would need deltas
+            of our choice: then of the kind in which all releases add up.
     """
     if not costs:
         return limit
@@ -181,7 +203,7 @@ def _basic_leaves_something(costs: Sequence[Cost], limit: ApproximateDP) -> bool
         return False
     with contextlib.suppress(*_UNKNOWN):
         total = _basic(costs, limit)
-        return total.within(limit) and limit.epsilon - total.epsilon > 1e-12 * limit.epsilon
+        return total.within(limit) and limit.epsilon - total.epsilon > _LEFT * limit.epsilon
     return False
 
 

@@ -1,9 +1,9 @@
 """How a curator makes a release: all that is public is checked, the ledger is charged, the data are
 read, noise is drawn.
 
-    plan = PlannedRelease.of(query, ...)    every check that can be made without the data; the name of the file is taken
-    plan.afford()                           the ledger allows it; the data have the right columns, and records where public
-    plan.charge()                           what it will cost is written to the ledger
+    plan = PlannedRelease.of(query, ...)    all checks that need no data; reserves the file
+    plan.afford()                           the ledger allows it
+    plan.charge()                           its cost is written to the ledger
     values = plan.draw(read)                the only place where confidential data are handled
     plan.publish(values)                    the release, and its file
 
@@ -63,20 +63,39 @@ def release(
     Give either a `guarantee`, to which noise is then calibrated (discrete Laplace for PureDP,
     discrete Gaussian for ZeroConcentratedDP and ApproximateDP, the exponential mechanism for a
     Median), or a `mechanism`. A real-valued query without a grid gets one from its bounds, and the
-    result records it. Values outside the bounds are clamped, that being the query; missing,
-    infinite, misshapen and unknown values are refused.
+    result records it. Values outside the bounds are clamped, as the query says; missing, infinite,
+    misshapen and unknown values are refused.
 
-    With a `ledger` what the mechanism implies, and what was asked for, is written to disk before
-    noise is drawn; where the limit would be passed, nothing happens. With `save_to`, the path of a
-    new file, the release is saved there; a path that exists or cannot be written is refused before
-    anything is spent, so that running a script twice does not pay twice. `description` is public.
-    Errors never contain data. How long a draw takes depends on the noise: do not publish it.
+    How long a draw takes depends on the noise: do not publish it.
+
+    Args:
+        data: The records: an array, a list or a data frame, one row per record.
+        query: The statistic.
+        guarantee: What the release must guarantee, such as `PureDP(1.0)`.
+        mechanism: The noise, in place of a guarantee.
+        names: Names of the values; by default those of the query.
+        privacy_unit: What one record stands for.
+        ledger: Where the cost is written before noise is drawn; where its limit would be passed,
+            nothing happens.
+        description: A public line about the release.
+        save_to: The path of a new file for the release. One that exists or cannot be written is
+            refused before anything is spent, so running a script twice does not pay twice.
+
+    Returns:
+        The release. Nothing in it shows the data, nor does any error.
+
+    Raises:
+        ReleaseError: If the mechanism does not fit the query, or the query cannot take the data.
+        BudgetError: If the ledger does not allow it.
+        InvalidInputError: If an argument is out of range, or the file cannot be written.
 
     >>> import noisewise as nw
     >>> query = nw.queries.Histogram(edges=(0.0, 30.0, 60.0, 120.0), num_records=5)
     >>> published = release([21.0, 34.0, 35.0, 62.0, 80.0], query, nw.PureDP(1.0))
-    >>> published.names, published.mechanism
-    (('[0.0, 30.0)', '[30.0, 60.0)', '[60.0, 120.0]'), DiscreteLaplace(scale=2.0, sensitivity=2.0, step=1.0))
+    >>> published.names
+    ('[0.0, 30.0)', '[30.0, 60.0)', '[60.0, 120.0]')
+    >>> published.mechanism
+    DiscreteLaplace(scale=2.0, sensitivity=2.0, step=1.0)
     """
     _require_records(data, query)
     with PlannedRelease.of(
@@ -101,10 +120,16 @@ def release(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlannedRelease:
-    """A release without its values: public facts, checked, and `sampler`, which draws them from
-    exact integers.
+    """A release without its values: public facts, checked.
 
-    `num_values` is how many there will be, None where only running a user's function tells.
+    Use it as a context manager, so that the name of its file is given back where it is not made.
+
+    Attributes:
+        sampler: Draws the values from exact integers.
+        num_values: How many values there will be; None where only running a user's function shows
+            it.
+        refusal: What is said of data that the query cannot take, whatever is wrong with them.
+        reservation: The name of the file, reserved.
     """
 
     query: AbstractQuery
@@ -133,8 +158,22 @@ class PlannedRelease:
         refusal: str | None = None,
         save_to: Any = None,
     ) -> PlannedRelease:
-        """Check all that is public; `refusal` says what data are taken, where the query's own words
-        would not do.
+        """Check all that is public.
+
+        Args:
+            query: The statistic.
+            guarantee: What the release must guarantee.
+            mechanism: The noise, in place of a guarantee.
+            names: Names of the values.
+            privacy_unit: What one record stands for.
+            ledger: Where the cost will be written.
+            description: A public line about the release.
+            refusal: Which data are taken, where the query's own words would not do.
+            save_to: The path of a new file.
+
+        Raises:
+            ReleaseError: If the mechanism does not fit the query.
+            InvalidInputError: If an argument is out of range, or the file cannot be written.
         """
         if not isinstance(query, AbstractQuery):
             raise InvalidTypeError(
@@ -180,25 +219,39 @@ class PlannedRelease:
         return self.reservation is not None and self.reservation.filled
 
     def afford(self) -> None:
-        """Raise `BudgetError` where the ledger would not allow what the release costs; nothing is
-        spent.
+        """Check that the ledger allows what the release costs; nothing is spent.
+
+        Raises:
+            BudgetError: If it does not.
         """
         if self.ledger is not None:
             self.ledger.require(self.mechanism.guarantee, requested=self.requested)
 
     def charge(self, about: str = "") -> None:
-        """Write to the ledger what the release costs, or raise `BudgetError` and change nothing."""
+        """Write to the ledger what the release costs.
+
+        Args:
+            about: What the entry says where the release has no description.
+
+        Raises:
+            BudgetError: If the ledger does not allow it; nothing is changed then.
+        """
         if self.ledger is not None:
             kind = type(self.query).__name__
             about = self.description or about or f"{kind} by {type(self.mechanism).__name__}"
             self.ledger.spend(self.mechanism.guarantee, about, requested=self.requested, query=kind)
 
     def draw(self, read: Callable[[], Any]) -> tuple[float, ...] | None:
-        """The private values of the data that `read` returns, or None if the query cannot take
-        them.
+        """The private values of the data.
 
         Whatever goes wrong ends here: no message, warning or traceback leaves this function with
         the data in it.
+
+        Args:
+            read: Returns the confidential data.
+
+        Returns:
+            The values, or None if the query cannot take the data.
         """
         interrupted = False
         try:
@@ -222,8 +275,13 @@ class PlannedRelease:
         return values if self.num_values in (None, len(values)) else None
 
     def publish(self, values: tuple[float, ...] | None) -> Release:
-        """The release of these values, saved where that was asked for; `ReleaseError` if there are
-        none.
+        """The release of these values, saved where that was asked for.
+
+        Args:
+            values: What `draw` returned.
+
+        Raises:
+            ReleaseError: If there are none; one sentence, whatever is wrong with the data.
         """
         if values is None:
             spent = f"{self.requested or self.mechanism.guarantee!r}"
@@ -265,8 +323,8 @@ class PlannedRelease:
 
 
 def _has_right_shape(data: Any, query: AbstractQuery) -> bool:
-    """Whether the number of columns is right, and that of records where the query states it: both
-    are public then.
+    """Whether the number of columns is right, and that of records where the query states it, since
+    both are public then.
     """
     if isinstance(data, (list, tuple)):
         return query.over_time is not None or query.num_records in (None, len(data))
@@ -275,8 +333,9 @@ def _has_right_shape(data: Any, query: AbstractQuery) -> bool:
 
 
 def _require_records(data: Any, query: Any) -> None:
-    """Refuse what cannot be data by its type alone, which says nothing of them; a user's function
-    may take anything.
+    """Refuse what cannot be data by its type alone, which says nothing about them; a user's
+    function may take anything.
+
     """
     if isinstance(data, AbstractQuery):
         raise InvalidTypeError(

@@ -12,14 +12,24 @@ if TYPE_CHECKING:
     from noisewise.disclosure.publication import Release
 
 _MAX_COLUMNS = 8
+"""Values, or kinds of mechanisms, that are shown: a screen has room for them and the facts."""
 _MAX_NAME = 40
+"""Characters of a name: half a line of a terminal."""
 _LONGEST = 1e15
-"""Numbers with more digits than float64 keeps are shown with an exponent."""
+"""Larger numbers are shown with an exponent: float64 keeps no more digits."""
+_MAX_DECIMALS = 12
+"""Decimals, before or after the point, that are written out."""
 
 
 def block(release: Release) -> str:
-    """Name and value of each column, with the noise's standard deviation, then what is public about
-    them.
+    """A release as text: name and value of each column, with the noise's standard deviation, then
+    what is public about them.
+
+    Args:
+        release: The release.
+
+    Returns:
+        Lines without a newline at the end: the `repr` of the release.
     """
     deviations = release.mechanism.noise_sd(len(release.values))
     columns = list(zip(release.names or (), release.values, deviations, strict=True))
@@ -27,21 +37,22 @@ def block(release: Release) -> str:
     lines = [(_short(name), _number(value, sd)) for name, value, sd in shown]
     if len(columns) > len(shown):
         lines.append(("...", f"and {len(columns) - len(shown)} more"))
-    facts = [
+    lines += _facts(release)
+    title = f"Release: {release.description}" if release.description else "Release"
+    if any(sd is not None for _, _, sd in shown):
+        title += "  (value ± standard deviation of the noise)"
+    width = max(len(name) for name, _ in lines)
+    return "\n".join([title, *(f"  {name:<{width}}  {text}" for name, text in lines)])
+
+
+def _facts(release: Release) -> list[tuple[str, str]]:
+    """What is public about the values, by name."""
+    return [
         ("mechanism", _kinds(release.mechanism)),
         ("guarantee", _guarantee(release)),
         ("neighbours", f"{release.neighbours}, one {release.privacy_unit}"),
         ("records", "not stated" if release.num_records is None else str(release.num_records)),
     ]
-    width = max(len(name) for name, _ in lines + facts)
-    title = f"Release: {release.description}" if release.description else "Release"
-    noise = (
-        "  (value ± standard deviation of the noise)"
-        if any(sd is not None for _, _, sd in shown)
-        else ""
-    )
-    rows = [f"  {name:<{width}}  {text}" for name, text in lines + facts]
-    return "\n".join([title + noise, *rows])
 
 
 def _number(value: float, sd: float | None) -> str:
@@ -49,13 +60,14 @@ def _number(value: float, sd: float | None) -> str:
     if sd is None:
         return f"{value:.10g}"
     decimals = 1 - math.floor(math.log10(sd)) if sd > 0.0 else 99
-    if not -12 <= decimals <= 12 or abs(value) >= _LONGEST:
+    if abs(decimals) > _MAX_DECIMALS or abs(value) >= _LONGEST:
         return f"{value:.10g} ± {sd:.2g}"
     decimals = max(0, decimals)
     return f"{value:.{decimals}f} ± {sd:.{decimals}f}"
 
 
 def _guarantee(release: Release) -> str:
+    """The guarantee, and what was asked for where that is of another kind."""
     if release.guarantee is None:
         return "not stated"
     if release.requested is None or type(release.requested) is type(release.guarantee):
@@ -64,6 +76,7 @@ def _guarantee(release: Release) -> str:
 
 
 def _kinds(mechanism: AbstractMechanism) -> str:
+    """The names of the mechanisms; neighbours of one kind are counted."""
     if not mechanism.is_composed:
         return type(mechanism).__name__
     counts = [

@@ -23,18 +23,29 @@ from noisewise.queries.base import AbstractQuery
 Sampler = Callable[[Sequence[int]], list[float]]
 
 _FINEST = 2**20
-"""How many steps of a mechanism one of a query may have whose statistic nothing bounds: up to 2^31
-of it are then told apart, which is more than there are people in any country; what lies beyond
-counts as the end of the range."""
+"""The most steps of a mechanism in one of a query whose statistic has no bound: 2^31 of the query's
+steps are then in the range of exact noise, more than any country has people. What lies beyond
+counts as the end of the range.
+"""
+_ROUNDING = 1e-12
+"""Relative: by how much the query's step may differ from a multiple of the mechanism's."""
 
 _SMALLEST_STEP = 1e-200
-"""So that no released number, at most 2^63 steps, leaves the range of float64 or loses digits to
-its lower end.
+"""The smallest step; its inverse is the largest. No released number, at most 2^63 steps, then leaves
+the range of float64 or loses digits at its lower end.
 """
 
 
 def require_exact(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
-    """Refuse noise that is not drawn exactly, before the data are looked at."""
+    """Refuse noise that is not drawn exactly, before the data are read.
+
+    Args:
+        mechanism: The noise.
+        query: The statistic, for the line to write instead.
+
+    Raises:
+        ReleaseError: If a block of the mechanism has no exact sampler.
+    """
     for block in mechanism.blocks:
         if not block.is_exact:
             raise ReleaseError(_instead(block.inner, query))
@@ -45,9 +56,13 @@ class Columns:
     """What is public about the integers of a query: column j of the statistic is integers[j] *
     steps[j].
 
-    `largest` bounds |integers[j]| over all databases, None if nothing does. One step and one bound
-    stand for all columns where these are alike, which they must be where their number, `width`, is
-    not known.
+    One step and one bound stand for all columns where these are alike, which they must be where the
+    number of columns is not known.
+
+    Attributes:
+        width: The number of columns, None if not known.
+        steps: The step of each column.
+        largest: A bound on |integers[j]| over all databases for each column, None if there is none.
     """
 
     width: int | None
@@ -55,14 +70,31 @@ class Columns:
     largest: tuple[int | None, ...]
 
     def part(self, start: int, width: int) -> Columns:
-        """Some neighbouring columns."""
+        """Some neighbouring columns.
+
+        Args:
+            start: The first of them, from 0.
+            width: How many.
+        """
         cut = slice(start, start + width)
         steps = self.steps if len(self.steps) == 1 else self.steps[cut]
         return Columns(width, steps, self.largest if len(self.largest) == 1 else self.largest[cut])
 
 
 def exact_sampler(mechanism: AbstractMechanism, columns: Columns) -> Sampler:
-    """Check everything, all of it public; return the function that draws s_dp, to be called once."""
+    """The function that draws s_dp from the exact integers of a query.
+
+    Args:
+        mechanism: The noise.
+        columns: What is public about the integers.
+
+    Returns:
+        A function from the integers, of length k, to the list of private values, to be called once.
+        It refuses no integers.
+
+    Raises:
+        ReleaseError: If the mechanism does not fit; all that is checked is public.
+    """
     if None not in (mechanism.width, columns.width) and mechanism.width != columns.width:
         name = type(mechanism).__name__
         raise ReleaseError(
@@ -85,8 +117,8 @@ def exact_sampler(mechanism: AbstractMechanism, columns: Columns) -> Sampler:
 
 
 def _of_block(mechanism: AbstractMechanism, columns: Columns) -> Sampler:
-    """The sampler fed with the query's integers in units of the mechanism's step, of which the
-    query's must be multiples.
+    """The sampler of one block, fed with the query's integers in units of the mechanism's step, of
+    which the query's must be a multiple.
     """
     step = columns.steps[0] if mechanism.exact_step is None else mechanism.exact_step
     if not _SMALLEST_STEP <= step <= 1.0 / _SMALLEST_STEP:
@@ -117,12 +149,12 @@ def _of_block(mechanism: AbstractMechanism, columns: Columns) -> Sampler:
 
 
 def _ratio(own: float, step: float, largest: int | None) -> int:
-    """How many steps of the mechanism one of the query has; `largest` of them must be within what
-    exact noise can take.
+    """The number of the mechanism's steps in one of the query's; `largest` of them must be in the
+    range of exact noise.
     """
     quotient = own / step
     ratio = round(quotient) if quotient < 2.0**63 else 0
-    if (ratio >= 1 and abs(own - ratio * step) > 1e-12 * own) or quotient < 0.5:
+    if (ratio >= 1 and abs(own - ratio * step) > _ROUNDING * own) or quotient < 0.5:
         raise ReleaseError(
             f"The mechanism works in steps of {step:g}, the query in steps of {own:g}: give the"
             " mechanism step=query.step."
@@ -138,6 +170,7 @@ def _ratio(own: float, step: float, largest: int | None) -> int:
 
 
 def _instead(mechanism: AbstractMechanism, query: AbstractQuery) -> str:
+    """Why a mechanism is refused, with the line to write instead."""
     name, discrete = type(mechanism).__name__, mechanism.exact_counterpart
     if discrete is None:
         return (

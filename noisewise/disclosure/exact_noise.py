@@ -32,13 +32,19 @@ LARGEST = 2**51
 much: sums stay exact in float64, and far from the ends of i64."""
 
 _SLACK = 1e-9
-"""Relative: by which distances are counted as larger, before they are cut to whole steps."""
+"""Relative: distances are enlarged by this before they are cut to whole steps, against rounding."""
 _STATED = 1e-12
-"""Relative: by how much OpenDP's bound, which is rounded up, may pass what is stated."""
+"""Relative: by how much OpenDP's bound, which is rounded up, may be above what is stated."""
+_SCALES = 64
+"""Noise scales within LARGEST: Laplace noise exceeds as many with probability 1e-28."""
 
 
 def opendp() -> Any:
-    """OpenDP's prelude with the constructors we use enabled, or the line that installs it."""
+    """OpenDP's prelude, with the constructors that we use enabled.
+
+    Raises:
+        MissingDependencyError: If it is not installed; the message has the install line.
+    """
     try:
         import opendp.prelude as dp
     except ImportError:
@@ -51,7 +57,15 @@ def opendp() -> Any:
 
 
 def in_steps(value: float, step: float) -> float:
-    """value/step, rounded up: never less noise than stated, never less distance."""
+    """value/step, rounded up, so that there is never less noise or less distance than stated.
+
+    Args:
+        value: A positive number.
+        step: A positive number.
+
+    Raises:
+        ReleaseError: If there are 2^63 steps or more.
+    """
     quotient = _quotient(value, step)
     return (
         quotient
@@ -81,6 +95,17 @@ def discrete_laplace(scale: float, *, sensitivity: int, epsilon: float) -> Integ
     r"""Adds independent Z_j with P(Z_j = z) ~ exp(-|z|/scale); `sensitivity` is the L1 distance of
     neighbours.
 
+    Args:
+        scale: The scale in steps.
+        sensitivity: The L1 distance of neighbours in steps.
+        epsilon: The epsilon that will be stated.
+
+    Returns:
+        A sampler that keeps the number of integers.
+
+    Raises:
+        ReleaseError: If OpenDP proves less privacy than `epsilon`.
+
     >>> discrete_laplace(0.001, sensitivity=1, epsilon=1000.0)([10, 20])
     [10, 20]
     """
@@ -93,6 +118,17 @@ def discrete_laplace(scale: float, *, sensitivity: int, epsilon: float) -> Integ
 def discrete_gaussian(scale: float, *, sensitivity: float, rho: float) -> IntegerSampler:
     r"""Adds independent Z_j with P(Z_j = z) ~ exp(-z^2/(2 scale^2)); `sensitivity` is the L2
     distance of neighbours.
+
+    Args:
+        scale: The scale in steps.
+        sensitivity: The L2 distance of neighbours in steps.
+        rho: The rho that will be stated.
+
+    Returns:
+        A sampler that keeps the number of integers.
+
+    Raises:
+        ReleaseError: If OpenDP proves less privacy than `rho`.
 
     >>> discrete_gaussian(0.02, sensitivity=1.0, rho=1250.0)([10, 20])
     [10, 20]
@@ -111,6 +147,14 @@ def exponential_choice(scale: float, *, sensitivity: int, epsilon: float) -> Int
     privacy map is the epsilon^2/8 of the exponential mechanism, epsilon = 2 sensitivity/scale.
     Under max divergence the law would be that of permute-and-flip.
 
+    Args:
+        scale: The scale of utilities.
+        sensitivity: The largest change of any utility between neighbours.
+        epsilon: The epsilon that will be stated.
+
+    Returns:
+        A sampler from utilities to a list of one index.
+
     >>> exponential_choice(1.0, sensitivity=1, epsilon=2.0)([0, 1000, 0])
     [1]
     """
@@ -125,6 +169,14 @@ def padded_binomial(*, trials: int, padding: float, population: int) -> IntegerS
     r"""Independent Binomial(trials, (I + m) / (K + 2m)) counts, each probability an exact fraction.
 
     Counts beyond 0..K count as its ends.
+
+    Args:
+        trials: The number of trials of each count.
+        padding: m, which keeps probabilities inside (0, 1).
+        population: K, the largest count.
+
+    Returns:
+        A sampler that keeps the number of counts.
 
     >>> [0 <= count <= 3 for count in padded_binomial(trials=3, padding=0.1, population=5)([0, 5])]
     [True, True]
@@ -149,6 +201,13 @@ def randomized_response(*, num_categories: int, truth_probability: float) -> Int
     all alike.
 
     Numbers beyond 0..num_categories-1 count as its ends.
+
+    Args:
+        num_categories: The number of categories.
+        truth_probability: The probability of the true one.
+
+    Returns:
+        A sampler that keeps the number of categories given.
 
     >>> randomized_response(num_categories=3, truth_probability=1.0)([0, 1, 2])
     [0, 1, 2]
@@ -186,7 +245,7 @@ def _within(values: Sequence[int], low: int, high: int) -> list[int]:
 
 
 def _noise_scale(scale: float) -> float:
-    if not 0.0 < scale <= LARGEST / 64:
+    if not 0.0 < scale <= LARGEST / _SCALES:
         raise ReleaseError(
             f"The noise scale is {scale:g} grid steps; it must be positive and at most 2^45."
         )

@@ -25,14 +25,29 @@ _ID = re.compile("[0-9a-f]{16}")
 
 
 def as_described(query: Any) -> AbstractQuery | None:
-    """A query, itself or as its public description; None if unknown."""
+    """A query, given itself or as its public description.
+
+    Args:
+        query: A query, the object that its `to_spec` made, or None where it is not known.
+
+    Raises:
+        FileFormatError: If the description is of no known query.
+    """
     if query is None or isinstance(query, AbstractQuery):
         return query
     return queries.from_spec(dict(query) if isinstance(query, Mapping) else query)
 
 
 def as_values(values: Any, mechanism: AbstractMechanism) -> tuple[float, ...]:
-    """Numbers on the support of the mechanism, as many as it releases."""
+    """The values of a release as floats.
+
+    Args:
+        values: Numbers, shape (k',).
+        mechanism: The noise, which says how many there are and where they can lie.
+
+    Raises:
+        InvalidInputError: If there are others than the mechanism releases.
+    """
     try:
         array = np.asarray(values)
     except (TypeError, ValueError):
@@ -59,12 +74,19 @@ def as_values(values: Any, mechanism: AbstractMechanism) -> tuple[float, ...]:
 
 
 def as_names(names: Any, query: AbstractQuery | None, width: int) -> tuple[str, ...]:
-    """Different texts, one per value; by default those of the query."""
+    """The names of the values of a release.
+
+    Args:
+        names: Different texts, one per value; None for those of the query.
+        query: The query, None if not known.
+        width: The number of values.
+
+    Raises:
+        InvalidTypeError: If they are no texts.
+        InvalidInputError: If there are more or fewer than values, or two are the same.
+    """
     if names is None:
-        for known in () if query is None else (query.private_names, query.names):
-            if known is not None and len(known) == width:
-                return known
-        return tuple(f"s_dp[{j}]" for j in range(width))
+        return _default_names(query, width)
     expected = (
         'names must be 1 text, as in names=["mean"]'
         if width == 1
@@ -80,8 +102,24 @@ def as_names(names: Any, query: AbstractQuery | None, width: int) -> tuple[str, 
     return names
 
 
+def _default_names(query: AbstractQuery | None, width: int) -> tuple[str, ...]:
+    for known in () if query is None else (query.private_names, query.names):
+        if known is not None and len(known) == width:
+            return known
+    return tuple(f"s_dp[{j}]" for j in range(width))
+
+
 def as_guarantee(stated: Any, mechanism: AbstractMechanism) -> AbstractGuarantee | None:
-    """What the mechanism implies; where that is unknown, what is stated."""
+    """The guarantee of a release: what the mechanism implies, or where that is unknown, what is
+    stated.
+
+    Args:
+        stated: A guarantee or None.
+        mechanism: The noise.
+
+    Raises:
+        InvalidInputError: If what is stated differs from what the mechanism implies.
+    """
     if stated is not None and not isinstance(stated, AbstractGuarantee):
         raise InvalidTypeError(
             f"guarantee must be one such as PureDP(1.0), got {describe(stated)}."
@@ -103,7 +141,15 @@ def as_guarantee(stated: Any, mechanism: AbstractMechanism) -> AbstractGuarantee
 
 
 def as_requested(requested: Any, guarantee: AbstractGuarantee | None) -> AbstractGuarantee | None:
-    """What was asked for, which the guarantee must imply."""
+    """What was asked for, checked.
+
+    Args:
+        requested: A guarantee or None.
+        guarantee: That of the release, which must imply it.
+
+    Raises:
+        InvalidInputError: If it does not follow from the guarantee.
+    """
     if requested is None:
         return None
     if not isinstance(requested, AbstractGuarantee):
@@ -118,7 +164,15 @@ def as_requested(requested: Any, guarantee: AbstractGuarantee | None) -> Abstrac
 
 
 def as_num_records(num_records: Any, query: AbstractQuery | None) -> int | None:
-    """The number of records that the query states, else the one given, else None."""
+    """The number of records: what the query states, else what is given, else None.
+
+    Args:
+        num_records: A positive whole number, or None if it is not public.
+        query: The query, None if not known.
+
+    Raises:
+        InvalidInputError: If the query states another number.
+    """
     num_records = integer("num_records", at_least=1, optional=True)(num_records)
     known = None if query is None else query.num_records
     if num_records is not None and known is not None and num_records != known:
@@ -129,7 +183,14 @@ def as_num_records(num_records: Any, query: AbstractQuery | None) -> int | None:
 
 
 def as_ids(ids: Any) -> tuple[str, ...]:
-    """Names in hexadecimal digits, each different."""
+    """The names by which `combine` recognises a release.
+
+    Args:
+        ids: Different texts of 16 hexadecimal digits.
+
+    Raises:
+        InvalidInputError: If they are anything else.
+    """
     given = tuple(ids) if isinstance(ids, (list, tuple)) else None
     texts = given is not None and all(
         isinstance(name, str) and _ID.fullmatch(name) for name in given
@@ -143,7 +204,14 @@ def as_ids(ids: Any) -> tuple[str, ...]:
 
 
 def as_versions(versions: Any) -> dict[str, str]:
-    """Versions of packages by name."""
+    """Versions of packages by name.
+
+    Args:
+        versions: Texts by text.
+
+    Raises:
+        InvalidTypeError: If they are no mapping.
+    """
     if not isinstance(versions, Mapping):
         raise InvalidTypeError(
             f"versions must map package names to versions, got {describe(versions)}."

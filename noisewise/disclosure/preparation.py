@@ -39,6 +39,16 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
     sensitivity Delta that the query states bounds the rounded query too; its integers then move by
     at most Delta/step in the same norm.
 
+    Args:
+        query: The statistic.
+        guarantee: What the release must guarantee.
+
+    Returns:
+        The calibrated mechanism.
+
+    Raises:
+        ReleaseError: If the guarantee is a GaussianDP, which no noise on a lattice has.
+
     >>> import noisewise as nw
     >>> query = nw.queries.ClampedMean(bounds=(0.0, 1.0), num_records=10, grid=0.5)
     >>> choose_mechanism(query, nw.PureDP(2.0))
@@ -68,6 +78,7 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
 
 
 def _share(guarantee: AbstractGuarantee, parts: int) -> AbstractGuarantee:
+    """The guarantee of each of several parts that share a budget evenly."""
     if isinstance(guarantee, PureDP):
         return PureDP(guarantee.epsilon / parts)
     if isinstance(guarantee, ApproximateDP):
@@ -78,6 +89,14 @@ def _share(guarantee: AbstractGuarantee, parts: int) -> AbstractGuarantee:
 def check_fit(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
     """Refuse a mechanism that does not take the query's statistic, or whose guarantee would be
     false for it.
+
+    Args:
+        mechanism: The noise.
+        query: The statistic.
+
+    Raises:
+        ReleaseError: If they do not fit.
+        SensitivityError: If the mechanism is made for a smaller sensitivity than the query has.
     """
     if None not in (mechanism.width, query.width) and mechanism.width != query.width:
         raise ReleaseError(
@@ -126,7 +145,14 @@ def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> No
 
 
 def columns_of(query: AbstractQuery) -> Columns:
-    """The steps and the sizes of the integers that `confidential_integers` gives."""
+    """The steps and bounds of the integers that `confidential_integers` gives.
+
+    Args:
+        query: The statistic, on a grid.
+
+    Raises:
+        ReleaseError: If the number of columns of a block is needed, and not known.
+    """
     if not query.is_composed:
         return Columns(query.width, (query.step,), (query.largest_integer,))  # type: ignore[arg-type]
     parts = [columns_of(block) for block in query.blocks]
@@ -147,12 +173,21 @@ def columns_of(query: AbstractQuery) -> Columns:
 
 
 def _repeated(columns: Columns) -> Columns:
+    """Columns of one step and one bound, written out."""
     return Columns(columns.width, columns.steps * columns.width, columns.largest * columns.width)  # type: ignore[operator]
 
 
 def confidential_integers(data: Any, query: AbstractQuery) -> list[int]:
-    """The statistic as exact integers, in steps of its columns. What it raises may tell of the
-    data: let it go nowhere.
+    """The statistic as exact integers, in steps of its columns.
+
+    What it raises may contain data, so callers must let nothing of it out.
+
+    Args:
+        data: The records.
+        query: The statistic, on a grid.
+
+    Returns:
+        k integers.
     """
     if query.is_composed:  # blocks may have steps of their own
         return [number for block in query.blocks for number in confidential_integers(data, block)]

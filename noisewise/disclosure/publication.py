@@ -39,25 +39,40 @@ from noisewise.mechanisms.guarantees import AbstractGuarantee, compose, guarante
 from noisewise.queries import Joint
 
 _SCHEMA = "noisewise.release"
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 1  # of the layout of files
 _MAX_DESCRIPTION = 1000
+"""Characters of a description: as many as any text of a file may have."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Release:
-    """Published numbers and everything public about how they came to be.
+    """Published numbers and everything public about how they were made.
 
-    `values` is s_dp, `mechanism` made it. `guarantee` is what the mechanism implies; state it only
-    where that is unknown. `requested` is what the curator asked for, where that is known; it
-    follows from the guarantee. `query` is the public description of the query (a query is turned
-    into it), `num_records` the number of records, None if that is not public, `description` a line
-    by the curator. `ids` are random names of the releases in it, by which `combine` knows one again
-    that is given twice. The confidential statistic is not in here, nor is any seed.
+    Analysts build one from published numbers; curators get one from `release`. The confidential
+    statistic is not in it, nor is any seed.
 
-    Analysts build one from published numbers; curators get one from `release`.
+    Args:
+        values: s_dp, shape (k',).
+        mechanism: The noise that made it.
+        names: The names of the values; by default those of the query.
+        guarantee: What the mechanism implies; state it only where that is unknown.
+        requested: What the curator asked for, where that is known: it must follow from the
+            guarantee.
+        neighbours: The relation of neighbours: "replace-one".
+        privacy_unit: What one record stands for.
+        query: The query, which is kept as its public description.
+        num_records: The number of records, None if that is not public.
+        description: A line by the curator.
+        versions: Versions of the packages that made it.
+        ids: Random names of the releases in it, by which `combine` recognises one that is given
+            twice.
+
+    Raises:
+        InvalidInputError: If values, names or guarantees do not fit the mechanism.
 
     >>> import noisewise as nw
-    >>> published = Release([0.52, -0.1], nw.mechanisms.Laplace(scale=0.1, sensitivity=0.05), names=("mean", "slope"))
+    >>> noise = nw.mechanisms.Laplace(scale=0.1, sensitivity=0.05)
+    >>> published = Release([0.52, -0.1], noise, names=("mean", "slope"))
     >>> published.guarantee, published.observed
     (PureDP(epsilon=0.5), array([ 0.52, -0.1 ]))
     >>> published
@@ -116,7 +131,7 @@ class Release:
 
     @property
     def observed(self) -> np.ndarray:
-        """The values as an array (k,): what inference conditions on."""
+        """The values as an array, shape (k',): what inference conditions on."""
         return np.array(self.values, dtype=np.float64)
 
     @property
@@ -128,8 +143,15 @@ class Release:
         return display.block(self)
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
-        """Write the JSON file, whole or not at all; an existing file is kept, unless it is a
-        release and `overwrite`.
+        """Write the JSON file, whole or not at all.
+
+        Args:
+            path: The name of the file.
+            overwrite: Whether an existing release may be replaced; other files are always kept.
+
+        Raises:
+            InvalidInputError: If the file exists, or its folder cannot be written.
+            StorageError: If the disk is full, or fails.
         """
         path = as_path(path)
         if overwrite:
@@ -138,7 +160,15 @@ class Release:
 
     @classmethod
     def load(cls, path: Any) -> Release:
-        """Read a file that `save` wrote; anything else is refused, saying why."""
+        """Read a file that `save` wrote.
+
+        Args:
+            path: The name of the file.
+
+        Raises:
+            InvalidInputError: If there is no such file.
+            FileFormatError: If it is anything else; the message says why.
+        """
         path = as_path(path)
         return cls._from_content(read_json(path, "The release"), f"The release {path.name}")
 
@@ -152,7 +182,14 @@ class Release:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Release:
-        """Read the text that `to_json` wrote."""
+        """Read the text that `to_json` wrote.
+
+        Args:
+            text: The text, or its bytes.
+
+        Raises:
+            FileFormatError: If it is anything else; the message says why.
+        """
         if not isinstance(text, (str, bytes)):
             raise InvalidTypeError(f"from_json takes a text, got {describe(text)}.")
         return cls._from_content(parse_json(text, "The release"), "The release")
@@ -179,10 +216,19 @@ class Release:
         `Release.combine(a, b)`, `Release.combine([a, b])` and `a.combine(b)` are the same. Names
         that occur twice are preceded by the release's number.
 
+        Args:
+            releases: Two or more releases of the same people.
+
+        Returns:
+            The release of all their values.
+
+        Raises:
+            InvalidInputError: If one is given twice, or they are not of one dataset.
+
         >>> import noisewise as nw
-        >>> mean = Release([0.52], nw.mechanisms.Laplace(scale=0.1, sensitivity=0.05), names=("mean",))
-        >>> count = Release([17], nw.mechanisms.DiscreteLaplace(scale=2.0, sensitivity=1.0), names=("count",))
-        >>> both = Release.combine(mean, count)
+        >>> mean = Release([0.5], nw.mechanisms.Laplace(0.1, sensitivity=0.05), names=["mean"])
+        >>> noise = nw.mechanisms.DiscreteLaplace(scale=2.0, sensitivity=1.0)
+        >>> both = Release.combine(mean, Release([17], noise, names=["count"]))
         >>> both.names, both.guarantee
         (('mean', 'count'), PureDP(epsilon=1.0))
         """
@@ -233,6 +279,11 @@ def _parts(releases: tuple[Any, ...]) -> list[Release]:
             "The same release is given twice: it counts once. If these are two that agree in"
             " everything by chance, give them different descriptions."
         )
+    _check_one_dataset(parts)
+    return parts
+
+
+def _check_one_dataset(parts: list[Release]) -> None:
     units = sorted({part.privacy_unit for part in parts})
     if len(units) > 1:
         raise InvalidInputError(
@@ -243,12 +294,12 @@ def _parts(releases: tuple[Any, ...]) -> list[Release]:
         raise InvalidInputError(
             f"The releases are about {sorted(sizes)} records: they are not of one dataset."
         )
-    return parts
 
 
 def _one_is_given_twice(parts: list[Release]) -> bool:
-    """Whether some release is in two of these: by their ids, or where one has none by all that they
-    say.
+    """Whether some release is in two of these: by their ids, or by all that they say where one has
+    no ids.
+
     """
     ids = [name for part in parts for name in part.ids]
     alike: dict[str, list[bool]] = {}

@@ -4,11 +4,12 @@ The entries of a ledger are a chain: with h_0 the sha256 of its id, limit and un
 h_{i-1} and entry i. The file carries the last of them. The id, the number of entries and the last h
 are kept in three other places as well:
 
-| where | what it shows |
-|---|---|
-| the lock beside the ledger | entries removed, the ledger put back to an earlier state, deleted, or exchanged for another |
-| the user's state folder, by id, with the path | the same after the whole folder was put back; a copy in another place |
-| the user's state folder, by path | a ledger that was deleted together with its lock, and begun again in the same folder |
+- the lock beside the ledger shows that entries were removed, or that the ledger was put back to an
+  earlier state, deleted, or exchanged for another;
+- the user's state folder, by id and with the path, shows the same after the whole folder was put
+  back, and a copy in another place;
+- the user's state folder, by path, shows that a ledger was deleted together with its lock, and
+  started again in the same folder.
 
 This is no lock against the owner of the machine, who can edit all of them: `SECURITY.md` says what
 that means.
@@ -30,16 +31,21 @@ from noisewise._core.json_files import json_digest, json_line, parse_json, read_
 from noisewise._core.regular_files import read_regular
 from noisewise.errors import BudgetError, NoisewiseError
 
-_KIND, _PLACES = "ledgers", "ledger-places"
+_KIND, _PLACES = "ledgers", "ledger-places"  # folders of records, by id and by path
 _MAX_LOCK = 4096
-"""Bytes; what is kept in a lock has some 150."""
+"""Bytes of a lock: what is kept in one has some 150."""
 _ID, _HASH = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """What is known of a ledger apart from its file: its id, how many entries it had, the last link
-    of its chain, its path.
+    """What is known of a ledger apart from its file.
+
+    Attributes:
+        id: Its random name.
+        count: How many entries it had.
+        head: The last link of its chain.
+        path: Where it was.
     """
 
     id: str
@@ -49,7 +55,13 @@ class Kept:
 
 
 def chain(ledger: str, facts: dict[str, Any], entries: Iterable[dict[str, Any]]) -> list[str]:
-    """h_0, h_1, ...: one more than there are entries."""
+    """The links h_0, h_1, ... of a ledger, one more than there are entries.
+
+    Args:
+        ledger: Its id.
+        facts: Its limit and unit, JSON-ready.
+        entries: Its entries, JSON-ready.
+    """
     links = [json_digest({"id": ledger, **facts})]
     for entry in entries:
         links.append(json_digest({"before": links[-1], **entry}))
@@ -62,7 +74,11 @@ def lock_path(path: Path) -> Path:
 
 
 def kept_beside(path: Path) -> Kept | None:
-    """What the lock of a ledger says; None if it says nothing."""
+    """What the lock of a ledger says, None if nothing that can be read.
+
+    Args:
+        path: The ledger.
+    """
     with contextlib.suppress(NoisewiseError):
         return _kept(
             parse_json(
@@ -73,15 +89,24 @@ def kept_beside(path: Path) -> Kept | None:
 
 
 def kept_at_home(ledger: str) -> Kept | None:
-    """What the user's state folder says."""
+    """What the user's state folder says of a ledger, None if nothing.
+
+    Args:
+        ledger: Its id.
+    """
     return _kept(local_records.read_record(_KIND, ledger)) if _ID.fullmatch(ledger) else None
 
 
 def kept_here(path: Path) -> Kept | None:
-    """What the user's state folder says of the ledger that stands at this path; None if that was
-    moved away since.
+    """What the user's state folder says of the ledger at this path.
 
     A folder that was made again is another place.
+
+    Args:
+        path: The ledger.
+
+    Returns:
+        None if there was none here, or it was moved away since.
     """
     record = local_records.read_record(_PLACES, _place(path))
     if record is None or record.get("folder") != _folder(path):
@@ -104,21 +129,35 @@ def _folder(path: Path) -> list[int]:
 
 
 def keep(lock: int, kept: Kept) -> None:
-    """Write it to the open lock and to the user's state folder; where that cannot be, the ledger
-    does without.
+    """Record a ledger in its lock and in the user's state folder; where that is impossible, the
+    ledger does without.
+
+    Args:
+        lock: The descriptor of the open lock.
+        kept: What is recorded.
     """
     text = json_line({"id": kept.id, "count": kept.count, "head": kept.head}).encode()
     with contextlib.suppress(OSError):
         os.pwrite(lock, text.ljust(os.fstat(lock).st_size), 0)  # never empty in between
         os.ftruncate(lock, len(text))
-    told = dataclasses.asdict(kept)
-    local_records.write_record(_KIND, kept.id, told)
+    record = dataclasses.asdict(kept)
+    local_records.write_record(_KIND, kept.id, record)
     path = Path(kept.path)
-    local_records.write_record(_PLACES, _place(path), {**told, "folder": _folder(path)})
+    local_records.write_record(_PLACES, _place(path), {**record, "folder": _folder(path)})
 
 
 def check(path: Path, links: list[str], ledger: str, places: Iterable[Kept | None]) -> None:
-    """Refuse a ledger that lacks entries it has had, in any of the places where that is known."""
+    """Refuse a ledger that lacks entries it had, or that stands in the place of another.
+
+    Args:
+        path: The ledger.
+        links: Its chain.
+        ledger: Its id.
+        places: What is known of it, from each place.
+
+    Raises:
+        BudgetError: If one of them does not fit.
+    """
     for kept in places:
         if kept is None:
             continue
@@ -135,9 +174,16 @@ def check(path: Path, links: list[str], ledger: str, places: Iterable[Kept | Non
 
 
 def original(path: Path, ledger: str) -> Path:
-    """The ledger that this file is: itself, or the one it is another name of; a copy is refused.
+    """The ledger that a file is: itself, or the one that it is another name of.
 
     A ledger that was moved, so that nothing is where it stood, is itself.
+
+    Args:
+        path: The file.
+        ledger: The id in it.
+
+    Raises:
+        BudgetError: If it is a copy of a ledger that is still there.
     """
     kept = kept_at_home(ledger)
     if kept is None or not kept.path or Path(kept.path) == path:

@@ -1,5 +1,6 @@
-"""A run directory under work: begun or resumed, by one process at a time, and finished with a
+"""A run directory in use: started or resumed, by one process at a time, and finished with a
 posterior.
+
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ _LOCK = ".lock"
 
 
 class RunDirectory:
-    """The record of a run and its journal."""
+    """The record of a run and its journal.
+
+    Args:
+        record: What `run.json` says.
+    """
 
     def __init__(self, record: RunRecord) -> None:
         self.record = record
@@ -44,7 +49,11 @@ class RunDirectory:
         return self.record.path / POSTERIOR
 
     def finish(self, posterior: Any) -> None:
-        """Save the posterior and say that the run is finished."""
+        """Save the posterior and write that the run is finished.
+
+        Args:
+            posterior: What the method returned, of any class that has `save` and a report.
+        """
         self.journal.flush()
         posterior.save(self.posterior_path, overwrite=True)
         done: dict[str, Any] = {
@@ -59,10 +68,21 @@ class RunDirectory:
 
 @contextlib.contextmanager
 def run_directory(path: Any, identity: dict[str, Any]) -> Iterator[RunDirectory]:
-    """The folder of a run with this identity, new or resumed; refuses, and leaves alone, a folder
-    of anything else.
+    """Open the folder of a run with this identity, new or resumed.
 
-    What the body has done is on disk afterwards, however it ends.
+    Use it as a context manager. What its body has done is on disk afterwards, however it ends.
+
+    Args:
+        path: The folder, made where there is none.
+        identity: What the run is resumed by: method, settings, key, observation and model.
+
+    Yields:
+        The `RunDirectory`.
+
+    Raises:
+        ResumeError: If the folder holds a run of another identity, or another process works in it;
+            it is left alone.
+        InvalidInputError: If it holds something else.
     """
     folder = as_path(path)
     identity = json_ready(identity)
@@ -88,8 +108,8 @@ def _record(folder: Path, identity: dict[str, Any]) -> RunRecord:
     others = differences(record.identity, identity) + differences(record.versions, now)
     if others:
         raise ResumeError(
-            f"{folder} holds a run that was begun otherwise ({'; '.join(others)}), and was left as"
-            " it is. Do the same as then to go on with it, or choose another folder for a new run."
+            f"{folder} holds a run that was started differently ({'; '.join(others)}), and was left"
+            " as it is. Use the same settings to resume it, or choose another folder for a new run."
         )
     return record
 
@@ -112,8 +132,9 @@ def _check_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """Hold the folder, which is made where there is none, as long as the body runs; the system lets
-    go when a process dies.
+    """Lock the folder, which is made where there is none, while the body runs; the system unlocks
+    it when a process dies.
+
     """
     _check_folder(folder)
     try:

@@ -1,17 +1,16 @@
-"""What a run has simulated and computed so far, step by step, so that it can be done again without
-doing it again.
+"""What a run has simulated and computed so far, step by step, so that none of it is done twice.
 
 An inference is a deterministic function of its key, model, observation and settings, once simulated
 statistics are given. The journal numbers each call for simulations and each expensive result in the
-order in which they are asked for. A run that is resumed asks for the same in the same order, and
-gets what is on disk; the rest it does itself, and ends bit by bit where it would have ended.
+order in which they are asked for. A resumed run asks for the same in the same order and gets what
+is on disk; the rest it does itself, and its result is the same to the last bit.
 
-    journal/000012.safetensors      steps in the order in which they were done: rows of statistics with the sha256 of keys and parameters
-                                    they belong to, named results, and when the time was up
-    journal/state.safetensors       where long chains stood after the last step but few: their draws are steps, their state is not
+    journal/000012.safetensors      steps in the order in which they were done
+    journal/state.safetensors       the state of long chains after one of the last steps
 
-A file is written whole, about once a second. One that is damaged or missing costs what it held:
-that is done again.
+A step is a batch of statistics with the sha256 of the keys and parameters they belong to, a named
+result, or the moment when the time was up. A file is written whole, about once a second. One that
+is damaged or missing costs what it held: that is done again.
 """
 
 from __future__ import annotations
@@ -39,8 +38,13 @@ _STEPS = {
     "time": ("kind", "call", "row"),
 }
 _SECONDS = 1.0
+"""Seconds between two files: what a killed process loses, and long beside writing one."""
 _STATE_SHARE = 0.05
+"""The largest share of the time that goes into writing the state of chains."""
 _MOST_STEPS = 20_000
+"""Steps of one file: their JSON stays far below the largest that is read, 16 MiB."""
+_MAX_COUNT = 2**53
+"""Counts stay below: larger ones are not exact in float64."""
 _STATE = "state"
 _SUFFIX = ".safetensors"
 
@@ -51,7 +55,7 @@ Position = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """Named arrays, and why the work was to end, where it was."""
+    """Named arrays, and why the work was to end: an empty text where it was not."""
 
     arrays: Arrays
     stopped: str
@@ -59,7 +63,16 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """One file of a journal."""
+    """One file of a journal.
+
+    Attributes:
+        path: The file.
+        seconds: The time spent when it was written.
+        num_simulations: The simulations made when it was written.
+        steps: Its steps as JSON objects, in the order in which they were done.
+        arrays: The statistics of all its batches, "s" of shape (n, k), and the arrays of its
+            results.
+    """
 
     path: Path
     seconds: float
@@ -69,8 +82,14 @@ class Contents:
 
 
 def read_contents(path: Path, run: str) -> Contents:
-    """One file of the journal of a run; anything altered, truncated or foreign is a
-    `FileFormatError`.
+    """Read one file of the journal of a run.
+
+    Args:
+        path: The file.
+        run: The id of the run.
+
+    Raises:
+        FileFormatError: If it is altered, truncated, foreign, or of another run.
     """
     what = f"The journal file {path.name}"
     content, arrays = read_tensors(path)
@@ -79,14 +98,9 @@ def read_contents(path: Path, run: str) -> Contents:
     if content["run"] != run:
         raise FileFormatError(f"{what} belongs to another run.")
     seconds, num, steps = content["seconds"], content["num_simulations"], content["steps"]
-    if (
-        not isinstance(seconds, float)
-        or seconds < 0.0
-        or type(num) is not int
-        or num < 0
-        or not isinstance(steps, list)
-    ):
-        raise FileFormatError(f"{what} must tell its seconds, its simulations and its steps.")
+    counted = isinstance(seconds, float) and seconds >= 0.0 and type(num) is int and num >= 0
+    if not counted or not isinstance(steps, list):
+        raise FileFormatError(f"{what} must have seconds, simulations and steps.")
     for step in steps:
         _check_step(step, arrays, what)
     s = arrays.get("s", np.zeros((0, 1)))
@@ -100,11 +114,7 @@ def _check_step(step: Any, arrays: Arrays, what: str) -> None:
     if not isinstance(kind, str) or kind not in _STEPS:
         raise FileFormatError(f"{what} has a step of an unknown kind.")
     require_keys(step, _STEPS[kind], f"{what}: a step")
-    counts = [step[name] for name in ("call", "row", "rows", "moves") if name in step]
-    texts = [step[name] for name in ("inputs", "name", "stopped") if name in step]
-    if not all(type(count) is int and 0 <= count < 2**53 for count in counts) or not all(
-        isinstance(t, str) for t in texts
-    ):
+    if not all(_fits(name, value) for name, value in step.items()):
         raise FileFormatError(f"{what} has a step with numbers or texts of another kind.")
     names = step.get("arrays", [])
     if not isinstance(names, list) or not all(
@@ -113,16 +123,32 @@ def _check_step(step: Any, arrays: Arrays, what: str) -> None:
         raise FileFormatError(f"{what} does not hold the arrays of a step.")
 
 
+def _fits(name: str, value: Any) -> bool:
+    """Whether a field of a step may have this value."""
+    if name in ("call", "row", "rows", "moves"):
+        return type(value) is int and 0 <= value < _MAX_COUNT
+    return isinstance(value, str) or name not in ("inputs", "name", "stopped")
+
+
 def journal_files(folder: Path) -> list[Path]:
     """The files of a journal in their order, without the state."""
     return sorted(path for path in folder.glob(f"*{_SUFFIX}") if path.stem.isdecimal())
 
 
 class Journal:
-    """Remembers by number: `begin` starts the next call, `recall` what is known of it, and what is
-    new is kept and soon on disk.
+    """What is recorded of a run, by the number of each call.
 
-    `num_moves` numbers the steps of chains. `dropped` names the files that were damaged.
+    `begin` starts the next call; `recall_rows`, `recall` and `recall_move` return what is recorded
+    of it; `keep_rows` and `keep` record what is new, which is on disk soon after.
+
+    Args:
+        folder: The folder of the journal, made where there is none.
+        run: The id of the run.
+
+    Attributes:
+        num_simulations: Simulations of the calls so far, recorded ones included.
+        num_moves: The number of the last step of chains.
+        dropped: Names of files that were damaged.
     """
 
     def __init__(self, folder: Path, run: str) -> None:
@@ -194,26 +220,17 @@ class Journal:
         if not path.exists():
             return
         try:
-            content, arrays = read_tensors(path)
-            require_keys(content, ("run", "call", "moves"), "The state")
-            counts = all(type(content[name]) is int for name in ("call", "moves"))
-            if (
-                content["run"] != self.run
-                or not counts
-                or list(arrays) != [*map(str, range(len(arrays)))]
-            ):
-                raise FileFormatError("The state belongs to another run.")
+            call, moves, state = _state(path, self.run)
         except NoisewiseError:
             self._drop(path)
             return
-        call, moves = content["call"], content["moves"]
         made = [
             step["moves"]
             for number, (_, step) in sorted(self._results.items())
             if number <= call and step["moves"]
         ]
         if call in self._results and len(made) == moves and made == list(range(1, len(made) + 1)):
-            self._known_state = (call, [array.copy() for array in arrays.values()])
+            self._known_state = (call, state)
 
     def _contents(self, path: Path) -> Contents:
         if self._open is None or self._open.path != path:
@@ -223,16 +240,26 @@ class Journal:
     # Asking ---------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The next call."""
+        """Start the next call."""
         self.call, self.row = self.call + 1, 0
 
     def count(self, num: int) -> None:
-        """Count simulations of which no rows are kept, in earlier sittings too."""
+        """Count simulations whose rows are not kept, those of earlier sessions included."""
         self.num_simulations += num
 
     def recall_rows(self, words: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, Any] | None:
-        """Recorded statistics of the rows from `row` on of the present call, which has keys (n, 2)
-        and parameters (n, d), and what is recorded of failures.
+        """The recorded statistics of the present call, from row `row` on.
+
+        Args:
+            words: The words of the keys of all rows of the call, shape (n, 2).
+            theta: The parameters of all rows, shape (n, d).
+
+        Returns:
+            Statistics of the next rows, shape (m, k), and what is recorded of failures; None if
+            these rows are not recorded.
+
+        Raises:
+            ResumeError: If they were simulated with other keys or parameters.
         """
         found = self._rows.get(self.call, {}).get(self.row)
         if found is None:
@@ -241,17 +268,17 @@ class Journal:
         rows = slice(self.row, self.row + step["rows"])
         if rows.stop > len(theta) or step["inputs"] != _inputs(words[rows], theta[rows]):
             raise ResumeError(
-                f"The run in {self.folder.parent} does not repeat: it now simulates at other"
-                " parameters than when it was begun. The model, or a package it uses, has changed:"
-                " choose another folder, or delete this one."
+                f"Cannot resume the run in {self.folder.parent}: it now simulates at other"
+                " parameters than when it was recorded. The model, or a package it uses, has"
+                " changed: choose another folder, or delete this one."
             )
         self.row = rows.stop
         self.num_simulations += step["rows"]
         return self._contents(path).arrays["s"][first : first + step["rows"]], step["faults"]
 
     def unknown_rows(self) -> int | None:
-        """How many rows from `row` on of the present call are not recorded; None if none of the
-        later ones is.
+        """The number of rows of the present call, from `row` on, that are missing before a recorded
+        one; None if no later one is recorded.
         """
         later = [row for row in self._rows.get(self.call, {}) if row > self.row]
         return min(later) - self.row if later else None
@@ -259,8 +286,13 @@ class Journal:
     def keep_rows(
         self, words: np.ndarray, theta: np.ndarray, s: np.ndarray, faults: Any = None
     ) -> None:
-        """Record statistics s (m, k) of the rows from `row` on, given all keys and parameters of
-        the call, and all failures so far.
+        """Record statistics of the present call, from row `row` on.
+
+        Args:
+            words: The words of the keys of all rows of the call, shape (n, 2).
+            theta: The parameters of all rows, shape (n, d).
+            s: Statistics of the next rows, shape (m, k).
+            faults: All failures so far, JSON-ready.
         """
         rows = slice(self.row, self.row + len(s))
         inputs = _inputs(words[rows], theta[rows])
@@ -279,14 +311,32 @@ class Journal:
         self._flush_if_due()
 
     def recall(self, name: str) -> Result | None:
-        """The recorded result of the present call."""
+        """The recorded result of the present call, None if there is none.
+
+        Args:
+            name: What is asked for.
+
+        Raises:
+            ResumeError: If the recorded result has another name.
+        """
         found = self._results.get(self.call)
         if found is None or found[1]["moves"]:
             return None
         return self._result(name, *found)
 
     def recall_move(self, name: str) -> tuple[Result, list[np.ndarray] | None] | None:
-        """The recorded step of chains, and at the last known one the arrays of their state."""
+        """The recorded step of chains in the present call, None if there is none.
+
+        Args:
+            name: What is asked for.
+
+        Returns:
+            The result, and at the last recorded step the arrays of the state of the chains, None
+            before.
+
+        Raises:
+            ResumeError: If the recorded result has another name.
+        """
         self.num_moves += 1
         found, (known, state) = self._results.get(self.call), self._known_state
         if found is None or self.call > known:
@@ -296,8 +346,9 @@ class Journal:
     def _result(self, name: str, path: Path, step: dict[str, Any]) -> Result:
         if step["name"] != name:
             raise ResumeError(
-                f"The run in {self.folder.parent} does not repeat: where {step['name']} was, it now"
-                f" asks for {name}. Choose another folder, or delete this one."
+                f"Cannot resume the run in {self.folder.parent}: step {self.call} was"
+                f" {step['name']} when recorded, but is {name} now. Choose another folder, or delete"
+                " this one."
             )
         arrays = self._contents(path).arrays
         self.row = 1
@@ -306,7 +357,13 @@ class Journal:
         )
 
     def keep(self, name: str, result: Result, *, state: Sequence[np.ndarray] | None = None) -> None:
-        """Record the result of the present call, and for chains where they stand now."""
+        """Record the result of the present call.
+
+        Args:
+            name: What was asked for; it is compared when the run is resumed, so it never changes.
+            result: The arrays.
+            state: For chains the arrays of their state, of which only the last is kept.
+        """
         moves = 0 if state is None else self.num_moves
         self._arrays |= {
             f"{self.call}.{part}": np.asarray(array) for part, array in result.arrays.items()
@@ -320,7 +377,12 @@ class Journal:
         self._flush_if_due()
 
     def remembered(self, name: str, compute: Callable[[], Mapping[str, np.ndarray]]) -> Arrays:
-        """What was computed under this name, or is now."""
+        """The recorded result under this name, computed now if there is none.
+
+        Args:
+            name: What is asked for.
+            compute: Returns named arrays.
+        """
         self.begin()
         found = self.recall(name)
         if found is None:
@@ -329,7 +391,14 @@ class Journal:
         return found.arrays
 
     def time_is_up(self, expired: bool) -> bool:
-        """Whether the time is up, which the clock decides where it was not recorded."""
+        """Whether the time is up at this point of the run.
+
+        The clock decides only where nothing was recorded beyond this point, and its decision is
+        recorded.
+
+        Args:
+            expired: What the clock says.
+        """
         now = (self.call, self.row)
         if self._time_up is not None:
             return now >= self._time_up
@@ -344,7 +413,7 @@ class Journal:
 
     @property
     def seconds(self) -> float:
-        """The time spent so far, that of earlier sittings included."""
+        """The time spent so far in s, that of earlier sessions included."""
         return self.seconds_before + time.monotonic() - self._started
 
     def _flush_if_due(self) -> None:
@@ -372,8 +441,8 @@ class Journal:
         self._written = time.monotonic()
 
     def _write_state(self) -> None:
-        """After the steps that lead to it; not more often than every twentieth of the time goes
-        into it.
+        """Write the state of chains, after the steps that lead to it, and rarely enough to cost a
+        twentieth of the time.
         """
         started = time.monotonic()
         if self._state is None or started < self._state_due:
@@ -384,6 +453,20 @@ class Journal:
         write_tensors(self.folder / f"{_STATE}{_SUFFIX}", content, arrays, overwrite=True)
         self._state, now = None, time.monotonic()
         self._state_due = now + (now - started) / _STATE_SHARE
+
+
+def _state(path: Path, run: str) -> tuple[int, int, list[np.ndarray]]:
+    """The state of the chains of a run, with the call and the number of the step after which it
+    was.
+
+    """
+    content, arrays = read_tensors(path)
+    require_keys(content, ("run", "call", "moves"), "The state")
+    counts = all(type(content[name]) is int for name in ("call", "moves"))
+    numbered = list(arrays) == [*map(str, range(len(arrays)))]
+    if content["run"] != run or not counts or not numbered:
+        raise FileFormatError("The state belongs to another run.")
+    return content["call"], content["moves"], list(arrays.values())
 
 
 def _inputs(words: np.ndarray, theta: np.ndarray) -> str:

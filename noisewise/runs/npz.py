@@ -132,7 +132,7 @@ def _check_directory(file: IO[bytes], most: int, what: str) -> None:
 def _members(
     stored: zipfile.ZipFile, sizes: dict[str, int], what: str
 ) -> dict[str, zipfile.ZipInfo]:
-    """Each array's member: neither compressed nor larger than the array, once each, and no others."""
+    """Each array's member: not compressed, no larger than the array, once each, and no others."""
     found = {info.orig_filename: info for info in stored.infolist()}
     if len(found) != len(stored.infolist()) or set(found) != {f"{name}{_MEMBER}" for name in sizes}:
         raise FileFormatError(

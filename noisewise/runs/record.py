@@ -1,8 +1,10 @@
 """What a run directory says of itself.
 
-path/run.json       schema, identity (method, settings, key, observation, model), versions of
-packages, "running" or "finished" path/journal/       what was simulated and computed so far
-path/posterior/     the posterior, as `posterior.save` writes it, once the run is finished
+    path/run.json       schema, identity, versions of packages, "running" or "finished"
+    path/journal/       what was simulated and computed so far
+    path/posterior/     the posterior, as `posterior.save` writes it, once the run is finished
+
+The identity is the method, its settings, the key, the observation and the model.
 """
 
 from __future__ import annotations
@@ -38,15 +40,23 @@ _KEYS = ("schema", "schema_version", *_FIELDS, "sha256")
 _IDENTITY = ("method", "settings", "data", "key", "observed", "model")
 _STATUS = ("running", "finished")
 _LONGEST = 60
+"""Characters of a value that a message repeats: two of them fit into a line or two."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunRecord:
     """A run directory as it is on disk.
 
-    `identity` is what a run is resumed by, `versions` the packages that it began with, `posterior`
-    the kind of posterior that it ended with, `damaged` the files of the journal that cannot be
-    read: what they held would be done again.
+    Attributes:
+        path: The folder.
+        id: A random name of the run, which the files of its journal repeat.
+        status: "running" or "finished".
+        identity: What a run is resumed by: method, settings, key, observation and model.
+        versions: The packages that it began with.
+        seconds: How long it has taken so far.
+        num_simulations: How many simulations it has made so far.
+        posterior: The kind of posterior that it ended with, None before.
+        damaged: Files of the journal that cannot be read: what they held would be done again.
     """
 
     path: Path
@@ -90,16 +100,29 @@ class RunRecord:
 
 
 def read_run(path: Any) -> RunRecord:
-    """What a run directory says of itself, damaged or not; what is none is refused.
+    """Read what a run directory says of itself; files of the journal may be damaged.
+
+    Args:
+        path: The folder that `infer(..., run_dir=path)` made.
+
+    Returns:
+        The record, with seconds and simulations up to the last readable file of the journal.
+
+    Raises:
+        InvalidInputError: If the folder holds no run.
+        FileFormatError: If `run.json` is altered, truncated or foreign.
 
     >>> import tempfile, jax, noisewise as nw
-    >>> problem = nw.problems.gaussian_mean(epsilon=1.0)
+    >>> mean = nw.problems.gaussian_mean(epsilon=1.0)
     >>> method = nw.inference.ImportanceSampling(num_stages=0, num_final=500)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     posterior = method.infer(jax.random.key(0), problem.model, problem.observed, run_dir=folder, progress=False)
+    ...     options = {"run_dir": folder, "progress": False}
+    ...     posterior = method.infer(jax.random.key(0), mean.model, mean.observed, **options)
     ...     record = nw.runs.read_run(folder)
-    >>> record.status, record.method, record.settings["num_final"], record.num_simulations == posterior.report.num_simulations
-    ('finished', 'importance', 500, True)
+    >>> record.status, record.method, record.settings["num_final"]
+    ('finished', 'importance', 500)
+    >>> record.num_simulations == posterior.report.num_simulations
+    True
     """
     folder = as_path(path)
     check_run(folder)
@@ -117,7 +140,14 @@ def read_run(path: Any) -> RunRecord:
 
 
 def posterior_folder(path: Any) -> Path:
-    """Where the archive of a posterior is: the folder itself, or in that of a finished run."""
+    """The folder of a posterior: the path itself, or that in the directory of a finished run.
+
+    Args:
+        path: The folder of a posterior or of a run.
+
+    Raises:
+        InvalidInputError: If the folder is empty, or the run is not finished.
+    """
     folder = as_path(path)
     if not (folder / RUN).exists():
         if folder.is_dir() and not any(folder.iterdir()):
@@ -138,7 +168,14 @@ def posterior_folder(path: Any) -> Path:
 
 
 def check_run(folder: Path) -> None:
-    """Refuse what is no run directory."""
+    """Refuse a folder that is no run directory.
+
+    Args:
+        folder: What was named as one.
+
+    Raises:
+        InvalidInputError: If there is no such folder, or it holds no `run.json`.
+    """
     if not folder.exists():
         raise InvalidInputError(f"There is no folder {folder}.")
     if not folder.is_dir():
@@ -161,10 +198,7 @@ def _read_record(folder: Path) -> RunRecord:
         require_keys(value["identity"], _IDENTITY, f"{what}: its identity"),
         value["versions"],
     )
-    texts = isinstance(packages, dict) and all(isinstance(text, str) for text in packages.values())
-    whole = type(value["num_simulations"]) is int and value["num_simulations"] >= 0
-    if not texts or not whole or not isinstance(value["seconds"], float) or value["seconds"] < 0.0:
-        raise FileFormatError(f"{what} must tell versions, simulations and seconds.")
+    _check_counts(value, packages, what)
     if not isinstance(identity["method"], str) or not isinstance(identity["settings"], dict):
         raise FileFormatError(f"{what} must name its method and its settings.")
     if not isinstance(value["id"], str) or value["status"] not in _STATUS:
@@ -177,8 +211,15 @@ def _read_record(folder: Path) -> RunRecord:
     return RunRecord(folder, identity=identity, versions=packages, **fields)
 
 
+def _check_counts(value: dict[str, Any], packages: Any, what: str) -> None:
+    texts = isinstance(packages, dict) and all(isinstance(text, str) for text in packages.values())
+    whole = type(value["num_simulations"]) is int and value["num_simulations"] >= 0
+    if not texts or not whole or not isinstance(value["seconds"], float) or value["seconds"] < 0.0:
+        raise FileFormatError(f"{what} must have versions, simulations and seconds.")
+
+
 def write_record(record: RunRecord) -> None:
-    """Write `run.json`."""
+    """Write `run.json`, whole or not at all."""
     value = {
         "schema": SCHEMA,
         "schema_version": VERSION,
@@ -188,7 +229,7 @@ def write_record(record: RunRecord) -> None:
 
 
 def versions() -> dict[str, str]:
-    """The packages that numbers may depend on, and the device."""
+    """The versions of packages that numbers may depend on, and the device, by name."""
     import jax
 
     packages = {
@@ -199,13 +240,20 @@ def versions() -> dict[str, str]:
 
 
 def json_ready(value: Any) -> Any:
-    """As it is read back from JSON, with numbers that are not finite as text."""
+    """A value as it is read back from JSON, with numbers that are not finite as text."""
     return jsonable(value, as_text)
 
 
 def differences(there: dict[str, Any], now: dict[str, Any], inside: str = "") -> tuple[str, ...]:
-    """Sentences such as "num_simulations: 1000 there, 2000 now", one for each place where two JSON
-    objects differ.
+    """How two JSON objects differ.
+
+    Args:
+        there: The object on disk.
+        now: The present one.
+        inside: What both are a part of, with a space at the end.
+
+    Returns:
+        Sentences such as "num_simulations: 1000 there, 2000 now", one for each difference.
     """
     found: list[str] = []
     for name in dict.fromkeys([*there, *now]):
