@@ -35,9 +35,9 @@ from noisewise.disclosure.fields import as_names, as_requested
 from noisewise.disclosure.ledger import Ledger
 from noisewise.disclosure.preparation import (
     check_fit,
-    choose_mechanism,
     columns_of,
     confidential_integers,
+    stated_mechanism,
 )
 from noisewise.disclosure.publication import Release
 from noisewise.errors import InvalidTypeError, NoisewiseError, ReleaseError
@@ -181,7 +181,7 @@ class PlannedRelease:
                 f" {type(query).__name__}."
             )
         path = None if save_to is None else as_path(save_to, "save_to")
-        mechanism = _mechanism(query, guarantee, mechanism)
+        mechanism = stated_mechanism(query, guarantee, mechanism)
         query = query.on_default_grid()
         require_exact(mechanism, query)
         check_fit(mechanism, query)
@@ -363,26 +363,6 @@ def _names(
     given = tuple(names) if isinstance(names, Iterable) and not isinstance(names, str) else names
     num_values = len(given) if isinstance(given, tuple) and given else 1
     return as_names(given, query, num_values), num_values
-
-
-def _mechanism(query: AbstractQuery, guarantee: Any, mechanism: Any) -> AbstractMechanism:
-    if isinstance(guarantee, AbstractMechanism):
-        raise InvalidTypeError(
-            f"guarantee is a mechanism, {type(guarantee).__name__}: pass it as mechanism=..."
-        )
-    if (guarantee is None) == (mechanism is None):
-        raise ReleaseError(
-            "Pass either a guarantee, such as PureDP(1.0), or mechanism=..., and not both."
-        )
-    if mechanism is not None and not isinstance(mechanism, AbstractMechanism):
-        raise InvalidTypeError(
-            f"mechanism must be one such as DiscreteLaplace(...), got {type(mechanism).__name__}."
-        )
-    if guarantee is not None and not isinstance(guarantee, AbstractGuarantee):
-        raise InvalidTypeError(
-            f"guarantee must be one such as PureDP(1.0), got {type(guarantee).__name__}."
-        )
-    return choose_mechanism(query, guarantee) if mechanism is None else mechanism  # type: ignore[arg-type]
 
 
 def _check_ledger(ledger: Any, privacy_unit: str) -> None:

@@ -31,8 +31,8 @@ _ROUNDING = 1e-12
 """Relative: by how much the query's step may differ from a multiple of the mechanism's."""
 
 _SMALLEST_STEP = 1e-200
-"""The smallest step; its inverse is the largest. No released number, at most 2^63 steps, then leaves
-the range of float64 or loses digits at its lower end.
+"""The smallest step; its inverse is the largest. No released number, at most 2^63 steps, then
+leaves the range of float64 or loses digits at its lower end.
 """
 
 

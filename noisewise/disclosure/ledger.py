@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import datetime
-import functools
 import os
-import re
 import secrets
 import time
 import warnings
@@ -15,18 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from noisewise._core.arrays import describe
 from noisewise._core.files import as_path, write_atomically
 from noisewise._core.json_files import (
     dump_json,
     read_json,
-    reading,
-    require_keys,
-    require_schema,
     require_text,
 )
 from noisewise._core.regular_files import opened_lock
 from noisewise.disclosure import accounting, seal
+from noisewise.disclosure.ledger_file import Entry, LedgerContent, costs_of, read_content
 from noisewise.errors import (
     BudgetError,
     ConversionError,
@@ -35,78 +29,37 @@ from noisewise.errors import (
     InvalidTypeError,
     ReleaseError,
 )
-from noisewise.mechanisms.guarantees import AbstractGuarantee, guarantee_from_spec
+from noisewise.mechanisms.guarantees import AbstractGuarantee
 
-_SCHEMA = "noisewise.ledger"
-_SCHEMA_VERSION = 2
-_UNSEALED = 1
-"""The version of files without id and seal, which are still read, and sealed when something is
-spent.
-"""
-_FACTS = ("schema", "schema_version", "limit", "privacy_unit", "entries")
 _LOCK_SECONDS = 10.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """One release: what it was about and what it cost.
-
-    `guarantee` is what the mechanism implies, `requested` what was asked for, if that is known and
-    follows from it. `time` is when the entry was written, in UTC; `query` is the name of the
-    query's type.
-    """
-
-    description: str
-    guarantee: AbstractGuarantee
-    requested: AbstractGuarantee | None = None
-    query: str | None = None
-    time: str = dataclasses.field(default_factory=lambda: _now())
-
-    def __post_init__(self) -> None:
-        require_text(self.description, "description", empty=True)
-        for guarantee in (self.guarantee, self.requested or self.guarantee):
-            if not isinstance(guarantee, AbstractGuarantee):
-                raise InvalidTypeError(
-                    f"A ledger takes guarantees such as PureDP(1.0), got {describe(guarantee)}."
-                )
-        if self.requested is not None and not accounting.implies(self.guarantee, self.requested):
-            raise InvalidInputError(
-                f"{self.requested!r} does not follow from {self.guarantee!r}: leave requested out,"
-                " or correct it."
-            )
-        if self.query is not None:
-            require_text(self.query, "query")
-        _require_utc(self.time)
-
-    @property
-    def cost(self) -> accounting.Cost:
-        """What `accounting` adds up."""
-        return self.guarantee, self.requested
-
-    def to_spec(self) -> dict[str, Any]:
-        """The JSON-ready entry."""
-        return {
-            "time": self.time,
-            "description": self.description,
-            "query": self.query,
-            "guarantee": self.guarantee.to_spec(),
-            "requested": None if self.requested is None else self.requested.to_spec(),
-        }
+"""Seconds to wait for another process: writing an entry takes milliseconds."""
+_PAUSE = 0.005
+"""Seconds between two tries."""
 
 
 class Ledger:
     """A file that adds up the guarantees spent on one dataset.
 
     The limit and the privacy unit are fixed when the file is made; later `Ledger(path)` is enough,
-    and a different limit is refused. `spend` reads, checks and writes under a lock, so that two
-    processes never spend the last budget twice. An entry once written is never taken back: a
-    release that fails afterwards stays paid for. A file from which entries were removed, that was
-    put back to an earlier state, or that is a copy, is refused (`disclosure.seal`).
+    and a different limit is refused. `spend` reads, checks and writes under a lock, so two
+    processes never spend the last budget twice. An entry is never taken back: a release that fails
+    afterwards stays paid for. A file from which entries were removed, that was put back to an
+    earlier state, or that is a copy, is refused (`disclosure.seal`).
 
-    How guarantees add up is told, and proved, in `disclosure.accounting`. Under an (epsilon, delta)
-    limit the best of several totals counts: a release asked for as (epsilon, delta) is added as
-    that, or as the zero-concentrated guarantee of its noise, whichever leaves more. If results
+    How guarantees add up is explained, and proved, in `disclosure.accounting`. Under an (epsilon,
+    delta) limit the best of several totals counts: a release asked for as (epsilon, delta) is added
+    as that, or as the zero-concentrated guarantee of its noise, whichever leaves more. If results
     decide how much you ask for next, take a limit in PureDP or ZeroConcentratedDP.
+
+    Args:
+        path: The file, made where there is none.
+        limit: What may be spent in all; needed for a new file.
+        privacy_unit: Whose privacy is counted, by default "person".
+
+    Raises:
+        InvalidInputError: If there is no such file, and no limit to start one.
+        BudgetError: If its limit or unit is another one, or it is a copy of another ledger.
+        FileFormatError: If it was altered.
 
     >>> import tempfile, noisewise as nw
     >>> folder = tempfile.TemporaryDirectory()
@@ -117,8 +70,7 @@ class Ledger:
     >>> ledger.spend(nw.PureDP(0.5), "histogram of ages")
     Traceback (most recent call last):
     ...
-    noisewise.errors.BudgetError: ledger.json would pass its limit: spent PureDP(epsilon=0.75), asked for \
-PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
+    noisewise.errors.BudgetError: ledger.json would pass its limit: spent ...
     >>> folder.cleanup()
     """
 
@@ -160,11 +112,13 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
                         " data are no longer used, choose another name."
                     )
             if not self._path.exists():
-                self._write(_Content(secrets.token_hex(16), limit, unit, ()), lock, overwrite=False)
+                self._write(
+                    LedgerContent(secrets.token_hex(16), limit, unit, ()), lock, overwrite=False
+                )
 
-    def _opened(self) -> tuple[Path, _Content]:
-        """Where the ledger is, and what is in it; a ledger that this machine has not seen before is
-        noted, and sealed.
+    def _opened(self) -> tuple[Path, LedgerContent]:
+        """Where the ledger is, and what is in it. One that this machine has not seen before is
+        recorded, and sealed.
         """
         content = self._read()
         path = self._path if content.id is None else seal.original(self._path, content.id)
@@ -212,7 +166,7 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
     @property
     def spent(self) -> AbstractGuarantee:
         """What all entries together cost, in the limit's kind."""
-        return accounting.spent(_costs(self.entries), self._limit)
+        return accounting.spent(costs_of(self.entries), self._limit)
 
     @property
     def remaining(self) -> AbstractGuarantee:
@@ -221,7 +175,7 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
         Under an (epsilon, delta) limit it is in the kind in which the entries add up
         (ZeroConcentratedDP, say), where that leaves more than adding epsilons and deltas does.
         """
-        return accounting.remaining(_costs(self.entries), self._limit)
+        return accounting.remaining(costs_of(self.entries), self._limit)
 
     def spend(
         self,
@@ -231,10 +185,16 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
         requested: AbstractGuarantee | None = None,
         query: str | None = None,
     ) -> None:
-        """Write down a release, or raise `BudgetError` and change nothing.
+        """Write down a release.
 
-        `guarantee` is what the mechanism implies. `requested` is what was asked for, if it is
-        something else: an ApproximateDP that follows from it.
+        Args:
+            guarantee: What its mechanism implies.
+            description: A public line about it.
+            requested: What was asked for, if that is something else: an ApproximateDP that follows.
+            query: The name of the query's type.
+
+        Raises:
+            BudgetError: If the limit would be passed; nothing is changed then.
         """
         entry = Entry(description, guarantee, requested, query)
         with _exclusive(self._path) as lock:
@@ -248,7 +208,15 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
     def require(
         self, guarantee: AbstractGuarantee, *, requested: AbstractGuarantee | None = None
     ) -> None:
-        """Raise `BudgetError` where `spend` would; nothing is spent."""
+        """Check that a release could be written down; nothing is spent.
+
+        Args:
+            guarantee: What its mechanism implies.
+            requested: What was asked for.
+
+        Raises:
+            BudgetError: Where `spend` would raise it.
+        """
         content = self._read()
         self._check(content.limit, content.entries, Entry("", guarantee, requested))
 
@@ -261,27 +229,27 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
     def _check(self, limit: AbstractGuarantee, entries: tuple[Entry, ...], entry: Entry) -> None:
         asked = entry.requested or entry.guarantee
         try:
-            fits = accounting.fits(_costs((*entries, entry)), limit)
+            fits = accounting.fits(costs_of((*entries, entry)), limit)
         except ConversionError as error:
             raise BudgetError(
                 f"{self._path.name} cannot compare {asked!r} with its limit {limit!r}: {error}"
                 " Nothing was spent."
             ) from None
         if not fits:
-            spent = accounting.spent(_costs(entries), limit)
+            spent = accounting.spent(costs_of(entries), limit)
             raise BudgetError(
                 f"{self._path.name} would pass its limit: spent {rounded(spent)!r}, asked for"
                 f" {asked!r}, limit {limit!r}. Nothing was spent."
             )
 
-    def _read(self) -> _Content:
+    def _read(self) -> LedgerContent:
         what = f"The ledger {self._path.name}"
         # What is kept apart is read before the file, which is written first: another process may be
         # at work.
         name = read_json(self._path, "The ledger").get("id")
         beside, here = seal.kept_beside(self._path), seal.kept_here(self._path)
         home = seal.kept_at_home(name) if isinstance(name, str) else None
-        content, sealed = _content(read_json(self._path, "The ledger"), what)
+        content, sealed = read_content(read_json(self._path, "The ledger"), what)
         if content.id is None:
             if any(kept is not None and kept.count > 0 for kept in (beside, here)):
                 raise FileFormatError(
@@ -296,96 +264,20 @@ PureDP(epsilon=0.5), limit PureDP(epsilon=1.0). Nothing was spent.
         seal.check(self._path, content.links, content.id, (beside, here, home))
         return content
 
-    def _write(self, content: _Content, lock: int, *, overwrite: bool) -> None:
+    def _write(self, content: LedgerContent, lock: int, *, overwrite: bool) -> None:
         _check_lock(self._path, lock)
         write_atomically(self._path, dump_json(content.to_spec()), overwrite=overwrite)
         seal.keep(lock, content.kept(self._path))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Content:
-    """What a ledger's file holds; `id` is None in files of the first version."""
-
-    id: str | None
-    limit: AbstractGuarantee
-    privacy_unit: str
-    entries: tuple[Entry, ...]
-
-    @functools.cached_property
-    def links(self) -> list[str]:
-        """The chain over the entries."""
-        facts = {"limit": self.limit.to_spec(), "privacy_unit": self.privacy_unit}
-        return seal.chain(str(self.id), facts, [entry.to_spec() for entry in self.entries])
-
-    def kept(self, path: Path) -> seal.Kept:
-        """What is kept apart from the file."""
-        return seal.Kept(str(self.id), len(self.entries), self.links[-1], str(path))
-
-    def to_spec(self) -> dict[str, Any]:
-        """The JSON-ready file."""
-        return {
-            "schema": _SCHEMA,
-            "schema_version": _SCHEMA_VERSION,
-            "id": self.id,
-            "limit": self.limit.to_spec(),
-            "privacy_unit": self.privacy_unit,
-            "entries": [entry.to_spec() for entry in self.entries],
-            "seal": self.links[-1],
-        }
-
-
-def _content(value: dict[str, Any], what: str) -> tuple[_Content, str | None]:
-    """What a file holds, and the seal that it carries."""
-    unsealed = value.get("schema_version") == _UNSEALED
-    require_schema(value, _SCHEMA, _UNSEALED if unsealed else _SCHEMA_VERSION, what)
-    require_keys(value, _FACTS if unsealed else (*_FACTS, "id", "seal"), what)
-    with reading(what):
-        if not isinstance(value["entries"], list):
-            raise FileFormatError("entries must be a list.")
-        if not unsealed and not (
-            isinstance(value["id"], str) and re.fullmatch("[0-9a-f]{32}", value["id"])
-        ):
-            raise FileFormatError("id must be 32 hexadecimal digits.")
-        limit = guarantee_from_spec(value["limit"])
-        entries = tuple(_entry(item) for item in value["entries"])
-        accounting.spent(_costs(entries), limit)  # raises where the kinds cannot be compared
-        unit = require_text(value["privacy_unit"], "privacy_unit")
-        return _Content(value.get("id"), limit, unit, entries), value.get("seal")
-
-
-def _entry(item: Any) -> Entry:
-    require_keys(item, ("time", "description", "query", "guarantee", "requested"), "An entry")
-    requested = None if item["requested"] is None else guarantee_from_spec(item["requested"])
-    return Entry(
-        **item | {"guarantee": guarantee_from_spec(item["guarantee"]), "requested": requested}
-    )
-
-
 def rounded(guarantee: AbstractGuarantee) -> AbstractGuarantee:
-    """To 12 digits, for people to read: .8 for .7999999999999999."""
+    """A guarantee with 12 digits, for people to read: .8 for .7999999999999999."""
     return type(guarantee)(*(float(f"{value:.12g}") for value in dataclasses.astuple(guarantee)))
-
-
-def _costs(entries: tuple[Entry, ...]) -> list[accounting.Cost]:
-    return [entry.cost for entry in entries]
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def _require_utc(text: Any) -> None:
-    with contextlib.suppress(TypeError, ValueError):
-        if datetime.datetime.fromisoformat(text).utcoffset() == datetime.timedelta(0):
-            return
-    raise InvalidInputError(
-        "time must be a date and time in UTC, such as 2026-01-31T12:00:00+00:00."
-    )
 
 
 @contextlib.contextmanager
 def _exclusive(path: Path) -> Iterator[int]:
-    """Hold the lock of a ledger, open for writing; wait for another holder, but not for ever."""
+    """Hold the lock of a ledger, open for writing; wait for another holder, but not forever."""
     try:
         import fcntl
     except ImportError:
@@ -405,7 +297,7 @@ def _exclusive(path: Path) -> Iterator[int]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise ReleaseError(f"{path} is locked by another process: try again.") from None
-                time.sleep(0.005)
+                time.sleep(_PAUSE)
             except OSError as error:
                 raise InvalidInputError(f"{path} cannot be locked: {error.strerror}.") from None
         _check_lock(path, file.fileno())

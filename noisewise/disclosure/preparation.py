@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from noisewise.disclosure.exact_mechanisms import Columns
-from noisewise.errors import ReleaseError, SensitivityError
+from noisewise.errors import InvalidTypeError, ReleaseError, SensitivityError
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Product
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import (
@@ -26,6 +26,37 @@ _ROUNDING = 1e-12
 """Relative slack for sensitivities that went through float64 arithmetic."""
 
 # The mechanism ------------------------------------------------------------------------------------
+
+
+def stated_mechanism(query: AbstractQuery, guarantee: Any, mechanism: Any) -> AbstractMechanism:
+    """The mechanism that is passed, or that a guarantee asks for.
+
+    Args:
+        query: The statistic.
+        guarantee: What the release must guarantee.
+        mechanism: The noise, in place of a guarantee.
+
+    Raises:
+        ReleaseError: If both are passed, or neither.
+        InvalidTypeError: If either is something else.
+    """
+    if isinstance(guarantee, AbstractMechanism):
+        raise InvalidTypeError(
+            f"guarantee is a mechanism, {type(guarantee).__name__}: pass it as mechanism=..."
+        )
+    if (guarantee is None) == (mechanism is None):
+        raise ReleaseError(
+            "Pass either a guarantee, such as PureDP(1.0), or mechanism=..., and not both."
+        )
+    if mechanism is not None and not isinstance(mechanism, AbstractMechanism):
+        raise InvalidTypeError(
+            f"mechanism must be one such as DiscreteLaplace(...), got {type(mechanism).__name__}."
+        )
+    if guarantee is not None and not isinstance(guarantee, AbstractGuarantee):
+        raise InvalidTypeError(
+            f"guarantee must be one such as PureDP(1.0), got {type(guarantee).__name__}."
+        )
+    return choose_mechanism(query, guarantee) if mechanism is None else mechanism  # type: ignore[arg-type]
 
 
 def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> AbstractMechanism:
