@@ -9,8 +9,8 @@ from noisewise._core.text import printable
 
 
 class NoisewiseError(Exception):
-    """Base class of all deliberate errors. A message may quote a stranger's file, but not command a
-    terminal.
+    """Base class of all deliberate errors. A message may quote a file of a stranger, but cannot
+    command a terminal.
     """
 
     def __str__(self) -> str:
@@ -32,7 +32,10 @@ class MissingCapabilityError(NoisewiseError, TypeError):
 
 
 class ConversionError(NoisewiseError, ValueError):
-    """A privacy guarantee does not imply one of the requested kind."""
+    """A privacy guarantee does not imply one of the requested kind.
+
+    Gaussian noise, for instance, gives no pure epsilon-DP.
+    """
 
 
 class SensitivityError(NoisewiseError, ValueError):
@@ -50,16 +53,21 @@ class ReleaseError(NoisewiseError, ValueError):
 
 
 class BudgetError(NoisewiseError, ValueError):
-    """A curator's ledger would pass its limit."""
+    """A ledger would pass its limit, or is not the one that was used before."""
 
 
 class FileFormatError(NoisewiseError, ValueError):
-    """A file is truncated, altered, foreign, or of another version."""
+    """A file is truncated, altered, foreign, or of another version.
+
+    Whatever is wrong with a file, reading it raises this or an `InvalidInputError`, and runs no
+    code.
+    """
 
 
 class ResumeError(InvalidInputError):
-    """A run directory was begun with another model, other settings or other packages: nothing in it
-    was touched.
+    """A run directory was started with another model, other settings or other packages; nothing in
+    it was touched.
+
     """
 
 

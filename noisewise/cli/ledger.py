@@ -56,6 +56,7 @@ def ledger(
 
 
 def _row(entry: Entry) -> list[Any]:
+    """When, what and at which cost: one row of the table."""
     return [
         entry.time.replace("T", " ").removesuffix("+00:00"),
         entry.description,

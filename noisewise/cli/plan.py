@@ -88,8 +88,14 @@ def plan(
 
 
 def _sorted_out(words: list[str], epsilon: list[str]) -> tuple[str, tuple[float, ...]]:
-    """The problem and the budgets: whatever stands for a number is a budget, as in `--epsilon 0.1 1
-    10`.
+    """The problem and the budgets: a word that is a number is a budget, as in `--epsilon 0.1 1 10`.
+
+    Args:
+        words: The words that belong to no option.
+        epsilon: What follows --epsilon.
+
+    Raises:
+        InvalidInputError: If there is not one problem.
     """
     targets, budgets = [], []
     for text in [*epsilon, *words]:
@@ -119,6 +125,17 @@ def _found(
     delta: float,
     seed: int,
 ) -> Plan:
+    """The plan of a ready problem, or of the model in a file.
+
+    Args:
+        target: The name of a problem, or FILE.py:NAME.
+        files: Releases, for models in files.
+        budgets: The epsilons.
+        simulations: The size of the set.
+        releases: How many of them play the part of the data.
+        delta: The delta of Gaussian noise.
+        seed: The seed of the plan.
+    """
     import jax
 
     from noisewise.planning import plan as make_plan
@@ -147,6 +164,7 @@ def _found(
 
 
 def _draw(found: Plan, path: Path) -> None:
+    """Write the plot to a file."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -159,6 +177,7 @@ def _draw(found: Plan, path: Path) -> None:
 
 
 def _print(found: Plan) -> None:
+    """The table, then a sentence for each budget, then warnings."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 

@@ -1,9 +1,12 @@
-"""`noisewise release`: publish a statistic of confidential data, with exact noise and a ledger."""
+"""`noisewise release`: publish a statistic of confidential data, with exact noise and a ledger.
+
+Nothing that it prints depends on the data: options are checked first, then the public shape of the
+file, and only `PlannedRelease.draw` reads cells.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +17,16 @@ from noisewise._core.files import require_new
 from noisewise.cli import show
 from noisewise.cli.catalogue import RELEASED
 from noisewise.cli.exits import tell
+from noisewise.cli.option_texts import (
+    assignments,
+    bounds_apart,
+    guarantee_from,
+    labels_of,
+    limit_of,
+    numbers,
+    pair,
+    stated,
+)
 from noisewise.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -49,36 +62,21 @@ Clean the data first: cells that are missing or cannot be read are refused
 without a word about them, and after the budget is spent.
 """
 
-_BOUNDS = "--bounds"
 _LONGEST = 1000
-"""Characters of a ledger's description."""
+"""Characters of a description in a ledger, as many as it takes."""
 _WHAT, _QUERY, _PRIVACY, _LEDGER = "What", "The query", "The guarantee", "The ledger"
+"""Panels of the help text."""
 
 
 class ReleaseCommand(TyperCommand):
     """The command, which reads `--bounds 0,100` and `--bounds=0,100` as `--bounds 0 100`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return TyperCommand.parse_args(self, ctx, list(_bounds_apart(args)))
-
-
-def _bounds_apart(words: list[str]) -> Iterator[str]:
-    """The words of a command line, with bounds that are joined by a comma taken apart.
-
-    >>> list(_bounds_apart(["--bounds", "0,100", "--edges", "1,2"])), list(_bounds_apart(["--bounds=-5,5"]))
-    (['--bounds', '0', '100', '--edges', '1,2'], ['--bounds', '-5', '5'])
-    """
-    after = False
-    for word in words:
-        flag, equals, ends = word.partition("=")
-        joined = equals == "=" and flag == _BOUNDS
-        if joined:
-            yield flag
-        yield from (ends if joined else word).split(",", 1) if joined or after else [word]
-        after = word == _BOUNDS
+        return TyperCommand.parse_args(self, ctx, list(bounds_apart(args)))
 
 
 def _complete_query(incomplete: str) -> list[str]:
+    """Queries that start with what is typed, for the shell."""
     return [name for name in RELEASED.values() if name.startswith(incomplete)]
 
 
@@ -113,7 +111,7 @@ def release(
         typer.Option(
             "--column",
             "-c",
-            help="A column to look at.",
+            help="A column that the query uses.",
             rich_help_panel=_QUERY,
             show_default=False,
         ),
@@ -186,7 +184,7 @@ def release(
     trials: Annotated[
         int | None,
         typer.Option(
-            help="Publish counts out of so many, by the padded binomial.",
+            help="Publish counts out of this many, by the padded binomial.",
             rich_help_panel=_QUERY,
             min=1,
             show_default=False,
@@ -258,18 +256,18 @@ def release(
         predictors=tuple(name.strip() for text in predictors or () for name in text.split(",")),
         bounds=bounds,
         bounds_of={
-            name: _pair(text, name) for name, text in _assignments("--bounds-of", bounds_of).items()
+            name: pair(text, name) for name, text in assignments("--bounds-of", bounds_of).items()
         },
         bins=bins,
-        edges=_numbers("--edges", edges),
-        levels={name: _labels(text) for name, text in _assignments("--levels", levels).items()},
-        candidates=_numbers("--candidates", candidates),
+        edges=numbers("--edges", edges),
+        levels={name: labels_of(text) for name, text in assignments("--levels", levels).items()},
+        candidates=numbers("--candidates", candidates),
         trials=trials,
     )
     asked.check()
     require_new(out)
-    limit = _budget(budget, ledger)
-    given = _flags(epsilon=epsilon, delta=delta, rho=rho)
+    limit = limit_of(budget, ledger)
+    given = stated(epsilon=epsilon, delta=delta, rho=rho)
     prepared = queries.prepare(asked, open_table(data))
     if ledger is not None and ledger.absolute() == out.absolute():
         raise InvalidInputError("--out and --ledger must be two files.")
@@ -285,6 +283,22 @@ def _publish(
     account: Any,
     description: str,
 ) -> tuple[Release, Ledger | None]:
+    """Make the release and save it.
+
+    Args:
+        prepared: The query, and how to read its cells.
+        asked: The options that describe the query.
+        given: The parameters of the guarantee.
+        out: The file of the release.
+        account: The path of the ledger, its limit and the privacy unit.
+        description: A public line.
+
+    Returns:
+        The release, and the ledger where one is kept.
+
+    Raises:
+        InvalidInputError: If the release cannot be saved; it is printed then, since it is paid for.
+    """
     from noisewise.disclosure import Ledger
     from noisewise.disclosure.curator import PlannedRelease
 
@@ -321,6 +335,7 @@ def _publish(
 
 
 def _padded_binomial(trials: int, guarantee: Any, query: Any) -> Any:
+    """The mechanism of `--trials`, calibrated to the guarantee."""
     from noisewise.mechanisms import PaddedBinomial
 
     shape = {"trials": trials, "population": query.population, "num_times": query.num_times}
@@ -328,6 +343,7 @@ def _padded_binomial(trials: int, guarantee: Any, query: Any) -> Any:
 
 
 def _present(published: Release, ledger: Ledger | None, out: Path, as_json: bool) -> None:
+    """Show the release and what is left in the ledger: for people, or as JSON."""
     from noisewise.disclosure.ledger import rounded
 
     spent = published.requested or published.guarantee
@@ -353,87 +369,3 @@ def _present(published: Release, ledger: Ledger | None, out: Path, as_json: bool
             f"{ledger.path.name}: {rounded(ledger.spent)!r} of {ledger.limit!r} is spent,"
             f" {rounded(ledger.remaining)!r} is left."
         )
-
-
-# Options as texts ---------------------------------------------------------------------------------
-
-
-def _flags(**values: float | None) -> dict[str, float]:
-    given = {name: value for name, value in values.items() if value is not None}
-    if set(given) not in ({"epsilon"}, {"epsilon", "delta"}, {"rho"}):
-        raise InvalidInputError(
-            "State one guarantee: --epsilon 1, or --epsilon 1 --delta 1e-6, or --rho 0.1."
-        )
-    return given
-
-
-def guarantee_from(given: dict[str, float]) -> Any:
-    """The guarantee that these parameters state."""
-    from noisewise.mechanisms.guarantees import ApproximateDP, PureDP, ZeroConcentratedDP
-
-    if "rho" in given:
-        return ZeroConcentratedDP(given["rho"])
-    return (
-        ApproximateDP(given["epsilon"], given["delta"])
-        if "delta" in given
-        else PureDP(given["epsilon"])
-    )
-
-
-def _budget(text: str | None, ledger: Path | None) -> Any:
-    from noisewise.disclosure.seal import lock_path
-
-    if text is None:
-        if ledger is not None and not ledger.exists() and not lock_path(ledger).exists():
-            raise InvalidInputError(
-                f"There is no ledger {ledger}: to begin one, pass its limit, as in --budget 2."
-            )
-        return None
-    if ledger is None:
-        raise InvalidInputError("--budget is the limit of a ledger: pass --ledger ledger.json too.")
-    rho = text.startswith("rho=")
-    numbers = _numbers("--budget", text.removeprefix("rho="))
-    if len(numbers) > (1 if rho else 2):
-        raise InvalidInputError(
-            f"--budget takes EPSILON, or EPSILON,DELTA, or rho=RHO, got {text!r}."
-        )
-    return guarantee_from(
-        dict(zip(("rho",) if rho else ("epsilon", "delta"), numbers, strict=False))
-    )
-
-
-def _numbers(flag: str, text: str | None) -> tuple[float, ...]:
-    try:
-        return () if text is None else tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise InvalidInputError(
-            f"{flag} takes numbers separated by commas, got {text!r}."
-        ) from None
-
-
-def _assignments(flag: str, texts: list[str] | None) -> dict[str, str]:
-    pairs = [text.partition("=") for text in texts or ()]
-    for (name, equals, value), text in zip(pairs, texts or (), strict=True):
-        if not (name.strip() and equals and value.strip()):
-            example = "age=0,100" if flag == "--bounds-of" else "smoker=no,yes"
-            raise InvalidInputError(
-                f"{flag} takes a column and its values, such as {example}, got {text!r}."
-            )
-    return {name.strip(): value for name, _, value in pairs}
-
-
-def _pair(text: str, name: str) -> tuple[float, float]:
-    ends = _numbers(f"--bounds-of {name}", text)
-    if len(ends) != 2:
-        raise InvalidInputError(
-            f"--bounds-of {name} takes LOW,HIGH, such as {name}=0,100, got {text!r}."
-        )
-    return ends[0], ends[1]
-
-
-def _labels(text: str) -> tuple[str, ...]:
-    """'a,b,c', or '3' for 0, 1, 2."""
-    labels = tuple(label.strip() for label in text.split(","))
-    if len(labels) == 1 and labels[0].isdigit():
-        return tuple(str(number) for number in range(int(labels[0])))
-    return labels

@@ -1,4 +1,8 @@
-"""From the options of `noisewise release` to a query, its data, and names for what is published."""
+"""From the options of `noisewise release` to a query, its data, and names for what is published.
+
+Builders look at the columns' names and the number of lines, which are public; cells are read later,
+by `Prepared.read`.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ Bounds = tuple[float, float]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The options that describe a query, as given."""
+    """The options that describe a query, as given; each has the name of its option."""
 
     query: str
     columns: tuple[str, ...] = ()
@@ -36,13 +40,17 @@ class Asked:
 
     @property
     def looked_at(self) -> tuple[str, ...]:
-        """The columns that are named."""
+        """The columns that are named, for the entry in the ledger."""
         return (*self.columns, *self.predictors, *((self.outcome,) if self.outcome else ())) or (
             "all columns",
         )
 
     def check(self) -> None:
-        """Refuse an unknown query, and options that it does not take or lacks."""
+        """Check that the query exists, and has the options it needs and no others.
+
+        Raises:
+            InvalidInputError: If not; the message says which option is missing or too much.
+        """
         if self.query not in _NEEDED:
             raise InvalidInputError(
                 f"There is no query {self.query!r} to release:"
@@ -62,19 +70,31 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A query, and how to read the confidential cells that it needs; `names` where its own would
-    not say what was counted.
+    """A query, and how to read the confidential cells that it needs.
+
+    Attributes:
+        query: The statistic.
+        read: Returns the cells, as the query takes them.
+        refusal: What the cells must be, in words that depend on public facts alone.
+        names: Names of the values, where the query's own would not say what was counted.
     """
 
     query: AbstractQuery
     read: Callable[[], Any]
     refusal: str
-    """What the cells must be, in words that depend on public facts alone."""
     names: tuple[str, ...] | None = None
 
 
 def prepare(asked: Asked, table: Table) -> Prepared:
-    """The query that is asked for; no cell is looked at yet."""
+    """The query that is asked for; no cell is read yet.
+
+    Args:
+        asked: The options, checked.
+        table: The open file.
+
+    Raises:
+        InvalidInputError: If columns, bounds or levels are missing or unknown.
+    """
     return _BUILDERS[asked.query](asked, table)
 
 
@@ -214,6 +234,7 @@ _EXAMPLES = {
 
 
 def _columns(asked: Asked, table: Table) -> tuple[str, ...]:
+    """The columns that are named, or the only one there is."""
     if asked.columns:
         return asked.columns
     if len(table.names) > 1:
@@ -232,6 +253,7 @@ def _one_column(asked: Asked, table: Table) -> str:
 
 
 def _bounds(asked: Asked, columns: tuple[str, ...] | list[str]) -> Any:
+    """The bounds of each column: its own, else those of all."""
     for name in asked.bounds_of:
         if name not in columns:
             raise InvalidInputError(
@@ -247,6 +269,7 @@ def _bounds(asked: Asked, columns: tuple[str, ...] | list[str]) -> Any:
 
 
 def _edges(asked: Asked) -> tuple[float, ...]:
+    """The edges of a histogram: as given, or of bins of equal width."""
     if asked.edges and asked.bounds is None and asked.bins is None:
         return asked.edges
     if asked.edges or asked.bounds is None or asked.bins is None:
@@ -258,6 +281,7 @@ def _edges(asked: Asked) -> tuple[float, ...]:
 
 
 def _all_levels(asked: Asked, columns: Sequence[str]) -> list[tuple[str, ...]]:
+    """The levels of each column, all of which must be given."""
     for name in asked.levels:
         if name not in columns:
             raise InvalidInputError(
@@ -283,6 +307,7 @@ def _of_numbers(
     names: tuple[str, ...] | None = None,
     what: str = "a plain number such as -1.5 or 2e3, not 1_000",
 ) -> Prepared:
+    """A query that takes columns of numbers."""
     table.require(columns)
     refusal = _refusal(table, columns, f"{what}, nothing missing")
     return Prepared(query, lambda: table.numbers(columns), refusal, names)
@@ -295,12 +320,14 @@ def _of_codes(
     labels: Sequence[Sequence[str]],
     names: tuple[str, ...],
 ) -> Prepared:
+    """A query that takes the numbers of levels."""
     table.require(columns)
     refusal = _refusal(table, columns, "one of the levels given for it: list them all")
     return Prepared(query, lambda: table.codes(columns, labels), refusal, names)
 
 
 def _refusal(table: Table, columns: Sequence[str], what: str) -> str:
+    """What every line of the file must be, in public words."""
     cells = "one cell" if len(table.names) == 1 else f"{len(table.names)} cells"
     return (
         f"{table.path.name} is refused: every line after the first must have {cells}, and under"

@@ -13,13 +13,27 @@ from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, PureDP
 
 Label = float | str
-_OWN = 'pass mechanisms={"label": mechanism, ...} with the mechanism of each budget.'
+"""What a budget is called: an epsilon, or any text."""
 
 
 def budgets(
     mechanism: AbstractMechanism, epsilons: Any, mechanisms: Any, delta: float
 ) -> dict[Label, AbstractMechanism]:
-    """The mechanism of each budget by its label: an epsilon, or whatever `mechanisms` calls it."""
+    """The mechanism of each budget.
+
+    Args:
+        mechanism: That of the model, which is made again for each epsilon.
+        epsilons: Numbers or guarantees, or one of them.
+        mechanisms: Mechanisms by label, in place of epsilons.
+        delta: The delta of mechanisms that need one.
+
+    Returns:
+        Mechanisms by label: an epsilon, or what `mechanisms` calls it.
+
+    Raises:
+        InvalidInputError: If budgets are stated twice, or not at all.
+        MissingCapabilityError: If the mechanism cannot be made for another guarantee.
+    """
     if (epsilons is None) == (mechanisms is None):
         raise InvalidInputError(
             "State the budgets once: epsilons=[0.1, 1, 10], or mechanisms={0.1: ..., 1: ...}."
@@ -50,10 +64,12 @@ def _guarantee(mechanism: AbstractMechanism, epsilon: Any, delta: float) -> Abst
 
 
 def _label(guarantee: AbstractGuarantee) -> Label:
+    """The epsilon of a guarantee, else all of it as text."""
     return guarantee.epsilon if isinstance(guarantee, (PureDP, ApproximateDP)) else repr(guarantee)
 
 
 def _given(mechanisms: Any) -> dict[Label, AbstractMechanism]:
+    """The mechanisms that the user gave, by label."""
     if not isinstance(mechanisms, Mapping) or not mechanisms:
         raise InvalidTypeError(
             "mechanisms must map labels, such as epsilons, to mechanisms; got"
@@ -72,7 +88,14 @@ def _given(mechanisms: Any) -> dict[Label, AbstractMechanism]:
 
 
 def check_capabilities(mechanisms: Mapping[Label, AbstractMechanism]) -> None:
-    """Refuse mechanisms that cannot be sampled, or have no density to weigh by."""
+    """Refuse mechanisms that cannot be sampled, or have no density to weigh by.
+
+    Args:
+        mechanisms: Mechanisms by label.
+
+    Raises:
+        MissingCapabilityError: If one of them lacks either.
+    """
     for mechanism in mechanisms.values():
         missing = {Capability.SAMPLE, Capability.DENSITY} - mechanism.capabilities
         if missing:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from noisewise._core.files import as_path, write_atomically
 from noisewise._core.json_files import dump_json, jsonable
@@ -29,10 +30,13 @@ COLUMNS = (
     "effective size",
     "completed",
 )
-_SCHEMA, _SCHEMA_VERSION = "noisewise.plan", 2
+_SCHEMA, _SCHEMA_VERSION = "noisewise.plan", 2  # of files
 _MANY_COMPLETED = 0.05
+"""Share of completed posteriors above which a reader is warned: fewer hardly change a median."""
 _UNLIKELY = 1e-3
+"""Probability of a coverage so far off by chance, for all rows of the table together."""
 _ROUGH = 0.02
+"""Power below which a local law is hardly local: at .05 widths were off by 7%."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -40,25 +44,25 @@ class Plan:
     """What analysts will learn at each budget, on average over releases; `table` says it, `plot()`
     shows it.
 
-    | column of `table` | meaning, for each budget and quantity |
-    |---|---|
-    | mean sd | the posterior standard deviation, its mean over releases |
-    | share of prior | the same over the prior's: 1 means that nothing is learnt |
-    | median width | the width of the central interval, its median over releases |
-    | coverage | how often that interval holds the truth |
-    | ... error | the Monte Carlo standard error over releases |
-    | effective size | the median worth of the weights, in draws |
-    | completed | the share of releases for which a local normal law completed them |
+    The columns of `table` are, for each budget and quantity:
+
+    - mean sd: the posterior standard deviation, its mean over releases;
+    - share of prior: the same over the prior's, so that 1 means that nothing is learnt;
+    - median width: the width of the central interval, its median over releases;
+    - coverage: how often that interval holds the truth;
+    - ... error: the Monte Carlo standard error over releases;
+    - effective size: the median worth of the weights, in draws;
+    - completed: the share of releases for which a local normal law completed them.
 
     `learnt`, `truths` and `released` hold what the averages are of, release by release.
     """
 
     names: tuple[str, ...]
     mechanisms: Mapping[Label, AbstractMechanism]
-    truths: np.ndarray
-    true_quantities: np.ndarray
-    prior_quantities: np.ndarray
-    released: Mapping[Label, np.ndarray]
+    truths: Float[np.ndarray, "j d"]
+    true_quantities: Float[np.ndarray, "j q"]
+    prior_quantities: Float[np.ndarray, "n q"]
+    released: Mapping[Label, Float[np.ndarray, "j kp"]]
     learnt: Mapping[Label, Learnt]
     level: float
     num_simulations: int
@@ -78,7 +82,7 @@ class Plan:
 
     @functools.cached_property
     def prior_sd(self) -> pd.Series:
-        """What is known before any release."""
+        """The prior standard deviation of each quantity: what is known before any release."""
         with np.errstate(invalid="ignore"):
             return pd.Series(
                 self.prior_quantities.std(axis=0), index=list(self.names), name="prior sd"
@@ -96,6 +100,7 @@ class Plan:
         return pd.DataFrame(list(rows.values()), index=index, columns=list(COLUMNS))
 
     def _row(self, learnt: Learnt, j: int) -> list[float]:
+        """One row of the table: quantity `j` at one budget."""
         sd, width = learnt.sd[:, j], learnt.high[:, j] - learnt.low[:, j]
         truth = self.true_quantities[:, j]
         inside = float(np.mean((learnt.low[:, j] <= truth) & (truth <= learnt.high[:, j])))
@@ -120,12 +125,20 @@ class Plan:
 
     @property
     def headline(self) -> str:
-        """The quantity of which most is learnt at the last budget."""
+        """The quantity about which most is learnt at the last budget."""
         last = self.table.loc[self.budgets[-1]]["share of prior"]
         return str(last.index[int(np.argmin(last.fillna(np.inf).to_numpy()))])
 
     def sentence(self, budget: Any = None, quantity: str | None = None) -> str:
-        """What is learnt of one quantity at one budget, in words."""
+        """What is learnt about one quantity at one budget, in words.
+
+        Args:
+            budget: A label; by default the last.
+            quantity: A parameter or derived quantity; by default the headline.
+
+        Raises:
+            InvalidInputError: If the plan has no such budget or quantity.
+        """
         label = (
             self.budgets[-1]
             if budget is None
@@ -150,7 +163,7 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader of the table must know."""
+        """What a reader of the table must know, in sentences."""
         found = []
         thin = {
             label: part
@@ -164,7 +177,7 @@ class Plan:
             found.append(
                 f"Few simulations come near up to {100 * share:.0f}% of the releases at"
                 f" {_listed(thin)}, for which a local normal law completed the weights: widths may"
-                f" be off {off}. More simulations mend that."
+                f" be off {off}. More simulations fix that."
             )
         found += self._miscovered()
         if self.num_failed:
@@ -177,8 +190,10 @@ class Plan:
         return tuple(found)
 
     def _miscovered(self) -> Iterator[str]:
-        """Intervals hold truths from the prior in Binomial(J, level) of J releases; one truth that
-        is given, as often as they like.
+        """Warnings of intervals that hold the truth too often or too rarely.
+
+        The number of intervals that hold truths from the prior is Binomial(J, level); for one truth
+        that is given it may be any.
         """
         if self.given_truth:
             return
@@ -208,8 +223,9 @@ class Plan:
         return "\n".join([*lines, *(f"  warning: {text}" for text in self.warnings)])
 
     def to_spec(self) -> dict[str, Any]:
-        """JSON-ready: the table, the prior, and how it was made. Numbers that are not finite are
-        null.
+        """The plan, JSON-ready: the table, the prior, and how it was made. Numbers that are not
+        finite are null.
+
         """
         rows = [
             {
@@ -236,15 +252,30 @@ class Plan:
         }
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
-        """Write the JSON file, whole or not at all."""
+        """Write the JSON file, whole or not at all.
+
+        Args:
+            path: The name of the file.
+            overwrite: Whether a file that exists may be replaced.
+
+        Raises:
+            InvalidInputError: If the file exists, or its folder cannot be written.
+        """
         write_atomically(as_path(path), dump_json(self.to_spec()), overwrite=overwrite)
 
     def plot(self, *, columns: Any = None, axes: Any = None) -> Any:
-        """Intervals around the posterior mean against the budget, with those of the prior dashed;
-        returns the axes.
+        """Draw intervals around the posterior mean against the budget, with those of the prior
+        dashed.
 
         The intervals are those of all simulated posteriors together. Where labels are no numbers it
         is a forest plot.
+
+        Args:
+            columns: The quantities to draw; by default all that have a prior sd.
+            axes: Axes of matplotlib to draw into; by default new ones.
+
+        Returns:
+            The axes.
         """
         import matplotlib
 

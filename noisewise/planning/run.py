@@ -19,6 +19,7 @@ from noisewise.planning.outcome import Plan
 from noisewise.planning.weighing import SimulatedSet, learn, quantities_of
 
 _MOST_FAILED = 0.5
+"""Share of failed simulations above which a plan would be about another prior."""
 
 
 def plan(
@@ -35,27 +36,47 @@ def plan(
     executor: Executor | None = None,
     progress: bool = True,
 ) -> Plan:
-    r"""What will an analyst learn at each privacy budget? Posterior widths and coverage before
+    r"""What an analyst will learn at each privacy budget: posterior widths and coverage before
     anything is released.
 
-        theta_i ~ pi,  s_i ~ f(. | theta_i)  once;      at each budget  s_dp,j ~ eta(. | s_j),   w_ij ∝ eta(s_dp,j | s_i)
+        theta_i ~ pi,  s_i ~ f(. | theta_i)                         once
+        s_dp,j ~ eta(. | s_j),   w_ij ∝ eta(s_dp,j | s_i)           at each budget
 
-    Simulations know nothing of the noise, and noise costs nothing: ONE set of `num_simulations`
-    serves every budget. `num_releases` of them play the part of the data; the others, weighted by
-    the mechanism's density, are draws of each posterior. So posteriors are exact up to Monte Carlo
-    error where the weights are worth 20 draws or more; below that, at large budgets, a local normal
-    law completes them, and the table says in which share of the releases (`completed`; more
-    simulations lower it).
+    Simulations do not depend on the noise, and noise costs nothing: ONE set of simulations serves
+    every budget. Some of them play the part of the data; the others, weighted by the mechanism's
+    density, are draws of each posterior. So posteriors are exact up to Monte Carlo error where the
+    weights are worth 20 draws or more; below that, at large budgets, a local normal law completes
+    them, and the table says for which share of the releases (`completed`; more simulations lower
+    it).
 
-    `epsilons` are numbers (with `delta` for Gaussian noise) or guarantees, for which the model's
-    mechanism is made anew; `mechanisms` maps labels to mechanisms instead. `truth` (d,), or several
-    (m, d), takes the place of draws from the prior; data are then simulated at it. Releases at all
-    budgets are of the same data, with the same random numbers.
+    Releases at all budgets are of the same data, with the same random numbers.
+
+    Args:
+        key: A JAX PRNG key.
+        model: Prior, simulator, query and mechanism.
+        epsilons: The budgets: numbers or guarantees, for which the model's mechanism is made again.
+        mechanisms: Mechanisms by label, in place of epsilons.
+        num_simulations: The size of the set.
+        num_releases: How many of them play the part of the data.
+        truth: Parameters of these, shape (d,) or (m, d), in place of draws from the prior.
+        level: The probability of intervals.
+        delta: The delta of Gaussian noise.
+        executor: Runs the simulations, as for `infer`.
+        progress: Whether to show a bar.
+
+    Returns:
+        The plan: a table, sentences and a plot.
+
+    Raises:
+        InvalidInputError: If an argument is out of range, or budgets are stated twice.
+        SimulationError: If most simulations fail.
 
     >>> import noisewise as nw
     >>> model = nw.problems.linear_regression().model
-    >>> found = plan(jax.random.key(0), model, [0.1, 10.0], num_simulations=5000, num_releases=20, progress=False)
-    >>> bool(found.table.loc[(0.1, "beta[1]"), "share of prior"] > 0.9 > found.table.loc[(10.0, "beta[1]"), "share of prior"])
+    >>> options = {"num_simulations": 5000, "num_releases": 20, "progress": False}
+    >>> found = plan(jax.random.key(0), model, [0.1, 10.0], **options)
+    >>> share = found.table["share of prior"]
+    >>> bool(share[0.1, "beta[1]"] > 0.9 > share[10.0, "beta[1]"])
     True
     """
     key = as_key(key)
@@ -113,6 +134,7 @@ def plan(
 
 @in_float64
 def _truths(model: PrivateModel, truth: Any) -> np.ndarray | None:
+    """The parameters that the user gave, shape (m, d); None if there are none."""
     if truth is None:
         return None
     rows = np.atleast_2d(np.asarray(as_vectors(truth, "truth", model.prior.dim)))
@@ -135,14 +157,14 @@ def _simulations(
     s = run.statistics(simulate_key, theta)
     good = np.isfinite(s).all(axis=1)
     data = good[:num_releases]
-    if good.mean() < _MOST_FAILED or data.sum() < 2:
+    if good.mean() < 1.0 - _MOST_FAILED or data.sum() < 2:
         where = ", ".join(
             f"{name} = {value:.4g}"
             for name, value in zip(run.model.names, theta[~good][0], strict=True)
         )
         raise SimulationError(
             f"{int((~good).sum()):,} of {len(good):,} simulations failed (NaN or infinite"
-            f" statistics), for instance at {where}: mend the simulator there, or give a prior that"
+            f" statistics), for instance at {where}: fix the simulator there, or give a prior that"
             " stays away."
         )
     rest = good.copy()

@@ -2,7 +2,7 @@ r"""Posteriors of many releases from one set of simulations.
 
     theta_i ~ pi,   s_i ~ f(. | theta_i),   w_i ∝ eta(s_dp | s_i)
 
-are weighted draws of p(theta | s_dp) for any s_dp and any mechanism: the simulations know of
+are weighted draws of p(theta | s_dp) for any s_dp and any mechanism: the simulations depend on
 neither.
 """
 
@@ -13,6 +13,7 @@ import functools
 
 import jax
 import numpy as np
+from jaxtyping import Bool, Float, Integer
 from scipy.special import logsumexp
 from scipy.stats import norm
 
@@ -23,32 +24,33 @@ from noisewise.model.private_model import PrivateModel
 from noisewise.planning.completion import Lattice, complete
 
 THIN = 20.0
-"""Below so many effective draws the weights say too little, and are completed."""
+"""Effective draws below which the weights say too little, and are completed."""
 PLENTY = 100.0
-"""From so many on intervals are quantiles; below, those of a normal law."""
+"""Effective draws from which intervals are quantiles; with fewer, those of a normal law."""
 _KEPT = 20
+"""Draws kept of each posterior: with 100 releases 2000 for a plot."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SimulatedSet:
-    """Parameters (N, d) with their statistics (N, k)."""
+    """Simulations of a model: parameters with their statistics."""
 
     model: PrivateModel
-    theta: np.ndarray
-    s: np.ndarray
+    theta: Float[np.ndarray, "n d"]
+    s: Float[np.ndarray, "n k"]
 
     @functools.cached_property
-    def quantities(self) -> np.ndarray:
-        """Parameters and derived quantities (N, q)."""
+    def quantities(self) -> Float[np.ndarray, "n q"]:
+        """Parameters and derived quantities, side by side."""
         return quantities_of(self.model, self.theta)
 
     @functools.cached_property
-    def order(self) -> np.ndarray:
-        """The rows (N, q) in order of each quantity."""
+    def order(self) -> Integer[np.ndarray, "n q"]:
+        """The numbers of the rows in order of each quantity."""
         return np.argsort(self.quantities, axis=0)
 
     @functools.cached_property
-    def z(self) -> np.ndarray:
+    def z(self) -> Float[np.ndarray, "n p"]:
         """The parameters in unconstrained coordinates."""
         return self.model.prior.unconstrain(self.theta)
 
@@ -60,28 +62,39 @@ class SimulatedSet:
 
 @dataclasses.dataclass(frozen=True)
 class Learnt:
-    """What analysts learn at one budget: one row per release, one column per quantity."""
+    """What analysts learn at one budget: one row per release (J), one column per quantity (q)."""
 
-    sd: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    effective_size: np.ndarray
-    """(J,) Effective draws, before completion."""
-    power: np.ndarray
-    """(J,) 1, or, where the weights were too thin and a local normal law completed them, the power
+    sd: Float[np.ndarray, "j q"]
+    """Posterior standard deviations."""
+    low: Float[np.ndarray, "j q"]
+    """Lower ends of central intervals."""
+    high: Float[np.ndarray, "j q"]
+    """Upper ends of central intervals."""
+    effective_size: Float[np.ndarray, " j"]
+    """Effective draws, before completion."""
+    power: Float[np.ndarray, " j"]
+    """1, or, where the weights were too thin and a local normal law completed them, the power
     of eta at which it was fitted.
     """
-    deviations: np.ndarray
-    """(20 J, q) Draws of all posteriors, each less its mean."""
+    deviations: Float[np.ndarray, "n q"]
+    """Draws of all posteriors, each less its mean."""
 
     @property
-    def completed(self) -> np.ndarray:
-        """(J,) Whether a local normal law completed the weights."""
+    def completed(self) -> Bool[np.ndarray, " j"]:
+        """Whether a local normal law completed the weights."""
         return self.power < 1.0
 
 
-def quantities_of(model: PrivateModel, theta: np.ndarray) -> np.ndarray:
-    """Parameters and derived quantities side by side."""
+def quantities_of(model: PrivateModel, theta: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n q"]:
+    """Parameters and derived quantities side by side.
+
+    Args:
+        model: Says which quantities are derived.
+        theta: Parameters, shape (n, d).
+
+    Returns:
+        The quantities, shape (n, q).
+    """
     return np.concatenate(
         [theta, *(values[:, None] for values in model.derived_quantities(theta).values())], axis=1
     )
@@ -91,10 +104,21 @@ def learn(
     key: Array,
     simulated: SimulatedSet,
     mechanism: AbstractMechanism,
-    released: np.ndarray,
+    released: Float[np.ndarray, "j kp"],
     level: float,
 ) -> Learnt:
-    """The posteriors of releases (J, k')."""
+    """The posterior of each release.
+
+    Args:
+        key: A JAX PRNG key.
+        simulated: Simulations of the model.
+        mechanism: The noise.
+        released: Releases, shape (J, k').
+        level: The probability of intervals.
+
+    Returns:
+        Widths and intervals of all posteriors.
+    """
     keys = jax.random.split(key, len(released))
     rows = [
         _one(each, simulated, mechanism, s_dp, level)
@@ -113,6 +137,7 @@ def _one(
     s_dp: np.ndarray,
     level: float,
 ) -> tuple[np.ndarray, ...]:
+    """The posterior of one release: sd, ends of intervals, effective size, power, and draws."""
     log_eta = mechanism.log_prob(s_dp, simulated.s)
     found = np.isfinite(log_eta)
     weights = (
@@ -137,8 +162,9 @@ def _one(
 
 
 def _moments(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and sd; the variance is divided by 1 - sum of w^2, as it is too small by that factor on
-    average.
+    """Mean and sd. The variance is divided by 1 - sum of w^2, since it is too small by that factor
+    on average.
+
     """
     with np.errstate(invalid="ignore", over="ignore"):
         mean = weights @ values
@@ -149,6 +175,7 @@ def _moments(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nd
 def _quantiles(
     values: np.ndarray, order: np.ndarray, weights: np.ndarray, level: float
 ) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of central intervals of weighted values (n, q), each of shape (q,)."""
     ends = np.empty((2, values.shape[1]))
     for j, rows in enumerate(order.T):
         middles = np.cumsum(weights[rows]) - weights[rows] / 2.0

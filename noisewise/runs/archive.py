@@ -124,12 +124,12 @@ def read_archive(path: Any, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any]
             f" {_printable_kind(record['kind'])}.{_reader_hint(record['kind'])}"
         )
     check_seal(record, what)
-    content, arrays = record["content"], record["arrays"]
-    if not isinstance(content, dict) or not isinstance(arrays, dict if version == 1 else str):
+    content, described = record["content"], record["arrays"]
+    if not isinstance(content, dict) or not isinstance(described, dict if version == 1 else str):
         raise FileFormatError(f"{what} must hold an object 'content', and describe its arrays.")
-    if version == 1:
-        return record["kind"], content, read_npz(folder / NPZ, arrays, what)
-    return record["kind"], content, read_tensors(folder / ARRAYS, sha256=arrays)[1]
+    if isinstance(described, str):
+        return record["kind"], content, read_tensors(folder / ARRAYS, sha256=described)[1]
+    return record["kind"], content, read_npz(folder / NPZ, described, what)
 
 
 def _printable_kind(kind: Any) -> str:

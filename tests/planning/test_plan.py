@@ -229,7 +229,7 @@ def test_failed_simulations_are_left_out():
         query=lambda x: x,
         mechanism=model.mechanism,
     )
-    with pytest.raises(SimulationError, match="mend"):
+    with pytest.raises(SimulationError, match="fix the simulator"):
         make(never, [1.0], num_simulations=2000)
 
 
