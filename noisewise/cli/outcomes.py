@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisewise._core.files import write_atomically
-from noisewise._core.json_files import dump_json, jsonable, read_json, reading, require_schema
+from noisewise._core.json_files import dump_json, read_json, reading, require_schema
+from noisewise._core.json_values import jsonable
 from noisewise._core.regular_files import check_no_links
 from noisewise.cli import settings
 from noisewise.cli.interrupts import pool

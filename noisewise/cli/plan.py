@@ -1,4 +1,4 @@
-"""`noisewise plan`: what an analyst will learn at each privacy budget, before anything is released."""
+"""`noisewise plan`: what an analyst will learn at each privacy budget, before any release."""
 
 from __future__ import annotations
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from noisewise._core.json_files import dump_json, jsonable
+from noisewise._core.json_files import dump_json
+from noisewise._core.json_values import jsonable
 from noisewise._core.text import printable
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, for machines.")]

@@ -186,9 +186,12 @@ def columns_of(query: AbstractQuery) -> Columns:
     """
     if not query.is_composed:
         return Columns(query.width, (query.step,), (query.largest_integer,))  # type: ignore[arg-type]
-    parts = [columns_of(block) for block in query.blocks]
+    return _side_by_side([columns_of(block) for block in query.blocks], query.width)
+
+
+def _side_by_side(parts: list[Columns], width: int | None) -> Columns:
     if len({(part.steps, part.largest) for part in parts}) == 1 and len(parts[0].steps) == 1:
-        return Columns(query.width, parts[0].steps, parts[0].largest)
+        return Columns(width, parts[0].steps, parts[0].largest)
     widths = [part.width for part in parts]
     if None in widths:
         raise ReleaseError(

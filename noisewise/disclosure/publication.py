@@ -233,16 +233,14 @@ class Release:
         (('mean', 'count'), PureDP(epsilon=1.0))
         """
         parts = _parts(releases)
-        described = [as_described(part.query) for part in parts if part.query is not None]
-        guarantees = [part.guarantee for part in parts if part.guarantee is not None]
         widths = [part.mechanism.width or len(part.values) for part in parts]
         return Release(
             values=tuple(value for part in parts for value in part.values),
             mechanism=mechanisms.Product([part.mechanism for part in parts], widths=widths),
             names=_joined_names(parts),
-            guarantee=compose(guarantees) if len(guarantees) == len(parts) else None,
+            guarantee=_composed(parts),
             privacy_unit=parts[0].privacy_unit,
-            query=Joint(described).to_spec() if len(described) == len(parts) else None,  # type: ignore[arg-type]
+            query=_joined_query(parts),
             num_records=next(
                 (part.num_records for part in parts if part.num_records is not None), None
             ),
@@ -308,6 +306,18 @@ def _one_is_given_twice(parts: list[Release]) -> bool:
     return len(set(ids)) < len(ids) or any(
         len(named) > 1 and not all(named) for named in alike.values()
     )
+
+
+def _composed(parts: list[Release]) -> AbstractGuarantee | None:
+    """The guarantee of all parts together, None where that of one is unknown."""
+    guarantees = [part.guarantee for part in parts if part.guarantee is not None]
+    return compose(guarantees) if len(guarantees) == len(parts) else None
+
+
+def _joined_query(parts: list[Release]) -> dict[str, Any] | None:
+    """The description of all queries together, None where one is unknown."""
+    queries = [as_described(part.query) for part in parts if part.query is not None]
+    return Joint(queries).to_spec() if len(queries) == len(parts) else None  # type: ignore[arg-type]
 
 
 def _joined_names(parts: list[Release]) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ import pandas as pd
 from jaxtyping import Float
 
 from noisewise._core.files import as_path, write_atomically
-from noisewise._core.json_files import dump_json, jsonable
+from noisewise._core.json_files import dump_json
+from noisewise._core.json_values import jsonable
 from noisewise.errors import ConversionError, InvalidInputError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.planning.budgets import Label
@@ -55,6 +56,18 @@ class Plan:
     - completed: the share of releases for which a local normal law completed them.
 
     `learnt`, `truths` and `released` hold what the averages are of, release by release.
+
+    Attributes:
+        names: Parameters, then derived quantities (q).
+        mechanisms: The noise of each budget, by label.
+        truths: Parameters of the simulated data, shape (J, d).
+        true_quantities: The quantities at these, shape (J, q).
+        prior_quantities: The quantities of all other simulations, shape (n, q).
+        released: The releases at each budget, shape (J, k').
+        learnt: The posteriors of these.
+        level: The probability of intervals.
+        num_failed: Simulations that failed and were left out.
+        given_truth: Whether the user gave the truths.
     """
 
     names: tuple[str, ...]

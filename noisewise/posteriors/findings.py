@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from noisewise._core.json_files import NOT_FINITE, as_object, jsonable
+from noisewise._core.json_values import NOT_FINITE, as_object, jsonable
 from noisewise.errors import FileFormatError
 from noisewise.posteriors import sentences
 from noisewise.posteriors.kinds import Kind

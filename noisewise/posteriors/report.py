@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from noisewise._core.json_files import WORDS, as_word, jsonable
+from noisewise._core.json_values import WORDS, as_word, jsonable
 from noisewise._core.text import printable
 from noisewise.errors import FileFormatError
 from noisewise.posteriors.findings import Finding

@@ -15,7 +15,6 @@ is damaged or missing costs what it held: that is done again.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,114 +24,31 @@ from typing import Any
 import numpy as np
 
 from noisewise._core.files import unwritten
-from noisewise._core.json_files import require_keys, require_schema
 from noisewise._core.regular_files import check_no_links
-from noisewise.errors import FileFormatError, NoisewiseError, ResumeError
-from noisewise.runs.tensors import read_tensors, write_tensors
+from noisewise.errors import NoisewiseError, ResumeError
+from noisewise.runs.journal_files import (
+    SCHEMA,
+    STATE,
+    SUFFIX,
+    VERSION,
+    Arrays,
+    Contents,
+    Result,
+    journal_files,
+    read_contents,
+    read_state,
+)
+from noisewise.runs.tensors import write_tensors
 
-SCHEMA, VERSION = "noisewise.journal", 1
-_KEYS = ("schema", "schema_version", "run", "seconds", "num_simulations", "steps")
-_STEPS = {
-    "rows": ("kind", "call", "row", "rows", "inputs", "faults"),
-    "result": ("kind", "call", "name", "arrays", "stopped", "moves"),
-    "time": ("kind", "call", "row"),
-}
 _SECONDS = 1.0
 """Seconds between two files: what a killed process loses, and long beside writing one."""
 _STATE_SHARE = 0.05
 """The largest share of the time that goes into writing the state of chains."""
 _MOST_STEPS = 20_000
 """Steps of one file: their JSON stays far below the largest that is read, 16 MiB."""
-_MAX_COUNT = 2**53
-"""Counts stay below: larger ones are not exact in float64."""
-_STATE = "state"
-_SUFFIX = ".safetensors"
 
-Arrays = dict[str, np.ndarray]
 Position = tuple[int, int]
 """The number of a call, and how much of it is done."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """Named arrays, and why the work was to end: an empty text where it was not."""
-
-    arrays: Arrays
-    stopped: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Contents:
-    """One file of a journal.
-
-    Attributes:
-        path: The file.
-        seconds: The time spent when it was written.
-        num_simulations: The simulations made when it was written.
-        steps: Its steps as JSON objects, in the order in which they were done.
-        arrays: The statistics of all its batches, "s" of shape (n, k), and the arrays of its
-            results.
-    """
-
-    path: Path
-    seconds: float
-    num_simulations: int
-    steps: list[dict[str, Any]]
-    arrays: Arrays
-
-
-def read_contents(path: Path, run: str) -> Contents:
-    """Read one file of the journal of a run.
-
-    Args:
-        path: The file.
-        run: The id of the run.
-
-    Raises:
-        FileFormatError: If it is altered, truncated, foreign, or of another run.
-    """
-    what = f"The journal file {path.name}"
-    content, arrays = read_tensors(path)
-    require_schema(content, SCHEMA, VERSION, what)
-    require_keys(content, _KEYS, what)
-    if content["run"] != run:
-        raise FileFormatError(f"{what} belongs to another run.")
-    seconds, num, steps = content["seconds"], content["num_simulations"], content["steps"]
-    counted = isinstance(seconds, float) and seconds >= 0.0 and type(num) is int and num >= 0
-    if not counted or not isinstance(steps, list):
-        raise FileFormatError(f"{what} must have seconds, simulations and steps.")
-    for step in steps:
-        _check_step(step, arrays, what)
-    s = arrays.get("s", np.zeros((0, 1)))
-    if s.ndim != 2 or s.dtype != np.float64 or sum(step.get("rows", 0) for step in steps) != len(s):
-        raise FileFormatError(f"{what} does not hold the statistics that its steps describe.")
-    return Contents(path, seconds, num, steps, arrays)
-
-
-def _check_step(step: Any, arrays: Arrays, what: str) -> None:
-    kind = step.get("kind") if isinstance(step, dict) else None
-    if not isinstance(kind, str) or kind not in _STEPS:
-        raise FileFormatError(f"{what} has a step of an unknown kind.")
-    require_keys(step, _STEPS[kind], f"{what}: a step")
-    if not all(_fits(name, value) for name, value in step.items()):
-        raise FileFormatError(f"{what} has a step with numbers or texts of another kind.")
-    names = step.get("arrays", [])
-    if not isinstance(names, list) or not all(
-        isinstance(n, str) and f"{step['call']}.{n}" in arrays for n in names
-    ):
-        raise FileFormatError(f"{what} does not hold the arrays of a step.")
-
-
-def _fits(name: str, value: Any) -> bool:
-    """Whether a field of a step may have this value."""
-    if name in ("call", "row", "rows", "moves"):
-        return type(value) is int and 0 <= value < _MAX_COUNT
-    return isinstance(value, str) or name not in ("inputs", "name", "stopped")
-
-
-def journal_files(folder: Path) -> list[Path]:
-    """The files of a journal in their order, without the state."""
-    return sorted(path for path in folder.glob(f"*{_SUFFIX}") if path.stem.isdecimal())
 
 
 class Journal:
@@ -216,11 +132,11 @@ class Journal:
 
     def _read_state(self) -> None:
         """Where chains stood, if every step before it is known."""
-        path = self.folder / f"{_STATE}{_SUFFIX}"
+        path = self.folder / f"{STATE}{SUFFIX}"
         if not path.exists():
             return
         try:
-            call, moves, state = _state(path, self.run)
+            call, moves, state = read_state(path, self.run)
         except NoisewiseError:
             self._drop(path)
             return
@@ -347,8 +263,8 @@ class Journal:
         if step["name"] != name:
             raise ResumeError(
                 f"Cannot resume the run in {self.folder.parent}: step {self.call} was"
-                f" {step['name']} when recorded, but is {name} now. Choose another folder, or delete"
-                " this one."
+                f" {step['name']} when recorded, but is {name} now. Choose another folder, or"
+                " delete this one."
             )
         arrays = self._contents(path).arrays
         self.row = 1
@@ -434,7 +350,7 @@ class Journal:
             arrays = dict(self._arrays)
             if self._statistics:
                 arrays["s"] = np.concatenate(self._statistics)
-            write_tensors(self.folder / f"{self._next:06d}{_SUFFIX}", content, arrays)
+            write_tensors(self.folder / f"{self._next:06d}{SUFFIX}", content, arrays)
             self._next += 1
             self._steps, self._statistics, self._arrays = [], [], {}
         self._write_state()
@@ -450,23 +366,9 @@ class Journal:
         call, moves, state = self._state
         content = {"run": self.run, "call": call, "moves": moves}
         arrays = {str(i): array for i, array in enumerate(state)}
-        write_tensors(self.folder / f"{_STATE}{_SUFFIX}", content, arrays, overwrite=True)
+        write_tensors(self.folder / f"{STATE}{SUFFIX}", content, arrays, overwrite=True)
         self._state, now = None, time.monotonic()
         self._state_due = now + (now - started) / _STATE_SHARE
-
-
-def _state(path: Path, run: str) -> tuple[int, int, list[np.ndarray]]:
-    """The state of the chains of a run, with the call and the number of the step after which it
-    was.
-
-    """
-    content, arrays = read_tensors(path)
-    require_keys(content, ("run", "call", "moves"), "The state")
-    counts = all(type(content[name]) is int for name in ("call", "moves"))
-    numbered = list(arrays) == [*map(str, range(len(arrays)))]
-    if content["run"] != run or not counts or not numbered:
-        raise FileFormatError("The state belongs to another run.")
-    return content["call"], content["moves"], list(arrays.values())
 
 
 def _inputs(words: np.ndarray, theta: np.ndarray) -> str:

@@ -108,6 +108,7 @@ def read_npy(file: IO[bytes], shape: tuple[int, ...], dtype: Any, what: str) -> 
 
 
 def _description(entry: Any, what: str) -> Described:
+    """Shape, type and sha256 of an array, as the manifest says them."""
     entry = require_keys(entry, ("shape", "dtype", "sha256"), what)
     shape, dtype, digest = checked_shape(entry["shape"], what), entry["dtype"], entry["sha256"]
     if not isinstance(dtype, str) or dtype not in _TYPES or not isinstance(digest, str):
@@ -159,6 +160,7 @@ def _checked(
     *,
     what: str,
 ) -> np.ndarray:
+    """One array, whose shape, type and sha256 are what the manifest says."""
     with stored.open(member) as file:
         array = read_npy(file, shape, dtype, f"{what}: its array {name!r}")
     if hashlib.sha256(raw(array)).hexdigest() != expected:

@@ -18,20 +18,19 @@ from typing import Any
 from noisewise import __version__
 from noisewise._core.files import as_path, write_atomically
 from noisewise._core.json_files import (
-    as_text,
     check_seal,
     dump_json,
     json_line,
-    jsonable,
     read_json,
     require_keys,
     require_schema,
     sealed,
 )
+from noisewise._core.json_values import as_text, jsonable
 from noisewise._core.regular_files import check_no_links
 from noisewise._core.text import printable
 from noisewise.errors import FileFormatError, InvalidInputError, NoisewiseError
-from noisewise.runs.journal import journal_files, read_contents
+from noisewise.runs.journal_files import journal_files, read_contents
 
 SCHEMA, VERSION = "noisewise.run", 1
 RUN, JOURNAL, POSTERIOR = "run.json", "journal", "posterior"

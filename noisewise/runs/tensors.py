@@ -81,11 +81,17 @@ def write_tensors(
 
 
 def packed(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> bytes:
-    """The bytes of a file."""
+    """The bytes of a file.
+
+    Args:
+        content: An object that is JSON-ready.
+        arrays: Arrays by name, of numbers or booleans.
+    """
     return _packed(content, arrays)[1]
 
 
 def _packed(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[str, bytes]:
+    """The sha256 in the header, and the bytes of a file."""
     table, parts, end = {}, [], 0
     for name, value in arrays.items():
         array = np.ascontiguousarray(value).reshape(np.shape(value))
@@ -131,7 +137,18 @@ def read_tensors(
 
 
 def unpacked(stored: bytes, what: str) -> tuple[dict[str, Any], Arrays]:
-    """What `packed` made the bytes of; messages name it `what`."""
+    """Read the bytes that `packed` made.
+
+    Args:
+        stored: The bytes.
+        what: The file, as messages name it.
+
+    Returns:
+        The content, and the arrays by name.
+
+    Raises:
+        FileFormatError: If anything is altered, truncated or foreign.
+    """
     return _read(io.BytesIO(stored), len(stored), what)
 
 
@@ -165,7 +182,17 @@ def _read(
 
 
 def filled(file: IO[bytes], shape: tuple[int, ...], dtype: Any, what: str) -> np.ndarray:
-    """The next array of a file, whose numbers lie there in C order; messages name it `what`."""
+    """The next array of a file, whose numbers are in C order.
+
+    Args:
+        file: The open file.
+        shape: The shape of the array.
+        dtype: Its type.
+        what: The file, as messages name it.
+
+    Raises:
+        FileFormatError: If the file ends before it, or NumPy cannot make it.
+    """
     with reading(what):  # one axis of 0 entries lets others be larger than NumPy allows
         array = np.empty(shape, dtype)
     rest = raw(array)
@@ -210,6 +237,7 @@ def checked_shape(shape: Any, what: str) -> tuple[int, ...]:
 
 
 def _digest(text: str, table: Mapping[str, Any], *data: bytes | memoryview) -> str:
+    """The sha256 of a file's content, of the description of its arrays, and of their bytes."""
     digest = hashlib.sha256(text.encode("utf-8", errors="surrogatepass"))
     digest.update(json_line(table).encode())
     for part in data:

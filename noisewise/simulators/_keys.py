@@ -9,7 +9,8 @@ from collections.abc import Hashable
 import jax
 import numpy as np
 
-from noisewise._core.arrays import Array, as_keys, fold_in_rows, is_key, key_words, stage_key
+from noisewise._core.arrays import Array, is_key, stage_key
+from noisewise._core.row_keys import as_keys, fold_in_rows, key_words
 
 
 @dataclasses.dataclass(frozen=True)

@@ -183,7 +183,7 @@ def test_shells_complete(run, monkeypatch, typed, expected):
 
 
 def test_json_is_strict():
-    from noisewise._core.json_files import jsonable
+    from noisewise._core.json_values import jsonable
 
     assert (
         json.dumps(jsonable({"a": float("nan"), "b": (1, 2.5)}), allow_nan=False)

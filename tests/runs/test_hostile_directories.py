@@ -22,7 +22,8 @@ from noisewise import errors
 from noisewise._core.json_files import parse_json, read_json, sealed
 from noisewise._core.regular_files import read_regular
 from noisewise.problems import _cache
-from noisewise.runs.journal import Journal, journal_files
+from noisewise.runs.journal import Journal
+from noisewise.runs.journal_files import journal_files
 from noisewise.runs.tensors import _digest, packed, read_tensors, unpacked
 from tests.inference.fit_files import a_model
 from tests.runs import hostile_directories as hostile

@@ -23,7 +23,8 @@ import pytest
 import noisewise as nw
 from noisewise import errors
 from noisewise._core.json_files import sealed
-from noisewise.runs.journal import Journal, Result, journal_files, read_contents
+from noisewise.runs.journal import Journal
+from noisewise.runs.journal_files import Result, journal_files, read_contents
 from noisewise.runs.tensors import packed, unpacked
 from tests.hostile import damaged
 from tests.inference.fit_files import a_model

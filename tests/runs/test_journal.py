@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from noisewise import errors
-from noisewise.runs import journal as journals
 from noisewise.runs.journal import Journal
+from noisewise.runs.journal_files import Result
 
 
 def test_arrays_of_every_kind_come_back(tmp_path):
@@ -35,7 +35,7 @@ def test_a_state_of_jax_arrays_and_a_journal_of_another_run(tmp_path):
     journal = Journal(tmp_path, "one")
     journal.begin()
     journal.recall_move("sweeps")
-    journal.keep("sweeps", journals.Result({"a": np.ones(2)}, "finished"), state=[jnp.arange(3)])
+    journal.keep("sweeps", Result({"a": np.ones(2)}, "finished"), state=[jnp.arange(3)])
     journal.flush()
     again = Journal(tmp_path, "one")
     again.begin()

@@ -10,17 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from noisewise._core.json_files import (
-    as_null,
-    as_object,
-    as_text,
-    as_word,
-    dump_json,
-    json_digest,
-    json_line,
-    jsonable,
-    unchanged,
-)
+from noisewise._core.json_files import dump_json, json_digest, json_line
+from noisewise._core.json_values import as_null, as_object, as_text, as_word, jsonable, unchanged
 
 
 class Colour(enum.StrEnum):

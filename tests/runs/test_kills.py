@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.runs.journal import journal_files, read_contents
+from noisewise.runs.journal_files import journal_files, read_contents
 from tests.runs import problems
 
 

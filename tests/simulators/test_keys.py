@@ -14,7 +14,7 @@ import pytest
 
 import noisewise as nw
 from noisewise import errors
-from noisewise._core.arrays import fold_in_rows
+from noisewise._core.row_keys import fold_in_rows
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.simulators import (
     SIR,

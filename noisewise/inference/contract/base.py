@@ -17,7 +17,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
-from noisewise._core.json_files import jsonable, unchanged
+from noisewise._core.json_values import jsonable, unchanged
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
 from noisewise.inference.contract.recorded import identity_of, recorded
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from noisewise._core.arrays import Array, key_words
+from noisewise._core.arrays import Array
+from noisewise._core.row_keys import key_words
 from noisewise.errors import MissingCapabilityError, NoisewiseError
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, load_posterior

@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from noisewise._core.arrays import Array, as_keys, fold_in_rows, is_key, key_words
+from noisewise._core.arrays import Array, is_key
+from noisewise._core.row_keys import as_keys, fold_in_rows, key_words
 from noisewise.errors import FileFormatError, ResumeError
 from noisewise.inference.contract.batches import num_at_once
 from noisewise.inference.contract.progress import ProgressBar, planned

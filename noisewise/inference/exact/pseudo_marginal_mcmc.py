@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 
-from noisewise._core.arrays import Array, integer, key_words
+from noisewise._core.arrays import Array, integer
+from noisewise._core.row_keys import key_words
 from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
 from noisewise.inference.contract.base import AbstractMethod
