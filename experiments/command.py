@@ -29,7 +29,7 @@ Examples:
 
 Results replace those in experiments/results, which git diff then compares;
 --out writes them elsewhere. Trials are stored in .cache/reproduce one by one:
-what was interrupted goes on where it was. claims judges what other items have
+an interrupted command resumes where it stopped. claims judges what other items have
 found: run these first, or all. The scale of the committed results is 5 trials of 10 rounds of
 1000 simulations; --full takes the paper's 20 trials.
 """
@@ -80,7 +80,7 @@ def reproduce(
         [] if out is None else [f"--out {shlex.quote(str(out))}"]
     )
     command = " ".join(words)
-    farewell = f"Interrupted. Finished trials are stored: {command} goes on."
+    farewell = f"Interrupted. Finished trials are stored: {command} resumes."
     _check_folder(scale.folder)
     in_thread(lambda: _run(items, slugs, scale), farewell)
 
@@ -149,5 +149,5 @@ def _progress(name: str) -> Iterator[Callable[[str], None]]:
 
     console = Console(stderr=True, highlight=False, markup=False, emoji=False)
     with console.status(name) if console.is_terminal else contextlib.nullcontext() as status:
-        tell = console.print if status is None else status.update
-        yield lambda text: tell(f"{name}: {text}")
+        show_line = console.print if status is None else status.update
+        yield lambda text: show_line(f"{name}: {text}")

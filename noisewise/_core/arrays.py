@@ -242,7 +242,7 @@ def number(
     at_most: float | None = None,
     optional: bool = False,
     infinite: bool = False,
-    tell: str = "",
+    advice: str = "",
 ) -> Callable[[Any], Any]:
     """Make a converter for a setting that is a number.
 
@@ -254,7 +254,7 @@ def number(
         at_most: The number must be at most this.
         optional: Whether None is allowed; it stays None.
         infinite: Whether infinities are allowed.
-        tell: Advice that is added to messages.
+        advice: Advice that is added to messages.
 
     Returns:
         A function that returns its argument as a Python float (tracers as they are), or raises
@@ -269,10 +269,10 @@ def number(
             return value
         result = _as_float(value)
         if result is None:
-            raise InvalidTypeError(f"{expected}, got {describe(value)}. {tell}".rstrip())
+            raise InvalidTypeError(f"{expected}, got {describe(value)}. {advice}".rstrip())
         finite = math.isfinite(result) or (infinite and not math.isnan(result))
         if not finite or not all(holds(result, limit) for limit, _, holds in limits):
-            raise InvalidInputError(f"{expected}, got {result:g}. {tell}".rstrip())
+            raise InvalidInputError(f"{expected}, got {result:g}. {advice}".rstrip())
         return result
 
     return convert
@@ -298,7 +298,7 @@ def _as_float(value: Any) -> float | None:
 
 
 def integer(
-    name: str, *, at_least: int, optional: bool = False, tell: str = ""
+    name: str, *, at_least: int, optional: bool = False, advice: str = ""
 ) -> Callable[[Any], Any]:
     """Make a converter for a setting that is a whole number.
 
@@ -306,7 +306,7 @@ def integer(
         name: The setting, as messages name it.
         at_least: The smallest value that is allowed.
         optional: Whether None is allowed; it stays None.
-        tell: Advice that is added to messages.
+        advice: Advice that is added to messages.
 
     Returns:
         A function that returns its argument as a Python int, or raises `InvalidTypeError` or
@@ -319,9 +319,9 @@ def integer(
         if value is None and optional:
             return None
         if not _is_whole(value):
-            raise InvalidTypeError(f"{expected}, got {describe(value)}. {tell}".rstrip())
+            raise InvalidTypeError(f"{expected}, got {describe(value)}. {advice}".rstrip())
         if int(value) < at_least:
-            raise InvalidInputError(f"{expected}, got {int(value)}. {tell}".rstrip())
+            raise InvalidInputError(f"{expected}, got {int(value)}. {advice}".rstrip())
         return int(value)
 
     return convert

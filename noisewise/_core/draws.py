@@ -57,13 +57,13 @@ def two_samples(
     return first, second
 
 
-def one_sample(value: Any, name: str, *, tell: str = DRAWS_OF) -> Float[np.ndarray, "n d"]:
+def one_sample(value: Any, name: str, *, advice: str = DRAWS_OF) -> Float[np.ndarray, "n d"]:
     """Check one set of draws.
 
     Args:
         value: Draws, shape (n, d) or (n,).
         name: The argument that they were given for, as messages name it.
-        tell: Advice for values that are no arrays.
+        advice: Advice for values that are no arrays.
 
     Returns:
         The draws as float64, shape (n, d).
@@ -72,7 +72,7 @@ def one_sample(value: Any, name: str, *, tell: str = DRAWS_OF) -> Float[np.ndarr
         InvalidInputError: If there are fewer than ten, or some are not finite or too large.
         InvalidTypeError: If they are no numbers.
     """
-    array = real_array(value, name, tell=tell)
+    array = real_array(value, name, advice=advice)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or array.shape[1] == 0:
@@ -132,13 +132,13 @@ def point_and_draws(
     return row, values
 
 
-def real_array(value: Any, name: str, *, tell: str = DRAWS_OF) -> np.ndarray:
+def real_array(value: Any, name: str, *, advice: str = DRAWS_OF) -> np.ndarray:
     """The value as a float64 array of any shape.
 
     Args:
         value: Numbers.
         name: The argument that they were given for, as messages name it.
-        tell: Advice for values that are no arrays.
+        advice: Advice for values that are no arrays.
 
     Raises:
         InvalidTypeError: If it holds texts, None or objects.
@@ -151,7 +151,7 @@ def real_array(value: Any, name: str, *, tell: str = DRAWS_OF) -> np.ndarray:
         plain = value is None or isinstance(value, (str, bytes, Sequence, np.ndarray))
         raise InvalidTypeError(
             f"{name} must be a rectangular array of numbers, got"
-            f" {describe(value)}{'' if plain else f': {tell}'}."
+            f" {describe(value)}{'' if plain else f': {advice}'}."
         )
     return array.astype(np.float64)
 

@@ -4,8 +4,8 @@ in the user's state folder.
     $XDG_STATE_HOME/noisewise/KIND/NAME.json        (or ~/.local/state/noisewise/...)
 
 A folder that somebody else could have written is not believed: it must belong to the user, be
-closed to others and be no symbolic link. Where the records cannot be read or written, callers go on
-without them and say so.
+closed to others and be no symbolic link. Where the records cannot be read or written, callers
+continue without them and say so.
 """
 
 from __future__ import annotations

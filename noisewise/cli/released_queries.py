@@ -1,6 +1,6 @@
 """From the options of `noisewise release` to a query, its data, and names for what is published.
 
-Builders look at the columns' names and the number of lines, which are public; cells are read later,
+Builders use the columns' names and the number of lines, which are public; cells are read later,
 by `Prepared.read`.
 """
 
@@ -246,7 +246,7 @@ def _one_column(asked: Asked, table: Table) -> str:
     columns = _columns(asked, table)
     if len(columns) > 1:
         raise InvalidInputError(
-            f"--query {asked.query} looks at one column, got {len(columns)}: make one release for"
+            f"--query {asked.query} takes one column, got {len(columns)}: make one release for"
             " each."
         )
     return columns[0]
@@ -257,7 +257,7 @@ def _bounds(asked: Asked, columns: tuple[str, ...] | list[str]) -> Any:
     for name in asked.bounds_of:
         if name not in columns:
             raise InvalidInputError(
-                f"--bounds-of names the column {name!r}, which the query does not look at."
+                f"--bounds-of names the column {name!r}, which the query does not use."
             )
     missing = [name for name in columns if name not in asked.bounds_of]
     if missing and asked.bounds is None:
@@ -285,7 +285,7 @@ def _all_levels(asked: Asked, columns: Sequence[str]) -> list[tuple[str, ...]]:
     for name in asked.levels:
         if name not in columns:
             raise InvalidInputError(
-                f"--levels names the column {name!r}, which the query does not look at: name it by"
+                f"--levels names the column {name!r}, which the query does not use: name it by"
                 " --column too, or leave it out."
             )
     return [_levels(asked, name) for name in columns]

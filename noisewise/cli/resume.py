@@ -1,4 +1,4 @@
-"""`noisewise resume`: go on with a run that was interrupted."""
+"""`noisewise resume`: resume a run that was interrupted."""
 
 from __future__ import annotations
 

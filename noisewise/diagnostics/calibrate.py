@@ -131,7 +131,7 @@ def _columns(
     columns = [theta]
     for name, quantity in quantities.items():
         values = real_array(
-            quantity(theta, observed[:, None, :]), f"The quantity {name!r}", tell="return numbers"
+            quantity(theta, observed[:, None, :]), f"The quantity {name!r}", advice="return numbers"
         )
         if values.shape != theta.shape[:2] or np.isnan(values).any():
             raise InvalidInputError(

@@ -81,7 +81,7 @@ class Trials:
     def __post_init__(self) -> None:
         theta, observed, draws = (
             real_array(
-                getattr(self, name), name, tell="Trials hold arrays, which draw_trials makes"
+                getattr(self, name), name, advice="Trials hold arrays, which draw_trials makes"
             )
             for name in _ARRAYS
         )
@@ -295,7 +295,7 @@ class _One:
         if isinstance(found, AbstractPosterior):
             return np.asarray(found.sample(sample_key, self.num))
         draws, dim = (
-            real_array(found, "what posterior_of returns", tell="return a posterior or draws"),
+            real_array(found, "what posterior_of returns", advice="return a posterior or draws"),
             self.model.prior.dim,
         )
         if draws.ndim != 2 or draws.shape[1] != dim or len(draws) < self.num:

@@ -4,7 +4,7 @@ r"""How each mechanism is drawn exactly: on whole numbers of steps, with the sam
     integers --exact_noise--> integers --times step--> s_dp
 
 Each mechanism says by `exact_sampler` what it does with them. Here its integers are those of the
-query, brought to its step. Public facts alone are looked at, and the function that is returned
+query, brought to its step. Only public facts are used, and the function that is returned
 refuses no confidential integers.
 """
 

@@ -8,7 +8,7 @@ reachable here.
 
 Every function checks its arguments, which are public, and OpenDP's privacy map at once, and returns
 a sampler: a function of the confidential integers. A sampler refuses no integer, because a refusal
-would tell something of it: what lies outside a public range counts as the nearest end of that
+would reveal something about it: what lies outside a public range counts as the nearest end of that
 range. Clamping moves no two integers apart, so the sensitivity stays what it was.
 """
 
@@ -182,9 +182,7 @@ def padded_binomial(*, trials: int, padding: float, population: int) -> IntegerS
     [True, True]
     """
     pad = Fraction(padding)
-    denominator = (
-        population + 2 * pad
-    ) * pad.denominator  # of (I + m) / (K + 2m), for every I alike
+    denominator = (population + 2 * pad) * pad.denominator  # of (I + m) / (K + 2m), whatever I is
 
     def draw(counts: Sequence[int]) -> list[int]:
         numerators = [(count + pad) * pad.denominator for count in _within(counts, 0, population)]

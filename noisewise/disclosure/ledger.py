@@ -134,7 +134,7 @@ class Ledger:
         with (
             contextlib.suppress(InvalidInputError),
             _exclusive(path) as lock,
-        ):  # who may only read it may still look
+        ):  # a ledger that is only readable can be shown
             content = self._read()
             if content.id is None:
                 content = dataclasses.replace(content, id=secrets.token_hex(16))
@@ -311,5 +311,5 @@ def _check_lock(path: Path, lock: int) -> None:
         if (beside.st_dev, beside.st_ino) == (held.st_dev, held.st_ino):
             return
     raise ReleaseError(
-        f"{seal.lock_path(path)} was removed or exchanged meanwhile: try again, and leave it alone."
+        f"{seal.lock_path(path)} was removed or replaced in the meantime: try again, and leave it alone."
     )

@@ -1,7 +1,7 @@
 """What happens to confidential data before noise is drawn: a public grid, a fitting mechanism,
 exact integers.
 
-All but `confidential_integers` looks at public facts alone, before the data.
+All but `confidential_integers` uses public facts alone, before the data are read.
 """
 
 from __future__ import annotations

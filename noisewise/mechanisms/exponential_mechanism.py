@@ -26,7 +26,7 @@ def _candidates(values: Any) -> tuple[float, ...]:
             f"candidates must be a sequence of numbers, got {type(values).__name__}."
         )
     candidates = tuple(
-        number("candidates", tell="These are the values that can be released.")(value)
+        number("candidates", advice="These are the values that can be released.")(value)
         for value in values
     )
     if len(candidates) < 2 or len(set(candidates)) != len(candidates):

@@ -46,7 +46,7 @@ def log_median_distance(
         0.17
     """
     values = real_array(
-        simulated, "simulated", tell="model.simulate(key, posterior.sample(key, n)) gives them"
+        simulated, "simulated", advice="model.simulate(key, posterior.sample(key, n)) gives them"
     )
     if values.ndim == 2:
         values = values[~np.isnan(values).any(axis=1)]

@@ -144,7 +144,7 @@ def _of_curves(given: _Given) -> _Given:
                 " curves are simulated at its draws, or curves (N, L) of your own."
             )
         curves = curves.statistics[even_rows(curves.weights)]
-    draws = one_sample(curves, "curves", tell="pass a posterior and model=, or curves (N, L)")
+    draws = one_sample(curves, "curves", advice="pass a posterior and model=, or curves (N, L)")
     places = _line(given.times, np.arange(draws.shape[1], dtype=float), draws.shape[1], "times")
     if not (np.diff(places) > 0.0).all():
         raise InvalidInputError("times must rise.")

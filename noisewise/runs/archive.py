@@ -133,7 +133,7 @@ def read_archive(path: Any, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any]
 
 
 def _printable_kind(kind: Any) -> str:
-    """The kind that a foreign file names, as far as a message may repeat it."""
+    """The kind that a foreign file names, if a message can repeat it."""
     return kind[:_MAX_KIND] if isinstance(kind, str) and kind.isidentifier() else "another sort"
 
 

@@ -93,7 +93,7 @@ TABLE = [
     (f"{RELEASE} --query mean --epsilon 1 --bounds 100 0 --column age", "low < high"),
     (
         f"{RELEASE} --query mean --epsilon 1 --column age --bounds-of sex=0,1 --bounds 0 1",
-        "does not look at",
+        "does not use",
     ),
     (f"{RELEASE} --query mean --epsilon 1 --column age --bounds-of age=0", "LOW,HIGH"),
     (f"{MEAN}", "--epsilon 1"),
@@ -142,7 +142,7 @@ TABLE = [
     ),
     (
         f"{RELEASE} --query contingency-table --column sex --levels smoker=no,yes --epsilon 1",
-        "does not look at",
+        "does not use",
     ),
     (f"{RELEASE} --query regression-moments --predictors age --epsilon 1", "--outcome"),
     (f"{RELEASE} --query infection-curve --column age --epsilon 1", "0 or 1"),
