@@ -29,9 +29,9 @@ Examples:
 
 Results replace those in experiments/results, which git diff then compares;
 --out writes them elsewhere. Trials are stored in .cache/reproduce one by one:
-an interrupted command resumes where it stopped. claims judges what other items have
-found: run these first, or all. The scale of the committed results is 5 trials of 10 rounds of
-1000 simulations; --full takes the paper's 20 trials.
+an interrupted command resumes where it stopped. claims judges what other items
+have found: run these first, or all. The scale of the committed results is 5
+trials of 10 rounds of 1000 simulations; --full takes the paper's 20 trials.
 """
 
 _FOLDER = Path("experiments")
