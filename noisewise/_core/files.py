@@ -18,6 +18,8 @@ from typing import Any
 from noisewise._core.json_files import json_line
 from noisewise.errors import InvalidInputError, InvalidTypeError, NoisewiseError, StorageError
 
+PathLike = str | os.PathLike[str]
+"""What names a file: a text or a path object."""
 _RESERVED = json_line(
     {"schema": "noisewise.reservation", "meaning": "A release that did not end. Delete this file."}
 )

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import __version__
-from noisewise._core.files import Reservation, as_path
+from noisewise._core.files import PathLike, Reservation, as_path
 from noisewise._core.json_files import require_text
 from noisewise.disclosure.exact_mechanisms import Sampler, exact_sampler, require_exact
 from noisewise.disclosure.fields import as_names, as_requested
@@ -56,7 +56,7 @@ def release(
     privacy_unit: str = "person",
     ledger: Ledger | None = None,
     description: str = "",
-    save_to: Any = None,
+    save_to: PathLike | None = None,
 ) -> Release:
     """Release a statistic of confidential data with exact integer noise.
 
@@ -156,7 +156,7 @@ class PlannedRelease:
         ledger: Any = None,
         description: Any = "",
         refusal: str | None = None,
-        save_to: Any = None,
+        save_to: PathLike | None = None,
     ) -> PlannedRelease:
         """Check all that is public.
 

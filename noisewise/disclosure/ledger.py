@@ -10,9 +10,8 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from noisewise._core.files import as_path, write_atomically
+from noisewise._core.files import PathLike, as_path, write_atomically
 from noisewise._core.json_files import (
     dump_json,
     read_json,
@@ -75,7 +74,11 @@ class Ledger:
     """
 
     def __init__(
-        self, path: Any, limit: AbstractGuarantee | None = None, *, privacy_unit: str | None = None
+        self,
+        path: PathLike,
+        limit: AbstractGuarantee | None = None,
+        *,
+        privacy_unit: str | None = None,
     ) -> None:
         # one ledger, one file, one lock: a symbolic link must not fork it
         self._path = as_path(path).resolve()

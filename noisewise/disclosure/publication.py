@@ -12,7 +12,7 @@ import numpy as np
 
 from noisewise import __version__, mechanisms
 from noisewise._core.arrays import describe
-from noisewise._core.files import as_path, write_atomically
+from noisewise._core.files import PathLike, as_path, write_atomically
 from noisewise._core.json_files import (
     dump_json,
     parse_json,
@@ -142,7 +142,7 @@ class Release:
     def __repr__(self) -> str:
         return display.block(self)
 
-    def save(self, path: Any, *, overwrite: bool = False) -> None:
+    def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Write the JSON file, whole or not at all.
 
         Args:
@@ -159,7 +159,7 @@ class Release:
         write_atomically(path, self.to_json(), overwrite=overwrite)
 
     @classmethod
-    def load(cls, path: Any) -> Release:
+    def load(cls, path: PathLike) -> Release:
         """Read a file that `save` wrote.
 
         Args:

@@ -12,12 +12,17 @@ from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabil
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, PureDP
 
+Budgets = float | AbstractGuarantee | Iterable[float | AbstractGuarantee]
+"""One budget or several: epsilons, or guarantees."""
 Label = float | str
 """What a budget is called: an epsilon, or any text."""
 
 
 def budgets(
-    mechanism: AbstractMechanism, epsilons: Any, mechanisms: Any, delta: float
+    mechanism: AbstractMechanism,
+    epsilons: Budgets | None,
+    mechanisms: Mapping[Label, AbstractMechanism] | None,
+    delta: float,
 ) -> dict[Label, AbstractMechanism]:
     """The mechanism of each budget.
 
@@ -41,7 +46,7 @@ def budgets(
     if mechanisms is not None:
         return _given(mechanisms)
     if isinstance(epsilons, (str, bytes)) or not isinstance(epsilons, Iterable):
-        epsilons = [epsilons]
+        epsilons = [epsilons]  # type: ignore[list-item]
     found: dict[Label, AbstractMechanism] = {}
     for epsilon in epsilons:
         guarantee = (

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from noisewise._core.files import as_path, write_atomically
+from noisewise._core.files import PathLike, as_path, write_atomically
 from noisewise._core.json_files import dump_json
 from noisewise._core.json_values import jsonable
 from noisewise.errors import ConversionError, InvalidInputError, MissingCapabilityError
@@ -142,7 +142,7 @@ class Plan:
         last = self.table.loc[self.budgets[-1]]["share of prior"]
         return str(last.index[int(np.argmin(last.fillna(np.inf).to_numpy()))])
 
-    def sentence(self, budget: Any = None, quantity: str | None = None) -> str:
+    def sentence(self, budget: Label | None = None, quantity: str | None = None) -> str:
         """What is learnt about one quantity at one budget, in words.
 
         Args:
@@ -264,7 +264,7 @@ class Plan:
             "warnings": list(self.warnings),
         }
 
-    def save(self, path: Any, *, overwrite: bool = False) -> None:
+    def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Write the JSON file, whole or not at all.
 
         Args:
@@ -276,7 +276,7 @@ class Plan:
         """
         write_atomically(as_path(path), dump_json(self.to_spec()), overwrite=overwrite)
 
-    def plot(self, *, columns: Any = None, axes: Any = None) -> Any:
+    def plot(self, *, columns: Sequence[str] | None = None, axes: Any = None) -> Any:
         """Draw intervals around the posterior mean against the budget, with those of the prior
         dashed.
 

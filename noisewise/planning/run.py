@@ -8,13 +8,14 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, as_key, as_vectors, describe, in_float64, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.model.private_model import PrivateModel
-from noisewise.planning.budgets import budgets, check_capabilities
+from noisewise.planning.budgets import Budgets, budgets, check_capabilities
 from noisewise.planning.outcome import Plan
 from noisewise.planning.weighing import SimulatedSet, learn, quantities_of
 
@@ -25,12 +26,12 @@ _MOST_FAILED = 0.5
 def plan(
     key: Array,
     model: PrivateModel,
-    epsilons: Any = None,
+    epsilons: Budgets | None = None,
     *,
     mechanisms: Mapping[Any, AbstractMechanism] | None = None,
     num_simulations: int = 50_000,
     num_releases: int = 100,
-    truth: Any = None,
+    truth: ArrayLike | None = None,
     level: float = 0.95,
     delta: float = 1e-6,
     executor: Executor | None = None,
@@ -133,7 +134,7 @@ def plan(
 
 
 @in_float64
-def _truths(model: PrivateModel, truth: Any) -> np.ndarray | None:
+def _truths(model: PrivateModel, truth: ArrayLike | None) -> np.ndarray | None:
     """The parameters that the user gave, shape (m, d); None if there are none."""
     if truth is None:
         return None

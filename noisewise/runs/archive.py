@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from noisewise import __version__
-from noisewise._core.files import as_path, unwritten, write_atomically
+from noisewise._core.files import PathLike, as_path, unwritten, write_atomically
 from noisewise._core.json_files import (
     check_seal,
     dump_json,
@@ -41,7 +41,7 @@ _MAX_KIND = 40
 
 
 def write_archive(
-    path: Any,
+    path: PathLike,
     kind: str,
     content: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
@@ -86,7 +86,7 @@ def write_archive(
     return folder
 
 
-def check_free(path: Any) -> None:
+def check_free(path: PathLike) -> None:
     """Refuse a folder that holds an archive already."""
     folder = as_path(path)
     if (folder / MANIFEST).exists():
@@ -96,7 +96,7 @@ def check_free(path: Any) -> None:
         )
 
 
-def read_archive(path: Any, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any], Arrays]:
+def read_archive(path: PathLike, kinds: tuple[str, ...]) -> tuple[str, dict[str, Any], Arrays]:
     """Read what `write_archive` wrote, in this version or in version 1.
 
     Args:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from noisewise._core.files import as_path, remove_parts, unwritten
+from noisewise._core.files import PathLike, as_path, remove_parts, unwritten
 from noisewise._core.regular_files import check_no_links, opened_lock
 from noisewise.errors import InvalidInputError, ResumeError, StorageError
 from noisewise.runs.archive import check_free
@@ -67,7 +67,7 @@ class RunDirectory:
 
 
 @contextlib.contextmanager
-def run_directory(path: Any, identity: dict[str, Any]) -> Iterator[RunDirectory]:
+def run_directory(path: PathLike, identity: dict[str, Any]) -> Iterator[RunDirectory]:
     """Open the folder of a run with this identity, new or resumed.
 
     Use it as a context manager. What its body has done is on disk afterwards, however it ends.

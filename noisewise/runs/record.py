@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from noisewise import __version__
-from noisewise._core.files import as_path, write_atomically
+from noisewise._core.files import PathLike, as_path, write_atomically
 from noisewise._core.json_files import (
     check_seal,
     dump_json,
@@ -98,7 +98,7 @@ class RunRecord:
         return printable("\n".join(lines))
 
 
-def read_run(path: Any) -> RunRecord:
+def read_run(path: PathLike) -> RunRecord:
     """Read what a run directory says of itself; files of the journal may be damaged.
 
     Args:
@@ -138,7 +138,7 @@ def read_run(path: Any) -> RunRecord:
     return dataclasses.replace(record, seconds=seconds, num_simulations=num, damaged=tuple(damaged))
 
 
-def posterior_folder(path: Any) -> Path:
+def posterior_folder(path: PathLike) -> Path:
     """The folder of a posterior: the path itself, or that in the directory of a finished run.
 
     Args:
