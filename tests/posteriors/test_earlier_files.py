@@ -34,6 +34,33 @@ def saved_again(posterior, folder):
     return load_posterior(folder / "again")
 
 
+@pytest.mark.parametrize("name", ["draws", "weighted", "learned"])
+def test_one_that_is_replaced_leaves_no_old_arrays(name, tmp_path):
+    """Its arrays were in a zip file, those of today are beside it until the manifest is written."""
+    shutil.copytree(OLD / name, tmp_path / "p")
+    posterior = load_posterior(tmp_path / "p")
+    posterior.save(tmp_path / "p", overwrite=True)
+    assert {path.name for path in (tmp_path / "p").iterdir()} == {
+        "manifest.json",
+        "arrays.safetensors",
+    }
+    again = load_posterior(tmp_path / "p")
+    assert np.array_equal(again.theta, posterior.theta)
+    assert again.report == posterior.report
+    assert again.theta.flags.writeable
+    assert again.theta.flags.aligned
+
+
+def test_arrays_of_another_archive_are_refused(tmp_path):
+    posterior = load_posterior(OLD / "draws")
+    posterior.save(tmp_path / "one")
+    posterior.theta[0, 0] += 1.0
+    posterior.save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "arrays.safetensors", tmp_path / "one")
+    with pytest.raises(errors.FileFormatError, match="does not match its sha256"):
+        load_posterior(tmp_path / "one")
+
+
 def test_the_learnt_one_keeps_its_density():
     posterior = load_posterior(OLD / "learned")
     assert np.isfinite(posterior.log_prob(posterior.theta)).all()
