@@ -65,6 +65,7 @@ def jsonable(
     Raises:
         TypeError: If the value, or a part of it, is of another type.
 
+    >>> import numpy as np
     >>> jsonable({"a": (1, np.float32(0.5)), "b": np.array([np.inf, 2.0])})
     {'a': [1, 0.5], 'b': [None, 2.0]}
     >>> jsonable(functools.partial(max, default=math.inf), as_word)
