@@ -260,7 +260,9 @@ def _table(
             f"{what} must be a posterior or an array of draws (N, p), got {describe(value)}."
         )
     array = one_sample(
-        value, what, advice="pass a posterior, such as fit.posterior(observed), or an array of draws"
+        value,
+        what,
+        advice="pass a posterior, such as fit.posterior(observed), or an array of draws",
     )
     if names is None and first is not None:
         names = first.names if array.shape[1] == len(first.names) else tuple(_columns(first))
