@@ -115,7 +115,9 @@ def recalled(run: Path, request: Mapping[str, Any]) -> tuple[Path, str, str] | N
     """
     record = read_record(_KIND, _key(run)) or {}
     model = record.get("model")
-    same = record.get("run") == os.path.realpath(run) and record.get("request") == json_digest(request)
+    same = record.get("run") == os.path.realpath(run) and record.get("request") == json_digest(
+        request
+    )
     if not same or not isinstance(model, dict) or set(model) != {"path", "name", "sha256"}:
         return None
     if not all(isinstance(text, str) for text in model.values()):

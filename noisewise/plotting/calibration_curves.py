@@ -193,7 +193,7 @@ def _columns(value: Calibration | ArrayLike, names: Sequence[str] | None, method
 
 
 def _checked(ranks: ArrayLike) -> np.ndarray:
-    uniforms = one_sample(ranks, "ranks", tell="pass what nw.diagnostics.calibrate gives")
+    uniforms = one_sample(ranks, "ranks", advice="pass what nw.diagnostics.calibrate gives")
     if uniforms.min() < 0.0 or uniforms.max() > 1.0:
         raise InvalidInputError(
             f"ranks must lie between 0 and 1, got values from {uniforms.min():g} to"

@@ -94,7 +94,7 @@ def _given(
         "pass what nw.diagnostics.predictive_check gives, or model.simulate(key,"
         " posterior.sample(key, 1000)) and the observation"
     )
-    draws = one_sample(simulated, "simulated", tell=hint)
+    draws = one_sample(simulated, "simulated", advice=hint)
     values = np.atleast_1d(numbers(observed, "observed"))
     width = draws.shape[1]
     if values.shape != (width,) or not np.isfinite(values).all():

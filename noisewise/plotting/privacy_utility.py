@@ -126,7 +126,7 @@ def _by_method(draws: object) -> dict[str, dict[float, Any]]:
         )
     nested = all(isinstance(value, Mapping) for value in draws.values())
     hint = "draws map epsilons to posteriors, or methods to such mappings."
-    positive = number("epsilon", above=0.0, tell=hint)
+    positive = number("epsilon", above=0.0, advice=hint)
     methods = draws if nested else {"posterior": draws}
     return {
         str(name): {positive(e): value for e, value in each.items()}

@@ -226,4 +226,4 @@ def _as_num_values(value: object) -> tuple[int, ...]:
             f" {describe(value)}."
         )
     hint = "A feature with one value says nothing: leave it out."
-    return tuple(integer("each of num_values", at_least=2, tell=hint)(count) for count in value)
+    return tuple(integer("each of num_values", at_least=2, advice=hint)(count) for count in value)
