@@ -6,8 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-import numpy as np
-
+from noisewise._core.json_values import jsonable
 from noisewise.assessment.evidence import CertificateFacts
 from noisewise.assessment.judging import (
     CERTIFYING_SIZE,
@@ -314,8 +313,7 @@ class Certificate:
     def to_spec(self) -> dict[str, Any]:
         """JSON-ready, without the corrected draws; numbers that are not finite become None."""
         fields = {name: getattr(self, name) for name in _STORED}
-        fields["comparison"] = {name: list(pair) for name, pair in self.comparison.items()}
-        return {name: _plain(value) for name, value in fields.items()} | {"sentence": self.sentence}
+        return {**jsonable(fields), "sentence": self.sentence}
 
     @classmethod
     def from_spec(cls, spec: dict[str, Any], corrected: WeightedSamples) -> Certificate:
@@ -355,12 +353,3 @@ _STORED = {
 }
 _INFINITE = {"pareto_k": math.inf, "log_evidence": -math.inf}
 """What None stands for in JSON, which has no infinity; in other fields it is NaN."""
-
-
-def _plain(value: Any) -> Any:
-    """A value as strict JSON knows it."""
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
