@@ -21,7 +21,8 @@ from noisewise.inference.contract.surprise import p_value
 from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Kind, Stop, StopKind
-from noisewise.runs.journal import Journal, Result
+from noisewise.runs.journal import Journal
+from noisewise.runs.journal_files import Result
 from noisewise.simulators import Faults
 
 T = TypeVar("T")
