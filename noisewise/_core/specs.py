@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -76,3 +77,52 @@ def _decoded(value: Any, nested: Callable[[Any], Any]) -> Any:
     if isinstance(value, list):
         return tuple(_decoded(item, nested) for item in value)
     return float(value) if value in ("inf", "-inf") else value
+
+
+# The classes that files may name ------------------------------------------------------------------
+
+
+def concrete(names: Mapping[str, Any], base: type, *, but: tuple[type, ...] = ()) -> dict[str, Any]:
+    """The classes among some names that extend a base and are not abstract.
+
+    Args:
+        names: Objects by name, such as the contents of a package.
+        base: The base class.
+        but: Classes that are left out.
+
+    Returns:
+        The classes by name.
+    """
+    return {
+        name: kind
+        for name, kind in names.items()
+        if isinstance(kind, type)
+        and issubclass(kind, base)
+        and not inspect.isabstract(kind)
+        and kind not in but
+    }
+
+
+def registered(kind: Any, base: type, kinds: dict[str, Any]) -> Any:
+    """Add a class to those that files may name.
+
+    Args:
+        kind: The class of a user.
+        base: The class that it must extend.
+        kinds: The known classes by name, to which it is added.
+
+    Returns:
+        The class itself, so that this may be used as a decorator.
+
+    Raises:
+        InvalidTypeError: If it is no such class.
+        InvalidInputError: If it takes the name of another.
+    """
+    if not isinstance(kind, type) or not issubclass(kind, base):
+        given = kind.__name__ if isinstance(kind, type) else type(kind).__name__
+        raise InvalidTypeError(f"register takes a class that extends {base.__name__}, got {given}.")
+    if kinds.setdefault(kind.__name__, kind) is not kind:
+        raise InvalidInputError(
+            f"Files know another class as {kind.__name__}: give yours a name of its own."
+        )
+    return kind

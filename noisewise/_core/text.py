@@ -1,6 +1,10 @@
-"""Text that a stranger may have written, on its way to a terminal."""
+"""Text on its way to a terminal or a page: what commands either is removed or escaped here alone."""
 
 from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from typing import Any
 
 _KEPT = "\n\t"
 _C0, _DEL_AND_C1 = range(0x20), range(0x7F, 0xA0)  # control characters, by their code
@@ -23,3 +27,48 @@ def printable(text: str) -> str:
     'a[2Jb1mc\nd'
     """
     return text if text.isprintable() else text.translate(_REMOVED)
+
+
+class Markup(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+def escape(text: Any) -> Markup:
+    """Text as HTML; `Markup` stays as it is.
+
+    >>> escape("a < b"), escape(Markup("<br>"))
+    ('a &lt; b', '<br>')
+    """
+    return text if isinstance(text, Markup) else Markup(html.escape(str(text), quote=True))
+
+
+def element(tag: str, *content: Any, **attributes: Any) -> Markup:
+    """One element around escaped content.
+
+    Args:
+        tag: Its name, such as "p".
+        content: Text or `Markup`.
+        attributes: `class_` stands for class, `aria_label` for aria-label; None leaves one out.
+
+    >>> element("p", "a < b", class_="note")
+    '<p class="note">a &lt; b</p>'
+    """
+    given = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{html.escape(str(value), quote=True)}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    return Markup(f"<{tag}{given}>{''.join(map(escape, content))}</{tag}>")
+
+
+def join(*parts: Any) -> Markup:
+    """Parts one after the other."""
+    return Markup("\n".join(map(escape, parts)))
+
+
+def bullets(items: Iterable[Any], **attributes: Any) -> Markup:
+    """A list, or nothing if there are no items."""
+    made = [element("li", item) for item in items]
+    return element("ul", *made, **attributes) if made else Markup("")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from noisewise._core.markup import Markup, bullets, element
-from noisewise._core.text import printable
+from noisewise._core.text import Markup, bullets, element, printable
 from noisewise.assessment import sentences
 from noisewise.assessment.evidence import Evidence, Source
 from noisewise.assessment.reasons import Level, Reason, Verdict

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from noisewise._core.arrays import Array, as_key, describe, integer, stage_key
 from noisewise._core.draws import MIN_DRAWS, real_array
 from noisewise._core.row_keys import fold_in_rows
-from noisewise._core.signatures import check_call
+from noisewise._core.user_functions import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.mechanisms.base import Capability

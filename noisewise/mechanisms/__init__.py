@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noisewise._core.registry import concrete, registered
+from noisewise._core.specs import concrete, registered
 from noisewise.mechanisms import supports
 from noisewise.mechanisms.base import AbstractMechanism, Capability, from_spec_with
 from noisewise.mechanisms.clamped import Clamped

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from noisewise._compile.options import jit_fast_compile
-from noisewise._core import traces
+from noisewise._core import user_functions
 from noisewise._core.arrays import Array, integer, number
-from noisewise._core.signatures import check_call
+from noisewise._core.user_functions import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee
@@ -262,15 +262,15 @@ def _examine(mechanism: SampledMechanism, key: Any, s: Any) -> None:
     """Refuse, once, a sampler whose draws do not come from its key alone or that reads entries s
     does not have.
     """
-    program, _ = traces.trace(mechanism._draw, key, s)
-    again, _ = traces.trace(mechanism._draw, key, s)
-    beyond = traces.read_beyond(program, 1)
+    program, _ = user_functions.trace(mechanism._draw, key, s)
+    again, _ = user_functions.trace(mechanism._draw, key, s)
+    beyond = user_functions.read_beyond(program, 1)
     if beyond is not None:
         raise InvalidInputError(
             f"sample(key, s) reads s[{beyond}], but s has {s.shape[0]} column(s): correct the"
             " index."
         )
-    if traces.differ(program, again) or not traces.depends_on(program, 0):
+    if user_functions.differ(program, again) or not user_functions.depends_on(program, 0):
         raise InvalidInputError(
             "sample(key, s) must draw from its key, as in jax.random.laplace(key, s.shape):"
             " randomness from elsewhere, such as np.random, is drawn once, while JAX compiles the"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noisewise._core.registry import concrete, registered
+from noisewise._core.specs import concrete, registered
 from noisewise.queries.base import (
     AbstractAdditiveQuery,
     AbstractCountQuery,

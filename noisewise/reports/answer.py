@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from noisewise._core.markup import Markup
+from noisewise._core.text import Markup
 from noisewise.assessment.evidence import worth
 from noisewise.assessment.judging import MIN_DRAWS_FOR_INTERVALS, too_few_for_intervals
 from noisewise.posteriors import AbstractPosterior

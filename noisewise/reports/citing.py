@@ -8,7 +8,7 @@ import platform
 from typing import Any
 
 from noisewise import __version__, inference
-from noisewise._core.markup import Markup, element, join
+from noisewise._core.text import Markup, element, join
 from noisewise.diagnostics import Certificate
 from noisewise.inference import AbstractMethod
 from noisewise.posteriors import AbstractPosterior, Report

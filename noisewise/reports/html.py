@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from noisewise._core.markup import Markup, element, join
+from noisewise._core.text import Markup, element, join
 
 _DPI = 200
 """Pixels per inch of figures: twice those of a screen, so that type is sharp on good ones."""

@@ -14,7 +14,7 @@ from noisewise import __version__
 from noisewise._core.arrays import describe
 from noisewise._core.files import as_path, write_atomically
 from noisewise._core.json_files import require_text
-from noisewise._core.markup import Markup, element, escape, join
+from noisewise._core.text import Markup, element, escape, join
 from noisewise.assessment.evidence import Evidence
 from noisewise.assessment.judging import judge
 from noisewise.assessment.quick_check import QuickCheck

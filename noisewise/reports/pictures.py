@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.ticker import StrMethodFormatter
 
-from noisewise._core.markup import Markup, element, join
+from noisewise._core.text import Markup, element, join
 from noisewise.diagnostics import Certificate, PredictiveCheck
 from noisewise.errors import MissingCapabilityError
 from noisewise.mechanisms.base import Capability

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from noisewise._core.markup import Markup, join
+from noisewise._core.text import Markup, join
 from noisewise.errors import ConversionError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import (

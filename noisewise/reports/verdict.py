@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from noisewise._core.markup import Markup, bullets, element, join
+from noisewise._core.text import Markup, bullets, element, join
 from noisewise.assessment.assessment import Assessment
 from noisewise.assessment.reasons import Level
 from noisewise.diagnostics import Certificate

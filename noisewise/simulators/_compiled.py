@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._compile.options import jit_long_running
-from noisewise._core import traces
+from noisewise._core import user_functions
 from noisewise._core.arrays import Array
 from noisewise.errors import NoisewiseError, SimulationError
 from noisewise.simulators._keys import RowKeys, as_jax_keys
@@ -212,20 +212,20 @@ def _checked_shapes(
     deterministic: bool,
 ) -> Any:
     with jax.enable_x64(True), _reported(what):
-        program, x = traces.trace(_made(make, parts), *arguments)
-        again, _ = traces.trace(_made(make, parts), *arguments)
+        program, x = user_functions.trace(_made(make, parts), *arguments)
+        again, _ = user_functions.trace(_made(make, parts), *arguments)
     columns = arguments[1].shape[0]
-    beyond = traces.read_beyond(program, 1)
+    beyond = user_functions.read_beyond(program, 1)
     if beyond is not None:
         raise SimulationError(
             f"{what} reads theta[{beyond}], but theta has {columns} column(s): correct the index,"
             " or add the parameter to the prior. JAX by itself would take the nearest column."
         )
-    if traces.differ(program, again):
+    if user_functions.differ(program, again):
         raise SimulationError(
             f"{what} draws numbers that do not come from its key, {_FROZEN}. {_HOW_TO_DRAW}"
         )
-    random = traces.depends_on(program, 0)
+    random = user_functions.depends_on(program, 0)
     if not random and not deterministic:
         raise SimulationError(
             f"{what} makes no use of its key; randomness from elsewhere is {_FROZEN}."

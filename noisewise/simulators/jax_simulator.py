@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._core.arrays import Array, describe
-from noisewise._core.signatures import check_call
+from noisewise._core.user_functions import check_call
 from noisewise.errors import InvalidTypeError
 from noisewise.simulators import _compiled
 from noisewise.simulators._keys import RowKeys

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from noisewise._core.arrays import describe, number
-from noisewise._core.signatures import check_call
+from noisewise._core.user_functions import check_call
 from noisewise.errors import InvalidTypeError, SimulationError
 from noisewise.simulators._keys import RowKeys
 from noisewise.simulators._worker import RAISED, Failure, is_nan

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-import functools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
