@@ -1,4 +1,4 @@
-"""Text on its way to a terminal or a page: what commands either is removed or escaped here alone."""
+"""Text on its way to a terminal or a page: what commands either is removed or escaped here."""
 
 from __future__ import annotations
 
