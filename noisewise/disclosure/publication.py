@@ -265,11 +265,7 @@ def _parts(releases: tuple[Any, ...]) -> list[Release]:
         raise InvalidInputError(
             "combine needs at least two releases, as in Release.combine(a, b), got one."
         )
-    groups = [
-        [item] if isinstance(item, Release) or not isinstance(item, Iterable) else item
-        for item in releases
-    ]
-    parts = [part for group in groups for part in group]
+    parts = [part for item in releases for part in _listed(item)]
     if not parts or not all(isinstance(part, Release) for part in parts):
         raise InvalidTypeError("combine takes releases, or a list of them: Release.combine(a, b).")
     if _one_is_given_twice(parts):
@@ -279,6 +275,10 @@ def _parts(releases: tuple[Any, ...]) -> list[Release]:
         )
     _check_one_dataset(parts)
     return parts
+
+
+def _listed(item: Any) -> Iterable[Any]:
+    return [item] if isinstance(item, Release) or not isinstance(item, Iterable) else item
 
 
 def _check_one_dataset(parts: list[Release]) -> None:
