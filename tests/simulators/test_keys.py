@@ -252,7 +252,7 @@ def test_inference_simulates_the_same_whatever_the_clock_says(chunk, monkeypatch
     run = lambda **budget: InferenceRun("test", {}, regression(), np.zeros(9), **budget)
     whole = run().statistics(KEY, theta)
     assert np.array_equal(whole, regression().statistics(fold_in_rows(KEY, np.arange(NUM)), theta))
-    monkeypatch.setattr(InferenceRun, "_chunk", lambda self, wanted: chunk)
+    monkeypatch.setattr("noisewise.inference.contract.run.num_at_once", lambda *a, **k: chunk)
     assert np.array_equal(run(max_minutes=5.0).statistics(KEY, theta), whole)
     assert np.array_equal(run(max_simulations=NUM - 3).statistics(KEY, theta), whole[:-3])
     assert np.array_equal(

@@ -2,12 +2,13 @@
 
 import gc
 import os
+import sys
 
 import jax
 import pytest
 
-# Tracing programs makes millions of small objects that live on: with Python's own threshold of 700 a
-# tenth of the suite's time goes into looking for cycles among them.
+# Tracing programs makes millions of small objects that live on: with Python's own threshold of 700
+# a tenth of the suite's time goes into looking for cycles among them.
 gc.set_threshold(20_000)
 
 
@@ -25,6 +26,14 @@ def _nothing_waits_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _figures_closed():
+    """Examples leave figures open, of which pyplot allows twenty."""
+    yield
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close("all")
 
 
 @pytest.fixture(params=[False, True], ids=["x64-off", "x64-on"])
