@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from noisewise import (
         assessment,
         audit,
+        diagnostics,
         errors,
+        estimators,
         inference,
         mechanisms,
         metrics,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
         simulators,
     )
     from noisewise.assessment import assess
+    from noisewise.automatic.infer import infer
     from noisewise.disclosure import Ledger, Release, release
     from noisewise.mechanisms.guarantees import (
         ApproximateDP,

@@ -18,11 +18,14 @@ PRIVACY = {
     "mechanisms",
     "model",
     "disclosure",
-    "ledger",
     "audit",
     "inference",
+    "automatic",
     "posteriors",
+    "assessment",
     "diagnostics",
+    "planning",
+    "reports",
 }
 ABOVE_INFERENCE = TOP | {
     "automatic",

@@ -9,7 +9,7 @@ from noisewise._core.weights import (
     normalised,
     normalised_by_largest,
     rows_at,
-    systematic,
+    systematic_rows,
 )
 
 RNG = np.random.default_rng(0)
@@ -41,7 +41,7 @@ def test_rounding_chooses_no_row_without_weight():
 
 def test_systematic_resampling_keeps_proportions():
     weights = RNG.dirichlet(np.ones(50))
-    counts = np.bincount(systematic(weights, 1000, 0.3), minlength=50)
+    counts = np.bincount(systematic_rows(weights, 1000, 0.3), minlength=50)
     assert counts.sum() == 1000
     assert np.abs(counts - 1000 * weights).max() < 1.0 + 1e-9
 
@@ -52,7 +52,10 @@ def test_resampling_is_unbiased():
     """
     weights = np.repeat([0.5, 0.3, 0.2], 20) / 20
     counts = np.mean(
-        [np.bincount(systematic(weights, 10, RNG.random()), minlength=60) for i in range(1000)],
+        [
+            np.bincount(systematic_rows(weights, 10, RNG.random()), minlength=60)
+            for i in range(1000)
+        ],
         axis=0,
     )
     assert np.abs(counts - 10 * weights).max() < 4.5 * 0.5 / np.sqrt(1000)
@@ -60,4 +63,4 @@ def test_resampling_is_unbiased():
 
 def test_nothing_without_weight_goes_on():
     weights = np.r_[0.0, 0.5, 0.0, 0.5, 0.0]
-    assert set(systematic(weights, 101, 0.5).tolist()) == {1, 3}
+    assert set(systematic_rows(weights, 101, 0.5).tolist()) == {1, 3}

@@ -146,7 +146,7 @@ class Evidence:
         return cls(
             source=Source.of(report.method),
             exact=report.exact,
-            worth=worth(posterior),
+            worth=measured_size(posterior),
             power=report.power,
             num_dropped=report.numbers.get("simulations dropped") or 0,
             findings=findings,
@@ -156,7 +156,7 @@ class Evidence:
         )
 
 
-def worth(posterior: AbstractPosterior) -> float:
+def measured_size(posterior: AbstractPosterior) -> float:
     """The effective size, or the number of draws where these are too few to measure it."""
     size = float(posterior.effective_size)
     return float(len(posterior.theta)) if math.isnan(size) else size

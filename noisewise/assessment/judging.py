@@ -5,15 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
+from noisewise._core.weights import MANY_DRAWS, MIN_DRAWS
 from noisewise.assessment.assessment import Assessment
 from noisewise.assessment.evidence import CertificateFacts, Evidence, Source
 from noisewise.assessment.reasons import Reason, ReasonKind, Verdict
-
-MIN_DRAWS_FOR_INTERVALS = 100.0
-"""Effective draws: averages are then known to 10% of a posterior sd, and a tail of 2.5% to 1.6%.
-With fewer not even the size of a tail is known."""
-MANY_DRAWS = 400.0
-"""Effective draws: averages are then known to 5% of a posterior sd."""
 
 CERTIFYING_SIZE = 800.0
 """Effective draws of a certified posterior: averages are then known to 3.5% of a posterior sd."""
@@ -70,7 +65,7 @@ def judge(evidence: Evidence) -> Assessment:
 
 def too_few_for_intervals(worth: float) -> bool:
     """Whether draws that are worth this many independent ones say nothing of intervals."""
-    return worth < MIN_DRAWS_FOR_INTERVALS
+    return worth < MIN_DRAWS
 
 
 def certifies(*, exact: bool, effective_size: float, missed_share: float) -> bool:

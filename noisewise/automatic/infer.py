@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise.automatic.budget import Budget
-from noisewise.automatic.ranking import better, worth
+from noisewise.automatic.ranking import better, num_exact_draws
 from noisewise.automatic.routes import candidates
 from noisewise.automatic.search import Search
 from noisewise.automatic.summary import summarised
@@ -116,7 +116,8 @@ def _best(search: Search) -> AbstractPosterior:
     best: AbstractPosterior | None = None
     for offered in candidates(search):
         best = better(best, offered)
-        if worth(best) >= search.target_ess or (search.budget.is_spent() and best.report.exact):
+        reached = num_exact_draws(best) >= search.target_ess
+        if reached or (search.budget.is_spent() and best.report.exact):
             break
     if best is None:
         empty: dict[str, Any] = {}

@@ -56,6 +56,6 @@ def rank(posterior: AbstractPosterior) -> float:
     return float(MIN_ESS_TO_EXTRAPOLATE)
 
 
-def worth(posterior: AbstractPosterior) -> float:
+def num_exact_draws(posterior: AbstractPosterior) -> float:
     """Effective draws from the exact posterior: none where the draws are not exact."""
     return posterior.effective_size if posterior.report.exact else 0.0

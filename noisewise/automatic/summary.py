@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from noisewise.automatic.ranking import MIN_ESS_TO_EXTRAPOLATE, SAFETY_FACTOR, worth
+from noisewise.automatic.ranking import MIN_ESS_TO_EXTRAPOLATE, SAFETY_FACTOR, num_exact_draws
 from noisewise.automatic.search import Search
 from noisewise.posteriors import AbstractPosterior, Finding, Kind, Report, Stop, StopKind
 from noisewise.posteriors.findings import without
@@ -22,7 +22,7 @@ def summarised(
         posterior: The posterior that it ended with.
         settings: What `nw.infer` was asked for, by name.
     """
-    report, effective_size = posterior.report, worth(posterior)
+    report, effective_size = posterior.report, num_exact_draws(posterior)
     ended = StopKind.BUDGET_SPENT if search.budget.is_spent() else StopKind.SHORT_OF_TARGET
     route = "sppe, corrected" if report.method == "certify" else report.method
     return posterior.with_report(

@@ -23,38 +23,22 @@ from noisewise._core.files import write_atomically
 from noisewise._core.json_files import (
     MAX_BYTES,
     dump_json,
-    read_json,
     reading,
-    require_keys,
-    require_schema,
 )
-from noisewise._core.regular_files import check_no_links, read_regular
+from noisewise._core.regular_files import read_regular
 from noisewise.cli import catalogue, model_files
-from noisewise.errors import FileFormatError, InvalidInputError
-
-COMMAND = "command.json"
-_INPUTS = "inputs"
-_SCHEMA, _VERSION = "noisewise.command", 1
-_FREE = ("argv", "noisewise", "workers", "certify")
-"""What may differ between a run and its resumption; with another `certify` the posterior is
-certified again.
-"""
-_PARTS = (
+from noisewise.cli.request_files import (
     COMMAND,
-    _INPUTS,
-    "run.json",
-    "journal",
-    "posterior",
-    "certificate.json",
-    "corrected",
-    "report.html",
-    ".lock",
+    INPUTS,
+    SCHEMA,
+    VERSION,
+    check_record,
+    digest,
+    identity,
+    read_record,
+    require_same,
 )
-"""What noisewise reads or writes in a run directory: none of it may be a symbolic link."""
-_MAX_WORKERS = 4096
-"""Processes that a file may ask for: more than any one machine has cores, few enough not to exhaust
-it.
-"""
+from noisewise.errors import FileFormatError, InvalidInputError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -136,7 +120,7 @@ class Request:
         """The command that resumes this run."""
         words = ["noisewise", "resume", str(self.out)]
         file = self.file
-        if file is not None and model_files.recalled(self.out, _identity(self._record())) is None:
+        if file is not None and model_files.recalled(self.out, identity(self._record())) is None:
             words += ["--model", model_files.spelt(*file)]
         return shlex.join(words)
 
@@ -163,7 +147,7 @@ class Request:
                     "A model file needs the numbers that were released: pass --release"
                     " release.json."
                 )
-        digests = [_digest(path) for path in self.releases]
+        digests = [digest(path) for path in self.releases]
         if len(set(digests)) < len(digests):
             raise InvalidInputError("The same release is given twice: it counts once.")
 
@@ -198,14 +182,14 @@ class Request:
         record = self._record()
         self._write(record)
         return self.file is None or model_files.remember(
-            self.out, _identity(record), self.model_file
+            self.out, identity(record), self.model_file
         )
 
     def _write(self, record: dict[str, Any]) -> None:
         path = self.out / COMMAND
         if os.path.lexists(path):
-            stored = _read(self.out)
-            _require_same(stored, record, self.out)
+            stored = read_record(self.out)
+            require_same(stored, record, self.out)
             if stored["certify"] != self.certify:
                 write_atomically(path, dump_json(record), overwrite=True)
             return
@@ -215,7 +199,7 @@ class Request:
                 " for --out."
             )
         try:
-            (self.out / _INPUTS).mkdir(parents=True, exist_ok=True)
+            (self.out / INPUTS).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInputError(f"{self.out} cannot be made: {error.strerror}.") from None
         for source, entry in zip(self.releases, record["releases"], strict=True):
@@ -227,15 +211,15 @@ class Request:
 
     def _copy(self, number: int, path: Path) -> str:
         """Where the copy of a release lies in the run directory; a copy is its own."""
-        own = path.parent.resolve() == (self.out / _INPUTS).resolve()
-        return f"{_INPUTS}/{path.name}" if own else f"{_INPUTS}/{number}-{path.name}"
+        own = path.parent.resolve() == (self.out / INPUTS).resolve()
+        return f"{INPUTS}/{path.name}" if own else f"{INPUTS}/{number}-{path.name}"
 
     def _record(self) -> dict[str, Any]:
         file = self.file
         copies = [self._copy(number, path) for number, path in enumerate(self.releases, start=1)]
         return {
-            "schema": _SCHEMA,
-            "schema_version": _VERSION,
+            "schema": SCHEMA,
+            "schema_version": VERSION,
             "noisewise": __version__,
             "argv": self.argv,
             "problem": self.target if file is None else None,
@@ -249,7 +233,7 @@ class Request:
                 }
             ),
             "releases": [
-                {"copy": copy, "sha256": _digest(path)}
+                {"copy": copy, "sha256": digest(path)}
                 for copy, path in zip(copies, self.releases, strict=True)
             ],
             "method": self.method,
@@ -336,16 +320,16 @@ def _named(model: str, stored: str) -> tuple[Path, str]:
 
 def _recalled(request: Request, record: dict[str, Any], command: str) -> tuple[Path, str]:
     """The file of this machine's own record."""
-    stored, found = record["file"], model_files.recalled(request.out, _identity(record))
+    stored, found = record["file"], model_files.recalled(request.out, identity(record))
     if found is None or found[1:] != (stored["name"], stored["sha256"]):
         raise InvalidInputError(without_model(request, command))
     return Path(os.path.relpath(found[0])), found[1]
 
 
 def _described(out: Path) -> tuple[Request, dict[str, Any]]:
-    record = _read(out)
+    record = read_record(out)
     with reading(f"{out / COMMAND}"):
-        _check(record)
+        check_record(record)
         releases = tuple(out / entry["copy"] for entry in record["releases"])
         target = record["problem"]
         if target is not None:
@@ -364,104 +348,9 @@ def _described(out: Path) -> tuple[Request, dict[str, Any]]:
         given = {name: record[name] for name in names}
         request = Request(target=target, out=out, releases=releases, described=True, **given)
     for path, entry in zip(releases, record["releases"], strict=True):
-        if _digest(path, follow_links=False) != entry["sha256"]:
+        if digest(path, follow_links=False) != entry["sha256"]:
             raise FileFormatError(
                 f"{path} was altered since the run started: start a new run with the release you"
                 " have."
             )
     return request, record
-
-
-def _identity(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What identifies a run besides its model file."""
-    return {name: value for name, value in record.items() if name not in (*_FREE, "file")}
-
-
-def _read(out: Path) -> dict[str, Any]:
-    if not out.is_dir():
-        raise InvalidInputError(f"There is no run {out}.")
-    check_no_links(out, *_PARTS)
-    if not (out / COMMAND).exists():
-        raise InvalidInputError(f"{out} is not a run of noisewise infer: it has no {COMMAND}.")
-    what = f"The file {out / COMMAND}"
-    record = read_json(out / COMMAND, "The file", follow_links=False)
-    require_schema(record, _SCHEMA, _VERSION, what)
-    keys = ("problem", "file", "releases", "method", "epsilon", "seed", "settings")
-    require_keys(record, ("schema", "schema_version", *_FREE, *keys), what)
-    named = {name: record[name] for name in ("problem", "method") if isinstance(record[name], str)}
-    return record | {name: catalogue.slug_of(given) for name, given in named.items()}
-
-
-def _check(record: dict[str, Any]) -> None:
-    """Refuse what `Request` does not write, and copies that lie elsewhere: the file may be a
-    stranger's.
-    """
-    _check_types(record)
-    if (record["problem"] is None) == (record["file"] is None):
-        raise FileFormatError("it must name either a problem or a model file.")
-    if not (
-        0 <= record["seed"] < 2**32
-        and 0 < record["certify"] < 2**53
-        and 0 < record["workers"] <= _MAX_WORKERS
-    ):
-        raise FileFormatError(
-            "seed, certify and workers must be numbers that the command line takes."
-        )
-    if record["file"] is not None:
-        _check_file(record["file"])
-    for value in record["settings"].values():
-        if value is not None and not isinstance(value, (bool, int, float, str)):
-            raise FileFormatError("settings must be numbers or texts.")
-    for entry in record["releases"]:
-        require_keys(entry, ("copy", "sha256"), "A release")
-        if not re.fullmatch(rf"{_INPUTS}/\d+-[^/\\]+", str(entry["copy"])):
-            raise FileFormatError(f"copies of releases lie in {_INPUTS}/.")
-
-
-def _check_types(record: dict[str, Any]) -> None:
-    needed = {"seed": int, "certify": int, "workers": int, "settings": dict, "releases": list}
-    optional = {"method": str, "epsilon": float, "problem": str, "file": dict}
-    for name, kind in (needed | optional).items():
-        left_out = name in optional and record[name] is None
-        if not left_out and type(record[name]) is not kind:
-            raise FileFormatError(f"{name} must be a {kind.__name__}.")
-
-
-def _check_file(file: dict[str, Any]) -> None:
-    require_keys(file, ("path", "name", "sha256"), "A model file")
-    texts = all(isinstance(text, str) for text in file.values())
-    if not texts or not re.fullmatch(r"\w+", file["name"]):
-        raise FileFormatError("a model file has a path, a name and a sha256.")
-
-
-def _require_same(stored: dict[str, Any], asked: dict[str, Any], out: Path) -> None:
-    files = [
-        {name: part for name, part in (each["file"] or {}).items() if name != "path"}
-        for each in (stored, asked)
-    ]
-    others = [
-        name
-        for name, value in asked.items()
-        if name not in (*_FREE, "file") and stored[name] != value
-    ]
-    others += ["file"] * (files[0] != files[1])  # wherever it lies now
-    if others:
-        differences = "; ".join(
-            f"{name}: {_short(stored[name])} there, {_short(asked[name])} now" for name in others
-        )
-        raise InvalidInputError(
-            f"{out} holds another run ({differences}): choose another --out, or resume that one"
-            f" with noisewise resume {out}."
-        )
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, (dict, list)):
-        return "others" if value else "none"
-    return "the default" if value is None else str(value)[:60]
-
-
-def _digest(path: Path, *, follow_links: bool = True) -> str:
-    return hashlib.sha256(
-        read_regular(path, limit=MAX_BYTES, follow_links=follow_links)
-    ).hexdigest()

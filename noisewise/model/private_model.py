@@ -17,7 +17,7 @@ from noisewise._core.arrays import Array, as_key, as_vectors, describe, in_float
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.model import observation
-from noisewise.model.calibration import check_sensitivity
+from noisewise.model.sensitivity_check import check_sensitivity
 from noisewise.model.stages import check_sizes, check_stages
 from noisewise.priors.prior import Prior
 from noisewise.queries import AbstractQuery, as_query

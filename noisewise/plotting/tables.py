@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, describe
 from noisewise._core.draws import one_sample, real_array
+from noisewise._core.weights import systematic_rows
 from noisewise.diagnostics import Certificate
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.model.private_model import PrivateModel
@@ -311,8 +312,7 @@ def even_rows(weights: Float[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:
     if np.ptp(weights) <= 1e-12:
         return np.arange(len(weights))
     num = max(len(weights), _MIN_RESAMPLED)
-    rows = np.searchsorted(np.cumsum(weights), (np.arange(num) + 0.5) / num)
-    return np.minimum(rows, len(weights) - 1)
+    return systematic_rows(weights, num, 0.5)
 
 
 def _check_same(made: Mapping[str, Table]) -> None:

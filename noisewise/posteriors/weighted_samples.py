@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
-from noisewise._core.weights import effective_size, normalised_by_largest, systematic
+from noisewise._core.weights import effective_size, normalised_by_largest, systematic_rows
 from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num
 from noisewise.posteriors.report import Report
@@ -90,10 +90,10 @@ class WeightedSamples(AbstractPosterior):
     def resampled_rows(self, key: Array, num: int) -> Int[np.ndarray, " num"]:
         """The rows that `sample` takes, shape (num,)."""
         rng, num = generator(key), check_num(num)
-        return rng.permutation(systematic(self.weights, num, rng.random()))
+        return rng.permutation(systematic_rows(self.weights, num, rng.random()))
 
     def _chains(self) -> dict[str, np.ndarray]:
-        rows = systematic(self.weights, len(self.theta), 0.5)
+        rows = systematic_rows(self.weights, len(self.theta), 0.5)
         return {name: values[rows][None] for name, values in self._columns().items()}
 
     def _own_arrays(self) -> dict[str, np.ndarray]:

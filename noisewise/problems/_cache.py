@@ -14,8 +14,8 @@ import numpy as np
 from noisewise._core.json_files import json_digest
 from noisewise._core.regular_files import opened
 from noisewise.errors import NoisewiseError
-from noisewise.runs.npz import read_npy
-from noisewise.runs.tensors import read_tensors, write_tensors
+from noisewise.runs.archive_version_1 import read_npy
+from noisewise.runs.array_files import read_arrays, write_arrays
 
 VERSION = 2
 """Part of every name: raise it when a reference sampler changes."""
@@ -60,7 +60,7 @@ def cached_draws(
     draws = np.ascontiguousarray(compute(), dtype=np.float64)
     with contextlib.suppress(OSError, ValueError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_tensors(path, {}, {_DRAWS: draws}, overwrite=True)
+        write_arrays(path, {}, {_DRAWS: draws}, overwrite=True)
     return draws
 
 
@@ -69,7 +69,7 @@ def _read(path: Path, shape: tuple[int, ...]) -> np.ndarray | None:
     limit, old = 8 * math.prod(shape) + _MAX_HEADER, path.with_suffix(".npy")
     with contextlib.suppress(OSError, LookupError, NoisewiseError):
         if path.exists() or not old.exists():
-            draws = read_tensors(path, limit=limit)[1][_DRAWS]
+            draws = read_arrays(path, limit=limit)[1][_DRAWS]
         else:
             with opened(old, limit=limit, follow_links=False) as file:
                 if os.fstat(file.fileno()).st_size < limit - _MAX_HEADER:

@@ -8,8 +8,9 @@ import numpy as np
 import pandas as pd
 
 from noisewise._core.text import Markup
-from noisewise.assessment.evidence import worth
-from noisewise.assessment.judging import MIN_DRAWS_FOR_INTERVALS, too_few_for_intervals
+from noisewise._core.weights import MIN_DRAWS
+from noisewise.assessment.evidence import measured_size
+from noisewise.assessment.judging import too_few_for_intervals
 from noisewise.posteriors import AbstractPosterior
 from noisewise.reports.html import number, paragraphs, section, table
 
@@ -31,11 +32,11 @@ def headline(summary: pd.DataFrame, prior: pd.DataFrame | None, derived: tuple[s
 
 def sentence(posterior: AbstractPosterior, name: str, row: Any) -> str:
     """What is known of one quantity, whose row of the summary this is."""
-    sd, size = row["sd"], worth(posterior)
+    sd, size = row["sd"], measured_size(posterior)
     if too_few_for_intervals(size):
         return (
             f"Nothing can be said of {name} yet: the draws are worth {size:,.0f} independent ones,"
-            f" and intervals need {MIN_DRAWS_FOR_INTERVALS:.0f}."
+            f" and intervals need {MIN_DRAWS:.0f}."
         )
     given = (
         "given the release"

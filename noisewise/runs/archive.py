@@ -27,9 +27,9 @@ from noisewise._core.json_files import (
     sealed,
 )
 from noisewise.errors import FileFormatError, InvalidInputError
-from noisewise.runs.npz import ARRAYS as NPZ
-from noisewise.runs.npz import read_npz
-from noisewise.runs.tensors import Arrays, read_tensors, write_tensors
+from noisewise.runs.archive_version_1 import ARRAYS as NPZ
+from noisewise.runs.archive_version_1 import read_npz
+from noisewise.runs.array_files import Arrays, read_arrays, write_arrays
 
 SCHEMA, VERSION = "noisewise.archive", 2
 FITS = ("AmortisedPosterior", "LearnedLikelihood", "LearnedConfidentialLikelihood")
@@ -78,7 +78,7 @@ def write_archive(
         "noisewise": __version__,
         "python": platform.python_version(),
         "content": dict(content),
-        "arrays": write_tensors(folder / ARRAYS, {}, arrays, overwrite=True),
+        "arrays": write_arrays(folder / ARRAYS, {}, arrays, overwrite=True),
     }
     write_atomically(folder / MANIFEST, dump_json(sealed(record)), overwrite=True)
     with contextlib.suppress(OSError):  # the arrays of the version 1 that was replaced
@@ -128,7 +128,7 @@ def read_archive(path: PathLike, kinds: tuple[str, ...]) -> tuple[str, dict[str,
     if not isinstance(content, dict) or not isinstance(described, dict if version == 1 else str):
         raise FileFormatError(f"{what} must hold an object 'content', and describe its arrays.")
     if isinstance(described, str):
-        return record["kind"], content, read_tensors(folder / ARRAYS, sha256=described)[1]
+        return record["kind"], content, read_arrays(folder / ARRAYS, sha256=described)[1]
     return record["kind"], content, read_npz(folder / NPZ, described, what)
 
 

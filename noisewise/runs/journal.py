@@ -26,6 +26,7 @@ import numpy as np
 from noisewise._core.files import unwritten
 from noisewise._core.regular_files import check_no_links
 from noisewise.errors import NoisewiseError, ResumeError
+from noisewise.runs.array_files import write_arrays
 from noisewise.runs.journal_files import (
     SCHEMA,
     STATE,
@@ -38,7 +39,6 @@ from noisewise.runs.journal_files import (
     read_contents,
     read_state,
 )
-from noisewise.runs.tensors import write_tensors
 
 _SECONDS = 1.0
 """Seconds between two files: what a killed process loses, and long beside writing one."""
@@ -350,7 +350,7 @@ class Journal:
             arrays = dict(self._arrays)
             if self._statistics:
                 arrays["s"] = np.concatenate(self._statistics)
-            write_tensors(self.folder / f"{self._next:06d}{SUFFIX}", content, arrays)
+            write_arrays(self.folder / f"{self._next:06d}{SUFFIX}", content, arrays)
             self._next += 1
             self._steps, self._statistics, self._arrays = [], [], {}
         self._write_state()
@@ -366,7 +366,7 @@ class Journal:
         call, moves, state = self._state
         content = {"run": self.run, "call": call, "moves": moves}
         arrays = {str(i): array for i, array in enumerate(state)}
-        write_tensors(self.folder / f"{STATE}{SUFFIX}", content, arrays, overwrite=True)
+        write_arrays(self.folder / f"{STATE}{SUFFIX}", content, arrays, overwrite=True)
         self._state, now = None, time.monotonic()
         self._state_due = now + (now - started) / _STATE_SHARE
 

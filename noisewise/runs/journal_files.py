@@ -10,7 +10,7 @@ import numpy as np
 
 from noisewise._core.json_files import require_keys, require_schema
 from noisewise.errors import FileFormatError
-from noisewise.runs.tensors import read_tensors
+from noisewise.runs.array_files import read_arrays
 
 SCHEMA, VERSION = "noisewise.journal", 1
 _KEYS = ("schema", "schema_version", "run", "seconds", "num_simulations", "steps")
@@ -66,7 +66,7 @@ def read_contents(path: Path, run: str) -> Contents:
         FileFormatError: If it is altered, truncated, foreign, or of another run.
     """
     what = f"The journal file {path.name}"
-    content, arrays = read_tensors(path)
+    content, arrays = read_arrays(path)
     require_schema(content, SCHEMA, VERSION, what)
     require_keys(content, _KEYS, what)
     if content["run"] != run:
@@ -114,7 +114,7 @@ def read_state(path: Path, run: str) -> tuple[int, int, list[np.ndarray]]:
     was.
 
     """
-    content, arrays = read_tensors(path)
+    content, arrays = read_arrays(path)
     require_keys(content, ("run", "call", "moves"), "The state")
     counts = all(type(content[name]) is int for name in ("call", "moves"))
     numbered = list(arrays) == [*map(str, range(len(arrays)))]

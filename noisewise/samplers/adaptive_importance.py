@@ -23,7 +23,7 @@ from scipy.stats import multivariate_t
 
 from noisewise._core.arrays import Array, as_key, integer, number
 from noisewise._core.seeds import generator
-from noisewise._core.weights import effective_size, systematic
+from noisewise._core.weights import effective_size, systematic_rows
 from noisewise.errors import InvalidInputError
 
 LogEstimate = Callable[[Array, np.ndarray], np.ndarray]
@@ -62,7 +62,7 @@ class WeightedDraws:
 
     def resample(self, rng: np.random.Generator, num: int) -> np.ndarray:
         """`num` equally weighted draws, by systematic resampling in random order."""
-        return self.theta[rng.permutation(systematic(self.weights, num, rng.random()))]
+        return self.theta[rng.permutation(systematic_rows(self.weights, num, rng.random()))]
 
 
 @dataclasses.dataclass(frozen=True)

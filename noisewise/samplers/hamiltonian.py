@@ -26,7 +26,7 @@ from jaxtyping import Float
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, as_key, integer
 from noisewise._core.seeds import generator
-from noisewise._core.weights import effective_size, normalised
+from noisewise._core.weights import effective_size, normalised, rows_at
 from noisewise.errors import InvalidInputError
 from noisewise.samplers.densities import (
     LogDensity,
@@ -214,7 +214,7 @@ def resample_start(
         min(float(_CANDIDATES_PER_DIMENSION * z.shape[1]), np.isfinite(log_weights).sum() / 4),
     )
     places = (rng.permutation(num) + rng.random()) / num
-    return z[np.minimum(np.searchsorted(np.cumsum(weights), places), len(z) - 1)]
+    return z[rows_at(weights, places)]
 
 
 # Compiled -----------------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ simulation at a time.
 _TASKS_PER_WORKER = 4
 """Tasks by default: enough that a slow one does not keep the other workers idle."""
 
-_ASSUMED_WORKERS = 16
+ASSUMED_WORKERS = 16
 """Workers of an executor that does not say how many it has; only the default size depends on it."""
 
 _task_numbers = itertools.count()
@@ -83,7 +83,7 @@ class Batches:
     @property
     def num_workers(self) -> int:
         """How many simulations run at once: what the executor says, else 16."""
-        return 1 if self.executor is None else num_workers(self.executor) or _ASSUMED_WORKERS
+        return 1 if self.executor is None else num_workers(self.executor) or ASSUMED_WORKERS
 
     @property
     def size(self) -> int:

@@ -101,8 +101,8 @@ def test_planted_bugs_are_caught(name):
 @pytest.mark.parametrize(
     ("constant", "value"),
     [
-        ("MIN_DRAWS_FOR_INTERVALS", 99.0),
-        ("MIN_DRAWS_FOR_INTERVALS", 101.0),
+        ("MIN_DRAWS", 99.0),
+        ("MIN_DRAWS", 101.0),
         ("MANY_DRAWS", 399.0),
         ("MANY_DRAWS", 401.0),
         ("MAX_MISSED", 0.09),

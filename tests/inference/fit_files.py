@@ -12,7 +12,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.estimators.files import density_arrays
-from noisewise.runs.tensors import read_tensors, write_tensors
+from noisewise.runs.array_files import read_arrays, write_arrays
 from tests.hostile import damaged
 
 
@@ -60,9 +60,9 @@ def check_refuses(fit, path, others):
     with pytest.raises(nw.errors.InvalidInputError, match="no folder"):
         kind.load(path / "nothing", a_model())
     _check_manifests(fit, path)
-    content, arrays = read_tensors(path / "arrays.safetensors")
+    content, arrays = read_arrays(path / "arrays.safetensors")
     arrays["scale.mean"] = np.nextafter(arrays["scale.mean"], np.inf)
-    write_tensors(path / "arrays.safetensors", content, arrays, overwrite=True)
+    write_arrays(path / "arrays.safetensors", content, arrays, overwrite=True)
     with pytest.raises(nw.errors.FileFormatError, match="does not match its sha256"):
         kind.load(path, a_model())
     own = copy.copy(fit)

@@ -10,7 +10,7 @@ import pytest
 
 import noisewise as nw
 from noisewise.inference import TruncatedProposals
-from noisewise.inference.learned.common.simulations import one_net
+from noisewise.inference.learned.common.simulations import one_point_set
 from noisewise.inference.learned.posterior.corrections import atomic_loss
 from noisewise.inference.learned.posterior.posterior_task import NoisyPairs
 from noisewise.inference.learned.posterior.regions import Estimate, Region, Regions, in_all
@@ -30,7 +30,7 @@ def pairs(num_atoms, rows=30, num_noise=4):
 def test_a_batch_takes_one_whole_net_of_each_row():
     data = pairs(0)
     with jax.enable_x64(True):
-        noisy = np.asarray(one_net(KEY, jnp.asarray(data.bank), jnp.arange(30), 4))
+        noisy = np.asarray(one_point_set(KEY, jnp.asarray(data.bank), jnp.arange(30), 4))
     for row in range(30):
         assert any(
             np.array_equal(noisy[row], data.bank[row, first : first + 4]) for first in (0, 4)

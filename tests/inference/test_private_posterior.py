@@ -18,7 +18,7 @@ from noisewise.inference import (
     TruncatedProposals,
 )
 from noisewise.inference.learned.posterior.corrections import AbstractCorrection
-from noisewise.inference.learned.posterior.regions import Proposal
+from noisewise.inference.learned.posterior.regions import NextRound
 from noisewise.mechanisms import IndependentUniforms
 from tests.inference import linear_gaussian
 from tests.inference.fit_files import a_model, check_refuses, check_survives
@@ -35,7 +35,7 @@ class Uncorrected(AbstractCorrection):
     any_proposal = True
 
     def propose(self, key, estimate, num):
-        return Proposal(estimate.sample(key, num))
+        return NextRound(estimate.sample(key, num))
 
 
 def off_by(posterior, observed=linear_gaussian.OBSERVED):

@@ -15,7 +15,7 @@ def interrupt(monkeypatch):
     every step.
     """
     monkeypatch.setattr(journals, "_SECONDS", 0.0)
-    write, left = journals.write_tensors, [0]
+    write, left = journals.write_arrays, [0]
 
     def written(*args, **more):
         write(*args, **more)
@@ -23,7 +23,7 @@ def interrupt(monkeypatch):
         if left[0] == 0:
             raise Interrupted
 
-    monkeypatch.setattr(journals, "write_tensors", written)
+    monkeypatch.setattr(journals, "write_arrays", written)
     return functools.partial(left.__setitem__, 0)
 
 

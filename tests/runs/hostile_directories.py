@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from noisewise._core.json_files import sealed
-from noisewise.runs.tensors import _digest
+from noisewise.runs.array_files import _digest
 
 MARKER = "code was run"
 CODE = f"open({MARKER!r}, 'w').close()\n"

@@ -6,13 +6,13 @@ import json
 import numpy as np
 
 from noisewise._core.json_files import sealed
-from noisewise.runs.tensors import read_tensors
+from noisewise.runs.array_files import read_arrays
 
 
 def to_version_1(folder):
     """Rewrite the archive in a folder as one of version 1: arrays.npz, and what each array is."""
     manifest, path = folder / "manifest.json", folder / "arrays.safetensors"
-    _, arrays = read_tensors(path)
+    _, arrays = read_arrays(path)
     np.savez(folder / "arrays.npz", **arrays)
     value = json.loads(manifest.read_text())
     described = {

@@ -22,9 +22,9 @@ from noisewise import errors
 from noisewise._core.json_files import parse_json, read_json, sealed
 from noisewise._core.regular_files import read_regular
 from noisewise.problems import _cache
+from noisewise.runs.array_files import _digest, packed, read_arrays, unpacked
 from noisewise.runs.journal import Journal
 from noisewise.runs.journal_files import journal_files
-from noisewise.runs.tensors import _digest, packed, read_tensors, unpacked
 from tests.inference.fit_files import a_model
 from tests.runs import hostile_directories as hostile
 from tests.runs import test_hostile_files as files
@@ -314,7 +314,7 @@ def test_headers_are_not_believed(tmp_path):
     hostile.holes(8 + len(header) + 2**35, keep=True)(path, None, None)
     watch = hostile.Watch()
     with pytest.raises(errors.FileFormatError, match="next to empty"):
-        watch(lambda: read_tensors(path))
+        watch(lambda: read_arrays(path))
     assert watch.largest < 2**20 * 32
 
 

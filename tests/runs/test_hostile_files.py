@@ -23,9 +23,9 @@ import pytest
 import noisewise as nw
 from noisewise import errors
 from noisewise._core.json_files import sealed
+from noisewise.runs.array_files import packed, unpacked
 from noisewise.runs.journal import Journal
 from noisewise.runs.journal_files import Result, journal_files, read_contents
-from noisewise.runs.tensors import packed, unpacked
 from tests.hostile import damaged
 from tests.inference.fit_files import a_model
 from tests.inference.methods import QUICK, SMALL
@@ -204,7 +204,7 @@ def damaged_bytes(content, rng, count):
             yield int(rng.integers(2**63)).to_bytes(8, "little") + content[8:]
 
 
-def damaged_tensors(content, rng, count):
+def damaged_arrays(content, rng, count):
     """Half of them with damage in the header, or in what the file tells, which then has a sha256
     that fits.
     """
@@ -276,7 +276,7 @@ def check(loader, name, folder, total):
             content.decode(), rng, count, has_seal=path.name in ("manifest.json", "run.json")
         )
     elif path.suffix == ".safetensors":
-        copies = damaged_tensors(content, rng, count)
+        copies = damaged_arrays(content, rng, count)
     else:
         copies = ((broken, False) for broken in damaged_bytes(content, rng, count))
     refused = 0

@@ -10,7 +10,7 @@ from noisewise.runs.journal_files import Result
 
 
 def test_arrays_of_every_kind_come_back(tmp_path):
-    from noisewise.runs.tensors import read_tensors, write_tensors
+    from noisewise.runs.array_files import read_arrays, write_arrays
 
     kinds = ["f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "?"]
     arrays = {kind: np.arange(6).reshape(2, 3).astype(kind) for kind in kinds} | {
@@ -18,17 +18,17 @@ def test_arrays_of_every_kind_come_back(tmp_path):
         "one": np.array(3.5),
     }
     arrays["special"] = np.array([np.nan, np.inf, -0.0, 5e-324])
-    write_tensors(tmp_path / "a.safetensors", {"text": "é", "number": 0.1}, arrays)
-    content, again = read_tensors(tmp_path / "a.safetensors")
+    write_arrays(tmp_path / "a.safetensors", {"text": "é", "number": 0.1}, arrays)
+    content, again = read_arrays(tmp_path / "a.safetensors")
     assert content == {"text": "é", "number": 0.1}
     for name, array in arrays.items():
         assert again[name].dtype == array.dtype
         assert again[name].shape == array.shape
         assert again[name].tobytes() == array.tobytes()
     with pytest.raises(errors.InvalidInputError, match="not stored"):
-        write_tensors(tmp_path / "b.safetensors", {}, {"a": np.array(["text"])})
+        write_arrays(tmp_path / "b.safetensors", {}, {"a": np.array(["text"])})
     with pytest.raises(errors.InvalidInputError, match="exists"):
-        write_tensors(tmp_path / "a.safetensors", {}, {})
+        write_arrays(tmp_path / "a.safetensors", {}, {})
 
 
 def test_a_state_of_jax_arrays_and_a_journal_of_another_run(tmp_path):

@@ -100,11 +100,11 @@ def certify(
 
 
 def certified_by(key: Array, run: InferenceRun, posterior: AbstractPosterior) -> Certificate:
-    """What `certify` returns, by work that `start` began.
+    """What `certify` returns, in a run that `start` began.
 
     Args:
         key: JAX PRNG key.
-        run: The work, whose settings hold the number of simulations and the share of the prior.
+        run: The run, whose settings hold the number of simulations and the share of the prior.
         posterior: The approximation q.
     """
     num_simulations, share = run.settings["num_simulations"], run.settings["prior_share"]

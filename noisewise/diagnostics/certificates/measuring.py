@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
+from noisewise._core.weights import effective_size_of_logs, systematic_rows
 from noisewise.assessment.judging import FAIR_EFFICIENCY
 from noisewise.diagnostics.certificates.certificate import SATURATED
 from noisewise.diagnostics.certificates.defensive import DefensiveProposal
@@ -84,7 +85,7 @@ def _usual_size(draws: ImportanceDraws) -> float:
     log_weights = np.sort(draws.log_weights)[:-_OUTLIERS]
     if not np.isfinite(log_weights[-1]):
         return 1.0
-    return float(np.exp(2.0 * logsumexp(log_weights) - logsumexp(2.0 * log_weights)))
+    return effective_size_of_logs(log_weights)
 
 
 def _excess(
@@ -140,5 +141,4 @@ def _refits(
 
 def _resampled(key: Array, weights: Float[np.ndarray, " N"], num: int) -> Int[np.ndarray, " num"]:
     """Rows drawn by their weights with systematic resampling, shape (num,)."""
-    points = (generator(key).random() + np.arange(num)) / num
-    return np.minimum(np.searchsorted(np.cumsum(weights), points), len(weights) - 1)
+    return systematic_rows(weights, num, generator(key).random())

@@ -15,7 +15,7 @@ import numpy as np
 from noisewise._core.arrays import Array
 from noisewise._core.blocks import in_blocks
 from noisewise._core.seeds import generator
-from noisewise._core.weights import effective_size, rows_at, systematic
+from noisewise._core.weights import effective_size, rows_at, systematic_rows
 from noisewise.inference.contract.run import NUM_PRIOR_CHECK, OutOfBudget
 from noisewise.priors.prior import Prior
 
@@ -82,7 +82,7 @@ class KernelProposal:
             weights: Normalised weights, shape (n,).
         """
         if effective_size(weights) < len(z) / 2:
-            z = z[systematic(weights, len(z), generator(key).random())]
+            z = z[systematic_rows(weights, len(z), generator(key).random())]
             weights = np.full(len(z), 1.0 / len(z))
         centred = z - weights @ z
         covariance = (weights[:, None] * centred).T @ centred

@@ -12,6 +12,7 @@ import numpy as np
 from noisewise._core.arrays import Array, integer, number
 from noisewise._core.blocks import in_blocks
 from noisewise._core.seeds import generator
+from noisewise._core.weights import MIN_DRAWS
 from noisewise.errors import InvalidInputError, SimulationError
 from noisewise.inference.abc.distances import (
     AbstractDistance,
@@ -31,11 +32,6 @@ _EXACT = frozenset({Capability.DENSITY, Capability.BOUND})
 
 _DEFAULT_QUANTILE = 0.01
 """Share of simulations kept where the mechanism has no density or bound."""
-
-_MIN_DRAWS = 100.0
-"""Draws below which the report recommends other methods: averages are off by a tenth of a posterior
-sd.
-"""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -194,7 +190,7 @@ def _accepted(
     acceptance = rule.share * harvest.acceptance
     run.diagnostics["acceptance"] = acceptance
     run.record(acceptance=acceptance)
-    if not harvest.complete and len(theta) * rule.share < _MIN_DRAWS:
+    if not harvest.complete and len(theta) * rule.share < MIN_DRAWS:
         run.warn(Kind.FEW_DRAWS_ACCEPTED, num=harvest.num_tried)
     if isinstance(rule, _ByDensity):
         return run.draws(theta, s, exact=True)

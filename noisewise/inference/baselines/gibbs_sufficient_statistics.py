@@ -15,10 +15,11 @@ import numpy as np
 from scipy.special import ndtr
 
 from noisewise._core.arrays import Array, integer
+from noisewise._core.weights import MANY_DRAWS
 from noisewise.inference.baselines.conjugate import conjugate_prior_refusal
 from noisewise.inference.baselines.statistic_moves import Kernel, StatisticTarget, sweeps
 from noisewise.inference.contract.base import AbstractMethod
-from noisewise.inference.contract.chains import ENOUGH_DRAWS, MAX_R_HAT
+from noisewise.inference.contract.chains import MAX_R_HAT
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, Kind
@@ -233,5 +234,5 @@ def _look_at_chains(run: InferenceRun, posterior: Draws) -> None:
         r_hat, size = float(table["r_hat"].max()), float(table["ess_bulk"].min())
     found = {"R-hat": r_hat, "effective size": size}
     run.diagnostics |= {name: value for name, value in found.items() if np.isfinite(value)}
-    if not (r_hat <= MAX_R_HAT and size >= ENOUGH_DRAWS):
+    if not (r_hat <= MAX_R_HAT and size >= MANY_DRAWS):
         run.warn(Kind.CHAINS_NOT_MIXED, r_hat=r_hat, effective_size=size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 
 from noisewise.simulators import AbstractSimulator, PythonSimulator
-from noisewise.simulators.dispatch import num_workers
+from noisewise.simulators.dispatch import ASSUMED_WORKERS, num_workers
 
 _MIN_CHUNK = 16
 """Simulations at once under a deadline, at least: calls for fewer cost more than they simulate."""
@@ -25,11 +25,6 @@ _FIRST_BATCH = 8
 _BATCH_SECONDS = 3.0
 """Seconds of simulations in a recorded batch: what an interruption loses at most."""
 
-_ASSUMED_WORKERS = 16
-"""Workers of an executor that does not say how many it has: too many cost an early batch some
-seconds, too few leave workers idle.
-"""
-
 
 def num_at_once(
     simulator: AbstractSimulator, executor: Executor | None, speed: float | None, *, kept: bool
@@ -46,5 +41,5 @@ def num_at_once(
         return _FIRST_CHUNK if speed is None else max(_MIN_CHUNK, int(speed * _CHUNK_SECONDS))
     if not isinstance(simulator, PythonSimulator):
         return _FIRST_CHUNK * max(1, int((speed or 0.0) * _BATCH_SECONDS / _FIRST_CHUNK))
-    least = 1 if executor is None else 4 * (num_workers(executor) or _ASSUMED_WORKERS)
+    least = 1 if executor is None else 4 * (num_workers(executor) or ASSUMED_WORKERS)
     return max(least, _FIRST_BATCH if speed is None else int(speed * _BATCH_SECONDS))

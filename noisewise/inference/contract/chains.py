@@ -9,6 +9,7 @@ import numpy as np
 
 from noisewise._core.arrays import Array
 from noisewise._core.json_files import reading
+from noisewise._core.weights import MANY_DRAWS, MIN_DRAWS
 from noisewise.errors import FileFormatError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.posteriors import Draws, Kind
@@ -19,10 +20,6 @@ _KEPT_PER_EFFECTIVE = 4
 next to none.
 """
 
-ENOUGH_DRAWS = 400
-"""Effective draws below which chains are reported as not settled: Vehtari et al. (2021) recommend
-400.
-"""
 
 MAX_R_HAT = 1.01
 """R-hat up to which chains have settled, as Vehtari et al. (2021) recommend."""
@@ -34,11 +31,6 @@ then makes it as large, as E[R-hat^2] = 1 + 2 C / ESS = 1.04.
 
 _MANY_PER_CHAIN = 50
 """Effective draws per chain that are many: see `_MAX_R_HAT_OF_MANY`."""
-
-_MIN_EXACT = 100
-"""Effective draws below which chains are not called exact: averages are off by a tenth of a
-posterior sd.
-"""
 
 
 class Trace:
@@ -148,11 +140,11 @@ def finished_draws(run: InferenceRun, trace: Trace, *, settled: bool) -> Draws:
     run.diagnostics |= {"effective size": size, "R-hat": r_hat}
     if not settled:
         run.warn(Kind.CHAINS_IN_WARM_UP)
-    elif not (size >= ENOUGH_DRAWS and trace.settled):
-        limits = {"enough": ENOUGH_DRAWS, "largest_r_hat": MAX_R_HAT}
+    elif not (size >= MANY_DRAWS and trace.settled):
+        limits = {"enough": MANY_DRAWS, "largest_r_hat": MAX_R_HAT}
         run.warn(Kind.CHAINS_NOT_SETTLED, effective_size=size, r_hat=r_hat, **limits)
     return run.draws(
-        theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= _MIN_EXACT
+        theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= MIN_DRAWS
     )
 
 

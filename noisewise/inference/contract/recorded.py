@@ -10,17 +10,20 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
 from noisewise._core.row_keys import key_words
-from noisewise.errors import MissingCapabilityError, NoisewiseError
+from noisewise.errors import FileFormatError, MissingCapabilityError, NoisewiseError
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, load_posterior
 from noisewise.runs import Journal, RunDirectory, run_directory
+
+T = TypeVar("T")
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
@@ -132,3 +135,13 @@ def _digest(value: Any) -> str:
         digest.update(repr((name, array.shape, str(array.dtype))).encode())
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
+
+
+def refilled(state: T, leaves: list[np.ndarray]) -> T:
+    """A pytree of the same structure with other arrays."""
+    old, structure = jax.tree.flatten(state)
+    if [(np.shape(a), np.asarray(a).dtype) for a in old] != [(a.shape, a.dtype) for a in leaves]:
+        raise FileFormatError(
+            "The state of chains in the journal does not fit this run: delete state.safetensors."
+        )
+    return jax.tree.unflatten(structure, leaves)

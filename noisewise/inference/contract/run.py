@@ -16,6 +16,7 @@ from noisewise._core.row_keys import as_keys, fold_in_rows, key_words
 from noisewise.errors import FileFormatError, ResumeError
 from noisewise.inference.contract.batches import num_at_once
 from noisewise.inference.contract.progress import ProgressBar, planned
+from noisewise.inference.contract.recorded import refilled
 from noisewise.inference.contract.reporting import RunReport
 from noisewise.inference.contract.surprise import p_value
 from noisewise.mechanisms.base import Capability
@@ -254,7 +255,7 @@ class InferenceRun(RunReport):
             return state, arrays
         result, leaves = found
         self.stop = Stop.from_record(result.stopped)
-        return state if leaves is None else _refilled(state, leaves), result.arrays
+        return state if leaves is None else refilled(state, leaves), result.arrays
 
     def all_statistics(
         self, key: Array, theta: Float[np.ndarray, "n d"]
@@ -393,13 +394,3 @@ class InferenceRun(RunReport):
             stop = self.end(StopKind.TIME_SPENT)
             if not partial:
                 raise OutOfBudget(stop)
-
-
-def _refilled(state: T, leaves: list[np.ndarray]) -> T:
-    """A pytree of the same structure with other arrays."""
-    old, structure = jax.tree.flatten(state)
-    if [(np.shape(a), np.asarray(a).dtype) for a in old] != [(a.shape, a.dtype) for a in leaves]:
-        raise FileFormatError(
-            "The state of chains in the journal does not fit this run: delete state.safetensors."
-        )
-    return jax.tree.unflatten(structure, leaves)

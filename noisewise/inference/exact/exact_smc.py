@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array, integer, number
 from noisewise._core.seeds import generator
-from noisewise._core.weights import normalised, systematic
+from noisewise._core.weights import normalised, systematic_rows
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.chains import Trace, finished_draws
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
@@ -184,7 +184,7 @@ class ExactSMC(AbstractSequentialMethod):
         reached = 1.0 if increment >= 1.0 - temperature else temperature + increment
         particles.tune(weights)
         start = generator(resample_key).random()
-        ancestors = systematic(weights, particles.num_ancestors, start)
+        ancestors = systematic_rows(weights, particles.num_ancestors, start)
         num_chains = particles.num_chains
         particles.advance(move_key, run, reached, ancestors)
         evidence.add(log_weights, num_chains)

@@ -9,18 +9,13 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
-from noisewise._core.weights import effective_size_of_logs, normalised
+from noisewise._core.weights import MIN_DRAWS, effective_size_of_logs, normalised
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.posteriors import Kind, WeightedSamples
 from noisewise.posteriors.findings import without
 from noisewise.posteriors.weighted_samples import MAX_PARETO_K, pareto_k
 from noisewise.priors.prior import Prior
 from noisewise.samplers.adaptive_importance import Proposal
-
-_MIN_EXACT = 100
-"""Effective draws below which weighted draws are not called exact: averages are off by a tenth of a
-posterior sd.
-"""
 
 _MIN_SHARE = 0.01
 """Effective draws per simulation from which a proposal is good: each then takes a hundred
@@ -132,7 +127,7 @@ class ImportanceDraws:
     @property
     def good(self) -> bool:
         """Whether effective draws are cheap enough: at most a hundred simulations each."""
-        return self.effective_size >= max(_MIN_SHARE * self.num, _MIN_EXACT / 2)
+        return self.effective_size >= max(_MIN_SHARE * self.num, MIN_DRAWS / 2)
 
     def posterior(self) -> WeightedSamples:
         """The weighted posterior; effective size, Pareto k and log evidence go into the report."""
@@ -155,7 +150,7 @@ def trustworthy(effective_size: float, shape: float) -> bool:
     """Whether weighted draws stand for the posterior: 100 effective ones or more, and a Pareto k of
     .7 or less.
     """
-    return effective_size >= _MIN_EXACT and shape <= MAX_PARETO_K
+    return effective_size >= MIN_DRAWS and shape <= MAX_PARETO_K
 
 
 def relative_variance(log_eta: np.ndarray) -> float:

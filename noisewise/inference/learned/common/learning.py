@@ -85,7 +85,7 @@ def check_kinds(settings: Any, **kinds: type) -> None:
 
 
 def check_bank(settings: Any) -> None:
-    """Refuse a bank of noise that is not made of whole nets."""
+    """Refuse a bank of noise that is not made of whole point sets."""
     if settings.noise_bank % settings.num_noise:
         raise InvalidInputError(
             f"noise_bank must be a multiple of num_noise, got {settings.noise_bank} and"

@@ -20,10 +20,6 @@ rows that densities are evaluated in.
 THIN = 2
 """Iterations per draw: neighbours are correlated, and half of them say as much in half the memory.
 """
-ENOUGH = 400
-"""Effective draws below which a reader is warned: means then have a Monte Carlo error of 1/20 of a
-standard deviation, and R-hat is unreliable (Vehtari et al. 2021).
-"""
 _MAX_SEGMENTS = 40
 """Segments after which chains that have not settled are given up: they are stuck, not slow."""
 

@@ -37,9 +37,9 @@ def noisy_statistics(
         key: JAX PRNG key.
         model: The model, whose mechanism makes the noise.
         s: Confidential statistics, shape (n, k).
-        num: Noisy versions of each row: one randomised net of `num` points, or plain draws where
+        num: Noisy versions of each row: one randomised set of Sobol points, or plain draws where
             the mechanism has no transport map.
-        points: Makes the nets.
+        points: Makes the point sets.
 
     Returns:
         s_dp, shape (n, num, kp).
@@ -59,14 +59,14 @@ def noisy_statistics(
     return np.concatenate(parts)
 
 
-def one_net(key: Array, bank: Array, rows: Array, num: int) -> Array:
-    """For each row one of the nets that its bank consists of, at random.
+def one_point_set(key: Array, bank: Array, rows: Array, num: int) -> Array:
+    """For each row one of the point sets that its bank consists of, at random.
 
     Args:
         key: JAX PRNG key.
         bank: Noisy versions of all simulations, shape (n, B, ...), B a multiple of `num`.
         rows: Row numbers, shape (b,).
-        num: The number of points in a net.
+        num: The number of points in a set.
 
     Returns:
         Noisy versions, shape (b, num, ...).
@@ -104,13 +104,13 @@ class Rows:
 
 class NoisyBank:
     """Noisy versions of each simulation, drawn once and kept for all rounds: training takes a
-    random net of them each time.
+    random point set of them each time.
 
     Args:
         model: The model, whose mechanism makes the noise.
         capacity: The number of simulations there will be room for.
         size: Noisy versions of each simulation.
-        points: Makes the nets.
+        points: Makes the point sets.
         encode: What is kept of s_dp (n, m, kp): its features, or s_dp as it is.
     """
 

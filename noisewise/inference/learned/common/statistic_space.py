@@ -37,7 +37,7 @@ _MAX_DIVISOR = 12
 """The smallest gap may be this multiple of the step, where neighbours are missing by chance."""
 _ROUNDING = 1e-3
 """Steps: how far values may be off a lattice by rounding."""
-_ATOM_SHARE = 0.05
+ATOM_SHARE = 0.05
 """Share of the simulations at one value from which it may be an atom."""
 _CELLS_PER_ATOM = 20.0
 """An atom has a share of more than this many cells of a density as wide as the column."""
@@ -287,7 +287,7 @@ def _check_atoms(name: str, values: np.ndarray, step: float) -> None:
     """
     distinct, counts = np.unique(values, return_counts=True)
     share = counts.max() / len(values)
-    if counts.max() >= 5 and share > max(_ATOM_SHARE, _CELLS_PER_ATOM * step / values.std()):
+    if counts.max() >= 5 and share > max(ATOM_SHARE, _CELLS_PER_ATOM * step / values.std()):
         raise MissingCapabilityError(
             "ConfidentialLikelihoodEstimation needs statistics with a density given theta, but"
             f" {name} is exactly {distinct[np.argmax(counts)]:.6g} in {share:.0%} of the"

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, describe
 from noisewise._core.json_files import require_keys
+from noisewise._core.weights import MANY_DRAWS
 from noisewise.errors import InvalidTypeError, MissingCapabilityError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.run import InferenceRun
@@ -27,7 +28,6 @@ from noisewise.inference.learned.common.fits import (
     rows_of,
     stored_counts,
 )
-from noisewise.inference.learned.common.segments import ENOUGH
 from noisewise.inference.learned.common.space_files import (
     read_statistic_space,
     statistic_space_arrays,
@@ -248,8 +248,8 @@ def _report_chains(run: InferenceRun, chains: JointChains, last: bool) -> None:
         "acceptance": chains.latest.acceptance,
         "divergent": chains.num_divergent,
     }
-    if last and not (size >= ENOUGH and trace.settled):
-        numbers = {"effective_size": size, "r_hat": r_hat, "enough": ENOUGH}
+    if last and not (size >= MANY_DRAWS and trace.settled):
+        numbers = {"effective_size": size, "r_hat": r_hat, "enough": MANY_DRAWS}
         run.warn(
             Kind.JOINT_CHAINS_NOT_SETTLED, **numbers, lattice=bool(chains.target.space.lattices)
         )

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, as_key, number
 from noisewise._core.json_files import require_keys
+from noisewise._core.weights import MANY_DRAWS
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.fits import (
@@ -32,7 +33,6 @@ from noisewise.inference.learned.common.fits import (
     share_outside,
     stored_counts,
 )
-from noisewise.inference.learned.common.segments import ENOUGH
 from noisewise.inference.learned.common.space_files import (
     read_target_space,
     target_space_arrays,
@@ -273,8 +273,8 @@ def posterior_of(
         "R-hat": r_hat,
         "divergent": chains.latest.num_divergent,
     }
-    if last and not (size >= ENOUGH and trace.settled):
-        numbers = {"effective_size": size, "r_hat": r_hat, "enough": ENOUGH}
+    if last and not (size >= MANY_DRAWS and trace.settled):
+        numbers = {"effective_size": size, "r_hat": r_hat, "enough": MANY_DRAWS}
         run.warn(Kind.LIKELIHOOD_CHAINS_NOT_SETTLED, **numbers, finished=run.stop.finished)
     z = trace.by_chain("theta", trace.stride())
     run.diagnostics[MASS_OUTSIDE] = outside = share_outside(z, likelihood.bounds)

@@ -25,7 +25,7 @@ from noisewise.inference.learned.common.simulations import (
     Rows,
     Simulations,
     nothing_varies,
-    one_net,
+    one_point_set,
 )
 from noisewise.inference.learned.likelihood.learned_likelihood import LearnedLikelihood
 from noisewise.inference.learned.likelihood.target_space import TargetSpace
@@ -47,7 +47,7 @@ _INSTEAD = "PrivatePosteriorEstimation"
 
 class NoisyTargets(eqx.Module):
     """What the training loop draws from: standardised targets of each simulation, of which a random
-    net is taken each time, and standardised parameters.
+    point set is taken each time, and standardised parameters.
     """
 
     bank: Float[Array, "n B d"]
@@ -57,7 +57,7 @@ class NoisyTargets(eqx.Module):
     def __call__(
         self, key: Array, rows: Int[Array, " b"]
     ) -> tuple[Float[Array, "b m d"], Float[Array, "b 1 p"]]:
-        return one_net(key, self.bank, rows, self.num_noise), self.condition[rows][:, None]
+        return one_point_set(key, self.bank, rows, self.num_noise), self.condition[rows][:, None]
 
 
 class LikelihoodTask(AbstractTask[TargetSpace]):

@@ -53,10 +53,10 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
 
         s_i = s(x_i),   x_i ~ f(. | theta_i)
 
-    The inner average is over M = `num_noise` points v_i of a randomised net. Simulations are kept
-    as s_i, and each is made private `noise_bank` times, as nets of M points, of which every epoch
-    takes one at random. Whatever law the theta_i come from, the minimum is the likelihood, so that
-    later rounds draw them from the posterior of the round before, and learn from all rounds at
+    The inner average is over M = `num_noise` points v_i of a randomised Sobol set. Simulations are
+    kept as s_i, and each is made private `noise_bank` times, as sets of M points, of which every
+    epoch takes one at random. Whatever law the theta_i come from, the minimum is the likelihood, so
+    that later rounds draw them from the posterior of the round before, and learn from all rounds at
     once. Lattices are spread over their cells; what a quadratic Gaussian regression on theta
     explains is taken out before a flow (`estimator`) learns the rest.
 
@@ -78,7 +78,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
         num_noise: M, noisy versions of each simulation per step: 1, because each step asks for
             densities of as many targets.
         noise_bank: Noisy versions of each simulation kept in memory, a multiple of `num_noise`.
-        points: The nets: `ScrambledSobol()`, which cover the noise evenly, or
+        points: The point sets: `ScrambledSobol()`, which cover the noise evenly, or
             `IndependentUniforms()`.
         training: Optimiser and early stopping, see `nw.estimators.Training`.
         validation_share: Share of the simulations that decide when to stop; 5% as in the paper.

@@ -18,7 +18,7 @@ from noisewise._core.seeds import generator
 from noisewise.estimators.members import Estimator
 from noisewise.inference.learned.posterior.regions import (
     Estimate,
-    Proposal,
+    NextRound,
     Region,
     Regions,
     in_all,
@@ -56,7 +56,7 @@ class AbstractCorrection(abc.ABC):
     """Whether the first round may draw from another law than the prior."""
 
     @abc.abstractmethod
-    def propose(self, key: Array, estimate: Estimate, num: int) -> Proposal:
+    def propose(self, key: Array, estimate: Estimate, num: int) -> NextRound:
         """Parameters for the next round.
 
         Args:
@@ -106,7 +106,7 @@ class TruncatedProposals(AbstractCorrection):
     def __post_init__(self) -> None:
         object.__setattr__(self, "outside", number("outside", above=0.0, below=0.5)(self.outside))
 
-    def propose(self, key: Array, estimate: Estimate, num: int) -> Proposal:
+    def propose(self, key: Array, estimate: Estimate, num: int) -> NextRound:
         level_key, prior_key, fit_key = jax.random.split(key, 3)
         own = estimate.sample(level_key, _NUM_OWN)
         region = _region(estimate, own, self.outside)
@@ -120,7 +120,7 @@ class TruncatedProposals(AbstractCorrection):
             tried += _BLOCK
             if missing > 0 and num - missing < _MIN_ACCEPTANCE * tried:
                 return _rare(fit_key, prior, regions, own, num)
-        return Proposal(np.concatenate(found), region)
+        return NextRound(np.concatenate(found), region)
 
     def usable(self, regions: Regions, z: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, " n"]:
         return regions.holding(z)
@@ -159,8 +159,8 @@ class AtomicProposals(AbstractCorrection):
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_atoms", integer("num_atoms", at_least=2)(self.num_atoms))
 
-    def propose(self, key: Array, estimate: Estimate, num: int) -> Proposal:
-        return Proposal(estimate.sample(key, num))
+    def propose(self, key: Array, estimate: Estimate, num: int) -> NextRound:
+        return NextRound(estimate.sample(key, num))
 
 
 def atomic_loss(distribution: Estimator, target: tuple[Array, Array], condition: Array) -> Array:
@@ -192,17 +192,17 @@ def _region(estimate: Estimate, own: np.ndarray, outside: float) -> Region:
 
 def _rare(
     key: Array, prior: Prior, regions: tuple[Region, ...], own: np.ndarray, num: int
-) -> Proposal:
+) -> NextRound:
     """Draws inside the regions where the prior rarely falls into them; where too few are found, the
     last region is given up.
     """
-    z = _resampled(key, prior, regions, own, num)
+    z = _accepted(key, prior, regions, own, num)
     if len(z) >= _MIN_DRAWS:
-        return Proposal(z, regions[-1])
-    return Proposal(prior.unconstrain(prior.sample(key, num)), gave_up=True)
+        return NextRound(z, regions[-1])
+    return NextRound(prior.unconstrain(prior.sample(key, num)), gave_up=True)
 
 
-def _resampled(
+def _accepted(
     key: Array, prior: Prior, regions: tuple[Region, ...], own: np.ndarray, num: int
 ) -> np.ndarray:
     """At most `num` draws of the prior inside the regions: draws of a wide fit to q, accepted by

@@ -27,7 +27,7 @@ from noisewise.inference.learned.common.simulations import (
     NoisyBank,
     Simulations,
     nothing_varies,
-    one_net,
+    one_point_set,
 )
 from noisewise.inference.learned.posterior.corrections import atomic_loss
 from noisewise.inference.learned.posterior.regions import Regions
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 class NoisyPairs(eqx.Module):
     """What the training loop draws from: z, its log prior, and noisy features of each simulation,
-    of which a random net is taken each time.
+    of which a random point set is taken each time.
 
     With atoms, targets are (b, a, m, p) standardised z with log priors (b, a): first the row's own,
     then those of others in the batch.
@@ -59,7 +59,7 @@ class NoisyPairs(eqx.Module):
         self, key: Array, rows: Int[Array, " b"]
     ) -> tuple[Float[Array, "b m p"] | tuple[Array, Array], Float[Array, "b ... w"]]:
         noise_key, atom_key = jax.random.split(key)
-        condition = self.scale(one_net(noise_key, self.bank, rows, self.num_noise))
+        condition = self.scale(one_point_set(noise_key, self.bank, rows, self.num_noise))
         if not self.num_atoms:
             standard = self.whitening.forward(self.z[rows][:, None], condition)
             return standard.astype(jnp.float32), condition.astype(jnp.float32)

@@ -38,11 +38,11 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
 
         s_i = s(x_i),   x_i ~ f(. | theta_i)
 
-    The inner average is over M = `num_noise` points v_i of a randomised net. Simulations are kept
-    as s_i, and each is made private `noise_bank` times, as nets of M points, of which every epoch
-    takes one at random: privacy noise costs nothing, simulations do. Later rounds simulate where
-    the estimate of the round before has its mass, and `correction` keeps them honest. Parameters
-    are learnt in unconstrained coordinates, so that no mass leaves the prior's support.
+    The inner average is over M = `num_noise` points v_i of a randomised Sobol set. Simulations are
+    kept as s_i, and each is made private `noise_bank` times, as sets of M points, of which every
+    epoch takes one at random: privacy noise costs nothing, simulations do. Later rounds simulate
+    where the estimate of the round before has its mass, and `correction` keeps them honest.
+    Parameters are learnt in unconstrained coordinates, so that no mass leaves the prior's support.
 
     Use it where the mechanism can only be sampled, where simulations are dear, or to serve many
     observations by `fit`. Where the likelihood is simple and the posterior is not (several modes,
@@ -64,8 +64,8 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
         num_noise: M, noisy versions of each simulation per step; 8 are close to the average over
             all noise.
         noise_bank: Noisy versions of each simulation kept in memory, a multiple of `num_noise`;
-            128 make 16 different nets.
-        points: The nets: `ScrambledSobol()`, which cover the noise evenly, or
+            128 make 16 different sets.
+        points: The point sets: `ScrambledSobol()`, which cover the noise evenly, or
             `IndependentUniforms()`.
         training: Optimiser and early stopping, see `nw.estimators.Training`.
         validation_share: Share of the simulations that decide when to stop; 5% as in the paper.

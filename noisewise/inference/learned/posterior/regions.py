@@ -86,7 +86,7 @@ class Estimate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Proposal:
+class NextRound:
     """Parameters for the next round, and what the learner has to add to what it knows."""
 
     z: Float[np.ndarray, "n p"]

@@ -6,13 +6,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
+from noisewise._core.weights import MANY_DRAWS, effective_size_of_logs, normalised, rows_at
 from noisewise.inference.contract.chains import Trace, chain_run
 from noisewise.inference.contract.run import InferenceRun
-from noisewise.inference.learned.common.segments import ENOUGH, THIN
+from noisewise.inference.learned.common.segments import THIN
 from noisewise.inference.learned.robust.error_models import AbstractLatent
 from noisewise.posteriors import Kind
 from noisewise.samplers.hamiltonian import resample_start
@@ -84,8 +84,8 @@ def latent_draws(
         )
     size = trace.effective_size * _share(log_weights)
     run.diagnostics |= {"effective size": size, "R-hat": trace.r_hat, "divergent": divergent}
-    if not (size >= ENOUGH and trace.settled):
-        numbers = {"effective_size": size, "r_hat": trace.r_hat, "enough": ENOUGH}
+    if not (size >= MANY_DRAWS and trace.settled):
+        numbers = {"effective_size": size, "r_hat": trace.r_hat, "enough": MANY_DRAWS}
         run.warn(Kind.LATENT_CHAINS_NOT_SETTLED, **numbers)
     if not np.ptp(log_weights) > 0.0:
         return t, trace.num_chains
@@ -115,17 +115,14 @@ def look_at_cloud(
 
 def _share(log_weights: np.ndarray) -> float:
     """Effective size per draw of weighted draws: (sum w)^2 / (n sum w^2)."""
-    return float(
-        np.exp(2.0 * logsumexp(log_weights) - logsumexp(2.0 * log_weights)) / len(log_weights)
-    )
+    return effective_size_of_logs(log_weights) / len(log_weights)
 
 
 def _resampled(key: Array, log_weights: np.ndarray) -> np.ndarray:
     """Row numbers resampled by weight, systematically and in random order."""
     rng, num = generator(key), len(log_weights)
-    weights = np.exp(log_weights - logsumexp(log_weights))
     places = (rng.permutation(num) + rng.random()) / num
-    return np.minimum(np.searchsorted(np.cumsum(weights), places), num - 1)
+    return rows_at(normalised(log_weights), places)
 
 
 class _ErrorOnly(eqx.Module):

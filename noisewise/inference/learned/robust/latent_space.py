@@ -12,15 +12,17 @@ from jaxtyping import Float
 from noisewise._core.arrays import Array
 from noisewise.errors import MissingCapabilityError
 from noisewise.inference.learned.common.simulations import nothing_varies
-from noisewise.inference.learned.common.statistic_space import lattice_step, linear_relations
+from noisewise.inference.learned.common.statistic_space import (
+    ATOM_SHARE,
+    lattice_step,
+    linear_relations,
+)
 from noisewise.model.private_model import PrivateModel
 
 _FINE_LATTICE = 0.05
 """Cell widths in standard deviations below which a lattice is nearly continuous, so that frequent
 values are atoms, not coarseness.
 """
-_ATOM_SHARE = 0.05
-"""Share of identical simulations from which a density cannot describe them."""
 _THIN_SHARE = 0.6
 """Share of the free columns: an estimated dimension below it means a surface. The estimate is
 biased low in many dimensions (a 26-dimensional normal reads about 21), hence well below 1.
@@ -98,7 +100,7 @@ class LatentSpace(eqx.Module):
         free = np.array(self.free)
         relative = np.asarray(self.cell) / np.asarray(self.scale)[free]
         largest = np.unique(s[:, free], axis=0, return_counts=True)[1].max() / len(s)
-        if largest > _ATOM_SHARE and np.all(relative < _FINE_LATTICE):
+        if largest > ATOM_SHARE and np.all(relative < _FINE_LATTICE):
             raise MissingCapabilityError(
                 "RobustPosteriorEstimation learns the density of s, and there is none:"
                 f" {largest:.0%} of the simulated statistics are one and the same. {_INSTEAD}"

@@ -54,7 +54,7 @@ _PIECE = 2**20
 Arrays = dict[str, np.ndarray]
 
 
-def write_tensors(
+def write_arrays(
     path: Path,
     content: Mapping[str, Any],
     arrays: Mapping[str, np.ndarray],
@@ -70,7 +70,7 @@ def write_tensors(
         overwrite: Whether a file of this name may be replaced.
 
     Returns:
-        The sha256 in the header, by which `read_tensors` can be asked for this file and no other.
+        The sha256 in the header, by which `read_arrays` can be asked for this file and no other.
 
     Raises:
         InvalidInputError: If an array has another type, or the file exists.
@@ -115,10 +115,10 @@ def _packed(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tup
     return sha256, len(header).to_bytes(8, "little") + header + data
 
 
-def read_tensors(
+def read_arrays(
     path: Path, *, sha256: str | None = None, limit: int = _MAX_FILE
 ) -> tuple[dict[str, Any], Arrays]:
-    """Read what `write_tensors` wrote. No more memory is taken than the file has bytes.
+    """Read what `write_arrays` wrote. No more memory is taken than the file has bytes.
 
     Args:
         path: A regular file, not a symbolic link.

@@ -22,7 +22,7 @@ import numpy as np
 from noisewise._core.json_files import require_keys
 from noisewise._core.regular_files import opened
 from noisewise.errors import FileFormatError, NoisewiseError
-from noisewise.runs.tensors import Arrays, checked_shape, filled, raw
+from noisewise.runs.array_files import Arrays, checked_shape, filled, raw
 
 ARRAYS = "arrays.npz"
 _MEMBER = ".npy"
