@@ -21,7 +21,7 @@ def scale(tmp_path):
 
 
 def test_a_trial_is_stored_and_read_back(scale):
-    said = []
+    scale, said = dataclasses.replace(scale, num_draws=100), []
     first = trials.get("log_linear", 10.0, "smc-abc", 2, scale, progress=said.append)
     again = trials.get("log_linear", 10.0, "smc-abc", 2, scale, progress=said.append)
     assert said == ["SMC-ABC on log_linear at 10, seed 2"]
@@ -35,7 +35,7 @@ def test_a_trial_is_stored_and_read_back(scale):
     counts = [each["num_simulations"] for each in first.rounds]
     assert counts == sorted(counts)
     assert counts[-1] <= 3000
-    assert first.draws.shape == (len(counts), 200, 10)
+    assert first.draws.shape == (len(counts), 100, 10)
     assert all(len(theta) <= 64 and theta.shape[1] == 10 for theta in first.theta)
     metrics = {
         "mmd",

@@ -153,13 +153,14 @@ def sampler_against_density(
 
     >>> import jax, noisewise as nw
     >>> laplace = nw.mechanisms.Laplace(scale=1.0)
-    >>> wrong = nw.mechanisms.Laplace(scale=1.02)
-    >>> sampler_against_density(jax.random.key(0), laplace, [3.0]).passed
+    >>> wrong = nw.mechanisms.Laplace(scale=1.05)
+    >>> settings = {"key": jax.random.key(0), "s": [3.0], "num_draws": 50_000}
+    >>> sampler_against_density(mechanism=laplace, **settings).passed
     True
-    >>> sampler_against_density(jax.random.key(0), laplace, [3.0], sampler=wrong.sample).passed
+    >>> sampler_against_density(mechanism=laplace, sampler=wrong.sample, **settings).passed
     False
     >>> frozen = lambda key, s: laplace.sample(jax.random.key(7), s)
-    >>> audit = sampler_against_density(jax.random.key(0), laplace, [3.0], sampler=frozen)
+    >>> audit = sampler_against_density(mechanism=laplace, sampler=frozen, **settings)
     >>> min(audit.p_values, key=audit.p_values.get)
     'column 0 under two keys'
     """

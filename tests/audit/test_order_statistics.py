@@ -50,7 +50,9 @@ def judged(fn, truth, n, **settings):
     assert not dataclasses.replace(audit, claimed=0.95 * truth).passed
 
 
-@pytest.mark.parametrize(("p", "n"), [(0.25, 2), (0.1, 4)])
+@pytest.mark.parametrize(
+    ("p", "n"), [pytest.param(0.25, 2, marks=pytest.mark.slow), (0.1, 4)]
+)
 @pytest.mark.parametrize("method", POSITIONS)
 def test_interpolated_quantiles(method, p, n):
     judged(
@@ -59,7 +61,14 @@ def test_interpolated_quantiles(method, p, n):
 
 
 @pytest.mark.parametrize(
-    "method", ["inverted_cdf", "lower", "higher", "nearest", "closest_observation"]
+    "method",
+    [
+        "inverted_cdf",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("lower", "higher", "nearest", "closest_observation")
+        ),
+    ],
 )
 def test_quantiles_that_are_records_move_by_the_whole_range(method):
     judged(lambda x: [np.quantile(x, 0.9, method=method)], 1.0, 8, num_starts=4)

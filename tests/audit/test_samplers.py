@@ -41,10 +41,11 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("num_draws", [100_000, pytest.param(DRAWS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
-def test_correct_samplers_pass(name):
+def test_correct_samplers_pass(name, num_draws):
     mechanism, _, s = CASES[name]
-    audit = sampler_against_density(KEY, mechanism, s, num_draws=DRAWS)
+    audit = sampler_against_density(KEY, mechanism, s, num_draws=num_draws)
     assert audit.passed, audit
     assert audit.p_value > 1e-4
 
@@ -193,7 +194,15 @@ def one_uniform(mechanism):
     return sampler
 
 
-@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Laplace",
+        "RandomizedResponse",
+        pytest.param("DiscreteGaussian", marks=pytest.mark.slow),
+        pytest.param("Clamped", marks=pytest.mark.slow),
+    ],
+)
 def test_one_uniform_for_all_columns_is_caught(name):
     mechanism, s = COLUMNS[name]
     assert sampler_against_density(KEY, mechanism, s, num_draws=20_000).p_value > 1e-4
@@ -246,7 +255,16 @@ def test_products_of_products_are_audited_column_by_column():
     assert {f"column {j}" for j in range(5)} < set(audit.p_values)
 
 
-@pytest.mark.parametrize("column", range(5))
+@pytest.mark.parametrize(
+    "column",
+    [
+        pytest.param(0, marks=pytest.mark.slow),
+        1,
+        2,
+        pytest.param(3, marks=pytest.mark.slow),
+        4,
+    ],
+)
 def test_a_wrong_column_of_a_nested_product_is_caught(column):
     """Scales 10% too wide, and a candidate too likely."""
 
@@ -327,7 +345,12 @@ def test_draws_where_the_density_is_zero_fail_at_once():
 
 
 @pytest.mark.parametrize(
-    "mechanism", [m.Laplace(1.0), m.EuclideanLaplace(1.0), m.Clamped(m.Laplace(1.0), 0.0, 4.0)]
+    "mechanism",
+    [
+        m.Laplace(1.0),
+        pytest.param(m.EuclideanLaplace(1.0), marks=pytest.mark.slow),
+        pytest.param(m.Clamped(m.Laplace(1.0), 0.0, 4.0), marks=pytest.mark.slow),
+    ],
 )
 def test_a_sampler_that_forgets_its_noise_now_and_then_is_caught(mechanism):
     """One draw in a thousand is s itself: 500 of 500,000, which the smooth tests do not see."""

@@ -18,11 +18,23 @@ from noisewise.queries.base import namespace
 from tests.catalogue_queries import QUERIES
 
 NORMS = (1, 2, math.inf)
+COSTLY = ("joint", "median")
+"""Queries whose search takes long: the fast suite has them under one norm."""
 UNIT = q.Box(low=(0.0,), high=(1.0,))
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("name", QUERIES)
+def under_norms(names):
+    """Every name under every norm."""
+    return [
+        pytest.param(
+            name, norm, marks=[pytest.mark.slow] if name in COSTLY and norm != NORMS[0] else []
+        )
+        for name in names
+        for norm in NORMS
+    ]
+
+
+@pytest.mark.parametrize(("name", "norm"), under_norms(QUERIES))
 def test_claims_are_reached_and_not_passed(name, norm):
     case = QUERIES[name]
     audit = sensitivity(case.query, norm=norm)
@@ -38,8 +50,9 @@ def test_claims_are_reached_and_not_passed(name, norm):
     assert np.linalg.norm(difference, ord=norm) == pytest.approx(audit.found, rel=1e-12)
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("name", [name for name, case in QUERIES.items() if case.exact])
+@pytest.mark.parametrize(
+    ("name", "norm"), under_norms(name for name, case in QUERIES.items() if case.exact)
+)
 def test_a_claim_5_percent_too_small_is_caught(name, norm):
     query = QUERIES[name].query
     kind = type(query)
@@ -183,8 +196,7 @@ UNCLAMPED = {
 }
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("name", UNCLAMPED)
+@pytest.mark.parametrize(("name", "norm"), under_norms(UNCLAMPED))
 def test_a_forgotten_clamp_is_caught(name, norm):
     query = UNCLAMPED[name]
     audit = sensitivity(query, norm=norm)

@@ -99,7 +99,7 @@ def check(run, theirs, made, command, count):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_on_hostile_directories_end_in_one_line(run, theirs, made, command):
-    check(run, theirs, made, command, 5 if command == "compare" else 10)
+    check(run, theirs, made, command, 3 if command == "compare" else 6)
 
 
 @pytest.mark.slow

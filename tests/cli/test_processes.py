@@ -84,7 +84,7 @@ def test_output_may_be_cut_off(folder):
     assert process.wait() in (0, 1)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_interrupted_runs_end_at_once_and_say_how_to_go_on(folder, workers):
     Path("slow.py").write_text(SLOW_MODEL)
     words = (
@@ -119,6 +119,7 @@ def test_interrupted_runs_end_at_once_and_say_how_to_go_on(folder, workers):
     assert group_ends(process.pid)
 
 
+@pytest.mark.slow
 def test_interrupted_training_ends_at_once(folder):
     process = start(
         "infer", "sir", "--method", "sppe", "--set", "num_simulations=500", "--out", "runs/a"

@@ -25,7 +25,14 @@ def attack(sampler, num_draws):
     ).epsilon
 
 
-@pytest.mark.parametrize("name", PATHS)
+MORE = ("joint", "approximate", "histogram", "step that is no power of two")
+"""Paths to samplers that others of the fast suite reach too."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] if name in MORE else []) for name in PATHS],
+)
 def test_precision_attack_learns_nothing_from_a_release(name):
     query, settings = PATHS[name]
     mechanism = nw.release([0.0], query, **settings).mechanism

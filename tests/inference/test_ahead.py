@@ -53,7 +53,9 @@ jax.monitoring.register_event_duration_secs_listener(
 )
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(
+    "name", ["sppe", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cle", "sple"))]
+)
 def test_what_is_compiled_ahead_serves_the_trained_density(name, monkeypatch):
     monkeypatch.setattr(background, "num_cores", lambda: 2)
     problem = nw.problems.gaussian_mean(epsilon=1.0, bounds=None)

@@ -48,7 +48,7 @@ def check_agreement(posterior, means, sds, num_exact=np.inf):
     assert (np.abs(np.log(table["sd"] / sds)) < error / np.sqrt(2) + 0.06).all()
 
 
-@pytest.mark.parametrize("epsilon", [10.0, 1.0])
+@pytest.mark.parametrize("epsilon", [10.0, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_agrees_with_the_exact_posterior_in_short(epsilon):
     problem = nw.problems.linear_regression(epsilon)
     posterior = infer_problem(SHORT, problem)

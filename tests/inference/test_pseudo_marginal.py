@@ -95,7 +95,7 @@ def geweke(num_blocks=2, *, believed=None, num=20_000, num_inner=2, rounds=3, mo
     return z_scores(functions(state, drawn, s_dp), functions(fresh, seen, new)).max()
 
 
-@pytest.mark.parametrize("num_blocks", [1, 2])
+@pytest.mark.parametrize("num_blocks", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_moves_keep_the_joint_law(num_blocks):
     """Sixteen z-scores: the chance that the largest passes 4 is below .1%."""
     assert geweke(num_blocks, num=8000) < LIMIT

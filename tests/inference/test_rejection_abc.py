@@ -24,7 +24,7 @@ from tests.inference.known_abc import (
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 0.1])
+@pytest.mark.parametrize("epsilon", [1.0, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_exact_rejection_agrees_with_the_exact_posterior(epsilon):
     """Mean and variance within 4 standard errors, KS of 1000 against 20,000 draws below 2 (1%
     exceed 1.63) times its scale.

@@ -62,7 +62,7 @@ def sequential(num_noise=1):
     return SMCABC(num_particles=1000, num_rounds=5, final_tolerance=0.2, num_noise=num_noise)
 
 
-@pytest.mark.parametrize("num_noise", [1, 8])
+@pytest.mark.parametrize("num_noise", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_sequential_abc_agrees_with_quadrature(num_noise):
     """Mean and variance within 4 standard errors; several draws of noise change the cost, not the
     law.

@@ -32,7 +32,7 @@ METHODS = {
     "learner",
     [
         "sppe",
-        "sple",
+        pytest.param("sple", marks=pytest.mark.slow),
         pytest.param("cle", marks=pytest.mark.slow),
     ],
 )

@@ -95,7 +95,7 @@ def test_a_table_of_coverage_is_drawn_with_its_limits():
 
 def test_comparisons_are_heat_maps():
     moved = Draws(exact().theta + 1.0, exact().names, Report("moved"))
-    found = compare({"exact": exact(), "moved": moved}, num_draws=400)
+    found = compare({"exact": exact(), "moved": moved}, num_draws=100)
     (ax,) = plotting.ks_heatmap(found)
     expected = found.kolmogorov_smirnov.loc[("exact", "moved"), "mean"]
     assert np.asarray(ax.images[0].get_array()) == pytest.approx(

@@ -148,18 +148,20 @@ def judged(posterior, certificate=None):
     return *levels, *trusted, len(outcome.warnings)
 
 
-def of_methods(folder):
+SOME = (("smc-abc", None, 7.0), ("sppe", 10, 0.0), ("naive", None, 0.0))
+MORE = (
+    ("importance", 500, 0.0),
+    ("exact-smc", 500, 0.0),
+    ("exact-smc", None, 1e3),
+    ("pseudo-marginal", 500, 0.0),
+    ("sppe", None, 7.0),
+)
+"""Methods by name, the limit on their simulations, and by how much the observation is moved."""
+
+
+def of_methods(folder, methods):
     """Methods that are cut short, that fail to reach the observation, and that learn in rounds."""
-    for name, limit, shift in (
-        ("importance", 500, 0.0),
-        ("exact-smc", 500, 0.0),
-        ("exact-smc", None, 1e3),
-        ("pseudo-marginal", 500, 0.0),
-        ("smc-abc", None, 7.0),
-        ("sppe", None, 7.0),
-        ("sppe", 10, 0.0),
-        ("naive", None, 0.0),
-    ):
+    for name, limit, shift in methods:
         case = METHODS[name]
         problem = case.make_problem()
         method = case.method if limit is None else limited(case.method, limit)
@@ -175,11 +177,11 @@ def limited(method, num):
     return dataclasses.replace(method, max_simulations=num)
 
 
-def of_the_automatic_route(folder):
+def of_the_automatic_route(folder, problems):
     """Chains; importance draws that are pooled; and both judged by certificates, whose sets are
     pooled.
     """
-    for problem, budget in ((nw.problems.gaussian_mean(1.0), 100_000), (nw.problems.sir(), 8000)):
+    for problem, budget in problems:
         posterior = nw.infer(
             KEY,
             problem.model,
@@ -200,24 +202,35 @@ def of_the_automatic_route(folder):
         yield told(pooled_draws(sets))
 
 
-def behaviour(folder):
+def behaviour(folder, methods, problems):
     folder.mkdir()
-    return [*of_methods(folder), *of_the_automatic_route(folder)]
+    return [*of_methods(folder, methods), *of_the_automatic_route(folder, problems)]
+
+
+MEAN, EPIDEMIC = (nw.problems.gaussian_mean(1.0), 100_000), (nw.problems.sir(), 8000)
+"""Problems of the automatic route, and their budgets."""
+
+CASES = {"some": (SOME, [MEAN]), "all": ((*MORE, *SOME), [MEAN, EPIDEMIC])}
+
+
+@pytest.fixture(scope="module", params=["some", pytest.param("all", marks=pytest.mark.slow)])
+def case(request):
+    return CASES[request.param]
 
 
 @pytest.fixture(scope="module")
-def usual(tmp_path_factory):
+def usual(case, tmp_path_factory):
     """What is done with the usual words."""
-    return behaviour(tmp_path_factory.mktemp("usual") / "a")
+    return behaviour(tmp_path_factory.mktemp("usual") / "a", *case)
 
 
-def test_rewording_changes_no_behaviour(usual, tmp_path, monkeypatch):
+def test_rewording_changes_no_behaviour(case, usual, tmp_path, monkeypatch):
     monkeypatch.setattr(sentences, "rendered", lambda kind, numbers: str(kind))
     assert Finding(Kind.CONFIDENTIAL).sentence == "confidential"
-    assert behaviour(tmp_path / "a") == usual
+    assert behaviour(tmp_path / "a", *case) == usual
 
 
-def test_a_rule_that_reads_words_is_caught(usual, tmp_path, monkeypatch):
+def test_a_rule_that_reads_words_is_caught(case, usual, tmp_path, monkeypatch):
     """Planted: pooled sets drop findings by how their sentences begin, as they once did."""
 
     def by_words(findings, *_):
@@ -229,7 +242,8 @@ def test_a_rule_that_reads_words_is_caught(usual, tmp_path, monkeypatch):
 
     monkeypatch.setattr(weighted_draws, "without", by_words)
     monkeypatch.setattr(sentences, "rendered", lambda kind, numbers: str(kind))
-    found = list(of_the_automatic_route(tmp_path))
+    _, problems = case
+    found = list(of_the_automatic_route(tmp_path, problems))
     assert found != usual[-len(found) :]
 
 

@@ -468,8 +468,14 @@ PAGES = ("sir_page", "full_page", "measured_page")
 
 
 @needs_browser
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    ("page", "width"),
+    [
+        pytest.param(page, width, marks=[] if i == j else [pytest.mark.slow])
+        for i, page in enumerate(PAGES)
+        for j, width in enumerate(WIDTHS)
+    ],
+)
 def test_a_browser_shows_it(page, width, request, tmp_path):
     found = look(tmp_path, request.getfixturevalue(page), width=width)
     assert complaints(found, width=width) == []
@@ -482,7 +488,7 @@ OLD_LISTS = "dl { grid-template-columns: minmax(7rem, max-content) 1fr; }"
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [1280, 900])
+@pytest.mark.parametrize("width", [1280, pytest.param(900, marks=pytest.mark.slow)])
 def test_the_browser_sees_columns_of_one_letter(measured_page, width, tmp_path):
     old = measured_page.replace("</style>", f"{OLD_LISTS}</style>")
     found = complaints(look(tmp_path, old, width=width), width=width)

@@ -33,7 +33,7 @@ from tests.runs.problems import arrays_of
 pytestmark = pytest.mark.skipif(
     not sys.platform.startswith("linux"), reason="devices, and peaks of memory, are Linux's"
 )
-FAST, SLOW = 600, 10_000
+FAST, SLOW = 300, 10_000
 
 
 def a_run(folder):

@@ -33,7 +33,7 @@ from tests.runs.old_archives import to_version_1
 from tests.runs.problems import arrays_of
 
 KEY = jax.random.key(5)
-FAST, SLOW = 2000, 10_000
+FAST, SLOW = 1000, 10_000
 MEMORY = 64 * 2**20
 """No file here holds a hundredth of it; looked at for every 20th, since that takes time."""
 _LOOK = 20

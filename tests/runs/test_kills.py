@@ -119,13 +119,11 @@ def mixed_kills(num):
     ]
 
 
-def test_eight_kills_of_a_sequential_run(tmp_path):
-    check_kills(tmp_path, "smc-abc", mixed_kills(8))
-
-
-@pytest.mark.slow
-def test_forty_kills_of_a_sequential_run(tmp_path):
-    check_kills(tmp_path, "smc-abc", mixed_kills(40))
+@pytest.mark.parametrize(
+    "num", [4, *(pytest.param(num, marks=pytest.mark.slow) for num in (8, 40))]
+)
+def test_kills_of_a_sequential_run(num, tmp_path):
+    check_kills(tmp_path, "smc-abc", mixed_kills(num))
 
 
 @pytest.mark.slow

@@ -60,6 +60,7 @@ def infer(executor=None, **options):
     return method.infer(KEY, a_model(), [0.4], executor=executor, progress=False, **options)
 
 
+@pytest.mark.slow
 def test_the_same_posterior_for_one_and_two_workers_here_and_on_a_cluster(client, tmp_path):
     reference = infer()
     with Workers(1) as one, Workers(2) as two:

@@ -79,20 +79,20 @@ def test_a_death_costs_its_simulation_only(workers):
 
 SLOW = [
     pytest.param(fn, where, marks=pytest.mark.slow)
-    for fn in (sleeps, loops)
-    for where in ("here", "workers")
+    for fn, where in (
+        (sleeps, "here"),
+        (sleeps, "workers"),
+        (loops, "here"),
+        (loops, "workers"),
+        (loops, "threads"),
+        (keeps_the_gil, "here"),
+    )
 ]
 
 
 @pytest.mark.parametrize(
     ("fn", "where"),
-    [
-        (sleeps, "threads"),
-        (loops, "threads"),
-        (keeps_the_gil, "here"),
-        (keeps_the_gil, "workers"),
-        *SLOW,
-    ],
+    [(sleeps, "threads"), (keeps_the_gil, "workers"), *SLOW],
 )
 def test_what_hangs_is_ended(fn, where, workers):
     faults = Faults(max_failed=0.05)
@@ -183,7 +183,7 @@ def run_in(executor, monkeypatch, batch_size=10):
     )
 
 
-@pytest.mark.parametrize("lost", [{11}, {1}, {1, 2, 5}], ids=str)
+@pytest.mark.parametrize("lost", [pytest.param({11}, marks=pytest.mark.slow), {1}, {1, 2, 5}], ids=str)
 def test_batches_that_never_come_back_are_submitted_again(lost, monkeypatch):
     """Planted, and caught: an endless wait for the first result; one for what is submitted again."""
     with Stuck(lost) as executor:
@@ -299,7 +299,7 @@ def test_it_does_not_matter_which_end_first():
     def late(rng, theta):
         if round(theta[0]) % 8 == 1:
             raise ValueError("quick")
-        time.sleep(0.05)
+        time.sleep(0.02)
         return theta
 
     theta, found = np.arange(64.0)[:, None], []

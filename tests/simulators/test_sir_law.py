@@ -99,7 +99,7 @@ def test_extinction_probability(initial):
     assert abs(standardised(1.05 * beta)) > 4
 
 
-@pytest.mark.parametrize("theta", [VECTORS[0], VECTORS[2]])
+@pytest.mark.parametrize("theta", [pytest.param(VECTORS[0], marks=pytest.mark.slow), VECTORS[2]])
 def test_leaps_follow_the_law_of_events(theta):
     """20,000 epidemics at a population of 2,000, from 20 infected so that 1% more beta shows: power
     above .99.

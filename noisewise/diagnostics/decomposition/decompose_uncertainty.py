@@ -92,7 +92,7 @@ def decompose_uncertainty(
     >>> import noisewise as nw
     >>> problem = nw.problems.gaussian_mean(epsilon=0.3)
     >>> parts = decompose_uncertainty(
-    ...     jax.random.key(0), problem.model, problem.observed, num_draws=1000, progress=False
+    ...     jax.random.key(0), problem.model, problem.observed, num_draws=400, progress=False
     ... )
     >>> parts.shares.round(1).to_dict("index")
     {'mean': {'sampling': 0.2, 'clamping': 0.0, 'privacy': 0.8}}
