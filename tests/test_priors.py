@@ -111,7 +111,11 @@ def test_density_of_z_integrates_to_one_and_needs_its_jacobian(name):
         assert abs(forgotten - 1.0) > 0.05, "without the Jacobian the mass must be visibly wrong"
 
 
-@pytest.mark.parametrize("concentration", [[2.0, 1.0, 3.5], [0.5, 0.5, 0.5]], ids=str)
+@pytest.mark.parametrize(
+    "concentration",
+    [pytest.param([2.0, 1.0, 3.5], marks=pytest.mark.slow), [0.5, 0.5, 0.5]],
+    ids=str,
+)
 def test_density_of_z_on_the_simplex_integrates_to_one(concentration):
     prior = nw.Prior({"p": dist.Dirichlet(np.array(concentration))})
     axis = np.linspace(-50.0, 50.0, 801)

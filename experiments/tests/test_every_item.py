@@ -42,9 +42,7 @@ def run(slug, scale):
     return rmse_of(scale) if slug == "noise_rmse" else items.load(slug).run(scale, items.silent)
 
 
-@pytest.fixture(
-    scope="module", params=["quick", pytest.param("standard", marks=pytest.mark.slow)]
-)
+@pytest.fixture(scope="module", params=["quick", pytest.param("standard", marks=pytest.mark.slow)])
 def scale(request, tmp_path_factory):
     return dataclasses.replace(SCALES[request.param], folder=tmp_path_factory.mktemp("results"))
 

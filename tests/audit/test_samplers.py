@@ -50,7 +50,13 @@ def test_correct_samplers_pass(name, num_draws):
     assert audit.p_value > 1e-4
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "EuclideanLaplace k=1" else [])
+        for name in CASES
+    ],
+)
 def test_a_two_percent_error_is_caught(name):
     """By the tests at s alone, and at an alpha that makes up for those at other statistics, of which
     there are fewer than nine times as many.
@@ -391,9 +397,10 @@ def test_black_box_finds_most_of_a_true_epsilon():
     assert not bound.refutes(1.0)
 
 
-def test_a_planted_overspend_of_five_percent_is_caught():
+@pytest.mark.parametrize("repetitions", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_planted_overspend_of_five_percent_is_caught(repetitions):
     """The standard error of the bound is about .003 against a margin of .03."""
-    for i in range(3):
+    for i in range(repetitions):
         bound = epsilon_lower_bound(
             jax.random.fold_in(KEY, i), m.Laplace(scale=1 / 1.05), [0.0], [1.0]
         )

@@ -142,7 +142,9 @@ LEVELS = (
 )
 
 
-@pytest.mark.parametrize("place", [1, 2, 3])
+@pytest.mark.parametrize(
+    "place", [1, *(pytest.param(place, marks=pytest.mark.slow) for place in (2, 3))]
+)
 def test_one_sentence_whatever_is_wrong_with_a_cell(run, place):
     ledger = nw.Ledger("ledger.json", limit=nw.PureDP(100.0))
     for command, looked_at in ((BOTH, ("age", "size")), (LEVELS, ("sex", "smoker"))):
@@ -247,6 +249,7 @@ def test_an_exhausted_ledger_refuses_before_cells_are_read(run, monkeypatch):
 # The name of the file -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_two_processes_pay_for_one_file_once(folder):
     nw.Ledger("ledger.json", limit=nw.PureDP(100.0))
     words = shlex.split(

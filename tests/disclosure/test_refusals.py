@@ -24,7 +24,7 @@ from tests.disclosure.releases import CODES, MEAN, MEAN3, PATHS, PURE
 pytest.importorskip("opendp")
 m, q = nw.mechanisms, nw.queries
 
-FEWER, MORE = 2_000, 50_000
+FEWER, MORE = 1_000, 50_000
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -21,7 +21,9 @@ def infer(method, problem, observed=None):
     )
 
 
-@pytest.mark.parametrize("epsilon", [*(pytest.param(e, marks=pytest.mark.slow) for e in (10.0, 0.1)), 1.0])
+@pytest.mark.parametrize(
+    "epsilon", [*(pytest.param(e, marks=pytest.mark.slow) for e in (10.0, 0.1)), 1.0]
+)
 def test_agrees_with_the_exact_posterior(epsilon):
     """Means within 4 standard errors of the effective size, sds within 4 of theirs; KS of 2000
     draws below 4 times its scale.

@@ -227,14 +227,17 @@ def test_estimates_near_zero_count_for_little():
 # The method ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("num_blocks", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_chains_agree_with_quadrature(num_blocks):
-    """800 effective draws: means within 4 standard errors, sds within 4 of theirs; s lies where the
-    mechanism puts it.
+@pytest.mark.parametrize(
+    ("num_blocks", "least"),
+    [(1, 300), *(pytest.param(num, 800, marks=pytest.mark.slow) for num in (1, 4))],
+)
+def test_chains_agree_with_quadrature(num_blocks, least):
+    """Of `least` effective draws: means within 4 standard errors, sds within 4 of theirs; s lies where
+    the mechanism puts it.
     """
     problem = nw.problems.gaussian_mean(1.0)
     method = PseudoMarginalMCMC(
-        num_chains=16, num_warmup=100, target_ess=800, num_inner=4, num_blocks=num_blocks
+        num_chains=16, num_warmup=100, target_ess=least, num_inner=4, num_blocks=num_blocks
     )
     posterior = infer(method, problem)
     exact, table, size = (
@@ -242,7 +245,7 @@ def test_chains_agree_with_quadrature(num_blocks):
         posterior.summary().loc["mean"],
         posterior.effective_size,
     )
-    assert size > 700
+    assert size > 7 / 8 * least
     assert abs(table["mean"] - exact.mean()) < 4 * exact.std() / np.sqrt(size)
     assert abs(np.log(table["sd"] / exact.std())) < 4 * np.sqrt(0.5 / size)
     assert posterior.report.exact

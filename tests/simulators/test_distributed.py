@@ -96,6 +96,7 @@ def test_a_worker_killed_in_the_middle_loses_nothing(client):
     assert victim not in client.run(os.getpid).values()
 
 
+@pytest.mark.slow
 def test_what_hangs_on_a_cluster_is_left_behind(client):
     def hangs(rng, theta):
         if theta[0] == 0.0:

@@ -183,7 +183,9 @@ def run_in(executor, monkeypatch, batch_size=10):
     )
 
 
-@pytest.mark.parametrize("lost", [pytest.param({11}, marks=pytest.mark.slow), {1}, {1, 2, 5}], ids=str)
+@pytest.mark.parametrize(
+    "lost", [pytest.param({11}, marks=pytest.mark.slow), {1}, {1, 2, 5}], ids=str
+)
 def test_batches_that_never_come_back_are_submitted_again(lost, monkeypatch):
     """Planted, and caught: an endless wait for the first result; one for what is submitted again."""
     with Stuck(lost) as executor:

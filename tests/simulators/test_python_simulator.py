@@ -85,7 +85,7 @@ class Recording(ThreadPoolExecutor):
 # The same numbers whoever computes them -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_processes_and_batches_leave_no_trace(reference, workers):
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as executor:
         for batch_size in (1, 7, 64):
