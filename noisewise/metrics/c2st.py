@@ -63,7 +63,7 @@ def c2st(
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> x, y = rng.normal(size=(2, 500, 2))
+        >>> x, y = rng.normal(size=(2, 200, 2))
         >>> abs(c2st(x, y) - 0.5) < 0.08, c2st(x, y + 4.0) > 0.95
         (True, True)
     """

@@ -40,11 +40,16 @@ def test_every_method_has_a_row():
 
 LONG = {"exact-smc", "rnpe", "rnpe with the mechanism's density", "pseudo-marginal"}
 """Methods that take above 10 s, most of it to compile."""
+MORE = {"sppe with atoms"}
+"""Variants of methods that are in the fast suite themselves."""
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in METHODS],
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in LONG | MORE else name
+        for name in METHODS
+    ],
 )
 def test_a_posterior_is_complete_repeats_and_is_saved(name, tmp_path):
     case = METHODS[name]

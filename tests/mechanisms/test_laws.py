@@ -41,6 +41,18 @@ BOUNDED_ATTAINED = [name for name, case in MECHANISMS.items() if case.best is no
 catalogue = pytest.mark.parametrize("name", MECHANISMS)
 
 
+def under_points(names):
+    """Every mechanism under every kind of points; the fast suite has one mechanism under them all."""
+    kinds = list(POINTS)
+    return [
+        pytest.param(
+            name, points, marks=[] if points == kinds[0] or name == names[0] else [pytest.mark.slow]
+        )
+        for name in names
+        for points in kinds
+    ]
+
+
 def pair(name):
     return MECHANISMS[name].mechanism, MECHANISMS[name].s
 
@@ -62,14 +74,12 @@ def outputs(name):
 # The law ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("points", POINTS)
-@pytest.mark.parametrize("name", COLUMNWISE)
+@pytest.mark.parametrize(("name", "points"), under_points(COLUMNWISE))
 def test_transport_has_the_law_of_log_prob(name, points):
     laws.transport_has_law_of_log_prob(*pair(name), POINTS[points])
 
 
-@pytest.mark.parametrize("points", POINTS)
-@pytest.mark.parametrize("name", DEPENDENT)
+@pytest.mark.parametrize(("name", "points"), under_points(DEPENDENT))
 def test_transport_of_dependent_columns(name, points):
     laws.euclidean_transport_has_its_law(*pair(name), POINTS[points])
 

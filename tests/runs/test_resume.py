@@ -69,7 +69,9 @@ def test_chains_whose_state_is_behind_their_draws_are_swept_again(tmp_path, inte
     assert_same(posterior, run())
 
 
-@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize(
+    "lost", [0, *(pytest.param(lost, marks=pytest.mark.slow) for lost in (1, 2))]
+)
 def test_a_damaged_file_costs_what_it_held(lost, tmp_path, interrupt, simulated):
     """Of chains too: where draws before the state are missing, the state is of no use, and they
     start anew.

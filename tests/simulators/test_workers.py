@@ -181,7 +181,8 @@ def _alive(pid):
 def test_scripts_without_a_guard_are_told(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import jax, numpy as np\nimport noisewise as nw\ns = nw.simulators.PythonSimulator(lambda"
+        "import jax, numpy as np\nimport noisewise as nw\nfrom noisewise.simulators import"
+        " workers\nworkers._START_ATTEMPTS = 1\ns = nw.simulators.PythonSimulator(lambda"
         " rng, theta: theta)\ns.statistics(jax.random.key(0), np.zeros((2, 1)), lambda x: x,"
         " executor=nw.simulators.Workers(1))\n"
     )
