@@ -462,6 +462,7 @@ def test_the_step_of_whole_numbers_is_exact_and_of_real_ones_the_smallest_seen()
     assert lattice.step[2] == 1.0
 
 
+@pytest.mark.slow
 def test_a_plan_at_large_budgets_completes_statistics_that_are_rounded():
     """Six shares of 30 people, each the sum of two: at epsilon 10 few simulations come near."""
 
