@@ -181,7 +181,8 @@ def of_the_automatic_route(folder, problems):
     """Chains; importance draws that are pooled; and both judged by certificates, whose sets are
     pooled.
     """
-    for problem, budget in problems:
+    for make, budget in problems:
+        problem = make()
         posterior = nw.infer(
             KEY,
             problem.model,
@@ -207,7 +208,8 @@ def behaviour(folder, methods, problems):
     return [*of_methods(folder, methods), *of_the_automatic_route(folder, problems)]
 
 
-MEAN, EPIDEMIC = (nw.problems.gaussian_mean(1.0), 100_000), (nw.problems.sir(), 8000)
+MEAN = (lambda: nw.problems.gaussian_mean(1.0), 100_000)
+EPIDEMIC = (nw.problems.sir, 8000)
 """Problems of the automatic route, and their budgets."""
 
 CASES = {"some": (SOME, [MEAN]), "all": ((*MORE, *SOME), [MEAN, EPIDEMIC])}
