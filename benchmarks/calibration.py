@@ -229,7 +229,7 @@ def record(name: str, executor: Executor | None = None) -> dict[str, Any]:
 INTRODUCTION = """# Calibration of the methods
 
 Does a method's posterior contain the truth as often as it says? Simulation-based calibration answers this over many simulated data sets.
-Of the methods that should pass, {good} do. Of those that should fail, because they ignore the noise or model it wrongly, {bad} do.
+Of the configurations (9 methods) that should pass, {good} do. Of those that should fail, because they ignore the noise or model it wrongly, {bad} do.
 
 The problem is the private normal mean at epsilon .3: 100 records clamped to [-2, 2], with Laplace noise. For each data set the true
 mean and its exact log likelihood are ranked among 100 draws of the posterior. The table has the smaller p-value of the two for each

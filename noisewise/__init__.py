@@ -4,7 +4,8 @@
     posterior  <--inference method--  (model, s_dp)                  (what the analyst wants)
 
 Analysts build an `nw.PrivateModel` from a prior, a simulator, a query and a mechanism, and call
-`nw.infer(key, model, observed)`, which picks a method and stops when the answer is certified.
+`nw.infer(key, model, observed)`, which picks a method and stops when the answer is good
+enough, or a budget is spent.
 `nw.inference` holds every method, `nw.problems` holds ready models to try, and `nw.plotting` shows
 results. Curators call `nw.plan` to see what a privacy budget buys, and `nw.release` to publish.
 

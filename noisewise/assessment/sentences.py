@@ -44,7 +44,7 @@ def prediction(
 def exact_draws(worth: float, few: bool, num_dropped: int) -> str:
     """What exact draws are worth, and on which condition."""
     given = (
-        f", given that the simulator does not fail ({num_dropped:,} times it did),"
+        f", conditional on the simulator not failing (it failed {num_dropped:,} times),"
         if num_dropped
         else ""
     )
@@ -56,16 +56,16 @@ def exact_draws(worth: float, few: bool, num_dropped: int) -> str:
 
 
 FOR_COMPARISON = (
-    "This answer is for comparison: it does not know of the noise, or needs the confidential data."
+    "This answer is for comparison: it either ignores the noise or uses the confidential data."
 )
 NOT_CERTIFIED = (
-    "Nothing shows how good this approximation is: the mechanism has no density by which to"
-    " certify it."
+    "Nothing shows how good this approximation is: the mechanism has no density, so it cannot be"
+    " certified."
 )
 NOT_CHECKED = "Nothing shows how good this approximation is: certify it."
 
 _LEVELS = {
-    "trust": "Nothing that was checked speaks against these numbers.",
+    "trust": "All checks passed.",
     "trust with care": "These numbers are usable, with the reservations below.",
     "do not trust": "These numbers should not be used as they stand.",
 }
@@ -85,7 +85,7 @@ def _worth(worth: float) -> str:
 
 def _misfit(p_value: float, name: str, p_of_name: float) -> str:
     found = prediction("posterior", False, p_value, name, p_of_name)
-    return f"Data simulated from the answer do not look like the published numbers: {found}"
+    return f"The answer does not predict the published numbers: {found}"
 
 
 REASONS: dict[str, Any] = {
@@ -101,7 +101,8 @@ REASONS: dict[str, Any] = {
         "The method is an approximation, and nothing has checked it: certify the posterior."
     ),
     "too few draws": (
-        "The draws are worth {worth:,.0f} independent ones, too few to say anything of intervals."
+        "The draws are worth {worth:,.0f} independent ones, too few for intervals: give the"
+        " method more simulations or time."
     ),
     "some draws": _worth,
     "enough draws": _worth,
@@ -116,15 +117,12 @@ REASONS: dict[str, Any] = {
     "corrected draws not certified": (
         "The certificate reads: {verdict}. Here are its corrected draws, which are exact."
     ),
-    "exact draws not certified": (
-        "The certificate reads: {verdict}. The draws are exact all the same."
-    ),
+    "exact draws not certified": ("The certificate reads: {verdict}. The draws are still exact."),
     "certificate undecided": (
-        "Fresh simulations could not tell how good the approximation is; they do not speak against"
-        " it."
+        "Fresh simulations could not show how good the approximation is, and found no fault in it."
     ),
     "certificate against": (
-        "Fresh simulations speak against the approximation: see the certificate below."
+        "Fresh simulations show that the approximation is poor: see the certificate below."
     ),
     "predicts": (
         "Data simulated from the answer look like the published numbers (p = {p_value:.2g})."

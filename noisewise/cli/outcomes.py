@@ -121,7 +121,7 @@ def _wording(out: Path) -> Wording:
             "Give the method more rounds or simulations (--num-rounds, --num-simulations), or leave"
             " out --method."
         ),
-        more="The same command with --certify {num} or more goes on from here.",
+        more="Repeat the command with --certify {num} or more.",
         records=(
             "For models of records take --method da-mcmc or exact-smc, which change one record at a"
             " time."
@@ -169,7 +169,7 @@ def stored(out: Path, target: Target | None = None, *, seed: int = 1) -> Outcome
     check_no_links(out, CERTIFICATE, CORRECTED)
     if not (out / CERTIFICATE).exists():
         raise InvalidInputError(
-            f"The run {out} is not finished: noisewise resume {out} goes on with it."
+            f"The run {out} is not finished: run noisewise resume {out} to finish it."
         )
     certificate = _read_certificate(out)
     return Outcome(

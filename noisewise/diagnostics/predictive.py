@@ -117,8 +117,8 @@ def misspecification(
     alpha: float = 0.01,
     executor: Executor | None = None,
 ) -> PredictiveCheck:
-    r"""The observation against the prior predictive law of s_dp: could the model, at any parameter,
-    have made it?
+    r"""The observation against the prior predictive law of s_dp: is it plausible under the prior
+    and the model together?
 
     The observation is ranked among `num_simulations` simulated ones in two ways: by the mean
     squared deviation of all statistics, and by how deep it lies between the least and the largest
@@ -136,7 +136,8 @@ def misspecification(
         executor: Where Python simulators run; None is this process.
 
     Returns:
-        A `PredictiveCheck`; `passed` says whether the model could have made the observation.
+        A `PredictiveCheck`; `passed` says whether the observation is plausible under prior and
+            model.
 
     Raises:
         MissingCapabilityError: If the mechanism cannot be sampled.
@@ -247,7 +248,8 @@ def _check(
     good = np.isfinite(simulated).all(axis=1)
     if good.sum() < _FEWEST:
         raise InvalidInputError(
-            f"Of {len(good):,} simulations {good.sum():,} are finite: {_FEWEST} are the least."
+            f"Of {len(good):,} simulations {good.sum():,} are finite: at least {_FEWEST} are"
+            " needed."
         )
     return PredictiveCheck(
         names=model.private_names,

@@ -7,9 +7,9 @@ read, noise is drawn.
     values = plan.draw(read)                the only place where confidential data are handled
     plan.publish(values)                    the release, and its file
 
-Whether and how a release is refused before `draw` depends on public facts alone. In `draw` nothing
-is refused but data that the query cannot take; that costs the budget all the same, and is said in
-one sentence, whatever the data.
+Whether and how a release is refused before `draw` depends on public facts alone. `draw` refuses
+only data that the query cannot take. That still costs the budget, and the message is the same
+whatever the data.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class PlannedRelease:
         sampler: Draws the values from exact integers.
         num_values: How many values there will be; None where only running a user's function shows
             it.
-        refusal: What is said of data that the query cannot take, whatever is wrong with them.
+        refusal: The one message for data that the query cannot take.
         reservation: The name of the file, reserved.
     """
 
@@ -291,8 +291,8 @@ class PlannedRelease:
                 else f"No ledger is kept: count {spent} as spent"
             )
             raise ReleaseError(
-                f"{self.refusal} What is wrong is not said, because that is not public: look with"
-                f" your own tools. {paid}, and trying again spends again."
+                f"{self.refusal} The message cannot say more without revealing the data: check"
+                f" them with your own tools. {paid}; another attempt costs again."
             )
         published = Release(
             values=values,

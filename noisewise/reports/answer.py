@@ -35,13 +35,13 @@ def sentence(posterior: AbstractPosterior, name: str, row: Any) -> str:
     sd, size = row["sd"], measured_size(posterior)
     if too_few_for_intervals(size):
         return (
-            f"Nothing can be said of {name} yet: the draws are worth {size:,.0f} independent ones,"
+            f"There is no answer for {name} yet: the draws are worth {size:,.0f} independent ones,"
             f" and intervals need {MIN_DRAWS:.0f}."
         )
     given = (
         "given the release"
         if posterior.report.exact
-        else "given the release, as far as the approximation goes"
+        else "given the release, if the approximation is right"
     )
     return (
         f"{name} is about {number(row['mean'], sd)}, and with 95% probability between"

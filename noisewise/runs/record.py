@@ -161,7 +161,7 @@ def posterior_folder(path: PathLike) -> Path:
         raise InvalidInputError(
             f"The run in {folder} is not finished ({record.method}, {record.num_simulations:,}"
             " simulations so far): call infer with the same settings and the same run_dir, and it"
-            " goes on where it stopped."
+            " resumes where it stopped."
         )
     return folder / POSTERIOR
 

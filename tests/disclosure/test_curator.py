@@ -152,7 +152,7 @@ def test_what_public_facts_refuse_costs_nothing_and_what_the_data_refuse_costs_a
     assert ledger.entries == ()
     for number, data in enumerate([[math.nan], ["a"]], start=1):
         with pytest.raises(
-            ReleaseError, match=r"PureDP\(epsilon=0.75\) was spent, and trying again spends again"
+            ReleaseError, match=r"PureDP\(epsilon=0.75\) was spent; another attempt costs again"
         ):
             nw.release(data, MEAN, nw.PureDP(0.75), ledger=ledger)
         assert ledger.spent == nw.PureDP(0.75 * number)

@@ -164,7 +164,7 @@ def test_impossible_observations_are_told_not_hidden():
             "outside what the prior predicts",
             "outside the bounds",
             "have not mixed",
-            "not a matrix that data can have",
+            "not positive semidefinite",
         ):
             assert part in text
         assert ("overflowed" in text) == stuck

@@ -6,8 +6,8 @@ from noisewise.posteriors.kinds import Kind
 
 SENTENCES = {
     Kind.NEAREST_KEPT: (
-        "{mechanism} has no density, or no bound of it. The nearest {share:.0%} of the simulations "
-        "are kept instead, which is an approximation."
+        "{mechanism} has no density, or its density has no known bound. The nearest {share:.0%} of "
+        "the simulations are kept instead, which is an approximation."
     ),
     Kind.FEW_DRAWS_ACCEPTED: (
         "{num:,} simulations gave few draws. ImportanceSampling, ExactSMC and SMCABC need fewer "
@@ -23,7 +23,8 @@ SENTENCES = {
         "{kept} nearest, up to {farthest:.4g} away: raise tolerance=, or set quantile= instead."
     ),
     Kind.FEW_WITHIN_FIRST_TOLERANCE: (
-        "Only {num} prior draws came within the first tolerance, {tolerance:.4g}."
+        "Only {num} prior draws came within the first tolerance, {tolerance:.4g}. Use a larger "
+        "tolerance, or QuantileDecay."
     ),
     Kind.NONE_WITHIN_FIRST_TOLERANCE: (
         "None of {num:,} prior draws came within the first tolerance, {tolerance:.4g}. These are "

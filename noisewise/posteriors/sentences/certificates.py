@@ -41,7 +41,8 @@ def _not_certifiable(
     about_q = "This says nothing against the approximation."
     if suspicious_efficiency is not None:
         about_q = (
-            "The evidence there is speaks against the approximation, too: its efficiency is about "
+            "What evidence there is suggests that the approximation is poor too: its efficiency is "
+            "about "
             f"{percent(suspicious_efficiency)}."
         )
     return (
@@ -78,6 +79,6 @@ SENTENCES = {
     ),
     Kind.DRAWS_DEPENDENT: (
         "Draws of theta given the records still depend on each other {steps} steps apart, so the "
-        "share of sampling comes out too small: write sample_parameters for the model."
+        "sampling share is underestimated: implement sample_parameters in the model."
     ),
 }

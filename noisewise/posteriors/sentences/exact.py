@@ -52,12 +52,13 @@ SENTENCES = {
         "where the chains started."
     ),
     Kind.MATRIX_CLIPPED: (
-        "In {share:.0%} of the sweeps X'X was not a matrix that data can have, and its negative "
-        "eigenvalues were set to 0."
+        "In {share:.0%} of the sweeps X'X was not positive semidefinite, and its negative "
+        "eigenvalues were set to 0: use DataAugmentationMCMC to avoid this."
     ),
     Kind.CHAINS_HELD_BACK: (
-        "In {share:.1%} of the sweeps chains overflowed and were held back: no data of this model "
-        "lead to such an observation, and these draws mean nothing."
+        "In {share:.1%} of the sweeps chains overflowed and were held back: this model cannot "
+        "produce the observation, and the draws are meaningless. Check the observation and the "
+        "model."
     ),
     Kind.RECORDS_CLAMPED: (
         "About {share:.0%} of the records lie outside the bounds of the query, and Gibbs-SS "

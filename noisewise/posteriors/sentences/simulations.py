@@ -26,7 +26,7 @@ def _dropped(counts: list[int], kinds: list[str], example: str) -> str:
 
 def _target(target: int, worth: float, exact: bool, needed: float | None = None) -> str:
     known = f"worth {worth:,.0f} exact ones" if exact else "an approximation without a certificate"
-    more = "" if needed is None else f" It takes about {needed:,.0f} simulations."
+    more = "" if needed is None else f" Reaching it takes about {needed:,.0f} simulations."
     return f"The target of {target:,} effective draws was not reached: the draws are {known}.{more}"
 
 
@@ -45,6 +45,6 @@ SENTENCES = {
     ),
     Kind.TARGET_NOT_REACHED: _target,
     Kind.DENSITY_NOT_SAVED: (
-        "The file holds draws but not the density, because its architecture is a user's own."
+        "The file holds draws but not the density, because its architecture is user-defined."
     ),
 }

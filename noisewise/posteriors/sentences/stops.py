@@ -11,10 +11,10 @@ SENTENCES: dict[StopKind, str] = {
     StopKind.TIME_SPENT: "the time budget is spent",
     StopKind.BUDGET_SPENT: "a budget is spent",
     StopKind.SHORT_OF_TARGET: "short of the target",
-    StopKind.STEPS_MADE: "max_steps = {limit:,} steps are made",
-    StopKind.SWEEPS_MADE: "max_sweeps = {limit:,} sweeps are made",
+    StopKind.STEPS_MADE: "the limit max_steps = {limit:,} was reached",
+    StopKind.SWEEPS_MADE: "the limit max_sweeps = {limit:,} was reached",
     StopKind.IMPORTANCE_DRAWS_MADE: (
-        "{num:,} importance draws are made, as many as max_steps allows"
+        "max_steps allows no more than the {num:,} importance draws made"
     ),
     StopKind.NOTHING_POSSIBLE: "no simulated statistic gives the observation positive probability",
     StopKind.ACCEPTANCE_TOO_LOW: (

@@ -88,8 +88,8 @@ class TruncatedProposals(AbstractCorrection):
     edge of A_r; the report says how much of it lies outside.
 
     The default: it cannot leak mass, and trains faster than `AtomicProposals`. In many dimensions
-    most simulations lie near the edge of the region, where the posterior is cut; with more than
-    about ten parameters widths come out a few percent too small.
+    most simulations lie near the edge of the region, and there are none beyond it: with more than
+    about ten parameters, posterior widths come out a few percent too small.
 
     Args:
         outside: Share of the estimate's own mass that may lie outside its region; the reference's.
