@@ -19,7 +19,7 @@ help:
 	@echo "make bench-quick  noisewise alone, printed (5 minutes)"
 	@echo "make rivals    create .cache/rivals, the environment of make bench"
 	@echo "make install   create .venv from requirements.lock"
-	@echo "make lock      resolve requirements.lock anew from pyproject.toml"
+	@echo "make lock      resolve requirements.lock again from pyproject.toml"
 
 install: $(VENV)/.installed
 

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Array = Any
 """An array of JAX or NumPy, or a tracer: the base of jaxtyping annotations, `Float[Array, "n d"]`.
 
-Both kinds, and tracers, are taken wherever this stands; which one comes back is said there.
+Functions with this annotation accept all three; their docstrings say what they return.
 """
 
 

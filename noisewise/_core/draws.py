@@ -70,7 +70,7 @@ def one_sample(value: Any, name: str, *, advice: str = DRAWS_OF) -> Float[np.nda
 
     Raises:
         InvalidInputError: If there are fewer than ten, or some are not finite or too large.
-        InvalidTypeError: If they are no numbers.
+        InvalidTypeError: If they are not numbers.
     """
     array = real_array(value, name, advice=advice)
     if array.ndim == 1:

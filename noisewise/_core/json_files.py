@@ -167,7 +167,7 @@ def require_keys(value: Any, expected: Iterable[str], what: str) -> dict[str, An
         what: The part, as messages name it.
 
     Raises:
-        FileFormatError: If it is no object, lacks keys, or has others.
+        FileFormatError: If it is not an object, lacks keys, or has others.
     """
     if not isinstance(value, dict):
         raise FileFormatError(f"{what} must be a JSON object, got {type(value).__name__}.")
@@ -267,11 +267,11 @@ def require_text(value: Any, name: str, *, empty: bool = False) -> str:
         empty: Whether it may be empty.
 
     Raises:
-        InvalidTypeError: If it is no text.
+        InvalidTypeError: If it is not a string.
         InvalidInputError: If it is empty, too long, or holds what cannot be printed.
     """
     if not isinstance(value, str):
-        raise InvalidTypeError(f"{name} must be a text, got {type(value).__name__}.")
+        raise InvalidTypeError(f"{name} must be a string, got {type(value).__name__}.")
     if (not value.strip() and not empty) or len(value) > _MAX_TEXT or not value.isprintable():
         raise InvalidInputError(
             f"{name} must be one printable line of at most {_MAX_TEXT} characters."

@@ -31,7 +31,7 @@ def as_object(value: float) -> dict[str, str]:
 
 
 def unchanged(value: float) -> float:
-    """A number that is not finite as it is, for whoever writes it later."""
+    """A non-finite number, unchanged, for a later writer."""
     return value
 
 

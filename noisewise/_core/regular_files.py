@@ -1,6 +1,6 @@
 """Reading files that a stranger may have put in place: only regular ones, opened once, with a limit
 on their size.
-A name in a folder that travels may stand for anything: a pipe that never answers, a device that
+An entry in a folder from elsewhere may be anything: a pipe that never answers, a device that
 never ends, a link to another folder, or a file that seems to be a terabyte.
 """
 
@@ -81,7 +81,7 @@ def opened(path: Path, *, limit: int, follow_links: bool) -> Iterator[BinaryIO]:
         The open file.
 
     Raises:
-        InvalidInputError: If it is no regular file, or cannot be read.
+        InvalidInputError: If it is not a regular file, or cannot be read.
         FileFormatError: If it is larger than `limit`, or nearly empty.
     """
     try:
@@ -105,9 +105,7 @@ def opened(path: Path, *, limit: int, follow_links: bool) -> Iterator[BinaryIO]:
 
 def _check_regular(found: os.stat_result, path: Path, limit: int) -> None:
     if stat.S_ISLNK(found.st_mode):
-        raise InvalidInputError(
-            f"{path} is a symbolic link, where a file must be: put a copy of the file in its place."
-        )
+        raise InvalidInputError(f"{path} is a symbolic link: put a copy of the file in its place.")
     if not stat.S_ISREG(found.st_mode):
         raise InvalidInputError(f"{path} is a folder, a device or a pipe, not a file.")
     if found.st_size > limit:
@@ -129,7 +127,8 @@ def _check_filled(descriptor: int, size: int, path: Path) -> None:
     os.lseek(descriptor, 0, os.SEEK_SET)
     if stored * _SPARSEST < size:
         raise FileFormatError(
-            f"{path} is next to empty on the disk, though it seems large: get an unaltered copy."
+            f"{path} takes almost no space on disk for its size (a sparse file): get an unaltered"
+            " copy."
         )
 
 
@@ -143,7 +142,7 @@ def opened_lock(path: Path) -> BinaryIO:
         The open file, so that it can be locked.
 
     Raises:
-        InvalidInputError: If it is no regular file.
+        InvalidInputError: If it is not a regular file.
     """
     with contextlib.suppress(FileNotFoundError):
         _check_regular(path.lstat(), path, _SMALL)
@@ -170,6 +169,6 @@ def check_no_links(folder: Path, *names: str) -> None:
     for name in names:
         if (folder / name).is_symlink():
             raise InvalidInputError(
-                f"{folder / name} is a symbolic link, and nothing was touched: put what it stands"
-                " for in its place."
+                f"{folder / name} is a symbolic link, and nothing was touched: replace it by what"
+                " it points to."
             )

@@ -45,7 +45,8 @@ def as_keys(key: Any, num: int) -> Array:
     if not _is_threefry(key):
         raise InvalidTypeError(
             f"An array of keys must be of the kind {_THREEFRY!r}, as in jax.random.key(0,"
-            f" impl={_THREEFRY!r}): what others draw under vmap depends on their neighbours."
+            f" impl={_THREEFRY!r}): under vmap, other kinds draw numbers that depend on the other"
+            " rows."
         )
     return key
 

@@ -67,7 +67,8 @@ def _encoded(value: Any, base: type, noun: str) -> Any:
     if value is None or isinstance(value, (int, float, str)):
         return value
     raise MissingCapabilityError(
-        f"{noun} with a field of type {type(value).__name__} cannot be written as JSON."
+        f"{noun} has a field of type {type(value).__name__}, which cannot be written as JSON: use"
+        " numbers, strings, None, or a registered class."
     )
 
 
@@ -115,14 +116,12 @@ def registered(kind: Any, base: type, kinds: dict[str, Any]) -> Any:
         The class itself, so that this may be used as a decorator.
 
     Raises:
-        InvalidTypeError: If it is no such class.
+        InvalidTypeError: If it is not such a class.
         InvalidInputError: If it takes the name of another.
     """
     if not isinstance(kind, type) or not issubclass(kind, base):
         given = kind.__name__ if isinstance(kind, type) else type(kind).__name__
         raise InvalidTypeError(f"register takes a class that extends {base.__name__}, got {given}.")
     if kinds.setdefault(kind.__name__, kind) is not kind:
-        raise InvalidInputError(
-            f"Files know another class as {kind.__name__}: give yours a name of its own."
-        )
+        raise InvalidInputError(f"Another class is registered as {kind.__name__}: rename yours.")
     return kind

@@ -42,7 +42,7 @@ def assess(
     |---|---|
     | trust | exact or certified, 400 draws or more, predicts the observation, no warning |
     | trust with care | 100 to 400 draws, warnings, or an approximation that nothing has checked |
-    | do not trust | fewer than 100 draws, ignores the noise, or a check speaks against it |
+    | do not trust | fewer than 100 draws, ignores the noise, or a check failed |
 
     Draws are counted by their effective size. `print` the result, or show it in a notebook: it
     lists the reasons, the worst first. The rules are in `noisewise.assessment.judge`. Reports and

@@ -38,8 +38,8 @@ def judge(evidence: Evidence) -> Assessment:
       no warning;
     - trust with care: a few hundred draws, a warning, corrected draws of a poor approximation, or
       an approximation that nothing has checked;
-    - do not trust: less than 100 draws, predictions unlike the observation, a certificate that
-      speaks against the approximation, or draws that ignore some of what is known.
+    - do not trust: fewer than 100 draws, predictions unlike the observation, a certificate that
+      shows that the approximation is poor, or draws that ignore some of what is known.
 
     >>> from noisewise.assessment.evidence import Evidence, Source
     >>> found = judge(Evidence(source=Source.METHOD, exact=False, worth=1000.0))
@@ -64,7 +64,7 @@ def judge(evidence: Evidence) -> Assessment:
 
 
 def too_few_for_intervals(worth: float) -> bool:
-    """Whether draws that are worth this many independent ones say nothing of intervals."""
+    """Whether draws that are worth this many independent ones are too few for intervals."""
     return worth < MIN_DRAWS
 
 
@@ -112,7 +112,7 @@ def _verdict(evidence: Evidence) -> Verdict:
 
 
 def _of_method(evidence: Evidence) -> Iterator[Reason]:
-    """At most one reason: the worst that can be said of how the draws were made."""
+    """At most one reason: the worst fact about how the draws were made."""
     if evidence.source is Source.NAIVE:
         yield Reason(ReasonKind.NOISE_IGNORED)
     elif evidence.partial:

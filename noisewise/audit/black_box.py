@@ -62,7 +62,7 @@ class EpsilonLowerBound:
         """Whether a claim is disproved.
 
         Args:
-            claim: An epsilon (at this delta), or a guarantee.
+            claim: An epsilon (at this delta), a PureDP or an ApproximateDP.
 
         Raises:
             InvalidInputError: If the claim allows a larger delta than this bound was computed for.
@@ -91,7 +91,7 @@ def epsilon_lower_bound(
     Clopper-Pearson at alpha/2.
 
     Use it for a sampler whose density is unknown. Without an `event`, half of the draws choose one
-    and the other half judges it, so that the level alpha is honest. The candidates are thresholds,
+    and the other half judges it, so that the level alpha holds. The candidates are thresholds,
     in both directions, on columns, their sum, sums and differences of pairs, distances from s, s'
     and the medians, products of two or three signs around these; NaN or infinity in a column; four
     bits of a column, anywhere between the noise and the last bits of float64.

@@ -134,7 +134,7 @@ def sampler_against_density(
 
     Args:
         key: JAX PRNG key.
-        mechanism: The mechanism whose density is believed.
+        mechanism: The mechanism whose density is taken as correct.
         s: One statistic, shape (k,).
         sampler: What draws; by default the mechanism's own `sample`. Pass another to audit a
             release path.

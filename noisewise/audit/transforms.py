@@ -49,7 +49,7 @@ def transformed(
     """Transform the draws given one s, by blocks of columns that are independent of each other.
 
     Args:
-        mechanism: The mechanism whose density is believed.
+        mechanism: The mechanism whose density is taken as correct.
         s: The statistic, shape (k,).
         draws: Draws given s, shape (n, k').
         rng: Shares the mass of ties and atoms at random.

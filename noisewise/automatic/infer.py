@@ -48,7 +48,7 @@ def infer(
        none, `report.exact` is False.
     2. known records: records are independent and the query sums over them. Runs
        `DataAugmentationMCMC`, else `ExactSMC`; evidence: R-hat and effective size.
-    3. weighted prior: any simulator; enough by itself where noise hides most of the data. Runs
+    3. weighted prior: any simulator; sufficient where the noise hides most of the data. Runs
        `ImportanceSampling` from the prior; evidence: the weights.
     4. adapted importance: at most 3 free parameters. Runs `ImportanceSampling` from a law
        fitted to its own draws; evidence: the weights.

@@ -24,8 +24,8 @@ Start here:
 
   noisewise release --help
 
-Exit codes: 0 good, 1 bad input, 3 finished, but read the verdict before you
-use the answer, 130 interrupted.
+Exit codes: 0 success, 1 bad input, 3 finished but read the verdict before you
+use the answer, 70 bug in noisewise, 130 interrupted.
 """
 
 app = typer.Typer(
@@ -47,7 +47,7 @@ _ANALYST, _CURATOR, _REFEREE, _LISTS = (
 )
 
 _EXPERIMENTS = Path(__file__).parents[2] / "experiments" / "command.py"
-"""The command `reproduce`, which is no part of the package: a checkout has it, a wheel does not."""
+"""The command `reproduce`, not part of the package: a checkout has it, a wheel does not."""
 
 app.command(rich_help_panel=_ANALYST, epilog=infer.EPILOG)(infer.infer)
 app.command(rich_help_panel=_ANALYST, epilog=resume.EPILOG)(resume.resume)

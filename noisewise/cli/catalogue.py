@@ -161,7 +161,7 @@ def queries() -> tuple[Item, ...]:
 
 
 def find(kind: str, given: str, items: tuple[Item, ...]) -> Item:
-    """The item that is called so; `_` and `:` stand for `-`.
+    """The item with this name; `_` and `:` count as `-`.
 
     Args:
         kind: What the items are, for the message: "method", say.

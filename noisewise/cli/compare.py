@@ -28,10 +28,10 @@ def compare(
 ) -> None:
     """Compare the answers of two runs or more of the same parameters.
 
-    C2ST is how often a classifier tells two of them apart: .5 is not at all, 1
-    is always. The Kolmogorov-Smirnov distance (KS) is the largest difference of
-    two distribution functions. Beside them stands what they reach by chance, given
-    how many draws the runs are worth.
+    C2ST is how often a classifier tells two of them apart: .5 means never better
+    than guessing, 1 always. The Kolmogorov-Smirnov distance (KS) is the largest
+    difference of two distribution functions. Next to each is the value expected by
+    chance for this number of draws.
     """
     from noisewise.diagnostics import compare as compared
     from noisewise.errors import InvalidInputError

@@ -259,7 +259,7 @@ def _merged(named: dict[str, Any], assigned: dict[str, Any]) -> dict[str, Any]:
     twice = sorted(set(named) & set(assigned))
     if twice:
         raise InvalidInputError(
-            f"{twice[0]} is given by an option of its own and by --set: choose one."
+            f"{twice[0]} is given twice, by its own option and by --set: use one."
         )
     return named | assigned
 

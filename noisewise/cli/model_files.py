@@ -59,7 +59,7 @@ def parsed(text: str) -> tuple[Path, str] | None:
         text: 'model.py:name', or 'model.py' for the name `model`.
 
     Returns:
-        The path and the name; None if it is no Python file.
+        The path and the name; None if it is not a Python file.
     """
     found = re.fullmatch(r"(.+\.py)(?::(\w+))?", text)
     return None if found is None else (Path(found[1]), found[2] or NAME)

@@ -112,7 +112,7 @@ def numbers(flag: str, text: str | None) -> tuple[float, ...]:
         text: What was given; None for none.
 
     Raises:
-        InvalidInputError: If a part is no number.
+        InvalidInputError: If a part is not a number.
     """
     try:
         return () if text is None else tuple(float(part) for part in text.split(","))

@@ -330,7 +330,9 @@ def _publish(
     if not plan.saved:  # the budget is spent and the noise drawn: the values must not be lost
         print(published.to_json())
         reasons = " ".join(str(warning.message) for warning in noticed)
-        raise InvalidInputError(f"{reasons} Here that is what is printed above on stdout.")
+        raise InvalidInputError(
+            f"{reasons} The release is printed above: save it, because its budget is spent."
+        )
     return published, ledger
 
 

@@ -238,7 +238,7 @@ def _columns(asked: Asked, table: Table) -> tuple[str, ...]:
     if asked.columns:
         return asked.columns
     if len(table.names) > 1:
-        raise InvalidInputError(f"{table.path.name} has several columns: choose by --column.")
+        raise InvalidInputError(f"{table.path.name} has several columns: choose one with --column.")
     return table.names
 
 

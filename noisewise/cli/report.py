@@ -33,7 +33,7 @@ def report(run: RunArgument, model: ModelOption = None, as_json: show.Json = Fal
     outcome, page = outcomes.stored(run, seed=request.seed), run / outcomes.REPORT
     target = _target(request, model)
     if target is None and page.is_file():
-        exits.tell(f"{page} is kept as it is.")
+        exits.tell(f"{page} was left unchanged.")
     else:
         outcome = outcomes.stored(run, target, seed=request.seed)
         page = outcomes.write_report(request, target, outcome)

@@ -78,7 +78,7 @@ def check_record(record: dict[str, Any]) -> None:
         _check_file(record["file"])
     for value in record["settings"].values():
         if value is not None and not isinstance(value, (bool, int, float, str)):
-            raise FileFormatError("settings must be numbers or texts.")
+            raise FileFormatError("settings must be numbers or strings.")
     for entry in record["releases"]:
         require_keys(entry, ("copy", "sha256"), "A release")
         if not re.fullmatch(rf"{INPUTS}/\d+-[^/\\]+", str(entry["copy"])):

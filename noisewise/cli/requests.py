@@ -312,7 +312,7 @@ def _named(model: str, stored: str) -> tuple[Path, str]:
         )
     if found[1] != stored:
         raise InvalidInputError(
-            f"The run takes {stored!r} of its model file, not {found[1]!r}: write --model"
+            f"The run uses {stored!r} from its model file, not {found[1]!r}: write --model"
             f" {found[0]}:{stored}"
         )
     return found

@@ -62,8 +62,8 @@ def check_automatic(settings: Mapping[str, Any]) -> None:
         if name not in AUTOMATIC:
             known = ", ".join(AUTOMATIC)
             raise InvalidInputError(
-                f"{name} is a setting of some methods: name one by --method. Without, there are"
-                f" {known}."
+                f"{name} is a setting of particular methods: add --method. Without --method the"
+                f" settings are {known}."
             )
         convert = number(name, above=0.0) if name == "max_minutes" else integer(name, at_least=1)
         convert(settings[name])

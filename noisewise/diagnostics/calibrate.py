@@ -62,7 +62,7 @@ def calibrate(
         progress: Whether to show a progress bar.
 
     Returns:
-        A `Calibration`; `passed` says whether nothing speaks against the posteriors.
+        A `Calibration`; `passed` says whether no test found a fault in the posteriors.
 
     References: Talts et al. (2018); Sailynoja, Burkner and Vehtari (2022); Modrak et al. (2023).
 

@@ -41,8 +41,7 @@ class Calibration:
         num_draws: L, the draws of each posterior.
         num_failed: Trials left out because the simulated observation was NaN.
         alpha: Probability that correct posteriors fail.
-        scores: Numbers (N, p) that tell of the data of each trial, of which ranks must be
-            independent.
+        scores: Summaries of each trial's data, shape (N, p); ranks must be independent of them.
         quantity: What is ranked: "draws" of a parameter, or a "distance".
     """
 
@@ -77,7 +76,7 @@ class Calibration:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing speaks against the posteriors."""
+        """Whether no test found a fault in the posteriors."""
         return self.p_value > self.alpha
 
     def ecdf_band(

@@ -201,7 +201,7 @@ def _told_apart(first: Float[np.ndarray, "n d"], second: Float[np.ndarray, "n d"
 
 
 def _check(posteriors: Any) -> tuple[str, ...]:
-    """Refuse what is no mapping of posteriors of the same parameters; returns their names."""
+    """Refuse what is not a mapping of posteriors of the same parameters; returns their names."""
     if not isinstance(posteriors, Mapping):
         raise InvalidTypeError(
             f"compare needs a mapping of names to posteriors, got {describe(posteriors)}."

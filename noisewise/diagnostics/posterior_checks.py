@@ -16,7 +16,7 @@ from noisewise.posteriors import AbstractPosterior
 
 
 def check_posterior(posterior: Any, what: str, model: PrivateModel | None = None) -> None:
-    """Refuse what is no posterior, or is of other parameters than the model, of fewer than ten
+    """Refuse what is not a posterior, or is of other parameters than the model, of fewer than ten
     draws, or with some that are not finite.
     """
     if isinstance(posterior, AbstractFit):

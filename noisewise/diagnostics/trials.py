@@ -181,8 +181,9 @@ def draw_trials(
     good = np.isfinite(observed).all(axis=1)
     if good.sum() < FEWEST:
         raise InvalidInputError(
-            f"Of {num_trials} simulated observations {good.sum()} are finite: {FEWEST} are the"
-            " least. Check the simulator with model.simulate(key, model.prior.sample(key, 100))."
+            f"Of {num_trials} simulated observations {good.sum()} are finite: at least"
+            f" {FEWEST} are needed. Check the simulator with model.simulate(key,"
+            " model.prior.sample(key, 100))."
         )
     theta, observed = theta[good], observed[good]
     one = _One(posterior_of, model, num_draws)
@@ -235,8 +236,8 @@ def as_trials(
         return posterior_of
     if model is None:
         raise InvalidTypeError(
-            f"The PrivateModel is missing, third after the key and {describe(posterior_of)}: only"
-            " trials, from draw_trials, go without."
+            "Pass the PrivateModel as third argument, after the key and"
+            f" {describe(posterior_of)}: only trials from draw_trials need none."
         )
     numbers = (
         usual_trials if num_trials is None else num_trials,
@@ -248,11 +249,11 @@ def as_trials(
 def _check(posterior_of: Any, model: Any) -> None:
     """Refuse what gives no posterior for each observation, and models that cannot simulate."""
     if not isinstance(model, PrivateModel):
-        raise InvalidTypeError(f"Trials need a PrivateModel third, got {describe(model)}.")
+        raise InvalidTypeError(f"The third argument must be a PrivateModel, got {describe(model)}.")
     if isinstance(posterior_of, AbstractPosterior):
         raise InvalidTypeError(
-            f"A posterior, here of {posterior_of.report.method}, is that of one observation: pass"
-            " the method or the fit that made it, which serves every observation."
+            f"A posterior ({posterior_of.report.method}) is for one observation: pass the method"
+            " or the fit that made it, which serves every observation."
         )
     if isinstance(posterior_of, type):
         raise InvalidTypeError(

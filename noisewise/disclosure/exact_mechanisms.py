@@ -180,9 +180,9 @@ def _instead(mechanism: AbstractMechanism, query: AbstractQuery) -> str:
     step = (
         "query.step)."
         if query.has_spec
-        else "...), of which the statistic must be a whole multiple."
+        else "...), and the statistic must be a whole multiple of the step."
     )
     return (
-        f"{name} noise is real-valued, and drawn in floating point it gives the data away. "
+        f"{name} noise is real-valued, and floating-point noise can reveal the data. "
         f"Write nw.mechanisms.{discrete}.calibrate(sensitivity=..., guarantee=..., step={step}"
     )

@@ -82,7 +82,7 @@ def as_names(names: Any, query: AbstractQuery | None, width: int) -> tuple[str, 
         width: The number of values.
 
     Raises:
-        InvalidTypeError: If they are no texts.
+        InvalidTypeError: If they are not texts.
         InvalidInputError: If there are more or fewer than values, or two are the same.
     """
     if names is None:
@@ -210,7 +210,7 @@ def as_versions(versions: Any) -> dict[str, str]:
         versions: Texts by text.
 
     Raises:
-        InvalidTypeError: If they are no mapping.
+        InvalidTypeError: If they are not a mapping.
     """
     if not isinstance(versions, Mapping):
         raise InvalidTypeError(

@@ -314,6 +314,6 @@ def _check_lock(path: Path, lock: int) -> None:
         if (beside.st_dev, beside.st_ino) == (held.st_dev, held.st_ino):
             return
     raise ReleaseError(
-        f"{seal.lock_path(path)} was removed or replaced in the meantime: try again, and leave it"
-        " alone."
+        f"{seal.lock_path(path)} was removed or replaced during this call: try again, and do not"
+        " touch that file."
     )

@@ -37,7 +37,7 @@ class Entry:
         time: When the entry was written, in UTC.
 
     Raises:
-        InvalidInputError: If a field is no line of text, or the guarantee does not imply the
+        InvalidInputError: If a field is not a line of text, or the guarantee does not imply the
             request.
     """
 
@@ -166,7 +166,7 @@ def _now() -> str:
 
 
 def _require_utc(text: Any) -> None:
-    """Refuse what is no date and time in UTC."""
+    """Refuse what is not a date and time in UTC."""
     with contextlib.suppress(TypeError, ValueError):
         if datetime.datetime.fromisoformat(text).utcoffset() == datetime.timedelta(0):
             return

@@ -191,7 +191,7 @@ class Release:
             FileFormatError: If it is anything else; the message says why.
         """
         if not isinstance(text, (str, bytes)):
-            raise InvalidTypeError(f"from_json takes a text, got {describe(text)}.")
+            raise InvalidTypeError(f"from_json takes a string, got {describe(text)}.")
         return cls._from_content(parse_json(text, "The release"), "The release")
 
     @classmethod

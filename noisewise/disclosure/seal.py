@@ -163,8 +163,8 @@ def check(path: Path, links: list[str], ledger: str, places: Iterable[Kept | Non
             continue
         if kept.id != ledger and kept.count > 0:
             raise BudgetError(
-                f"{path.name} is another ledger than the one that stood here, which had"
-                f" {kept.count} entries: put that one back, or give this one a name of its own."
+                f"{path.name} is not the ledger that was here, which had {kept.count} entries:"
+                " restore that one, or rename this one."
             )
         if kept.id == ledger and (len(links) <= kept.count or links[kept.count] != kept.head):
             raise BudgetError(
@@ -195,7 +195,7 @@ def original(path: Path, ledger: str) -> Path:
     if _id_of(there) == ledger:
         raise BudgetError(
             f"{path} is a copy of {there}: a budget that is spent in two places is overspent. Use"
-            " that one; if this one is to take its place, move that one away."
+            " that one; to use this copy instead, move the other away."
         )
     return path
 

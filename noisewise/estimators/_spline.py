@@ -26,6 +26,7 @@ from noisewise._core.arrays import Array
 _LEAST = 1e-3
 """The smallest width, height and slope, so that inverses stay accurate in float32."""
 _SLOPE_ONE = math.log(math.expm1(1.0 - _LEAST))
+"""Added to raw slopes: raw slopes of 0 then give slope 1, so a new spline is near the identity."""
 
 
 def num_parameters(num_bins: int) -> int:

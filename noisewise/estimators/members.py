@@ -43,8 +43,8 @@ Factory = Callable[..., Estimator]
 def ensemble(
     key: Array, factory: Factory, num: int, target_dim: int, condition_dim: int
 ) -> Estimator:
-    """Estimators of one architecture with independent initial weights, as one distribution whose
-    arrays have a leading axis.
+    """Estimators of one architecture with independent initial weights, stacked into one
+    distribution with a leading axis of length `num`.
 
     Two ensembles of one architecture differ in their arrays alone, so that programs compiled for
     one serve the other.

@@ -165,7 +165,8 @@ def train(
         loss: What is minimised, on average over rows.
         validation: Draws the validation data, with the same key in all epochs; by default
             `resample`.
-        watch: Asked now and then whether to stop, as when the time is up.
+        watch: Called periodically with (epochs, training loss, best validation loss); returns
+            whether to stop.
 
     Returns:
         The members with the best weights found, and the losses of all epochs.

@@ -77,7 +77,7 @@ METHODS = (
         "NaivePlugIn",
         "baselines.naive_plug_in",
         (),
-        "The private statistic taken for the confidential one.",
+        "The private statistic treated as the confidential one.",
     ),
     Row(
         "pseudo-marginal",

@@ -64,7 +64,7 @@ def register(kind: type[AbstractMechanism]) -> type[AbstractMechanism]:
         The class itself.
 
     Raises:
-        InvalidTypeError: If it is no class that extends `AbstractMechanism`.
+        InvalidTypeError: If it is not a class that extends `AbstractMechanism`.
         InvalidInputError: If files know another class of this name.
     """
     return registered(kind, AbstractMechanism, _KINDS)

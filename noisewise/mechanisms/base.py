@@ -19,7 +19,7 @@ from noisewise.mechanisms.law import AbstractNoiseLaw
 from noisewise.mechanisms.law import Capability as Capability  # also known by this address
 
 YOUR_OWN = 'pass mechanisms={"label": mechanism, ...} with the mechanism of each budget.'
-"""The way out for a mechanism that cannot be calibrated to another budget by itself."""
+"""The way out for a mechanism that has no `calibrate` for another budget."""
 
 
 class AbstractMechanism(AbstractNoiseLaw):
@@ -155,15 +155,14 @@ class AbstractMechanism(AbstractNoiseLaw):
         calibrate = getattr(type(self), "calibrate", None)
         if calibrate is None:
             raise MissingCapabilityError(
-                f"{type(self).__name__} cannot be calibrated to another budget by itself:"
-                f" {YOUR_OWN}"
+                f"{type(self).__name__} has no `calibrate` for another budget: {YOUR_OWN}"
             )
         parameters = inspect.signature(calibrate).parameters
         kept = {name: getattr(self, name) for name in parameters if name != "guarantee"}
         if "sensitivity" in kept and kept["sensitivity"] is None:
             raise MissingCapabilityError(
-                f"This {type(self).__name__} does not know the query's sensitivity, so that no"
-                f" epsilon belongs to its scale: pass sensitivity=... to it, or {YOUR_OWN}"
+                f"This {type(self).__name__} does not know the query's sensitivity, so its scale"
+                f" implies no epsilon: pass sensitivity=... to it, or {YOUR_OWN}"
             )
         made: AbstractMechanism = calibrate(**kept, guarantee=guarantee)
         return made
@@ -221,7 +220,7 @@ class AbstractMechanism(AbstractNoiseLaw):
         """A JSON-ready description; `from_spec` reads it back to the last bit.
 
         Raises:
-            MissingCapabilityError: If it holds something that is no number, such as a function.
+            MissingCapabilityError: If it holds something that is not a number, such as a function.
         """
         return specs.to_spec(self, AbstractMechanism, "A mechanism")
 

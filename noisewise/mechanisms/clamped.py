@@ -36,8 +36,8 @@ class Clamped(AbstractMechanism):
 
     The law: P(Y <= low) and P(Y >= high) are point masses on the ends, the inner density lies
     between them. With rounding every multiple y of the step carries the mass of its cell, P(y -
-    step/2 <= Y < y + step/2), taken in the tail that is smaller. So `log_prob` is a density between
-    the ends of a continuous law and the log of a probability elsewhere.
+    step/2 <= Y < y + step/2), taken in the tail that is smaller. So `log_prob` is a log density
+    between the ends of a continuous law, and a log probability elsewhere.
 
     Guarantee: that of the inner mechanism, since post-processing reveals nothing more (Dwork and
     Roth 2014, proposition 2.1). `log_prob_bound` is 0 on the ends and the inner bound between them,

@@ -99,7 +99,7 @@ def log_delta_of_gaussian(mu: float, epsilon: float) -> float:
         return -math.inf
     if mu > _LARGEST_MU:
         raise ConversionError(
-            f"GaussianDP({mu:g}) promises nothing that float64 can express: add noise."
+            f"GaussianDP({mu:g}) is too weak to express in float64: add more noise."
         )
     a = (epsilon / mu - mu / 2.0) / math.sqrt(2.0)
     if mu < 1.0:

@@ -107,7 +107,8 @@ class ExponentialMechanism(AbstractMechanism):
 
     def estimate(self, s_dp: np.ndarray) -> np.ndarray:
         raise MissingCapabilityError(
-            "ExponentialMechanism chooses among candidates: no utilities belong to a choice."
+            "ExponentialMechanism chooses among candidates: a choice gives no estimate of the"
+            " utilities."
         )
 
     @property

@@ -21,7 +21,7 @@ from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice
 
 _LOG_NEGLIGIBLE = -75.0  # e^-75 = 3e-33, negligible against 2^-53 = 1e-16, the smallest uniform
-_LARGEST_SHARE = 700.0  # e^share overflows float64 above 709
+_LARGEST_SHARE = 700.0  # epsilon per person and time (nats): e^share overflows float64 above 709
 
 
 class PaddedBinomial(AbstractMechanism):

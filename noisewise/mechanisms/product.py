@@ -34,7 +34,7 @@ class Product(AbstractMechanism):
             fixes, else 1.
 
     Raises:
-        InvalidTypeError: If `mechanisms` is no list of mechanisms.
+        InvalidTypeError: If `mechanisms` is not a list of mechanisms.
         InvalidInputError: If the widths do not fit the mechanisms.
 
     >>> import noisewise as nw

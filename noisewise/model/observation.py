@@ -23,7 +23,7 @@ def query_of(release: Release) -> AbstractQuery:
     """The query that a release describes.
 
     Raises:
-        InvalidTypeError: If it is no release.
+        InvalidTypeError: If it is not a release.
         InvalidInputError: If the release does not name its query.
     """
     from noisewise.disclosure import Release
@@ -33,7 +33,7 @@ def query_of(release: Release) -> AbstractQuery:
         raise InvalidTypeError(f"from_release takes {expected}, got {describe(release)}.")
     if release.query is None:
         raise InvalidInputError(
-            "This release does not say of which query it is: write nw.PrivateModel(prior=...,"
+            "This release does not name its query: write nw.PrivateModel(prior=...,"
             " simulator=..., query=..., mechanism=release.mechanism) with the query as the curator"
             " describes it."
         )

@@ -106,7 +106,7 @@ class PrivateModel:
             derived: Functions of theta by name, as in the class.
 
         Raises:
-            InvalidInputError: If the release does not say of which query it is.
+            InvalidInputError: If the release does not name its query.
 
         >>> import jax, numpyro.distributions as dist
         >>> import noisewise as nw

@@ -65,7 +65,7 @@ def complete(
     s_dp: Float[np.ndarray, " kp"],
     log_eta: Float[np.ndarray, " n"],
 ) -> tuple[Float[np.ndarray, "m p"], Float[np.ndarray, " m"], float]:
-    """Draws that stand for the posterior given a release to which few simulations come near.
+    """Approximate posterior draws where few simulations come near the release.
 
     Args:
         key: A JAX PRNG key.

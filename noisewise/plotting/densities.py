@@ -48,8 +48,8 @@ def density_curve(
     n^(-1/5).
 
     Where more than a share .015 + 15 / n of the draws lies within h of an end of their range, the
-    end is taken for a bound of the support and the kernel is reflected there: nothing leaks out.
-    Elsewhere the curve goes on for 4 h.
+    end is treated as a bound of the support and the kernel is reflected there: nothing leaks out.
+    Elsewhere the curve continues for 4 h.
 
     Args:
         values: Draws of one quantity, shape (n,), not all equal.

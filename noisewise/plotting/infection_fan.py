@@ -81,9 +81,9 @@ def infection_fan(
         The axes.
 
     Raises:
-        InvalidInputError: If shapes do not fit, or times come beside a model.
-        InvalidTypeError: If the model's simulator is not `SIR`, or `curves` is no posterior beside
-            it.
+        InvalidInputError: If shapes do not fit, or times come with a model.
+        InvalidTypeError: If the model's simulator is not `SIR`, or `curves` is not a posterior
+            with it.
         MissingCapabilityError: If a posterior without confidential statistics comes without a
             model.
 
@@ -147,7 +147,7 @@ def _of_curves(given: _Given) -> _Given:
     draws = one_sample(curves, "curves", advice="pass a posterior and model=, or curves (N, L)")
     places = _line(given.times, np.arange(draws.shape[1], dtype=float), draws.shape[1], "times")
     if not (np.diff(places) > 0.0).all():
-        raise InvalidInputError("times must rise.")
+        raise InvalidInputError("times must be increasing.")
     return given._replace(curves=draws, times=places)
 
 
@@ -161,13 +161,13 @@ def _of_model(given: _Given, model: PrivateModel) -> _Given:
         )
     if not isinstance(posterior, AbstractPosterior):
         raise InvalidTypeError(
-            f"Beside model= a posterior comes first, got {describe(posterior)}: pass curves without"
-            " model=."
+            f"With model=, the first argument must be a posterior, got {describe(posterior)}: pass"
+            " curves without model=."
         )
     if given.times is not None or given.observed_times is not None:
         raise InvalidInputError(
-            "The model says the times: leave times and observed_times out, or pass curves without"
-            " model=."
+            "With model=, the times come from the model: leave times and observed_times out, or"
+            " pass curves without model=."
         )
     simulator = model.simulator
     seen_at, percent = np.array(simulator.times), 100.0 / simulator.population

@@ -283,12 +283,12 @@ def column_names(
     given = (names,) if isinstance(names, str) else names
     if given is not None and not isinstance(given, Iterable):
         raise InvalidTypeError(
-            f"names must be {width} texts, one per column of {what}, got {describe(given)}."
+            f"names must be {width} strings, one per column of {what}, got {describe(given)}."
         )
     chosen = tuple(f"{stem}[{j}]" for j in range(width)) if given is None else tuple(given)
     if not all(isinstance(name, str) for name in chosen):
         raise InvalidTypeError(
-            f"names must be texts, one per column of {what}, got {', '.join(map(repr, chosen))}."
+            f"names must be strings, one per column of {what}, got {', '.join(map(repr, chosen))}."
         )
     if len(chosen) != width or len(set(chosen)) != width:
         raise InvalidInputError(

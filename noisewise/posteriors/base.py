@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class AbstractPosterior(abc.ABC):
-    """A posterior that is known through draws, perhaps weighted, perhaps with more.
+    """A posterior represented by draws, which may be weighted, and sometimes also a density.
 
     Args:
         theta: Draws, shape (n, d).
         names: Names of the d parameters.
-        report: How the posterior came about.
+        report: How the posterior was computed.
         derived: Quantities of each draw by name, each of shape (n,).
         statistics: Confidential statistics that exact methods draw beside theta, shape (n, k):
             their law is p(s | s_dp).
@@ -58,7 +58,8 @@ class AbstractPosterior(abc.ABC):
         self.statistic_names = tuple(statistic_names)
         if self.theta.ndim != 2 or self.theta.shape[1] != len(self.names) or not len(self.theta):
             raise InvalidInputError(
-                f"A posterior of {len(self.names)} parameters needs draws (N, {len(self.names)})."
+                f"A posterior of {len(self.names)} parameters needs draws (N, {len(self.names)}),"
+                f" got shape {self.theta.shape}."
             )
 
     @property

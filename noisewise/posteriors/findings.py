@@ -117,7 +117,7 @@ def _plain(value: Any) -> Value:
     if isinstance(value, str):
         return str(value)
     raise TypeError(
-        f"A finding holds numbers, texts and lists of them, got {type(value).__name__}."
+        f"A finding holds numbers, strings and lists of them, got {type(value).__name__}."
     )
 
 

@@ -28,7 +28,7 @@ def check_mapping(distributions: Any) -> Mapping[str, dist.Distribution]:
     """The mapping itself, if it is a non-empty one from usable names to numpyro distributions.
 
     Raises:
-        InvalidTypeError: If it is no mapping, or a value is no distribution.
+        InvalidTypeError: If it is not a mapping, or a value is not a distribution.
         InvalidInputError: If it is empty, or a name is not usable.
     """
     if not isinstance(distributions, Mapping):

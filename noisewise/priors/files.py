@@ -87,7 +87,7 @@ def from_spec(spec: Any, depth: int = 0) -> Any:
     if spec is None or isinstance(spec, (bool, int, float, str)):
         return spec
     if not isinstance(spec, dict):
-        raise FileFormatError("A part of a prior must be a number, a text or an object.")
+        raise FileFormatError("A part of a prior must be a number, a string or an object.")
     reader = _READERS.get(frozenset(spec))
     if reader is None:
         raise _unknown_kind()
@@ -169,7 +169,8 @@ def _known(node: Any, module: Any) -> str:
     name = type(node).__name__
     if getattr(module, name, None) is not type(node):
         raise MissingCapabilityError(
-            f"A prior that uses {name}, which is not one of numpyro's, cannot be written to a file."
+            f"A prior that uses {name}, which is not one of numpyro's, cannot be saved: use a"
+            " numpyro distribution, or save the draws."
         )
     return name
 

@@ -56,7 +56,7 @@ class Prior:
             coordinates.
 
     Raises:
-        InvalidTypeError: If it is no mapping from names to numpyro distributions.
+        InvalidTypeError: If it is not a mapping from names to numpyro distributions.
         InvalidInputError: If a distribution is discrete, constant, or has no density.
         MissingCapabilityError: If no unconstrained coordinates are known.
 

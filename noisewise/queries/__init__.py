@@ -59,7 +59,7 @@ def register(kind: type[AbstractQuery]) -> type[AbstractQuery]:
         The class itself.
 
     Raises:
-        InvalidTypeError: If it is no class that extends `AbstractQuery`.
+        InvalidTypeError: If it is not a class that extends `AbstractQuery`.
         InvalidInputError: If files know another class of this name.
     """
     return registered(kind, AbstractQuery, _KINDS)

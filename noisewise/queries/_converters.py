@@ -198,7 +198,7 @@ def default_grid(low: Sequence[float], high: Sequence[float]) -> float:
     if max(abs(as_written(end)) for end in (*low, *high)) / grid > MAX_STEPS:
         raise ReleaseError(
             "The bounds have no common grid of reasonable size: take rounder bounds, or pass"
-            " grid=... to the query, a number of which every bound is a multiple."
+            " grid=... to the query, a number that divides every bound."
         )
     while narrowest / grid < RESOLUTION:
         grid /= 2

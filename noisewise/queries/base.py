@@ -237,7 +237,7 @@ class AbstractAdditiveQuery(AbstractQuery):
     @property
     @abc.abstractmethod
     def unit(self) -> float | None:
-        """The number of which every contribution is a whole multiple; None if there is none."""
+        """Every contribution is a whole multiple of this number; None if there is none."""
 
     @property
     def step(self) -> float | None:

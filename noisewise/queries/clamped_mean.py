@@ -40,9 +40,9 @@ class ClampedMean(AbstractAdditiveQuery):
     division by n, and all columns by that much when a record at every `low` becomes one at every
     `high`. So, exactly, Delta_1 = sum_j w_j / n, Delta_2 = |w|_2 / n, Delta_inf = max_j w_j / n.
 
-    With `grid`, each clamped value is rounded to the nearest multiple of `grid`, of which the
-    bounds must be two: values stay within the bounds, so the sensitivities stay what they are, and
-    s lies on the multiples of `step` = grid / n.
+    With `grid`, each clamped value is rounded to the nearest multiple of `grid`, and both bounds
+    must be such multiples: values stay within the bounds, so the sensitivities stay what they are,
+    and s lies on the multiples of `step` = grid / n.
 
     >>> import noisewise as nw
     >>> query = nw.queries.ClampedMean(bounds=(0.0, 10.0), num_records=4, grid=0.5)

@@ -240,7 +240,7 @@ def as_array(x: Any) -> Array:
     """Data as a JAX array if traced, else as a NumPy array of real numbers.
 
     Raises:
-        InvalidInputError: If it is no rectangular array, or a masked one.
+        InvalidInputError: If it is not a rectangular array, or a masked one.
         InvalidTypeError: If it does not hold real numbers.
 
     >>> as_array([[1, 2], [3, 4]]).shape

@@ -47,7 +47,7 @@ class FunctionQuery(AbstractQuery):
             or a mapping from norms (0 for the number of entries that change, 1, 2, math.inf) to
             numbers. As |s|_inf <= |s|_2 <= |s|_1, a bound in a smaller norm number also serves the
             larger ones.
-        step: The number of which every entry of s is a whole multiple, whatever the data. A release
+        step: Every entry of s is a whole multiple of this number, whatever the data. A release
             adds whole numbers of steps; without `step` it takes s to be whole numbers.
 
     Raises:

@@ -172,7 +172,7 @@ def _privacy(mechanism: Any, release: Release | None) -> Markup:
 
 
 def _check(posterior: Any, model: Any, certificate: Any, approximation: Any) -> None:
-    """Refuse what is no posterior, or does not belong to it."""
+    """Refuse what is not a posterior, or does not belong to it."""
     if not isinstance(posterior, AbstractPosterior):
         raise InvalidTypeError(
             "write_report(path, posterior, ...) needs a posterior second, got"
@@ -193,7 +193,7 @@ def _check(posterior: Any, model: Any, certificate: Any, approximation: Any) -> 
 
 
 def _check_model(posterior: AbstractPosterior, model: Any) -> None:
-    """Refuse what is no model, or that of other parameters."""
+    """Refuse what is not a model, or that of other parameters."""
     if model is None:
         return
     if not isinstance(model, PrivateModel):

@@ -85,7 +85,7 @@ def _printable(columns: dict[str, np.ndarray]) -> Draws:
 
 
 def _safe(name: str) -> str:
-    """A name in which no part is taken for a formula."""
+    """A name in which no part is read as a formula."""
     return name.replace("$", r"\$")
 
 

@@ -103,7 +103,7 @@ def read_npy(file: IO[bytes], shape: tuple[int, ...], dtype: Any, what: str) -> 
         )
     array = filled(file, shape, dtype, what)
     if file.read(1):
-        raise FileFormatError(f"{what} holds more than it should: get an unaltered copy.")
+        raise FileFormatError(f"{what} has unexpected extra content: get an unaltered copy.")
     return array
 
 
@@ -144,8 +144,8 @@ def _members(
         whole = info.compress_type == zipfile.ZIP_STORED and info.compress_size == info.file_size
         if not whole or not size <= info.file_size <= size + _OVERHEAD:
             raise FileFormatError(
-                f"{what} has an array {name!r} of another size than its manifest says, or"
-                " compressed."
+                f"{what} has an array {name!r} that is compressed, or whose size differs from its"
+                " manifest."
             )
     return {name: found[f"{name}{_MEMBER}"] for name in sizes}
 

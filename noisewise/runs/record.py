@@ -167,7 +167,7 @@ def posterior_folder(path: PathLike) -> Path:
 
 
 def check_run(folder: Path) -> None:
-    """Refuse a folder that is no run directory.
+    """Refuse a folder that is not a run directory.
 
     Args:
         folder: What was named as one.

@@ -124,7 +124,7 @@ def hamiltonian(
         num_warmup: Iterations before the first draw; 0 only with `tuning`.
         num_draws: Draws of each chain.
         thin: Iterations per draw.
-        tuning: What an earlier run found; the warm-up goes on from it.
+        tuning: What an earlier run found; the warm-up starts from it.
 
     Returns:
         The draws, with acceptance, divergences and the tuning to go on with.

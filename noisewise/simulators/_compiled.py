@@ -219,7 +219,7 @@ def _checked_shapes(
     if beyond is not None:
         raise SimulationError(
             f"{what} reads theta[{beyond}], but theta has {columns} column(s): correct the index,"
-            " or add the parameter to the prior. JAX by itself would take the nearest column."
+            " or add the parameter to the prior. JAX would silently use the last column."
         )
     if user_functions.differ(program, again):
         raise SimulationError(

@@ -28,10 +28,10 @@ TOLERANCE = 1e-14
 """The largest last term of a series, relative to its first: curves then hold about 12 digits."""
 
 _NO_INFECTED = 1e-100
-"""Share of infected taken for 0, before products of series underflow."""
+"""Share of infected treated as 0, before products of series underflow."""
 
 _NO_SUSCEPTIBLE = 1e-20
-"""Share of susceptible taken for 0: far below one person in any population we simulate."""
+"""Share of susceptible treated as 0: far below one person in any population we simulate."""
 
 _LAST_TIME = 1e9
 """Time, in units of 1 / (beta + gamma), after which i grows or falls at a constant rate, so that

@@ -34,7 +34,8 @@ Query = Callable[[Any], Any]
 class AdditiveQuery(Protocol):
     """A query s = sum_i t(x_i) / divisor over records, which can be summed up chunk by chunk.
 
-    Record models use this to bound memory: they never hold more than 8192 records of a database.
+    Record models use this to bound memory: `statistics` holds at most 8192 records of a database
+    at a time.
     """
 
     @property

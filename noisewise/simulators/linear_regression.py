@@ -45,7 +45,7 @@ class LinearRegression(AbstractRecordModel):
         predictor_mean: m, shape (p,); 0 by default.
         predictor_covariance: Sigma, shape (p, p); the identity by default.
         prior_variance: tau^2 of the prior under which `sample_parameters` draws.
-        unknown: What else is a parameter: names out of "predictor_mean", "predictor_sd",
+        unknown: What else is a parameter: names among "predictor_mean", "predictor_sd",
             "noise_sd".
 
     Raises:
@@ -230,7 +230,7 @@ class LinearRegression(AbstractRecordModel):
         size = self.num_predictors + 1
         gram, cross = _numbers("gram", gram, (size, size)), _numbers("cross", cross, (size,))
         if not np.allclose(gram, gram.T, rtol=1e-9, atol=0.0):
-            raise InvalidInputError("gram must be symmetric: it stands for X'X.")
+            raise InvalidInputError("gram must be symmetric: it is X'X.")
         precision = gram / self.noise_variance + np.eye(size) / self.prior_variance
         smallest = np.linalg.eigvalsh(precision)[0]
         if not smallest > 0.0:
@@ -288,7 +288,5 @@ def _as_unknown(value: str | Iterable[str]) -> tuple[str, ...]:
     names = (value,) if isinstance(value, str) else tuple(value)
     others = [name for name in names if name not in UNKNOWN]
     if others:
-        raise InvalidInputError(
-            f"unknown must be names out of {', '.join(UNKNOWN)}, got {others[0]!r}."
-        )
+        raise InvalidInputError(f"unknown must be among {', '.join(UNKNOWN)}, got {others[0]!r}.")
     return tuple(name for name in UNKNOWN if name in names)

@@ -35,12 +35,12 @@ class PythonSimulator(AbstractSimulator):
     own key). So the result does not depend on workers, batch size or order of completion.
 
     **Executors.** With an `executor` the simulation and the query run in its workers, and only s
-    comes back. It may be any of `concurrent.futures`, `nw.simulators.Workers`, or that of a dask
-    client. Functions travel by cloudpickle, so closures and lambdas work; a thread pool gets them
-    as they are. `batch_size` simulations make one task; by default each worker gets four tasks of
-    at most 64. Pools that fork are refused: JAX deadlocks in forked processes.
+    comes back. It may be any `concurrent.futures` executor, `nw.simulators.Workers`, or that of a
+    dask client. Functions travel by cloudpickle, so closures and lambdas work; a thread pool gets
+    them as they are. `batch_size` simulations make one task; by default each worker gets four tasks
+    of at most 64. Pools that fork are refused: JAX deadlocks in forked processes.
 
-    **Failures.** A simulation that raises, or is lost with its worker, is run once more, alone. If
+    **Failures.** A simulation that raises, or is lost with its worker, is rerun alone. If
     it fails again, an inference drops and reports it, up to the fraction `max_failed` of all (more,
     by chance, of few: see `nw.simulators.Faults`). Beyond that, and outside an inference, a
     `SimulationError` shows its theta and traceback. NaN in s, or `np.nan` in place of x, is not a
@@ -49,9 +49,9 @@ class PythonSimulator(AbstractSimulator):
     **Time-outs.** With a `timeout` a simulation that takes longer has failed. In `Workers`, and
     without an executor, which then means one worker, its process is ended. In other executors it
     stays behind in a thread, which ends when it next runs Python code. Where it blocks a whole
-    worker (compiled code that keeps the GIL) and no batch comes back any more, what is missing is
-    submitted once more, and has failed if that does not help. The first call of compiled code
-    includes its compilation.
+    worker (compiled code that keeps the GIL) and no batch comes back any more, the missing
+    simulations are submitted again, and count as failed if that does not help. The first call of
+    compiled code includes its compilation.
 
     Args:
         fn: Function of a NumPy generator and one parameter vector (d,), a copy that it may change.
@@ -147,7 +147,7 @@ class PythonSimulator(AbstractSimulator):
 
 
 class _Attempts:
-    """Simulations that are run once in a batch and, if they fail there, once more alone."""
+    """Simulations that are run once in a batch and, if they fail there, again alone."""
 
     def __init__(self, batches: Batches, faults: Faults) -> None:
         self.todo = np.ones(len(batches.theta), dtype=bool)

@@ -56,7 +56,7 @@ class Workers(Executor):
     Use it to run a `PythonSimulator` on all cores. A `concurrent.futures.ProcessPoolExecutor`
     breaks for good when one of its processes dies, and waits forever for one that hangs. Here a
     thread waits for each process: when it dies, its task alone fails, with `WorkerLostError`, and
-    the next task gets a new process. `PythonSimulator` runs what was lost once more, alone, so that
+    the next task gets a new process. `PythonSimulator` runs what was lost again, alone, so that
     only the simulation that kills its worker is dropped.
 
     In a script, start workers under `if __name__ == "__main__":`, since spawned processes import

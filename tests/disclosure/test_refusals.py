@@ -268,7 +268,7 @@ def test_one_sentence_whatever_is_wrong(query, tmp_path):
         found.append(str(caught.value))
     shape, spent = sorted(set(found), key=lambda text: "Nothing was spent" not in text)
     assert "Nothing was spent" in shape
-    assert "spends again" in spent
+    assert "another attempt costs again" in spent
     assert "3 rows" in shape
     assert "3 rows" in spent
     assert len(ledger.entries) == found.count(spent) == len(WRONG) - 3

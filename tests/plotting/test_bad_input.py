@@ -139,8 +139,8 @@ NESTED = pd.concat({1.0: posterior().summary()})
         (lambda: plotting.convergence({"a": [1.0, 2.0]}, rounds=[1.0, np.nan]), "rising"),
         (lambda: plotting.rank_ecdf({"a": GOOD, "b": 3.0 * GOOD}), "between 0 and 1"),
         (lambda: plotting.rank_ecdf(GOOD, alpha=2.0), "alpha"),
-        (lambda: plotting.marginals(GOOD, names=[1, 2]), "names must be texts"),
-        (lambda: plotting.marginals(GOOD, names=3), "names must be 2 texts"),
+        (lambda: plotting.marginals(GOOD, names=[1, 2]), "names must be strings"),
+        (lambda: plotting.marginals(GOOD, names=3), "names must be 2 strings"),
         (lambda: plotting.marginals(GOOD, truth="truth"), "truth must be a rectangular array"),
         (lambda: plotting.marginals(GOOD, truth={"theta[0]": "high"}), "truth"),
         (lambda: plotting.marginals(GOOD, truth={"theta[0]": None}), "truth"),
@@ -150,14 +150,17 @@ NESTED = pd.concat({1.0: posterior().summary()})
         ),
         (lambda: plotting.predictive_check(GOOD), "observed must be a rectangular array"),
         (lambda: plotting.predictive_check(GOOD, [0.5, np.nan]), "2 finite values"),
-        (lambda: plotting.infection_fan(GOOD, model=SIR.model), "a posterior comes first"),
+        (
+            lambda: plotting.infection_fan(GOOD, model=SIR.model),
+            "first argument must be a posterior",
+        ),
         (
             lambda: plotting.infection_fan(posterior(), model=nw.problems.gaussian_mean().model),
             "nw.simulators.SIR",
         ),
         (
             lambda: plotting.infection_fan(EPIDEMIC, model=SIR.model, times=[1.0]),
-            "The model says the times",
+            "the times come from the model",
         ),
         (lambda: plotting.infection_fan(EPIDEMIC, model=SIR.model, observed=[1.0]), "observed"),
         (
@@ -170,7 +173,7 @@ NESTED = pd.concat({1.0: posterior().summary()})
             ),
             "does not determine",
         ),
-        (lambda: plotting.infection_fan(GOOD, times=[2.0, 1.0]), "times must rise"),
+        (lambda: plotting.infection_fan(GOOD, times=[2.0, 1.0]), "times must be increasing"),
         (lambda: plotting.infection_fan(GOOD, levels=[1.5]), "levels"),
         (
             lambda: plotting.privacy_utility(NESTED.drop(columns="median")),

@@ -135,5 +135,5 @@ def test_a_report_shows_its_parts_in_words():
 
 
 def test_findings_hold_plain_values_alone():
-    with pytest.raises(TypeError, match="numbers, texts and lists"):
+    with pytest.raises(TypeError, match="numbers, strings and lists"):
         Finding(Kind.STATED, {"text": object()})

@@ -41,7 +41,7 @@ _MIN_ROWS = 1000
 
 
 def windows(scale: float) -> Float[np.ndarray, " windows"]:
-    """The units of the windows below noise of the given scale: powers of 2, the coarsest first.
+    """The unit w of each 4-bit window tested for noise of this scale: powers of 2, largest first.
 
     >>> np.log2(windows(1.0))
     array([-16., -20., -24., -28., -32., -36., -40., -44., -48., -52.])

@@ -112,7 +112,9 @@ def _applies(search: Search) -> bool:
 
 
 def _candidates(search: Search) -> Iterator[Candidate]:
-    """Rounds of learning while certificates say that they pay, corrected, and the last as it is."""
+    """Learnt rounds, corrected, as long as certificates say another round is worth it; then the
+    last round uncorrected.
+    """
     method = PrivatePosteriorEstimation(num_noise=1, **search.budget.left())
     keys = jax.random.split(search.key_for(Use.LEARNING), method.num_rounds + 1)
     correction = _Correction(search)

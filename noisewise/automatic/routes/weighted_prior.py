@@ -83,7 +83,7 @@ def _check_simulator(search: Search, run: InferenceRun, pilot: ImportanceDraws) 
 
 ROUTE = Route(
     name="weighted prior",
-    when="any simulator; enough by itself where noise hides most of the data",
+    when="any simulator; sufficient where the noise hides most of the data",
     methods="`ImportanceSampling` from the prior",
     evidence="the weights",
     applies=lambda search: True,

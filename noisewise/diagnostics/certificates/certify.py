@@ -150,7 +150,7 @@ def start(
     """The work of a certificate, after its inputs are checked."""
     if isinstance(posterior, AbstractFit):
         raise InvalidTypeError(
-            f"certify looks at the posterior of one observation, got a {type(posterior).__name__}:"
+            f"certify needs the posterior of one observation, got a {type(posterior).__name__}:"
             f" write certify(key, fit.{posterior.usage[0]}, model, observed)."
         )
     if not isinstance(posterior, AbstractPosterior) or not isinstance(model, PrivateModel):
@@ -225,8 +225,8 @@ def _weigh(draws: ImportanceDraws, proposal: DefensiveProposal) -> _Weighed:
 
 
 def _unseen_share(draws: ImportanceDraws, proposal: DefensiveProposal) -> float:
-    """The posterior mass of which the prior draws would hold three effective ones, were it shaped
-    as the mass that was found.
+    """The smallest posterior share in which the prior draws would have three effective draws, if
+    it were shaped like the mass found.
 
     The effective size of n prior draws is n Z^2 / E[eta^2 | prior], a mean that all draws serve to
     estimate.

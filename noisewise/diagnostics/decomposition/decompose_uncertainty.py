@@ -35,7 +35,7 @@ _BLOCKS = 20
 _THINNING = (1, 4, 16, 64)
 """Steps between draws of theta that are tried in turn until they are independent."""
 _INDEPENDENT = 0.05
-"""Autocorrelation that counts as none: it takes at most 5% off the part of sampling."""
+"""Autocorrelation treated as zero: it biases the sampling part down by at most 5%."""
 _FEWEST = 400
 """Databases, or effective draws: with fewer, the shares are not known to 5%."""
 
@@ -55,9 +55,9 @@ def decompose_uncertainty(
         Var(theta | s_dp)  =  E[Var(theta | x)]  +  E[Var(E[theta | x] | s)]  +  Var(E[theta | s])
                               sampling              clamping and summary          privacy
 
-    `sampling` is left even to whoever holds the records: only more records help. `clamping` is what
-    the released statistic does not tell of them: wider bounds or another query help. `privacy` is
-    what the noise hides: a larger budget helps. All are taken over x, s | s_dp.
+    `sampling` remains even with the records in hand: only more records reduce it. `clamping` is
+    what the statistic loses of the records: wider bounds or another query help. `privacy` is what
+    the noise hides: a larger budget helps. All are taken over x, s | s_dp.
 
     For a model of records (`AbstractRecordModel` with a query that is a sum), x comes from chains
     of `DataAugmentationMCMC`. Beside each database theta | x is drawn 64 times, thinned where these
@@ -206,13 +206,13 @@ def _checked(posterior: Any) -> AbstractPosterior:
         )
     if posterior.statistics is None or not posterior.report.exact:
         raise InvalidInputError(
-            "posterior must come from an exact method that draws s beside theta, which"
-            f" {posterior.report.method} does not: leave it out, and such draws are made."
+            "posterior must come from an exact method that also draws s, which"
+            f" {posterior.report.method} does not: leave posterior out to have these draws made."
         )
     if posterior.effective_size < _FEWEST:
         raise InvalidInputError(
-            f"posterior is worth {posterior.effective_size:.0f} independent draws, and {_FEWEST}"
-            " are the least: raise its target_ess."
+            f"posterior is worth {posterior.effective_size:.0f} independent draws, and at least"
+            f" {_FEWEST} are needed: raise its target_ess."
         )
     return posterior
 

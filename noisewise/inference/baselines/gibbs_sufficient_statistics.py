@@ -46,8 +46,8 @@ class GibbsSufficientStatistics(AbstractMethod):
     r"""Gibbs-SS (Bernstein and Sheldon 2019) for `LinearRegression` with `RegressionMoments`,
     Laplace or Gaussian noise.
 
-    The confidential statistic is taken for normal, with the mean and covariance of the mean of n
-    unclamped contributions, and Laplace noise for a scale mixture of normals, w_k ~ Exponential
+    The confidential statistic is treated as normal, with the mean and covariance of the mean of n
+    unclamped contributions, and Laplace noise as a scale mixture of normals, w_k ~ Exponential
     with mean 2 b^2. One sweep draws
 
         s | theta, w:    N(mu + V G^-1 (s_dp - mu), V - V G^-1 V)

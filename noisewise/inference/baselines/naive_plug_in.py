@@ -1,4 +1,4 @@
-"""The private statistic taken for the confidential one."""
+"""The private statistic treated as the confidential one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class NaivePlugIn(AbstractMethod):
 
         theta ~ p(theta | s = s_dp)
 
-    Use it to see what ignoring the mechanism does. It is no answer: on the paper's regression at
-    epsilon 10 it lies some five posterior standard deviations off, with intervals a quarter as
-    wide as they should be. It serves
+    Use it to see what ignoring the mechanism does. Do not use it as an answer: on the paper's
+    regression at epsilon 10 it lies some five posterior standard deviations off, with intervals a
+    quarter as wide as they should be. It serves
 
     - `LinearRegression` with `RegressionMoments`: the sums X'X and X'y that s_dp stands for,
       refused where no data can have them,

@@ -114,7 +114,9 @@ class Particles(abc.ABC):
 
     @abc.abstractmethod
     def keep(self, num: int) -> dict[str, np.ndarray]:
-        """Continue with `num` of the chains only, equally spaced; returns their draws so far."""
+        """Keep `num` equally spaced chains and drop the rest; returns the kept chains' draws so
+        far, by name.
+        """
 
     @property
     @abc.abstractmethod

@@ -138,7 +138,7 @@ class AbstractTask(abc.ABC, Generic[S]):
         return pairs
 
     def rows(self) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " v"]]:
-        """The numbers of the simulations to train on and to validate on."""
+        """Row indices of the training and validation simulations."""
         validation = self.simulations.validation
         return np.flatnonzero(~validation), np.flatnonzero(validation)
 
@@ -199,7 +199,7 @@ class Learner(Generic[S]):
         """The simulations of round `number`.
 
         Args:
-            key: Key of the simulations and of which of them are for validation.
+            key: Key for the simulations and the validation split.
             z: Unconstrained parameters; as many rows are simulated as the budgets allow.
             number: The round, from 0.
             noise_key: Key of the noise, for tasks that learn from noisy versions.

@@ -105,7 +105,7 @@ def check_members(name: str, members: Estimator, target_dim: int, condition_dim:
 
 
 def check_model(call: str, model: object) -> None:
-    """Refuse what is no model."""
+    """Refuse what is not a model."""
     if not isinstance(model, PrivateModel):
         raise InvalidTypeError(f"{call} needs a PrivateModel second, got {describe(model)}.")
 
@@ -116,7 +116,9 @@ def something_to_learn() -> Iterator[None]:
     try:
         yield
     except OutOfBudget as end:
-        raise InvalidInputError(f"There is nothing to learn from: {end}. Allow more.") from None
+        raise InvalidInputError(
+            f"There is nothing to learn from: {end}. Raise max_simulations or max_minutes."
+        ) from None
 
 
 def first_parameters(

@@ -75,7 +75,9 @@ def _checked_spreads(kinds: Any, widths: Any, width: int) -> tuple[list[str], li
     ):
         raise FileFormatError(f"its columns must be {width} in all.")
     if len(kinds) != len(widths):
-        raise FileFormatError("it must have one spread for each block of columns.")
+        raise FileFormatError(
+            "it is inconsistent (one spread per block of columns expected): get an unaltered copy."
+        )
     return kinds, widths
 
 

@@ -25,11 +25,12 @@ from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference.learned.common.simulations import nothing_varies
 
 _DEPENDENT = 1e-5
-"""In standard deviations: what a column has beside the others for it to be free. Above the rounding
-of simulators in float32, below anything that a network could use.
+"""Residual sd of a column given the other columns, in its own sds, above which it counts as free:
+above the rounding of simulators in float32, below anything that a network could use.
 """
 _ROWS_PER_COLUMN = 4
-"""Simulations per column below which linear relations are not looked for: chance would make some.
+"""Simulations per column below which linear relations are not looked for: with fewer rows chance
+alone makes some.
 """
 _MAX_DISTINCT = 0.9
 """Largest share of distinct values on a lattice: continuous values hardly ever repeat."""
@@ -40,7 +41,7 @@ _ROUNDING = 1e-3
 ATOM_SHARE = 0.05
 """Share of the simulations at one value from which it may be an atom."""
 _CELLS_PER_ATOM = 20.0
-"""An atom has a share of more than this many cells of a density as wide as the column."""
+"""A value is an atom if its share exceeds this many cells' worth of the column's density."""
 _NUM_POINTS = 2000
 """Simulations among which neighbours are looked for: the estimate hardly changes with more."""
 _MIN_POINTS = 100

@@ -72,7 +72,7 @@ class ConfidentialTask(AbstractTask[StatisticSpace]):
 def learned_law(
     method: ConfidentialLikelihoodEstimation, learner: Learner[StatisticSpace]
 ) -> LearnedConfidentialLikelihood:
-    """The law of s by the networks as they are."""
+    """The density of s given theta, from the current networks."""
     return LearnedConfidentialLikelihood(
         learner.run.model,
         learner.density,

@@ -44,9 +44,9 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
     where the estimate of the round before has its mass, and `correction` keeps them honest.
     Parameters are learnt in unconstrained coordinates, so that no mass leaves the prior's support.
 
-    Use it where the mechanism can only be sampled, where simulations are dear, or to serve many
-    observations by `fit`. Where the likelihood is simple and the posterior is not (several modes,
-    many parameters), `PrivateLikelihoodEstimation` learns more from the same number of
+    Use it where the mechanism can only be sampled, where simulations are expensive, or to serve
+    many observations by `fit`. Where the likelihood is simple and the posterior is not (several
+    modes, many parameters), `PrivateLikelihoodEstimation` learns more from the same number of
     simulations.
 
     The posterior has a density, `log_prob`, by which `nw.diagnostics.certify` turns it into exact
