@@ -157,10 +157,8 @@ class Reservation:
                 file.flush()
                 os.fsync(file.fileno())
                 self._identity = _identity(os.fstat(file.fileno()))
-            with _temporary(
-                path, _RESERVED
-            ):  # the finished file will come by way of another one beside it
-                pass
+            with _temporary(path, _RESERVED):
+                pass  # the finished file is written next to it and then renamed
         except FileExistsError:
             raise InvalidInputError(
                 f"{path} exists and is kept: choose another name, or move it away."

@@ -107,7 +107,8 @@ def pareto_k(log_weights: Float[np.ndarray, " n"]) -> float:
         log_weights: Log weights, shape (n,), up to a constant.
 
     Returns:
-        Pareto k: NaN for fewer than 25 draws, infinite if fewer than 25 weights are positive.
+        Pareto k: NaN for fewer than 25 draws, infinite if fewer than 25 weights are positive; 0
+        where tied bounded weights leave no tail.
     """
     if len(log_weights) < _MIN_TAIL:
         return float("nan")

@@ -45,7 +45,8 @@ _MIN_CELLS = 64
 """Steps between the bounds, at least: of 1/16 sd for the default bounds, far below the noise."""
 
 _MAX_CELLS = 16 * _MIN_CELLS
-"""Steps between the bounds, at most: n times as many values of s are convolved for each theta."""
+"""Steps between the bounds, at most: n times this many values of s are convolved for each theta.
+The factor 16 is a round number: it only decides which bounds are refused as not round enough."""
 
 
 def gaussian_mean(

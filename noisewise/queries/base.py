@@ -301,6 +301,13 @@ class AbstractMomentQuery(AbstractAdditiveQuery):
     ) -> tuple[Float[Array, " k"], Float[Array, "k k"]]:
         """The mean and covariance of one record's contribution, if records are normal and none is
         clamped.
+
+        Args:
+            mean: Mean of a record's q columns, shape (q,).
+            covariance: Their covariance, shape (q, q).
+
+        Returns:
+            Mean of the contribution, shape (k,), and its covariance, shape (k, k).
         """
 
 

@@ -23,6 +23,9 @@ class AbstractTolerance(abc.ABC):
             distances: Distances accepted in the round before, or those of prior draws for the first
                 round, shape (n,); infinite for failed simulations.
             weights: Their weights, shape (n,); None for equal ones.
+
+        Returns:
+            The largest distance that is accepted in this round.
         """
 
 
