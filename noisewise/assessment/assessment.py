@@ -44,13 +44,15 @@ class Assessment:
     @property
     def trustworthy(self) -> bool:
         """Whether the method is exact and its draws suffice for intervals, or the answer is
-        certified. The command line exits with 0 then, and else with 3.
+        certified, and nothing else is a reason not to trust it. The command line exits with 0 then,
+        and else with 3.
 
         A poor approximation is not trustworthy even where its corrected draws are exact and may be
         used: a script that goes by the exit code alone reads the posterior, which is the
-        approximation.
+        approximation. Nor is an exact answer that does not predict the observation: the model is
+        wrong then.
         """
-        return self.verdict.trustworthy
+        return self.verdict.trustworthy and self.level is not Level.DISTRUST
 
     @property
     def about_level(self) -> str:

@@ -139,18 +139,21 @@ class Evidence:
             check: A posterior predictive check of `posterior`.
             certifiable: Whether a certificate could be made.
         """
-        report = posterior.report
-        findings = report.findings
+        report, facts = posterior.report, None
+        findings, source = report.findings, Source.of(report.method)
         if certificate is not None:
             findings = certificate.other_findings(approximation or posterior)
+            corrected = source is Source.CORRECTED
+            facts = certificate.facts if corrected else certificate.facts_about(posterior)
+        dropped = report.numbers.get("simulations dropped")
         return cls(
-            source=Source.of(report.method),
+            source=source,
             exact=report.exact,
             worth=measured_size(posterior),
             power=report.power,
-            num_dropped=report.numbers.get("simulations dropped") or 0,
+            num_dropped=dropped if isinstance(dropped, int) else 0,
             findings=findings,
-            certificate=None if certificate is None else certificate.facts,
+            certificate=facts,
             certifiable=certifiable,
             prediction=None if check is None else check.facts,
         )

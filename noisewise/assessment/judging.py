@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from noisewise._core.weights import MANY_DRAWS, MIN_DRAWS
 from noisewise.assessment.assessment import Assessment
@@ -48,7 +49,7 @@ def judge(evidence: Evidence) -> Assessment:
     """
     reasons = [
         *_of_method(evidence),
-        _of_size(evidence.worth),
+        _of_size(evidence),
         *_of_certificate(evidence),
         *_of_prediction(evidence),
     ]
@@ -65,7 +66,7 @@ def judge(evidence: Evidence) -> Assessment:
 
 def too_few_for_intervals(worth: float) -> bool:
     """Whether draws that are worth this many independent ones are too few for intervals."""
-    return worth < MIN_DRAWS
+    return not worth >= MIN_DRAWS  # NaN is too few
 
 
 def certifies(*, exact: bool, effective_size: float, missed_share: float) -> bool:
@@ -123,11 +124,15 @@ def _of_method(evidence: Evidence) -> Iterator[Reason]:
         yield Reason(ReasonKind.UNCHECKED)
 
 
-def _of_size(worth: float) -> Reason:
-    if too_few_for_intervals(worth):
-        return Reason(ReasonKind.TOO_FEW_DRAWS, {"worth": worth})
-    kind = ReasonKind.ENOUGH_DRAWS if worth >= MANY_DRAWS else ReasonKind.SOME_DRAWS
-    return Reason(kind, {"worth": worth})
+def _of_size(evidence: Evidence) -> Reason:
+    """What the number of draws allows; the error of an unchecked approximation is not in it."""
+    numbers: dict[str, Any] = {"worth": evidence.worth}
+    if too_few_for_intervals(evidence.worth):
+        return Reason(ReasonKind.TOO_FEW_DRAWS, numbers)
+    if not evidence.exact and evidence.certificate is None:
+        numbers["unchecked"] = True
+    kind = ReasonKind.ENOUGH_DRAWS if evidence.worth >= MANY_DRAWS else ReasonKind.SOME_DRAWS
+    return Reason(kind, numbers)
 
 
 def _of_certificate(evidence: Evidence) -> Iterator[Reason]:

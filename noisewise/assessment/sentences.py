@@ -75,11 +75,12 @@ _AFTER_MISFIT = {
 }
 
 
-def _worth(worth: float) -> str:
+def _worth(worth: float, unchecked: bool = False) -> str:
     error = 100 / math.sqrt(max(worth, 1.0))
+    more = ", besides that of the approximation, which is not known" if unchecked else ""
     return (
         f"The draws are worth {worth:,.0f} independent ones, so that averages carry an error of"
-        f" {error:.0f}% of a posterior sd."
+        f" {error:.0f}% of a posterior sd{more}."
     )
 
 

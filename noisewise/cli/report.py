@@ -44,6 +44,7 @@ def report(run: RunArgument, model: ModelOption = None, as_json: show.Json = Fal
                 "report": str(page),
                 "verdict": outcome.assessment.verdict,
                 "trustworthy": outcome.assessment.trustworthy,
+                "level": outcome.assessment.level,
             }
         )
     else:

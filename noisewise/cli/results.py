@@ -45,6 +45,7 @@ def as_record(request: Request, target: Target, outcome: Outcome, page: Path) ->
         "method": _route(outcome),
         "seed": request.seed,
         "trustworthy": outcome.assessment.trustworthy,
+        "level": outcome.assessment.level,
         "verdict": outcome.assessment.verdict,
         "sentence": outcome.sentence,
         "effective_size": answer.effective_size,
@@ -102,6 +103,9 @@ def _interval(row: Any) -> str:
 def _say_verdict(outcome: Outcome, *, quiet: bool) -> None:
     report = outcome.posterior.report
     show.say(f"Verdict: {outcome.assessment.verdict}. {outcome.sentence}")
+    assessment = outcome.assessment
+    if assessment.verdict.trustworthy and not assessment.trustworthy:
+        show.say(f"Do not trust this answer all the same. {assessment.reasons[0].sentence}")
     if quiet:
         return
     for text in outcome.warnings:

@@ -23,7 +23,7 @@ from typing import IO, Any
 import numpy as np
 
 from noisewise._core.files import write_atomically
-from noisewise._core.json_files import MAX_BYTES, json_line, parse_json, reading, require_keys
+from noisewise._core.json_files import json_line, parse_json, reading, require_keys
 from noisewise._core.regular_files import opened
 from noisewise.errors import FileFormatError, InvalidInputError
 
@@ -41,6 +41,7 @@ _TYPES = {
     "U8": "|u1",
     "BOOL": "|b1",
 }
+_METADATA = "__metadata__"
 _NAMES = {np.dtype(code): name for name, code in _TYPES.items()}
 _MAX_FILE = 2**36
 """Bytes of one file, 64 GiB: more than the memory of the machines that noisewise is made for."""
@@ -48,6 +49,14 @@ _MAX_SIZE = 2**40
 """Entries along one axis: more than a file can hold, so that products of sizes stay small."""
 _MAX_AXES = 64
 """Axes of an array: as many as NumPy has."""
+_MAX_HEADER = 4 * 2**20
+"""Bytes of a header: some 40,000 arrays, where the largest fit has hundreds. What is made of a
+header takes some 20 times as much memory.
+"""
+_MAX_ENTRIES = 20_000
+"""Objects in a header, the arrays among them: reading so many takes a tenth of a second."""
+_MAX_NAME = 40
+"""Characters of a stranger's name that a message shows: enough to find it."""
 _PIECE = 2**20
 """Bytes read at once: small beside the arrays, large beside the cost of a call."""
 
@@ -94,6 +103,8 @@ def _packed(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tup
     """The sha256 in the header, and the bytes of a file."""
     table, parts, end = {}, [], 0
     for name, value in arrays.items():
+        if name == _METADATA:
+            raise InvalidInputError(f"An array cannot be called {_METADATA}: rename it.")
         array = np.ascontiguousarray(value).reshape(np.shape(value))
         kind = _NAMES.get(array.dtype)
         if kind is None:
@@ -109,8 +120,8 @@ def _packed(content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tup
         end += array.nbytes
     text, data = json_line(content), b"".join(parts)
     sha256 = _digest(text, table, data)
-    header = json_line({"__metadata__": {"content": text, "sha256": sha256}, **table}).encode()
-    if len(header) > MAX_BYTES:
+    header = json_line({_METADATA: {"content": text, "sha256": sha256}, **table}).encode()
+    if len(header) > _MAX_HEADER or header.count(b"{") > _MAX_ENTRIES:
         raise InvalidInputError(f"{len(arrays):,} arrays are too many for one file.")
     return sha256, len(header).to_bytes(8, "little") + header + data
 
@@ -156,15 +167,18 @@ def _read(
     file: IO[bytes], size: int, what: str, sha256: str | None = None
 ) -> tuple[dict[str, Any], Arrays]:
     length = int.from_bytes(file.read(8), "little")
-    if size < 8 or length > min(size - 8, MAX_BYTES):
+    if size < 8 or length > min(size - 8, _MAX_HEADER):
         raise FileFormatError(f"{what} is truncated or has no header of this kind.")
-    table = parse_json(file.read(length), what)
+    header = file.read(length)
+    if header.count(b"{") > _MAX_ENTRIES:
+        raise FileFormatError(f"{what} describes more arrays than noisewise writes.")
+    table = parse_json(header, what)
     metadata = require_keys(
-        table.pop("__metadata__", None), ("content", "sha256"), f"{what}: its metadata"
+        table.pop(_METADATA, None), ("content", "sha256"), f"{what}: its metadata"
     )
     places, end = {}, 0
     for name, entry in table.items():
-        shape, dtype = places[name] = _place(entry, end, f"{what}: {name!r}")
+        shape, dtype = places[name] = _place(entry, end, f"{what}: {name[:_MAX_NAME]!r}")
         end += math.prod(shape) * dtype.itemsize
     if end != size - 8 - length:
         raise FileFormatError(
@@ -178,6 +192,8 @@ def _read(
         or sha256 not in (None, expected)
     ):
         raise FileFormatError(f"{what} was altered: it does not match its sha256.")
+    if any(array.dtype == bool and (array.view(np.uint8) > 1).any() for array in arrays.values()):
+        raise FileFormatError(f"{what} holds booleans that are neither 0 nor 1.")
     return parse_json(text, what), arrays
 
 

@@ -1,5 +1,6 @@
 """`nw.assess` on posteriors; and that it, the report and the command line say the same."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -204,3 +205,42 @@ def test_a_quick_check_needs_a_model_and_time(monkeypatch):
     monkeypatch.setattr("noisewise.assessment.quick_check._MAX_SECONDS", 1e-9)
     slow = QuickCheck.run(posterior, PROBLEM.model, observed)
     assert (slow.num_affordable, slow.check) == (0, None)
+
+
+@pytest.mark.parametrize(("shift", "stretch"), [(0.0, 0.4), (1.0, 1.0)])
+def test_a_certificate_of_other_draws_vouches_for_none(shift, stretch):
+    """Draws are compared with the corrected ones whatever the certificate was made for."""
+    certificate = assessed(draws(), certify=8000).certificate
+    assert assessed(draws(), certificate=certificate).level == "trust"
+    theta = GOOD.mean() + stretch * (GOOD - GOOD.mean()) + shift * GOOD.std()
+    found = assessed(draws(theta), certificate=certificate)
+    assert found.level != "trust"
+    assert "differs from certified draws" in kinds(found)
+    empty = dataclasses.replace(certificate, comparison={})
+    assert "differs from certified draws" in kinds(assessed(draws(theta), certificate=empty))
+
+
+def test_a_certificate_of_other_parameters_is_refused():
+    certificate = assessed(draws(), certify=8000).certificate
+    other = Draws(GOOD, ("slope",), Report.stated("learnt"))
+    with pytest.raises(
+        InvalidInputError, match="The certificate is of mean, the posterior of slope"
+    ):
+        Evidence.of(other, certificate=certificate)
+
+
+def test_what_should_not_be_trusted_is_not_trustworthy():
+    """An exact answer that does not predict the observation, and a naive one that is certified."""
+    far = nw.assess(KEY, draws(exact=True), PROBLEM.model, PROBLEM.observed + 100.0)
+    assert (far.verdict, far.level, far.trustworthy) == ("exact", "do not trust", False)
+    naive = Draws(GOOD, PROBLEM.model.names, Report.stated("naive"))
+    found = assessed(naive, certify=8000)
+    assert (found.level, found.trustworthy) == ("do not trust", False)
+
+
+def test_texts_in_files_and_nan_are_no_reason_to_trust():
+    odd = draws(exact=True)
+    odd = odd.with_report(dataclasses.replace(odd.report, numbers={"simulations dropped": "many"}))
+    assert "many" not in str(assessed(odd))
+    nothing = dataclasses.replace(Evidence.of(odd), worth=float("nan"))
+    assert judge(nothing).level == "do not trust"

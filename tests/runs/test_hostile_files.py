@@ -321,3 +321,52 @@ def test_damaged_files_give_typed_errors(loader, name, tmp_path):
 @pytest.mark.parametrize(("loader", "name"), LOADERS)
 def test_many_damaged_files_give_typed_errors(loader, name, tmp_path):
     check(loader, name, tmp_path, SLOW)
+
+
+def _file(header, data=b""):
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + data
+
+
+CROWDED = {
+    f"a{number}": {"dtype": "F64", "shape": [0], "data_offsets": [0, 0]} for number in range(30_000)
+}
+CRAFTED = {
+    "more arrays than are written": _file(
+        {"__metadata__": {"content": "{}", "sha256": ""}, **CROWDED}
+    ),
+    "a header of 5 MiB": _file({"__metadata__": {"content": "x" * 5 * 2**20, "sha256": ""}}),
+    "a name of 1 MiB": _file(
+        {
+            "n" * 2**20: {"dtype": "F64", "shape": [-1], "data_offsets": [0, 0]},
+            "__metadata__": {"content": "{}", "sha256": ""},
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED, ids=str)
+def test_headers_of_strangers_cost_little(name):
+    """A header is limited before it is parsed, so that a manifest and a header together stay below
+    256 MiB; messages show little of a stranger's words.
+    """
+    tracemalloc.start()
+    try:
+        with pytest.raises(errors.FileFormatError) as refused:
+            unpacked(CRAFTED[name], "The file a")
+        assert tracemalloc.get_traced_memory()[1] < 32 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert len(str(refused.value)) < 300
+
+
+def test_booleans_are_0_or_1_and_no_array_takes_the_place_of_the_metadata():
+    good = packed({}, {"flags": np.array([True, False])})
+    assert unpacked(good, "The file a")[1]["flags"].tolist() == [True, False]
+    stored = packed({}, {"flags": np.array([1, 2], dtype=np.uint8)})
+    altered = stored.replace(b'"U8"', b'"BOOL"')
+    length = int.from_bytes(stored[:8], "little") + 2
+    with pytest.raises(errors.FileFormatError):
+        unpacked(length.to_bytes(8, "little") + altered[8:], "The file a")
+    with pytest.raises(errors.InvalidInputError, match="cannot be called __metadata__"):
+        packed({}, {"__metadata__": np.zeros(1)})

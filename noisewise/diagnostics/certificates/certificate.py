@@ -16,7 +16,8 @@ from noisewise.assessment.judging import (
 )
 from noisewise.assessment.reasons import Verdict
 from noisewise.diagnostics.certificates.advice import PYTHON, Advice, Wording, rounded_up
-from noisewise.errors import FileFormatError
+from noisewise.diagnostics.certificates.comparison import compare
+from noisewise.errors import FileFormatError, InvalidInputError
 from noisewise.posteriors import AbstractPosterior, Finding, Kind, WeightedSamples
 from noisewise.posteriors.findings import without
 from noisewise.posteriors.kinds import ABOUT_CERTIFICATES
@@ -140,6 +141,20 @@ class Certificate:
             findings=(self.found, *hidden),
         )
 
+    def facts_about(self, posterior: AbstractPosterior) -> CertificateFacts:
+        """The same, with these draws compared to the corrected ones: they need not be those that
+        the certificate was made for.
+
+        Raises:
+            InvalidInputError: If they are of other parameters.
+        """
+        if posterior.names != self.corrected.names:
+            raise InvalidInputError(
+                f"The certificate is of {', '.join(self.corrected.names)}, the posterior of"
+                f" {', '.join(posterior.names)}: pass the certificate of this posterior."
+            )
+        return dataclasses.replace(self.facts, comparison=compare(posterior, self.corrected))
+
     @property
     def cost(self) -> float:
         """Simulations per exact draw."""
@@ -218,7 +233,8 @@ class Certificate:
     @property
     def _against_poor(self) -> tuple[str, int | None]:
         """A fair approximation is cheaper to weigh for longer than to improve."""
-        if self.efficiency < FAIR_EFFICIENCY or self.missed_share > MAX_MISSED:
+        fair = self.efficiency >= FAIR_EFFICIENCY and self.missed_share <= MAX_MISSED
+        if not fair:
             return "refine", None
         needed = _RESERVE * CERTIFYING_SIZE * self.num_simulations / self.effective_size
         return "more", rounded_up(needed)

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise.assessment.judging import certificate_verdict, certifies
 from noisewise.diagnostics.certificates.certificate import Certificate
+from noisewise.diagnostics.certificates.comparison import compare
 from noisewise.diagnostics.certificates.defensive import DefensiveProposal, proposal_from
 from noisewise.diagnostics.certificates.measuring import Measured, measure
 from noisewise.diagnostics.posterior_checks import instead_of
@@ -129,7 +129,7 @@ def certified_by(key: Array, run: InferenceRun, posterior: AbstractPosterior) ->
         verdict=verdict.value,
         **weighed._asdict(),
         **measured._asdict(),
-        comparison=_compare(posterior, corrected),
+        comparison=compare(posterior, corrected),
         proposal=proposal.description,
         num_draws=draws.num,
         num_repeats=num_repeats,
@@ -257,39 +257,3 @@ def _corrected(
     return run.weighted(
         run.model.prior.constrain(draws.z[kept]), log_weights, draws.s[kept], exact=weighed.exact
     )
-
-
-def _compare(
-    posterior: AbstractPosterior, corrected: WeightedSamples
-) -> dict[str, tuple[float, float]]:
-    """Shifts in corrected sds, and ratios of sds; infinite where the corrected draws do not spread
-    and q differs.
-    """
-    (mean, sd), (exact_mean, exact_sd) = (
-        _moments(p.theta, p.weights) for p in (posterior, corrected)
-    )
-    pairs = zip(
-        _ratio(mean - exact_mean, exact_sd, 0.0).tolist(),
-        _ratio(sd, exact_sd, 1.0).tolist(),
-        strict=True,
-    )
-    return dict(zip(posterior.names, pairs, strict=True))
-
-
-def _ratio(
-    above: Float[np.ndarray, " d"], below: Float[np.ndarray, " d"], neither: float
-) -> Float[np.ndarray, " d"]:
-    """above / below, with infinity over 0, and `neither` for 0 / 0."""
-    flat = below == 0.0
-    infinite = np.where(above == 0.0, neither, np.copysign(np.inf, above))
-    return np.where(flat, infinite, above / np.where(flat, 1.0, below))
-
-
-def _moments(
-    theta: Float[np.ndarray, "N d"], weights: Float[np.ndarray, " N"]
-) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
-    """Means and sds over the finite draws."""
-    finite = np.isfinite(theta).all(axis=1)
-    theta, weights = theta[finite], weights[finite] / weights[finite].sum()
-    mean = weights @ theta
-    return mean, np.sqrt(weights @ (theta - mean) ** 2)
