@@ -1,5 +1,5 @@
 """Results that arrive one by one: lines of JSON in a file, so that a benchmark that was stopped
-goes on where it was.
+resumes where it was.
 """
 
 import json

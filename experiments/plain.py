@@ -32,7 +32,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
     raise TypeError(
-        f"A result holds numbers, texts, lists and mappings, got {type(value).__name__}."
+        f"A result holds numbers, strings, lists and mappings, got {type(value).__name__}."
     )
 
 

@@ -238,7 +238,7 @@ def test_registering():
     class Laplace(Halving):
         pass
 
-    with pytest.raises(InvalidInputError, match="another class as Laplace"):
+    with pytest.raises(InvalidInputError, match="class is registered as Laplace"):
         nw.mechanisms.register(Laplace)
     with pytest.raises(InvalidTypeError, match="extends AbstractQuery"):
         nw.queries.register(Halving)

@@ -63,7 +63,7 @@ def one_sample(value: Any, name: str, *, advice: str = DRAWS_OF) -> Float[np.nda
     Args:
         value: Draws, shape (n, d) or (n,).
         name: The argument that they were given for, as messages name it.
-        advice: Advice for values that are no arrays.
+        advice: Advice for values that are not arrays.
 
     Returns:
         The draws as float64, shape (n, d).
@@ -138,7 +138,7 @@ def real_array(value: Any, name: str, *, advice: str = DRAWS_OF) -> np.ndarray:
     Args:
         value: Numbers.
         name: The argument that they were given for, as messages name it.
-        advice: Advice for values that are no arrays.
+        advice: Advice for values that are not arrays.
 
     Raises:
         InvalidTypeError: If it holds texts, None or objects.

@@ -26,7 +26,7 @@ _READING = os.O_RDONLY | _SAFELY
 """Flags for reading: without waiting for a pipe, and without becoming a terminal's process."""
 _LOCKING = os.O_RDWR | os.O_CREAT | _NO_LINKS | _SAFELY
 _SMALL = 16 * 2**20
-"""Bytes up to which a file may be empty on the disk: so much memory is no harm."""
+"""Bytes up to which a file may be empty on the disk: that much memory does no harm."""
 _SPARSEST = 8
 """How many times larger than what is stored of it a larger file may be: disks compress zeros, but
 noise hardly at all.

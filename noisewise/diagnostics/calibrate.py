@@ -44,7 +44,7 @@ def calibrate(
     `posterior_of` is what `draw_trials` takes, a fit, a method, or a function (key, observed); 200
     trials are drawn by default, with 100 draws each. Or it is the trials that `draw_trials` has
     drawn, which other diagnostics may use too; then no model is needed. `quantities` maps names to
-    functions f(theta, observed), which broadcast over leading axes and are ranked beside the
+    functions f(theta, observed), which broadcast over leading axes and are ranked with the
     parameters. Pass the log likelihood where it is known: ranks of parameters cannot see data that
     were ignored, so that `posterior = prior` passes without it; `tarp` sees it for any model. The
     tests and their power are described in `Calibration`.
@@ -110,7 +110,7 @@ def calibrate(
 
 
 def _check_quantities(quantities: Any) -> None:
-    """Refuse quantities that are no functions of theta and observed."""
+    """Refuse quantities that are not functions of theta and observed."""
     if quantities is not None and not isinstance(quantities, Mapping):
         raise InvalidTypeError(
             f"quantities must map names to functions (theta, observed), got {describe(quantities)}."

@@ -30,7 +30,7 @@ _FEWEST = 100
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PredictiveCheck:
-    """Simulated private statistics beside the observed ones.
+    """Simulated private statistics next to the observed ones.
 
     Attributes:
         names: The private statistics.

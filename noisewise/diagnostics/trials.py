@@ -221,7 +221,7 @@ def as_trials(
         key: JAX PRNG key.
         posterior_of: `Trials`, or what `draw_trials` takes.
         model: The model; needed unless there are trials already.
-        num_trials: Trials to draw; refused beside ready trials, which have their own.
+        num_trials: Trials to draw; refused with ready trials, which have their own.
         num_draws: Draws of each posterior; likewise.
         usual_trials: Trials if `num_trials` is None.
         more: Further options of `draw_trials`.

@@ -11,8 +11,8 @@ are kept in three other places as well:
 - the user's state folder, by path, shows that a ledger was deleted together with its lock, and
   started again in the same folder.
 
-This is no lock against the owner of the machine, who can edit all of them: `SECURITY.md` says what
-that means.
+This is not a lock against the owner of the machine, who can edit all of them: `SECURITY.md` says
+what that means.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ Watch = Callable[[int, float, float], bool]
 _FIRST_EPOCHS = 4
 """Epochs in the first call of the program, before it is known how long one takes."""
 _SECONDS_PER_CALL = 0.5
-"""Seconds that one call of the program should last: long beside the cost of a call, short enough
-that a budget of time is kept and progress is shown.
+"""Seconds that one call of the program should last: long compared with the cost of a call, short
+enough that a budget of time is kept and progress is shown.
 """
 _USUAL_EPOCHS = 50
 """Epochs that a training usually takes, to guess how long it will last."""
@@ -68,7 +68,7 @@ class Training:
     validation loss has not improved for `patience` epochs.
 
     The defaults serve 1,000 to 100,000 simulations. Raise `batch_size` with the number of
-    simulations where training takes long beside simulating; lower `max_epochs` for a rough answer.
+    simulations where training is slower than simulating; lower `max_epochs` for a rough answer.
 
     Args:
         learning_rate: Of Adam, at first; twice the paper's, because it decreases.

@@ -39,7 +39,7 @@ _WORTH = 200.0
 _HALVINGS = 40
 """Bisections for the power: it is then known to 1e-12."""
 _NEGLIGIBLE = 1e-9
-"""Relative: weights, and variances, below are rounding beside the largest."""
+"""Relative: weights, and variances, below are rounding compared with the largest."""
 _DRAWS = 2000
 """Draws from the local law: ten times what it is fitted to, and cheap, as nothing is simulated."""
 _MOST_STAGES = 6

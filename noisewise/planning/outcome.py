@@ -280,8 +280,8 @@ class Plan:
         """Draw intervals around the posterior mean against the budget, with those of the prior
         dashed.
 
-        The intervals are those of all simulated posteriors together. Where labels are no numbers it
-        is a forest plot.
+        The intervals are those of all simulated posteriors together. Where labels are not numbers
+        it is a forest plot.
 
         Args:
             columns: The quantities to draw; by default all that have a prior sd.

@@ -13,7 +13,7 @@ from noisewise.plotting.style import TRUTH, label, looks, one_axes, styled
 from noisewise.plotting.tables import DrawsLike, TruthLike, tables, truths
 
 _INNER = 0.5
-"""Mass of the thick interval: half of the draws, the usual choice beside 95%."""
+"""Mass of the thick interval: half of the draws, the usual choice next to 95%."""
 
 _STEP = 0.22
 """Height between the intervals of two methods: markers of 4.5 points do not touch."""

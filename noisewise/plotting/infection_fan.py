@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from noisewise.disclosure import Release
 
 _FINE_TIMES = 200
-"""Times at which curves are simulated beside those of the model: smooth at any size of figure."""
+"""Times at which curves are simulated besides those of the model: smooth at any size of figure."""
 
 _CURVES = 1000
 """Simulated curves: 25 lie beyond each end of a 95% band."""

@@ -40,8 +40,8 @@ def predictive_check(
         simulated: What `nw.diagnostics.predictive_check` or `misspecification` gives, alone; or
             private statistics at draws of the posterior, shape (n, k'), as `model.simulate(key,
             posterior.sample(key, 1000))`.
-        observed: The release, shape (k',), beside an array.
-        names: Names of the statistics beside an array, such as `model.private_names`.
+        observed: The release, shape (k',), with an array.
+        names: Names of the statistics of an array, such as `model.private_names`.
         ax: Axes to draw on; those of a new figure by default.
 
     Returns:

@@ -83,7 +83,7 @@ class Table:
 def named_draws(model: PrivateModel, theta: Float[Array, "n d"]) -> Draws:
     """Draws of theta under the names of the model, with its derived quantities.
 
-    Use it to show draws of your own, such as those of the prior, beside posteriors.
+    Use it to show draws of your own, such as those of the prior, next to posteriors.
 
     Args:
         model: Gives names and derived quantities.

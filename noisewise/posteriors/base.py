@@ -31,7 +31,7 @@ class AbstractPosterior(abc.ABC):
         names: Names of the d parameters.
         report: How the posterior was computed.
         derived: Quantities of each draw by name, each of shape (n,).
-        statistics: Confidential statistics that exact methods draw beside theta, shape (n, k):
+        statistics: Confidential statistics that exact methods draw with theta, shape (n, k):
             their law is p(s | s_dp).
         statistic_names: Names of the k statistics.
     """

@@ -51,7 +51,7 @@ class FunctionQuery(AbstractQuery):
             adds whole numbers of steps; without `step` it takes s to be whole numbers.
 
     Raises:
-        InvalidTypeError: If fn is no function, or names are no strings.
+        InvalidTypeError: If fn is not a function, or names are not strings.
         InvalidInputError: If names repeat, or a sensitivity is not positive.
 
     >>> import numpy as np

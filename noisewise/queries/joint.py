@@ -33,7 +33,7 @@ class Joint(AbstractQuery):
         queries: The queries, or bare functions, at least one; they see the same database.
 
     Raises:
-        InvalidTypeError: If `queries` is no list of queries.
+        InvalidTypeError: If `queries` is not a list of queries.
         InvalidInputError: If the queries state different numbers of records.
 
     >>> import noisewise as nw

@@ -64,8 +64,8 @@ def answer(
         posterior: The answer.
         summary: Its summary.
         chosen: The quantity that the sentence is about.
-        prior: The summary of the prior, to show beside.
-        naive: The summary of the answer that ignores the noise, to show beside.
+        prior: The summary of the prior, shown for comparison.
+        naive: The summary of the answer that ignores the noise, shown for comparison.
         truth: True values by name, where they are known.
     """
     columns = ["quantity", "estimate", "95% interval"]

@@ -70,7 +70,7 @@ def write_report(
         approximation: What the certificate was made for, if `posterior` is what it corrected; adds
             its warnings and simulations.
         release: The release, where `observed` is an array.
-        naive: The answer that ignores the noise, to show beside.
+        naive: The answer that ignores the noise, shown for comparison.
         decomposition: What `nw.diagnostics.decompose_uncertainty` found.
         quick_check: A predictive check that was made before; None makes one if simulations are
             fast.

@@ -58,7 +58,7 @@ _MAX_ENTRIES = 20_000
 _MAX_NAME = 40
 """Characters of a stranger's name that a message shows: enough to find it."""
 _PIECE = 2**20
-"""Bytes read at once: small beside the arrays, large beside the cost of a call."""
+"""Bytes read at once: small compared with the arrays, large compared with the cost of a call."""
 
 Arrays = dict[str, np.ndarray]
 

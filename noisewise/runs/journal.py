@@ -41,7 +41,7 @@ from noisewise.runs.journal_files import (
 )
 
 _SECONDS = 1.0
-"""Seconds between two files: what a killed process loses, and long beside writing one."""
+"""Seconds between two files: what a killed process loses, and long compared with writing one."""
 _STATE_SHARE = 0.05
 """The largest share of the time that goes into writing the state of chains."""
 _MOST_STEPS = 20_000

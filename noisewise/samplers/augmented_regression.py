@@ -43,7 +43,7 @@ _ENOUGH = 400.0
 
 @dataclasses.dataclass(frozen=True)
 class RegressionChains:
-    """Draws of beta by several chains with the sums T beside them, and how each chain went."""
+    """Draws of beta by several chains with the sums T of each, and how each chain went."""
 
     draws: Float[np.ndarray, "c n p+1"]
     totals: Float[np.ndarray, "c n k"]
@@ -150,7 +150,7 @@ class AugmentedRegression:
             num_threads: Threads; by default one per core.
 
         Returns:
-            The draws of beta, with the sums beside them.
+            The draws of beta, with the sums of each.
         """
         from noisewise.samplers import _regression_kernel
 
@@ -190,7 +190,7 @@ class AugmentedRegression:
             num_chains: The number of chains.
 
         Returns:
-            The draws of beta, with the sums beside them.
+            The draws of beta, with the sums of each.
         """
         num = integer("num", at_least=1)(num)
         pilot_key, main_key = jax.random.split(as_key(key))

@@ -18,7 +18,7 @@ from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabil
 from noisewise.simulators.record_model import AbstractRecordModel
 
 UNKNOWN = ("predictor_mean", "predictor_sd", "noise_sd")
-"""What may be a parameter beside the coefficients, in the order of the columns of theta."""
+"""What may be a parameter besides the coefficients, in the order of the columns of theta."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ _START_ATTEMPTS = 3
 """Attempts to start a process before its task fails: a machine short of memory may recover."""
 
 _SECONDS_BETWEEN_ATTEMPTS = 0.5
-"""Seconds between these attempts: a round number, short beside the start of a process."""
+"""Seconds between these attempts: a round number, short compared with the start of a process."""
 
 _EXIT_CODE_SECONDS = 2.0
 """Seconds to wait for an exit code that another thread has collected: normally it is there within

@@ -118,7 +118,7 @@ def test_what_a_mechanism_cannot_do_is_left_out():
     [
         ({"key": 0}, InvalidTypeError, "PRNG key"),
         ({"posterior": GOOD}, InvalidTypeError, "must be a posterior"),
-        ({"model": 3}, InvalidTypeError, "third argument must be a PrivateModel"),
+        ({"model": 3}, InvalidTypeError, "PrivateModel third"),
         ({"model": nw.problems.sir().model}, InvalidInputError, "must be of log_beta"),
         ({"certificate": 3}, InvalidTypeError, "nw.diagnostics.certify"),
         ({"certify": True}, InvalidTypeError, "num_simulations"),

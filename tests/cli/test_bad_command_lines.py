@@ -43,7 +43,10 @@ TABLE = [
     ("infer sir --method sppe --set estimator=flow", "in Python"),
     ("infer sir --method sppe --set num_rounds=many", "whole number"),
     ("infer sir --method sppe --num-rounds 0", "whole number >= 1"),
-    ("infer sir --method sppe --num-rounds 3 --set num_rounds=2", "choose one"),
+    (
+        "infer sir --method sppe --num-rounds 3 --set num_rounds=2",
+        "by its own option and by --set: use one",
+    ),
     ("infer sir --method sppe --set num_noise=2 --set num_noise=3", "choose one"),
     ("infer sir --epsilon 3 --release release.json", "the release says"),
     ("infer sir --release missing.json", "no file missing.json"),

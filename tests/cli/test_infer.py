@@ -211,7 +211,7 @@ ABC = ("--method", "rejection-abc", "--set", "num_draws=400", "--set")
             4000,
             "should be used. Give the method more rounds or simulations (--num-rounds",
         ),
-        (("tolerance=0.2",), 2000, "The same command with --certify"),
+        (("tolerance=0.2",), 2000, "Repeat the command with --certify"),
         (("tolerance=3", "--epsilon", 10), 2000, "--method da-mcmc"),
     ],
     ids=["certified", "poor, corrected", "poor", "too few simulations", "hopeless"],
@@ -486,7 +486,7 @@ def test_a_report_is_kept_where_its_model_cannot_be_used(run, written):
     assert result.exit_code == 1
     assert "model.py was changed" in result.stderr
     Path("runs/a/report.html").write_text("full")
-    assert "kept as it is" in run("report", "runs/a").stderr
+    assert "was left unchanged" in run("report", "runs/a").stderr
     assert Path("runs/a/report.html").read_text() == "full"
     Path("runs/a/report.html").unlink()
     assert run("report", "runs/a").exit_code == 0

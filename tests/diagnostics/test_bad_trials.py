@@ -36,7 +36,7 @@ POSTERIORS_OF = {
     "a posterior": (
         posterior(),
         errors.InvalidTypeError,
-        "that of one observation: pass the method or the fit",
+        "is for one observation: pass the method or the fit",
     ),
     "a class": (
         nw.inference.ImportanceSampling,

@@ -215,7 +215,7 @@ def test_a_lock_that_is_removed_meanwhile_keeps_nobody_apart_and_is_refused(
             lock.write_text("")
 
     monkeypatch.setattr(ledger_module.Ledger, "_check", removed)
-    with pytest.raises(ReleaseError, match="removed or replaced in the meantime"):
+    with pytest.raises(ReleaseError, match="removed or replaced during this call"):
         ledger.spend(Pure(0.6))
     monkeypatch.undo()
     assert nw.Ledger(path).spent == Pure(0.0)

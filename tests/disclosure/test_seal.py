@@ -108,7 +108,7 @@ def test_a_ledger_that_is_gone_or_exchanged_is_noticed_beside(path, tmp_path, mo
     with pytest.raises(BudgetError, match="is gone, but had 2 entries"):
         nw.Ledger(path, limit=LIMIT)
     other.rename(path)
-    with pytest.raises(BudgetError, match="another ledger"):
+    with pytest.raises(BudgetError, match="is not the ledger that was here"):
         nw.Ledger(path)
     path.write_text(json.dumps({**json.loads(OLD), "entries": []}))
     with pytest.raises(FileFormatError, match="seal is gone"):
@@ -130,7 +130,7 @@ def test_a_fresh_ledger_in_its_place_is_noticed_at_home(path):
     other = nw.Ledger(path.with_name("other.json"), limit=LIMIT).path
     without_lock(path)
     other.rename(path)
-    with pytest.raises(BudgetError, match="another ledger"):
+    with pytest.raises(BudgetError, match="is not the ledger that was here"):
         nw.Ledger(path)
 
 

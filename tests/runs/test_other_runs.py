@@ -48,7 +48,10 @@ OTHERS = {
         lambda p: infer(a_model(scale=0.4), run_dir=p),
         "model mechanism scale: 0.3 there, 0.4 now",
     ),
-    "the simulator": (lambda p: infer(a_model(shift=0.1), run_dir=p), "simulates other numbers"),
+    "the simulator": (
+        lambda p: infer(a_model(shift=0.1), run_dir=p),
+        "no longer simulates the numbers",
+    ),
 }
 
 

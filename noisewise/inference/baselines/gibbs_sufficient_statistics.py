@@ -34,7 +34,7 @@ _SEGMENT_SECONDS = 1.0
 
 _MAX_CLAMPED = 0.05
 """Share of clamped records above which the report warns: below, the bias on the paper's regression
-is small beside the posterior sd.
+is small compared with the posterior sd.
 """
 
 _MAX_CLIPPED = 0.01

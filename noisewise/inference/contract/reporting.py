@@ -118,7 +118,7 @@ class RunReport:
         Args:
             theta: Draws, shape (n, d).
             log_weights: Log weights, shape (n,), up to a constant.
-            s: Statistics drawn beside theta, shape (n, k); None where there are none.
+            s: Statistics drawn with theta, shape (n, k); None where there are none.
             exact: Whether the weighted draws have the posterior as their law.
         """
         return WeightedSamples(
@@ -141,7 +141,7 @@ class RunReport:
 
         Args:
             theta: Draws, shape (n, d), chain by chain.
-            s: Statistics drawn beside theta, shape (n, k); None where there are none.
+            s: Statistics drawn with theta, shape (n, k); None where there are none.
             num_chains: How many chains the draws are from.
             exact: Whether the draws have the posterior as their law.
         """

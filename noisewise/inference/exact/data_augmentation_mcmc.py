@@ -53,7 +53,7 @@ class DataAugmentationMCMC(AbstractMethod):
     with a density; a new record costs O(k). Chains start at draws from the prior, steps are tuned
     in `num_warmup` sweeps, and then sweeps are made until the bulk effective size of every
     parameter is `target_ess` and R-hat at most 1.01, or `max_sweeps` is reached. A sweep counts as
-    1 + `num_moves` simulations per chain. The draws of s beside theta follow p(s | s_dp).
+    1 + `num_moves` simulations per chain. The draws of s with theta follow p(s | s_dp).
 
     Args:
         num_chains: Chains that run side by side.

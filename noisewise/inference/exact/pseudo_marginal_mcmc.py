@@ -50,7 +50,7 @@ class PseudoMarginalMCMC(AbstractMethod):
         accept with min(1, pi(theta') L-hat' / (pi(theta) L-hat)).
 
     The chains have the posterior as their invariant law, for any simulator and any M = `num_inner`
-    (Andrieu and Roberts 2009); the draws of s beside theta follow p(s | s_dp). Unless given, M is
+    (Andrieu and Roberts 2009); the draws of s with theta follow p(s | s_dp). Unless given, M is
     the smallest power of two for which log L-hat has a variance of at most 2 at the posterior.
     Where 512 do not suffice the chains stick and the report says so: it holds that variance and a
     lower bound of 1 + rv, roughly the M that is needed.

@@ -1,4 +1,4 @@
-r"""Markov moves on a parameter and the records beside it, for record models under an additive
+r"""Markov moves on a parameter and the records with it, for record models under an additive
 query.
 
     target(theta, x)  ~  pi(theta)  prod_i f(x_i | theta)  eta(s_dp | T(x) / divisor)^temperature

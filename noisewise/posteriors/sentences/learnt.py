@@ -42,7 +42,7 @@ def _likelihood_chains(finished: bool, **numbers: Any) -> str:
 
 
 def _joint_chains(lattice: bool, **numbers: Any) -> str:
-    cause = " The cause is noise that is small beside the lattice of s." if lattice else ""
+    cause = " The cause is noise that is small compared with the lattice of s." if lattice else ""
     return f"{_not_settled(**numbers)}{cause} Raise num_warmup, or use another method."
 
 

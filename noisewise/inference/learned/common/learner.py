@@ -37,7 +37,7 @@ start from new weights. Below it, networks adapt faster than new ones learn.
 
 VALIDATION_NOISE = 16
 """Noisy versions of each simulation in the validation loss: enough to keep early stopping from
-following the noise, few enough that validating costs little beside an epoch.
+following the noise, few enough that validating costs little compared with an epoch.
 """
 
 

@@ -31,7 +31,7 @@ _NUM_OWN = 10_240
 densities are evaluated in, and about one draw beyond the default quantile of 1e-4.
 """
 _BLOCK = 20_480
-"""Draws of the prior at a time: cheap beside simulations, twenty blocks of 1,024 rows."""
+"""Draws of the prior at a time: cheap compared with simulations, twenty blocks of 1,024 rows."""
 _MIN_ACCEPTANCE = 0.003
 """Share of prior draws inside the regions: below it rejection would need more than 300 draws for
 each one kept, and a fitted proposal is faster.
