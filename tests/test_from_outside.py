@@ -242,6 +242,6 @@ def test_registering():
         nw.mechanisms.register(Laplace)
     with pytest.raises(InvalidTypeError, match="extends AbstractQuery"):
         nw.queries.register(Halving)
-    with pytest.raises(ReleaseError, match="floating point"):
+    with pytest.raises(ReleaseError, match="floating-point noise"):
         nw.release(HEIGHTS, QUERY, mechanism=nw.mechanisms.Laplace(1.0, 1.0))
     assert nw.queries.register(Tall) is Tall

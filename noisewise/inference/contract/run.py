@@ -191,7 +191,7 @@ class InferenceRun(RunReport):
         if not np.array_equal(again, recorded[row : row + 1], equal_nan=True):
             raise ResumeError(
                 "The model no longer simulates the numbers it did when the run in"
-                f" {self.journal.folder.parent} started. Nothing was changed. Use the simulator"
+                f" {self.journal.folder.parent} started. It was left as it is. Use the simulator"
                 " and the query of that run to resume it, or another folder for a new run."
             )
         self.journal.checked = True
