@@ -102,7 +102,9 @@ def test_a_release_that_does_not_fit_is_told(run):
         )
         for name in ("model", "wrong")
     )
-    assert (fits.exit_code, wrong.exit_code) == (0, 0)
+    assert (fits.exit_code, wrong.exit_code) == (0, 3)
+    assert "Do not trust this answer all the same." in wrong.stdout
+    assert "Do not trust" not in fits.stdout
     told = "Warning: The observation lies outside what the posterior predicts"
     assert told in " ".join(wrong.stdout.split())
     assert told not in " ".join(fits.stdout.split())
