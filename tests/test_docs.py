@@ -40,6 +40,7 @@ SLOW = {
     ("docs/methods.md", 1),
     ("docs/methods.md", 2),
     ("docs/releases.md", 1),
+    ("docs/trust.md", 0),
     ("docs/trust.md", 1),
     ("docs/trust.md", 2),
 }

@@ -79,6 +79,7 @@ def test_scoring_is_off_the_clock():
     assert 0.0999 < clock.seconds < 0.3
 
 
+@pytest.mark.slow
 def test_the_limit_ends_the_process_and_keeps_what_it_had():
     """Planted: without the watchdog the child sleeps forever."""
     script = (

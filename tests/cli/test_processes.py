@@ -84,7 +84,7 @@ def test_output_may_be_cut_off(folder):
     assert process.wait() in (0, 1)
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_interrupted_runs_end_at_once_and_say_how_to_go_on(folder, workers):
     Path("slow.py").write_text(SLOW_MODEL)
     words = (
