@@ -119,6 +119,7 @@ def test_every_numeric_constant_says_why():
 def test_rooms_are_small_and_modules_are_read_in_one_sitting():
     crowded = {str(folder): num for folder, num in rooms(SOURCES).items() if num > MOST_MODULES}
     assert {Path(folder).name for folder in crowded} <= CATALOGUES
+    assert rooms([PACKAGE / "a" / f"{i}.py" for i in range(16)])[PACKAGE / "a"] > MOST_MODULES
     long = {str(path): len(source.splitlines()) for path, source in SOURCES.items()}
     assert {path: num for path, num in long.items() if num > 400} == {}
 

@@ -23,7 +23,7 @@ import pytest
 import noisewise as nw
 from noisewise import errors
 from noisewise._core.json_files import sealed
-from noisewise.runs.array_files import packed, unpacked
+from noisewise.runs.array_files import _digest, packed, unpacked
 from noisewise.runs.journal import Journal
 from noisewise.runs.journal_files import Result, journal_files, read_contents
 from tests.hostile import damaged
@@ -363,10 +363,14 @@ def test_headers_of_strangers_cost_little(name):
 def test_booleans_are_0_or_1_and_no_array_takes_the_place_of_the_metadata():
     good = packed({}, {"flags": np.array([True, False])})
     assert unpacked(good, "The file a")[1]["flags"].tolist() == [True, False]
-    stored = packed({}, {"flags": np.array([1, 2], dtype=np.uint8)})
-    altered = stored.replace(b'"U8"', b'"BOOL"')
-    length = int.from_bytes(stored[:8], "little") + 2
-    with pytest.raises(errors.FileFormatError):
-        unpacked(length.to_bytes(8, "little") + altered[8:], "The file a")
+    table = {"flags": {"dtype": "BOOL", "shape": [2], "data_offsets": [0, 2]}}
+    for data, words in ((bytes([1, 0]), None), (bytes([1, 2]), "neither 0 nor 1")):
+        metadata = {"content": "{}", "sha256": _digest("{}", table, data)}
+        crafted = _file({"__metadata__": metadata, **table}, data)
+        if words is None:
+            assert unpacked(crafted, "The file a")[1]["flags"].tolist() == [True, False]
+            continue
+        with pytest.raises(errors.FileFormatError, match=words):
+            unpacked(crafted, "The file a")
     with pytest.raises(errors.InvalidInputError, match="cannot be called __metadata__"):
         packed({}, {"__metadata__": np.zeros(1)})
