@@ -50,8 +50,9 @@ def infer(
        `DataAugmentationMCMC`, else `ExactSMC`; evidence: R-hat and effective size.
     3. weighted prior: any simulator; sufficient where the noise hides most of the data. Runs
        `ImportanceSampling` from the prior; evidence: the weights.
-    4. adapted importance: at most 3 free parameters. Runs `ImportanceSampling` from a law
-       fitted to its own draws; evidence: the weights.
+    4. adapted importance: at most 6 free parameters. Runs independent searches, then
+       `ImportanceSampling` from a law fitted to what they found; evidence: separate weighted draws,
+       and what the searches agree on.
     5. particles alone: the mechanism's noise cannot be simulated. Runs `ExactSMC`; evidence:
        R-hat and effective size.
     6. particles first: the prior hardly predicts the observation. Runs `ExactSMC`, with a third

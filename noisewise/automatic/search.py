@@ -16,8 +16,12 @@ from noisewise.automatic.budget import Budget
 from noisewise.diagnostics import Certificate
 from noisewise.diagnostics.certificates.certify import certified_by, start
 from noisewise.inference import AbstractMethod
+from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.exact.pool import Pool
+from noisewise.inference.exact.weighted_draws import ImportanceDraws
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior
+from noisewise.samplers.adaptive_importance import Proposal
 
 _PRIOR_SHARE = 0.1
 """Share of a certificate's draws that come from the prior: `certify`'s own default."""
@@ -35,7 +39,6 @@ class Use(enum.IntEnum):
     NO_DENSITY = 6
     OBSERVATION = 7
     ADAPTED = 8
-    """The first set of adapted draws; the sets after it take 9, 10, ..."""
 
 
 @dataclasses.dataclass
@@ -50,6 +53,8 @@ class Search:
         budget: What may be spent, and what is spent.
         options: What every `InferenceRun` gets: executor, progress, faults, and the journal if any.
         stages: A record of each method that was run, for the report.
+        pilot: Weighted prior draws, if a route made any.
+        pool: All simulations of the searches, if a route made them, and the proposal they led to.
         observation_surprises: Whether a pilot found the observation far outside what the prior
             predicts.
     """
@@ -61,6 +66,9 @@ class Search:
     budget: Budget
     options: dict[str, Any]
     stages: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    pilot: ImportanceDraws | None = None
+    pool: Pool | None = None
+    proposal: Proposal | None = None
     observation_surprises: bool = False
 
     def key_for(self, use: int) -> Array:
@@ -86,6 +94,12 @@ class Search:
         posterior = method.posterior_of(self.key_for(use), inference_run)
         self.count_posterior(method.slug, posterior, posterior.report.num_simulations)
         return posterior
+
+    def start(self, method: str) -> InferenceRun:
+        """A run of its own with what is left of the budgets; `count` what it simulates."""
+        return InferenceRun(
+            method, {}, self.model, self.observed, **self.budget.left(), **self.options
+        )
 
     def certify(self, key: Array, posterior: AbstractPosterior, num: int) -> Certificate:
         """The certificate of a posterior, from fresh simulations, which are counted.

@@ -21,6 +21,11 @@ class Kind(enum.StrEnum):
 
     # weights, particles and chains
     WEIGHTS_POOR = "weights poor"
+    WEIGHTS_UNSTEADY = "weights unsteady"
+    DRAWS_THAT_ADAPTED = "draws that adapted"
+    CONTRADICTED = "contradicted"
+    FOUND_BY_FEW = "found by few"
+    UNEXPLAINED = "unexplained"
     PROPOSAL_IMPOSSIBLE = "proposal impossible"
     PILOT_IMPOSSIBLE = "pilot impossible"
     PRIOR_IMPOSSIBLE = "prior impossible"

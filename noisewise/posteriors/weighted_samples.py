@@ -123,3 +123,8 @@ def pareto_k(log_weights: Float[np.ndarray, " n"]) -> float:
     # ties at the cut-off leave no tail to fit: harmless where no weight is large
     bounded = np.exp(finite.max() - logsumexp(finite)) * len(finite) <= _BOUNDED_WEIGHT
     return 0.0 if math.isinf(shape) and bounded else shape
+
+
+def max_pareto_k(num: int) -> float:
+    """TEMP"""
+    return min(1.0 - 1.0 / math.log10(max(num, 11)), MAX_PARETO_K)

@@ -66,6 +66,30 @@ class WeightedDraws:
 
 
 @dataclasses.dataclass(frozen=True)
+class Defended:
+    """(1 - share) law + share start: weights are at most 1 / share of those of `start`."""
+
+    law: Proposal
+    start: Proposal
+    share: float
+
+    def sample(self, key: Array, num: int) -> np.ndarray:
+        """Draws, of which exactly a share (rounded up) comes from `start`; these come last."""
+        law_key, start_key = jax.random.split(key)
+        own = num - max(1, round(self.share * num))
+        return np.concatenate(
+            [self.law.sample(law_key, own), self.start.sample(start_key, num - own)]
+        )
+
+    def log_prob(self, z: Float[np.ndarray, "n p"]) -> Float[np.ndarray, " n"]:
+        """The log density."""
+        return np.logaddexp(
+            np.log1p(-self.share) + self.law.log_prob(z),
+            np.log(self.share) + self.start.log_prob(z),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class _Mixture:
     """(1 - share) t_5(mean, scale) + share start."""
 

@@ -1,72 +1,123 @@
-"""The route for few parameters: importance sampling from a law fitted to its own draws.
+"""The route for few parameters: independent searches, then draws from a law fitted to all they found.
 
-Three stages fit the law. Then sets of draws follow, each from a law fitted to all draws so far, and
-all sets are pooled.
+Each search has prior draws of its own. They go on until several of them have found every part of the
+posterior. Then fresh draws follow: some decide whether the others are called exact.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 
-from noisewise.automatic.ranking import MIN_ESS_TO_EXTRAPOLATE, SAFETY_FACTOR, Candidate
+import jax
+
+from noisewise._core.arrays import Array
+from noisewise._core.weights import MIN_DRAWS
+from noisewise.automatic.ranking import SAFETY_FACTOR, Candidate
 from noisewise.automatic.routes.route import Route
 from noisewise.automatic.search import Search, Use
-from noisewise.inference import ImportanceSampling
-from noisewise.inference.exact.weighted_draws import pooled_draws
-from noisewise.posteriors import AbstractPosterior, WeightedSamples
+from noisewise.inference.contract.run import OutOfBudget
+from noisewise.inference.exact.importance_sampling import relative_variance_at
+from noisewise.inference.exact.pool import Pool
+from noisewise.inference.exact.searches import NUM_SEARCHES, Searches
+from noisewise.inference.exact.soundness import MIN_RELIABLE, Soundness
+from noisewise.inference.exact.weighted_draws import ImportanceDraws
+from noisewise.samplers.adaptive_importance import Defended
 
-MAX_PARAMETERS = 3
-"""Free parameters up to which one heavy-tailed law fits most posteriors well: weights degenerate
-quickly in more dimensions.
+MAX_PARAMETERS = 6
+"""Free parameters up to which mixtures of heavy-tailed laws fit most posteriors well: weights
+degenerate quickly in more dimensions.
 """
 
-_MAX_PER_STAGE, _MIN_PER_STAGE = 4000, 200
-"""Simulations of each of three stages that fit the law. The most is the default of
-`ImportanceSampling`; with fewer than 200 a fit is mostly noise.
+_MAX_PER_STAGE, _MIN_PER_STAGE = 2000, 200
+"""Simulations of a stage, over all searches: with fewer than 20 for each a fit is mostly noise, and
+2,000 let six stages and a check fit into 15% of the default budget.
 """
 
-_FINAL_STAGES = 5
-"""Simulations of the final draws, in units of a stage: the default of `ImportanceSampling`."""
+_STAGES_IN_BUDGET = 25
+"""Simulations left, in units of a stage."""
 
-_BUDGETS = 25
-"""Simulations left, in units of a stage: three stages and the final draws then take a third."""
+_EXPLORING_SHARE = 0.88
+"""Share of the simulations left that exploring may take where modes may have been missed: the rest
+suffices for the draws, as posteriors with hidden modes cost a few simulations per draw.
+"""
+
+_MAX_SETS = 3
+"""Sets of final draws: the first almost always reaches the target."""
 
 
 def _applies(search: Search) -> bool:
     return search.model.prior.unconstrained_dim <= MAX_PARAMETERS and search.budget.can_spend(
-        _BUDGETS * _MIN_PER_STAGE
+        _STAGES_IN_BUDGET * _MIN_PER_STAGE
     )
 
 
 def _candidates(search: Search) -> Iterator[Candidate]:
-    """Draws from the fitted law, then more while they leave half of what is left."""
-    num = min(_MAX_PER_STAGE, search.budget.remaining // _BUDGETS)
-    method = ImportanceSampling(num_stages=3, num_adapt=num, num_final=_FINAL_STAGES * num)
-    pooled = search.run(Use.ADAPTED, method)
-    yield Candidate(pooled)
-    sets = [pooled]
-    while isinstance(sets[-1], WeightedSamples) and pooled.effective_size >= MIN_ESS_TO_EXTRAPOLATE:
-        more = _num_more(search, pooled, sum(len(part.theta) for part in sets))
-        if not search.budget.can_spend(2 * more):
-            return
-        final = ImportanceSampling(num_stages=0, num_final=more, proposal=pooled)
-        sets.append(search.run(Use.ADAPTED + len(sets), final))
-        before, pooled = pooled, pooled_draws(sets)  # type: ignore[arg-type]
-        yield Candidate(pooled, replaces=before)
+    """Draws from the law that the searches led to, or all their simulations if these would be
+    worth next to nothing.
+    """
+    search_key, draw_key, end_key = jax.random.split(search.key_for(Use.ADAPTED), 3)
+    run = search.start("importance")
+    pool = Pool(run)
+    if search.pilot is not None:
+        pool.include(search.pilot, num_searches=NUM_SEARCHES)
+    draws: ImportanceDraws | None = None
+    sound: Soundness | None = None
+    with run.progress(), contextlib.suppress(OutOfBudget):
+        search.proposal, sound = _searched(search_key, search, pool)
+        draws = ImportanceDraws(run, search.proposal)
+        for number in range(_MAX_SETS):
+            num = _num_draws(search.target_ess, draws, sound, run.remaining or 0)
+            if not num:
+                break
+            draws.add(jax.random.fold_in(draw_key, number), num)
+        if draws.effective_size:
+            run.diagnostics["1 + rv"] = relative_variance_at(end_key, run, draws.posterior())
+    search.pool = pool
+    if draws is not None and draws.effective_size:
+        posterior = draws.posterior(sound)
+    elif pool.effective_size:
+        posterior = pool.posterior()
+    else:
+        search.count("importance", run.num_simulations, run.num_failed, effective_size=0.0)
+        return
+    search.count_posterior("importance", posterior, run.num_simulations)
+    yield Candidate(posterior)
 
 
-def _num_more(search: Search, pooled: AbstractPosterior, num_drawn: int) -> int:
-    """Draws that the target still takes, at least half as many as there are."""
-    missing = search.target_ess / pooled.effective_size - 1.0 if pooled.report.exact else 1.0
-    return max(math.ceil(SAFETY_FACTOR * num_drawn * missing), num_drawn // 2)
+def _searched(key: Array, search: Search, pool: Pool) -> tuple[Defended, Soundness]:
+    left = search.budget.remaining
+    return Searches(pool).thoroughly(
+        key,
+        num_stage=min(_MAX_PER_STAGE, left // _STAGES_IN_BUDGET),
+        num_final=10 * search.target_ess,
+        most=pool.num + int(_EXPLORING_SHARE * left),
+    )
+
+
+def _num_draws(target: int, draws: ImportanceDraws, sound: Soundness, left: int) -> int:
+    """Draws to add for the target; 0 if there are enough, or another route makes more of what is
+    left.
+    """
+    if draws.num:
+        missing = target / max(draws.effective_size, 1.0) - 1.0
+        more = math.ceil(SAFETY_FACTOR * draws.num * missing)
+        return more if 0 < more <= left else 0
+    size = max(sound.effective_size, 1e-9) / sound.num
+    reliable = max(sound.reliable_size, 1e-9) / sound.num
+    needed = SAFETY_FACTOR * max(target / size, MIN_RELIABLE / reliable)
+    if needed <= left:
+        return math.ceil(needed)
+    half = left // 2
+    return half if sound.size_of(half) >= MIN_DRAWS else 0
 
 
 ROUTE = Route(
     name="adapted importance",
     when=f"at most {MAX_PARAMETERS} free parameters",
-    methods="`ImportanceSampling` from a law fitted to its own draws",
-    evidence="the weights",
+    methods="independent searches, then `ImportanceSampling` from a law fitted to what they found",
+    evidence="separate weighted draws, and what the searches agree on",
     applies=_applies,
     candidates=_candidates,
 )

@@ -19,7 +19,6 @@ from noisewise.automatic.ranking import MIN_ESS_TO_EXTRAPOLATE, SAFETY_FACTOR, C
 from noisewise.automatic.routes.route import Route
 from noisewise.automatic.search import Search, Use
 from noisewise.inference import PrivatePosteriorEstimation
-from noisewise.inference.exact.weighted_draws import pooled_draws
 from noisewise.posteriors import AbstractPosterior, WeightedSamples
 
 _NUM_CHECK = 4000
@@ -43,16 +42,15 @@ _MIN_SECONDS = 1e-3
 
 
 class _Correction:
-    """Sets of weighted draws from the rounds of a learnt posterior, pooled.
-
-    All sets that are weighed are pooled, so that none is picked for its luck.
+    """Sets of weighted draws from the rounds of a learnt posterior. The last one counts, so that
+    none is picked for its luck.
     """
 
     def __init__(self, search: Search) -> None:
         self._search = search
         self._rate: float | None = None
-        self._sets: list[WeightedSamples] = []
-        self._pooled: WeightedSamples | None = None
+        self._num_sets = 0
+        self._last: WeightedSamples | None = None
 
     def check(self, key: Array, learnt: AbstractPosterior) -> tuple[int, bool]:
         """A short certificate of a learnt posterior.
@@ -81,7 +79,7 @@ class _Correction:
     def weigh(
         self, key: Array, learnt: AbstractPosterior, needed: int, *, settled: bool
     ) -> Iterator[Candidate]:
-        """Pools with more and more weighted draws.
+        """Sets of weighted draws, each larger than the one before.
 
         Args:
             key: A PRNG key; each set takes its own part.
@@ -94,13 +92,13 @@ class _Correction:
             num = min(needed, self._affordable())
             if num < MIN_BATCH:
                 return
-            set_key = jax.random.fold_in(key, len(self._sets))
-            self._sets.append(self._search.certify(set_key, learnt, num).corrected)
-            before, self._pooled = self._pooled, pooled_draws(self._sets)
-            yield Candidate(self._pooled, replaces=before)
-            if not settled:
+            set_key = jax.random.fold_in(key, self._num_sets)
+            self._num_sets += 1
+            before, self._last = self._last, self._search.certify(set_key, learnt, num).corrected
+            yield Candidate(self._last, replaces=before)
+            if not settled or self._last.effective_size >= self._search.target_ess:
                 return
-            missing = self._search.target_ess / max(self._pooled.effective_size, 1.0) - 1.0
+            missing = self._search.target_ess / max(self._last.effective_size, 1.0)
             needed = math.ceil(SAFETY_FACTOR * num * missing)
 
     def _affordable(self) -> int:

@@ -19,7 +19,7 @@ from noisewise.errors import SimulationError
 from noisewise.inference import ImportanceSampling
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.weighted_draws import ImportanceDraws, UnconstrainedPrior
-from noisewise.posteriors.weighted_samples import MAX_PARETO_K, pareto_k
+from noisewise.posteriors.weighted_samples import max_pareto_k, pareto_k
 
 _NUM_PILOT = 2000
 """Simulations of the pilot: 2% of the default budget, and enough to estimate efficiencies from
@@ -41,24 +41,22 @@ def _candidates(search: Search) -> Iterator[Candidate]:
         _check_simulator(search, run, pilot)
         search.count("importance", run.num_simulations, run.num_failed, effective_size=0.0)
         return
+    search.pilot = pilot
     posterior = pilot.posterior()
     search.count_posterior("importance", posterior, run.num_simulations)
     yield Candidate(posterior)
     per_effective = pilot.num / max(pilot.effective_size, 1.0)
     needed = math.ceil(SAFETY_FACTOR * search.target_ess * per_effective)
-    if (
-        needed <= search.budget.remaining / _MAX_PART
-        and pareto_k(pilot.log_weights) <= MAX_PARETO_K
-    ):
+    if needed <= search.budget.remaining / _MAX_PART and pareto_k(
+        pilot.log_weights
+    ) <= max_pareto_k(pilot.num):
         method = ImportanceSampling(num_stages=0, num_final=needed)
         yield Candidate(search.run(Use.WEIGHTED_PRIOR, method), replaces=posterior)
 
 
 def _pilot(search: Search) -> tuple[ImportanceDraws, InferenceRun]:
     """Weighted draws from the prior, which also show whether the observation is surprising."""
-    run = InferenceRun(
-        "importance", {}, search.model, search.observed, **search.budget.left(), **search.options
-    )
+    run = search.start("importance")
     pilot = ImportanceDraws(run, UnconstrainedPrior(search.model.prior))
     with run.progress(), contextlib.suppress(OutOfBudget):
         pilot.add(search.key_for(Use.PILOT), _NUM_PILOT)

@@ -33,8 +33,6 @@ _RESERVE = 1.2
 """Times the simulations that should do, so that chance rarely leaves them short."""
 _MIN_EFFICIENCY = 0.1
 """Efficiency that is assumed where it is lower: a better approximation is within reach there."""
-_MAX_UNSEEN = 0.2
-"""Share of the posterior: the reader is warned of a hidden mode that may hold more."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,8 +85,9 @@ class Certificate:
             low where it comes near.
         missed_share: The share of the posterior mass where q is negligible: below a / (1 - a) pi,
             so that p is mostly prior.
-        unseen_share: A region that q misses altogether may have gone unnoticed if it holds less
-            than this share of the posterior.
+        unseen_share: A mode that q misses altogether, of any shape, was seen with probability .95
+            if it holds this share of the posterior or more: 3 sup eta / (a N Z). 1 where nothing
+            can be said.
         log_evidence: log p(s_dp), estimated by the mean weight.
         log_evidence_se: Its standard error.
         comparison: For each parameter, how far q's mean lies from the corrected one, in corrected
@@ -130,7 +129,7 @@ class Certificate:
     @property
     def facts(self) -> CertificateFacts:
         """What `noisewise.assessment.judge` needs to know of this certificate."""
-        hidden = (self.hidden_modes,) if self.certified and self.blind else ()
+        hidden = (self.hidden_modes,) if self.certified else ()
         return CertificateFacts(
             verdict=self.verdict,
             effective_size=self.effective_size,
@@ -194,19 +193,8 @@ class Certificate:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What a reader of the corrected draws must know: why they are not certified, or what the
-        certificate cannot see.
-        """
-        if not self.certified:
-            return (self.found,)
-        return (self.hidden_modes,) if self.blind else ()
-
-    @property
-    def blind(self) -> bool:
-        """Whether a mode that q misses altogether may hold a large part of the posterior, and have
-        gone unnoticed.
-        """
-        return self.unseen_share > _MAX_UNSEEN
+        """What a reader of the corrected draws must know: why they are not certified."""
+        return () if self.certified else (self.found,)
 
     @property
     def hidden_modes(self) -> Finding:
@@ -294,7 +282,6 @@ class Certificate:
             " corrected one"
             for name, (shift, ratio) in self.comparison.items()
         ]
-        lines += [f"  {self.caveat}"] if self.certified and not self.blind else []
         return "\n".join(lines)
 
     @property

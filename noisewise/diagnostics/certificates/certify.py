@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
 from noisewise.assessment.judging import certificate_verdict, certifies
@@ -18,18 +17,34 @@ from noisewise.diagnostics.certificates.measuring import Measured, measure
 from noisewise.diagnostics.posterior_checks import instead_of
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference.contract.run import InferenceRun
-from noisewise.inference.exact.weighted_draws import ImportanceDraws, trustworthy
+from noisewise.inference.exact.pool import Part, Pool
+from noisewise.inference.exact.soundness import (
+    SMALLEST_MODE,
+    Soundness,
+    chance_of_noise,
+    contradicted,
+    log_bound,
+    smallest_mode,
+    weights_of,
+)
+from noisewise.inference.exact.weighted_draws import ImportanceDraws
 from noisewise.inference.learned.common.fits import AbstractFit
 from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
-from noisewise.posteriors import AbstractPosterior, WeightedSamples
+from noisewise.posteriors import AbstractPosterior, Finding, Kind, WeightedSamples
 from noisewise.posteriors.weighted_samples import pareto_k
+from noisewise.samplers.t_mixtures import fitted_mixture
 
 _MEASURING = 0.2
 """Share of the simulations that tell a poor q from a noisy likelihood: 1 + rv needs some hundreds,
 and a fifth costs the draws only 10% of their precision."""
-_NONE_SEEN = 3.0
-"""Where 3 events are expected, none is seen with probability 5%."""
+_CHECK_SHARE = 0.2
+"""Share of the draws that decide on the verdict."""
+_FOLLOWING_UP = 0.05
+"""Share of the simulations that follow up the largest weights: 2,500 of the default number find a
+mode again that a single draw came upon."""
+_NUM_FOLLOWING = 2
+"""Stages of these: the first finds the mode, the second its shape."""
 
 
 def certify(
@@ -53,8 +68,10 @@ def certify(
     posterior's own density where it has one, else a heavy-tailed law fitted to its draws. The share
     a of prior draws bounds the weights, and shows what q misses.
 
-    Four fifths of the simulations make draws. The others tell a poor q from a noisy likelihood, at
-    places theta_j taken from the corrected draws. Half of them are single simulations, with
+    Four fifths of the simulations make draws. A fifth of these decides on the verdict, and the others
+    are reported: draws that decide about themselves are biased. Some simulations follow up the
+    largest weights, so that a mode that q misses shows once a draw comes near it. The rest tell a
+    poor q from a noisy likelihood, at places theta_j taken from the corrected draws. Half of them are single simulations, with
 
         r_j = pi(theta_j) eta(s_dp | s_j) / (p(theta_j) Z),
 
@@ -109,14 +126,19 @@ def certified_by(key: Array, run: InferenceRun, posterior: AbstractPosterior) ->
     """
     num_simulations, share = run.settings["num_simulations"], run.settings["prior_share"]
     proposal = proposal_from(posterior, run.model.prior, share)
-    draw_key, measure_key = jax.random.split(key)
-    num_repeats = round(_MEASURING * num_simulations)
+    draw_key, check_key, follow_key, measure_key = jax.random.split(key, 4)
+    num_measuring = round(_MEASURING * num_simulations)
+    num_following = round(_FOLLOWING_UP * num_simulations)
+    num_check = round(_CHECK_SHARE * (num_simulations - num_measuring))
     with run.progress():
-        draws = ImportanceDraws(run, proposal)
-        draws.add(draw_key, num_simulations - num_repeats)
-        unusable = proposal.unusable(draws.z, draws.log_proposal)
-        draws.log_weights[unusable] = -np.inf
-        weighed = _weigh(draws, proposal)
+        check, draws = ImportanceDraws(run, proposal), ImportanceDraws(run, proposal)
+        check.add(check_key, num_check)
+        draws.add(draw_key, num_simulations - num_measuring - num_check)
+        num_unusable = sum(_drop_unusable(part, proposal) for part in (check, draws))
+        followed = _followed_up(follow_key, run, (check, draws), num_following)
+        sound = _soundness(follow_key, run, check, draws, followed)
+        weighed = _weigh(draws, check, proposal, sound)
+        num_repeats = num_measuring - num_following
         measured = measure(measure_key, run, draws, proposal, num_repeats, sound=weighed.sound)
     corrected = _corrected(run, draws, weighed, measured)
     verdict = certificate_verdict(
@@ -127,18 +149,18 @@ def certified_by(key: Array, run: InferenceRun, posterior: AbstractPosterior) ->
     )
     certificate = Certificate(
         verdict=verdict.value,
-        **weighed._asdict(),
+        **weighed.stored,
         **measured._asdict(),
         comparison=compare(posterior, corrected),
         proposal=proposal.description,
         num_draws=draws.num,
-        num_repeats=num_repeats,
+        num_repeats=num_simulations - draws.num,
         num_failed=run.num_failed,
-        num_unusable=int(unusable.sum()),
+        num_unusable=num_unusable,
         corrected=corrected,
     )
     run.diagnostics["verdict"] = certificate.verdict
-    run.diagnostics["smallest mode that would have been noticed"] = certificate.unseen_share
+    run.diagnostics[SMALLEST_MODE] = certificate.unseen_share
     run.add(*certificate.findings)
     corrected.report = run.report(exact=corrected.report.exact)
     return certificate
@@ -194,49 +216,94 @@ class _Weighed(NamedTuple):
     unseen_share: float
     log_evidence: float
     log_evidence_se: float
+    doubts: tuple[Finding, ...]
+    """Why the draws are not called exact."""
+    exact: bool
+    """Whether they are."""
+    sound: bool
+    """Whether they are certified."""
 
     @property
-    def exact(self) -> bool:
-        """Whether the weights can be believed."""
-        return trustworthy(self.effective_size, self.pareto_k)
-
-    @property
-    def sound(self) -> bool:
-        """Whether they certify the corrected draws."""
-        return certifies(
-            exact=self.exact, effective_size=self.effective_size, missed_share=self.missed_share
-        )
+    def stored(self) -> dict[str, float]:
+        """What a certificate holds of them."""
+        return {name: getattr(self, name) for name in self._fields[:-3]}
 
 
-def _weigh(draws: ImportanceDraws, proposal: DefensiveProposal) -> _Weighed:
-    """What the weights say; without a positive one, nothing."""
-    if draws.effective_size == 0.0:
-        return _Weighed(0.0, 1.0, float("inf"), 1.0, 1.0, draws.log_evidence, draws.log_evidence_se)
-    weights = draws.weights
-    return _Weighed(
-        draws.effective_size,
-        float(weights.max()),
-        pareto_k(draws.log_weights),
-        float(weights[proposal.prior_part(draws.z, draws.log_proposal) > 0.5].sum()),
-        _unseen_share(draws, proposal),
-        draws.log_evidence,
-        draws.log_evidence_se,
+def _drop_unusable(draws: ImportanceDraws, proposal: DefensiveProposal) -> int:
+    """Give weight 0 to draws that cannot be used; returns how many."""
+    unusable = proposal.unusable(draws.z, draws.log_proposal)
+    draws.log_weights[unusable] = -np.inf
+    return int(unusable.sum())
+
+
+def _followed_up(
+    key: Array, run: InferenceRun, sets: tuple[ImportanceDraws, ...], num: int
+) -> Pool:
+    """All draws with `num` more around the largest weights, however lucky these are."""
+    pool = Pool(run)
+    for draws in sets:
+        pool.include(draws, usable=np.isfinite(draws.log_weights))
+    for stage_key in jax.random.split(key, _NUM_FOLLOWING):
+        z, log_weights, log_density = pool.targets()
+        if len(z):
+            law = fitted_mixture(z, log_weights, log_density, daring=True)
+            pool.add(stage_key, [Part(law, max(1, num // _NUM_FOLLOWING))])
+    return pool
+
+
+def _soundness(
+    key: Array, run: InferenceRun, check: ImportanceDraws, draws: ImportanceDraws, pool: Pool
+) -> Soundness:
+    """What the check, and all draws together, say of those that are reported."""
+    seen = weights_of(check.log_weights)
+    share = run.settings["prior_share"]
+    chance = 1.0
+    if check.effective_size:
+        chance = chance_of_noise(key, run, check.s, check.weights)
+    return Soundness(
+        num=check.num,
+        **seen,
+        contradicted=contradicted(pool, draws.proposal, draws.num),
+        chance=chance,
+        smallest_mode=smallest_mode(
+            share * (check.num + draws.num), log_bound(run), seen["log_evidence"]
+        ),
     )
 
 
-def _unseen_share(draws: ImportanceDraws, proposal: DefensiveProposal) -> float:
-    """The smallest posterior share in which the prior draws would have three effective draws, if
-    it were shaped like the mass found.
+def _weigh(
+    draws: ImportanceDraws, check: ImportanceDraws, proposal: DefensiveProposal, sound: Soundness
+) -> _Weighed:
+    """What the weights say; without a positive one, nothing."""
+    doubts = sound.findings(draws.num)
+    if draws.effective_size == 0.0:
+        return _Weighed(
+            0.0, 1.0, float("inf"), 1.0, 1.0, -np.inf, np.inf, doubts, exact=False, sound=False
+        )
+    missed = _missed(check if check.effective_size else draws, proposal)
+    exact = not doubts and not draws.contradicts(sound)
+    certified = certifies(
+        exact=exact,
+        effective_size=sound.size_of(draws.num),
+        missed_share=missed,
+    )
+    return _Weighed(
+        draws.effective_size,
+        float(draws.weights.max()),
+        pareto_k(draws.log_weights),
+        _missed(draws, proposal),
+        sound.smallest_mode,
+        draws.log_evidence,
+        draws.log_evidence_se,
+        doubts,
+        exact,
+        certified,
+    )
 
-    The effective size of n prior draws is n Z^2 / E[eta^2 | prior], a mean that all draws serve to
-    estimate.
-    """
-    log_prior = proposal.prior.log_prob(draws.z)
-    found = np.isfinite(draws.log_weights)
-    log_eta = draws.log_weights[found] - log_prior[found] + draws.log_proposal[found]
-    log_square = logsumexp(draws.log_weights[found] + log_eta) - np.log(draws.num)
-    expected = proposal.share * draws.num * np.exp(2.0 * draws.log_evidence - log_square)
-    return float(min(1.0, _NONE_SEEN / max(expected, 1e-300)))
+
+def _missed(draws: ImportanceDraws, proposal: DefensiveProposal) -> float:
+    """The share of the posterior where the proposal is mostly prior."""
+    return float(draws.weights[proposal.prior_part(draws.z, draws.log_proposal) > 0.5].sum())
 
 
 def _corrected(
@@ -254,6 +321,7 @@ def _corrected(
     }
     kept = np.isfinite(draws.z).all(axis=1)
     log_weights = draws.log_weights[kept] if weighed.effective_size else np.zeros(int(kept.sum()))
+    run.add(*(doubt for doubt in weighed.doubts if doubt.kind is not Kind.WEIGHTS_POOR))
     return run.weighted(
         run.model.prior.constrain(draws.z[kept]), log_weights, draws.s[kept], exact=weighed.exact
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from typing import ClassVar
 
 import jax
@@ -13,6 +14,9 @@ from noisewise._core.arrays import Array, describe, integer, number
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.inference.exact.pool import Pool
+from noisewise.inference.exact.searches import Searches
+from noisewise.inference.exact.soundness import Soundness
 from noisewise.inference.exact.weighted_draws import (
     ImportanceDraws,
     UnconstrainedPrior,
@@ -21,6 +25,12 @@ from noisewise.inference.exact.weighted_draws import (
 from noisewise.mechanisms.base import Capability
 from noisewise.posteriors import AbstractPosterior, Kind, WeightedSamples
 from noisewise.samplers.adaptive_importance import Proposal, fitted_proposal
+
+_CHECK_SHARE = 0.2
+"""Simulations that decide whether the final draws are called exact, as a share of these."""
+
+_MIN_CHECK = 100
+"""Simulations of that check, at least: fewer show neither an effective size nor a tail."""
 
 _REPEATS = 256
 """Simulations at each place where 1 + rv is measured, which is also its largest value."""
@@ -87,42 +97,62 @@ class ImportanceSampling(AbstractMethod):
             )
 
     def _infer(self, key: Array, run: InferenceRun) -> WeightedSamples:
-        *keys, look_key, end_key = jax.random.split(key, self.num_stages + 3)
-        start = UnconstrainedPrior(run.model.prior)
-        proposal = self._first_proposal(run, start)
-        best: ImportanceDraws | None = None
-        for stage, stage_key in enumerate(keys):
+        search_key, look_key, check_key, final_key, end_key = jax.random.split(key, 5)
+        pool = Pool(run)
+        searches = Searches(
+            pool, start=self._first_proposal(run, pool.prior), prior_share=self.prior_share
+        )
+        draws: ImportanceDraws | None = None
+        sound: Soundness | None = None
+        num_adapt, num_check, num_final = self._sizes(run.remaining)
+        with contextlib.suppress(OutOfBudget):
+            proposal = self._adapted(search_key, look_key, searches, num_adapt)
+            sound = searches.checked(check_key, proposal, num_check, num_final)
             draws = ImportanceDraws(run, proposal)
-            is_last = stage == self.num_stages
-            try:
-                draws.add(stage_key, self.num_final if is_last else self.num_adapt)
-            except OutOfBudget:
-                break
-            if stage == 0:
-                run.look_at_observation(look_key, draws.s if self.proposal is None else None)
-            run.record(stage=stage, effective_size=draws.effective_size)
-            best = _preferred(best, draws, is_complete=is_last and run.stop.finished)
-            if not run.stop.finished:
-                break
-            if draws.effective_size > 0.0:
-                proposal = fitted_proposal(draws.z, draws.weights, start, self.prior_share)
-        if best is None:
+            draws.add(final_key, num_final)
+            run.record(stage=self.num_stages, effective_size=draws.effective_size)
+        if draws is not None and draws.num:
+            return _finished(end_key, run, draws, sound)
+        if not pool.num:
             raise OutOfBudget(run.stop)
-        return _finished(end_key, run, best)
+        if not pool.effective_size:
+            return _impossible(run, pool.z, pool.s)
+        return pool.posterior()
+
+    def _adapted(self, key: Array, look_key: Array, searches: Searches, num: int) -> Proposal:
+        """The proposal after all stages; the first draws show whether the observation is
+        surprising.
+        """
+        pool, run = searches.pool, searches.pool.run
+        keys = jax.random.split(key, self.num_stages + 1)
+        for stage in range(self.num_stages):
+            if stage == 0:
+                size = searches.explore(keys[0], num)
+            else:
+                size = searches.adapt(keys[stage], num)
+            if stage == 0:
+                run.look_at_observation(look_key, pool.s if self.proposal is None else None)
+            run.record(stage=stage, effective_size=size)
+        if not self.num_stages:
+            run.look_at_observation(look_key)
+        return searches.proposal() if pool.effective_size else searches.start
+
+    def _sizes(self, remaining: int | None) -> tuple[int, int, int]:
+        """Simulations of a stage, of the check and of the final draws: all smaller where the budget
+        is too small for the settings, so that there are final draws.
+        """
+        num_check = max(math.ceil(_CHECK_SHARE * self.num_final), _MIN_CHECK)
+        sizes = (self.num_adapt, num_check, self.num_final)
+        planned = self.num_stages * self.num_adapt + num_check + self.num_final
+        if remaining is None or remaining >= planned:
+            return sizes
+        adapt, check, final = (max(1, math.floor(size * remaining / planned)) for size in sizes)
+        return adapt, check, final
 
     def _first_proposal(self, run: InferenceRun, start: UnconstrainedPrior) -> Proposal:
         if self.proposal is None:
             return start
         return _fit_to(run, self.proposal, start, self.prior_share)
-
-
-def _preferred(
-    best: ImportanceDraws | None, draws: ImportanceDraws, *, is_complete: bool
-) -> ImportanceDraws:
-    """The final stage if it is complete, else the stage that is worth most."""
-    if best is None or is_complete or draws.effective_size > best.effective_size:
-        return draws
-    return best
 
 
 def _fit_to(
@@ -139,23 +169,23 @@ def _fit_to(
     )
 
 
-def _finished(key: Array, run: InferenceRun, draws: ImportanceDraws) -> WeightedSamples:
+def _finished(
+    key: Array, run: InferenceRun, draws: ImportanceDraws, sound: Soundness | None
+) -> WeightedSamples:
     """The posterior, with 1 + rv in the report if a few more simulations are left."""
     if draws.effective_size == 0.0:
-        return _impossible(run, draws)
+        return _impossible(run, draws.z, draws.s)
     with contextlib.suppress(OutOfBudget):
         run.diagnostics["1 + rv"] = relative_variance_at(key, run, draws.posterior())
-    return draws.posterior()
+    return draws.posterior(sound)
 
 
-def _impossible(run: InferenceRun, draws: ImportanceDraws) -> WeightedSamples:
+def _impossible(run: InferenceRun, z: np.ndarray, s: np.ndarray) -> WeightedSamples:
     """Draws of the proposal with equal weights, if no simulation can have led to the
     observation.
     """
-    run.warn(Kind.PROPOSAL_IMPOSSIBLE, num=draws.num)
-    return run.weighted(
-        run.model.prior.constrain(draws.z), np.zeros(draws.num), draws.s, exact=False
-    )
+    run.warn(Kind.PROPOSAL_IMPOSSIBLE, num=len(z))
+    return run.weighted(run.model.prior.constrain(z), np.zeros(len(z)), s, exact=False)
 
 
 def relative_variance_at(

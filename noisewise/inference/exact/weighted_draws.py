@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 
 import jax
 import numpy as np
+from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
 from noisewise._core.weights import MIN_DRAWS, effective_size_of_logs, normalised
 from noisewise.inference.contract.run import InferenceRun
-from noisewise.posteriors import Kind, WeightedSamples
-from noisewise.posteriors.findings import without
+from noisewise.inference.exact.soundness import SMALLEST_MODE, Soundness
+from noisewise.posteriors import Finding, Kind, WeightedSamples
 from noisewise.posteriors.weighted_samples import MAX_PARETO_K, pareto_k
 from noisewise.priors.prior import Prior
 from noisewise.samplers.adaptive_importance import Proposal
@@ -27,10 +29,21 @@ PRIOR_SHARE = 0.1
 10 times those of prior draws.
 """
 
-_ABOUT_PARTS = (Kind.APPROXIMATION_POOR, Kind.NOT_CERTIFIABLE, Kind.WEIGHTS_POOR)
-"""What holds for the last of several sets of draws, not for all of them together, as does its
-verdict.
-"""
+_ABOUT_WEIGHTS = (
+    Kind.WEIGHTS_POOR,
+    Kind.WEIGHTS_UNSTEADY,
+    Kind.DRAWS_THAT_ADAPTED,
+    Kind.CONTRADICTED,
+    Kind.FOUND_BY_FEW,
+    Kind.UNEXPLAINED,
+)
+"""What holds for one set of weighted draws: the next set of a run makes it void."""
+
+_MIN_OF_PROMISE = 0.25
+"""Share of the effective size that separate draws promised: chance hardly halves it."""
+
+_MAX_STANDARD_SCORE = 4.5
+"""Standard errors between two estimates of the evidence: 1 in 150,000 by chance."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +73,7 @@ class ImportanceDraws:
         proposal: q, with `sample(key, num)` and `log_prob(z)`.
 
     Attributes:
+        proposal: q.
         z: Unconstrained parameters, shape (n, p).
         s: Statistics, shape (n, k).
         log_weights: Log weights, shape (n,).
@@ -67,7 +81,7 @@ class ImportanceDraws:
     """
 
     def __init__(self, run: InferenceRun, proposal: Proposal) -> None:
-        self._run, self._proposal = run, proposal
+        self._run, self.proposal = run, proposal
         dim, width = run.model.prior.unconstrained_dim, run.model.statistic_width
         self.z, self.s = np.empty((0, dim)), np.empty((0, width))
         self.log_weights, self.log_proposal = np.empty(0), np.empty(0)
@@ -81,13 +95,13 @@ class ImportanceDraws:
         """`num` more draws, or as many as budgets allow; raises `OutOfBudget` if that is none."""
         draw_key, simulate_key = jax.random.split(key)
         prior = self._run.model.prior
-        z = self._proposal.sample(draw_key, num)
+        z = self.proposal.sample(draw_key, num)
         inside = np.flatnonzero(np.isfinite(z).all(axis=1))
         simulated = self._run.statistics(simulate_key, prior.constrain(z[inside]))
         done = num if len(simulated) == len(inside) else inside[len(simulated)]
         s = np.full((done, self.s.shape[1]), np.nan)
         s[inside[: len(simulated)]] = simulated
-        log_proposal = self._proposal.log_prob(z[:done])
+        log_proposal = self.proposal.log_prob(z[:done])
         log_weights = prior.log_prob_unconstrained(z[:done]) + self._run.log_eta(s) - log_proposal
         self.z, self.s = np.concatenate([self.z, z[:done]]), np.concatenate([self.s, s])
         self.log_proposal = np.concatenate([self.log_proposal, log_proposal])
@@ -129,28 +143,72 @@ class ImportanceDraws:
         """Whether effective draws are cheap enough: at most a hundred simulations each."""
         return self.effective_size >= max(_MIN_SHARE * self.num, MIN_DRAWS / 2)
 
-    def posterior(self) -> WeightedSamples:
-        """The weighted posterior; effective size, Pareto k and log evidence go into the report."""
-        run = self._run
-        theta = run.model.prior.constrain(self.z)
-        size, shape = self.effective_size, pareto_k(self.log_weights)
-        run.diagnostics |= {
-            "effective size": size,
-            "Pareto k": shape,
-            "log evidence": self.log_evidence,
-            "log evidence se": self.log_evidence_se,
-        }
-        exact = trustworthy(size, shape)
-        if not exact:
-            run.warn(Kind.WEIGHTS_POOR, effective_size=size, pareto_k=shape)
-        return run.weighted(theta, self.log_weights, self.s, exact=exact)
+    def posterior(self, sound: Soundness | None = None) -> WeightedSamples:
+        """The weighted posterior; effective size, Pareto k and log evidence go into the report.
+
+        Args:
+            sound: What separate draws from the same proposal show; it alone decides whether these
+                are called exact. Without it they are not.
+        """
+        findings = () if sound is None else sound.findings(self.num)
+        if sound is not None and self.contradicts(sound):
+            findings += (Finding(Kind.WEIGHTS_UNSTEADY, self._against(sound)),)
+        return weighted_posterior(
+            self._run,
+            self.z,
+            self.s,
+            self.log_weights,
+            findings=findings,
+            exact=sound is not None and not findings,
+            smallest_mode=None if sound is None else sound.smallest_mode,
+        )
+
+    def contradicts(self, sound: Soundness) -> bool:
+        """Whether these draws are worth so much less than the separate ones promised, or give
+        another evidence, that chance does not explain it.
+        """
+        size, promised = self.effective_size, sound.size_of(self.num)
+        error = np.hypot(self.log_evidence_se, 1.0 / np.sqrt(max(sound.effective_size, 1.0)))
+        far = abs(self.log_evidence - sound.log_evidence) > _MAX_STANDARD_SCORE * error
+        return bool(size < _MIN_OF_PROMISE * promised or far)
+
+    def _against(self, sound: Soundness) -> dict[str, float]:
+        return {"effective_size": self.effective_size, "promised": sound.size_of(self.num)}
 
 
-def trustworthy(effective_size: float, shape: float) -> bool:
-    """Whether weighted draws stand for the posterior: 100 effective ones or more, and a Pareto k of
-    .7 or less.
+def weighted_posterior(
+    run: InferenceRun,
+    z: Float[np.ndarray, "n p"],
+    s: Float[np.ndarray, "n k"],
+    log_weights: Float[np.ndarray, " n"],
+    *,
+    findings: Iterable[Finding] = (),
+    exact: bool,
+    smallest_mode: float | None = None,
+) -> WeightedSamples:
+    """Weighted draws as a posterior, with what they are worth in its report.
+
+    Args:
+        run: The run that they are from.
+        z: Unconstrained parameters, shape (n, p).
+        s: Statistics, shape (n, k).
+        log_weights: Their log weights, whose mean is the evidence, shape (n,).
+        findings: What a reader must know of them.
+        exact: Whether they are called exact.
+        smallest_mode: The posterior mass from which a mode was sure to be seen; None if unknown.
     """
-    return effective_size >= MIN_DRAWS and shape <= MAX_PARETO_K
+    size = effective_size_of_logs(log_weights)
+    run.diagnostics |= {
+        "effective size": size,
+        "Pareto k": pareto_k(log_weights),
+        "log evidence": float(logsumexp(log_weights) - np.log(len(log_weights))),
+        "log evidence se": float(np.sqrt(max(1.0 / size - 1.0 / len(log_weights), 0.0))),
+    }
+    if smallest_mode is not None:
+        run.diagnostics[SMALLEST_MODE] = smallest_mode
+    run.withdraw(*_ABOUT_WEIGHTS)
+    run.add(*findings)
+    return run.weighted(run.model.prior.constrain(z), log_weights, s, exact=exact)
 
 
 def relative_variance(log_eta: np.ndarray) -> float:
@@ -166,35 +224,3 @@ def relative_variance(log_eta: np.ndarray) -> float:
     eta = np.exp(log_eta - np.where(np.isfinite(top), top, 0.0))
     ratios = np.mean(eta**2, axis=1) / np.maximum(np.mean(eta, axis=1) ** 2, 1e-300)
     return float(np.mean(np.where(np.isfinite(top[:, 0]), ratios, log_eta.shape[1])))
-
-
-def pooled_draws(sets: list[WeightedSamples]) -> WeightedSamples:
-    """Several sets of weighted draws as one. Every weight is pi eta / p for the p that its draw is
-    from, so the sets simply add up.
-
-    Args:
-        sets: The sets, all from the same model; the last one's report is kept but for what is about
-            it alone.
-    """
-    if len(sets) == 1:
-        return sets[0]
-    last = sets[-1]
-    log_weights = np.concatenate([part.log_weights for part in sets])
-    derived = {name: np.concatenate([part.derived[name] for part in sets]) for name in last.derived}
-    pooled = WeightedSamples(
-        np.concatenate([part.theta for part in sets]),
-        last.names,
-        last.report,
-        log_weights=log_weights,
-        derived=derived,
-        statistics=np.concatenate([part.statistics for part in sets]),
-        statistic_names=last.statistic_names,
-    )
-    size, shape = pooled.effective_size, pareto_k(log_weights)
-    numbers = {**last.report.numbers, "effective size": size, "Pareto k": shape}
-    numbers.pop("verdict", None)
-    findings = without(last.report.findings, *_ABOUT_PARTS)
-    exact = trustworthy(size, shape)
-    return pooled.with_report(
-        dataclasses.replace(last.report, numbers=numbers, findings=findings, exact=exact)
-    )

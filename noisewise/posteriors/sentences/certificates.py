@@ -56,12 +56,12 @@ def _not_certifiable(
 def _hidden_modes(share: float) -> str:
     if share >= 1.0:
         return (
-            "There are too few draws from the prior to notice a mode that the approximation "
-            "misses completely: this verdict holds for the modes that it knows."
+            "Nothing can be said of modes that neither the approximation nor a draw from the prior "
+            "came upon."
         )
     return (
-        "A mode that the approximation misses completely would have been noticed if it held "
-        f"{percent(share)} of the posterior."
+        f"A mode that the approximation misses would have been seen, with probability 95%, if it "
+        f"held {percent(share)} of the posterior."
     )
 
 

@@ -9,6 +9,27 @@ SENTENCES = {
         "The weights are poor (effective size {effective_size:.0f}, Pareto k {pareto_k:.2f}): run "
         "more simulations, or use DataAugmentationMCMC or ExactSMC for models of records."
     ),
+    Kind.WEIGHTS_UNSTEADY: (
+        "The weights are unsteady: the draws are worth {effective_size:.0f}, where separate draws "
+        "from the same proposal promised {promised:.0f}. Run more simulations."
+    ),
+    Kind.DRAWS_THAT_ADAPTED: (
+        "The budget ended before the final draws: these are the draws that proposals were fitted "
+        "to, which cannot be called exact. Allow more simulations or time."
+    ),
+    Kind.CONTRADICTED: (
+        "Simulations of this run hold {share:.0%} of the posterior where these draws hardly are: "
+        "allow more simulations."
+    ),
+    Kind.FOUND_BY_FEW: (
+        "Few of the independent searches found {share:.0%} of the posterior, so that another part "
+        "may have been missed: allow more simulations."
+    ),
+    Kind.UNEXPLAINED: (
+        "Nothing that was found explains the observation well: noise as large as it takes has "
+        "probability {p:.1g}. Either the model is wrong, or a part of the posterior was missed: "
+        "check the model, or allow more simulations."
+    ),
     Kind.PROPOSAL_IMPOSSIBLE: (
         "None of {num:,} simulated statistics can have led to this observation. These are draws "
         "from the proposal, with equal weights. Check the observation and the model."

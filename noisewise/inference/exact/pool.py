@@ -1,0 +1,230 @@
+r"""All simulations of an inference, weighed together.
+
+    w_i = pi(z_i) eta(s_dp | s_i) / sum_j (n_j / n) q_j(z_i),    n_j draws from q_j
+
+is an unbiased weight under the mixture of all the laws that parameters were drawn from (the balance
+heuristic of Veach and Guibas 1995), so that no stage need be discarded. As later laws were fitted
+to earlier draws the pool serves to search and to check; the numbers of an answer come from fresh
+draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.special import logsumexp
+
+from noisewise._core.arrays import Array
+from noisewise._core.weights import effective_size_of_logs, normalised
+from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.exact.weighted_draws import (
+    ImportanceDraws,
+    UnconstrainedPrior,
+    weighted_posterior,
+)
+from noisewise.posteriors import Finding, Kind, WeightedSamples
+from noisewise.samplers.adaptive_importance import Proposal
+
+SEARCHLESS = -1
+"""The search of draws that belong to none."""
+
+
+class Part(NamedTuple):
+    """Draws to add: `num` from `proposal`, by one of several independent searches."""
+
+    proposal: Proposal
+    num: int
+    search: int = SEARCHLESS
+
+
+class Targets(NamedTuple):
+    """What a proposal is fitted to: some draws z (m, p) with log weights (m,), and the log of the
+    target there (m,).
+    """
+
+    z: np.ndarray
+    log_weights: np.ndarray
+    log_density: np.ndarray
+
+
+class Pool:
+    """All simulations of a run, each with the law that its parameters are from.
+
+    Args:
+        run: The run, through which it simulates.
+
+    Attributes:
+        z: Unconstrained parameters, shape (n, p); all finite.
+        s: Statistics, shape (n, k).
+        log_prior: Log prior densities, shape (n,).
+        log_eta: log eta(s_dp | s), shape (n,); -inf for failed simulations.
+        search: Which search each draw belongs to, shape (n,).
+        num_prior: How many draws are from the prior.
+    """
+
+    def __init__(self, run: InferenceRun) -> None:
+        self.run, self.prior = run, UnconstrainedPrior(run.model.prior)
+        dim, width = run.model.prior.unconstrained_dim, run.model.statistic_width
+        self.z, self.s = np.empty((0, dim)), np.empty((0, width))
+        self.log_prior, self.log_eta = np.empty(0), np.empty(0)
+        self.search = np.empty(0, dtype=int)
+        self.num_prior = 0
+        self._fits: list[Part] = []
+        self._num_unusable = 0
+        self._log_fits = np.empty(0)  # log sum_j n_j q_j, without the prior
+
+    @property
+    def num(self) -> int:
+        """How many draws were made, those that could not be used included."""
+        return len(self.z) + self._num_unusable
+
+    def include(
+        self,
+        draws: ImportanceDraws,
+        *,
+        usable: Bool[np.ndarray, " n"] | None = None,
+        num_searches: int = 0,
+    ) -> None:
+        """Add draws that were simulated before.
+
+        Args:
+            draws: The draws, from one proposal.
+            usable: Which of them may count; the others have weight 0. None is all.
+            num_searches: Deal them out to this many searches; 0 for none.
+        """
+        kept = np.isfinite(draws.z).all(axis=1)
+        if usable is not None:
+            kept &= usable
+        z, s, fits = draws.z[kept], draws.s[kept], []
+        if isinstance(draws.proposal, UnconstrainedPrior):
+            self.num_prior += draws.num
+        else:
+            fits.append(Part(draws.proposal, draws.num))
+        search = np.arange(len(z)) % num_searches if num_searches else np.full(len(z), SEARCHLESS)
+        self._num_unusable += draws.num - len(z)
+        self._append(z, s, search, fits)
+
+    def add(self, key: Array, parts: Sequence[Part]) -> float:
+        """Draw, simulate and add, as far as the budgets allow.
+
+        Returns:
+            What the new draws are worth by themselves.
+
+        Raises:
+            OutOfBudget: If they allow nothing.
+        """
+        draw_key, simulate_key = jax.random.split(key)
+        z = np.concatenate(
+            [
+                part.proposal.sample(jax.random.fold_in(draw_key, number), part.num)
+                for number, part in enumerate(parts)
+            ]
+        )
+        s = self.run.statistics(simulate_key, self.run.model.prior.constrain(z))
+        z = z[: len(s)]
+        kept: list[Part] = []
+        for part in parts:
+            num = min(part.num, len(s) - sum(earlier.num for earlier in kept))
+            if num > 0:
+                kept.append(part._replace(num=num))
+        fits = [part for part in kept if not isinstance(part.proposal, UnconstrainedPrior)]
+        self.num_prior += len(z) - sum(part.num for part in fits)
+        search = np.repeat([part.search for part in kept], [part.num for part in kept])
+        self._append(z, s, search.astype(int), fits)
+        own = _with_parts(np.full(len(z), -np.inf), z, kept)
+        new = slice(len(self.z) - len(z), None)
+        return effective_size_of_logs(self.log_prior[new] + self.log_eta[new] - own)
+
+    def _append(self, z: np.ndarray, s: np.ndarray, search: np.ndarray, fits: list[Part]) -> None:
+        """Add rows, and the fits that some of them are from."""
+        old = _with_parts(self._log_fits, self.z, fits)
+        self._fits += fits
+        new = _with_parts(np.full(len(z), -np.inf), z, self._fits)
+        self._log_fits = np.concatenate([old, new])
+        self.z, self.s = np.concatenate([self.z, z]), np.concatenate([self.s, s])
+        self.log_prior = np.concatenate([self.log_prior, self.prior.log_prob(z)])
+        self.log_eta = np.concatenate([self.log_eta, self.run.log_eta(s)])
+        self.search = np.concatenate([self.search, search])
+
+    @property
+    def log_total(self) -> Float[np.ndarray, " n"]:
+        """log sum_j n_j q_j at each draw."""
+        with np.errstate(divide="ignore"):
+            return np.logaddexp(np.log(self.num_prior) + self.log_prior, self._log_fits)
+
+    @property
+    def log_weights(self) -> Float[np.ndarray, " n"]:
+        """Log weights under the mixture of all proposals; their mean is the evidence."""
+        return self.log_prior + self.log_eta - self.log_total + np.log(self.num)
+
+    @property
+    def weights(self) -> Float[np.ndarray, " n"]:
+        """Normalised weights; one must be positive."""
+        return normalised(self.log_weights)
+
+    @property
+    def effective_size(self) -> float:
+        """The effective size of the weights; 0 if all are 0, or there are none."""
+        if not self.num:
+            return 0.0
+        return effective_size_of_logs(self.log_weights)
+
+    @property
+    def log_evidence(self) -> float:
+        """The log of the mean weight."""
+        return float(logsumexp(self.log_weights) - np.log(self.num))
+
+    def posterior(self) -> WeightedSamples:
+        """All draws, weighted together, for when nothing better came of them: not called exact,
+        because proposals were fitted to them.
+        """
+        finding = Finding(Kind.DRAWS_THAT_ADAPTED)
+        return weighted_posterior(
+            self.run, self.z, self.s, self.log_weights, findings=(finding,), exact=False
+        )
+
+    def targets(self, search: int | None = None) -> Targets:
+        """What a proposal is fitted to: draws with a positive weight.
+
+        Args:
+            search: Use the draws of this search alone; None uses all.
+        """
+        if search is None:
+            rows, log_total = np.arange(len(self.z)), self.log_total
+        else:
+            rows = np.flatnonzero(self.search == search)
+            log_total = self._own_total(rows, search)
+        log_density = self.log_prior[rows] + self.log_eta[rows]
+        found = np.isfinite(log_density)
+        return Targets(self.z[rows][found], (log_density - log_total)[found], log_density[found])
+
+    def cost(self, proposal: Proposal) -> float:
+        """Draws from a proposal that an effective draw takes, E[w^2] / E[w]^2, by all
+        simulations.
+        """
+        log_weights = self.log_weights
+        rows = np.flatnonzero(np.isfinite(log_weights))
+        log_ratio = self.log_total[rows] - np.log(self.num) - proposal.log_prob(self.z[rows])
+        log_square = logsumexp(2.0 * log_weights[rows] + log_ratio) - np.log(self.num)
+        return float(np.exp(log_square - 2.0 * self.log_evidence))
+
+    def _own_total(self, rows: Int[np.ndarray, " m"], search: int) -> Float[np.ndarray, " m"]:
+        fits = [part for part in self._fits if part.search == search]
+        num_prior = len(rows) - sum(part.num for part in fits)
+        with np.errstate(divide="ignore"):
+            return _with_parts(np.log(num_prior) + self.log_prior[rows], self.z[rows], fits)
+
+
+def _with_parts(
+    log_total: Float[np.ndarray, " n"], z: Float[np.ndarray, "n p"], parts: Sequence[Part]
+) -> Float[np.ndarray, " n"]:
+    """The log of a sum of n_j q_j with more parts added to it."""
+    if not len(z):
+        return log_total
+    for part in parts:
+        log_total = np.logaddexp(log_total, np.log(part.num) + part.proposal.log_prob(z))
+    return log_total

@@ -1,0 +1,210 @@
+"""Whether weighted draws stand for the posterior, decided by simulations that they are not part of.
+
+Draws whose own weights decide whether they are called exact are biased: the label falls to those in
+which no large weight happened to turn up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.special import logsumexp
+
+from noisewise._core.arrays import Array
+from noisewise._core.seeds import generator
+from noisewise._core.weights import MIN_DRAWS, effective_size_of_logs, systematic_rows
+from noisewise.inference.contract.run import InferenceRun
+from noisewise.mechanisms.base import Capability
+from noisewise.posteriors import Finding, Kind
+from noisewise.posteriors.weighted_samples import max_pareto_k, pareto_k
+
+if TYPE_CHECKING:
+    from noisewise.inference.exact.pool import Pool
+    from noisewise.samplers.adaptive_importance import Proposal
+
+MIN_RELIABLE = 20.0
+"""Draws that determine a Monte Carlo error, (sum w^2)^2 / sum w^4, at least: the error is then
+itself known to 1 / sqrt(2 * 20) = 16%.
+"""
+
+MAX_FOUND_BY_FEW = 0.05
+"""Share of the posterior that few searches may have found: a thin tail."""
+
+MIN_VISITS = 6.0
+"""Effective draws of the prior that make up for few searches: a second part as easy to come upon is
+then missed with probability exp(-6) = .0025.
+"""
+
+MIN_RELIABLE_CHECK = 12.0
+"""Draws that determine the error of a check, at least: with fewer the proposal is refitted."""
+
+MAX_CONTRADICTED = 0.05
+"""Share of the posterior, by all simulations of a run, that may lie where the draws hardly are."""
+
+NOTICED = 0.1
+"""Posterior mass of a mode that must not be missed: an answer without it is off by as much."""
+
+_DOMINATING = 0.02
+"""Share of the total weight: a simulation that would weigh more among the draws contradicts them."""
+
+_FEW_EXPECTED = 3.0
+"""Where 3 events are expected, none is seen with probability 5%."""
+
+_MIN_CHANCE = 0.01
+"""p-value below which the found part of the posterior does not explain the observation: one in a
+hundred of models that are right.
+"""
+
+_NUM_NOISES = 2000
+"""Draws of noise behind that p-value: it is then known to .002 at 1%."""
+
+SMALLEST_MODE = "smallest mode sure to be seen"
+"""Name in `report.numbers` of the posterior mass from which a mode is seen with probability .95."""
+
+
+def smallest_mode(num_prior: float, log_bound: float, log_evidence: float) -> float:
+    r"""The posterior mass from which a mode, of any shape, was seen with probability .95.
+
+        P(a prior draw falls into the mode) >= m Z / sup eta
+
+    since the mode holds m Z = int_M pi E[eta] <= pi(M) sup eta. Three such draws are expected, and
+    none is seen with probability .05, where m = 3 sup eta / (num_prior Z).
+
+    Args:
+        num_prior: Draws from the prior, or the share of draws that a proposal takes from it.
+        log_bound: log sup eta over all statistics, which `mechanism.log_prob_bound` gives.
+        log_evidence: log Z.
+
+    Returns:
+        A mass in (0, 1]; 1 says that nothing is known.
+    """
+    log_mass = np.log(_FEW_EXPECTED) + log_bound - np.log(max(num_prior, 1e-300)) - log_evidence
+    return float(min(1.0, np.exp(min(log_mass, 0.0))))
+
+
+def log_bound(run: InferenceRun) -> float:
+    """log sup eta at the observation; infinite where no bound is known."""
+    mechanism = run.model.mechanism
+    if Capability.BOUND not in mechanism.capabilities:
+        return math.inf
+    return float(mechanism.log_prob_bound(run.observed))
+
+
+def chance_of_noise(
+    key: Array, run: InferenceRun, s: Float[np.ndarray, "n k"], weights: Float[np.ndarray, " n"]
+) -> float:
+    """How often the mechanism alone would carry the statistics found as far as the observation.
+
+    For s drawn by the weights and noise drawn afresh: the share of log eta(s_dp' | s) at most as
+    large as log eta(observed | s). It is tiny where everything that was found explains the
+    observation badly, so that a better explanation may have been missed.
+
+    Returns:
+        A p-value; 1 where the mechanism cannot be sampled.
+    """
+    mechanism = run.model.mechanism
+    if Capability.SAMPLE not in mechanism.capabilities:
+        return 1.0
+    row_key, noise_key = jax.random.split(key)
+    s = s[systematic_rows(weights, _NUM_NOISES, generator(row_key).random())]
+    simulated = mechanism.log_prob(mechanism.sample(noise_key, s), s)
+    return float(np.mean(simulated <= run.log_eta(s) + 1e-9))
+
+
+def contradicted(pool: Pool, proposal: Proposal, num: int) -> float:
+    """The share of the posterior, by all simulations so far, at places where one of them would
+    outweigh a fiftieth of `num` draws from the proposal.
+    """
+    if not pool.effective_size:
+        return 0.0
+    weights = pool.weights
+    rows = np.flatnonzero(weights > 0.0)
+    log_weights = pool.log_prior[rows] + pool.log_eta[rows] - proposal.log_prob(pool.z[rows])
+    limit = np.log(_DOMINATING * num) + pool.log_evidence
+    return float(weights[rows][log_weights > limit].sum())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Soundness:
+    """What separate draws from the same proposal show.
+
+    Attributes:
+        num: How many of them there are.
+        effective_size: What they are worth.
+        reliable_size: (sum w^2)^2 / sum w^4, how many of them determine an error.
+        pareto_k: The tail of their weights.
+        log_evidence: log Z by them.
+        found_by_few: The share of the posterior that few independent searches found; 0 where none
+            were made.
+        visits: Effective draws of the prior that came upon this share.
+        contradicted: The share of the posterior, by all simulations, that the proposal neglects.
+        chance: The p-value of the noise that the draws need to explain the observation.
+        smallest_mode: The mass from which a mode was seen with probability .95.
+    """
+
+    num: int
+    effective_size: float
+    reliable_size: float
+    pareto_k: float
+    log_evidence: float
+    found_by_few: float = 0.0
+    visits: float = math.inf
+    contradicted: float = 0.0
+    chance: float = 1.0
+    smallest_mode: float = 1.0
+
+    def size_of(self, num: int) -> float:
+        """What `num` draws from the same proposal are worth on average."""
+        return self.effective_size * num / max(self.num, 1)
+
+    def findings(self, num: int) -> tuple[Finding, ...]:
+        """Why `num` draws from this proposal are not called exact; empty if they are."""
+        size, reliable = self.size_of(num), self.reliable_size * num / max(self.num, 1)
+        found = []
+        steady = self.pareto_k <= max_pareto_k(self.num) and reliable >= MIN_RELIABLE
+        if not (steady and size >= MIN_DRAWS):
+            numbers = {"effective_size": size, "pareto_k": self.pareto_k}
+            found.append(Finding(Kind.WEIGHTS_POOR, numbers))
+        if self.contradicted > MAX_CONTRADICTED:
+            found.append(Finding(Kind.CONTRADICTED, {"share": self.contradicted}))
+        if self.smallest_mode > NOTICED:
+            if self.lucky:
+                found.append(Finding(Kind.FOUND_BY_FEW, {"share": self.found_by_few}))
+            if self.chance < _MIN_CHANCE:
+                found.append(Finding(Kind.UNEXPLAINED, {"p": self.chance}))
+        return tuple(found)
+
+    @property
+    def lucky(self) -> bool:
+        """Whether a part of the posterior was found by luck, so that another may be missed."""
+        return self.found_by_few > MAX_FOUND_BY_FEW and self.visits < MIN_VISITS
+
+    @property
+    def thorough(self) -> bool:
+        """Whether nothing suggests that a mode was missed."""
+        return self.smallest_mode <= NOTICED or not (self.lucky or self.chance < _MIN_CHANCE)
+
+    @property
+    def weak(self) -> bool:
+        """Whether the proposal itself is to be improved."""
+        return self.contradicted > MAX_CONTRADICTED or self.reliable_size < MIN_RELIABLE_CHECK
+
+
+def weights_of(log_weights: Float[np.ndarray, " n"]) -> dict[str, float]:
+    """Effective size, reliable size, Pareto k and log evidence of independent draws."""
+    size = effective_size_of_logs(log_weights)
+    if not size:
+        nothing = {"effective_size": 0.0, "reliable_size": 0.0, "pareto_k": math.inf}
+        return {**nothing, "log_evidence": -math.inf}
+    fourth = np.exp(2.0 * logsumexp(2.0 * log_weights) - logsumexp(4.0 * log_weights))
+    return {
+        "effective_size": size,
+        "reliable_size": float(fourth),
+        "pareto_k": pareto_k(log_weights),
+        "log_evidence": float(logsumexp(log_weights) - np.log(len(log_weights))),
+    }
