@@ -5,6 +5,7 @@ Carlo errors of these numbers.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -15,6 +16,10 @@ from noisewise.posteriors.monte_carlo_errors import (
     errors_of_means,
     errors_of_quantiles,
 )
+from noisewise.posteriors.sentences.words import percent
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MIN_TAIL_DRAWS = 10.0
 """Effective draws beyond an end of an interval, at least: the mass of the tail is then known to a
@@ -93,3 +98,18 @@ class Quantity:
         weights = self.weights[order]
         cumulative = np.cumsum(weights)
         return self.values[order], cumulative, cumulative - weights / 2
+
+
+def errors_in_words(summary: pd.DataFrame) -> str:
+    """The largest Monte Carlo errors of a summary, in posterior sds, in a sentence; nothing where
+    none is known.
+    """
+    sds = summary["sd"].where(summary["sd"] > 0.0)
+    mean = (summary["mean mcse"] / sds).max()
+    ends = (summary.iloc[:, -2:].max(axis=1) / sds).max()
+    if not (np.isfinite(mean) and np.isfinite(ends)):
+        return ""
+    return (
+        f"Monte Carlo errors are at most {percent(mean)} of the sd in means, and {percent(ends)} in"
+        " ends of intervals."
+    )
