@@ -176,5 +176,7 @@ def _about_tails(posterior: AbstractPosterior) -> tuple[Finding, ...]:
     if not thin:
         return ()
     ends = [" and ".join(ends) for ends in thin.values()]
-    numbers = {"names": list(thin), "ends": ends, "fewer_than": int(MIN_TAIL_DRAWS)}
-    return (Finding(Kind.TAILS_THIN, numbers),)
+    found = Finding(
+        Kind.TAILS_THIN, {"names": list(thin), "ends": ends, "fewer_than": int(MIN_TAIL_DRAWS)}
+    )
+    return (found,)
