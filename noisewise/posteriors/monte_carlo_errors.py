@@ -165,7 +165,7 @@ def chain_times(terms: Float[np.ndarray, "n m"], num_chains: int) -> Float[np.nd
     within = covariances[:, :1] * half / (half - 1.0)
     total = within * (half - 1.0) / half + means.var(axis=1, ddof=1)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        correlations = 1.0 - (within - covariances) / total
+        correlations = np.where(total == 0.0, 0.0, 1.0 - (within - covariances) / total)
     correlations[:, 0] = 1.0
     return np.maximum(_initial_monotone_sums(correlations), 1.0 / np.log10(size))
 

@@ -142,7 +142,7 @@ def test_what_cannot_vary_or_is_not_finite_has_no_error():
         lambda **more: Draws(theta, ("a",), REPORT, num_chains=2, **more),
     ):
         table = make(derived=derived).summary().filter(like="mcse")
-        assert (table.loc["constant"] == 0.0).all()
+        assert (table.loc["constant"] < 1e-12).all()
         assert np.isnan(table.loc["infinite", "mean mcse"])
         assert (table.loc["a"] > 0.0).all()
     one = WeightedSamples(theta, ("a",), REPORT, log_weights=np.where(theta[:, 0] > 2, 0, -np.inf))
@@ -160,7 +160,7 @@ def test_rows_of_weight_zero_may_hold_anything():
 def test_short_chains_have_unknown_errors():
     row = Draws(np.arange(14.0)[:, None], ("a",), REPORT, num_chains=2).summary().iloc[0]
     assert row.filter(like="mcse").isna().all()
-    assert row["mean"] == 6.5
+    assert row["mean"] == pytest.approx(6.5)
 
 
 # Tails --------------------------------------------------------------------------------------------
@@ -175,11 +175,11 @@ def test_ends_beyond_which_fewer_than_ten_draws_lie_are_named():
 
 
 def test_one_thin_tail_is_told_from_the_other():
-    theta = np.random.default_rng(0).normal(size=4000)
+    theta = np.random.default_rng(0).normal(size=6000)
     log_weights = np.stack([1.5 * theta, -1.5 * theta])
     for sign, end in zip(log_weights, ("97.5%", "2.5%"), strict=True):
         posterior = WeightedSamples(
-            theta[:, None], ("a",), REPORT, derived={"c": np.ones(4000)}, log_weights=sign
+            theta[:, None], ("a",), REPORT, derived={"c": np.ones(6000)}, log_weights=sign
         )
         assert posterior.effective_size > 400
         assert posterior.thin_tails == {"a": (end,)}
