@@ -65,7 +65,8 @@ def figures() -> Iterator[tuple[str, Figure]]:
 
 
 INTRODUCTION = """noisewise beside sbi, pyABC and a version in PyTorch: the same problems, simulators and machine. Accuracy is C2ST, how often a
-classifier tells draws from those of the *exact* posterior: 0.5 is perfect, with a standard deviation of .011 by chance. The numbers
+classifier tells draws from those of the *exact* posterior: 0.5 is perfect, with a standard deviation of .011 by chance. That
+of SIR is exact in the limit of a large population: with a million people it moves means by .01 posterior sds at most. The numbers
 come from [`benchmarks/results/`](../benchmarks/results/); `make bench` measures them again and writes this page (45 minutes)."""
 
 CAPTION = """*C2ST (lower is better) against seconds, left, and against simulations, right, at epsilon 10: the seed with the median score at the

@@ -69,6 +69,8 @@ _PAGE = """# The paper, reproduced
 
 Every table and figure of *Simulation-based Bayesian inference from privacy protected data* (Xiong, Ju and Zhang), made again with
 noisewise. Posteriors are measured against draws of the exact posterior (`problem.reference`); the paper measures against SMC-ABC draws.
+For SIR these are exact in the limit of a large population: with a million people that moves means by .01 posterior sds at most, and sds by
+1.4%.
 
 """
 

@@ -8,7 +8,9 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from noisewise.posteriors import AbstractPosterior, Finding
+from noisewise._core.weights import MIN_DRAWS
+from noisewise.posteriors import AbstractPosterior, Finding, Kind
+from noisewise.posteriors.summaries import MIN_TAIL_DRAWS
 
 if TYPE_CHECKING:
     from noisewise.diagnostics import Certificate, PredictiveCheck
@@ -145,11 +147,14 @@ class Evidence:
             findings = certificate.other_findings(approximation or posterior)
             corrected = source is Source.CORRECTED
             facts = certificate.facts if corrected else certificate.facts_about(posterior)
+        worth = measured_size(posterior)
+        if worth >= MIN_DRAWS:  # of fewer no interval is shown
+            findings = (*findings, *_about_tails(posterior))
         dropped = report.numbers.get("simulations dropped")
         return cls(
             source=source,
             exact=report.exact,
-            worth=measured_size(posterior),
+            worth=worth,
             power=report.power,
             num_dropped=dropped if isinstance(dropped, int) else 0,
             findings=findings,
@@ -163,3 +168,15 @@ def measured_size(posterior: AbstractPosterior) -> float:
     """The effective size, or the number of draws where these are too few to measure it."""
     size = float(posterior.effective_size)
     return float(len(posterior.theta)) if math.isnan(size) else size
+
+
+def _about_tails(posterior: AbstractPosterior) -> tuple[Finding, ...]:
+    """That ends of intervals rest on few draws, where they do."""
+    thin = posterior.thin_tails
+    if not thin:
+        return ()
+    ends = [" and ".join(ends) for ends in thin.values()]
+    found = Finding(
+        Kind.TAILS_THIN, {"names": list(thin), "ends": ends, "fewer_than": int(MIN_TAIL_DRAWS)}
+    )
+    return (found,)

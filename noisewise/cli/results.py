@@ -66,6 +66,8 @@ def summary_record(posterior: Any) -> dict[str, Any]:
 
 
 def _table(target: Target, outcome: Outcome) -> None:
+    from noisewise.posteriors.summaries import errors_in_words
+
     summary = outcome.answer.summary()
     naive = None if outcome.naive is None else outcome.naive.summary()
     truth = target.truths
@@ -76,7 +78,8 @@ def _table(target: Target, outcome: Outcome) -> None:
     for name, row in summary.iterrows():
         cells = [
             str(name),
-            *(show.digits(row[c], row["sd"]) for c in ("mean", "sd")),
+            show.digits(row["mean"], row["sd"], row["mean mcse"]),
+            show.digits(row["sd"], row["sd"]),
             _interval(row),
         ]
         cells += ([show.digits(truth[name], row["sd"]) if name in truth else ""]) if truth else []
@@ -85,6 +88,7 @@ def _table(target: Target, outcome: Outcome) -> None:
         )
         rows.append(cells)
     show.table(columns, rows, title=f"{target.title}, by {_route(outcome)}")
+    show.say(errors_in_words(summary))
 
 
 def _route(outcome: Outcome) -> str:
@@ -96,8 +100,9 @@ def _route(outcome: Outcome) -> str:
 
 
 def _interval(row: Any) -> str:
-    low, high = (column for column in row.index if column.endswith("%"))
-    return f"{show.digits(row[low], row['sd'])} to {show.digits(row[high], row['sd'])}"
+    ends = [column for column in row.index if column.endswith("%")]
+    error = max(row[f"{end} mcse"] for end in ends)
+    return " to ".join(show.digits(row[end], row["sd"], error) for end in ends)
 
 
 def _say_verdict(outcome: Outcome, *, quiet: bool) -> None:

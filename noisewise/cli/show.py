@@ -68,14 +68,19 @@ def table(
     console().print(shown)
 
 
-def digits(value: float, sd: float) -> str:
+def digits(value: float, sd: float, error: float = 0.0) -> str:
     """The number to a hundredth of its standard deviation, or to three digits where that is
-    unknown.
+    unknown. Digits behind the first that its Monte Carlo error changes are left out.
 
     >>> digits(1.23456, 0.1), digits(12345.6, 200.0), digits(1.23456, float("nan"))
     ('1.235', '12346', '1.23')
+    >>> digits(1.23456, 0.1, error=0.03)
+    '1.23'
     """
     if not (math.isfinite(value) and math.isfinite(sd) and sd > 0.0):
         return f"{value:.3g}"
-    decimals = min(12, max(0, 2 - math.floor(math.log10(sd))))
+    decimals = min(12, 2 - math.floor(math.log10(sd)))
+    if math.isfinite(error) and error > 0.0:
+        decimals = min(decimals, -math.floor(math.log10(error)))
+    decimals = max(0, decimals)
     return f"{value:.{decimals}f}" if abs(value) < 1e7 else f"{value:.6g}"

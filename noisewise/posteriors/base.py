@@ -6,7 +6,7 @@ import abc
 import copy
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -16,7 +16,9 @@ from numpy.typing import ArrayLike
 from noisewise._core.arrays import Array, integer
 from noisewise._core.text import printable
 from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.posteriors.monte_carlo_errors import independent
 from noisewise.posteriors.report import Report
+from noisewise.posteriors.summaries import Quantity
 from noisewise.runs import write_archive
 
 if TYPE_CHECKING:
@@ -102,35 +104,65 @@ class AbstractPosterior(abc.ABC):
         )
 
     def summary(self, *, level: float = 0.95) -> pd.DataFrame:
-        """Means, spreads and intervals.
+        """Means, spreads and intervals, with their Monte Carlo errors.
+
+        An error (mcse) is the standard error of the number: how far it would be off in another run
+        of the same length. It belongs to the draws; the error of an approximation is not in it.
+        Draws are taken for independent, but for those of chains (`Draws`), whose autocorrelation
+        counts.
 
         Args:
             level: Probability of the intervals, in (0, 1).
 
         Returns:
             A DataFrame with a row per parameter and derived quantity: mean, sd, median, the ends of
-            the central interval, and those of the shortest one (hdi).
+            the central interval, those of the shortest one (hdi), then "mean mcse", "median mcse",
+            "2.5% mcse" and "97.5% mcse", named after the numbers that they are the errors of.
+
+        >>> from noisewise.posteriors import Draws
+        >>> theta = np.random.default_rng(0).normal(size=(400, 1))
+        >>> Draws(theta, ("a",), Report("example")).summary().filter(like="mcse").round(2)
+           mean mcse  median mcse  2.5% mcse  97.5% mcse
+        a       0.05         0.07       0.21         0.1
         """
         import pandas as pd
 
-        tail = (1.0 - level) / 2.0
-        columns = [f"{100 * q:g}%" for q in (tail, 1.0 - tail)]
-        rows, weights = {}, self.weights
-        for name, values in self._columns().items():
-            order = np.argsort(values)
-            order = order[weights[order] > 0.0]
-            ordered, cumulative = values[order], np.cumsum(weights[order])
-            mean = float(weights @ values)
-            middles = cumulative - weights[order] / 2
-            low, median, high = (
-                float(np.interp(q, middles, ordered)) for q in (tail, 0.5, 1.0 - tail)
+        levels, ends = _central(level)
+        rows = {}
+        with np.errstate(invalid="ignore"):  # derived quantities may be infinite
+            for name, quantity in self._quantities():
+                rows[name] = [
+                    quantity.mean,
+                    quantity.sd,
+                    *quantity.quantiles(levels),
+                    *quantity.shortest_interval(level),
+                    quantity.error_of_mean(),
+                    *quantity.errors_of_quantiles(levels),
+                ]
+        columns = ["mean", "sd", "median", *ends, "hdi low", "hdi high"]
+        columns += [f"{name} mcse" for name in ("mean", "median", *ends)]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+    @property
+    def thin_tails(self) -> dict[str, tuple[str, ...]]:
+        """Ends of 95% intervals beyond which fewer than 10 effective draws lie, by quantity: where
+        400 independent draws would have 10. Such an end is hardly known, whatever its error says.
+
+        >>> from noisewise.posteriors import WeightedSamples
+        >>> theta = np.random.default_rng(0).normal(size=(4000, 1))
+        >>> log_weights = 1.5 * theta[:, 0]  # to N(1.5, 1), whose upper tail few draws reach
+        >>> posterior = WeightedSamples(theta, ("a",), Report("example"), log_weights=log_weights)
+        >>> round(posterior.effective_size), posterior.thin_tails
+        (662, {'a': ('97.5%',)})
+        """
+        levels, names = _central(0.95)
+        thin = {
+            name: tuple(
+                end for end, few in zip(names, quantity.thin_tails(levels[1:]), strict=True) if few
             )
-            shortest = _shortest_interval(ordered, cumulative, level)
-            sd = float(weights @ (values - mean) ** 2) ** 0.5
-            rows[name] = [mean, sd, median, low, high, *shortest]
-        return pd.DataFrame.from_dict(
-            rows, orient="index", columns=["mean", "sd", "median", *columns, "hdi low", "hdi high"]
-        )
+            for name, quantity in self._quantities()
+        }
+        return {name: ends for name, ends in thin.items() if ends}
 
     def to_frame(self) -> pd.DataFrame:
         """The draws as a table: one row per draw.
@@ -204,6 +236,16 @@ class AbstractPosterior(abc.ABC):
     def _columns(self) -> dict[str, np.ndarray]:
         return {**dict(zip(self.names, self.theta.T, strict=True)), **self.derived}
 
+    def _quantities(self) -> Iterator[tuple[str, Quantity]]:
+        """Each column with its weights, by name."""
+        weights = self.weights
+        for name, values in self._columns().items():
+            yield name, Quantity(values, weights, self._autocorrelation_times)
+
+    def _autocorrelation_times(self, terms: Float[np.ndarray, "n m"]) -> Float[np.ndarray, " m"]:
+        """How many draws are worth an independent one, by column: 1 where nothing else is known."""
+        return independent(terms)
+
     @abc.abstractmethod
     def _chains(self) -> dict[str, np.ndarray]:
         """Each column as (chains, draws), equally weighted."""
@@ -227,13 +269,7 @@ def check_num(num: Any) -> int:
     return integer("num", at_least=1)(num)
 
 
-def _shortest_interval(
-    ordered: np.ndarray, cumulative: np.ndarray, level: float
-) -> tuple[float, float]:
-    """The shortest interval between draws that holds a share `level` of the weight."""
-    before = np.concatenate([[0.0], cumulative[:-1]])
-    ends = np.searchsorted(cumulative, before + level * cumulative[-1] - 1e-12)
-    possible = np.flatnonzero(ends < len(ordered))
-    lengths = ordered[ends[possible]] - ordered[possible]
-    start = possible[int(np.argmin(lengths))]
-    return float(ordered[start]), float(ordered[ends[start]])
+def _central(level: float) -> tuple[Float[np.ndarray, " 3"], list[str]]:
+    """The levels of the median and of the ends of the central interval, and the ends' names."""
+    tail = (1.0 - level) / 2.0
+    return np.array([0.5, tail, 1.0 - tail]), [f"{100 * q:g}%" for q in (tail, 1.0 - tail)]

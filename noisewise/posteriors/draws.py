@@ -12,6 +12,7 @@ from noisewise._core.arrays import Array, integer
 from noisewise._core.seeds import generator
 from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num
+from noisewise.posteriors.monte_carlo_errors import chain_times
 from noisewise.posteriors.report import Report
 
 if TYPE_CHECKING:
@@ -110,6 +111,9 @@ class Draws(AbstractPosterior):
         rng, num = generator(key), check_num(num)
         rounds = [rng.permutation(len(self.theta)) for _ in range(-(-num // len(self.theta)))]
         return self.theta[np.concatenate(rounds)[:num]]
+
+    def _autocorrelation_times(self, terms: Float[np.ndarray, "n m"]) -> Float[np.ndarray, " m"]:
+        return chain_times(terms, self.num_chains)
 
     def _beside_draws(self) -> dict[str, np.ndarray]:
         chains = np.repeat(np.arange(self.num_chains), len(self.theta) // self.num_chains)

@@ -40,6 +40,7 @@ class Kind(enum.StrEnum):
     CHAINS_HELD_BACK = "chains held back"
     RECORDS_CLAMPED = "records clamped"
     CHAINS_NOT_MIXED = "chains not mixed"
+    TAILS_THIN = "tails thin"
 
     # approximate Bayesian computation and methods for comparison
     NEAREST_KEPT = "nearest kept"

@@ -3,37 +3,49 @@
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise._core.weights import effective_size, normalised_by_largest, systematic_rows
 from noisewise.errors import InvalidInputError
 from noisewise.posteriors.base import AbstractPosterior, check_num
+from noisewise.posteriors.pareto_tail import MIN_TAIL, tail_shape
 from noisewise.posteriors.report import Report
 
 MAX_PARETO_K = 0.7
-"""Pareto k above which effective sizes and averages of weighted draws cannot be trusted (Vehtari et
-al. 2024).
+"""Pareto k above which effective sizes and averages of weighted draws cannot be trusted, however
+many draws there are (Vehtari et al. 2024). `max_pareto_k` is lower for fewer than 2,200.
 """
 
-_MIN_TAIL = 25
-"""Positive weights below which no tail can be fitted."""
 
-_BOUNDED_WEIGHT = 20.0
-"""Largest weight, in units of the mean weight, that cannot belong to a heavy tail."""
+def max_pareto_k(num: int) -> float:
+    """Pareto k up to which averages of `num` weighted draws can be trusted:
+    min(1 - 1 / log10(num), 0.7).
+
+    An average needs some 10^(1 / (1 - k)) draws to be as good as its standard error says.
+
+    Args:
+        num: How many draws, those of weight 0 included.
+
+    References:
+        A. Vehtari, D. Simpson, A. Gelman, Y. Yao and J. Gabry, Pareto smoothed importance sampling,
+        J. Mach. Learn. Res. 25 (2024), section 3.2.
+
+    >>> [round(max_pareto_k(num), 2) for num in (100, 1000, 10_000)]
+    [0.5, 0.67, 0.7]
+    """
+    return min(1.0 - 1.0 / math.log10(num), MAX_PARETO_K) if num > 1 else -math.inf
 
 
 class WeightedSamples(AbstractPosterior):
     r"""Draws theta_i (N, d) with log weights (N,), normalised or not.
 
     `effective_size` is (sum w)^2 / sum w^2; `pareto_k` the shape of the weights' tail (Vehtari et
-    al. 2024): above .7 averages cannot be trusted, however many draws there are.
+    al. 2024): above `max_pareto_k`, .7 or less, averages cannot be trusted.
 
     Args:
         theta: Draws, shape (n, d).
@@ -108,23 +120,9 @@ def pareto_k(log_weights: Float[np.ndarray, " n"]) -> float:
 
     Returns:
         Pareto k: NaN for fewer than 25 draws, infinite if fewer than 25 weights are positive; 0
-        where tied bounded weights leave no tail.
+        where 25 or more share the largest weight, below 0 where weights are bounded.
     """
-    if len(log_weights) < _MIN_TAIL:
+    if len(log_weights) < MIN_TAIL:
         return float("nan")
     finite = log_weights[np.isfinite(log_weights)]
-    if finite.size < _MIN_TAIL:
-        return float("inf")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import arviz
-
-        shape = float(np.asarray(arviz.psislw(finite)[1]))
-    # ties at the cut-off leave no tail to fit: harmless where no weight is large
-    bounded = np.exp(finite.max() - logsumexp(finite)) * len(finite) <= _BOUNDED_WEIGHT
-    return 0.0 if math.isinf(shape) and bounded else shape
-
-
-def max_pareto_k(num: int) -> float:
-    """TEMP"""
-    return min(1.0 - 1.0 / math.log10(max(num, 11)), MAX_PARETO_K)
+    return tail_shape(finite) if finite.size >= MIN_TAIL else float("inf")

@@ -19,6 +19,24 @@ Reference = Callable[[Array, int], np.ndarray]
 """(key, num) -> exact posterior draws (num, d)."""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Limit:
+    """A reference that is exact in a limit only, with its error where that was measured.
+
+    Attributes:
+        of: What grows without bound in the limit.
+        mean_error: Largest difference of a posterior mean that was found, in posterior sds; None
+            where nothing was measured.
+        sd_error: The same of a posterior sd, as a share of it.
+        monte_carlo_error: The standard error of these two numbers.
+    """
+
+    of: str
+    mean_error: float | None = None
+    sd_error: float | None = None
+    monte_carlo_error: float | None = None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
     """A private-data problem with its answer.
@@ -30,6 +48,8 @@ class Problem:
         truth: The parameter behind the observation, shape (d,); None for real data.
         settings: JSON-ready; with `observed` they determine the exact posterior.
         references: Samplers of the exact posterior by the name of their route, the default first.
+        limits: Routes that are exact in a limit only, with their errors; the others are exact for
+            the simulator, up to Monte Carlo error.
         at_epsilon: The same problem at another privacy budget.
         confidential: The confidential statistic s, shape (k,), where there is one.
         free: Columns of theta that determine the others; None for all.
@@ -52,6 +72,7 @@ class Problem:
     confidential: np.ndarray | None = None
     free: tuple[int, ...] | None = None
     notes: tuple[str, ...] = ()
+    limits: Mapping[str, Limit] = dataclasses.field(default_factory=dict)
 
     @property
     def free_columns(self) -> tuple[int, ...]:
@@ -65,6 +86,9 @@ class Problem:
         self, key: Array, num: int, *, route: str | None = None
     ) -> Float[np.ndarray, "n d"]:
         """Draws from the exact posterior given `observed`, cached on disk.
+
+        Routes that are named in `limits` are exact in a limit only, such as the default route of
+        `sir`, whose error is stated there.
 
         The first call may take from a fraction of a second to a minute. Later ones read
         `~/.cache/noisewise/references` (or `$NOISEWISE_CACHE_DIR`), which may be deleted at any

@@ -12,6 +12,7 @@ from noisewise._core.weights import MIN_DRAWS
 from noisewise.assessment.evidence import measured_size
 from noisewise.assessment.judging import too_few_for_intervals
 from noisewise.posteriors import AbstractPosterior
+from noisewise.posteriors.summaries import errors_in_words
 from noisewise.reports.html import number, paragraphs, section, table
 
 LOW, HIGH = "2.5%", "97.5%"
@@ -72,6 +73,7 @@ def answer(
     columns += ["truth"] if truth else []
     columns += ["naive answer"] if naive is not None else []
     columns += ["sd"] + (["prior sd"] if prior is not None else []) + ["median", "shortest 95%"]
+    columns += ["error of estimate", "errors of interval"]
     rows = [_row(str(name), row, prior, naive, truth) for name, row in summary.iterrows()]
     method = "exact, up to Monte Carlo error" if posterior.report.exact else "approximate"
     caption = f"Posterior of each quantity given the release ({posterior.report.method}; {method})"
@@ -83,7 +85,8 @@ def answer(
         table(caption, columns, rows),
         paragraphs(
             "sd stands for standard deviation. The shortest interval holds 95% of the probability,"
-            " as the other interval does."
+            " as the other interval does. Errors are those of the simulation (Monte Carlo standard"
+            f" errors): how far numbers would change in another run. {errors_in_words(summary)}"
         ),
     )
 
@@ -100,7 +103,12 @@ def _row(name: str, row: Any, prior: Any, naive: Any, truth: dict[str, float]) -
     if prior is not None:
         cells.append(number(prior.loc[name, "sd"], sd) if name in prior.index else "")
     cells += [number(row["median"], sd), _interval(row["hdi low"], row["hdi high"], sd)]
-    return cells
+    of_mean, of_low, of_high = (row[f"{column} mcse"] for column in ("mean", LOW, HIGH))
+    return [
+        *cells,
+        number(of_mean, of_mean),
+        f"{number(of_low, of_low)}, {number(of_high, of_high)}",
+    ]
 
 
 def _interval(low: float, high: float, sd: float) -> str:

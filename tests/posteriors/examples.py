@@ -36,6 +36,10 @@ FINDINGS = {
     Kind.CHAINS_HELD_BACK: [{"share": 0.2}],
     Kind.RECORDS_CLAMPED: [{"share": 0.2}],
     Kind.CHAINS_NOT_MIXED: [{"effective_size": 31.4, "r_hat": 1.2}],
+    Kind.TAILS_THIN: [
+        {"names": ["a"], "ends": ["97.5%"], "fewer_than": 10},
+        {"names": list("abcdef"), "ends": 6 * ["2.5% and 97.5%"], "fewer_than": 10},
+    ],
     Kind.NEAREST_KEPT: [{"mechanism": "Mine", "share": 0.01}],
     Kind.FEW_DRAWS_ACCEPTED: [{"num": 1000}],
     Kind.NONE_ACCEPTED: [{"num": 1000, "kept": 10}],

@@ -249,14 +249,6 @@ def test_weighted_quantiles_are_symmetric_and_blind_to_weights_of_zero():
     assert sure.iloc[0]["median"] == -1.0
 
 
-def test_weights_on_few_levels_have_no_heavy_tail():
-    log_weights = np.resize([0.0, 0.1, 0.2], 4000)
-    posterior = WeightedSamples(
-        np.zeros((4000, 1)), ("a",), Report("test"), log_weights=log_weights
-    )
-    assert posterior.pareto_k < 0.5
-
-
 def test_reports_with_infinite_numbers_can_be_saved(tmp_path):
     report = Report("test", numbers={"R-hat": np.inf, "k": np.nan}, rounds=({"x": -np.inf},))
     Draws(np.zeros((4, 1)), ("a",), report).save(tmp_path / "p")

@@ -17,12 +17,14 @@ import noisewise as nw
 from noisewise import errors
 from noisewise.metrics import c2st, kolmogorov_smirnov
 from noisewise.problems import _cache
-from noisewise.problems._epidemic_references import epidemic_references
+from noisewise.problems._epidemic_references import _log_estimate, epidemic_references
+from noisewise.problems._guided_epidemics import GuidedEpidemics
 from noisewise.problems._small_population import markov_log_likelihood
 from noisewise.problems._time_shift import time_shift_log_likelihood
 from noisewise.problems.gaussian_mean import log_likelihood
 from noisewise.problems.outbreak import NAMES, ode_fit, outbreak_data
 from noisewise.problems.sir import epidemic_model
+from noisewise.samplers.adaptive_importance import adaptive_importance
 
 KEY = jax.random.key(0)
 sir_module = sys.modules["noisewise.problems.sir"]
@@ -282,6 +284,18 @@ def test_quick_references_agree_with_the_exact_table():
         assert agrees(draws, *EXACT[name, epsilon]), (name, draws.mean(0), draws.std(0))
 
 
+def weighted_reference(problem, num):
+    """Weighted draws of the posterior, by guided epidemics, before any are resampled."""
+    guided = GuidedEpidemics(problem.model.simulator)
+    return adaptive_importance(
+        KEY,
+        _log_estimate(problem.model, problem.observed, guided),
+        problem.model.prior,
+        num_adapt=20_000,
+        num_final=num,
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "epsilon"), EXACT)
 def test_references_agree_with_the_exact_table(name, epsilon):
@@ -308,6 +322,47 @@ def same_law(first, second):
     """C2ST at most .52, and KS within the two-sided 99.9% limit of its null law in every column."""
     limit = kstwobign.isf(1e-3 / first.shape[1]) * np.sqrt(2 / len(first))
     return c2st(first, second) <= 0.52 and kolmogorov_smirnov(first, second).max() < limit
+
+
+def test_references_say_where_they_are_exact_in_a_limit_only():
+    """The time shift alone; its error is known where it was measured."""
+    stated = {
+        name: {route: limit.mean_error for route, limit in make().limits.items()}
+        for name, make in PROBLEMS.items()
+    }
+    large = {name: {"time-shift": 0.08} for name in NAMES if name != "influenza"}
+    assert {name: limits for name, limits in stated.items() if limits} == {
+        **large,
+        "influenza": {"time-shift approximation": None},
+    }
+    assert nw.problems.sir(10.0).limits["time-shift"].mean_error == 0.008
+    assert nw.problems.sir(7.0).limits["time-shift"].mean_error is None
+    assert not nw.problems.sir(10.0, dynamics="ode").limits
+    for make in PROBLEMS.values():
+        problem = make()
+        assert set(problem.limits) <= set(problem.references)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [10.0, 1.0, 0.1])
+def test_the_stated_error_of_the_time_shift_is_found_again(epsilon):
+    """300,000 guided epidemics, worth 40,000: means are known to .006 sds, sds to 1%; four standard
+    errors are allowed on top of what is stated.
+    """
+    problem = nw.problems.sir(epsilon)
+    limit = problem.limits["time-shift"]
+    weighed = weighted_reference(problem, 300_000)
+    shifted = problem.reference(KEY, 100_000)
+    mean = weighed.weights @ weighed.theta
+    squares = (weighed.theta - mean) ** 2
+    sd = np.sqrt(weighed.weights @ squares)
+    error = np.sqrt(weighed.weights**2 @ squares) / sd + 1 / np.sqrt(100_000)
+    error_of_sd = np.sqrt(weighed.weights**2 @ (squares / sd**2 - 1) ** 2) / 2 + 1 / np.sqrt(2e5)
+    apart = np.abs(shifted.mean(0) - mean) / sd
+    assert (apart < limit.mean_error + 4 * error).all(), apart
+    assert (np.abs(shifted.std(0) / sd - 1) < limit.sd_error + 4 * error_of_sd).all()
+    moved = shifted.mean(0) + 0.05 * sd  # planted
+    assert (np.abs(moved - mean) / sd > limit.mean_error + 4 * error).any()
 
 
 @pytest.mark.slow

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from noisewise.posteriors.kinds import Kind
 
+_SHOWN = 5
+"""Quantities that a sentence names: what fits into two lines."""
+
+
+def _tails_thin(names: list[str], ends: list[str], fewer_than: int) -> str:
+    shown = [f"{name} ({end})" for name, end in zip(names, ends, strict=True)][:_SHOWN]
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return (
+        f"Fewer than {fewer_than} effective draws lie beyond these ends of 95% intervals:"
+        f" {', '.join(shown)}{more}. They are hardly known: more simulations or time would help."
+    )
+
+
 SENTENCES = {
     Kind.WEIGHTS_POOR: (
         "The weights are poor (effective size {effective_size:.0f}, Pareto k {pareto_k:.2f}): run "
@@ -89,4 +102,5 @@ SENTENCES = {
         "The chains have not mixed (R-hat {r_hat:.3f}, effective size {effective_size:.0f}): raise "
         "num_draws or thin."
     ),
+    Kind.TAILS_THIN: _tails_thin,
 }
