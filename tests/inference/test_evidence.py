@@ -174,3 +174,27 @@ def test_evidences_are_as_far_off_as_they_say(method, problem):
 def test_evidences_of_a_few_runs_are_within_four_errors(problem):
     """On the problem of records the populations give the error, on the other importance draws."""
     assert np.abs(scores("ExactSMC", problem, 3)).max() < 4.0
+
+
+class PoorDraws:
+    """Importance draws that reached the target although a few weights decide."""
+
+    effective_size, num = 60.0, 500
+
+    def __init__(self, *, exact):
+        numbers = {"log evidence": -3.0, "log evidence se": 0.01, "Pareto k": 0.9}
+        report = nw.posteriors.Report("exact-smc", numbers=numbers, exact=exact)
+        self._posterior = nw.posteriors.Draws(np.zeros((500, 1)), ("theta",), report)
+
+    def posterior(self):
+        return self._posterior
+
+
+def test_poor_weights_leave_the_error_of_tempering():
+    """Weights that are not trusted with the posterior are not trusted with the evidence either."""
+    method = nw.inference.ExactSMC(target_ess=60)
+    tempered = evidence_of(sticky(np.random.default_rng(0)))
+    poor = method._by_importance(None, None, PoorDraws(exact=False), tempered).report.numbers
+    assert poor == {"Pareto k": 0.9, **tempered.numbers()}
+    good = method._by_importance(None, None, PoorDraws(exact=True), tempered).report.numbers
+    assert good["log evidence"] == -3.0
