@@ -35,6 +35,11 @@ at an acceptance of .234 (Roberts and Rosenthal 2001), and half of the steps are
 _MIN_MEASURED = 10
 """Effective draws with which an effective size is itself known, to about a third."""
 
+_MAX_TRIALS = 4
+"""Times that `num_particles` importance draws are made, at most, until their effective size is
+known. At the default settings that is one effective draw in 1,600 simulations or more.
+"""
+
 _BISECTION_WIDTH = 1e-6
 """Relative width at which the bisection for the next power ends: far below what chance does to it.
 """
@@ -138,13 +143,26 @@ class ExactSMC(AbstractSequentialMethod):
         first_key, importance_key, chain_key = jax.random.split(key, 3)
         if isinstance(particles, SimulatedParticles):
             draws = ImportanceDraws(run, particles.fit())
-            with contextlib.suppress(OutOfBudget):
-                draws.add(first_key, self.num_particles)
-            if draws.num == self.num_particles and _beat_chains(draws, particles.acceptance):
+            if self._beat_chains(first_key, draws, particles.acceptance):
                 return self._by_importance(importance_key, run, draws, evidence)
         trace = Trace(self.target_ess)
         trace.add(**particles.keep(_FINAL_CHAINS))
         return self._by_chains(chain_key, run, particles, trace)
+
+    def _beat_chains(self, key: Array, draws: ImportanceDraws, acceptance: float) -> bool:
+        """Whether importance draws, of which some are made, are worth more than as many steps of
+        chains.
+        """
+        with contextlib.suppress(OutOfBudget):
+            for number in range(_MAX_TRIALS):
+                draws.add(jax.random.fold_in(key, number), self.num_particles)
+                if draws.good:
+                    return True
+                if draws.effective_size < _CHAIN_EFFICIENCY * acceptance * draws.num:
+                    return False
+                if draws.effective_size >= _MIN_MEASURED:
+                    return True
+        return False
 
     def _by_importance(
         self, key: Array, run: InferenceRun, draws: ImportanceDraws, evidence: Evidence
@@ -241,14 +259,6 @@ def next_increment(log_eta: Float[np.ndarray, " n"], share: float, limit: float)
         middle = 0.5 * (low + high)
         low, high = (middle, high) if enough(middle) else (low, middle)
     return low if low > 0.0 else high
-
-
-def _beat_chains(draws: ImportanceDraws, acceptance: float) -> bool:
-    """Whether importance draws are worth more than as many steps of chains."""
-    if draws.good:
-        return True
-    share = draws.effective_size / draws.num
-    return draws.effective_size >= _MIN_MEASURED and share >= _CHAIN_EFFICIENCY * acceptance
 
 
 def _tempered(run: InferenceRun, particles: Particles) -> AbstractPosterior:
