@@ -3,7 +3,9 @@ budgets.
 
 C2ST at most .54 with 2000 draws each on free coordinates (its null sd is .008), means within .1 sd
 and sds within 7% of 20,000 reference draws (4000 effective draws: standard errors of .017 sd and
-1.2%, more where tails are heavy).
+1.2%). The standard error of an sd is sqrt((kurtosis - 1) / 4n). Only the mean at epsilon .1 has a
+kurtosis far above 3: 10.4, which makes it 2.4% with 4000 draws and 1.1% with 20,000. There the
+draws are as many as keep 7% above 4 standard errors.
 """
 
 import jax
@@ -11,8 +13,6 @@ import numpy as np
 import pytest
 
 import noisewise as nw
-from noisewise.inference.contract.run import InferenceRun
-from noisewise.inference.exact.exact_smc import _Evidence
 from noisewise.metrics import c2st
 
 KEY = jax.random.key(11)
@@ -26,6 +26,13 @@ SERVES = {
     "log_linear": ("ExactSMC", "DataAugmentationMCMC"),
 }
 SETTINGS = {"ImportanceSampling": {"num_final": 100_000}, "RejectionABC": {"num_draws": 4000}}
+HEAVY = {  # settings on the mean at epsilon .1
+    "DataAugmentationMCMC": {"target_ess": 12_000},
+    "ExactSMC": {"target_ess": 12_000},
+    "PseudoMarginalMCMC": {"target_ess": 12_000},
+    "RejectionABC": {"num_draws": 12_000},
+}
+NUM_REFERENCE, NUM_REFERENCE_HEAVY = 20_000, 200_000
 CASES = [
     (problem, epsilon, method)
     for problem, methods in SERVES.items()
@@ -34,10 +41,15 @@ CASES = [
 ]
 
 
+def is_heavy(problem):
+    return problem.name == "gaussian_mean" and problem.settings["epsilon"] == 0.1
+
+
 def disagreements(problem, posterior):
     """What the gate says against a posterior, by the name of the test it fails; empty if nothing."""
     free = list(problem.free_columns)
-    exact = problem.reference(jax.random.key(1), 20_000)[:, free]
+    num = NUM_REFERENCE_HEAVY if is_heavy(problem) else NUM_REFERENCE
+    exact = problem.reference(jax.random.key(1), num)[:, free]
     table = posterior.summary().iloc[free]
     shift = np.abs(table["mean"].to_numpy() - exact.mean(0)) / exact.std(0)
     ratio = table["sd"].to_numpy() / exact.std(0)
@@ -57,7 +69,8 @@ def disagreements(problem, posterior):
 @pytest.mark.parametrize(("name", "epsilon", "method"), CASES)
 def test_exact_methods_agree_with_the_exact_posterior(name, epsilon, method):
     problem = getattr(nw.problems, name)(epsilon)
-    posterior = getattr(I, method)(**SETTINGS.get(method, {})).infer(
+    settings = SETTINGS.get(method, {}) | (HEAVY.get(method, {}) if is_heavy(problem) else {})
+    posterior = getattr(I, method)(**settings).infer(
         KEY, problem.model, problem.observed, progress=False
     )
     assert disagreements(problem, posterior) == {}, str(posterior.report)
@@ -154,38 +167,6 @@ def normal_product(dim, sd, scale):
         query=lambda x: x,
         mechanism=nw.mechanisms.Laplace(scale=scale),
     )
-
-
-def exact_log_evidence(observed, sd, scale):
-    s = np.linspace(-12.0, 12.0, 200_001)
-    law = np.exp(-0.5 * s**2 / (1 + sd**2)) / np.sqrt(2 * np.pi * (1 + sd**2))
-    each = [
-        np.sum(law * np.exp(-np.abs(y - s) / scale)) / (2 * scale) * (s[1] - s[0]) for y in observed
-    ]
-    return np.log(each).sum()
-
-
-@pytest.mark.slow
-def test_evidence_errors_are_honest():
-    """By tempering alone (the importance draws at its end are unbiased by themselves), in three
-    dimensions: errors in units of the stated standard errors have an rms below 2 in six runs. That
-    of six standard normals is below 1.94 with probability .999.
-    """
-    model, observed = normal_product(3, 0.3, 0.1), np.array([0.5, -1.0, 0.2])
-    exact, scores = exact_log_evidence(observed, 0.3, 0.1), []
-    for number in range(6):
-        method = I.ExactSMC(num_particles=1000, target_ess=1)
-        run = InferenceRun("test", {}, model, observed)
-        particles, temperature, evidence = (
-            method._first_particles(jax.random.key(number), run),
-            0.0,
-            _Evidence(),
-        )
-        while temperature < 1.0:
-            key = jax.random.fold_in(jax.random.key(100 + number), evidence.num_temperatures)
-            temperature = method._raise(key, run, particles, temperature, evidence)
-        scores.append((evidence.log_evidence - exact) / np.sqrt(evidence.variance))
-    assert np.sqrt(np.mean(np.square(scores))) < 2.0, scores
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """When chains may be believed."""
 
+import arviz
 import jax
 import numpy as np
 import pytest
@@ -47,6 +48,35 @@ def test_one_parameter_that_is_not_a_number_is_not_overlooked():
     assert not trace.complete()
     assert np.isinf(trace.r_hat)
     assert trace.effective_size == 0.0
+
+
+def slow_scale(rng, sweeps=400, chains=16):
+    """Draws of a scale that changes slowly, with independent signs: their mean is known well, their
+    sd and tails are not.
+    """
+    log_scale = [rng.normal(size=(chains, 1))]
+    for _ in range(sweeps - 1):
+        log_scale.append(0.98 * log_scale[-1] + np.sqrt(1 - 0.98**2) * rng.normal(size=(chains, 1)))
+    return np.exp(0.7 * np.stack(log_scale)) * rng.normal(size=(sweeps, chains, 1))
+
+
+def test_effective_draws_hold_for_standard_deviations():
+    """Planted: by the bulk effective size alone, that of ranks, these chains would be done."""
+    trace = trace_of(slow_scale(np.random.default_rng(0)), target=2000)
+    assert arviz.ess(np.concatenate(trace._parts["theta"])[..., 0].T, method="bulk") > 4000
+    assert not trace.complete()
+    assert trace.effective_size < 1000
+
+
+def test_chains_whose_tails_are_unknown_are_not_exact():
+    """Planted: a mean and an sd known from 400 draws, tails from 100 at most."""
+    trace = trace_of(np.random.default_rng(0).normal(size=(200, 16, 2)))
+    trace.look()
+    assert trace.exact
+    trace.tail_size = 99.0
+    assert trace.settled
+    assert trace.effective_size > 400
+    assert not trace.exact
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array
 from noisewise._core.json_files import reading
@@ -38,17 +39,20 @@ class Trace:
 
     Draws have names, and shape (sweeps, chains, ...) in each segment.
 
+    The effective size is the smallest of those of the ranks (the bulk effective size), of the
+    values, and of the squared distances from the mean. Means and standard deviations are thus as
+    accurate as those of so many independent draws; ranks alone overstate it where tails are heavy.
+
     Attributes:
         target_ess: Effective draws wanted, at the worst parameter.
         effective_size: Effective draws when last measured.
+        tail_size: Effective draws of the 5% and 95% quantiles when last measured.
         r_hat: R-hat at the worst parameter when last measured.
     """
 
     def __init__(self, target_ess: int) -> None:
         self.target_ess = target_ess
-        self.effective_size, self.r_hat = 0.0, np.inf
-        self._parts: dict[str, list[np.ndarray]] = {}
-        self._next_look = 0
+        self._forget()
 
     def add(self, **draws: np.ndarray) -> None:
         """Append a segment of draws, each (sweeps, chains, ...)."""
@@ -57,8 +61,13 @@ class Trace:
 
     def restart(self, **draws: np.ndarray) -> None:
         """Drop all draws but these."""
-        self._parts, self._next_look, self.effective_size, self.r_hat = {}, 0, 0.0, np.inf
+        self._forget()
         self.add(**draws)
+
+    def _forget(self) -> None:
+        self.effective_size, self.tail_size, self.r_hat = 0.0, 0.0, np.inf
+        self._parts: dict[str, list[np.ndarray]] = {}
+        self._next_look = 0
 
     @property
     def length(self) -> int:
@@ -100,9 +109,16 @@ class Trace:
             and self.effective_size >= _MANY_PER_CHAIN * self.num_chains
         )
 
+    @property
+    def exact(self) -> bool:
+        """Whether the draws stand for the law of the chains: settled, and worth 100 independent
+        draws for means, standard deviations and the 5% and 95% quantiles.
+        """
+        return self.settled and min(self.effective_size, self.tail_size) >= MIN_DRAWS
+
     def look(self) -> None:
-        """Measure effective size and R-hat at the worst parameter; below 4 sweeps there is
-        neither.
+        """Measure effective sizes and R-hat at the worst parameter; below 4 sweeps there are
+        none.
         """
         theta = np.concatenate(self._parts["theta"])
         if len(theta) < 4:
@@ -112,14 +128,31 @@ class Trace:
             import arviz
 
             columns = [np.ascontiguousarray(column.T) for column in np.moveaxis(theta, 2, 0)]
-            sizes = np.array([arviz.ess(column, method="bulk") for column in columns])
+            sizes = np.array([_size(column) for column in columns])
+            tails = np.array([arviz.ess(column, method="tail") for column in columns])
             r_hats = np.array([arviz.rhat(column, method="rank") for column in columns])
         self.effective_size = float(np.nan_to_num(sizes).min())
+        self.tail_size = float(np.nan_to_num(tails).min())
         self.r_hat = float(np.nan_to_num(r_hats, nan=np.inf).max())
 
     def stride(self) -> int:
         """Which draws to keep: every stride-th loses next to no information."""
         return max(1, self.length * self.num_chains // (_KEPT_PER_EFFECTIVE * self.target_ess))
+
+
+def _size(column: Float[np.ndarray, "c n"]) -> float:
+    """The effective size of one parameter: of its ranks, values or squares, whichever is
+    smallest.
+    """
+    import arviz
+
+    squares = (column - column.mean()) ** 2
+    sizes = [
+        arviz.ess(column, method="bulk"),
+        arviz.ess(column, method="mean"),
+        arviz.ess(squares, method="mean"),
+    ]
+    return float(np.min(sizes))
 
 
 def finished_draws(run: InferenceRun, trace: Trace, *, settled: bool) -> Draws:
@@ -131,7 +164,8 @@ def finished_draws(run: InferenceRun, trace: Trace, *, settled: bool) -> Draws:
         settled: Whether the warm-up is over.
 
     Returns:
-        The draws, chain by chain; exact if the chains have settled and are worth 100 draws.
+        The draws, chain by chain; exact if the chains have settled and are worth 100 draws, in
+        the tails too.
     """
     num_chains, stride = trace.num_chains, trace.stride()
     theta, s = trace.by_chain("theta", stride), trace.by_chain("s", stride)
@@ -140,12 +174,11 @@ def finished_draws(run: InferenceRun, trace: Trace, *, settled: bool) -> Draws:
     run.diagnostics |= {"effective size": size, "R-hat": r_hat}
     if not settled:
         run.warn(Kind.CHAINS_IN_WARM_UP)
-    elif not (size >= MANY_DRAWS and trace.settled):
+    elif not (size >= MANY_DRAWS and trace.settled and trace.tail_size >= MIN_DRAWS):
+        size = min(size, trace.tail_size)
         limits = {"enough": MANY_DRAWS, "largest_r_hat": MAX_R_HAT}
         run.warn(Kind.CHAINS_NOT_SETTLED, effective_size=size, r_hat=r_hat, **limits)
-    return run.draws(
-        theta, s, num_chains=num_chains, exact=settled and trace.settled and size >= MIN_DRAWS
-    )
+    return run.draws(theta, s, num_chains=num_chains, exact=settled and trace.exact)
 
 
 def chain_run(

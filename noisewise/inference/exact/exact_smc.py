@@ -10,14 +10,14 @@ from typing import ClassVar
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array, integer, number
 from noisewise._core.seeds import generator
-from noisewise._core.weights import normalised, systematic_rows
+from noisewise._core.weights import systematic_rows
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.chains import Trace, finished_draws
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.inference.exact.evidence import Evidence
 from noisewise.inference.exact.particles import Particles, RecordParticles, SimulatedParticles
 from noisewise.inference.exact.record_moves import serves
 from noisewise.inference.exact.weighted_draws import ImportanceDraws
@@ -26,6 +26,19 @@ from noisewise.posteriors import AbstractPosterior, Kind, StopKind
 
 _FINAL_CHAINS = 32
 """Chains that go on at power 1: as many as `DataAugmentationMCMC` runs by default."""
+
+_CHAIN_EFFICIENCY = 1 / 8
+"""Effective draws per accepted step of a chain: random walks in d dimensions give .33 / d per step
+at an acceptance of .234 (Roberts and Rosenthal 2001), and half of the steps are such walks; d = 6.
+"""
+
+_MIN_MEASURED = 10
+"""Effective draws with which an effective size is itself known, to about a third."""
+
+_MAX_TRIALS = 4
+"""Times that `num_particles` importance draws are made, at most, until their effective size is
+known. At the default settings that is one effective draw in 1,600 simulations or more.
+"""
 
 _BISECTION_WIDTH = 1e-6
 """Relative width at which the bisection for the next power ends: far below what chance does to it.
@@ -48,11 +61,14 @@ class ExactSMC(AbstractSequentialMethod):
 
     There is no tolerance: at lambda = 1 the chains leave the posterior itself invariant. They go
     on until their effective size is `target_ess`, or for `max_steps` steps; where importance draws
-    from a fit to the particles have good weights, as they do in few dimensions, these take over.
+    from a fit to the particles are worth more than chains, as in few dimensions, these take over.
 
     The report holds the log evidence, log p(s_dp), with a standard error: the difference between
-    two models is the log Bayes factor. Del Moral, Doucet and Jasra 2006; all states of the chains
-    serve as particles, as proposed by Dau and Chopin 2022, where records need not be stored.
+    two models is the log Bayes factor. It is the mean weight of the importance draws where these
+    are made; else the particles are 16 populations that are resampled apart, and the spread of
+    their estimates gives the error, which is infinite where it cannot be known. Del Moral, Doucet
+    and Jasra 2006; all states of the chains serve as particles, as proposed by Dau and Chopin
+    2022, where records need not be stored.
 
     Args:
         num_particles: Particles at each temperature.
@@ -98,7 +114,7 @@ class ExactSMC(AbstractSequentialMethod):
         if not np.isfinite(particles.log_eta).any():
             yield _impossible(run, particles)
             return
-        temperature, evidence = 0.0, _Evidence()
+        temperature, evidence = 0.0, Evidence(len(particles.z), particles.num_chains)
         try:
             while temperature < 1.0:
                 step_key = jax.random.fold_in(temper_key, evidence.num_temperatures)
@@ -109,34 +125,53 @@ class ExactSMC(AbstractSequentialMethod):
         except OutOfBudget:
             yield _unfinished(run, particles, temperature)
             return
-        if not np.isfinite(evidence.variance):
+        if evidence.few_moves:
             run.warn(Kind.FEW_MOVES_ACCEPTED)
         run.diagnostics |= {
             "temperatures": evidence.num_temperatures,
             "acceptance": particles.acceptance,
             **evidence.numbers(),
         }
-        yield self._finished(finish_key, run, particles)
+        yield self._finished(finish_key, run, particles, evidence)
 
-    def _finished(self, key: Array, run: InferenceRun, particles: Particles) -> AbstractPosterior:
-        """Draws at power 1: by importance from a fit to the particles if its weights are good,
-        else by chains.
+    def _finished(
+        self, key: Array, run: InferenceRun, particles: Particles, evidence: Evidence
+    ) -> AbstractPosterior:
+        """Draws at power 1: by importance from a fit to the particles where that beats chains, else
+        by chains.
         """
         first_key, importance_key, chain_key = jax.random.split(key, 3)
-        trace = Trace(self.target_ess)
         if isinstance(particles, SimulatedParticles):
             draws = ImportanceDraws(run, particles.fit())
-            with contextlib.suppress(OutOfBudget):
-                draws.add(first_key, self.num_particles)
-            if draws.num == self.num_particles and draws.good:
-                return self._by_importance(importance_key, run, draws)
+            if self._beat_chains(first_key, draws, particles.acceptance):
+                return self._by_importance(importance_key, run, draws, evidence)
+        trace = Trace(self.target_ess)
         trace.add(**particles.keep(_FINAL_CHAINS))
         return self._by_chains(chain_key, run, particles, trace)
 
+    def _beat_chains(self, key: Array, draws: ImportanceDraws, acceptance: float) -> bool:
+        """Whether importance draws, of which some are made, are worth more than as many steps of
+        chains.
+        """
+        with contextlib.suppress(OutOfBudget):
+            for number in range(_MAX_TRIALS):
+                draws.add(jax.random.fold_in(key, number), self.num_particles)
+                if draws.good:
+                    return True
+                if draws.effective_size < _CHAIN_EFFICIENCY * acceptance * draws.num:
+                    return False
+                if draws.effective_size >= _MIN_MEASURED:
+                    return True
+        return False
+
     def _by_importance(
-        self, key: Array, run: InferenceRun, draws: ImportanceDraws
+        self, key: Array, run: InferenceRun, draws: ImportanceDraws, evidence: Evidence
     ) -> AbstractPosterior:
-        """Importance draws until they are worth the target."""
+        """Importance draws until they are worth the target.
+
+        Their mean weight is the log evidence of the report, unless their weights are poor: then its
+        error is not known, and that of tempering stays.
+        """
         with contextlib.suppress(OutOfBudget):
             while draws.effective_size < self.target_ess:
                 if draws.num >= self.max_steps * _FINAL_CHAINS:
@@ -144,7 +179,11 @@ class ExactSMC(AbstractSequentialMethod):
                     break
                 draws.add(jax.random.fold_in(key, draws.num), self.num_particles)
                 run.record(temperature=1.0, effective_size=draws.effective_size)
-        return draws.posterior()
+        posterior = draws.posterior()
+        if posterior.report.exact:
+            return posterior
+        numbers = {**posterior.report.numbers, **evidence.numbers()}
+        return posterior.with_report(dataclasses.replace(posterior.report, numbers=numbers))
 
     def _by_chains(
         self, key: Array, run: InferenceRun, particles: Particles, trace: Trace
@@ -174,21 +213,21 @@ class ExactSMC(AbstractSequentialMethod):
         run: InferenceRun,
         particles: Particles,
         temperature: float,
-        evidence: _Evidence,
+        evidence: Evidence,
     ) -> float:
         """Reweight to the next power, resample and move; returns that power."""
         resample_key, move_key = jax.random.split(key)
         increment = next_increment(particles.log_eta, self.ess_share, 1.0 - temperature)
-        log_weights = increment * particles.log_eta
-        weights = normalised(log_weights)
         reached = 1.0 if increment >= 1.0 - temperature else temperature + increment
-        particles.tune(weights)
-        start = generator(resample_key).random()
-        ancestors = systematic_rows(weights, particles.num_ancestors, start)
-        num_chains = particles.num_chains
+        evidence.add(increment * particles.log_eta, particles.num_chains)
+        particles.tune(evidence.weights)
+        rng, num = generator(resample_key), particles.num_ancestors
+        if reached < 1.0:
+            ancestors = evidence.ancestors(num, rng)
+        else:  # the estimates are complete, and the populations may meet
+            ancestors = systematic_rows(evidence.weights, num, rng.random())
         particles.advance(move_key, run, reached, ancestors)
-        evidence.add(log_weights, num_chains)
-        evidence.inherit(ancestors, reliable=particles.moved >= 1.0)
+        evidence.few_moves |= particles.moved < 1.0
         return reached
 
 
@@ -220,54 +259,6 @@ def next_increment(log_eta: Float[np.ndarray, " n"], share: float, limit: float)
         middle = 0.5 * (low + high)
         low, high = (middle, high) if enough(middle) else (low, middle)
     return low if low > 0.0 else high
-
-
-class _Evidence:
-    r"""log p(s_dp) as a sum over temperatures of log mean weights, with the variance estimate of
-    Lee and Whiteley (2018).
-
-    Each chain remembers its Eve e, the first particle it descends from. With M_t chains at
-    temperature t, whose mean weights are w_c (1 on average),
-
-        V = 1 - prod_t M_t / (M_t - 1)  (1 - sum_e (sum_{c of e} w_c / M)^2),
-
-    and at least the sum of the variances of the M_t means. Where chains hardly moved, the
-    particles were not renewed and no error can be given: it is infinite.
-    """
-
-    def __init__(self) -> None:
-        self.log_evidence = self._sum = self._log_factor = self._shared = 0.0
-        self.num_temperatures = 0
-        self._eves = np.empty(0, dtype=int)
-
-    def add(self, log_weights: np.ndarray, num_chains: int) -> None:
-        """Add the weights (n,) to the next temperature; particle i belongs to chain i modulo
-        their number.
-        """
-        if not self.num_temperatures:
-            self._eves = np.arange(num_chains)
-        self.num_temperatures += 1
-        self.log_evidence += float(logsumexp(log_weights) - np.log(len(log_weights)))
-        relative = normalised(log_weights) * len(log_weights)
-        of_chains = relative.reshape(-1, num_chains).mean(0)
-        self._sum += float(np.var(of_chains) / num_chains)
-        self._log_factor += np.log(num_chains / max(num_chains - 1.0, 1.0))
-        self._shared = float(np.sum((np.bincount(self._eves, of_chains) / num_chains) ** 2))
-
-    def inherit(self, ancestors: np.ndarray, *, reliable: bool) -> None:
-        """Record which particles continue, and whether their chains have moved since."""
-        self._eves = self._eves[ancestors % len(self._eves)]
-        if not reliable:
-            self._sum = np.inf
-
-    @property
-    def variance(self) -> float:
-        """The estimated variance of the log evidence."""
-        return max(self._sum, 1.0 - float(np.exp(self._log_factor)) * (1.0 - self._shared))
-
-    def numbers(self) -> dict[str, float]:
-        """The log evidence and its standard error, for the report."""
-        return {"log evidence": self.log_evidence, "log evidence se": float(np.sqrt(self.variance))}
 
 
 def _tempered(run: InferenceRun, particles: Particles) -> AbstractPosterior:
