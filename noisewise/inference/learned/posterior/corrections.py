@@ -37,7 +37,7 @@ _CHUNK = 4096
 """Draws held against the regions at a time: four blocks of 1,024 rows, so that no more than needed
 are asked about where most of them lie inside.
 """
-_NATS = 6.0
+_NATS_PER_DIMENSION = 6.0
 """Fall of log q from its mean to the edge of a region, for each dimension but the first: then r^2 =
 d + 12 (d - 1) for normal posteriors, which `TruncatedProposals` explains.
 """
@@ -54,7 +54,9 @@ each one kept, and a fitted proposal is faster.
 _MAX_BLOCKS = 20
 """Blocks tried with the fitted proposal, where the first promises that so many will do."""
 _MIN_DRAWS = 20
-"""Draws: a round with fewer than a network needs at least (`simulations`) is not worth having."""
+"""Draws: a round with fewer than a network needs at least (`simulations`) is not worth having; and
+the members of a population, whose differences are its steps.
+"""
 _WIDE_SHARE = 0.2
 """Share of the wide normal law in the fitted proposal: enough for draws in the tails that the fit
 misses; the result does not depend on it.
@@ -107,13 +109,14 @@ class TruncatedProposals(AbstractCorrection):
     population of them moves inside it (`differential_evolution`). The posterior is q as it was
     learnt, not cut off at the edge of A_r; the report says how much of it lies outside.
 
-    The regions grow with d because most of a ball lies near its surface. For a normal posterior, A_r
-    is a ball of r posterior sds in which each parameter has variance v = r^2 / (d + 2) under a flat
-    prior. Pairs near the surface have a posterior that the surface cuts off, and a network that
-    gives all pairs one width learns the sd ratio sqrt(v / (1 + v)). With the quantile alone v falls
-    from 4.6 at d = 2 to 2.8 at 12 and 2.4 at 20, the ratio to .86 and .84. With r^2 = d + 12 (d - 1)
-    v is 10.3 at d = 12 and goes to 13, the ratio .955 to .964, and nearer to 1 the less the
-    prior is flat. In few dimensions most pairs are far from the surface, and the quantile decides.
+    The regions grow with d because most of a ball lies near its surface. For a normal posterior,
+    A_r is a ball of r posterior sds, in which each parameter has variance v = r^2 / (d + 2) under a
+    flat prior. The posterior of a pair near the surface is cut off there, and a network that gives
+    all pairs one width learns the sd ratio sqrt(v / (1 + v)). With the quantile alone v falls from
+    4.6 at d = 2 to 2.8 at 12 and 2.4 at 20, the ratio to .86 and .84. With r^2 = d + 12 (d - 1), v
+    is 10.3 at d = 12 and tends to 13, the ratio from .955 to .964, and closer to 1 where the prior
+    is not flat. With one or two parameters the quantile decides: networks learn the cut there.
+
     A later round is adopted only if it predicts held-out simulations inside A_r no worse than the
     round before.
 
@@ -154,7 +157,7 @@ class TruncatedProposals(AbstractCorrection):
             tried += _BLOCK
             if missing > 0 and num - missing < _MIN_ACCEPTANCE * tried:
                 z = _rare(rare_key, estimate, known, own, num)
-                if len(z) < _MIN_DRAWS:
+                if len(z) < min(num, _MIN_DRAWS):
                     return NextRound(prior.unconstrain(prior.sample(rare_key, num)), gave_up=True)
                 return NextRound(z, new)
         return NextRound(np.concatenate(found), new)
@@ -225,7 +228,9 @@ def _region(estimate: Estimate, own: np.ndarray, outside: float) -> Region:
     margin = _MARGIN * (high - low)
     log_q = estimate.log_prob(own)
     typical = float(log_q[np.isfinite(log_q)].mean()) if np.isfinite(log_q).any() else np.inf
-    level = min(float(np.quantile(log_q, outside)), typical - _NATS * (own.shape[1] - 1))
+    level = min(
+        float(np.quantile(log_q, outside)), typical - _NATS_PER_DIMENSION * (own.shape[1] - 1)
+    )
     return Region(estimate.density, estimate.condition, level, low - margin, high + margin)
 
 
@@ -256,18 +261,19 @@ def _rare(
     rng = generator(jax.random.fold_in(key, _MAX_BLOCKS))
     past = estimate.simulated[in_all(regions, estimate.simulated)]
     drawn = np.concatenate([accepted, rng.permutation(past)])  # these follow the law already
-    starts = np.concatenate([drawn, _first_inside(regions, own, num)])
-    if len(starts) < _MIN_DRAWS:
+    starts = np.concatenate([drawn, _first_inside(regions, own, max(num, _MIN_DRAWS))])
+    size = max(num, _MIN_DRAWS)
+    if not len(starts):
         return starts
-    if len(starts) < num:
-        starts = np.concatenate([starts, rng.choice(starts, size=num - len(starts))])
+    if len(starts) < size:
+        starts = np.concatenate([starts, rng.choice(starts, size=size - len(starts))])
     population = differential_evolution(
         jax.random.fold_in(key, _MAX_BLOCKS + 1),
         estimate.prior.log_prob_unconstrained,
         lambda z: in_all(regions, z),
-        starts[:num],
+        starts[:size],
     )
-    return population.z[population.moves > 0]
+    return population.z[population.moves > 0][:num]
 
 
 def _accepted(

@@ -17,7 +17,7 @@ from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.fits import MASS_OUTSIDE, MOST_OUTSIDE, NUM_DRAWS
 from noisewise.inference.learned.common.learner import Learner, TrainingSummary, train_together
 from noisewise.inference.learned.common.learning import first_parameters
-from noisewise.inference.learned.posterior.held_out import Comparison, compared
+from noisewise.inference.learned.posterior.held_out import NUM_NOISE, Comparison, compared
 from noisewise.inference.learned.posterior.posterior_task import PosteriorTask
 from noisewise.inference.learned.posterior.regions import Estimate, in_all
 from noisewise.posteriors import Kind
@@ -123,7 +123,7 @@ class PosteriorRounds:
             self.estimate,
             new,
             self.simulations.z[rows],
-            self.task.bank.values[rows, 0],
+            self.task.bank.values[rows, :NUM_NOISE],
         )
 
     def precompile(self) -> None:
@@ -168,7 +168,7 @@ class PosteriorRounds:
         )
 
     def _key(self, index: int, purpose: int) -> Array:
-        """The key of a round for simulating (0), new networks (1), training (2) or comparing (3)."""
+        """The key of a round for simulating (0), new networks (1), training (2), comparing (3)."""
         return jax.random.fold_in(jax.random.fold_in(self.key, index), purpose)
 
 
