@@ -65,6 +65,8 @@ class Kind(enum.StrEnum):
     EXTRAPOLATION = "extrapolation"
     OBSERVATION_UNLIKE_TRAINING = "observation unlike training"
     ROUND_FROM_PRIOR = "round from prior"
+    ROUND_NOT_ADOPTED = "round not adopted"
+    PARAMETERS_NOT_FOUND = "parameters not found"
     LIKELIHOOD_CHAINS_NOT_SETTLED = "likelihood chains not settled"
     JOINT_CHAINS_NOT_SETTLED = "joint chains not settled"
     STATISTICS_IMPOSSIBLE = "statistics impossible"

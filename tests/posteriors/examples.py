@@ -60,6 +60,8 @@ FINDINGS = {
     Kind.EXTRAPOLATION: [{"share": 0.2}],
     Kind.OBSERVATION_UNLIKE_TRAINING: [{"p": 0.001}],
     Kind.ROUND_FROM_PRIOR: [{}],
+    Kind.ROUND_NOT_ADOPTED: [{"round": 3, "kept": 2, "loss": 0.4, "error": 0.1}],
+    Kind.PARAMETERS_NOT_FOUND: [{"missing": 301, "asked": 2000}],
     Kind.LIKELIHOOD_CHAINS_NOT_SETTLED: [{**_SETTLING, "finished": end} for end in (True, False)],
     Kind.JOINT_CHAINS_NOT_SETTLED: [{**_SETTLING, "lattice": here} for here in (True, False)],
     Kind.STATISTICS_IMPOSSIBLE: [{}],

@@ -81,6 +81,14 @@ SENTENCES = {
         "The estimate has its mass where the prior has none, so a round drew from the prior again. "
         "The model may be unable to produce such an observation."
     ),
+    Kind.ROUND_NOT_ADOPTED: (
+        "Round {round} predicted held-out simulations near the observation worse than round {kept} "
+        "(by {loss:.2g} nats, standard error {error:.2g}): this is the posterior of round {kept}."
+    ),
+    Kind.PARAMETERS_NOT_FOUND: (
+        "Later rounds found too few parameters where the estimate has its mass: {missing:,} of the "
+        "{asked:,} simulations asked for are missing."
+    ),
     Kind.LIKELIHOOD_CHAINS_NOT_SETTLED: _likelihood_chains,
     Kind.JOINT_CHAINS_NOT_SETTLED: _joint_chains,
     Kind.STATISTICS_IMPOSSIBLE: (

@@ -160,6 +160,17 @@ class TrainingSummary:
     best: float
 
 
+@dataclasses.dataclass(frozen=True)
+class Networks(Generic[S]):
+    """What a `Learner` knows of its networks: enough to go back to them."""
+
+    members: Estimator
+    space: S
+    scale: Affine
+    whitening: Whitening
+    layout: tuple[int, ...]
+
+
 class Learner(Generic[S]):
     """One density, trained on the simulations of all rounds so far, round after round.
 
@@ -187,6 +198,18 @@ class Learner(Generic[S]):
         if self.members is None:
             raise ValueError("there are no networks before `prepare`")
         return ConditionalDensity(self.members, self.scale, self.whitening)
+
+    @property
+    def networks(self) -> Networks[S]:
+        """The networks with the coordinates they work in, to be set again later."""
+        if self.members is None:
+            raise ValueError("there are no networks before `prepare`")
+        return Networks(self.members, self.space, self.scale, self.whitening, self._layout)
+
+    @networks.setter
+    def networks(self, kept: Networks[S]) -> None:
+        self.members, self.space, self._layout = kept.members, kept.space, kept.layout
+        self.scale, self.whitening = kept.scale, kept.whitening
 
     def simulate(
         self,

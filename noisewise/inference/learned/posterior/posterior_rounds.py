@@ -5,17 +5,19 @@ it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
+from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.fits import MASS_OUTSIDE, MOST_OUTSIDE, NUM_DRAWS
-from noisewise.inference.learned.common.learner import Learner, train_together
+from noisewise.inference.learned.common.learner import Learner, TrainingSummary, train_together
 from noisewise.inference.learned.common.learning import first_parameters
+from noisewise.inference.learned.posterior.held_out import NUM_NOISE, Comparison, compared
 from noisewise.inference.learned.posterior.posterior_task import PosteriorTask
 from noisewise.inference.learned.posterior.regions import Estimate, in_all
 from noisewise.posteriors import Kind
@@ -52,6 +54,9 @@ class PosteriorRounds:
         self.simulations = self.task.simulations
         self.learner = Learner(self.task, run, method, method.estimator)
         self.condition = None if observed is None else self.task.features(observed[None])[0]
+        self.density: ConditionalDensity
+        """The density of the last round that was adopted."""
+        self._asked = self._delivered = 0
 
     @property
     def estimate(self) -> Estimate:
@@ -59,7 +64,7 @@ class PosteriorRounds:
         if self.condition is None:
             raise ValueError("without an observation there is one round only")
         regions, prior = self.task.regions.all, self.run.model.prior
-        return Estimate(self.learner.density, self.condition, prior, regions)
+        return Estimate(self.density, self.condition, prior, regions, self.simulations.z)
 
     def simulate(self, index: int) -> None:
         """Simulate one round, within the budgets."""
@@ -80,7 +85,46 @@ class PosteriorRounds:
             self.task.regions.add(proposal.region)
         if proposal.gave_up:
             self.run.warn(Kind.ROUND_FROM_PRIOR)
+        self._asked += method.num_simulations
+        self._delivered += len(proposal.z)
+        if self._delivered < self._asked:
+            numbers = {"missing": self._asked - self._delivered, "asked": self._asked}
+            self.run.warn(Kind.PARAMETERS_NOT_FOUND, **numbers)
         return proposal.z
+
+    def adopt(self, index: int, summary: TrainingSummary) -> None:
+        """Go on with the networks as trained in this round, unless they predict held-out
+        simulations worse than those before.
+        """
+        new, labels = self.learner.density, dict[str, Any](round=index + 1)
+        found = self._compared(index, new)
+        if found is not None:
+            labels |= {"score_change": found.change, "score_error": found.error}
+            labels |= {"adopted": not found.worse}
+        self.learner.record(summary, **labels)
+        self.run.withdraw(Kind.ROUND_NOT_ADOPTED)
+        if found is None or not found.worse:
+            self.density, self._adopted = new, index
+            self._networks = self.learner.networks
+            return
+        self.learner.networks = self._networks
+        numbers = {"round": index + 1, "kept": self._adopted + 1}
+        self.run.warn(Kind.ROUND_NOT_ADOPTED, **numbers, loss=-found.change, error=found.error)
+
+    def _compared(self, index: int, new: ConditionalDensity) -> Comparison | None:
+        """The new density against the last one adopted; None where held-out simulations cannot
+        tell.
+        """
+        if index == 0 or self.condition is None or not self.method.correction.from_prior:
+            return None
+        rows = self.task.held_out()
+        return compared(
+            self._key(index, 3),
+            self.estimate,
+            new,
+            self.simulations.z[rows],
+            self.task.bank.values[rows, :NUM_NOISE],
+        )
 
     def precompile(self) -> None:
         """Compile what the density will be asked for, with its networks as they are untrained."""
@@ -124,7 +168,7 @@ class PosteriorRounds:
         )
 
     def _key(self, index: int, purpose: int) -> Array:
-        """The key of a round for simulating (0), new networks (1) or training (2)."""
+        """The key of a round for simulating (0), new networks (1), training (2), comparing (3)."""
         return jax.random.fold_in(jax.random.fold_in(self.key, index), purpose)
 
 
@@ -142,4 +186,4 @@ def train_all(inferences: Sequence[PosteriorRounds], index: int) -> None:
     ahead = first.precompile if index == 0 and first.condition is not None else None
     summaries = train_together(learners, keys, pairs, warm_up=ahead)
     for one, summary in zip(inferences, summaries, strict=True):
-        one.learner.record(summary, round=index + 1)
+        one.adopt(index, summary)

@@ -156,6 +156,10 @@ class PosteriorTask(AbstractTask[None]):
         validation = generator(self.key).permutation(validation)
         return (train, validation) if len(validation) else (train[1:], train[:1])
 
+    def held_out(self) -> Int[np.ndarray, " v"]:
+        """Rows that no network was trained on: usable ones for validation."""
+        return np.flatnonzero(self._usable & self.simulations.validation)
+
     def warn(self, summary: TrainingSummary) -> None:
         if not np.isfinite(summary.best):
             self.run.warn(Kind.LOSS_NEVER_FINITE)

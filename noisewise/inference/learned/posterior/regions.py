@@ -75,6 +75,13 @@ class Estimate:
     condition: Float[np.ndarray, " w"]
     prior: Prior
     regions: tuple[Region, ...] = ()
+    past: Float[np.ndarray, "n p"] | None = None
+    """The parameters of all simulations so far; None where there are none."""
+
+    @property
+    def simulated(self) -> Float[np.ndarray, "n p"]:
+        """The parameters of all simulations so far."""
+        return np.empty((0, self.prior.unconstrained_dim)) if self.past is None else self.past
 
     def sample(self, key: Array, num: int) -> Float[np.ndarray, "n p"]:
         """Draws of z."""
