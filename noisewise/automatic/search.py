@@ -20,7 +20,9 @@ from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.pool import Pool
 from noisewise.inference.exact.weighted_draws import ImportanceDraws
 from noisewise.model.private_model import PrivateModel
-from noisewise.posteriors import AbstractPosterior
+from noisewise.inference.exact.soundness import MAX_CONTRADICTED, elsewhere
+from noisewise.posteriors import AbstractPosterior, Finding, Kind
+from noisewise.posteriors.findings import with_finding
 from noisewise.samplers.adaptive_importance import Proposal
 
 _PRIOR_SHARE = 0.1
@@ -54,7 +56,9 @@ class Search:
         options: What every `InferenceRun` gets: executor, progress, faults, and the journal if any.
         stages: A record of each method that was run, for the report.
         pilot: Weighted prior draws, if a route made any.
-        pool: All simulations of the searches, if a route made them, and the proposal they led to.
+        superseded: The posterior of a route that a later one contains.
+        pool: All simulations of the independent searches, if a route made them.
+        proposal: What the searches led to.
         observation_surprises: Whether a pilot found the observation far outside what the prior
             predicts.
     """
@@ -67,6 +71,7 @@ class Search:
     options: dict[str, Any]
     stages: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     pilot: ImportanceDraws | None = None
+    superseded: AbstractPosterior | None = None
     pool: Pool | None = None
     proposal: Proposal | None = None
     observation_surprises: bool = False
@@ -91,7 +96,7 @@ class Search:
         method = dataclasses.replace(method, **budgets)
         method.check(self.model)
         inference_run = method.start(self.model, self.observed, **self.options)
-        posterior = method.posterior_of(self.key_for(use), inference_run)
+        posterior = self.checked(method.posterior_of(self.key_for(use), inference_run))
         self.count_posterior(method.slug, posterior, posterior.report.num_simulations)
         return posterior
 
@@ -114,6 +119,22 @@ class Search:
         found = {"verdict": certificate.verdict, "efficiency": certificate.efficiency}
         self.count_posterior("certify", certificate.corrected, num, **found)
         return certificate
+
+    def checked(self, posterior: AbstractPosterior) -> AbstractPosterior:
+        """The posterior, no longer called exact where all simulations of this search together put a
+        part of the mass elsewhere.
+        """
+        report, pool = posterior.report, self.pool
+        if not report.exact or pool is None or self.proposal is None:
+            return posterior
+        share = elsewhere(
+            pool, self.proposal, self.model.prior.unconstrain(posterior.theta), posterior.weights
+        )
+        if share <= MAX_CONTRADICTED:
+            return posterior
+        finding = Finding(Kind.CONTRADICTED, {"share": share})
+        findings = with_finding(report.findings, finding)
+        return posterior.with_report(dataclasses.replace(report, exact=False, findings=findings))
 
     def counted_rounds(
         self, stage: str, rounds: Iterable[AbstractPosterior]

@@ -1,6 +1,6 @@
-"""The route for few parameters: independent searches, then draws from a law fitted to all they found.
+"""The route for few parameters: independent searches, then draws from a law fitted to what they found.
 
-Each search has prior draws of its own. They go on until several of them have found every part of the
+Each search has prior draws of its own. They go on until several have found every part of the
 posterior. Then fresh draws follow: some decide whether the others are called exact.
 """
 
@@ -83,7 +83,7 @@ def _candidates(search: Search) -> Iterator[Candidate]:
         search.count("importance", run.num_simulations, run.num_failed, effective_size=0.0)
         return
     search.count_posterior("importance", posterior, run.num_simulations)
-    yield Candidate(posterior)
+    yield Candidate(posterior, replaces=search.superseded)
 
 
 def _searched(key: Array, search: Search, pool: Pool) -> tuple[Defended, Soundness]:

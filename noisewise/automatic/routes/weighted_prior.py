@@ -44,6 +44,7 @@ def _candidates(search: Search) -> Iterator[Candidate]:
     search.pilot = pilot
     posterior = pilot.posterior()
     search.count_posterior("importance", posterior, run.num_simulations)
+    search.superseded = posterior
     yield Candidate(posterior)
     per_effective = pilot.num / max(pilot.effective_size, 1.0)
     needed = math.ceil(SAFETY_FACTOR * search.target_ess * per_effective)
@@ -51,7 +52,8 @@ def _candidates(search: Search) -> Iterator[Candidate]:
         pilot.log_weights
     ) <= max_pareto_k(pilot.num):
         method = ImportanceSampling(num_stages=0, num_final=needed)
-        yield Candidate(search.run(Use.WEIGHTED_PRIOR, method), replaces=posterior)
+        search.superseded = search.run(Use.WEIGHTED_PRIOR, method)
+        yield Candidate(search.superseded, replaces=posterior)
 
 
 def _pilot(search: Search) -> tuple[ImportanceDraws, InferenceRun]:

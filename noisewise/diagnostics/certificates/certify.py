@@ -68,10 +68,10 @@ def certify(
     posterior's own density where it has one, else a heavy-tailed law fitted to its draws. The share
     a of prior draws bounds the weights, and shows what q misses.
 
-    Four fifths of the simulations make draws. A fifth of these decides on the verdict, and the others
-    are reported: draws that decide about themselves are biased. Some simulations follow up the
-    largest weights, so that a mode that q misses shows once a draw comes near it. The rest tell a
-    poor q from a noisy likelihood, at places theta_j taken from the corrected draws. Half of them are single simulations, with
+    Four fifths of the simulations make draws. A fifth of these decides on the verdict, and the
+    others are reported: draws that decide about themselves are biased. Some simulations follow up
+    the largest weights, so that a mode that q misses shows once a draw comes near it. The rest
+    tell a poor q from a noisy likelihood, at places theta_j taken from the corrected draws. Half of them are single simulations, with
 
         r_j = pi(theta_j) eta(s_dp | s_j) / (p(theta_j) Z),
 

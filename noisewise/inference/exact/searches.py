@@ -22,9 +22,11 @@ import numpy as np
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
-from noisewise._core.weights import normalised
+from noisewise._core.seeds import generator
+from noisewise._core.weights import normalised, systematic_rows
 from noisewise.inference.exact.pool import Part, Pool
 from noisewise.inference.exact.soundness import (
+    LOG_SLACK,
     MIN_VISITS,
     Soundness,
     chance_of_noise,
@@ -33,6 +35,7 @@ from noisewise.inference.exact.soundness import (
     smallest_mode,
     weights_of,
 )
+from noisewise.inference.exact.weighted_draws import relative_variance
 from noisewise.samplers.adaptive_importance import Defended, Proposal
 from noisewise.samplers.t_mixtures import fitted_mixture, widened
 
@@ -41,11 +44,6 @@ NUM_SEARCHES = 10
 
 _ENOUGH = 5
 """Searches that must have found a part of the posterior: see the formula above."""
-
-_LOG_SLACK = np.log(30.0)
-"""Log of the factor by which the proposal of a search may lie below that of all simulations: fits to
-a few hundred draws differ by less; where a search found nothing they differ by far more.
-"""
 
 _COMPONENTS_OF_SEARCH = 4
 """Components of the proposal of one search: it has a few hundred draws."""
@@ -69,6 +67,14 @@ _WORTH_COMPARING = 50.0
 
 _IMPROVEMENT = 1.3
 """Gain in effective draws, as a factor, for which another stage pays."""
+
+_NUM_PLACES, _NUM_REPEATS = 8, 100
+"""Places, and simulations at each, that show how much simulations at one place differ."""
+
+_MANY_SIMULATIONS = 30.0
+"""1 + rv, simulations that an effective draw takes at best: with more, of at most 100 measured,
+searches cannot agree on anything.
+"""
 
 _NEGLIGIBLE = 1e-3
 """Weight, as a multiple of the mean weight, of draws that do not matter to what was found."""
@@ -151,7 +157,7 @@ class Searches:
         weights = pool.weights
         rows = np.flatnonzero(weights > _NEGLIGIBLE / pool.num)
         z = pool.z[rows]
-        enough = proposal.log_prob(z) - _LOG_SLACK
+        enough = proposal.log_prob(z) - LOG_SLACK
         count = np.sum(
             [found.log_prob(z) >= enough for found in self._found if found is not None], axis=0
         )
@@ -226,16 +232,32 @@ class Searches:
         while True:
             proposal = self.proposal()
             sound = self.checked(next(keys), proposal, num_stage, num_final)
-            if sound.weak and refits < _MAX_REFITS:
+            room = most - self.pool.num - 2 * num_stage
+            if sound.weak and refits < _MAX_REFITS and room > 0:
                 refits += 1
+                if sound.neglectful:
+                    self._settle(keys, num_stage, _MAX_STAGES // 2)
                 continue
-            limit = most // 2 if sound.weak else most
-            more = min(self._missing(sound), limit - self.pool.num - 2 * num_stage)
-            if sound.thorough or more < num_stage // 2:
+            if sound.weak and self._noisy(next(keys)):
+                room -= most // 2
+            more = min(self._missing(sound), room)
+            if sound.thorough and not sound.neglectful or more < num_stage // 2:
                 return proposal, sound
             self.explore(next(keys), more)
             self._settle(keys, num_stage, 1)
             refits = 0
+
+    def _noisy(self, key: Array) -> bool:
+        """Whether weights are poor because simulations at one place differ, whatever is proposed."""
+        pool = self.pool
+        if not pool.effective_size:
+            return False
+        row_key, simulate_key = jax.random.split(key)
+        start = generator(row_key).random()
+        rows = systematic_rows(pool.weights, _NUM_PLACES, start)
+        theta = pool.run.model.prior.constrain(np.repeat(pool.z[rows], _NUM_REPEATS, axis=0))
+        log_eta = pool.run.log_eta(pool.run.all_statistics(simulate_key, theta))
+        return relative_variance(log_eta.reshape(_NUM_PLACES, -1)) > _MANY_SIMULATIONS
 
     def _settle(self, keys: Iterator[Array], num: int, most: int) -> None:
         """Adapt until the searches improve no more."""
