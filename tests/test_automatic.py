@@ -11,7 +11,6 @@ from noisewise.automatic import routes
 from noisewise.automatic.ranking import Candidate, rank
 from noisewise.automatic.routes import ROUTES, adapted_importance
 from noisewise.automatic.routes.route import Route
-from noisewise.inference.exact.weighted_draws import pooled_draws
 from noisewise.posteriors import Draws, Report, WeightedSamples
 from tests.inference import linear_gaussian
 
@@ -96,40 +95,6 @@ def test_bad_input_is_refused_before_any_work(tmp_path):
     nw.infer(KEY, model, [1.0], target_ess=100, progress=False).save(tmp_path / "run")
     with pytest.raises(nw.errors.InvalidInputError, match="holds an archive"):
         nw.infer(KEY, model, [1.0], run_dir=tmp_path / "run")
-
-
-def weighted(rng, num, mean, spread, shift):
-    """Draws of N(mean, spread^2), weighted for N(0, 1) up to a constant factor exp(shift)."""
-    theta = mean + spread * rng.normal(size=(num, 1))
-    log_weights = (
-        -0.5 * theta[:, 0] ** 2
-        + 0.5 * ((theta[:, 0] - mean) / spread) ** 2
-        + np.log(spread)
-        + shift
-    )
-    return WeightedSamples(
-        theta,
-        ("a",),
-        Report("certify"),
-        log_weights=log_weights,
-        statistics=theta,
-        statistic_names=("s",),
-    )
-
-
-def test_pooled_sets_weigh_by_what_they_are_worth():
-    """Two proposals for N(0, 1): mean and sd of the pooled set within 4 standard errors; sets
-    normalised one by one fail.
-    """
-    rng = np.random.default_rng(0)
-    sets = [weighted(rng, 4000, 1.0, 1.5, -30.0), weighted(rng, 1000, -0.5, 2.0, -30.0)]
-    pooled = pooled_draws(sets)
-    error = 1.0 / np.sqrt(pooled.effective_size)
-    mean = pooled.weights @ pooled.theta[:, 0]
-    assert pooled.effective_size > max(part.effective_size for part in sets)
-    assert abs(mean) < 4 * error
-    assert abs(np.sqrt(pooled.weights @ (pooled.theta[:, 0] - mean) ** 2) - 1.0) < 4 * error
-    assert pooled.report.exact
 
 
 def test_exact_draws_rank_before_learnt_ones_and_these_before_poor_weights():

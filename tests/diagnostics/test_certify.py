@@ -60,7 +60,7 @@ def test_a_fair_posterior_is_certified_and_corrected_to_the_exact_one(problem):
     exact = exact_draws(1.0)
     table, size = certificate.corrected.summary(), certificate.effective_size
     assert certificate.certified
-    assert size > 4000
+    assert size > 3000
     assert abs(table.loc["mean", "mean"] - exact.mean()) < 4 * exact.std() * np.sqrt(
         1 / size + 1 / 20_000
     )
@@ -107,7 +107,7 @@ def test_effective_size_divides_into_what_q_and_the_simulator_answer_for():
     )
     assert certificate.repeated_relative_variance == pytest.approx(relative.mean(), rel=0.4)
     assert certificate.effective_size == pytest.approx(
-        0.8 * NUM / np.mean(ratio * relative), rel=0.1
+        certificate.num_draws / np.mean(ratio * relative), rel=0.1
     )
 
 
@@ -233,7 +233,7 @@ def test_a_bad_q_is_poor(epsilon, wrong):
     problem = nw.problems.gaussian_mean(epsilon)
     certificate = run(problem, around(problem, epsilon, **wrong))
     assert certificate.verdict == "the approximation is poor"
-    assert certificate.perfect_size > 4 * CERTIFYING_SIZE
+    assert certificate.perfect_size > 3 * CERTIFYING_SIZE
     assert "Train further" in certificate.sentence
     assert certificate.finding in certificate.corrected.report.warnings
 
@@ -337,7 +337,7 @@ def test_it_prints_and_goes_into_reports(problem):
             "log evidence",
         )
     )
-    assert "completely" in str(run(problem, around(problem)))
+    assert "would have been seen" in str(run(problem, around(problem)))
 
 
 def test_draws_off_the_support_and_contradictions_are_counted():
@@ -359,7 +359,7 @@ def test_draws_off_the_support_and_contradictions_are_counted():
         return law.logpdf(theta[:, 0])
 
     certificate = certify(KEY, Planted(("rate",), draw, log_density), model, [0.6], NUM)
-    expected = 0.9 * certificate.num_draws * law.cdf(0.0)
+    expected = 0.9 * certificate.num_draws / 0.8 * law.cdf(0.0)  # those that decide included
     assert abs(certificate.num_unusable - expected) < 4 * np.sqrt(expected)
     evidence, _ = quadrature(stats.lognorm(1.0).pdf, 0.6, 20.0)
     assert abs(certificate.log_evidence - np.log(evidence)) < 4 * certificate.log_evidence_se

@@ -14,7 +14,6 @@ import noisewise as nw
 from noisewise.assessment import Evidence, judge
 from noisewise.cli.outcomes import Outcome
 from noisewise.inference.exact import weighted_draws
-from noisewise.inference.exact.weighted_draws import pooled_draws
 from noisewise.posteriors import Finding, Kind, Stop, StopKind, sentences
 from tests.inference.methods import METHODS
 from tests.posteriors.examples import FINDINGS, STOPS
@@ -178,9 +177,7 @@ def limited(method, num):
 
 
 def of_the_automatic_route(folder, problems):
-    """Chains; importance draws that are pooled; and both judged by certificates, whose sets are
-    pooled.
-    """
+    """Chains, importance draws, and both judged by certificates."""
     for make, budget in problems:
         problem = make()
         posterior = nw.infer(
@@ -192,15 +189,13 @@ def of_the_automatic_route(folder, problems):
             run_dir=folder / str(budget),
         )
         yield told(posterior), judged(posterior)
-        sets = []
         for num in (1000, 4000):
             certificate = nw.diagnostics.certify(
                 KEY, posterior, problem.model, problem.observed, num
             )
             others = certificate.other_findings(posterior)
             yield certificate.verdict, certificate.advice, others, judged(posterior, certificate)
-            sets.append(certificate.corrected)
-        yield told(pooled_draws(sets))
+            yield told(certificate.corrected)
 
 
 def behaviour(folder, methods, problems):

@@ -111,6 +111,7 @@ class ImportanceSampling(AbstractMethod):
             draws = ImportanceDraws(run, proposal)
             draws.add(final_key, num_final)
             run.record(stage=self.num_stages, effective_size=draws.effective_size)
+            run.stop_if_spent()
         if draws is not None and draws.num:
             return _finished(end_key, run, draws, sound)
         if not pool.num:
@@ -146,8 +147,8 @@ class ImportanceSampling(AbstractMethod):
         planned = self.num_stages * self.num_adapt + num_check + self.num_final
         if remaining is None or remaining >= planned:
             return sizes
-        adapt, check, final = (max(1, math.floor(size * remaining / planned)) for size in sizes)
-        return adapt, check, final
+        adapt, check = (max(1, size * remaining // planned) for size in sizes[:2])
+        return adapt, check, max(1, remaining - self.num_stages * adapt - check)
 
     def _first_proposal(self, run: InferenceRun, start: UnconstrainedPrior) -> Proposal:
         if self.proposal is None:

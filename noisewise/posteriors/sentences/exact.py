@@ -17,6 +17,17 @@ def _tails_thin(names: list[str], ends: list[str], fewer_than: int) -> str:
     )
 
 
+
+
+def _unexplained(p: float) -> str:
+    chance = f"{p:.1g}" if p > 0.0 else "less than .001"
+    return (
+        "Nothing that was found explains the observation well: noise as large as it takes has "
+        f"probability {chance}. Either the model is wrong, or a part of the posterior was missed: "
+        "check the model, or allow more simulations."
+    )
+
+
 SENTENCES = {
     Kind.WEIGHTS_POOR: (
         "The weights are poor (effective size {effective_size:.0f}, Pareto k {pareto_k:.2f}): run "
@@ -38,11 +49,7 @@ SENTENCES = {
         "Few of the independent searches found {share:.0%} of the posterior, so that another part "
         "may have been missed: allow more simulations."
     ),
-    Kind.UNEXPLAINED: (
-        "Nothing that was found explains the observation well: noise as large as it takes has "
-        "probability {p:.1g}. Either the model is wrong, or a part of the posterior was missed: "
-        "check the model, or allow more simulations."
-    ),
+    Kind.UNEXPLAINED: _unexplained,
     Kind.PROPOSAL_IMPOSSIBLE: (
         "None of {num:,} simulated statistics can have led to this observation. These are draws "
         "from the proposal, with equal weights. Check the observation and the model."
