@@ -18,9 +18,9 @@ from noisewise.diagnostics.certificates.certify import certified_by, start
 from noisewise.inference import AbstractMethod
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.pool import Pool
+from noisewise.inference.exact.soundness import MAX_CONTRADICTED, elsewhere
 from noisewise.inference.exact.weighted_draws import ImportanceDraws
 from noisewise.model.private_model import PrivateModel
-from noisewise.inference.exact.soundness import MAX_CONTRADICTED, elsewhere
 from noisewise.posteriors import AbstractPosterior, Finding, Kind
 from noisewise.posteriors.findings import with_finding
 from noisewise.samplers.adaptive_importance import Proposal

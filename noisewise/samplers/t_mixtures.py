@@ -22,7 +22,9 @@ FREEDOM = 5.0
 """Degrees of freedom of the t laws: heavier tails than most targets, and still a variance."""
 
 _WIDENING = 1.25
-"""Scale matrices, as a multiple of those fitted: too wide costs little, too narrow spoils weights."""
+"""Scale matrices, as a multiple of those fitted: too wide costs little, too narrow spoils
+weights.
+"""
 
 _MAX_COMPONENTS = 8
 """Components: enough for a few separate modes, each of a bent shape."""

@@ -1,4 +1,4 @@
-"""The route for few parameters: independent searches, then draws from a law fitted to what they found.
+"""The route for few parameters: independent searches, then draws from a fitted law.
 
 Each search has prior draws of its own. They go on until several have found every part of the
 posterior. Then fresh draws follow: some decide whether the others are called exact.

@@ -17,6 +17,7 @@ from noisewise.inference.exact.weighted_draws import UnconstrainedPrior
 from noisewise.posteriors import AbstractPosterior
 from noisewise.posteriors.learned import LearnedPosterior
 from noisewise.priors.prior import Prior
+from noisewise.samplers.adaptive_importance import Proposal
 
 OWN = "the posterior's own density"
 FITTED = "a heavy-tailed law fitted to the posterior's draws"
@@ -88,6 +89,41 @@ class DefensiveProposal:
         own = np.arange(len(z)) < self.num_own(len(z))
         contradicted = ~(self.prior_part(z, log_prob) < _NOTHING) | np.isposinf(log_prob)
         return ~np.isfinite(z).all(axis=1) | (own & contradicted)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImprovedProposal:
+    """r(z) = (p(z) + w(z)) / 2: half the draws come from a defensive proposal p, half from a law w
+    that was fitted to weighted draws from it. Where weights vary in the tails, w is wider than the
+    posterior.
+    """
+
+    defensive: DefensiveProposal
+    law: Proposal
+
+    def sample(self, key: Array, num: int) -> Float[np.ndarray, "num d"]:
+        """Draws z (num, d), those from p first."""
+        own_key, law_key = jax.random.split(key)
+        half = num // 2
+        return np.concatenate(
+            [self.defensive.sample(own_key, half), self.law.sample(law_key, num - half)]
+        )
+
+    def log_prob(self, z: Float[np.ndarray, "N d"]) -> Float[np.ndarray, " N"]:
+        """The log density of z (N, d), NaN where z is not finite."""
+        finite = np.isfinite(z).all(axis=1)
+        of_law = self.law.log_prob(np.where(finite[:, None], z, 0.0))
+        with np.errstate(invalid="ignore"):
+            return np.logaddexp(self.defensive.log_prob(z), of_law) - np.log(2.0)
+
+    def unusable(
+        self, z: Float[np.ndarray, "N d"], log_prob: Float[np.ndarray, " N"]
+    ) -> Bool[np.ndarray, " N"]:
+        """Which draws (N,), in the order of `sample`, are off the support or contradict p."""
+        half = len(z) // 2
+        own = self.defensive.unusable(z[:half], self.defensive.log_prob(z[:half]))
+        finite = np.isfinite(z[half:]).all(axis=1) & np.isfinite(log_prob[half:])
+        return np.concatenate([own, ~finite])
 
 
 def proposal_from(posterior: AbstractPosterior, prior: Prior, share: float) -> DefensiveProposal:

@@ -54,8 +54,8 @@ def measure(
     Args:
         key: JAX PRNG key.
         run: The work of the certificate, which simulates and counts.
-        draws: The weighted draws.
-        proposal: What they were drawn from.
+        draws: The weighted draws, which need not be from p.
+        proposal: p, whose efficiency is measured.
         num: Simulations to spend.
         sound: Whether the weights are sound, so that the draws stand for the posterior.
 
@@ -69,9 +69,11 @@ def measure(
     if not sound:
         refits = _refits(refit_key, run, draws, proposal, num // 4)
         best, num_single = max([draws, *refits], key=lambda d: d.effective_size / d.num), num // 8
-    excess = _excess(excess_key, run, best, proposal, num_single, known=best is draws)
+    excess, of_draws = _excesses(excess_key, run, best, proposal, num_single)
     repeated, repeats = _repeated(repeat_key, run, best, (num // 2 if sound else 3 * num // 8))
-    implied = max(1.0, draws.num / (draws.effective_size if sound else _usual_size(draws)) / excess)
+    implied = max(
+        1.0, draws.num / (draws.effective_size if sound else _usual_size(draws)) / of_draws
+    )
     if not sound:
         blameless = 1.0 / excess >= FAIR_EFFICIENCY or repeated > SATURATED * repeats
         implied = max(implied, repeated) if blameless else repeated
@@ -88,25 +90,22 @@ def _usual_size(draws: ImportanceDraws) -> float:
     return effective_size_of_logs(log_weights)
 
 
-def _excess(
-    key: Array,
-    run: InferenceRun,
-    draws: ImportanceDraws,
-    proposal: DefensiveProposal,
-    num: int,
-    *,
-    known: bool,
-) -> float:
-    """E[posterior / p], from `num` new simulations at draws that stand for the posterior; at least
-    1, as it must be.
+def _excesses(
+    key: Array, run: InferenceRun, draws: ImportanceDraws, proposal: DefensiveProposal, num: int
+) -> tuple[float, float]:
+    """E[posterior / p], and the same for what the draws are from, by `num` new simulations at draws
+    that stand for the posterior; at least 1, as they must be.
     """
     place_key, simulate_key = jax.random.split(key)
     rows = _resampled(place_key, draws.weights, num)
     z = draws.z[rows]
     log_eta = run.log_eta(run.statistics(simulate_key, run.model.prior.constrain(z)))
-    log_proposal = draws.log_proposal[rows] if known else proposal.log_prob(z)
-    log_ratio = proposal.prior.log_prob(z) + log_eta - log_proposal - draws.log_evidence
-    return max(1.0, float(np.exp(np.minimum(logsumexp(log_ratio) - np.log(len(log_ratio)), 700.0))))
+    log_posterior = proposal.prior.log_prob(z) + log_eta - draws.log_evidence
+    of_p, of_draws = (
+        logsumexp(log_posterior - log_density) - np.log(num)
+        for log_density in (proposal.log_prob(z), draws.log_proposal[rows])
+    )
+    return tuple(max(1.0, float(np.exp(min(log_mean, 700.0)))) for log_mean in (of_p, of_draws))
 
 
 def _repeated(key: Array, run: InferenceRun, draws: ImportanceDraws, num: int) -> tuple[float, int]:

@@ -27,7 +27,16 @@ from noisewise.inference.exact.weighted_draws import (
     weighted_posterior,
 )
 from noisewise.posteriors import Finding, Kind, WeightedSamples
-from noisewise.samplers.adaptive_importance import Proposal
+from noisewise.samplers.adaptive_importance import Defended, Proposal
+from noisewise.samplers.t_mixtures import fitted_mixture, widened
+
+_POWERS = (0.7, 0.5, 0.35, 0.25, 0.17, 0.12, 0.08)
+"""Powers of the posterior that wider proposals are fitted to, each about .7 of the one before."""
+
+_MAX_EXTRA_COST = 1.3
+"""What a wider proposal may cost, as a multiple of the cheapest: weights that vary less in the
+tails are worth a quarter of the draws, as errors can only be trusted then.
+"""
 
 SEARCHLESS = -1
 """The search of draws that belong to none."""
@@ -228,3 +237,27 @@ def _with_parts(
     for part in parts:
         log_total = np.logaddexp(log_total, np.log(part.num) + part.proposal.log_prob(z))
     return log_total
+
+
+def cheapest_proposal(pool: Pool, prior_share: float) -> Defended:
+    """A mixture of t laws fitted to all simulations, mixed with the prior.
+
+    Where eta is noisy it is made wider than the posterior, as far as that costs little: weights
+    vary the most in the tails.
+
+    Args:
+        pool: The simulations; at least one has a positive weight.
+        prior_share: Share of prior draws.
+    """
+    z, log_weights, log_density = pool.targets()
+    law = fitted_mixture(z, log_weights, log_density)
+    best = Defended(law, pool.prior, prior_share)
+    lowest, log_prior = pool.cost(best), pool.prior.log_prob(z)
+    for power in _POWERS:
+        wide = widened(law, z, log_weights, log_prior, power)
+        proposal = Defended(wide, pool.prior, prior_share)
+        cost = pool.cost(proposal)
+        if cost > _MAX_EXTRA_COST * lowest:
+            break
+        best, lowest = proposal, min(lowest, cost)
+    return best

@@ -24,7 +24,7 @@ from scipy.special import logsumexp
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise._core.weights import normalised, systematic_rows
-from noisewise.inference.exact.pool import Part, Pool
+from noisewise.inference.exact.pool import Part, Pool, cheapest_proposal
 from noisewise.inference.exact.soundness import (
     LOG_SLACK,
     MIN_VISITS,
@@ -37,7 +37,7 @@ from noisewise.inference.exact.soundness import (
 )
 from noisewise.inference.exact.weighted_draws import relative_variance
 from noisewise.samplers.adaptive_importance import Defended, Proposal
-from noisewise.samplers.t_mixtures import fitted_mixture, widened
+from noisewise.samplers.t_mixtures import fitted_mixture
 
 NUM_SEARCHES = 10
 """Independent searches: the chance above is .011 with 4 of 8 and .0057 with 5 of 16."""
@@ -47,14 +47,6 @@ _ENOUGH = 5
 
 _COMPONENTS_OF_SEARCH = 4
 """Components of the proposal of one search: it has a few hundred draws."""
-
-_POWERS = (0.7, 0.5, 0.35, 0.25, 0.17, 0.12, 0.08)
-"""Powers of the posterior that wider proposals are fitted to, each about .7 of the one before."""
-
-_MAX_EXTRA_COST = 1.3
-"""What a wider proposal may cost, as a multiple of the cheapest: weights that vary less in the tails
-are worth a quarter of the draws, as errors can only be trusted then.
-"""
 
 _MAX_STAGES = 6
 """Stages that searches adapt in, at most: each may contract the volume ten times."""
@@ -127,23 +119,8 @@ class Searches:
         return self.pool.add(key, parts) if parts else 0.0
 
     def proposal(self) -> Defended:
-        """A proposal fitted to all simulations, mixed with the prior.
-
-        Where eta is noisy it is made wider than the posterior, as far as that costs next to
-        nothing: weights vary the most in the tails.
-        """
-        pool = self.pool
-        z, log_weights, log_density = pool.targets()
-        law = fitted_mixture(z, log_weights, log_density)
-        best = self._defended(law)
-        lowest, log_prior = pool.cost(best), pool.prior.log_prob(z)
-        for power in _POWERS:
-            wide = self._defended(widened(law, z, log_weights, log_prior, power))
-            cost = pool.cost(wide)
-            if cost > _MAX_EXTRA_COST * lowest:
-                break
-            best, lowest = wide, min(lowest, cost)
-        return best
+        """A proposal fitted to all simulations."""
+        return cheapest_proposal(self.pool, self.prior_share)
 
     def found_by_few(self, proposal: Proposal) -> tuple[float, float]:
         """The share of the posterior that fewer than five searches found by themselves, and how
@@ -241,14 +218,14 @@ class Searches:
             if sound.weak and self._noisy(next(keys)):
                 room -= most // 2
             more = min(self._missing(sound), room)
-            if sound.thorough and not sound.neglectful or more < num_stage // 2:
+            if (sound.thorough and not sound.neglectful) or more < num_stage // 2:
                 return proposal, sound
             self.explore(next(keys), more)
             self._settle(keys, num_stage, 1)
             refits = 0
 
     def _noisy(self, key: Array) -> bool:
-        """Whether weights are poor because simulations at one place differ, whatever is proposed."""
+        """Whether weights are poor because simulations at one place differ."""
         pool = self.pool
         if not pool.effective_size:
             return False

@@ -34,7 +34,9 @@ itself known to 1 / sqrt(2 * 20) = 16%.
 """
 
 MAX_FOUND_BY_FEW = 0.1
-"""Share of the posterior that few searches may have found: as much as a mode that may be missed."""
+"""Share of the posterior that few searches may have found: as much as a mode that may be
+missed.
+"""
 
 MIN_VISITS = 6.0
 """Effective draws of the prior that make up for few searches: a second part as easy to come upon is
@@ -148,8 +150,8 @@ def elsewhere(
     z: Float[np.ndarray, "n p"],
     weights: Float[np.ndarray, " n"],
 ) -> float:
-    """The share of the posterior, by all simulations of a run, where draws that were made in another
-    way hardly are: a law fitted to these is less than a thirtieth of the proposal there.
+    """The share of the posterior, by all simulations of a run, where draws that were made in
+    another way hardly are: a law fitted to these is less than 1/300 of the proposal there.
 
     Args:
         pool: All simulations.

@@ -15,7 +15,7 @@ from noisewise._core.weights import MIN_DRAWS, effective_size_of_logs, normalise
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.soundness import SMALLEST_MODE, Soundness
 from noisewise.posteriors import Finding, Kind, WeightedSamples
-from noisewise.posteriors.weighted_samples import MAX_PARETO_K, pareto_k
+from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.priors.prior import Prior
 from noisewise.samplers.adaptive_importance import Proposal
 
@@ -73,6 +73,7 @@ class ImportanceDraws:
         proposal: q, with `sample(key, num)` and `log_prob(z)`.
 
     Attributes:
+        run: The run.
         proposal: q.
         z: Unconstrained parameters, shape (n, p).
         s: Statistics, shape (n, k).
@@ -81,7 +82,7 @@ class ImportanceDraws:
     """
 
     def __init__(self, run: InferenceRun, proposal: Proposal) -> None:
-        self._run, self.proposal = run, proposal
+        self.run, self.proposal = run, proposal
         dim, width = run.model.prior.unconstrained_dim, run.model.statistic_width
         self.z, self.s = np.empty((0, dim)), np.empty((0, width))
         self.log_weights, self.log_proposal = np.empty(0), np.empty(0)
@@ -94,15 +95,15 @@ class ImportanceDraws:
     def add(self, key: Array, num: int) -> None:
         """`num` more draws, or as many as budgets allow; raises `OutOfBudget` if that is none."""
         draw_key, simulate_key = jax.random.split(key)
-        prior = self._run.model.prior
+        prior = self.run.model.prior
         z = self.proposal.sample(draw_key, num)
         inside = np.flatnonzero(np.isfinite(z).all(axis=1))
-        simulated = self._run.statistics(simulate_key, prior.constrain(z[inside]))
+        simulated = self.run.statistics(simulate_key, prior.constrain(z[inside]))
         done = num if len(simulated) == len(inside) else inside[len(simulated)]
         s = np.full((done, self.s.shape[1]), np.nan)
         s[inside[: len(simulated)]] = simulated
         log_proposal = self.proposal.log_prob(z[:done])
-        log_weights = prior.log_prob_unconstrained(z[:done]) + self._run.log_eta(s) - log_proposal
+        log_weights = prior.log_prob_unconstrained(z[:done]) + self.run.log_eta(s) - log_proposal
         self.z, self.s = np.concatenate([self.z, z[:done]]), np.concatenate([self.s, s])
         self.log_proposal = np.concatenate([self.log_proposal, log_proposal])
         log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
@@ -154,7 +155,7 @@ class ImportanceDraws:
         if sound is not None and self.contradicts(sound):
             findings += (Finding(Kind.WEIGHTS_UNSTEADY, self._against(sound)),)
         return weighted_posterior(
-            self._run,
+            self.run,
             self.z,
             self.s,
             self.log_weights,

@@ -17,8 +17,6 @@ def _tails_thin(names: list[str], ends: list[str], fewer_than: int) -> str:
     )
 
 
-
-
 def _unexplained(p: float) -> str:
     chance = f"{p:.1g}" if p > 0.0 else "less than .001"
     return (
