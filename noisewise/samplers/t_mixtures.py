@@ -40,8 +40,8 @@ is known to within a factor of 2.
 """
 
 _ANCHOR_PER_DIMENSION = 3.0
-"""Draws per dimension that the first covariance of a component counts for: a covariance of 3 d draws
-is itself known to a factor of 2.
+"""Draws per dimension that the first covariance of a component counts for: a covariance of 3 d
+draws is itself known to a factor of 2.
 """
 
 _NUM_ITERATIONS = 8

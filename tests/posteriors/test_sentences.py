@@ -13,7 +13,7 @@ import pytest
 import noisewise as nw
 from noisewise.assessment import Evidence, judge
 from noisewise.cli.outcomes import Outcome
-from noisewise.inference.exact import weighted_draws
+from noisewise.diagnostics.certificates import certificate
 from noisewise.posteriors import Finding, Kind, Stop, StopKind, sentences
 from tests.inference.methods import METHODS
 from tests.posteriors.examples import FINDINGS, STOPS
@@ -228,7 +228,7 @@ def test_rewording_changes_no_behaviour(case, usual, tmp_path, monkeypatch):
 
 
 def test_a_rule_that_reads_words_is_caught(case, usual, tmp_path, monkeypatch):
-    """Planted: pooled sets drop findings by how their sentences begin, as they once did."""
+    """Planted: certificates drop findings by how their sentences begin, as they once did."""
 
     def by_words(findings, *_):
         return tuple(
@@ -237,7 +237,7 @@ def test_a_rule_that_reads_words_is_caught(case, usual, tmp_path, monkeypatch):
             if not finding.sentence.startswith(("The weights", "The corrected"))
         )
 
-    monkeypatch.setattr(weighted_draws, "without", by_words)
+    monkeypatch.setattr(certificate, "without", by_words)
     monkeypatch.setattr(sentences, "rendered", lambda kind, numbers: str(kind))
     _, problems = case
     found = list(of_the_automatic_route(tmp_path, problems))

@@ -65,7 +65,9 @@ Pareto k fails where weights have few values, as with discrete noise.
 """
 
 _DOMINATING = 0.02
-"""Share of the total weight: a simulation that would weigh more among the draws contradicts them."""
+"""Share of the total weight: a simulation that would weigh more among the draws contradicts
+them.
+"""
 
 _FEW_EXPECTED = 3.0
 """Where 3 events are expected, none is seen with probability 5%."""
