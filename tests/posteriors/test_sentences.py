@@ -228,16 +228,13 @@ def test_rewording_changes_no_behaviour(case, usual, tmp_path, monkeypatch):
 
 
 def test_a_rule_that_reads_words_is_caught(case, usual, tmp_path, monkeypatch):
-    """Planted: certificates drop findings by how their sentences begin, as they once did."""
+    """Planted: certificates keep what they found by the words of its sentence."""
 
-    def by_words(findings, *_):
-        return tuple(
-            finding
-            for finding in findings
-            if not finding.sentence.startswith(("The weights", "The corrected"))
-        )
+    def by_words(certificate):
+        found = certificate.found
+        return (found,) if " exact ones" in found.sentence else ()
 
-    monkeypatch.setattr(certificate, "without", by_words)
+    monkeypatch.setattr(certificate.Certificate, "findings", property(by_words))
     monkeypatch.setattr(sentences, "rendered", lambda kind, numbers: str(kind))
     _, problems = case
     found = list(of_the_automatic_route(tmp_path, problems))

@@ -211,9 +211,7 @@ class Soundness:
         """Why `num` draws from this proposal are not called exact; empty if they are."""
         size, reliable = self.size_of(num), self.reliable_size * num / max(self.num, 1)
         found = []
-        calm = self.num <= _CALM * self.reliable_size
-        steady = calm or self.pareto_k <= max_pareto_k(self.num)
-        if not (steady and reliable >= MIN_RELIABLE and size >= MIN_DRAWS):
+        if not (self.steady and reliable >= MIN_RELIABLE and size >= MIN_DRAWS):
             numbers = {"effective_size": size, "pareto_k": self.pareto_k}
             found.append(Finding(Kind.WEIGHTS_POOR, numbers))
         if self.neglectful:
@@ -224,6 +222,12 @@ class Soundness:
             if self.chance < _MIN_CHANCE:
                 found.append(Finding(Kind.UNEXPLAINED, {"p": self.chance}))
         return tuple(found)
+
+    @property
+    def steady(self) -> bool:
+        """Whether the weights have no heavy tail."""
+        calm = self.num <= _CALM * self.reliable_size
+        return calm or self.pareto_k <= max_pareto_k(self.num)
 
     @property
     def lucky(self) -> bool:
@@ -243,7 +247,8 @@ class Soundness:
     @property
     def weak(self) -> bool:
         """Whether the proposal itself is to be improved."""
-        return self.neglectful or self.reliable_size < MIN_RELIABLE_CHECK
+        few = self.reliable_size < MIN_RELIABLE_CHECK
+        return self.neglectful or few or not self.steady
 
 
 def weights_of(log_weights: Float[np.ndarray, " n"]) -> dict[str, float]:
