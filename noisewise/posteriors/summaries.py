@@ -111,5 +111,5 @@ def errors_in_words(summary: pd.DataFrame) -> str:
         return ""
     return (
         f"Monte Carlo errors are at most {percent(mean)} of the sd in means, and {percent(ends)} in"
-        " ends of intervals."
+        " ends of intervals. They are standard errors: another run would be off by about as much."
     )

@@ -73,7 +73,6 @@ def answer(
     columns += ["truth"] if truth else []
     columns += ["naive answer"] if naive is not None else []
     columns += ["sd"] + (["prior sd"] if prior is not None else []) + ["median", "shortest 95%"]
-    columns += ["error of estimate", "errors of interval"]
     rows = [_row(str(name), row, prior, naive, truth) for name, row in summary.iterrows()]
     method = "exact, up to Monte Carlo error" if posterior.report.exact else "approximate"
     caption = f"Posterior of each quantity given the release ({posterior.report.method}; {method})"
@@ -85,9 +84,9 @@ def answer(
         table(caption, columns, rows),
         paragraphs(
             "sd stands for standard deviation. The shortest interval holds 95% of the probability,"
-            " as the other interval does. Errors are those of the simulation (Monte Carlo standard"
-            f" errors): how far numbers would change in another run. {errors_in_words(summary)}"
+            " as the other interval does."
         ),
+        paragraphs(errors_in_words(summary)),
     )
 
 
@@ -103,12 +102,7 @@ def _row(name: str, row: Any, prior: Any, naive: Any, truth: dict[str, float]) -
     if prior is not None:
         cells.append(number(prior.loc[name, "sd"], sd) if name in prior.index else "")
     cells += [number(row["median"], sd), _interval(row["hdi low"], row["hdi high"], sd)]
-    of_mean, of_low, of_high = (row[f"{column} mcse"] for column in ("mean", LOW, HIGH))
-    return [
-        *cells,
-        number(of_mean, of_mean),
-        f"{number(of_low, of_low)}, {number(of_high, of_high)}",
-    ]
+    return cells
 
 
 def _interval(low: float, high: float, sd: float) -> str:

@@ -14,7 +14,7 @@ from noisewise.assessment import Evidence, QuickCheck, judge
 from noisewise.cli import outcomes, requests, targets
 from noisewise.cli.app import app
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.posteriors import Draws, Report
+from noisewise.posteriors import Draws, Kind, Report, WeightedSamples
 
 KEY = jax.random.key(0)
 PROBLEM = nw.problems.gaussian_mean(1.0)
@@ -41,6 +41,23 @@ def test_exact_draws_are_trusted():
     assert found.check.passed
     assert len(found.check.simulated) == 400
     assert found.certificate is None
+
+
+def test_ends_of_intervals_that_rest_on_few_draws_are_a_warning():
+    """6,000 draws of N(0, 1), weighted to N(1.5, 1): worth some 600, but few above 3.5."""
+    theta = np.random.default_rng(0).normal(size=(6000, 1))
+    report = Report("importance-sampling", exact=True)
+    thin, full = (
+        WeightedSamples(theta, ("a",), report, log_weights=slope * theta[:, 0])
+        for slope in (1.5, 0.5)
+    )
+    found = judge(Evidence.of(thin))
+    assert [finding.kind for finding in found.evidence.findings] == [Kind.TAILS_THIN]
+    assert "a (97.5%)" in found.warnings[0]
+    assert (found.level, found.trustworthy) == ("trust with care", True)
+    assert judge(Evidence.of(full)).warnings == ()
+    few = WeightedSamples(theta[:90], ("a",), report, log_weights=np.zeros(90))
+    assert judge(Evidence.of(few)).warnings == ()  # no interval is shown at all
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ def test_a_problem_gives_the_posterior_of_python(run, folder):
     assert "ignoring the noise" in shown
     assert "truth" in shown
     assert "Verdict: exact." in shown
+    assert "Monte Carlo errors are at most" in shown
     assert max(map(len, shown.splitlines())) <= 80
     stored = json.loads(Path("runs/a/command.json").read_text())
     assert stored["argv"][:3] == ["noisewise", "infer", "gaussian-mean"]
@@ -61,7 +62,8 @@ def test_json_is_one_object(loaded):
     found = loaded("infer", "gaussian-mean", *QUICK, "--out", "runs/a")
     assert found["trustworthy"] is True
     assert found["truth"] == {"mean": 0.7}
-    assert set(found["summary"]["mean"]) >= {"mean", "sd", "2.5%", "97.5%"}
+    assert set(found["summary"]["mean"]) >= {"mean", "sd", "2.5%", "97.5%", "97.5% mcse"}
+    assert 0.0 < found["summary"]["mean"]["mean mcse"] < found["summary"]["mean"]["sd"] / 5
     assert found["naive"]["mean"]["sd"] < found["summary"]["mean"]["sd"]
 
 

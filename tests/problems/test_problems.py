@@ -24,9 +24,10 @@ from noisewise.problems._time_shift import time_shift_log_likelihood
 from noisewise.problems.gaussian_mean import log_likelihood
 from noisewise.problems.outbreak import NAMES, ode_fit, outbreak_data
 from noisewise.problems.sir import epidemic_model
-from noisewise.samplers.adaptive_importance import adaptive_importance
+from noisewise.samplers.adaptive_importance import adaptive_importance, fitted_proposal, weigh
 
 KEY = jax.random.key(0)
+RNG = np.random.default_rng(0)
 sir_module = sys.modules["noisewise.problems.sir"]
 
 EXACT = {
@@ -286,14 +287,15 @@ def test_quick_references_agree_with_the_exact_table():
 
 def weighted_reference(problem, num):
     """Weighted draws of the posterior, by guided epidemics, before any are resampled."""
-    guided = GuidedEpidemics(problem.model.simulator)
-    return adaptive_importance(
-        KEY,
-        _log_estimate(problem.model, problem.observed, guided),
-        problem.model.prior,
-        num_adapt=20_000,
-        num_final=num,
-    )
+    model, observed = problem.model, problem.observed
+    guided = GuidedEpidemics(model.simulator)
+    estimate = _log_estimate(model, observed, guided)
+    pilot = adaptive_importance(KEY, estimate, model.prior, num_adapt=5000, num_final=20_000)
+    infected, log_ratios = guided.simulate(jax.random.key(1), pilot.resample(RNG, 10_000))
+    weights = model.mechanism.log_prob(observed, infected) + guided.log_weights(log_ratios)
+    estimate = _log_estimate(model, observed, guided.fitted(log_ratios, weights))
+    proposal = fitted_proposal(pilot.theta, pilot.weights, model.prior, 0.1)
+    return weigh(jax.random.key(2), estimate, proposal, num)
 
 
 @pytest.mark.slow
@@ -361,7 +363,7 @@ def test_the_stated_error_of_the_time_shift_is_found_again(epsilon):
     apart = np.abs(shifted.mean(0) - mean) / sd
     assert (apart < limit.mean_error + 4 * error).all(), apart
     assert (np.abs(shifted.std(0) / sd - 1) < limit.sd_error + 4 * error_of_sd).all()
-    moved = shifted.mean(0) + 0.05 * sd  # planted
+    moved = shifted.mean(0) + 0.1 * sd  # planted
     assert (np.abs(moved - mean) / sd > limit.mean_error + 4 * error).any()
 
 

@@ -181,6 +181,7 @@ def test_the_page_says_what_it_should(sir_page):
     assert "Simulation-based Bayesian Inference from Privacy Protected Data" in text
     assert "noisewise infer sir --epsilon 10 --seed 1 --out runs/a" in text
     assert "1,234" in text
+    assert "Monte Carlo errors are at most" in text
     assert any(attributes.get("id") == "curve" for attributes in page.all("section"))
     # three marginals, pairs, the curve, the predictive check
     assert len(page.all("img")) == 6
