@@ -20,15 +20,10 @@ from noisewise.automatic.search import Search, Use
 from noisewise.inference.contract.run import OutOfBudget
 from noisewise.inference.exact.importance_sampling import relative_variance_at
 from noisewise.inference.exact.pool import Pool
-from noisewise.inference.exact.searches import NUM_SEARCHES, Searches
+from noisewise.inference.exact.searches import MAX_PARAMETERS, NUM_SEARCHES, Searches
 from noisewise.inference.exact.soundness import MIN_RELIABLE, Soundness
 from noisewise.inference.exact.weighted_draws import ImportanceDraws
 from noisewise.samplers.adaptive_importance import Defended
-
-MAX_PARAMETERS = 6
-"""Free parameters up to which mixtures of heavy-tailed laws fit most posteriors well: weights
-degenerate quickly in more dimensions.
-"""
 
 _MAX_PER_STAGE, _MIN_PER_STAGE = 2000, 200
 """Simulations of a stage, over all searches: with fewer than 20 for each a fit is mostly noise, and
@@ -61,7 +56,8 @@ def _candidates(search: Search) -> Iterator[Candidate]:
     run = search.start("importance")
     pool = Pool(run)
     if search.pilot is not None:
-        pool.include(search.pilot, num_searches=NUM_SEARCHES)
+        pilot = search.pilot
+        pool.include(pilot.proposal, pilot.z, pilot.s, num_searches=NUM_SEARCHES)
     draws: ImportanceDraws | None = None
     sound: Soundness | None = None
     with run.progress(), contextlib.suppress(OutOfBudget):

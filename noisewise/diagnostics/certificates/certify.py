@@ -247,7 +247,7 @@ def _improved(
     if not first.effective_size:
         return proposal
     pool = Pool(first.run)
-    pool.include(first, usable=np.isfinite(first.log_weights))
+    pool.include(first.proposal, first.z, first.s, usable=np.isfinite(first.log_weights))
     return ImprovedProposal(proposal, cheapest_proposal(pool, proposal.share))
 
 
@@ -264,7 +264,8 @@ def _followed_up(
     """All draws with `num` more around the largest weights, however lucky these are."""
     pool = Pool(run)
     for draws in sets:
-        pool.include(draws, usable=np.isfinite(draws.log_weights))
+        usable = np.isfinite(draws.log_weights)
+        pool.include(draws.proposal, draws.z, draws.s, usable=usable)
     for stage_key in jax.random.split(key, _NUM_FOLLOWING):
         z, log_weights, log_density = pool.targets()
         if len(z):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -13,16 +14,21 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array, integer, number
 from noisewise._core.seeds import generator
-from noisewise._core.weights import systematic_rows
+from noisewise._core.weights import MIN_DRAWS, systematic_rows
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.chains import Trace, finished_draws
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.exact.evidence import Evidence
 from noisewise.inference.exact.particles import Particles, RecordParticles, SimulatedParticles
+from noisewise.inference.exact.pool import Part
 from noisewise.inference.exact.record_moves import serves
+from noisewise.inference.exact.searches import MAX_PARAMETERS, Searches
+from noisewise.inference.exact.soundness import MAX_CONTRADICTED, Soundness, elsewhere
 from noisewise.inference.exact.weighted_draws import ImportanceDraws
 from noisewise.mechanisms.base import Capability
-from noisewise.posteriors import AbstractPosterior, Kind, StopKind
+from noisewise.posteriors import AbstractPosterior, Finding, Kind, StopKind
+from noisewise.posteriors.findings import with_finding
+from noisewise.samplers.adaptive_importance import Defended
 
 _FINAL_CHAINS = 32
 """Chains that go on at power 1: as many as `DataAugmentationMCMC` runs by default."""
@@ -32,12 +38,13 @@ _CHAIN_EFFICIENCY = 1 / 8
 at an acceptance of .234 (Roberts and Rosenthal 2001), and half of the steps are such walks; d = 6.
 """
 
-_MIN_MEASURED = 10
-"""Effective draws with which an effective size is itself known, to about a third."""
+_MIN_SHARE = 0.01
+"""Effective importance draws per simulation, at least: each then takes a hundred simulations."""
 
-_MAX_TRIALS = 4
-"""Times that `num_particles` importance draws are made, at most, until their effective size is
-known. At the default settings that is one effective draw in 1,600 simulations or more.
+_EXPLORING_PARTICLES, _EXPLORING_SHARE = 10, 0.6
+"""Simulations of searches after tempering, at most, where parts of the posterior may have been
+missed: in units of the particles, about as many as the temperatures take; with a budget, as a share
+of what is left.
 """
 
 _BISECTION_WIDTH = 1e-6
@@ -140,47 +147,71 @@ class ExactSMC(AbstractSequentialMethod):
         """Draws at power 1: by importance from a fit to the particles where that beats chains, else
         by chains.
         """
-        first_key, importance_key, chain_key = jax.random.split(key, 3)
+        search_key, importance_key, chain_key = jax.random.split(key, 3)
+        found: tuple[Defended, Soundness] | None = None
         if isinstance(particles, SimulatedParticles):
-            draws = ImportanceDraws(run, particles.fit())
-            if self._beat_chains(first_key, draws, particles.acceptance):
-                return self._by_importance(importance_key, run, draws, evidence)
+            with contextlib.suppress(OutOfBudget):
+                found = self._searched(search_key, run, particles)
+            if found is not None and self._beat_chains(found[1], particles.acceptance):
+                return self._by_importance(importance_key, run, *found, evidence)
         trace = Trace(self.target_ess)
         trace.add(**particles.keep(_FINAL_CHAINS))
-        return self._by_chains(chain_key, run, particles, trace)
+        posterior = self._by_chains(chain_key, run, particles, trace)
+        if found is None:
+            return posterior
+        return _held_against(particles, posterior, *found)
 
-    def _beat_chains(self, key: Array, draws: ImportanceDraws, acceptance: float) -> bool:
-        """Whether importance draws, of which some are made, are worth more than as many steps of
-        chains.
+    def _searched(
+        self, key: Array, run: InferenceRun, particles: SimulatedParticles
+    ) -> tuple[Defended, Soundness]:
+        """A proposal fitted to all simulations, and what separate draws from it show. With few
+        parameters independent searches say whether a part of the posterior may have been missed.
         """
-        with contextlib.suppress(OutOfBudget):
-            for number in range(_MAX_TRIALS):
-                draws.add(jax.random.fold_in(key, number), self.num_particles)
-                if draws.good:
-                    return True
-                if draws.effective_size < _CHAIN_EFFICIENCY * acceptance * draws.num:
-                    return False
-                if draws.effective_size >= _MIN_MEASURED:
-                    return True
-        return False
+        law_key, rest_key = jax.random.split(key)
+        pool, num = particles.pool, self.num_particles // 2
+        pool.add(law_key, [Part(particles.law(), num)])
+        searches, num_final = Searches(pool), 10 * self.target_ess
+        if run.model.prior.unconstrained_dim > MAX_PARAMETERS:
+            proposal = searches.proposal()
+            return proposal, searches.checked(rest_key, proposal, num, num_final, alone=True)
+        left = _EXPLORING_PARTICLES * self.num_particles
+        if run.remaining is not None:
+            left = int(_EXPLORING_SHARE * run.remaining)
+        return searches.thoroughly(
+            rest_key, num_stage=num, num_final=num_final, most=pool.num + left
+        )
+
+    def _beat_chains(self, sound: Soundness, acceptance: float) -> bool:
+        """Whether importance draws are worth more than as many steps of chains."""
+        share = sound.effective_size / sound.num
+        return share >= max(_MIN_SHARE, _CHAIN_EFFICIENCY * acceptance)
 
     def _by_importance(
-        self, key: Array, run: InferenceRun, draws: ImportanceDraws, evidence: Evidence
+        self,
+        key: Array,
+        run: InferenceRun,
+        proposal: Defended,
+        sound: Soundness,
+        evidence: Evidence,
     ) -> AbstractPosterior:
         """Importance draws until they are worth the target.
 
-        Their mean weight is the log evidence of the report, unless their weights are poor: then its
-        error is not known, and that of tempering stays.
+        Their mean weight is the log evidence of the report, unless they are worth too little: then
+        that of tempering stays.
         """
+        draws = ImportanceDraws(run, proposal)
+        most = self.max_steps * _FINAL_CHAINS
         with contextlib.suppress(OutOfBudget):
             while draws.effective_size < self.target_ess:
-                if draws.num >= self.max_steps * _FINAL_CHAINS:
+                if draws.num >= most:
                     run.end(StopKind.IMPORTANCE_DRAWS_MADE, num=draws.num)
                     break
-                draws.add(jax.random.fold_in(key, draws.num), self.num_particles)
+                promised = math.ceil(1.1 * self.target_ess * sound.num / sound.effective_size)
+                num = min(max(promised - draws.num, self.num_particles), most - draws.num)
+                draws.add(jax.random.fold_in(key, draws.num), num)
                 run.record(temperature=1.0, effective_size=draws.effective_size)
-        posterior = draws.posterior()
-        if posterior.report.exact:
+        posterior = draws.posterior(sound)
+        if draws.effective_size >= MIN_DRAWS:
             return posterior
         numbers = {**posterior.report.numbers, **evidence.numbers()}
         return posterior.with_report(dataclasses.replace(posterior.report, numbers=numbers))
@@ -259,6 +290,27 @@ def next_increment(log_eta: Float[np.ndarray, " n"], share: float, limit: float)
         middle = 0.5 * (low + high)
         low, high = (middle, high) if enough(middle) else (low, middle)
     return low if low > 0.0 else high
+
+
+def _held_against(
+    particles: SimulatedParticles,
+    posterior: AbstractPosterior,
+    proposal: Defended,
+    sound: Soundness,
+) -> AbstractPosterior:
+    """Draws of chains, not called exact where all simulations together contradict them."""
+    report, pool = posterior.report, particles.pool
+    if not report.exact or pool.effective_size < MIN_DRAWS:
+        return posterior
+    z = pool.prior.prior.unconstrain(posterior.theta)
+    doubts = [f for f in sound.findings(len(z)) if f.kind is not Kind.WEIGHTS_POOR]
+    share = elsewhere(pool, proposal, z, posterior.weights)
+    if share > MAX_CONTRADICTED:
+        doubts.append(Finding(Kind.CONTRADICTED, {"share": share}))
+    findings = report.findings
+    for doubt in doubts:
+        findings = with_finding(findings, doubt)
+    return posterior.with_report(dataclasses.replace(report, exact=not doubts, findings=findings))
 
 
 def _tempered(run: InferenceRun, particles: Particles) -> AbstractPosterior:

@@ -107,7 +107,9 @@ class ImportanceSampling(AbstractMethod):
         num_adapt, num_check, num_final = self._sizes(run.remaining)
         with contextlib.suppress(OutOfBudget):
             proposal = self._adapted(search_key, look_key, searches, num_adapt)
-            sound = searches.checked(check_key, proposal, num_check, num_final)
+            sound = searches.checked(
+                check_key, proposal, num_check, num_final, alone=not self.num_stages
+            )
             draws = ImportanceDraws(run, proposal)
             draws.add(final_key, num_final)
             run.record(stage=self.num_stages, effective_size=draws.effective_size)

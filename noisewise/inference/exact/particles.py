@@ -16,10 +16,13 @@ import numpy as np
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.inference.contract.run import NUM_PRIOR_CHECK, InferenceRun
+from noisewise.inference.exact.pool import Pool
 from noisewise.inference.exact.record_moves import RecordMoves, advanced, record_moves
 from noisewise.inference.exact.record_state import TARGET_ACCEPTANCE, RecordState, Seen, Walk
+from noisewise.inference.exact.searches import NUM_SEARCHES
 from noisewise.inference.exact.weighted_draws import PRIOR_SHARE, UnconstrainedPrior
-from noisewise.samplers.adaptive_importance import Proposal, fitted_proposal
+from noisewise.samplers.adaptive_importance import fitted_proposal
+from noisewise.samplers.t_mixtures import TMixture, fitted_mixture
 
 _WALK_SHARE = 0.5
 """Share of moves that are random walks, which work where the fit is poor; the others are draws from
@@ -138,6 +141,10 @@ class SimulatedParticles(Particles):
     f cancels. Half of the moves are random walks, half are independent draws from a heavy-tailed
     fit mixed with the prior. All states of the chains are kept as particles (Dau and Chopin 2022),
     so that no simulation is wasted.
+
+    Attributes:
+        pool: The first particles and all draws from fits, weighted together. Random walks are left
+            out: their laws depend on where the chains are.
     """
 
     def __init__(self, key: Array, run: InferenceRun, num: int) -> None:
@@ -147,6 +154,9 @@ class SimulatedParticles(Particles):
         self._z = run.model.prior.unconstrain(theta)[None]
         self._s, self._log_eta = s[None], run.log_eta(s)[None]
         self.acceptance, self._temperature = 1.0, 0.0
+        self.pool = Pool(run)
+        self.pool.include(self._prior, self._z[0], s, num_searches=NUM_SEARCHES)
+        self._drawn: list[tuple[np.ndarray, np.ndarray]] = []
 
     @property
     def z(self) -> np.ndarray:
@@ -199,6 +209,9 @@ class SimulatedParticles(Particles):
                 np.concatenate(pair) for pair in zip(before, more, strict=True)
             )
             self.acceptance = (acceptance + self.acceptance) / 2.0
+        z, s = (np.concatenate(part) for part in zip(*self._drawn, strict=True))
+        self.pool.include(self._proposal, z, s)
+        self._drawn = []
 
     @property
     def moved(self) -> float:
@@ -219,11 +232,10 @@ class SimulatedParticles(Particles):
     def by_step(self) -> dict[str, np.ndarray]:
         return {"theta": self._prior.prior.constrain(self._z), "s": self._s}
 
-    def fit(self) -> Proposal:
-        """A heavy-tailed proposal in z, fitted to the particles and mixed with the prior."""
-        return fitted_proposal(
-            self.z, np.full(len(self.z), 1.0 / len(self.z)), self._prior, PRIOR_SHARE
-        )
+    def law(self) -> TMixture:
+        """A mixture fitted to the particles, with a component for each place that chains found."""
+        log_density = self._prior.log_prob(self.z) + self.log_eta
+        return fitted_mixture(self.z, np.zeros(len(self.z)), log_density, daring=True)
 
     def _run(
         self, key: Array, run: InferenceRun, state: tuple[np.ndarray, ...], num: int
@@ -252,6 +264,7 @@ class SimulatedParticles(Particles):
         log_prior = self._prior.log_prob(proposed) - self._prior.log_prob(z)
         new_s = run.all_statistics(simulate_key, run.model.prior.constrain(proposed))
         new_log_eta = run.log_eta(new_s)
+        self._drawn.append((proposed[~walking], new_s[~walking]))
         with np.errstate(invalid="ignore"):
             log_ratio = log_prior + correction + self._temperature * (new_log_eta - log_eta)
         taken = (np.log1p(-rng.random(len(z))) < log_ratio) & np.isfinite(new_log_eta)

@@ -21,11 +21,7 @@ from scipy.special import logsumexp
 from noisewise._core.arrays import Array
 from noisewise._core.weights import effective_size_of_logs, normalised
 from noisewise.inference.contract.run import InferenceRun
-from noisewise.inference.exact.weighted_draws import (
-    ImportanceDraws,
-    UnconstrainedPrior,
-    weighted_posterior,
-)
+from noisewise.inference.exact.weighted_draws import UnconstrainedPrior, weighted_posterior
 from noisewise.posteriors import Finding, Kind, WeightedSamples
 from noisewise.samplers.adaptive_importance import Defended, Proposal
 from noisewise.samplers.t_mixtures import fitted_mixture, widened
@@ -93,29 +89,31 @@ class Pool:
 
     def include(
         self,
-        draws: ImportanceDraws,
+        proposal: Proposal,
+        z: Float[np.ndarray, "n p"],
+        s: Float[np.ndarray, "n k"],
         *,
         usable: Bool[np.ndarray, " n"] | None = None,
         num_searches: int = 0,
     ) -> None:
-        """Add draws that were simulated before.
+        """Add independent draws that were simulated before.
 
         Args:
-            draws: The draws, from one proposal.
+            proposal: What they are from.
+            z: Unconstrained parameters, shape (n, p).
+            s: Statistics, shape (n, k).
             usable: Which of them may count; the others have weight 0. None is all.
             num_searches: Deal them out to this many searches; 0 for none.
         """
-        kept = np.isfinite(draws.z).all(axis=1)
+        kept = np.isfinite(z).all(axis=1)
         if usable is not None:
             kept &= usable
-        z, s, fits = draws.z[kept], draws.s[kept], []
-        if isinstance(draws.proposal, UnconstrainedPrior):
-            self.num_prior += draws.num
-        else:
-            fits.append(Part(draws.proposal, draws.num))
+        num, z, s = len(z), z[kept], s[kept]
+        from_prior = isinstance(proposal, UnconstrainedPrior)
+        self.num_prior += num if from_prior else 0
+        self._num_unusable += num - len(z)
         search = np.arange(len(z)) % num_searches if num_searches else np.full(len(z), SEARCHLESS)
-        self._num_unusable += draws.num - len(z)
-        self._append(z, s, search, fits)
+        self._append(z, s, search, [] if from_prior else [Part(proposal, num)])
 
     def add(self, key: Array, parts: Sequence[Part]) -> float:
         """Draw, simulate and add, as far as the budgets allow.

@@ -39,6 +39,11 @@ from noisewise.inference.exact.weighted_draws import relative_variance
 from noisewise.samplers.adaptive_importance import Defended, Proposal
 from noisewise.samplers.t_mixtures import fitted_mixture
 
+MAX_PARAMETERS = 6
+"""Free parameters up to which mixtures of heavy-tailed laws fit most posteriors well: weights
+degenerate quickly in more dimensions.
+"""
+
 NUM_SEARCHES = 10
 """Independent searches: the chance above is .011 with 4 of 8 and .0057 with 5 of 16."""
 
@@ -150,16 +155,26 @@ class Searches:
         log_eta = logsumexp(pool.log_eta[alike], b=weights[alike]) - np.log(mass)
         return share, float(pool.num_prior * mass * np.exp(pool.log_evidence - log_eta))
 
-    def checked(self, key: Array, proposal: Proposal, num: int, num_final: int) -> Soundness:
+    def checked(
+        self, key: Array, proposal: Proposal, num: int, num_final: int, *, alone: bool = False
+    ) -> Soundness:
         """What `num` fresh draws and all simulations so far say of `num_final` draws to come.
 
         The draws join the pool afterwards.
+
+        Args:
+            key: A PRNG key.
+            proposal: What the draws are from, and those to come.
+            num: How many fresh draws.
+            num_final: How many draws are to come.
+            alone: Whether no independent searches were made that could agree.
         """
         pool, run = self.pool, self.pool.run
         draw_key, noise_key = jax.random.split(key)
         few, visits, against = 0.0, math.inf, 0.0
         if pool.effective_size:
-            few, visits = self.found_by_few(proposal)
+            if not alone:
+                few, visits = self.found_by_few(proposal)
             against = contradicted(pool, proposal, num_final)
         num_prior = max(1, round(self.prior_share * num))
         before = len(pool.z)

@@ -11,18 +11,13 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
-from noisewise._core.weights import MIN_DRAWS, effective_size_of_logs, normalised
+from noisewise._core.weights import effective_size_of_logs, normalised
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.soundness import SMALLEST_MODE, Soundness
 from noisewise.posteriors import Finding, Kind, WeightedSamples
 from noisewise.posteriors.weighted_samples import pareto_k
 from noisewise.priors.prior import Prior
 from noisewise.samplers.adaptive_importance import Proposal
-
-_MIN_SHARE = 0.01
-"""Effective draws per simulation from which a proposal is good: each then takes a hundred
-simulations.
-"""
 
 PRIOR_SHARE = 0.1
 """Share of prior draws in every fitted proposal: where q misses the posterior, weights are at most
@@ -138,11 +133,6 @@ class ImportanceDraws:
         if self.effective_size == 0.0:
             return np.full(self.num, 1.0 / self.num)
         return normalised(self.log_weights)
-
-    @property
-    def good(self) -> bool:
-        """Whether effective draws are cheap enough: at most a hundred simulations each."""
-        return self.effective_size >= max(_MIN_SHARE * self.num, MIN_DRAWS / 2)
 
     def posterior(self, sound: Soundness | None = None) -> WeightedSamples:
         """The weighted posterior; effective size, Pareto k and log evidence go into the report.
