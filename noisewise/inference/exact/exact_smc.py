@@ -41,6 +41,9 @@ at an acceptance of .234 (Roberts and Rosenthal 2001), and half of the steps are
 _MIN_SHARE = 0.01
 """Effective importance draws per simulation, at least: each then takes a hundred simulations."""
 
+_STAGES_IN_BUDGET = 20
+"""Simulations left, in units of a stage of the searches: a settled search takes about ten."""
+
 _EXPLORING_PARTICLES, _EXPLORING_SHARE = 10, 0.6
 """Simulations of searches after tempering, at most, where parts of the posterior may have been
 missed: in units of the particles, about as many as the temperatures take; with a budget, as a share
@@ -153,7 +156,9 @@ class ExactSMC(AbstractSequentialMethod):
             with contextlib.suppress(OutOfBudget):
                 found = self._searched(search_key, run, particles)
             if found is not None and self._beat_chains(found[1], particles.acceptance):
-                return self._by_importance(importance_key, run, *found, evidence)
+                draws = self._importance_draws(importance_key, run, *found)
+                if draws.effective_size:
+                    return _by_importance(draws, found[1], evidence)
         trace = Trace(self.target_ess)
         trace.add(**particles.keep(_FINAL_CHAINS))
         posterior = self._by_chains(chain_key, run, particles, trace)
@@ -169,6 +174,8 @@ class ExactSMC(AbstractSequentialMethod):
         """
         law_key, rest_key = jax.random.split(key)
         pool, num = particles.pool, self.num_particles // 2
+        if run.remaining is not None:
+            num = max(1, min(num, run.remaining // _STAGES_IN_BUDGET))
         pool.add(law_key, [Part(particles.law(), num)])
         searches, num_final = Searches(pool), 10 * self.target_ess
         if run.model.prior.unconstrained_dim > MAX_PARAMETERS:
@@ -186,19 +193,10 @@ class ExactSMC(AbstractSequentialMethod):
         share = sound.effective_size / sound.num
         return share >= max(_MIN_SHARE, _CHAIN_EFFICIENCY * acceptance)
 
-    def _by_importance(
-        self,
-        key: Array,
-        run: InferenceRun,
-        proposal: Defended,
-        sound: Soundness,
-        evidence: Evidence,
-    ) -> AbstractPosterior:
-        """Importance draws until they are worth the target.
-
-        Their mean weight is the log evidence of the report, unless they are worth too little: then
-        that of tempering stays.
-        """
+    def _importance_draws(
+        self, key: Array, run: InferenceRun, proposal: Defended, sound: Soundness
+    ) -> ImportanceDraws:
+        """Importance draws until they are worth the target, or a budget ends."""
         draws = ImportanceDraws(run, proposal)
         most = self.max_steps * _FINAL_CHAINS
         with contextlib.suppress(OutOfBudget):
@@ -210,11 +208,7 @@ class ExactSMC(AbstractSequentialMethod):
                 num = min(max(promised - draws.num, self.num_particles), most - draws.num)
                 draws.add(jax.random.fold_in(key, draws.num), num)
                 run.record(temperature=1.0, effective_size=draws.effective_size)
-        posterior = draws.posterior(sound)
-        if draws.effective_size >= MIN_DRAWS:
-            return posterior
-        numbers = {**posterior.report.numbers, **evidence.numbers()}
-        return posterior.with_report(dataclasses.replace(posterior.report, numbers=numbers))
+        return draws
 
     def _by_chains(
         self, key: Array, run: InferenceRun, particles: Particles, trace: Trace
@@ -290,6 +284,19 @@ def next_increment(log_eta: Float[np.ndarray, " n"], share: float, limit: float)
         middle = 0.5 * (low + high)
         low, high = (middle, high) if enough(middle) else (low, middle)
     return low if low > 0.0 else high
+
+
+def _by_importance(
+    draws: ImportanceDraws, sound: Soundness, evidence: Evidence
+) -> AbstractPosterior:
+    """The weighted draws. Their mean weight is the log evidence of the report, unless they are
+    worth too little: then that of tempering stays.
+    """
+    posterior = draws.posterior(sound)
+    if draws.effective_size >= MIN_DRAWS:
+        return posterior
+    numbers = {**posterior.report.numbers, **evidence.numbers()}
+    return posterior.with_report(dataclasses.replace(posterior.report, numbers=numbers))
 
 
 def _held_against(

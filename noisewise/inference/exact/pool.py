@@ -209,6 +209,19 @@ class Pool:
         found = np.isfinite(log_density)
         return Targets(self.z[rows][found], (log_density - log_total)[found], log_density[found])
 
+    def reliable_share(self, proposal: Proposal) -> float:
+        """E[w^2]^2 / E[w^4] of draws from a proposal, by all simulations: the share of them that
+        determines a Monte Carlo error.
+        """
+        log_weights = self.log_weights
+        rows = np.flatnonzero(np.isfinite(log_weights))
+        log_ratio = self.log_total[rows] - np.log(self.num) - proposal.log_prob(self.z[rows])
+        log_second, log_fourth = (
+            logsumexp(power * log_weights[rows] + (power - 1) * log_ratio) - np.log(self.num)
+            for power in (2, 4)
+        )
+        return float(np.exp(2.0 * log_second - log_fourth))
+
     def cost(self, proposal: Proposal) -> float:
         """Draws from a proposal that an effective draw takes, E[w^2] / E[w]^2, by all
         simulations.
