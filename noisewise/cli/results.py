@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,8 @@ def _route(outcome: Outcome) -> str:
 
 def _interval(row: Any) -> str:
     ends = [column for column in row.index if column.endswith("%")]
-    error = max(row[f"{end} mcse"] for end in ends)
+    errors = [error for end in ends if math.isfinite(error := row[f"{end} mcse"])]
+    error = max(errors, default=math.nan)
     return " to ".join(show.digits(row[end], row["sd"], error) for end in ends)
 
 

@@ -290,7 +290,9 @@ def weighted_reference(problem, num):
     guided = GuidedEpidemics(model.simulator)
     estimate = _log_estimate(model, observed, guided)
     pilot = adaptive_importance(KEY, estimate, model.prior, num_adapt=5000, num_final=20_000)
-    infected, log_ratios = guided.simulate(jax.random.key(1), pilot.resample(np.random.default_rng(0), 10_000))
+    infected, log_ratios = guided.simulate(
+        jax.random.key(1), pilot.resample(np.random.default_rng(0), 10_000)
+    )
     weights = model.mechanism.log_prob(observed, infected) + guided.log_weights(log_ratios)
     estimate = _log_estimate(model, observed, guided.fitted(log_ratios, weights))
     proposal = fitted_proposal(pilot.theta, pilot.weights, model.prior, 0.1)

@@ -282,6 +282,8 @@ def _soundness(
     share = run.settings["prior_share"]
     chance = 1.0
     if check.effective_size:
+        of_all = check.num * pool.reliable_share(check.proposal)
+        seen["reliable_size"] = min(seen["reliable_size"], of_all)
         chance = chance_of_noise(key, run, check.s, check.weights)
     return Soundness(
         num=check.num,

@@ -189,6 +189,9 @@ class Searches:
         chance = 1.0
         if seen["effective_size"]:
             chance = chance_of_noise(noise_key, run, s, normalised(log_weights))
+        if seen["effective_size"]:
+            of_all = len(z) * pool.reliable_share(proposal)
+            seen["reliable_size"] = min(seen["reliable_size"], of_all)
         from_prior = pool.num_prior + self.prior_share * num_final
         return Soundness(
             num=len(z),

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from noisewise.inference.exact.pool import Pool
     from noisewise.samplers.adaptive_importance import Proposal
 
-MIN_RELIABLE = 20.0
+MIN_RELIABLE = 50.0
 """Draws that determine a Monte Carlo error, (sum w^2)^2 / sum w^4, at least: the error is then
-itself known to 1 / sqrt(2 * 20) = 16%.
+itself known to 1 / sqrt(2 * 50) = 10%.
 """
 
 MAX_FOUND_BY_FEW = 0.1
@@ -181,7 +181,8 @@ class Soundness:
     Attributes:
         num: How many of them there are.
         effective_size: What they are worth.
-        reliable_size: (sum w^2)^2 / sum w^4, how many of them determine an error.
+        reliable_size: (sum w^2)^2 / sum w^4, how many of them determine an error; not more than all
+            simulations say.
         pareto_k: The tail of their weights.
         log_evidence: log Z by them.
         found_by_few: The share of the posterior that few independent searches found; 0 where none
