@@ -78,7 +78,8 @@ class Quantity:
         its error to be known.
         """
         errors = errors_of_quantiles(self.quantiles, levels, self.effective_sizes(levels))
-        return np.where(self.thin_tails(levels), np.nan, errors)
+        unknown = np.array(self.thin_tails(levels)) & (errors > 0.0)
+        return np.where(unknown, np.nan, errors)
 
     def effective_sizes(self, levels: Float[np.ndarray, " l"]) -> Float[np.ndarray, " l"]:
         """How many independent draws each quantile rests on."""
