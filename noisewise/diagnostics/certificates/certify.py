@@ -235,7 +235,7 @@ class _Weighed(NamedTuple):
     """Whether they are certified."""
 
     @property
-    def stored(self) -> dict[str, float]:
+    def stored(self) -> dict[str, Any]:
         """What a certificate holds of them."""
         return {name: getattr(self, name) for name in self._fields[:-3]}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -101,11 +102,12 @@ def _excesses(
     z = draws.z[rows]
     log_eta = run.log_eta(run.statistics(simulate_key, run.model.prior.constrain(z)))
     log_posterior = proposal.prior.log_prob(z) + log_eta - draws.log_evidence
-    of_p, of_draws = (
-        logsumexp(log_posterior - log_density) - np.log(num)
-        for log_density in (proposal.log_prob(z), draws.log_proposal[rows])
-    )
-    return tuple(max(1.0, float(np.exp(min(log_mean, 700.0)))) for log_mean in (of_p, of_draws))
+
+    def excess(log_density: Float[np.ndarray, " n"]) -> float:
+        log_mean = float(logsumexp(log_posterior - log_density) - np.log(num))
+        return max(1.0, math.exp(min(log_mean, 700.0)))
+
+    return excess(proposal.log_prob(z)), excess(draws.log_proposal[rows])
 
 
 def _repeated(key: Array, run: InferenceRun, draws: ImportanceDraws, num: int) -> tuple[float, int]:

@@ -162,7 +162,7 @@ class ExactSMC(AbstractSequentialMethod):
         trace = Trace(self.target_ess)
         trace.add(**particles.keep(_FINAL_CHAINS))
         posterior = self._by_chains(chain_key, run, particles, trace)
-        if found is None:
+        if found is None or not isinstance(particles, SimulatedParticles):
             return posterior
         return _held_against(particles, posterior, *found)
 

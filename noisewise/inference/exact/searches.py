@@ -274,8 +274,8 @@ class Searches:
         for number in range(self.num):
             z, log_weights, log_density = self.pool.targets(number)
             if len(z):
-                few = {"max_components": _COMPONENTS_OF_SEARCH, "daring": True}
-                law = fitted_mixture(z, log_weights, log_density, **few)
+                most = _COMPONENTS_OF_SEARCH
+                law = fitted_mixture(z, log_weights, log_density, max_components=most, daring=True)
                 self._found[number] = self._defended(law)
 
     def _defended(self, law: Proposal) -> Defended:

@@ -65,8 +65,8 @@ Pareto k fails where weights have few values, as with discrete noise.
 """
 
 _MAX_SHARE = 0.1
-"""Share of the total weight that a draw may have at most, where sup eta bounds it: sup eta / (a N Z),
-a third of the mass from which modes are sure to be seen.
+"""Share of the total weight that a draw may have at most, where sup eta bounds it: sup eta / (a N
+Z), a third of the mass from which modes are sure to be seen.
 """
 
 _DOMINATING = 0.02
