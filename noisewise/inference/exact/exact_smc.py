@@ -125,8 +125,6 @@ class ExactSMC(AbstractSequentialMethod):
         except OutOfBudget:
             yield _unfinished(run, particles, temperature)
             return
-        if evidence.few_moves:
-            run.warn(Kind.FEW_MOVES_ACCEPTED)
         run.diagnostics |= {
             "temperatures": evidence.num_temperatures,
             "acceptance": particles.acceptance,
@@ -169,8 +167,8 @@ class ExactSMC(AbstractSequentialMethod):
     ) -> AbstractPosterior:
         """Importance draws until they are worth the target.
 
-        Their mean weight is the log evidence of the report, unless their weights are poor: then its
-        error is not known, and that of tempering stays.
+        Their mean weight is the log evidence of the report. Where their weights are poor its error
+        is not known, and the log evidence is that of tempering if that has an error.
         """
         with contextlib.suppress(OutOfBudget):
             while draws.effective_size < self.target_ess:
@@ -182,7 +180,10 @@ class ExactSMC(AbstractSequentialMethod):
         posterior = draws.posterior()
         if posterior.report.exact:
             return posterior
-        numbers = {**posterior.report.numbers, **evidence.numbers()}
+        instead = evidence.numbers()
+        if np.isinf(evidence.standard_error):
+            instead.pop("log evidence")
+        numbers = {**posterior.report.numbers, **instead}
         return posterior.with_report(dataclasses.replace(posterior.report, numbers=numbers))
 
     def _by_chains(
@@ -227,7 +228,9 @@ class ExactSMC(AbstractSequentialMethod):
         else:  # the estimates are complete, and the populations may meet
             ancestors = systematic_rows(evidence.weights, num, rng.random())
         particles.advance(move_key, run, reached, ancestors)
-        evidence.few_moves |= particles.moved < 1.0
+        evidence.acceptance = min(evidence.acceptance, particles.acceptance)
+        if particles.moved < 1.0:
+            run.warn(Kind.FEW_MOVES_ACCEPTED)
         return reached
 
 
