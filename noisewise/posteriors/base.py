@@ -117,8 +117,7 @@ class AbstractPosterior(abc.ABC):
         Returns:
             A DataFrame with a row per parameter and derived quantity: mean, sd, median, the ends of
             the central interval, those of the shortest one (hdi), then "mean mcse", "median mcse",
-            "2.5% mcse" and "97.5% mcse", named after the numbers that they are the errors of;
-            NaN where an end rests on too few draws (`thin_tails`).
+            "2.5% mcse" and "97.5% mcse", named after the numbers that they are the errors of.
 
         >>> from noisewise.posteriors import Draws
         >>> theta = np.random.default_rng(0).normal(size=(400, 1))
@@ -147,7 +146,7 @@ class AbstractPosterior(abc.ABC):
     @property
     def thin_tails(self) -> dict[str, tuple[str, ...]]:
         """Ends of 95% intervals beyond which fewer than 10 effective draws lie, by quantity: where
-        400 independent draws would have 10. Such an end is hardly known, and nor is its error.
+        400 independent draws would have 10. Such an end is hardly known, whatever its error says.
 
         >>> from noisewise.posteriors import WeightedSamples
         >>> theta = np.random.default_rng(0).normal(size=(4000, 1))

@@ -22,6 +22,7 @@ class Kind(enum.StrEnum):
     # weights, particles and chains
     WEIGHTS_POOR = "weights poor"
     WEIGHTS_UNSTEADY = "weights unsteady"
+    TAILS_UNSTEADY = "tails unsteady"
     DRAWS_THAT_ADAPTED = "draws that adapted"
     CONTRADICTED = "contradicted"
     FOUND_BY_FEW = "found by few"

@@ -74,12 +74,8 @@ class Quantity:
         return float(errors_of_means(self.values[:, None], self.weights, self._times)[0])
 
     def errors_of_quantiles(self, levels: Float[np.ndarray, " l"]) -> Float[np.ndarray, " l"]:
-        """The Monte Carlo standard errors of quantiles; NaN where too few draws lie beyond one for
-        its error to be known.
-        """
-        errors = errors_of_quantiles(self.quantiles, levels, self.effective_sizes(levels))
-        unknown = np.array(self.thin_tails(levels)) & (errors > 0.0)
-        return np.where(unknown, np.nan, errors)
+        """The Monte Carlo standard errors of quantiles."""
+        return errors_of_quantiles(self.quantiles, levels, self.effective_sizes(levels))
 
     def effective_sizes(self, levels: Float[np.ndarray, " l"]) -> Float[np.ndarray, " l"]:
         """How many independent draws each quantile rests on."""

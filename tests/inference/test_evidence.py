@@ -107,7 +107,7 @@ def one_population_has_it_all():
 
 def chains_without_moves():
     evidence = evidence_of(sticky(np.random.default_rng(0)))
-    evidence.few_moves = True
+    evidence.acceptance = 0.01
     return evidence
 
 
@@ -158,22 +158,33 @@ METHODS = {
 
 
 def scores(method, problem, num):
+    """The scores of the runs that give an error."""
     model, observed, exact = PROBLEMS[problem]()
     estimates = [METHODS[method](jax.random.key(k), model, observed) for k in range(num)]
-    return [(value - exact) / error for value, error in estimates]
+    return [(value - exact) / error for value, error in estimates if np.isfinite(error)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("problem", PROBLEMS)
+@pytest.mark.parametrize("problem", [name for name in PROBLEMS if name != "normal, 4"])
 @pytest.mark.parametrize("method", METHODS)
 def test_evidences_are_as_far_off_as_they_say(method, problem):
-    assert judged(scores(method, problem, NUM_RUNS)) == {}
+    found = scores(method, problem, NUM_RUNS)
+    assert len(found) == NUM_RUNS
+    assert judged(found) == {}
+
+
+@pytest.mark.slow
+def test_tempering_that_accepts_one_move_in_a_hundred_gives_no_error():
+    """Four parameters: with the error of the spread, scores had a mean of -1.1 and an sd of 1.8."""
+    assert scores("tempering", "normal, 4", 10) == []
 
 
 @pytest.mark.parametrize("problem", ["normal, 2", "records"])
 def test_evidences_of_a_few_runs_are_within_four_errors(problem):
     """On the problem of records the populations give the error, on the other importance draws."""
-    assert np.abs(scores("ExactSMC", problem, 3)).max() < 4.0
+    found = scores("ExactSMC", problem, 3)
+    assert len(found) == 3
+    assert np.abs(found).max() < 4.0
 
 
 class PoorDraws:
@@ -196,5 +207,8 @@ def test_poor_weights_leave_the_error_of_tempering():
     tempered = evidence_of(sticky(np.random.default_rng(0)))
     poor = method._by_importance(None, None, PoorDraws(exact=False), tempered).report.numbers
     assert poor == {"Pareto k": 0.9, **tempered.numbers()}
+    tempered.acceptance = 0.01
+    unknown = method._by_importance(None, None, PoorDraws(exact=False), tempered).report.numbers
+    assert unknown == {"Pareto k": 0.9, "log evidence": -3.0, "log evidence se": np.inf}
     good = method._by_importance(None, None, PoorDraws(exact=True), tempered).report.numbers
     assert good["log evidence"] == -3.0

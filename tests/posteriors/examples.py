@@ -41,6 +41,7 @@ FINDINGS = {
         {"names": list("abcdef"), "ends": 6 * ["2.5% and 97.5%"], "fewer_than": 10},
     ],
     Kind.WEIGHTS_UNSTEADY: [{"effective_size": 120.0, "promised": 900.0}],
+    Kind.TAILS_UNSTEADY: [{"tail_size": 4.2}],
     Kind.DRAWS_THAT_ADAPTED: [{}],
     Kind.CONTRADICTED: [{"share": 0.4}],
     Kind.FOUND_BY_FEW: [{"share": 0.4}],

@@ -49,7 +49,7 @@ MAKE = {
 
 
 def z_scores(make, num, error=lambda posterior, row, column: row[f"{column} mcse"]):
-    """(estimate - truth) / stated error, shape (num, 4); NaN where the error is not known."""
+    """(estimate - truth) / stated error, shape (num, 4)."""
     scores = []
     for seed in range(num):
         posterior = make(np.random.default_rng([seed, 7]))
@@ -61,7 +61,7 @@ def z_scores(make, num, error=lambda posterior, row, column: row[f"{column} mcse
 @pytest.mark.parametrize("name", MAKE)
 def test_errors_are_as_large_as_they_say(name):
     """The sd of 100 z-scores: 1.05 with an error of .07; four of them are allowed."""
-    spread = np.nanstd(z_scores(MAKE[name], 100), axis=0)
+    spread = z_scores(MAKE[name], 100).std(axis=0)
     assert (spread > 0.77).all(), spread
     assert (spread < 1.33).all(), spread
 
@@ -144,8 +144,7 @@ def test_what_cannot_vary_or_is_not_finite_has_no_error():
         table = make(derived=derived).summary().filter(like="mcse")
         assert (table.loc["constant"] < 1e-12).all()
         assert np.isnan(table.loc["infinite", "mean mcse"])
-        assert (table.loc["a", ["mean mcse", "median mcse"]] > 0.0).all()
-        assert np.isnan(table.loc["a", "2.5% mcse"])  # 2.5 of 100 draws lie beyond
+        assert (table.loc["a"] > 0.0).all()
     one = WeightedSamples(theta, ("a",), REPORT, log_weights=np.where(theta[:, 0] > 2, 0, -np.inf))
     assert np.isnan(one.summary().loc["a", "mean mcse"]) or (theta > 2).sum() > 1
 

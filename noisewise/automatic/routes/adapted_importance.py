@@ -21,7 +21,7 @@ from noisewise.inference.contract.run import OutOfBudget
 from noisewise.inference.exact.importance_sampling import relative_variance_at
 from noisewise.inference.exact.pool import Pool
 from noisewise.inference.exact.searches import MAX_PARAMETERS, NUM_SEARCHES, Searches
-from noisewise.inference.exact.soundness import MIN_RELIABLE, Soundness
+from noisewise.inference.exact.soundness import MIN_RELIABLE, MIN_TAIL, Soundness
 from noisewise.inference.exact.weighted_draws import ImportanceDraws
 from noisewise.samplers.adaptive_importance import Defended
 
@@ -103,6 +103,9 @@ def _num_draws(target: int, draws: ImportanceDraws, sound: Soundness, left: int)
     size = max(sound.effective_size, 1e-9) / sound.num
     reliable = max(sound.reliable_size, 1e-9) / sound.num
     needed = SAFETY_FACTOR * max(target / size, MIN_RELIABLE / reliable)
+    for_tails = SAFETY_FACTOR * MIN_TAIL * sound.num / max(sound.tail_size, 1e-9)
+    if sound.findings(math.ceil(needed)) and for_tails <= left / 2:
+        needed = max(needed, for_tails)
     if needed <= left:
         return math.ceil(needed)
     half = left // 2

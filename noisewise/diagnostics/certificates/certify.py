@@ -284,6 +284,7 @@ def _soundness(
     if check.effective_size:
         of_all = check.num * pool.reliable_share(check.proposal)
         seen["reliable_size"] = min(seen["reliable_size"], of_all)
+        seen["tail_size"] = check.num * pool.tail_share(check.proposal)
         chance = chance_of_noise(key, run, check.s, check.weights)
     return Soundness(
         num=check.num,

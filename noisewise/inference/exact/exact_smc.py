@@ -38,9 +38,6 @@ _CHAIN_EFFICIENCY = 1 / 8
 at an acceptance of .234 (Roberts and Rosenthal 2001), and half of the steps are such walks; d = 6.
 """
 
-_MIN_SHARE = 0.01
-"""Effective importance draws per simulation, at least: each then takes a hundred simulations."""
-
 _STAGES_IN_BUDGET = 20
 """Simulations left, in units of a stage of the searches: a settled search takes about ten."""
 
@@ -135,8 +132,6 @@ class ExactSMC(AbstractSequentialMethod):
         except OutOfBudget:
             yield _unfinished(run, particles, temperature)
             return
-        if evidence.few_moves:
-            run.warn(Kind.FEW_MOVES_ACCEPTED)
         run.diagnostics |= {
             "temperatures": evidence.num_temperatures,
             "acceptance": particles.acceptance,
@@ -190,8 +185,7 @@ class ExactSMC(AbstractSequentialMethod):
 
     def _beat_chains(self, sound: Soundness, acceptance: float) -> bool:
         """Whether importance draws are worth more than as many steps of chains."""
-        share = sound.effective_size / sound.num
-        return share >= max(_MIN_SHARE, _CHAIN_EFFICIENCY * acceptance)
+        return sound.effective_size >= _CHAIN_EFFICIENCY * acceptance * sound.num
 
     def _importance_draws(
         self, key: Array, run: InferenceRun, proposal: Defended, sound: Soundness
@@ -252,7 +246,9 @@ class ExactSMC(AbstractSequentialMethod):
         else:  # the estimates are complete, and the populations may meet
             ancestors = systematic_rows(evidence.weights, num, rng.random())
         particles.advance(move_key, run, reached, ancestors)
-        evidence.few_moves |= particles.moved < 1.0
+        evidence.acceptance = min(evidence.acceptance, particles.acceptance)
+        if particles.moved < 1.0:
+            run.warn(Kind.FEW_MOVES_ACCEPTED)
         return reached
 
 
@@ -289,13 +285,14 @@ def next_increment(log_eta: Float[np.ndarray, " n"], share: float, limit: float)
 def _by_importance(
     draws: ImportanceDraws, sound: Soundness, evidence: Evidence
 ) -> AbstractPosterior:
-    """The weighted draws. Their mean weight is the log evidence of the report, unless they are
-    worth too little: then that of tempering stays.
+    """The weighted draws. Their mean weight is the log evidence of the report. Where its error is
+    not known, the log evidence is that of tempering if that has an error.
     """
     posterior = draws.posterior(sound)
-    if draws.effective_size >= MIN_DRAWS:
+    numbers = posterior.report.numbers
+    if np.isfinite(numbers["log evidence se"]) or np.isinf(evidence.standard_error):
         return posterior
-    numbers = {**posterior.report.numbers, **evidence.numbers()}
+    numbers = {**numbers, **evidence.numbers()}
     return posterior.with_report(dataclasses.replace(posterior.report, numbers=numbers))
 
 

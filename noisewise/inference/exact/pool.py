@@ -10,6 +10,7 @@ draws.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -33,6 +34,12 @@ _MAX_EXTRA_COST = 1.3
 """What a wider proposal may cost, as a multiple of the cheapest: weights that vary less in the
 tails are worth a quarter of the draws, as errors can only be trusted then.
 """
+
+_TAIL = 0.025
+"""Mass beyond each end of a 95% interval."""
+
+_ENOUGH_FOR_TAILS = 200.0
+"""Effective draws from which tails of 2.5% can be judged: they hold five."""
 
 SEARCHLESS = -1
 """The search of draws that belong to none."""
@@ -221,6 +228,27 @@ class Pool:
             for power in (2, 4)
         )
         return float(np.exp(2.0 * log_second - log_fourth))
+
+    def tail_share(self, proposal: Proposal) -> float:
+        """What draws from a proposal are worth, each, in the worst tail of 2.5% of a parameter, by
+        all simulations: P(tail)^2 / E[w^2; tail] for weights of mean 1.
+
+        Infinite where the simulations are worth too little to have tails.
+        """
+        if self.effective_size < _ENOUGH_FOR_TAILS:
+            return math.inf
+        weights, theta = self.weights, self.run.model.prior.constrain(self.z)
+        rows = np.flatnonzero(weights > 0.0)
+        log_ratio = self.log_total[rows] - np.log(self.num) - proposal.log_prob(self.z[rows])
+        squares = self.num * weights[rows] ** 2 * np.exp(np.minimum(log_ratio, 700.0))
+        shares = []
+        for values in theta[rows].T:
+            order = np.argsort(values)
+            for end in (order, order[::-1]):
+                mass = np.cumsum(weights[rows][end])
+                tail = end[: 1 + np.searchsorted(mass, _TAIL)]
+                shares.append(weights[rows][tail].sum() ** 2 / squares[tail].sum())
+        return float(min(shares))
 
     def cost(self, proposal: Proposal) -> float:
         """Draws from a proposal that an effective draw takes, E[w^2] / E[w]^2, by all

@@ -192,6 +192,7 @@ class Searches:
         if seen["effective_size"]:
             of_all = len(z) * pool.reliable_share(proposal)
             seen["reliable_size"] = min(seen["reliable_size"], of_all)
+            seen["tail_size"] = len(z) * pool.tail_share(proposal)
         from_prior = pool.num_prior + self.prior_share * num_final
         return Soundness(
             num=len(z),

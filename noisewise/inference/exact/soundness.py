@@ -69,6 +69,16 @@ _MAX_SHARE = 0.1
 Z), a third of the mass from which modes are sure to be seen.
 """
 
+MIN_TAIL = 12.0
+"""Effective draws beyond an end of an interval with which it is known, to about a third of its
+mass.
+"""
+
+_MIN_TAIL_SHARE = 0.4 * 0.025
+"""Effective draws in a tail of 2.5%, as a share of all: with two fifths of what equal weights have,
+the effective size still describes intervals.
+"""
+
 _DOMINATING = 0.02
 """Share of the total weight: a simulation that would weigh more among the draws contradicts
 them.
@@ -190,6 +200,8 @@ class Soundness:
             simulations say.
         pareto_k: The tail of their weights.
         log_evidence: log Z by them.
+        tail_size: What they are worth in the worst tail of 2.5% of a parameter, by all simulations;
+            infinite where that is not known.
         found_by_few: The share of the posterior that few independent searches found; 0 where none
             were made.
         visits: Effective draws of the prior that came upon this share.
@@ -203,6 +215,7 @@ class Soundness:
     reliable_size: float
     pareto_k: float
     log_evidence: float
+    tail_size: float = math.inf
     found_by_few: float = 0.0
     visits: float = math.inf
     contradicted: float = 0.0
@@ -220,6 +233,9 @@ class Soundness:
         if not (self.steady and reliable >= MIN_RELIABLE and size >= MIN_DRAWS):
             numbers = {"effective_size": size, "pareto_k": self.pareto_k}
             found.append(Finding(Kind.WEIGHTS_POOR, numbers))
+        tail_size = self.tail_size * num / max(self.num, 1)
+        if not found and tail_size < min(MIN_TAIL, _MIN_TAIL_SHARE * size):
+            found.append(Finding(Kind.TAILS_UNSTEADY, {"tail_size": tail_size}))
         if self.neglectful:
             found.append(Finding(Kind.CONTRADICTED, {"share": self.contradicted}))
         if self.smallest_mode > NOTICED:

@@ -27,12 +27,16 @@ PRIOR_SHARE = 0.1
 _ABOUT_WEIGHTS = (
     Kind.WEIGHTS_POOR,
     Kind.WEIGHTS_UNSTEADY,
+    Kind.TAILS_UNSTEADY,
     Kind.DRAWS_THAT_ADAPTED,
     Kind.CONTRADICTED,
     Kind.FOUND_BY_FEW,
     Kind.UNEXPLAINED,
 )
 """What holds for one set of weighted draws: the next set of a run makes it void."""
+
+_AGAINST_WEIGHTS = {Kind.WEIGHTS_POOR, Kind.WEIGHTS_UNSTEADY, Kind.TAILS_UNSTEADY}
+"""Findings with which the error of the evidence is not known either."""
 
 _MIN_OF_PROMISE = 0.25
 """Share of the effective size that separate draws promised: chance hardly halves it."""
@@ -188,12 +192,14 @@ def weighted_posterior(
         exact: Whether they are called exact.
         smallest_mode: The posterior mass from which a mode was sure to be seen; None if unknown.
     """
-    size = effective_size_of_logs(log_weights)
+    size, findings = effective_size_of_logs(log_weights), tuple(findings)
+    known = exact or not {finding.kind for finding in findings} & _AGAINST_WEIGHTS
+    error = np.sqrt(max(1.0 / size - 1.0 / len(log_weights), 0.0)) if size else np.inf
     run.diagnostics |= {
         "effective size": size,
         "Pareto k": pareto_k(log_weights),
         "log evidence": float(logsumexp(log_weights) - np.log(len(log_weights))),
-        "log evidence se": float(np.sqrt(max(1.0 / size - 1.0 / len(log_weights), 0.0))),
+        "log evidence se": max(float(error), 1.0 / len(log_weights)) if known else np.inf,
     }
     if smallest_mode is not None:
         run.diagnostics[SMALLEST_MODE] = smallest_mode

@@ -35,6 +35,11 @@ SENTENCES = {
         "The weights are unsteady: the draws are worth {effective_size:.0f}, where separate draws "
         "from the same proposal promised {promised:.0f}. Run more simulations."
     ),
+    Kind.TAILS_UNSTEADY: (
+        "Weights vary much more in the tails than elsewhere: the tails of 2.5% rest on some "
+        "{tail_size:.0f} effective draws, too few for the whole to be called exact. Run more "
+        "simulations, or use DataAugmentationMCMC for models of records."
+    ),
     Kind.DRAWS_THAT_ADAPTED: (
         "The budget ended before the final draws: these are the draws that proposals were fitted "
         "to, which cannot be called exact. Allow more simulations or time."
