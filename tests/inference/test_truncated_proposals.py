@@ -82,7 +82,7 @@ def learnt_ratio(dim, num):
 
 def test_widths_learnt_inside_a_region_are_those_of_the_derivation(monkeypatch):
     """The ratio sqrt(v / (1 + v)), v = r^2 / (d + 2), within 4.5 sds: that of the residual sd is
-    1 / sqrt(2 n d). Planted: regions by the quantile alone, as up to version 0.9, give .86.
+    1 / sqrt(2 n d). Planted: regions by the quantile alone give .86.
     """
     dim, num = 12, 1500
     error, v = 1 / np.sqrt(2 * num * dim), (13 * dim - 12) / (dim + 2)
