@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 import noisewise as nw
 from noisewise._core.weights import normalised
 from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.exact import exact_smc
 from noisewise.inference.exact.evidence import NUM_POPULATIONS, Evidence
 from tests.inference.closed_evidence import PROBLEMS
 
@@ -193,22 +194,22 @@ class PoorDraws:
     effective_size, num = 60.0, 500
 
     def __init__(self, *, exact):
-        numbers = {"log evidence": -3.0, "log evidence se": 0.01, "Pareto k": 0.9}
+        error = 0.01 if exact else np.inf
+        numbers = {"log evidence": -3.0, "log evidence se": error, "Pareto k": 0.9}
         report = nw.posteriors.Report("exact-smc", numbers=numbers, exact=exact)
         self._posterior = nw.posteriors.Draws(np.zeros((500, 1)), ("theta",), report)
 
-    def posterior(self):
+    def posterior(self, sound):
         return self._posterior
 
 
 def test_poor_weights_leave_the_error_of_tempering():
     """Weights that are not trusted with the posterior are not trusted with the evidence either."""
-    method = nw.inference.ExactSMC(target_ess=60)
     tempered = evidence_of(sticky(np.random.default_rng(0)))
-    poor = method._by_importance(None, None, PoorDraws(exact=False), tempered).report.numbers
+    poor = exact_smc.by_importance(PoorDraws(exact=False), None, tempered).report.numbers
     assert poor == {"Pareto k": 0.9, **tempered.numbers()}
     tempered.acceptance = 0.01
-    unknown = method._by_importance(None, None, PoorDraws(exact=False), tempered).report.numbers
+    unknown = exact_smc.by_importance(PoorDraws(exact=False), None, tempered).report.numbers
     assert unknown == {"Pareto k": 0.9, "log evidence": -3.0, "log evidence se": np.inf}
-    good = method._by_importance(None, None, PoorDraws(exact=True), tempered).report.numbers
+    good = exact_smc.by_importance(PoorDraws(exact=True), None, tempered).report.numbers
     assert good["log evidence"] == -3.0

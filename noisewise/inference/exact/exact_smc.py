@@ -153,7 +153,7 @@ class ExactSMC(AbstractSequentialMethod):
             if found is not None and self._beat_chains(found[1], particles.acceptance):
                 draws = self._importance_draws(importance_key, run, *found)
                 if draws.effective_size:
-                    return _by_importance(draws, found[1], evidence)
+                    return by_importance(draws, found[1], evidence)
         trace = Trace(self.target_ess)
         trace.add(**particles.keep(_FINAL_CHAINS))
         posterior = self._by_chains(chain_key, run, particles, trace)
@@ -282,7 +282,7 @@ def next_increment(log_eta: Float[np.ndarray, " n"], share: float, limit: float)
     return low if low > 0.0 else high
 
 
-def _by_importance(
+def by_importance(
     draws: ImportanceDraws, sound: Soundness, evidence: Evidence
 ) -> AbstractPosterior:
     """The weighted draws. Their mean weight is the log evidence of the report. Where its error is
