@@ -69,9 +69,9 @@ _MAX_SHARE = 0.1
 Z), a third of the mass from which modes are sure to be seen.
 """
 
-MIN_TAIL = 12.0
-"""Effective draws beyond an end of an interval with which it is known, to about a third of its
-mass.
+MIN_TAIL = 8.0
+"""Effective draws beyond an end of an interval with which its mass is known to about a third: in 80
+runs of a noisy problem with 7 to 18 of them z-scores of ends had sds of .99 and 1.10.
 """
 
 _MIN_TAIL_SHARE = 0.4 * 0.025
