@@ -67,6 +67,8 @@ def _fitted_shape(excess: Float[np.ndarray, " n"]) -> float:
     num = 30 + int(math.sqrt(size))
     quartile = excess[max(0, int(size / 4 + 0.5) - 1)]
     steps = 1.0 - np.sqrt(num / (np.arange(1, num + 1) - 0.5))
+    if not quartile > 0.0:  # a quarter of the tail lies on its edge
+        return math.inf
     ratios = steps / (_PRIOR_SCALE * quartile) + 1.0 / excess[-1]
     shapes = np.log1p(-ratios[:, None] * excess).mean(axis=1)
     log_likelihoods = size * (np.log(-ratios / shapes) - shapes - 1.0)

@@ -83,9 +83,14 @@ class Defended:
 
     def log_prob(self, z: Float[np.ndarray, "n p"]) -> Float[np.ndarray, " n"]:
         """The log density."""
+        return self.log_prob_given(z, self.start.log_prob(z))
+
+    def log_prob_given(
+        self, z: Float[np.ndarray, "n p"], log_start: Float[np.ndarray, " n"]
+    ) -> Float[np.ndarray, " n"]:
+        """The log density, where that of `start` is known already."""
         return np.logaddexp(
-            np.log1p(-self.share) + self.law.log_prob(z),
-            np.log(self.share) + self.start.log_prob(z),
+            np.log1p(-self.share) + self.law.log_prob(z), np.log(self.share) + log_start
         )
 
 

@@ -100,7 +100,7 @@ def test_budgets_end_the_work_with_what_there_is(make):
     tiny = infer(make(max_simulations=10), problem)
     assert tiny.report.num_simulations == 10
     assert "budget of 10 simulations" in tiny.report.stopped
-    assert np.isfinite(tiny.summary().to_numpy()).all()
+    assert np.isfinite(tiny.summary().filter(regex="^(?!.*mcse)").to_numpy()).all()
     assert tiny.report.warnings
 
 

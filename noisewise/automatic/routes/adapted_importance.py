@@ -25,9 +25,9 @@ from noisewise.inference.exact.soundness import MIN_RELIABLE, MIN_TAIL, Soundnes
 from noisewise.inference.exact.weighted_draws import ImportanceDraws
 from noisewise.samplers.adaptive_importance import Defended
 
-_MAX_PER_STAGE, _MIN_PER_STAGE = 2000, 200
+_MAX_PER_STAGE, _MIN_PER_STAGE = 1500, 200
 """Simulations of a stage, over all searches: with fewer than 20 for each a fit is mostly noise, and
-2,000 let six stages and a check fit into 15% of the default budget.
+1,500 let six stages and a check fit into 12% of the default budget.
 """
 
 _STAGES_IN_BUDGET = 25
@@ -37,6 +37,9 @@ _EXPLORING_SHARE = 0.88
 """Share of the simulations left that exploring may take where modes may have been missed: the rest
 suffices for the draws, as posteriors with hidden modes cost a few simulations per draw.
 """
+
+_ROUNDED = 2000
+"""Draws are made in multiples of this: programs for arrays of the same size are compiled once."""
 
 _MAX_SETS = 3
 """Sets of final draws: the first almost always reaches the target."""
@@ -107,7 +110,7 @@ def _num_draws(target: int, draws: ImportanceDraws, sound: Soundness, left: int)
     if sound.findings(math.ceil(needed)) and for_tails <= left / 2:
         needed = max(needed, for_tails)
     if needed <= left:
-        return math.ceil(needed)
+        return min(left, math.ceil(needed / _ROUNDED) * _ROUNDED)
     half = left // 2
     return half if sound.size_of(half) >= MIN_DRAWS else 0
 

@@ -267,7 +267,7 @@ def _followed_up(
         usable = np.isfinite(draws.log_weights)
         pool.include(draws.proposal, draws.z, draws.s, usable=usable)
     for stage_key in jax.random.split(key, _NUM_FOLLOWING):
-        z, log_weights, log_density = pool.targets()
+        z, log_weights, log_density, _ = pool.targets()
         if len(z):
             law = fitted_mixture(z, log_weights, log_density, daring=True)
             pool.add(stage_key, [Part(law, max(1, num // _NUM_FOLLOWING))])

@@ -54,13 +54,14 @@ class Part(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What a proposal is fitted to: some draws z (m, p) with log weights (m,), and the log of the
-    target there (m,).
+    """What a proposal is fitted to: draws z (m, p) with log weights (m,), the log of the target
+    there (m,), and of the prior (m,).
     """
 
     z: np.ndarray
     log_weights: np.ndarray
     log_density: np.ndarray
+    log_prior: np.ndarray
 
 
 class Pool:
@@ -71,6 +72,7 @@ class Pool:
 
     Attributes:
         z: Unconstrained parameters, shape (n, p); all finite.
+        theta: Parameters, shape (n, d).
         s: Statistics, shape (n, k).
         log_prior: Log prior densities, shape (n,).
         log_eta: log eta(s_dp | s), shape (n,); -inf for failed simulations.
@@ -82,6 +84,7 @@ class Pool:
         self.run, self.prior = run, UnconstrainedPrior(run.model.prior)
         dim, width = run.model.prior.unconstrained_dim, run.model.statistic_width
         self.z, self.s = np.empty((0, dim)), np.empty((0, width))
+        self.theta = run.model.prior.constrain(np.zeros((1, dim)))[:0]
         self.log_prior, self.log_eta = np.empty(0), np.empty(0)
         self.search = np.empty(0, dtype=int)
         self.num_prior = 0
@@ -159,6 +162,8 @@ class Pool:
         self._fits += fits
         new = _with_parts(np.full(len(z), -np.inf), z, self._fits)
         self._log_fits = np.concatenate([old, new])
+        theta = self.run.model.prior.constrain(z) if len(z) else self.theta[:0]
+        self.theta = np.concatenate([self.theta, theta])
         self.z, self.s = np.concatenate([self.z, z]), np.concatenate([self.s, s])
         self.log_prior = np.concatenate([self.log_prior, self.prior.log_prob(z)])
         self.log_eta = np.concatenate([self.log_eta, self.run.log_eta(s)])
@@ -214,7 +219,18 @@ class Pool:
             log_total = self._own_total(rows, search)
         log_density = self.log_prior[rows] + self.log_eta[rows]
         found = np.isfinite(log_density)
-        return Targets(self.z[rows][found], (log_density - log_total)[found], log_density[found])
+        rows, log_density = rows[found], log_density[found]
+        return Targets(
+            self.z[rows], log_density - log_total[found], log_density, self.log_prior[rows]
+        )
+
+    def log_density(
+        self, proposal: Proposal, rows: Int[np.ndarray, " m"]
+    ) -> Float[np.ndarray, " m"]:
+        """The log density of a proposal at some of the draws, whose prior density is known."""
+        if isinstance(proposal, Defended) and isinstance(proposal.start, UnconstrainedPrior):
+            return proposal.log_prob_given(self.z[rows], self.log_prior[rows])
+        return proposal.log_prob(self.z[rows])
 
     def reliable_share(self, proposal: Proposal) -> float:
         """E[w^2]^2 / E[w^4] of draws from a proposal, by all simulations: the share of them that
@@ -222,7 +238,7 @@ class Pool:
         """
         log_weights = self.log_weights
         rows = np.flatnonzero(np.isfinite(log_weights))
-        log_ratio = self.log_total[rows] - np.log(self.num) - proposal.log_prob(self.z[rows])
+        log_ratio = self.log_total[rows] - np.log(self.num) - self.log_density(proposal, rows)
         log_second, log_fourth = (
             logsumexp(power * log_weights[rows] + (power - 1) * log_ratio) - np.log(self.num)
             for power in (2, 4)
@@ -237,9 +253,9 @@ class Pool:
         """
         if self.effective_size < _ENOUGH_FOR_TAILS:
             return math.inf
-        weights, theta = self.weights, self.run.model.prior.constrain(self.z)
+        weights, theta = self.weights, self.theta
         rows = np.flatnonzero(weights > 0.0)
-        log_ratio = self.log_total[rows] - np.log(self.num) - proposal.log_prob(self.z[rows])
+        log_ratio = self.log_total[rows] - np.log(self.num) - self.log_density(proposal, rows)
         squares = self.num * weights[rows] ** 2 * np.exp(np.minimum(log_ratio, 700.0))
         shares = []
         for values in theta[rows].T:
@@ -256,7 +272,7 @@ class Pool:
         """
         log_weights = self.log_weights
         rows = np.flatnonzero(np.isfinite(log_weights))
-        log_ratio = self.log_total[rows] - np.log(self.num) - proposal.log_prob(self.z[rows])
+        log_ratio = self.log_total[rows] - np.log(self.num) - self.log_density(proposal, rows)
         log_square = logsumexp(2.0 * log_weights[rows] + log_ratio) - np.log(self.num)
         return float(np.exp(log_square - 2.0 * self.log_evidence))
 
@@ -288,10 +304,10 @@ def cheapest_proposal(pool: Pool, prior_share: float) -> Defended:
         pool: The simulations; at least one has a positive weight.
         prior_share: Share of prior draws.
     """
-    z, log_weights, log_density = pool.targets()
+    z, log_weights, log_density, log_prior = pool.targets()
     law = fitted_mixture(z, log_weights, log_density)
     best = Defended(law, pool.prior, prior_share)
-    lowest, log_prior = pool.cost(best), pool.prior.log_prob(z)
+    lowest = pool.cost(best)
     for power in _POWERS:
         wide = widened(law, z, log_weights, log_prior, power)
         proposal = Defended(wide, pool.prior, prior_share)

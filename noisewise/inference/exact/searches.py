@@ -138,17 +138,16 @@ class Searches:
         pool = self.pool
         weights = pool.weights
         rows = np.flatnonzero(weights > _NEGLIGIBLE / pool.num)
-        z = pool.z[rows]
-        enough = proposal.log_prob(z) - LOG_SLACK
-        count = np.sum(
-            [found.log_prob(z) >= enough for found in self._found if found is not None], axis=0
-        )
+        log_density = pool.log_density(proposal, rows)
+        found = [law for law in self._found if law is not None]
+        covered = [pool.log_density(law, rows) >= log_density - LOG_SLACK for law in found]
+        count = np.sum(covered, axis=0)
         few = rows[count < _ENOUGH]
         share = float(weights[few].sum())
         if not share:
             return 0.0, math.inf
         # N m Z / E[eta | part], the effective size of N prior draws in what is as concentrated
-        log_ratio = proposal.log_prob(z) - pool.log_prior[rows]
+        log_ratio = log_density - pool.log_prior[rows]
         usual = weights[few] @ log_ratio[count < _ENOUGH] / share
         alike = rows[log_ratio > usual - 1.0]
         mass = float(weights[alike].sum())
@@ -234,10 +233,12 @@ class Searches:
                 if sound.neglectful:
                     self._settle(keys, num_stage, _MAX_STAGES // 2)
                 continue
-            if sound.weak and self._noisy(next(keys)):
+            noisy = sound.weak and self._noisy(next(keys))
+            if noisy:
                 room -= most // 2
             more = min(self._missing(sound), room)
-            if (sound.thorough and not sound.neglectful) or more < num_stage // 2:
+            settled = not sound.weak or (noisy and not sound.neglectful)
+            if (sound.thorough and settled) or more < num_stage // 2:
                 return proposal, sound
             self.explore(next(keys), more)
             self._settle(keys, num_stage, 1)
@@ -273,7 +274,7 @@ class Searches:
 
     def _fit(self) -> None:
         for number in range(self.num):
-            z, log_weights, log_density = self.pool.targets(number)
+            z, log_weights, log_density, _ = self.pool.targets(number)
             if len(z):
                 most = _COMPONENTS_OF_SEARCH
                 law = fitted_mixture(z, log_weights, log_density, max_components=most, daring=True)

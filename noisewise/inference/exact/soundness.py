@@ -156,7 +156,7 @@ def contradicted(pool: Pool, proposal: Proposal, num: int) -> float:
         return 0.0
     weights = pool.weights
     rows = np.flatnonzero(weights > 0.0)
-    log_weights = pool.log_prior[rows] + pool.log_eta[rows] - proposal.log_prob(pool.z[rows])
+    log_weights = pool.log_prior[rows] + pool.log_eta[rows] - pool.log_density(proposal, rows)
     limit = np.log(_DOMINATING * num) + pool.log_evidence
     return float(weights[rows][log_weights > limit].sum())
 
@@ -185,7 +185,7 @@ def elsewhere(
     law = fitted_mixture(z, log_weights, proposal.log_prob(z))
     of_pool = pool.weights
     rows = np.flatnonzero(of_pool > 0.0)
-    sparse = law.log_prob(pool.z[rows]) < proposal.log_prob(pool.z[rows]) - LOG_SLACK
+    sparse = law.log_prob(pool.z[rows]) < pool.log_density(proposal, rows) - LOG_SLACK
     return float(of_pool[rows][sparse].sum())
 
 
