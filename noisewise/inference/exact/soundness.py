@@ -64,6 +64,11 @@ it is 3 for normal ones, and of the order of the number of draws where k is abov
 Pareto k fails where weights have few values, as with discrete noise.
 """
 
+_MAX_SHAPE = 0.5
+"""Pareto k up to which weights have a variance. Averages converge up to .7, but their errors, which
+an exact answer states, are only known below a half.
+"""
+
 _MAX_SHARE = 0.1
 """Share of the total weight that a draw may have at most, where sup eta bounds it: sup eta / (a N
 Z), a third of the mass from which modes are sure to be seen.
@@ -250,7 +255,7 @@ class Soundness:
         """Whether the weights have no heavy tail: because they cannot, or as draws show."""
         bounded = self.smallest_mode <= _FEW_EXPECTED * _MAX_SHARE
         calm = self.num <= _CALM * self.reliable_size
-        return bounded or calm or self.pareto_k <= max_pareto_k(self.num)
+        return bounded or calm or self.pareto_k <= min(_MAX_SHAPE, max_pareto_k(self.num))
 
     @property
     def lucky(self) -> bool:
