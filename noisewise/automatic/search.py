@@ -5,20 +5,21 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
+from noisewise._core.weights import MIN_DRAWS
 from noisewise.automatic.budget import Budget
 from noisewise.diagnostics import Certificate
 from noisewise.diagnostics.certificates.certify import certified_by, start
 from noisewise.inference import AbstractMethod
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.pool import Pool
-from noisewise.inference.exact.soundness import MAX_CONTRADICTED, elsewhere
+from noisewise.inference.exact.soundness import MAX_CONTRADICTED, Soundness, elsewhere
 from noisewise.inference.exact.weighted_draws import ImportanceDraws
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import AbstractPosterior, Finding, Kind
@@ -27,6 +28,9 @@ from noisewise.samplers.adaptive_importance import Proposal
 
 _PRIOR_SHARE = 0.1
 """Share of a certificate's draws that come from the prior: `certify`'s own default."""
+
+
+AnyPosterior = TypeVar("AnyPosterior", bound=AbstractPosterior)
 
 
 class Use(enum.IntEnum):
@@ -59,6 +63,7 @@ class Search:
         superseded: The posterior of a route that a later one contains.
         pool: All simulations of the independent searches, if a route made them.
         proposal: What the searches led to.
+        sound: What separate draws from it showed.
         observation_surprises: Whether a pilot found the observation far outside what the prior
             predicts.
     """
@@ -74,6 +79,7 @@ class Search:
     superseded: AbstractPosterior | None = None
     pool: Pool | None = None
     proposal: Proposal | None = None
+    sound: Soundness | None = None
     observation_surprises: bool = False
 
     def key_for(self, use: int) -> Array:
@@ -116,24 +122,29 @@ class Search:
         """
         run = start(posterior, self.model, self.observed, num, _PRIOR_SHARE, **self.options)
         certificate = certified_by(key, run, posterior)
+        corrected = self.checked(certificate.corrected)
+        certificate = dataclasses.replace(certificate, corrected=corrected)
         found = {"verdict": certificate.verdict, "efficiency": certificate.efficiency}
         self.count_posterior("certify", certificate.corrected, num, **found)
         return certificate
 
-    def checked(self, posterior: AbstractPosterior) -> AbstractPosterior:
+    def checked(self, posterior: AnyPosterior) -> AnyPosterior:
         """The posterior, no longer called exact where all simulations of this search together put a
-        part of the mass elsewhere.
+        part of the mass elsewhere, or the searches may have missed a part.
         """
         report, pool = posterior.report, self.pool
         if not report.exact or pool is None or self.proposal is None:
             return posterior
-        share = elsewhere(
-            pool, self.proposal, self.model.prior.unconstrain(posterior.theta), posterior.weights
-        )
-        if share <= MAX_CONTRADICTED:
+        z = self.model.prior.unconstrain(posterior.theta)
+        share = elsewhere(pool, self.proposal, z, posterior.weights)
+        doubts = [] if self.sound is None else list(self.sound.about_modes)
+        if share > MAX_CONTRADICTED:
+            doubts.append(Finding(Kind.CONTRADICTED, {"share": share}))
+        if not doubts or pool.effective_size < MIN_DRAWS:
             return posterior
-        finding = Finding(Kind.CONTRADICTED, {"share": share})
-        findings = with_finding(report.findings, finding)
+        findings = report.findings
+        for doubt in doubts:
+            findings = with_finding(findings, doubt)
         return posterior.with_report(dataclasses.replace(report, exact=False, findings=findings))
 
     def counted_rounds(

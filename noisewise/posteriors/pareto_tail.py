@@ -23,6 +23,9 @@ from jaxtyping import Float, Int
 MIN_TAIL = 25
 """Positive weights from which a tail can be fitted, and equal ones that show where it ends."""
 
+_EQUAL = 1e-9
+"""Difference of log weights that rounding explains."""
+
 _PRIOR_POINTS, _PRIOR_SHAPE, _PRIOR_SCALE = 10, 0.5, 3.0
 """Of the fit: ten points pull the shape to 1/2, as by Vehtari et al., and candidates for the scale
 spread over a third of the first quartile, as by Zhang and Stephens."""
@@ -42,6 +45,8 @@ def tail_shape(log_weights: Float[np.ndarray, " n"]) -> float:
         return 0.0
     falling = _spread(levels[::-1] - levels[-1], counts[::-1])
     length = math.ceil(min(len(falling) / 5.0, 3.0 * math.sqrt(len(falling))))
+    if falling[0] - falling[length] < _EQUAL:
+        return 0.0
     cut_off = max(falling[length], math.log(np.finfo(float).tiny))
     return _fitted_shape(
         np.exp(falling[:length][falling[:length] > cut_off][::-1]) - math.exp(cut_off)

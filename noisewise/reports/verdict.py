@@ -38,8 +38,8 @@ MEASURED = {
     ),
     "missed share": "Share of the posterior that the approximation missed",
     "verdict": "Certificate",
-    "smallest mode that would have been noticed": (
-        "Smallest hidden region that would have been noticed"
+    "smallest mode sure to be seen": (
+        "Mass from which a mode was sure to be seen (probability 95%; 1: nothing can be said)"
     ),
     "prior predictive p-value": (
         "How well the prior predicted the observation (p-value; below 0.005 is surprising)"

@@ -74,12 +74,15 @@ class Defended:
     share: float
 
     def sample(self, key: Array, num: int) -> np.ndarray:
-        """Draws, of which exactly a share (rounded up) comes from `start`; these come last."""
-        law_key, start_key = jax.random.split(key)
+        """Draws, of which exactly a share (rounded) comes from `start`, in random order: a budget
+        that ends early must not cut off `start` alone.
+        """
+        law_key, start_key, order_key = jax.random.split(key, 3)
         own = num - max(1, round(self.share * num))
-        return np.concatenate(
+        draws = np.concatenate(
             [self.law.sample(law_key, own), self.start.sample(start_key, num - own)]
         )
+        return generator(order_key).permutation(draws)
 
     def log_prob(self, z: Float[np.ndarray, "n p"]) -> Float[np.ndarray, " n"]:
         """The log density."""

@@ -18,7 +18,7 @@ from noisewise.cli import outcomes, targets
 from noisewise.cli.app import app
 from noisewise.cli.requests import remembered
 
-QUICK = ("--method", "importance", "--set", "num_final=4000", "--set", "num_stages=0")
+QUICK = ("--method", "importance", "--set", "num_final=8000", "--set", "num_stages=0")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_a_problem_gives_the_posterior_of_python(run, folder):
     result = run("infer", "gaussian-mean", *QUICK, "--seed", 5, "--out", "runs/a")
     assert result.exit_code == 0, result.stderr
     problem = nw.problems.gaussian_mean()
-    method = nw.inference.ImportanceSampling(num_final=4000, num_stages=0)
+    method = nw.inference.ImportanceSampling(num_final=8000, num_stages=0)
     expected = method.infer(jax.random.key(5), problem.model, problem.observed, progress=False)
     assert np.array_equal(nw.load_posterior("runs/a").theta, expected.theta)
     shown = result.stdout

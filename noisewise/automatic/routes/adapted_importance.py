@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import jax
 
 from noisewise._core.arrays import Array
-from noisewise._core.weights import MIN_DRAWS
+from noisewise._core.weights import MANY_DRAWS, MIN_DRAWS
 from noisewise.automatic.ranking import SAFETY_FACTOR, Candidate
 from noisewise.automatic.routes.route import Route
 from noisewise.automatic.search import Search, Use
@@ -37,6 +37,9 @@ _EXPLORING_SHARE = 0.88
 """Share of the simulations left that exploring may take where modes may have been missed: the rest
 suffices for the draws, as posteriors with hidden modes cost a few simulations per draw.
 """
+
+_DRAWS_PER_EFFECTIVE = 20
+"""Draws that an effective one takes where the simulator is noisy, as epidemics are."""
 
 _ROUNDED = 2000
 """Draws are made in multiples of this: programs for arrays of the same size are compiled once."""
@@ -73,7 +76,7 @@ def _candidates(search: Search) -> Iterator[Candidate]:
             draws.add(jax.random.fold_in(draw_key, number), num)
         if draws.effective_size:
             run.diagnostics["1 + rv"] = relative_variance_at(end_key, run, draws.posterior())
-    search.pool = pool
+    search.pool, search.sound = pool, sound
     if draws is not None and draws.effective_size:
         posterior = draws.posterior(sound)
     elif pool.effective_size:
@@ -90,7 +93,7 @@ def _searched(key: Array, search: Search, pool: Pool) -> tuple[Defended, Soundne
     return Searches(pool).thoroughly(
         key,
         num_stage=min(_MAX_PER_STAGE, left // _STAGES_IN_BUDGET),
-        num_final=10 * search.target_ess,
+        num_final=_DRAWS_PER_EFFECTIVE * max(search.target_ess, MANY_DRAWS),
         most=pool.num + int(_EXPLORING_SHARE * left),
     )
 
@@ -105,7 +108,7 @@ def _num_draws(target: int, draws: ImportanceDraws, sound: Soundness, left: int)
         return more if 0 < more <= left else 0
     size = max(sound.effective_size, 1e-9) / sound.num
     reliable = max(sound.reliable_size, 1e-9) / sound.num
-    needed = SAFETY_FACTOR * max(target / size, MIN_RELIABLE / reliable)
+    needed = SAFETY_FACTOR * max(max(target, MIN_DRAWS) / size, MIN_RELIABLE / reliable)
     for_tails = SAFETY_FACTOR * MIN_TAIL * sound.num / max(sound.tail_size, 1e-9)
     if sound.findings(math.ceil(needed)) and for_tails <= left / 2:
         needed = max(needed, for_tails)

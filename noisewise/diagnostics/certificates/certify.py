@@ -288,6 +288,7 @@ def _soundness(
         chance = chance_of_noise(key, run, check.s, check.weights)
     return Soundness(
         num=check.num,
+        num_final=draws.num,
         **seen,
         contradicted=contradicted(pool, draws.proposal, draws.num),
         chance=chance,

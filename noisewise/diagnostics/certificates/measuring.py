@@ -26,6 +26,8 @@ _MIN_REPEATS = 64
 _REFITS = 2
 """Proposals fitted in turn where the weights are poor. Each takes a quarter of the simulations that
 measure, and the other half is needed for the measurement itself."""
+_MAX_LOST = 0.3
+"""Log evidence that a refit may lose: a quarter of the mass, or as much by chance."""
 _OUTLIERS = 5
 """Largest weights left out, so that no lucky simulation decides whether q or the simulator is at
 fault."""
@@ -69,7 +71,9 @@ def measure(
     best, num_single = draws, num // 2
     if not sound:
         refits = _refits(refit_key, run, draws, proposal, num // 4)
-        best, num_single = max([draws, *refits], key=lambda d: d.effective_size / d.num), num // 8
+        # a refit that lost a part of the mass, and with it evidence, would look the best
+        whole = [d for d in refits if d.log_evidence > draws.log_evidence - _MAX_LOST]
+        best, num_single = max([draws, *whole], key=lambda d: d.effective_size / d.num), num // 8
     excess, of_draws = _excesses(excess_key, run, best, proposal, num_single)
     repeated, repeats = _repeated(repeat_key, run, best, (num // 2 if sound else 3 * num // 8))
     implied = max(

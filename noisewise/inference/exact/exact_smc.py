@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array, integer, number
 from noisewise._core.seeds import generator
-from noisewise._core.weights import MIN_DRAWS, systematic_rows
+from noisewise._core.weights import MANY_DRAWS, MIN_DRAWS, systematic_rows
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.chains import Trace, finished_draws
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
@@ -37,6 +37,9 @@ _CHAIN_EFFICIENCY = 1 / 8
 """Effective draws per accepted step of a chain: random walks in d dimensions give .33 / d per step
 at an acceptance of .234 (Roberts and Rosenthal 2001), and half of the steps are such walks; d = 6.
 """
+
+_DRAWS_PER_EFFECTIVE = 20
+"""Draws that an effective one takes where the simulator is noisy, as epidemics are."""
 
 _STAGES_IN_BUDGET = 20
 """Simulations left, in units of a stage of the searches: a settled search takes about ten."""
@@ -172,7 +175,10 @@ class ExactSMC(AbstractSequentialMethod):
         if run.remaining is not None:
             num = max(1, min(num, run.remaining // _STAGES_IN_BUDGET))
         pool.add(law_key, [Part(particles.law(), num)])
-        searches, num_final = Searches(pool), 10 * self.target_ess
+        searches, num_final = (
+            Searches(pool),
+            _DRAWS_PER_EFFECTIVE * max(self.target_ess, MANY_DRAWS),
+        )
         if run.model.prior.unconstrained_dim > MAX_PARAMETERS:
             proposal = searches.proposal()
             return proposal, searches.checked(rest_key, proposal, num, num_final, alone=True)

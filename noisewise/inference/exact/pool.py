@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
+from noisewise._core.seeds import generator
 from noisewise._core.weights import effective_size_of_logs, normalised
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.weighted_draws import UnconstrainedPrior, weighted_posterior
@@ -134,24 +135,24 @@ class Pool:
         Raises:
             OutOfBudget: If they allow nothing.
         """
-        draw_key, simulate_key = jax.random.split(key)
+        draw_key, simulate_key, order_key = jax.random.split(key, 3)
         z = np.concatenate(
             [
                 part.proposal.sample(jax.random.fold_in(draw_key, number), part.num)
                 for number, part in enumerate(parts)
             ]
         )
-        s = self.run.statistics(simulate_key, self.run.model.prior.constrain(z))
-        z = z[: len(s)]
-        kept: list[Part] = []
-        for part in parts:
-            num = min(part.num, len(s) - sum(earlier.num for earlier in kept))
-            if num > 0:
-                kept.append(part._replace(num=num))
+        of_part = np.repeat(np.arange(len(parts)), [part.num for part in parts])
+        # in random order, so that a budget that ends early cuts all parts alike
+        order = generator(order_key).permutation(len(z))
+        s = self.run.statistics(simulate_key, self.run.model.prior.constrain(z[order]))
+        z, of_part = z[order[: len(s)]], of_part[order[: len(s)]]
+        counts = np.bincount(of_part, minlength=len(parts))
+        kept = [part._replace(num=int(n)) for part, n in zip(parts, counts, strict=True) if n]
         fits = [part for part in kept if not isinstance(part.proposal, UnconstrainedPrior)]
         self.num_prior += len(z) - sum(part.num for part in fits)
-        search = np.repeat([part.search for part in kept], [part.num for part in kept])
-        self._append(z, s, search.astype(int), fits)
+        search = np.array([part.search for part in parts])[of_part]
+        self._append(z, s, search, fits)
         own = _with_parts(np.full(len(z), -np.inf), z, kept)
         new = slice(len(self.z) - len(z), None)
         return effective_size_of_logs(self.log_prior[new] + self.log_eta[new] - own)

@@ -124,7 +124,9 @@ class Searches:
         return self.pool.add(key, parts) if parts else 0.0
 
     def proposal(self) -> Defended:
-        """A proposal fitted to all simulations."""
+        """A proposal fitted to all simulations; the prior if none is possible."""
+        if not self.pool.effective_size:
+            return Defended(self.pool.prior, self.pool.prior, self.prior_share)
         return cheapest_proposal(self.pool, self.prior_share)
 
     def found_by_few(self, proposal: Proposal) -> tuple[float, float]:
@@ -195,6 +197,7 @@ class Searches:
         from_prior = pool.num_prior + self.prior_share * num_final
         return Soundness(
             num=len(z),
+            num_final=num_final,
             **seen,
             found_by_few=few,
             visits=visits,
@@ -233,11 +236,11 @@ class Searches:
                 if sound.neglectful:
                     self._settle(keys, num_stage, _MAX_STAGES // 2)
                 continue
-            noisy = sound.weak and self._noisy(next(keys))
+            noisy = sound.poor and self._noisy(next(keys))
             if noisy:
                 room -= most // 2
             more = min(self._missing(sound), room)
-            settled = not sound.weak or (noisy and not sound.neglectful)
+            settled = not sound.neglectful and (noisy or not sound.poor)
             if (sound.thorough and settled) or more < num_stage // 2:
                 return proposal, sound
             self.explore(next(keys), more)

@@ -153,7 +153,7 @@ class ImportanceDraws:
             self.z,
             self.s,
             self.log_weights,
-            findings=findings,
+            findings=findings + (() if sound is None else sound.remarks),
             exact=sound is not None and not findings,
             smallest_mode=None if sound is None else sound.smallest_mode,
         )
