@@ -60,6 +60,7 @@ class Search:
         options: What every `InferenceRun` gets: executor, progress, faults, and the journal if any.
         stages: A record of each method that was run, for the report.
         pilot: Weighted prior draws, if a route made any.
+        rate: Simulations a second in the pilot, what compiling took included.
         superseded: The posterior of a route that a later one contains.
         pool: All simulations of the independent searches, if a route made them.
         proposal: What the searches led to.
@@ -76,6 +77,7 @@ class Search:
     options: dict[str, Any]
     stages: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     pilot: ImportanceDraws | None = None
+    rate: float | None = None
     superseded: AbstractPosterior | None = None
     pool: Pool | None = None
     proposal: Proposal | None = None

@@ -58,6 +58,9 @@ def _candidates(search: Search) -> Iterator[Candidate]:
     """Draws from the law that the searches led to, or all their simulations if these would be
     worth next to nothing.
     """
+    left = search.budget.affordable(search.rate)
+    if left < _STAGES_IN_BUDGET * _MIN_PER_STAGE:  # too little time: learning makes more of it
+        return
     search_key, draw_key, end_key = jax.random.split(search.key_for(Use.ADAPTED), 3)
     run = search.start("importance")
     pool = Pool(run)
@@ -67,7 +70,7 @@ def _candidates(search: Search) -> Iterator[Candidate]:
     draws: ImportanceDraws | None = None
     sound: Soundness | None = None
     with run.progress(), contextlib.suppress(OutOfBudget):
-        search.proposal, sound = _searched(search_key, search, pool)
+        search.proposal, sound = _searched(search_key, search, pool, left)
         draws = ImportanceDraws(run, search.proposal)
         for number in range(_MAX_SETS):
             num = _num_draws(search.target_ess, draws, sound, run.remaining or 0)
@@ -88,8 +91,7 @@ def _candidates(search: Search) -> Iterator[Candidate]:
     yield Candidate(posterior, replaces=search.superseded)
 
 
-def _searched(key: Array, search: Search, pool: Pool) -> tuple[Defended, Soundness]:
-    left = search.budget.remaining
+def _searched(key: Array, search: Search, pool: Pool, left: int) -> tuple[Defended, Soundness]:
     return Searches(pool).thoroughly(
         key,
         num_stage=min(_MAX_PER_STAGE, left // _STAGES_IN_BUDGET),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -24,6 +25,10 @@ from noisewise.posteriors.weighted_samples import max_pareto_k, pareto_k
 _NUM_PILOT = 2000
 """Simulations of the pilot: 2% of the default budget, and enough to estimate efficiencies from
 about 1 effective draw in 40.
+"""
+
+_MIN_SECONDS = 1e-3
+"""Seconds that the pilot takes at least, so that rates are finite whatever the clock's resolution.
 """
 
 _MAX_PART = 3
@@ -61,7 +66,9 @@ def _pilot(search: Search) -> tuple[ImportanceDraws, InferenceRun]:
     run = search.start("importance")
     pilot = ImportanceDraws(run, UnconstrainedPrior(search.model.prior))
     with run.progress(), contextlib.suppress(OutOfBudget):
+        started = time.monotonic()
         pilot.add(search.key_for(Use.PILOT), _NUM_PILOT)
+        search.rate = pilot.num / max(time.monotonic() - started, _MIN_SECONDS)
         run.look_at_observation(search.key_for(Use.OBSERVATION), pilot.s)
         search.observation_surprises = run.surprised
     return pilot, run
