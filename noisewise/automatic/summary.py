@@ -35,7 +35,7 @@ def summarised(
             stop=Stop() if effective_size >= search.target_ess else Stop(ended),
             rounds=tuple(search.stages),
             numbers={"route": route, **report.numbers},
-            findings=(*_findings(search, report), *_shortfall(search, report, effective_size)),
+            findings=(*_findings(search, report), *_shortfall(search, posterior, effective_size)),
         )
     )
 
@@ -54,12 +54,18 @@ def _findings(search: Search, report: Report) -> tuple[Finding, ...]:
     return found
 
 
-def _shortfall(search: Search, report: Report, effective_size: float) -> tuple[Finding, ...]:
+def _shortfall(
+    search: Search, posterior: AbstractPosterior, effective_size: float
+) -> tuple[Finding, ...]:
     """What to say where the target was missed, with the simulations that would reach it."""
     target = search.target_ess
-    if effective_size >= target:
-        return ()
-    numbers: dict[str, Any] = {"target": target, "worth": effective_size, "exact": report.exact}
+    if effective_size >= target or posterior.effective_size >= target:
+        return ()  # where enough draws are not called exact, their own findings say why
+    numbers: dict[str, Any] = {
+        "target": target,
+        "worth": effective_size,
+        "exact": posterior.report.exact,
+    }
     if effective_size >= MIN_ESS_TO_EXTRAPOLATE:
         per_draw = search.budget.num_simulations / max(effective_size, 1.0)
         numbers["needed"] = SAFETY_FACTOR * target * per_draw

@@ -27,6 +27,9 @@ from noisewise.posteriors.weighted_samples import MAX_PARETO_K
 SATURATED = 0.25
 """Share of R: above it, 1 + rv from R simulations at each theta is only a lower bound."""
 
+_DOUBTS = frozenset({Kind.UNEXPLAINED, Kind.FOUND_BY_FEW})
+"""What more simulations or another approximation alone would not cure."""
+
 _MAX_SIMULATIONS = 1_000_000
 """Simulations: more are not recommended, as methods that move single records then cost less."""
 _RESERVE = 1.2
@@ -206,6 +209,8 @@ class Certificate:
         """What to do next: fields of `Wording`, with a number of simulations where one is due."""
         if self.certified:
             return (("use", None),)
+        if _DOUBTS & {finding.kind for finding in self.corrected.report.findings}:
+            return (("check", None),)
         use: Advice = (("may_use", None),) if self.corrected.report.exact else ()
         if self.verdict == Verdict.POOR:
             return (*use, self._against_poor)

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from noisewise.inference.exact.pool import Pool
     from noisewise.samplers.adaptive_importance import Proposal
 
-MIN_RELIABLE = 50.0
+MIN_RELIABLE = 70.0
 """Draws that determine a Monte Carlo error, (sum w^2)^2 / sum w^4, at least: the error is then
-itself known to 1 / sqrt(2 * 50) = 10%.
+itself known to 1 / sqrt(2 * 70) = 8%.
 """
 
 MAX_FOUND_BY_FEW = 0.1
