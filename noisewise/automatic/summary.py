@@ -7,7 +7,15 @@ from typing import Any
 
 from noisewise.automatic.ranking import MIN_ESS_TO_EXTRAPOLATE, SAFETY_FACTOR, num_exact_draws
 from noisewise.automatic.search import Search
-from noisewise.posteriors import AbstractPosterior, Finding, Kind, Report, Stop, StopKind
+from noisewise.posteriors import (
+    AbstractPosterior,
+    Finding,
+    Kind,
+    Report,
+    Stop,
+    StopKind,
+    WeightedSamples,
+)
 from noisewise.posteriors.findings import without
 from noisewise.simulators import Faults
 
@@ -59,13 +67,12 @@ def _shortfall(
 ) -> tuple[Finding, ...]:
     """What to say where the target was missed, with the simulations that would reach it."""
     target = search.target_ess
-    if effective_size >= target or posterior.effective_size >= target:
-        return ()  # where enough draws are not called exact, their own findings say why
-    numbers: dict[str, Any] = {
-        "target": target,
-        "worth": effective_size,
-        "exact": posterior.report.exact,
-    }
+    # where enough weighted draws are not called exact, their own findings say why
+    weighted = isinstance(posterior, WeightedSamples) and posterior.effective_size >= target
+    if effective_size >= target or weighted:
+        return ()
+    exact = posterior.report.exact
+    numbers: dict[str, Any] = {"target": target, "worth": effective_size, "exact": exact}
     if effective_size >= MIN_ESS_TO_EXTRAPOLATE:
         per_draw = search.budget.num_simulations / max(effective_size, 1.0)
         numbers["needed"] = SAFETY_FACTOR * target * per_draw

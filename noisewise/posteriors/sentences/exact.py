@@ -29,8 +29,8 @@ def _unexplained(p: float) -> str:
 SENTENCES = {
     Kind.WEIGHTS_POOR: (
         "The weights are poor: the draws that decide promise an effective size of "
-        "{effective_size:.0f}, with a Pareto k of {pareto_k:.2f}. Run more simulations, or write the "
-        "simulator as a model of records (AbstractRecordModel)."
+        "{effective_size:.0f}, with a Pareto k of {pareto_k:.2f}. Run more simulations, or write "
+        "the simulator as a model of records (AbstractRecordModel)."
     ),
     Kind.WEIGHTS_UNSTEADY: (
         "The weights are unsteady: the draws are worth {effective_size:.0f}, where separate draws "
@@ -46,8 +46,8 @@ SENTENCES = {
         "to, which cannot be called exact. Allow more simulations or time."
     ),
     Kind.CONTRADICTED: (
-        "These draws miss about {share:.0%} of the posterior that other simulations of the same run "
-        "found: allow more simulations."
+        "These draws miss about {share:.0%} of the posterior that other simulations of the same "
+        "run found: allow more simulations."
     ),
     Kind.FOUND_BY_FEW: (
         "Few of the independent searches found {share:.0%} of the posterior, so that another part "
