@@ -288,7 +288,7 @@ def test_few_searches_find_a_disc_and_all_find_a_broad_posterior():
 )
 def test_modes_are_found_or_the_answer_is_not_called_exact(name):
     """`nw.infer` with its defaults. Over 20 keys (0 to 19) none of 140 answers was exact and wrong,
-    and 121 were exact; a mass off by .1 is more than three standard errors of 1,000 draws.
+    and 127 were exact; a mass off by .1 is more than three standard errors of 1,000 draws.
     """
     problem = CATALOGUE[name]()
     found = 0
