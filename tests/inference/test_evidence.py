@@ -180,7 +180,7 @@ def test_tempering_that_accepts_one_move_in_a_hundred_gives_no_error():
     assert scores("tempering", "normal, 4", 10) == []
 
 
-@pytest.mark.parametrize("problem", ["normal, 2", "records"])
+@pytest.mark.parametrize("problem", ["normal, 2", pytest.param("records", marks=pytest.mark.slow)])
 def test_evidences_of_a_few_runs_are_within_four_errors(problem):
     """On the problem of records the populations give the error, on the other importance draws."""
     found = scores("ExactSMC", problem, 3)

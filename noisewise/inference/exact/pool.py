@@ -124,7 +124,8 @@ class Pool:
         self.num_prior += num if from_prior else 0
         self._num_unusable += num - len(z)
         search = np.arange(len(z)) % num_searches if num_searches else np.full(len(z), SEARCHLESS)
-        self._append(z, s, search, [] if from_prior else [Part(proposal, num)])
+        theta = self.run.model.prior.constrain(z) if len(z) else self.theta[:0]
+        self._append(z, theta, s, search, [] if from_prior else [Part(proposal, num)])
 
     def add(self, key: Array, parts: Sequence[Part]) -> float:
         """Draw, simulate and add, as far as the budgets allow.
@@ -145,25 +146,32 @@ class Pool:
         of_part = np.repeat(np.arange(len(parts)), [part.num for part in parts])
         # in random order, so that a budget that ends early cuts all parts alike
         order = generator(order_key).permutation(len(z))
-        s = self.run.statistics(simulate_key, self.run.model.prior.constrain(z[order]))
+        theta = self.run.model.prior.constrain(z[order])
+        s = self.run.statistics(simulate_key, theta)
         z, of_part = z[order[: len(s)]], of_part[order[: len(s)]]
         counts = np.bincount(of_part, minlength=len(parts))
         kept = [part._replace(num=int(n)) for part, n in zip(parts, counts, strict=True) if n]
         fits = [part for part in kept if not isinstance(part.proposal, UnconstrainedPrior)]
         self.num_prior += len(z) - sum(part.num for part in fits)
         search = np.array([part.search for part in parts])[of_part]
-        self._append(z, s, search, fits)
+        self._append(z, theta[: len(s)], s, search, fits)
         own = _with_parts(np.full(len(z), -np.inf), z, kept)
         new = slice(len(self.z) - len(z), None)
         return effective_size_of_logs(self.log_prior[new] + self.log_eta[new] - own)
 
-    def _append(self, z: np.ndarray, s: np.ndarray, search: np.ndarray, fits: list[Part]) -> None:
+    def _append(
+        self,
+        z: np.ndarray,
+        theta: np.ndarray,
+        s: np.ndarray,
+        search: np.ndarray,
+        fits: list[Part],
+    ) -> None:
         """Add rows, and the fits that some of them are from."""
         old = _with_parts(self._log_fits, self.z, fits)
         self._fits += fits
         new = _with_parts(np.full(len(z), -np.inf), z, self._fits)
         self._log_fits = np.concatenate([old, new])
-        theta = self.run.model.prior.constrain(z) if len(z) else self.theta[:0]
         self.theta = np.concatenate([self.theta, theta])
         self.z, self.s = np.concatenate([self.z, z]), np.concatenate([self.s, s])
         self.log_prior = np.concatenate([self.log_prior, self.prior.log_prob(z)])
