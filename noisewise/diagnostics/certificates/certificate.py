@@ -230,6 +230,8 @@ class Certificate:
         if not fair:
             return "refine", None
         needed = _RESERVE * CERTIFYING_SIZE * self.num_simulations / self.effective_size
+        if needed <= self.num_simulations:  # the size suffices, but something else was doubtful
+            needed = 2.0 * self.num_simulations
         return "more", rounded_up(needed)
 
     @property

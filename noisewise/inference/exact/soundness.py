@@ -74,9 +74,10 @@ _MAX_SHARE = 0.1
 Z), a third of the mass from which modes are sure to be seen.
 """
 
-MIN_TAIL = 8.0
-"""Effective draws beyond an end of an interval with which its mass is known to about a third: in 80
-runs of a noisy problem with 7 to 18 of them z-scores of ends had sds of .99 and 1.10.
+MIN_TAIL = 4.0
+"""Effective draws beyond an end of an interval with which its mass is known to about a half. With
+fewer than 10 the end is called thin (`posterior.thin_tails`); with fewer than these nothing can be
+said of it, and the whole is not called exact.
 """
 
 _MIN_TAIL_SHARE = 0.4 * 0.025
