@@ -12,12 +12,17 @@ the estimate unbiased where weights do not depend on x.
 A quantile Q of level p is the inverse of the weighted distribution function, whose value at Q is
 a mean too, worth
 
-    n_p = sum w_i d_i^2 / (tau sum w_i^2 d_i^2),    d_i = 1{x_i < Q} + 1{x_i = Q}/2 - its mean,
+    n_p = sum w_i d_i^2 / (tau (sum w_i^2 d_i^2 + 2 max w_i^2 d_i^2)),
+    d_i = 1{x_i < Q} + 1{x_i = Q}/2 - its mean,    the largest on the smaller side of Q,
 
-independent draws. Woodruff's interval takes levels two standard errors below and above p to
-quantiles, and a quarter of their distance is the error of Q. So no density has to be estimated,
-which fails in tails, where draws are few; and n_p belongs to this quantile, as 1 / sum w_i^2 does
-not.
+independent draws. Two more draws like the largest are counted, as Agresti and Coull add two
+successes: a tail in which few large weights happened to occur has a quantile too far inside and a
+variance too small, both at once. For 400 equal weights it is a fifth of the variance at a level of
+2.5%, and 1% at the median.
+
+Woodruff's interval takes levels two standard errors below and above p to quantiles, and a quarter
+of their distance is the error of Q. So no density has to be estimated, which fails in tails, where
+draws are few; and n_p belongs to this quantile, as 1 / sum w_i^2 does not.
 """
 
 from __future__ import annotations
@@ -37,6 +42,11 @@ _SDS = 2.0
 """Standard errors from a quantile's level to the levels on both sides whose quantiles give its
 error. Over 400 runs of 2,000 draws z-scores of 2.5% and 97.5% points have an sd of 1.04 to 1.10
 with 2, and of 1.08 to 1.17 with 1, as few draws lie between; 3 would reach beyond thin tails.
+"""
+
+_MORE = 2.0
+"""Draws like the largest that a tail is given in addition: with none, z-scores of 2.5% points have
+an sd of 1.25 where ten effective draws lie beyond.
 """
 
 _MIN_CHAIN = 8
@@ -81,6 +91,8 @@ def effective_sizes_at(
     below: Float[np.ndarray, "n m"],
     weights: Float[np.ndarray, " n"],
     times: AutocorrelationTimes = independent,
+    *,
+    more: float = _MORE,
 ) -> Float[np.ndarray, " m"]:
     """How many independent draws the level of each quantile rests on.
 
@@ -88,18 +100,19 @@ def effective_sizes_at(
         below: 1 where a draw is below the quantile, 1/2 where it equals it, 0 above, shape (n, m).
         weights: Weights, shape (n,), that sum to 1.
         times: Autocorrelation times of the draws.
+        more: Draws like the largest that are counted in addition; 0 to count what is there.
 
     Returns:
         Effective sizes n_p, shape (m,); infinite where all draws are equal.
     """
-    centred = below - weights @ below
+    share = weights @ below
+    centred = below - share
     terms = weights[:, None] * centred
+    squares = terms**2
+    largest = np.where((centred > 0.0) == (share < 0.5), squares, 0.0).max(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        sizes = (
-            np.einsum("ij,ij->j", terms, centred)
-            / np.einsum("ij,ij->j", terms, terms)
-            / times(terms)
-        )
+        sizes = np.einsum("ij,ij->j", terms, centred) / (squares.sum(axis=0) + more * largest)
+        sizes /= times(terms)
     return np.where((centred == 0.0).all(axis=0), np.inf, sizes)
 
 

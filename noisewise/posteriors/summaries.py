@@ -78,15 +78,19 @@ class Quantity:
         return errors_of_quantiles(self.quantiles, levels, self.effective_sizes(levels))
 
     def effective_sizes(self, levels: Float[np.ndarray, " l"]) -> Float[np.ndarray, " l"]:
-        """How many independent draws each quantile rests on."""
-        ends, values = self.quantiles(levels), self.values[:, None]
-        below = (values < ends) + 0.5 * (values == ends)
-        return effective_sizes_at(below, self.weights, self._times)
+        """How many independent draws the error of each quantile rests on."""
+        return effective_sizes_at(self._below(levels), self.weights, self._times)
 
     def thin_tails(self, levels: Float[np.ndarray, " l"]) -> list[bool]:
         """Whether fewer than `MIN_TAIL_DRAWS` effective draws lie beyond each quantile."""
-        beyond = np.minimum(levels, 1.0 - levels) * self.effective_sizes(levels)
+        sizes = effective_sizes_at(self._below(levels), self.weights, self._times, more=0.0)
+        beyond = np.minimum(levels, 1.0 - levels) * sizes
         return [not num > MIN_TAIL_DRAWS - 1e-6 for num in beyond]  # NaN is too few
+
+    def _below(self, levels: Float[np.ndarray, " l"]) -> Float[np.ndarray, "n l"]:
+        """1 for draws below each quantile, 1/2 for those at it."""
+        ends, values = self.quantiles(levels), self.values[:, None]
+        return (values < ends) + 0.5 * (values == ends)
 
     @cached_property
     def _ordered(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

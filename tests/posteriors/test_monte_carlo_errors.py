@@ -4,6 +4,7 @@ An sd of z-scores over R replications has a standard error of 1 / sqrt(2 R): .03
 100. Estimates of an error are noisy themselves, which widens z-scores, in tails by 5% to 10%.
 """
 
+import functools
 import warnings
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
-from noisewise.posteriors import Draws, Report, WeightedSamples
+from noisewise.posteriors import Draws, Report, WeightedSamples, monte_carlo_errors, summaries
 from noisewise.posteriors.monte_carlo_errors import chain_times
 
 REPORT = Report("test")
@@ -72,6 +73,31 @@ def test_errors_are_as_large_as_they_say_to_a_tenth(name):
     spread = z_scores(MAKE[name], 1000).std(axis=0)  # each with a standard error of .022
     assert (spread > 0.85).all(), spread
     assert (spread < 1.15).all(), spread
+
+
+def rare_in_a_tail(rng):
+    """Draws of which one in 25 has a weight below -1, about 25 times as large and varying: six lie
+    beyond the 2.5% point.
+    """
+    theta = rng.normal(size=6000)
+    chance = np.where(theta < -1.0, 0.04, 0.3)
+    varying = np.where(theta < -1.0, 0.5 * rng.normal(size=6000) - 0.125, 0.0)
+    log_weights = np.where(rng.random(6000) < chance, varying - np.log(chance), -np.inf)
+    return WeightedSamples(theta[:, None], ("a",), REPORT, log_weights=log_weights)
+
+
+@pytest.mark.parametrize(("more", "least", "most"), [(None, 0.85, 1.15), (0.0, 1.2, np.inf)])
+def test_an_end_that_rests_on_a_few_large_weights_has_an_honest_error(
+    monkeypatch, more, least, most
+):
+    """The rms of 300 z-scores has an error of .04; planted: counting only what happened to occur,
+    which gives 1.30.
+    """
+    if more is not None:
+        planted = functools.partial(monte_carlo_errors.effective_sizes_at, more=more)
+        monkeypatch.setattr(summaries, "effective_sizes_at", planted)
+    scores = z_scores(rare_in_a_tail, 300)[:, COLUMNS.index("2.5%")]
+    assert least < np.sqrt(np.mean(scores**2)) < most
 
 
 @pytest.mark.parametrize("name", ["equal weights", "wide proposal", "independent draws", "chains"])

@@ -10,7 +10,6 @@ draws.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -38,9 +37,6 @@ tails are worth a quarter of the draws, as errors can only be trusted then.
 
 _TAIL = 0.025
 """Mass beyond each end of a 95% interval."""
-
-_ENOUGH_FOR_TAILS = 200.0
-"""Effective draws from which tails of 2.5% can be judged: they hold five."""
 
 SEARCHLESS = -1
 """The search of draws that belong to none."""
@@ -256,12 +252,9 @@ class Pool:
 
     def tail_share(self, proposal: Proposal) -> float:
         """What draws from a proposal are worth, each, in the worst tail of 2.5% of a parameter, by
-        all simulations: P(tail)^2 / E[w^2; tail] for weights of mean 1.
-
-        Infinite where the simulations are worth too little to have tails.
+        all simulations: P(tail)^2 / E[w^2; tail] for weights of mean 1. What is largest counts
+        twice, as the rare draws that matter most may not have occurred.
         """
-        if self.effective_size < _ENOUGH_FOR_TAILS:
-            return math.inf
         weights, theta = self.weights, self.theta
         rows = np.flatnonzero(weights > 0.0)
         log_ratio = self.log_total[rows] - np.log(self.num) - self.log_density(proposal, rows)
@@ -272,7 +265,8 @@ class Pool:
             for end in (order, order[::-1]):
                 mass = np.cumsum(weights[rows][end])
                 tail = end[: 1 + np.searchsorted(mass, _TAIL)]
-                shares.append(weights[rows][tail].sum() ** 2 / squares[tail].sum())
+                second = squares[tail].sum() + squares[tail].max()
+                shares.append(weights[rows][tail].sum() ** 2 / second)
         return float(min(shares))
 
     def cost(self, proposal: Proposal) -> float:
