@@ -23,6 +23,7 @@ KEY = jax.random.key(3)
 NUM = 10_000
 
 certifying = importlib.import_module("noisewise.diagnostics.certificates.certify")
+measuring = importlib.import_module("noisewise.diagnostics.certificates.measuring")
 
 
 @pytest.fixture(autouse=True)
@@ -134,3 +135,27 @@ def test_advice_never_asks_for_fewer_simulations_than_were_made():
     found = certificate()
     assert found.effective_size > 1000
     assert planted(found).advice[-1] == ("more", rounded_up(2.0 * found.num_simulations))
+
+
+@pytest.mark.parametrize(("lost", "taken"), [(1.0, False), (0.0, True)])
+def test_a_refit_that_lost_mass_is_not_measured(monkeypatch, lost, taken):
+    """Its weights look the best, as all its draws lie in one part of the posterior."""
+    refits, measured = [], []
+    excesses = measuring._excesses
+
+    def steady(_key, run, draws, _proposal, _num):
+        refit = ImportanceDraws(run, draws.proposal)
+        refit.z, refit.s, refit.log_proposal = draws.z, draws.s, draws.log_proposal
+        refit.log_weights = np.full(draws.num, draws.log_evidence - lost)
+        refits.append(refit)
+        return [refit]
+
+    def watched(key, run, draws, *others):
+        measured.append(draws)
+        return excesses(key, run, draws, *others)
+
+    monkeypatch.setattr(measuring, "_refits", steady)
+    monkeypatch.setattr(measuring, "_excesses", watched)
+    monkeypatch.setattr(ImportanceDraws, "contradicts", lambda *_: True)  # not sound: it refits
+    certificate()
+    assert (measured[0] is refits[0]) == taken
