@@ -77,7 +77,12 @@ def certifies(*, exact: bool, effective_size: float, missed_share: float) -> boo
 
 
 def certificate_verdict(
-    *, certified: bool, efficiency: float, relative_variance: float, num_draws: int
+    *,
+    certified: bool,
+    efficiency: float,
+    relative_variance: float,
+    num_draws: int,
+    explained: bool = True,
 ) -> Verdict:
     """The verdict of a certificate, as its table says.
 
@@ -86,9 +91,12 @@ def certificate_verdict(
         efficiency: The effective share of draws from q if the likelihood were known.
         relative_variance: 1 + rv, simulations that an exact draw costs with a perfect q.
         num_draws: N, the weighted draws.
+        explained: Whether what was found explains the observation.
     """
     if certified:
         return Verdict.CERTIFIED
+    if not explained:
+        return Verdict.UNEXPLAINED
     # where q is inefficient, 1 + rv is known to a factor of two
     enough = CERTIFYING_SIZE if efficiency >= FAIR_EFFICIENCY else CERTIFYING_SIZE / 2.0
     better_would_do = num_draws / relative_variance >= enough

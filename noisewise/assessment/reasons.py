@@ -29,6 +29,7 @@ class Verdict(enum.StrEnum):
     EXACT_BUT_FEW = "exact, but few draws"
     CERTIFIED = "certified"
     POOR = "the approximation is poor"
+    UNEXPLAINED = "the observation is not explained"
     NOT_CERTIFIABLE = "not certifiable by simulation"
     NOT_CERTIFIED = "not certified"
     """No certificate was made."""

@@ -123,7 +123,7 @@ REASONS: dict[str, Any] = {
         "Fresh simulations could not show how good the approximation is, and found no fault in it."
     ),
     "certificate against": (
-        "Fresh simulations show that the approximation is poor: see the certificate below."
+        "Fresh simulations do not confirm the approximation: see the certificate below."
     ),
     "predicts": (
         "Data simulated from the answer look like the published numbers (p = {p_value:.2g})."

@@ -78,6 +78,7 @@ class Kind(enum.StrEnum):
     # certificates and decompositions
     CERTIFIED = "certified"
     APPROXIMATION_POOR = "approximation poor"
+    CERTIFICATE_UNEXPLAINED = "certificate unexplained"
     NOT_CERTIFIABLE = "not certifiable"
     NOTHING_CERTIFIABLE = "nothing certifiable"
     HIDDEN_MODES = "hidden modes"
@@ -99,6 +100,7 @@ ABOUT_CERTIFICATES = frozenset(
     {
         Kind.CERTIFIED,
         Kind.APPROXIMATION_POOR,
+        Kind.CERTIFICATE_UNEXPLAINED,
         Kind.NOT_CERTIFIABLE,
         Kind.NOTHING_CERTIFIABLE,
         Kind.HIDDEN_MODES,

@@ -7,9 +7,10 @@ from noisewise.assessment import CertificateFacts, Evidence, PredictionFacts
 from noisewise.assessment.evidence import Source
 from noisewise.posteriors import Finding
 
-CERTIFIED, POOR, UNDECIDED = (
+CERTIFIED, POOR, UNEXPLAINED, UNDECIDED = (
     "certified",
     "the approximation is poor",
+    "the observation is not explained",
     "not certifiable by simulation",
 )
 TRUST, CARE, DISTRUST = "trust", "trust with care", "do not trust"
@@ -133,6 +134,13 @@ CASES = {
         {"certificate": certificate(POOR)},
         DISTRUST,
         POOR,
+        "certificate against, enough draws",
+    ),
+    "unexplained": Case(
+        METHOD,
+        {"certificate": certificate(UNEXPLAINED)},
+        DISTRUST,
+        UNEXPLAINED,
         "certificate against, enough draws",
     ),
     "poor, corrected": Case(

@@ -174,6 +174,10 @@ def test_verdicts_of_8000_draws(efficiency, relative_variance, verdict):
     numbers = {"relative_variance": relative_variance, "num_draws": 8000}
     found = judging.certificate_verdict(certified=False, efficiency=efficiency, **numbers)
     assert found is verdict
+    blind = judging.certificate_verdict(
+        certified=False, efficiency=efficiency, explained=False, **numbers
+    )
+    assert blind is Verdict.UNEXPLAINED
     certified = judging.certificate_verdict(certified=True, efficiency=efficiency, **numbers)
     assert certified is Verdict.CERTIFIED
 

@@ -71,6 +71,15 @@ def test_each_doubt_takes_the_label_away(monkeypatch, owner, name, value, kind):
     assert kind in labels(found)
 
 
+def test_an_observation_that_nothing_explains_has_a_verdict_of_its_own(monkeypatch):
+    monkeypatch.setattr(certifying, "chance_of_noise", lambda *_: 1e-4)
+    monkeypatch.setattr(certifying, "smallest_mode", lambda *_: 1.0)
+    found = certificate()
+    assert found.verdict == "the observation is not explained"
+    assert "poor" not in found.sentence
+    assert found.advice == (("check", None),)
+
+
 def test_draws_that_contradict_the_check_take_it_away(monkeypatch):
     monkeypatch.setattr(ImportanceDraws, "contradicts", lambda *_: True)
     found = certificate()

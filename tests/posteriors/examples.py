@@ -76,6 +76,7 @@ FINDINGS = {
     Kind.SPIKE_AND_SLAB: [{}],
     Kind.CERTIFIED: [{"effective_size": 2000.0, "cost": 5.0}],
     Kind.APPROXIMATION_POOR: [{**_POOR, "usable": True}, {**_POOR, "usable": False, "missed": 0.2}],
+    Kind.CERTIFICATE_UNEXPLAINED: [{"effective_size": 3939.0}],
     Kind.NOT_CERTIFIABLE: [
         {"effective_size": 20.0, "enough": 800.0, "cost": 50.0, "at_least": False},
         {

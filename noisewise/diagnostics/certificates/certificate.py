@@ -50,12 +50,14 @@ class Certificate:
         1 + rv = E[eta^2 | theta] / E[eta | theta]^2,
 
     the mean being over the posterior: q is responsible for r, the simulator and the mechanism for
-    1 + rv. There are three verdicts:
+    1 + rv. There are four verdicts:
 
     - certified: `corrected` stands for the posterior. ESS >= 800, Pareto k <= .7, `missed_share`
       <= .1.
     - the approximation is poor: another q would be certified by as many simulations. Not certified,
       and N / (1 + rv) >= 800.
+    - the observation is not explained: noise as large as the corrected draws need has a probability
+      below .02. The model is wrong, or a part of the posterior was missed.
     - not certifiable by simulation: no q would be. All other cases.
 
     With 800 effective draws averages are known to 3.5% of a posterior standard deviation and tails
@@ -73,7 +75,8 @@ class Certificate:
     `nw.assess` says how far to trust the draws of q, or the corrected ones, given this certificate.
 
     Attributes:
-        verdict: "certified", "the approximation is poor" or "not certifiable by simulation".
+        verdict: "certified", "the approximation is poor", "the observation is not explained" or
+            "not certifiable by simulation".
         effective_size: How many exact draws `corrected` is worth.
         max_weight: The largest share of the weight that one draw has.
         pareto_k: The tail of the weights: above .7 their effective size cannot be believed.
@@ -190,6 +193,8 @@ class Certificate:
             )
         if self.verdict == Verdict.POOR:
             return self._poor
+        if self.verdict == Verdict.UNEXPLAINED:
+            return Finding(Kind.CERTIFICATE_UNEXPLAINED, {"effective_size": self.effective_size})
         if not self.effective_size:
             return Finding(Kind.NOTHING_CERTIFIABLE, {"num": self.num_draws})
         return self._not_certifiable

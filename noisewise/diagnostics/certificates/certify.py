@@ -157,6 +157,7 @@ def certified_by(key: Array, run: InferenceRun, posterior: AbstractPosterior) ->
         efficiency=measured.efficiency,
         relative_variance=measured.relative_variance,
         num_draws=draws.num,
+        explained=Kind.UNEXPLAINED not in {finding.kind for finding in weighed.doubts},
     )
     certificate = Certificate(
         verdict=verdict.value,

@@ -69,6 +69,10 @@ SENTENCES = {
     Kind.CERTIFIED: _certified,
     Kind.APPROXIMATION_POOR: _poor,
     Kind.NOT_CERTIFIABLE: _not_certifiable,
+    Kind.CERTIFICATE_UNEXPLAINED: (
+        "The corrected draws are worth {effective_size:,.0f} weighted ones, but none of them "
+        "explains the observation: use neither them nor the approximation."
+    ),
     Kind.NOTHING_CERTIFIABLE: (
         "None of {num:,} simulated statistics can have led to this observation, so nothing can be "
         "said about the approximation."
