@@ -11,6 +11,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from noisewise._compile.on_disk import keep_programs
+
 LONG_RUNNING = {"xla_backend_optimization_level": 1}
 """Options of XLA: half the time to compile, and programs are no slower."""
 FAST_COMPILE = LONG_RUNNING | {"xla_cpu_use_fusion_emitters": False}
@@ -100,6 +102,7 @@ class CompiledFunction:
 
     @functools.cached_property
     def _whole(self) -> Any:
+        keep_programs()
         return self._jit(self._function, compiler_options=_known_options(self._options))
 
 

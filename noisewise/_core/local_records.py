@@ -21,6 +21,12 @@ from noisewise._core.files import write_atomically
 from noisewise._core.json_files import dump_json, read_json
 from noisewise.errors import NoisewiseError
 
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+"""Permission bits with which others may change what a folder holds."""
+
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+"""Permission bits of others, of any kind."""
+
 
 def state_folder() -> Path:
     """`noisewise` in the user's folder for the state of programs; a relative `XDG_STATE_HOME` does
@@ -42,7 +48,7 @@ def read_record(kind: str, name: str) -> dict[str, Any] | None:
     """
     with contextlib.suppress(OSError, RuntimeError, NoisewiseError):
         path = _path(kind, name)
-        if all(_is_private(folder) for folder in (path.parent.parent, path.parent)):
+        if all(is_own(folder) for folder in (path.parent.parent, path.parent)):
             return read_json(path, "The record")
     return None
 
@@ -64,7 +70,7 @@ def write_record(kind: str, name: str, value: dict[str, Any]) -> bool:
         path = _path(kind, name)
         for folder in (path.parent.parent, path.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not _is_private(folder):
+            if not is_own(folder):
                 return False
         write_atomically(path, dump_json(value), overwrite=True)
         return True
@@ -79,10 +85,35 @@ def _path(kind: str, name: str) -> Path:
     return state_folder() / kind / f"{name}.json"
 
 
-def _is_private(folder: Path) -> bool:
-    """Whether a folder is the user's own and nobody else may write in it."""
-    with contextlib.suppress(OSError):
+def is_own(folder: Path) -> bool:
+    """Whether a folder is the user's own, no symbolic link, and nobody else may write in it."""
+    return _is_own(folder, _OTHERS_WRITE)
+
+
+def is_closed(folder: Path) -> bool:
+    """Whether a folder is the user's own, no symbolic link, closed to everybody else, and nobody
+    else can put another in its place. False where that cannot be known, as on Windows.
+    """
+    if not hasattr(os, "getuid"):
+        return False
+    return _is_own(folder, _OTHERS) and all(map(_keeps_its_entries, folder.absolute().parents))
+
+
+def _is_own(folder: Path, forbidden: int) -> bool:
+    try:
         found = folder.lstat()
-        own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-        return stat.S_ISDIR(found.st_mode) and own and not found.st_mode & 0o022
-    return False
+    except OSError:
+        return False
+    own = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    return stat.S_ISDIR(found.st_mode) and own and not found.st_mode & forbidden
+
+
+def _keeps_its_entries(folder: Path) -> bool:
+    """Whether only the user and the administrator can rename or replace what lies in a folder."""
+    try:
+        found = folder.stat()
+    except OSError:
+        return False
+    trusted = found.st_uid in (0, os.getuid())
+    sticky = bool(found.st_mode & stat.S_ISVTX)  # as /tmp: entries belong to who made them
+    return trusted and (sticky or not found.st_mode & _OTHERS_WRITE)
