@@ -23,6 +23,7 @@ from noisewise.posteriors import Draws, Report
 from tests.diagnostics.planted import Planted, normal, normal_fit, normal_mixture
 
 KEY = jax.random.key(11)
+certifying = importlib.import_module("noisewise.diagnostics.certificates.certify")
 NUM = 20_000
 
 
@@ -60,7 +61,7 @@ def test_a_fair_posterior_is_certified_and_corrected_to_the_exact_one(problem):
     exact = exact_draws(1.0)
     table, size = certificate.corrected.summary(), certificate.effective_size
     assert certificate.certified
-    assert size > 2500
+    assert size > 2000
     assert abs(table.loc["mean", "mean"] - exact.mean()) < 4 * exact.std() * np.sqrt(
         1 / size + 1 / 20_000
     )
@@ -213,7 +214,7 @@ def test_a_forgotten_jacobian_is_caught(constrained, monkeypatch):
         )
 
     monkeypatch.setattr(
-        importlib.import_module("noisewise.diagnostics.certificates.certify"),
+        certifying,
         "proposal_from",
         wrong,
     )
@@ -340,7 +341,7 @@ def test_it_prints_and_goes_into_reports(problem):
     assert "would have been seen" in str(run(problem, around(problem)))
 
 
-def test_draws_off_the_support_and_contradictions_are_counted():
+def test_draws_off_the_support_and_contradictions_are_counted(monkeypatch):
     """A normal q of a positive rate: 2.3% of its draws are negative. The evidence is right all the
     same. NaN of q is counted.
     """
@@ -358,9 +359,11 @@ def test_draws_off_the_support_and_contradictions_are_counted():
     def log_density(theta):
         return law.logpdf(theta[:, 0])
 
+    monkeypatch.setattr(certifying, "_SHARES_OF_LAW", (0.5,))
     certificate = certify(KEY, Planted(("rate",), draw, log_density), model, [0.6], NUM)
-    # the first fifth is from p, the others are from p by half
-    expected = 0.9 * (1 / 3 + 4 / 6) * certificate.num_draws * law.cdf(0.0)
+    # of the draws a tenth is from p, and the others by half; three fifths of them are reported
+    own = 0.9 * (0.1 + 0.9 / 2) / 0.6 * certificate.num_draws
+    expected = own * law.cdf(0.0)
     assert abs(certificate.num_unusable - expected) < 4 * np.sqrt(expected)
     evidence, _ = quadrature(stats.lognorm(1.0).pdf, 0.6, 20.0)
     assert abs(certificate.log_evidence - np.log(evidence)) < 4 * certificate.log_evidence_se
@@ -370,9 +373,7 @@ def test_draws_off_the_support_and_contradictions_are_counted():
         ("rate",), draw, lambda theta: np.where(theta[:, 0] > 0.9, np.nan, log_density(theta))
     )
     found = certify(KEY, silent, model, [0.6], NUM)
-    assert found.num_unusable == pytest.approx(
-        0.9 * found.num_draws * (law.cdf(0.0) + law.sf(0.9)), rel=0.1
-    )
+    assert found.num_unusable == pytest.approx(own * (law.cdf(0.0) + law.sf(0.9)), rel=0.1)
 
 
 def test_failed_simulations_are_counted(problem):
@@ -381,7 +382,7 @@ def test_failed_simulations_are_counted(problem):
     )
     model = dataclasses.replace(problem.model, simulator=failing, query=lambda x: x)
     certificate = certify(KEY, around(problem), model, problem.observed, 2000)
-    assert certificate.num_failed > 200
+    assert certificate.num_failed > 100
     assert certificate.corrected.theta[certificate.corrected.weights > 0].max() <= 0.7
 
 

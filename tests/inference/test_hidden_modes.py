@@ -262,7 +262,7 @@ GOOD = Soundness(
         ({"effective_size": 15.0}, Kind.WEIGHTS_POOR),
         ({"reliable_size": 5.0}, Kind.WEIGHTS_POOR),
         ({"pareto_k": 0.8, "reliable_size": 100.0}, Kind.WEIGHTS_POOR),
-        ({"tail_size": 0.5}, Kind.TAILS_UNSTEADY),
+        ({"tail_size": 0.2}, Kind.TAILS_UNSTEADY),
         ({"contradicted": 0.3}, Kind.CONTRADICTED),
         ({"found_by_few": 0.4, "visits": 2.0}, Kind.FOUND_BY_FEW),
         ({"chance": 1e-4}, Kind.UNEXPLAINED),

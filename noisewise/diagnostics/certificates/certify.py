@@ -45,6 +45,12 @@ and a fifth costs the draws only 10% of their precision."""
 _CHECK_SHARE = 0.2
 """Share of the draws that improve the proposal, and of those that decide on the verdict: 7,800 of
 the default number each."""
+_SHARES_OF_LAW = (0.5, 0.9)
+"""Shares of the draws that may come from the law that was fitted to the first: as many as from p,
+which suits where a fit is hard, or nearly all.
+"""
+_NUM_IMPROVING = 2
+"""Stages that improve the proposal: draws from q say little of tails in which it is thin."""
 _FOLLOWING_UP = 0.02
 """Share of the simulations that follow up the largest weights: 1,000 of the default number find a
 mode again that a single draw came upon."""
@@ -74,11 +80,12 @@ def certify(
     a of prior draws bounds the weights, and shows what q misses.
 
     Four fifths of the simulations make draws. The first fifth of these, from p, improves it: the
-    others are from r = (p + w) / 2, w a law fitted to the first and wider in the tails if weights
-    vary there. The second fifth decides on the verdict, and three fifths are reported: draws that
-    decide about themselves are biased. A few simulations follow up the largest weights, so that a
-    mode that q misses shows once a draw comes near it. The rest tell a poor q from a noisy
-    likelihood, at places theta_j taken from the corrected draws. Half of them are single, with
+    others are from r = (1 - b) p + b w, w a law fitted to the first, in two stages, and wider in
+    the tails if weights vary there. The second fifth decides on the verdict, and three fifths are
+    reported: draws that decide about themselves are biased. A few simulations follow up the largest
+    weights, so that a mode that q misses shows once a draw comes near it. The rest tell a poor q
+    from a noisy likelihood, at places theta_j taken from the corrected draws. Half of them are
+    single, with
 
         r_j = pi(theta_j) eta(s_dp | s_j) / (p(theta_j) Z),
 
@@ -139,15 +146,12 @@ def certified_by(key: Array, run: InferenceRun, posterior: AbstractPosterior) ->
     num_drawn = num_simulations - num_measuring - num_following
     num_first = num_check = round(_CHECK_SHARE * num_drawn)
     with run.progress():
-        first = ImportanceDraws(run, proposal)
-        first.add(first_key, num_first)
-        num_unusable = _drop_unusable(first, proposal)
-        improved = _improved(first, proposal)
+        early, improved, num_unusable = _improved(first_key, run, proposal, num_first)
         check, draws = ImportanceDraws(run, improved), ImportanceDraws(run, improved)
         check.add(check_key, num_check)
         draws.add(draw_key, num_drawn - num_first - num_check)
         num_unusable += sum(_drop_unusable(part, improved) for part in (check, draws))
-        followed = _followed_up(follow_key, run, (first, check, draws), num_following)
+        followed = _followed_up(follow_key, run, (*early, check, draws), num_following)
         sound = _soundness(follow_key, run, check, draws, followed)
         weighed = _weigh(draws, check, proposal, sound)
         measured = measure(measure_key, run, draws, proposal, num_measuring, sound=weighed.sound)
@@ -242,14 +246,25 @@ class _Weighed(NamedTuple):
 
 
 def _improved(
-    first: ImportanceDraws, proposal: DefensiveProposal
-) -> DefensiveProposal | ImprovedProposal:
-    """The proposal for the other draws, given the first ones, from p."""
-    if not first.effective_size:
-        return proposal
-    pool = Pool(first.run)
-    pool.include(first.proposal, first.z, first.s, usable=np.isfinite(first.log_weights))
-    return ImprovedProposal(proposal, cheapest_proposal(pool, proposal.share))
+    key: Array, run: InferenceRun, proposal: DefensiveProposal, num: int
+) -> tuple[list[ImportanceDraws], DefensiveProposal | ImprovedProposal, int]:
+    """Early draws, the first half of them from p, the second from what was learnt from the first;
+    the proposal for the others; and how many draws could not be used.
+    """
+    early: list[ImportanceDraws] = []
+    improved: DefensiveProposal | ImprovedProposal = proposal
+    pool, num_unusable = Pool(run), 0
+    for stage_key in jax.random.split(key, _NUM_IMPROVING):
+        draws = ImportanceDraws(run, improved)
+        draws.add(stage_key, num // _NUM_IMPROVING)
+        early.append(draws)
+        num_unusable += _drop_unusable(draws, improved)
+        pool.include(improved, draws.z, draws.s, usable=np.isfinite(draws.log_weights))
+        if pool.effective_size:
+            law = cheapest_proposal(pool, proposal.share)
+            mixed = [ImprovedProposal(proposal, law, share) for share in _SHARES_OF_LAW]
+            improved = max(mixed, key=pool.reliable_share)
+    return early, improved, num_unusable
 
 
 def _drop_unusable(draws: ImportanceDraws, proposal: DefensiveProposal | ImprovedProposal) -> int:

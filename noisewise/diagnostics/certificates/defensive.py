@@ -93,20 +93,21 @@ class DefensiveProposal:
 
 @dataclasses.dataclass(frozen=True)
 class ImprovedProposal:
-    """r(z) = (p(z) + w(z)) / 2: half the draws come from a defensive proposal p, half from a law w
-    that was fitted to weighted draws from it. Where weights vary in the tails, w is wider than the
+    """r(z) = (1 - b) p(z) + b w(z): a share b of the draws is from a law w that was fitted to
+    weighted draws from a defensive proposal p. Where weights vary in the tails, w is wider than the
     posterior.
     """
 
     defensive: DefensiveProposal
     law: Proposal
+    share_of_law: float
 
     def sample(self, key: Array, num: int) -> Float[np.ndarray, "num d"]:
         """Draws z (num, d), those from p first."""
         own_key, law_key = jax.random.split(key)
-        half = num // 2
+        own = self._num_own(num)
         return np.concatenate(
-            [self.defensive.sample(own_key, half), self.law.sample(law_key, num - half)]
+            [self.defensive.sample(own_key, own), self.law.sample(law_key, num - own)]
         )
 
     def log_prob(self, z: Float[np.ndarray, "N d"]) -> Float[np.ndarray, " N"]:
@@ -114,16 +115,23 @@ class ImprovedProposal:
         finite = np.isfinite(z).all(axis=1)
         of_law = self.law.log_prob(np.where(finite[:, None], z, 0.0))
         with np.errstate(invalid="ignore"):
-            return np.logaddexp(self.defensive.log_prob(z), of_law) - np.log(2.0)
+            return np.logaddexp(
+                np.log1p(-self.share_of_law) + self.defensive.log_prob(z),
+                np.log(self.share_of_law) + of_law,
+            )
 
     def unusable(
         self, z: Float[np.ndarray, "N d"], log_prob: Float[np.ndarray, " N"]
     ) -> Bool[np.ndarray, " N"]:
         """Which draws (N,), in the order of `sample`, are off the support or contradict p."""
-        half = len(z) // 2
-        own = self.defensive.unusable(z[:half], self.defensive.log_prob(z[:half]))
-        finite = np.isfinite(z[half:]).all(axis=1) & np.isfinite(log_prob[half:])
+        num = self._num_own(len(z))
+        own = self.defensive.unusable(z[:num], self.defensive.log_prob(z[:num]))
+        finite = np.isfinite(z[num:]).all(axis=1) & np.isfinite(log_prob[num:])
         return np.concatenate([own, ~finite])
+
+    def _num_own(self, num: int) -> int:
+        """How many of `num` draws are from p."""
+        return num - round(self.share_of_law * num)
 
 
 def proposal_from(posterior: AbstractPosterior, prior: Prior, share: float) -> DefensiveProposal:

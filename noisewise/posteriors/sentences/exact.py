@@ -38,8 +38,8 @@ SENTENCES = {
     ),
     Kind.TAILS_UNSTEADY: (
         "Weights vary much more in the tails than elsewhere: the tails of 2.5% rest on some "
-        "{tail_size:.0f} effective draws, too few for the whole to be called exact. Run more "
-        "simulations, or use DataAugmentationMCMC for models of records."
+        "{tail_size:.1f} effective draws, too few for the whole to be called exact. Run more "
+        "simulations, or data augmentation (da-mcmc) for models of records."
     ),
     Kind.DRAWS_THAT_ADAPTED: (
         "The budget ended before the final draws: these are the draws that proposals were fitted "
