@@ -7,14 +7,11 @@ from functools import partial
 from benchmarks.learning.count_problems import (
     district_effects,
     districts,
-    doses,
-    two_populations,
-    zero_cases,
 )
 from benchmarks.learning.gaussian_problems import groups, linear, moons, points
 from benchmarks.learning.income_problems import incomes
 from benchmarks.learning.problem import Catalogue, Problem
-from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian
+from noisewise.mechanisms import DiscreteGaussian, Gaussian
 
 TUNED: Catalogue = {
     "linear-10": partial(linear, seed=11, dim=10, width=10, sd=0.3, noise=0.3),

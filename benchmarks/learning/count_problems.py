@@ -13,7 +13,6 @@ from scipy import special, stats
 from benchmarks.learning.exact_draws import fitted_draws, from_table, grid_draws
 from benchmarks.learning.noisy_counts import (
     HIGHEST,
-    LOWEST,
     PoissonTable,
     counts_near,
     log_sums,
