@@ -35,7 +35,7 @@ TUNED: Catalogue = {
 HELD_OUT: Catalogue = {
     "linear-8": partial(linear, seed=31, dim=8, width=8, sd=0.2, noise=0.25),
     "points-b": partial(points, seed=32, truth=(-0.5, 1.2, 1.1, -1.3, -0.6), noise=0.25),
-    "moons-b": partial(moons, seed=33, truth=(-0.25, 0.4), noise=0.02),
+    "moons-b": partial(moons, seed=33, truth=(-0.2, 0.65), noise=0.02),
     "districts-10": partial(
         districts, seed=34, num=10, typical=60.0, mechanism=DiscreteGaussian(scale=6.0)
     ),
