@@ -40,7 +40,8 @@ def main(arguments: list[str] | None = None) -> None:
         print(runner.table(read(options.table)))
     elif options.run:
         runner.bind(options.core)
-        print(json.dumps(runner.one(options.run)), flush=True)
+        record = json.dumps(runner.one(options.run))
+        print(f"\n{record}", flush=True)  # a rival may have printed text without an end of line
     else:
         _many(options)
 
