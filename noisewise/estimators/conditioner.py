@@ -179,8 +179,9 @@ def _ridge(
     values = np.maximum(values, 0.0)
     along = vectors.T @ cross
     best, found = np.full(len(total), np.inf), np.zeros((used - 1, len(total)))
+    largest = values.max(initial=0.0) or 1.0
     for penalty in _PENALTIES:
-        inverse = 1.0 / (values + penalty * max(values.max(initial=0.0), 1e-300))
+        inverse = 1.0 / (values + penalty * largest)
         freedom = 1.0 + (values * inverse).sum()
         left = total - (along**2 * (2.0 * inverse - values * inverse**2)[:, None]).sum(axis=0)
         score = left / (1.0 - freedom / num) ** 2 if freedom < num else np.full(len(total), np.inf)

@@ -129,11 +129,24 @@ def embedded(
     sizes = embedding.sized(target_dim)
     num = sizes.num_columns or 0
     with jax.enable_x64(False):
-        made = inner(inner_key, target_dim, target_dim + num)
+        made = _checked(
+            inner(inner_key, target_dim, target_dim + num), target_dim, target_dim + num
+        )
         network = None
         if num:
             network = _start(network_key, condition_dim, num, sizes.num_units, sizes.num_hidden)
     return Embedded((target_dim,), (condition_dim,), made, network)
+
+
+def _checked(made: Estimator, target_dim: int, condition_dim: int) -> Estimator:
+    """An estimator, if it has the dimensions that were asked for."""
+    if tuple(made.shape) != (target_dim,) or made.cond_shape != (condition_dim,):
+        raise InvalidInputError(
+            f"estimator(key, {target_dim}, {condition_dim}) must make a distribution of shape"
+            f" ({target_dim},) given ({condition_dim},), got {made.shape} given {made.cond_shape}:"
+            " pass a factory, such as neural_spline_flow, as it is."
+        )
+    return made
 
 
 @functools.partial(jax.jit, static_argnums=range(1, 5))

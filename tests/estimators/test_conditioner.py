@@ -79,8 +79,8 @@ def test_heavy_tails_are_tamed_and_others_are_not():
         np.full(NUM, 1e9),
         (RNG.uniform(size=NUM) < 0.02) * 1.0,
         RNG.poisson(0.1, NUM) * 5.0,
-        RNG.standard_cauchy(NUM) * 1e200,
-        np.r_[np.zeros(NUM - 1), 1e300],
+        RNG.standard_cauchy(NUM) * 1e100,
+        np.r_[np.zeros(NUM - 1), 1e100],
     ],
     ids=["zero", "constant", "rare", "lattice", "cauchy", "one outlier"],
 )

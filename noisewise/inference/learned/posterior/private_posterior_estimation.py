@@ -18,6 +18,7 @@ from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.inference.learned.common.learning import (
+    check_kinds,
     check_model,
     check_settings,
     something_to_learn,
@@ -125,6 +126,8 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
     def __post_init__(self) -> None:
         AbstractMethod.__post_init__(self)
         check_settings(self, correction=AbstractCorrection, points=AbstractPointSet)
+        if self.embedding is not None:
+            check_kinds(self, embedding=Embedding)
         self._check_proposal()
         if self.correction.num_atoms > self.training.batch_size:
             raise InvalidInputError(
