@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from noisewise.inference.abc.rejection_abc import RejectionABC
     from noisewise.inference.abc.smc_abc import SMCABC
     from noisewise.inference.abc.tolerances import GeometricDecay, QuantileDecay
-    from noisewise.inference.as_in_paper import as_in_paper
     from noisewise.inference.baselines.confidential_posterior import ConfidentialPosterior
     from noisewise.inference.baselines.gibbs_sufficient_statistics import GibbsSufficientStatistics
     from noisewise.inference.baselines.naive_plug_in import NaivePlugIn
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from noisewise.inference.learned.robust.robust_posterior_estimation import (
         RobustPosteriorEstimation,
     )
+    from noisewise.inference.paper_settings import as_in_paper
 
 _PARTS = {
     "AbstractMethod": "contract.base",
@@ -59,7 +59,7 @@ _PARTS = {
     "QuantileDecay": "abc.tolerances",
     "SpikeAndSlab": "learned.robust.error_models",
     "TruncatedProposals": "learned.posterior.corrections",
-    "as_in_paper": "as_in_paper",
+    "as_in_paper": "paper_settings",
     "Weighted": "abc.distances",
 }
 """What methods are made of, and what they learn."""

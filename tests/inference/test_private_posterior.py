@@ -373,7 +373,7 @@ def test_a_mechanism_without_sampler_is_refused_with_what_to_use():
 
 
 def test_a_fit_in_several_rounds_is_refused():
-    with pytest.raises(ValueError, match="num_simulations=5000"):
+    with pytest.raises(ValueError, match="num_simulations=6666"):
         PrivatePosteriorEstimation(num_rounds=2).fit(
             KEY, nw.problems.gaussian_mean(epsilon=1.0).model, progress=False
         )
