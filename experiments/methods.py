@@ -63,13 +63,13 @@ def _chains(scale: Scale) -> dict[str, Any]:
 
 
 def _sppe(scale: Scale, epsilon: float, layers: int) -> Any:
-    return nw.inference.PrivatePosteriorEstimation(**_learning(scale, layers))
+    return nw.inference.as_in_paper("sppe", **_learning(scale, layers))
 
 
 def _atomic(scale: Scale, epsilon: float, layers: int) -> Any:
     correction = nw.inference.AtomicProposals()
-    return nw.inference.PrivatePosteriorEstimation(
-        correction=correction, num_noise=1, **_learning(scale, layers)
+    return nw.inference.as_in_paper(
+        "sppe", correction=correction, num_noise=1, **_learning(scale, layers)
     )
 
 

@@ -57,7 +57,8 @@ def run(scale: Any, progress: Any) -> dict[str, Any]:
         problem = getattr(nw.problems, name)(epsilon=_EPSILON)
         num = scale.num_simulations if scale.quick else _TRAINING
         progress(f"training on {name}")
-        method = nw.inference.PrivatePosteriorEstimation(
+        method = nw.inference.as_in_paper(
+            "sppe",
             num_rounds=1,
             num_simulations=num,
             num_noise=1,

@@ -204,7 +204,7 @@ def _samplers(scale: Any) -> dict[str, Callable[..., Any]]:
         "num_noise": 1,
     }
     chains = {"num_chains": 20, "num_warmup": 20, "target_ess": 100} if scale.quick else {}
-    ppe = nw.inference.PrivatePosteriorEstimation(**learning)
+    ppe = nw.inference.as_in_paper("sppe", **learning)
     ple = nw.inference.PrivateLikelihoodEstimation(**learning, **chains)
     target, num_draws = (50, 200) if scale.quick else (_TARGET, scale.num_draws)
 

@@ -7,6 +7,8 @@ from noisewise._core.lazy import attach
 __all__ = [
     "Affine",
     "ConditionalDensity",
+    "Conditioner",
+    "Embedding",
     "Training",
     "Whitening",
     "ensemble",
@@ -22,6 +24,8 @@ __getattr__, __dir__ = attach(
     {
         "Affine": "noisewise.estimators.whitening",
         "ConditionalDensity": "noisewise.estimators.conditional_density",
+        "Conditioner": "noisewise.estimators.conditioner",
+        "Embedding": "noisewise.estimators.embedding",
         "Training": "noisewise.estimators.training",
         "Whitening": "noisewise.estimators.whitening",
         "ensemble": "noisewise.estimators.members",

@@ -60,7 +60,7 @@ class AbstractColumns(AbstractDistribution):
         Returns:
             Log densities, of the shape of the batch axes.
         """
-        x = _as_rows(x, self.shape[0], "x")
+        x = as_rows(x, self.shape[0], "x")
         condition = self._as_condition(condition)
         batch = jnp.broadcast_shapes(x.shape[:-1], condition.shape[:-1])
         return _in_blocks(
@@ -101,7 +101,7 @@ class AbstractColumns(AbstractDistribution):
                     "This estimator was made with condition_dim=None: give it no condition."
                 )
             return jnp.zeros((0,), jnp.float32)
-        return _as_rows(condition, self.cond_shape[0], "condition")
+        return as_rows(condition, self.cond_shape[0], "condition")
 
     def _log_prob(self, x: Array, condition: Array | None = None) -> Array:
         return self.log_prob(x, condition)
@@ -159,7 +159,7 @@ def stacked_networks(
     return jax.vmap(make)(jax.random.split(key, num))
 
 
-def _as_rows(value: Any, width: int, name: str) -> Array:
+def as_rows(value: Any, width: int, name: str) -> Array:
     """`value` as float32 rows of this width."""
     if not eqx.is_array_like(value):
         raise InvalidTypeError(

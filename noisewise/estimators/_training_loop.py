@@ -266,7 +266,7 @@ class _Member:
             return self.loss(self._distribution(weights), *data).mean()
 
         value, gradients = jax.value_and_grad(mean_loss)(state.weights)
-        good = jnp.isfinite(value) & jnp.isfinite(optax.global_norm(gradients))
+        good = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradients))
         updates, moments = self.settings.optimiser.update(gradients, state.moments, state.weights)
         weights = jax.tree.map(lambda w, u: w + state.rate * u, state.weights, updates)
 

@@ -15,8 +15,9 @@ from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, is_traced
+from noisewise.estimators.conditioner import Scale
 from noisewise.estimators.members import Estimator
-from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.estimators.whitening import Whitening
 
 _ROWS = 1024
 """Rows evaluated at a time: more columns of a network at once leave a CPU cache and take longer
@@ -36,12 +37,12 @@ class ConditionalDensity(eqx.Module):
 
     Args:
         members: An ensemble, as `ensemble` or `train` return it.
-        condition_scale: Standardises conditions.
+        condition_scale: Standardises conditions, or makes of them what else members see.
         whitening: Standardises targets, given standardised conditions.
     """
 
     members: Estimator
-    condition_scale: Affine
+    condition_scale: Scale
     whitening: Whitening
 
     @property
@@ -52,7 +53,7 @@ class ConditionalDensity(eqx.Module):
     @property
     def dims(self) -> tuple[int, int]:
         """The number of columns of targets and of conditions."""
-        return self.whitening.root.shape[0], self.condition_scale.mean.shape[0]
+        return self.whitening.root.shape[0], self.condition_scale.num_columns
 
     def standardised(self, target: Array, condition: Array) -> tuple[Array, Array]:
         """Target and condition as the members see them, float32."""

@@ -5,12 +5,15 @@ A description names the factory and records every setting, defaults included:
     {"kind": "neural_spline_flow", "target_dim": 3, "condition_dim": 9, "num_members": 4,
      "settings": {"num_layers": 8, ...}}
 
+An estimator behind an `Embedding` has one more entry, "embedding", with its sizes.
+
 Reading runs the factory for the structure and puts the arrays in its place, after their names,
 shapes and types have been compared with what the factory would make.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
@@ -25,6 +28,8 @@ from noisewise._core.arrays import describe, integer
 from noisewise._core.json_files import reading, require_keys
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.estimators.conditioner import NUM_KNOTS, Conditioner, Scale
+from noisewise.estimators.embedding import Embedding, embedded
 from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
 from noisewise.estimators.mixture_density import mixture_density_network
 from noisewise.estimators.whitening import Affine, Whitening, num_features
@@ -34,6 +39,8 @@ FACTORIES: dict[str, Callable[..., Any]] = {
     for factory in (neural_spline_flow, masked_autoregressive_flow, mixture_density_network)
 }
 _KEYS = ("kind", "target_dim", "condition_dim", "num_members", "settings")
+_EMBEDDING = ("num_columns", "num_units", "num_hidden")
+_CONDITIONER = ("centre", "inverse_width", "knots", "coefficients")
 _LARGEST = 4096
 """The largest whole number that a description may hold."""
 
@@ -63,6 +70,10 @@ def to_spec(
     {'num_components': 8, 'num_units': 20, 'num_hidden': 2}
     """
     factory, settings = _unwrapped(factory)
+    if factory is embedded:
+        inner = to_spec(settings["inner"], target_dim, condition_dim, num_members=num_members)
+        sizes = dataclasses.asdict(settings["embedding"].sized(target_dim))
+        return {**inner, "embedding": sizes}
     kind = next((name for name, known in FACTORIES.items() if known is factory), None)
     if kind is None:
         raise InvalidInputError(
@@ -130,10 +141,8 @@ def from_spec(spec: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 def density_arrays(density: ConditionalDensity) -> dict[str, np.ndarray]:
     """Every array of a density: its members' and its standardisation's."""
     parts = {f"members.{name}": array for name, array in to_arrays(density.members).items()}
-    scale, whitening = density.condition_scale, density.whitening
-    standardisation = {
-        "scale.mean": scale.mean,
-        "scale.inverse_sd": scale.inverse_sd,
+    whitening = density.whitening
+    standardisation = _scale_arrays(density.condition_scale) | {
         "whitening.coefficients": whitening.coefficients,
         "whitening.root": whitening.root,
         "whitening.inverse_root": whitening.inverse_root,
@@ -160,7 +169,6 @@ def read_density(spec: Any, degree: Any, arrays: Mapping[str, np.ndarray]) -> Co
         {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)},
     )
     with reading("The density"):
-        mean, inverse_sd = arrays["scale.mean"], arrays["scale.inverse_sd"]
         coefficients, root, inverse_root = (
             arrays[f"whitening.{n}"] for n in ("coefficients", "root", "inverse_root")
         )
@@ -169,11 +177,8 @@ def read_density(spec: Any, degree: Any, arrays: Mapping[str, np.ndarray]) -> Co
             raise FileFormatError(
                 "the degree of its mean must be 0, 1 or 2, and its members an ensemble."
             )
-        width = num_features(condition_dim, degree)
-        expected = {
-            "scale.mean": (condition_dim,),
-            "scale.inverse_sd": (condition_dim,),
-            "whitening.coefficients": (width, target_dim),
+        expected = _scale_shapes(spec) | {
+            "whitening.coefficients": (num_features(condition_dim, degree), target_dim),
             "whitening.root": (target_dim, target_dim),
             "whitening.inverse_root": (target_dim, target_dim),
         }
@@ -188,9 +193,39 @@ def read_density(spec: Any, degree: Any, arrays: Mapping[str, np.ndarray]) -> Co
                 )
         if not (np.diag(root) > 0.0).all():
             raise FileFormatError("the root of its covariance must have a positive diagonal.")
-        return ConditionalDensity(
-            members, Affine(mean, inverse_sd), Whitening(coefficients, root, inverse_root, degree)
-        )
+        whitening = Whitening(coefficients, root, inverse_root, degree)
+        return ConditionalDensity(members, _scale(arrays, "embedding" in spec), whitening)
+
+
+def _scale_arrays(scale: Scale) -> dict[str, Any]:
+    """The arrays of the map of conditions."""
+    if isinstance(scale, Affine):
+        return {"scale.mean": scale.mean, "scale.inverse_sd": scale.inverse_sd}
+    own = {f"conditioner.{name}": getattr(scale, name) for name in _CONDITIONER}
+    return {**_scale_arrays(scale.scale), **own}
+
+
+def _scale_shapes(spec: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """The shapes that they must have."""
+    target_dim, width = spec["target_dim"], spec["condition_dim"] or 0
+    if "embedding" not in spec:
+        return {"scale.mean": (width,), "scale.inverse_sd": (width,)}
+    width -= target_dim
+    columns = ("scale.mean", "scale.inverse_sd", "conditioner.centre", "conditioner.inverse_width")
+    return dict.fromkeys(columns, (width,)) | {
+        "conditioner.knots": (width, NUM_KNOTS),
+        "conditioner.coefficients": (1 + width * (1 + NUM_KNOTS), target_dim),
+    }
+
+
+def _scale(arrays: Mapping[str, np.ndarray], embedding: bool) -> Scale:
+    """The map of conditions from its arrays."""
+    affine = Affine(arrays["scale.mean"], arrays["scale.inverse_sd"])
+    if not embedding:
+        return affine
+    return Conditioner(
+        scale=affine, **{name: arrays[f"conditioner.{name}"] for name in _CONDITIONER}
+    )
 
 
 def _unwrapped(factory: Any) -> tuple[Callable[..., Any], dict[str, Any]]:
@@ -217,7 +252,8 @@ def _defaults(kind: str) -> dict[str, Any]:
 
 def _builder(spec: Any) -> Callable[..., Any]:
     """What makes the estimator of a description, which is checked."""
-    require_keys(spec, _KEYS, "The description")
+    behind = isinstance(spec, dict) and "embedding" in spec
+    require_keys(spec, (*_KEYS, "embedding") if behind else _KEYS, "The description")
     kind, settings = spec["kind"], spec["settings"]
     if not isinstance(kind, str) or kind not in FACTORIES:
         raise FileFormatError(f"its kind must be one of {', '.join(FACTORIES)}.")
@@ -234,14 +270,31 @@ def _builder(spec: Any) -> Callable[..., Any]:
     ):
         raise FileFormatError(f"{', '.join(sizes)} must be whole numbers.")
     integer("num_members", at_least=1, optional=True)(spec["num_members"])
+    embedding = _embedding(spec["embedding"]) if behind else None
     _check_sizes(spec)
     factory, target_dim, condition_dim = FACTORIES[kind], spec["target_dim"], spec["condition_dim"]
-    return lambda key: factory(key, target_dim, condition_dim, **settings)
+    if embedding is None:
+        return lambda key: factory(key, target_dim, condition_dim, **settings)
+    return lambda key: embedded(
+        key,
+        target_dim,
+        condition_dim,
+        inner=functools.partial(factory, **settings),
+        embedding=embedding,
+    )
+
+
+def _embedding(sizes: Any) -> Embedding:
+    """The embedding of a description."""
+    require_keys(sizes, _EMBEDDING, "The embedding")
+    if any(type(size) is not int for size in sizes.values()):
+        raise FileFormatError(f"{', '.join(_EMBEDDING)} must be whole numbers.")
+    return Embedding(**sizes)
 
 
 def _check_sizes(spec: dict[str, Any]) -> None:
     """Refuse sizes that would take all memory."""
-    for name, size in {**spec, **spec["settings"]}.items():
+    for name, size in {**spec, **spec["settings"], **spec.get("embedding", {})}.items():
         if isinstance(size, int) and size > _LARGEST:
             raise InvalidInputError(f"{name} must be at most {_LARGEST} in a file, got {size}.")
 

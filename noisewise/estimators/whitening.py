@@ -4,6 +4,8 @@ start with.
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -36,6 +38,16 @@ class Affine(eqx.Module):
         mean, sd = values.mean(axis=0), np.sqrt(_variance(values))
         varies = sd > _CONSTANT * np.maximum(np.abs(mean), 1e-300)
         return Affine(mean, np.where(varies, 1.0 / np.where(varies, sd, 1.0), 0.0))
+
+    @property
+    def num_columns(self) -> int:
+        """w, the columns of a condition."""
+        return self.mean.shape[0]
+
+    @property
+    def num_seen(self) -> int:
+        """The columns that networks see: the same."""
+        return self.num_columns
 
     def __call__(self, values: Float[Array, "*n w"]) -> Float[Array, "*n w"]:
         """Standardised values, of the same shape (..., w)."""
@@ -98,9 +110,9 @@ class Whitening(eqx.Module):
             ),
             1,
         )
-        blocks = _blocks(len(target))
+        parts = blocks(len(target))
         gram, cross = np.zeros((used, used)), np.zeros((used, target.shape[1]))
-        for block in blocks:
+        for block in parts:
             active = _features(condition[block], degree)[:, :used]
             gram += active.T @ active
             cross += active.T @ target[block]
@@ -111,8 +123,8 @@ class Whitening(eqx.Module):
         def rest(block: slice) -> np.ndarray:
             return target[block] - _features(condition[block], degree) @ coefficients
 
-        mean = sum(rest(block).sum(axis=0) for block in blocks) / len(target)
-        covariance = sum((away := rest(block) - mean).T @ away for block in blocks) / len(target)
+        mean = sum(rest(block).sum(axis=0) for block in parts) / len(target)
+        covariance = sum((away := rest(block) - mean).T @ away for block in parts) / len(target)
         scale = np.diag(covariance)
         floor = np.maximum(1e-8 * scale, 1e-12 * np.maximum(_variance(target), 1e-200))
         root = np.linalg.cholesky(covariance + np.diag(floor))
@@ -134,6 +146,13 @@ class Whitening(eqx.Module):
     ) -> Float[Array, "*n d"]:
         """The targets (..., d) whose standardised form is given."""
         return self._mean(condition) + standard @ self.root.T
+
+    def widened(self, num: int) -> Whitening:
+        """The same map for conditions with `num` more columns at the end, where the mean is linear
+        and does not depend on them.
+        """
+        more = np.zeros((num, self.coefficients.shape[1]))
+        return dataclasses.replace(self, coefficients=np.concatenate([self.coefficients, more]))
 
     def _mean(self, condition: Array) -> Array:
         return _features(condition, self.degree) @ self.coefficients
@@ -158,7 +177,7 @@ def _features(condition: Array, degree: int) -> Array:
     return xp.concatenate(parts, axis=-1)
 
 
-def _blocks(num: int) -> list[slice]:
+def blocks(num: int) -> list[slice]:
     """All rows, at most 65,536 at a time."""
     return [slice(start, start + _ROWS) for start in range(0, num, _ROWS)]
 
@@ -166,7 +185,7 @@ def _blocks(num: int) -> list[slice]:
 def _variance(values: np.ndarray) -> np.ndarray:
     """The variance of each column of values (N, k)."""
     mean = values.mean(axis=0)
-    return sum(np.square(values[block] - mean).sum(axis=0) for block in _blocks(len(values))) / len(
+    return sum(np.square(values[block] - mean).sum(axis=0) for block in blocks(len(values))) / len(
         values
     )
 

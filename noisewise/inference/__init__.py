@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from noisewise.inference.learned.robust.robust_posterior_estimation import (
         RobustPosteriorEstimation,
     )
+    from noisewise.inference.paper_settings import as_in_paper
 
 _PARTS = {
     "AbstractMethod": "contract.base",
@@ -58,6 +59,7 @@ _PARTS = {
     "QuantileDecay": "abc.tolerances",
     "SpikeAndSlab": "learned.robust.error_models",
     "TruncatedProposals": "learned.posterior.corrections",
+    "as_in_paper": "paper_settings",
     "Weighted": "abc.distances",
 }
 """What methods are made of, and what they learn."""

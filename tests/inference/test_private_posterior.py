@@ -340,7 +340,8 @@ def test_what_cannot_be_learnt_from_is_refused(settings, model, error, text):
         ({"correction": "atomic"}, TypeError, "correction"),
         ({"points": IndependentUniforms}, TypeError, "points"),
         ({"training": 5}, TypeError, "training"),
-        ({"correction": AtomicProposals(num_atoms=200)}, ValueError, "batch size"),
+        ({"correction": AtomicProposals(num_atoms=300)}, ValueError, "batch size"),
+        ({"embedding": 4}, TypeError, "embedding must be an Embedding"),
         ({"proposal": linear_gaussian.shifted()}, ValueError, "AtomicProposals"),
         ({"proposal": 3, "correction": AtomicProposals()}, TypeError, "proposal"),
     ],
@@ -372,10 +373,19 @@ def test_a_mechanism_without_sampler_is_refused_with_what_to_use():
 
 
 def test_a_fit_in_several_rounds_is_refused():
-    with pytest.raises(ValueError, match="num_simulations=2000"):
+    with pytest.raises(ValueError, match="num_simulations=6666"):
         PrivatePosteriorEstimation(num_rounds=2).fit(
             KEY, nw.problems.gaussian_mean(epsilon=1.0).model, progress=False
         )
+
+
+def test_the_paper_stays_available_by_name():
+    method = nw.inference.as_in_paper("sppe", num_rounds=3)
+    assert (method.num_rounds, method.num_simulations, method.num_noise) == (3, 1000, 8)
+    assert method.estimator is neural_spline_flow
+    assert (method.embedding, method.training) == (None, Training())
+    with pytest.raises(ValueError, match="as_in_paper knows 'sppe'"):
+        nw.inference.as_in_paper("abc")
 
 
 def test_the_default_architecture_is_the_papers():

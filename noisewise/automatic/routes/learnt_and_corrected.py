@@ -29,6 +29,9 @@ of a good approximation is then known to a few percent.
 MIN_BATCH = 1000
 """Simulations of the smallest certificate: `certify` refuses fewer."""
 
+_NUM_ROUNDS, _PER_ROUND = 10, 1000
+"""Rounds and their simulations: small ones, for after each it may be good enough to be weighed."""
+
 _FIRST_CHECKED_ROUND = 2
 """Round after which the first check comes: the first network has only seen prior draws."""
 
@@ -113,7 +116,9 @@ def _candidates(search: Search) -> Iterator[Candidate]:
     """Learnt rounds, corrected, as long as certificates say another round is worth it; then the
     last round uncorrected.
     """
-    method = PrivatePosteriorEstimation(num_noise=1, **search.budget.left())
+    method = PrivatePosteriorEstimation(
+        num_rounds=_NUM_ROUNDS, num_simulations=_PER_ROUND, num_noise=1, **search.budget.left()
+    )
     keys = jax.random.split(search.key_for(Use.LEARNING), method.num_rounds + 1)
     correction = _Correction(search)
     learnt: AbstractPosterior | None = None

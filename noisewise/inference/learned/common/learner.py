@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from noisewise._core.arrays import Array
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.estimators.conditioner import Scale
 from noisewise.estimators.files import to_spec
 from noisewise.estimators.members import Estimator, Factory, ensemble, stacked, unstacked
 from noisewise.estimators.training import Loss, Resample, Training, negative_log_prob
@@ -108,6 +109,18 @@ class AbstractTask(abc.ABC, Generic[S]):
             Targets and conditions, which the standardisation is fitted to.
         """
 
+    def standardisation(
+        self, condition: Float[np.ndarray, "n w"], target: Float[np.ndarray, "n ... d"]
+    ) -> tuple[Scale, Whitening]:
+        """The maps that `pairs` gets; conditions may be overwritten."""
+        scale = Affine.fit(condition)
+        condition -= scale.mean  # scale(condition), without another copy of all of them
+        condition *= scale.inverse_sd
+        if target.ndim == 3:
+            condition = np.repeat(condition, target.shape[1], axis=0)
+            target = target.reshape(-1, target.shape[2])
+        return scale, Whitening.fit(target, condition, degree=self.degree)
+
     def space_to_keep(self, old: S, new: S) -> S:
         """The coordinates to go on with where networks need not start again; by default the new
         ones.
@@ -119,7 +132,7 @@ class AbstractTask(abc.ABC, Generic[S]):
         return new
 
     @abc.abstractmethod
-    def pairs(self, key: Array, space: S, scale: Affine, whitening: Whitening) -> Resample:
+    def pairs(self, key: Array, space: S, scale: Scale, whitening: Whitening) -> Resample:
         """What the training loop draws from.
 
         Args:
@@ -166,7 +179,7 @@ class Networks(Generic[S]):
 
     members: Estimator
     space: S
-    scale: Affine
+    scale: Scale
     whitening: Whitening
     layout: tuple[int, ...]
 
@@ -188,7 +201,7 @@ class Learner(Generic[S]):
         self.simulations = task.simulations
         self.members: Estimator | None = None
         self.space: S
-        self.scale: Affine
+        self.scale: Scale
         self.whitening: Whitening
         self._layout: tuple[int, ...]
 
@@ -247,23 +260,16 @@ class Learner(Generic[S]):
             What the training draws from.
         """
         found = self.task.columns(key, first=self.members is None)
-        condition, target = found.condition, found.target
-        scale = Affine.fit(condition)
-        condition -= scale.mean  # scale(condition), without another copy of all of them
-        condition *= scale.inverse_sd
-        if target.ndim == 3:
-            condition = np.repeat(condition, target.shape[1], axis=0)
-            target = target.reshape(-1, target.shape[2])
-        whitening = Whitening.fit(target, condition, degree=self.task.degree)
+        scale, whitening = self.task.standardisation(found.condition, found.target)
         if self._fits(found.layout, scale, whitening):
             self.space = self.task.space_to_keep(self.space, found.space)
         else:
             self.space, self._layout = found.space, found.layout
             self.scale, self.whitening = scale, whitening
-            dims = target.shape[1], condition.shape[1]
+            dims = found.target.shape[-1], scale.num_seen
             made = ensemble(build_key, self.factory, self.settings.num_members, *dims)
             self.members = check_members(self.task.name, made, *dims)
-        del found, target, condition  # before the pairs take their memory
+        del found  # before the pairs take their memory
         return self.task.pairs(key, self.space, self.scale, self.whitening)
 
     def train(
@@ -320,11 +326,12 @@ class Learner(Generic[S]):
         """The architecture, as files describe it; None where it is a user's own."""
         factory = self.factory if factory is None else factory
         try:
-            return to_spec(factory, *self.density.dims, num_members=self.settings.num_members)
+            dims = self.density.dims[0], self.scale.num_seen
+            return to_spec(factory, *dims, num_members=self.settings.num_members)
         except InvalidInputError:
             return None
 
-    def _fits(self, layout: tuple[int, ...], scale: Affine, whitening: Whitening) -> bool:
+    def _fits(self, layout: tuple[int, ...], scale: Scale, whitening: Whitening) -> bool:
         """Whether the networks may go on: same columns, similar scales."""
         if self.members is None or layout != self._layout:
             return False

@@ -29,6 +29,7 @@ _EXAMPLES = {
     "AbstractCorrection": "TruncatedProposals() or AtomicProposals()",
     "AbstractPointSet": "ScrambledSobol() or IndependentUniforms()",
     "AbstractPosterior": "a posterior, as infer returns it",
+    "Embedding": "an Embedding, such as nw.estimators.Embedding(num_columns=4), or None",
     "Training": "a Training, such as nw.estimators.Training(max_epochs=200)",
 }
 

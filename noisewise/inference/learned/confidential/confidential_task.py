@@ -11,7 +11,8 @@ from jaxtyping import Float, Int
 
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
-from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.estimators.conditioner import Scale
+from noisewise.estimators.whitening import Whitening
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.learner import AbstractTask, Columns, Learner
 from noisewise.inference.learned.common.learning import fit_report
@@ -35,7 +36,7 @@ class StatisticPairs(eqx.Module):
     z: Float[Array, "n p"]
     s: Float[Array, "n k"]
     space: StatisticSpace
-    scale: Affine
+    scale: Scale
     whitening: Whitening
 
     def __call__(
@@ -64,7 +65,7 @@ class ConfidentialTask(AbstractTask[StatisticSpace]):
         return Columns(t, z.copy(), space, space.free)
 
     def pairs(
-        self, key: Array, space: StatisticSpace, scale: Affine, whitening: Whitening
+        self, key: Array, space: StatisticSpace, scale: Scale, whitening: Whitening
     ) -> StatisticPairs:
         return StatisticPairs(*self.simulations.whole(), space, scale, whitening)
 

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from noisewise._core.arrays import Array
-from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.estimators.conditioner import Scale
+from noisewise.estimators.whitening import Whitening
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.learner import (
     VALIDATION_NOISE,
@@ -83,7 +84,7 @@ class LikelihoodTask(AbstractTask[TargetSpace]):
         return old
 
     def pairs(
-        self, key: Array, space: TargetSpace, scale: Affine, whitening: Whitening
+        self, key: Array, space: TargetSpace, scale: Scale, whitening: Whitening
     ) -> NoisyTargets:
         condition = scale(self.simulations.z)
         targets = whitening.forward(space.spread(key, self.bank.values), condition[:, None])

@@ -52,7 +52,9 @@ class PosteriorRounds:
         self.method, self.key, self.run = method, key, run
         self.task = PosteriorTask(method, key, run)
         self.simulations = self.task.simulations
-        self.learner = Learner(self.task, run, method, method.estimator)
+        factory, embedding = method.estimator, method.embedding
+        factory = factory if embedding is None else embedding.around(factory)
+        self.learner = Learner(self.task, run, method, factory)
         self.condition = None if observed is None else self.task.features(observed[None])[0]
         self.density: ConditionalDensity
         """The density of the last round that was adopted."""

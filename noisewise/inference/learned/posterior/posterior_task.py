@@ -13,8 +13,9 @@ from jaxtyping import Bool, Float, Int
 
 from noisewise._core.arrays import Array, placed
 from noisewise._core.seeds import generator
+from noisewise.estimators.conditioner import Conditioner, Scale
 from noisewise.estimators.training import Loss, negative_log_prob
-from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.estimators.whitening import Whitening, blocks
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.features import features
 from noisewise.inference.learned.common.learner import (
@@ -50,7 +51,7 @@ class NoisyPairs(eqx.Module):
     z: Float[Array, "n p"]
     log_prior: Float[Array, " n"]
     bank: Float[Array, "n B w"]
-    scale: Affine
+    scale: Scale
     whitening: Whitening
     num_noise: int = eqx.field(static=True)
     num_atoms: int = eqx.field(static=True)
@@ -118,6 +119,18 @@ class PosteriorTask(AbstractTask[None]):
         self._check(noisy)
         return Columns(z[self._usable], noisy, None)
 
+    def standardisation(
+        self, condition: Float[np.ndarray, "n w"], target: Float[np.ndarray, "n ... p"]
+    ) -> tuple[Scale, Whitening]:
+        if self.method.embedding is None:
+            return super().standardisation(condition, target)
+        conditioner = Conditioner.fit(condition, target)
+        predictions = np.concatenate(
+            [conditioner(condition[rows])[:, : target.shape[1]] for rows in blocks(len(target))]
+        )
+        whitening = Whitening.fit(target, predictions, degree=self.degree)
+        return conditioner, whitening.widened(conditioner.num_columns)
+
     @property
     def num_atoms(self) -> int:
         """The number of parameters that the loss chooses among; 0 for the plain loss, as long as
@@ -130,7 +143,7 @@ class PosteriorTask(AbstractTask[None]):
     def loss(self) -> Loss:
         return atomic_loss if self.num_atoms else negative_log_prob
 
-    def pairs(self, key: Array, space: None, scale: Affine, whitening: Whitening) -> NoisyPairs:
+    def pairs(self, key: Array, space: None, scale: Scale, whitening: Whitening) -> NoisyPairs:
         """All simulations so far, in arrays of one size for all rounds, where the program finds
         them; log priors only for atoms.
         """

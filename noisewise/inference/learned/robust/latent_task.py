@@ -12,8 +12,9 @@ from jaxtyping import Float, Int
 
 from noisewise._core.arrays import Array
 from noisewise.estimators.conditional_density import ConditionalDensity
+from noisewise.estimators.conditioner import Scale
 from noisewise.estimators.members import Factory
-from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.estimators.whitening import Whitening
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.learner import AbstractTask, Columns, Learner
 from noisewise.inference.learned.common.simulations import Simulations
@@ -33,7 +34,7 @@ class LatentPairs(eqx.Module):
     target: Float[Array, "n d"]
     cell: Float[Array, " d"]
     condition: Float[Array, "n w"]
-    scale: Affine
+    scale: Scale
     whitening: Whitening
 
     def __call__(
@@ -57,7 +58,7 @@ class _FixedTask(AbstractTask[None]):
     def columns(self, key: Array, *, first: bool) -> Columns[None]:
         return Columns(self.target, self.condition.copy(), None)
 
-    def pairs(self, key: Array, space: None, scale: Affine, whitening: Whitening) -> LatentPairs:
+    def pairs(self, key: Array, space: None, scale: Scale, whitening: Whitening) -> LatentPairs:
         target, condition = self._filled(self.target), self._filled(self.condition)
         return LatentPairs(target, self.cell, condition, scale, whitening)
 
