@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from noisewise._core.arrays import Array
 from noisewise.estimators.whitening import Affine, Whitening
 from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.learned.common.architectures import named
 from noisewise.inference.learned.common.learner import (
     VALIDATION_NOISE,
     AbstractTask,
@@ -137,5 +138,5 @@ def learned_likelihood(
         s=simulations.s[:1].copy(),
         chains=method.chain_settings,
         report=fit_report(run, *notes),
-        estimator=learner.spec(),
+        estimator=learner.spec(named(method.estimator, space.dim)),
     )
