@@ -31,8 +31,8 @@ from noisewise.samplers.tempered import TemperedDraws, precompile_tempered, temp
 
 NUM_POPULATIONS = 16
 """Populations that are resampled apart: an error from 16 of them is known to a factor of 1.2."""
-_MIN_PARTICLES = 4
-"""Particles of a population, at least: with fewer chains there are fewer populations."""
+_MIN_PARTICLES = 16
+"""Particles of a population, at least: the evidence that fewer find says nothing."""
 _THIN = 2
 """Moves per draw: neighbours are correlated, and half of them say as much in half the memory."""
 _KEPT_PER_EFFECTIVE = 4
