@@ -157,19 +157,6 @@ def hamiltonian(
     return HamiltonianDraws(draws, values, float(acceptance), int(divergent), tuning)
 
 
-def precompile(log_density: LogDensity, num_chains: int, dim: int, num_draws: int) -> None:
-    """Compile what `hamiltonian` and `resample_start` run for densities of this kind.
-
-    The numbers in `log_density` do not matter, their shapes do: for a density that is still to be
-    learnt, give it untrained.
-    """
-    with jax.enable_x64(True):
-        target, start = as_pytree(log_density), np.zeros((num_chains, dim))
-        log_densities(target, start)
-        tuning = Tuning(jnp.asarray(np.float64(0.5)), cloud_covariance(jnp.asarray(start)))
-        _run(jax.random.key(0), target, jnp.asarray(start), tuning, jnp.asarray([0, 0]), num_draws)
-
-
 def resample_start(
     key: Array, log_density: LogDensity, candidates: Any, log_proposal: Any = None, num: int = 100
 ) -> np.ndarray:

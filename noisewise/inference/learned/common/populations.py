@@ -41,6 +41,10 @@ _MAX_RUNS = 24
 """Runs of the particles, new ones or longer ones, after which what is known is reported."""
 _MAX_FRESH = 6
 """Sets of new populations among these, at most: they halve the error two and a half times."""
+_MAX_STALLS = 2
+"""Runs without such growth after which particles count as staying in their modes: one may be
+chance, as 16 populations know their error to a factor of 1.2 only.
+"""
 _NUM_LOOKED_AT = 4096
 """Draws that show whether a density can be reached at all: four blocks of rows."""
 _WORTH_GOING_ON = 1.3
@@ -155,7 +159,7 @@ class Populations:
         the time is up.
         """
         self.look()
-        helps, num_fresh = True, 0
+        stalls, num_fresh = 0, 0
         for number in range(_MAX_RUNS):
             if self.effective_size >= self.sampling.target_ess or num_fresh >= _MAX_FRESH:
                 break
@@ -163,6 +167,7 @@ class Populations:
                 run.check_time()
             except OutOfBudget:
                 break
+            helps = stalls < _MAX_STALLS
             if not helps and self.settled:
                 break
             before, length = self.effective_size, len(self._runs[-1].draws)
@@ -173,7 +178,8 @@ class Populations:
                 self.start(jax.random.fold_in(key, number), run)
                 num_fresh += 1
             self.look()
-            helps = helps and self.effective_size >= _WORTH_GOING_ON * before
+            grew = self.effective_size >= _WORTH_GOING_ON * before
+            stalls = 0 if grew and helps else stalls + 1
 
     def look(self) -> None:
         """Measure the effective size: of the values, their ranks and the squares of both

@@ -82,7 +82,8 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
             `IndependentUniforms()`.
         training: Optimiser and early stopping, see `nw.estimators.Training`.
         validation_share: Share of the simulations that decide when to stop; 5% as in the paper.
-        num_chains: Particles, all moved at once; a thousand make shares of modes known to .03.
+        num_chains: Particles, all moved at once; a thousand make shares of modes known to
+            some .05.
         num_warmup: Moves of each particle before the first draw; tempering has brought them there,
             so that few are needed.
         target_ess: Effective draws at which moves end; where particles stay in their modes, new
