@@ -150,24 +150,11 @@ def hamiltonian(
         target = as_pytree(log_density)
         position = _rescued(key, position, log_densities(target, position))
         if tuning is None:
-            tuning = Tuning(jnp.asarray(np.float64(0.5)), _covariance(jnp.asarray(position)))
+            tuning = Tuning(jnp.asarray(np.float64(0.5)), cloud_covariance(jnp.asarray(position)))
         numbers = jnp.asarray([num_warmup, thin])
         result = _run(key, target, jnp.asarray(position), tuning, numbers, num_draws)
         draws, values, acceptance, divergent, tuning = jax.tree.map(np.asarray, result)
     return HamiltonianDraws(draws, values, float(acceptance), int(divergent), tuning)
-
-
-def precompile(log_density: LogDensity, num_chains: int, dim: int, num_draws: int) -> None:
-    """Compile what `hamiltonian` and `resample_start` run for densities of this kind.
-
-    The numbers in `log_density` do not matter, their shapes do: for a density that is still to be
-    learnt, give it untrained.
-    """
-    with jax.enable_x64(True):
-        target, start = as_pytree(log_density), np.zeros((num_chains, dim))
-        log_densities(target, start)
-        tuning = Tuning(jnp.asarray(np.float64(0.5)), _covariance(jnp.asarray(start)))
-        _run(jax.random.key(0), target, jnp.asarray(start), tuning, jnp.asarray([0, 0]), num_draws)
 
 
 def resample_start(
@@ -220,7 +207,7 @@ def resample_start(
 # Compiled -----------------------------------------------------------------------------------------
 
 
-def _covariance(cloud: Array) -> Array:
+def cloud_covariance(cloud: Array) -> Array:
     """The covariance of a cloud (C, d), shrunk towards its diagonal where there are few points."""
     num, dim = cloud.shape
     covariance = jnp.cov(cloud.T, bias=True).reshape(dim, dim)
@@ -268,7 +255,7 @@ def _run(
         accepted = jnp.mean(info.acceptance_rate)
         averaging = _where(warming & (i > 0), learn(averaging, accepted), averaging)
         spread = (i == num_warmup // 2) & (num_warmup > 1)
-        covariance = jnp.where(spread, _covariance(chains.position), tuning.covariance)
+        covariance = jnp.where(spread, cloud_covariance(chains.position), tuning.covariance)
         averaging = _where(spread, fresh(jnp.exp(averaging.log_step_size)), averaging)
         last = (i == num_warmup) & (num_warmup > 0)
         tuning = Tuning(jnp.where(last, learnt(averaging), tuning.step_size), covariance)

@@ -14,8 +14,8 @@ AFFINE = functools.partial(masked_autoregressive_flow, num_layers=1, num_units=8
 CLE = functools.partial(
     ConfidentialLikelihoodEstimation,
     num_members=1,
-    num_chains=50,
-    num_warmup=50,
+    num_chains=256,
+    num_warmup=20,
     target_ess=2000,
     estimator=AFFINE,
 )

@@ -11,15 +11,13 @@ from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeErro
 from noisewise.estimators import Training, masked_autoregressive_flow
 from noisewise.estimators.files import from_spec, to_arrays, to_spec
 from noisewise.inference import ConfidentialLikelihoodEstimation
+from noisewise.inference.learned.common.architectures import likelihood_flow, named
 from noisewise.inference.learned.common.space_files import (
     read_statistic_space,
     statistic_space_arrays,
     statistic_space_spec,
 )
 from noisewise.inference.learned.common.statistic_space import StatisticSpace
-from noisewise.inference.learned.confidential.confidential_likelihood_estimation import (
-    statistic_flow,
-)
 from tests.inference.fit_files import a_model, check_refuses, check_survives
 
 KEY = jax.random.key(6)
@@ -122,10 +120,8 @@ def test_a_space_that_does_not_fit_is_refused(space, change):
 def test_the_default_architecture_can_be_saved(dim):
     """The default depends on the number of statistics, and a file names what it stands for."""
     with jax.enable_x64(False):
-        flow = statistic_flow(KEY, dim, 3)
-    again = from_spec(
-        to_spec(ConfidentialLikelihoodEstimation().architecture(dim), dim, 3), to_arrays(flow)
-    )
+        flow = likelihood_flow(KEY, dim, 3)
+    again = from_spec(to_spec(named(likelihood_flow, dim), dim, 3), to_arrays(flow))
     assert type(again) is type(flow)
     assert all(
         np.array_equal(array, to_arrays(flow)[name]) for name, array in to_arrays(again).items()

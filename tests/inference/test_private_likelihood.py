@@ -125,21 +125,14 @@ def test_a_fit_refuses_other_models_and_damaged_files(rate_fit, tmp_path):
 
 @pytest.mark.parametrize("last", [True, False])
 def test_mass_beyond_the_simulated_parameters_is_in_the_report(rate_fit, last):
-    """Chains of which 3 draws in 10 lie beyond the largest simulated rate; only of the last ones
+    """Particles of which 3 draws in 10 lie beyond the largest simulated rate; only of the last ones
     does the report warn.
     """
     z = np.repeat([[0.0], rate_fit.bounds[1] + 0.1], [7, 3], axis=0)
-    told = {
-        "effective_size": 1e4,
-        "r_hat": 1.0,
-        "settled": True,
-        "num_chains": 1,
-        "look": lambda: None,
-    }
-    trace = types.SimpleNamespace(**told, stride=lambda: 1, by_chain=lambda name, stride: z)
-    chains = types.SimpleNamespace(trace=trace, latest=types.SimpleNamespace(num_divergent=0))
+    told = {"effective_size": 1e4, "r_hat": 1.0, "settled": True, "num_divergent": 0}
+    found = types.SimpleNamespace(**told, look=lambda: None, chosen=lambda: z)
     inference_run = InferenceRun("sple", {}, rate_fit.model, np.ones(1))
-    report = posterior_of(inference_run, rate_fit, chains, last=last).report
+    report = posterior_of(inference_run, rate_fit, found, last=last).report
     assert report.diagnostics["mass where nothing was simulated"] == 0.3
     assert [text[:20] for text in report.warnings] == ["30% of the posterior"] * last
 
@@ -159,12 +152,14 @@ def test_a_posterior_says_where_nothing_was_simulated(rate_fit):
         )
 
 
-def test_chains_that_do_not_settle_end_with_the_time(rate_fit, monkeypatch):
-    """Without the look at the clock 40 segments would be made."""
-    monkeypatch.setattr("noisewise.inference.contract.chains.Trace.complete", lambda self: False)
+def test_particles_that_disagree_end_with_the_time(rate_fit, monkeypatch):
+    """Without the look at the clock they would go on 24 times."""
+    monkeypatch.setattr(
+        "noisewise.inference.learned.common.populations.Populations.look", lambda self: None
+    )
     posterior = rate_fit.posterior(KEY, [0.5], max_minutes=1e-4)
     assert posterior.report.stopped == "the time budget is spent"
-    assert len(posterior.theta) <= 100 * 20
+    assert len(posterior.theta) == 10 * 20  # 200 simulations of a round by 20 particles
     assert not any("several modes" in text for text in posterior.report.warnings)
     with pytest.raises(
         nw.errors.InvalidInputError, match="max_minutes must be a finite number > 0, got -1"

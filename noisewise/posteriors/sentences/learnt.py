@@ -24,10 +24,10 @@ def _learnt_from_less(stop: str, **numbers: Any) -> str:
     return f"Learning ended early, with fewer simulations or less time than asked for: {ended}."
 
 
-def _not_settled(effective_size: float, r_hat: float, enough: int) -> str:
+def _not_settled(effective_size: float, enough: int, r_hat: float) -> str:
     return (
-        f"The chains have not settled: effective size {effective_size:.0f} (at least {enough} "
-        f"wanted), R-hat {r_hat:.3f} (at most 1.01 wanted)."
+        f"The populations of particles disagree: together they are worth {effective_size:.0f} "
+        f"independent draws (at least {enough} wanted), R-hat {r_hat:.3f}."
     )
 
 
@@ -35,15 +35,15 @@ def _likelihood_chains(finished: bool, **numbers: Any) -> str:
     advice = "Allow more time, or more simulations."
     if finished:
         advice = (
-            "The learnt likelihood may have several modes: run more rounds, or more simulations in "
-            "each."
+            "The learnt likelihood has several modes, whose shares are uncertain: raise "
+            "num_chains, or run more rounds, which make it smoother."
         )
     return f"{_not_settled(**numbers)} {advice}"
 
 
 def _joint_chains(lattice: bool, **numbers: Any) -> str:
-    cause = " The cause is noise that is small compared with the lattice of s." if lattice else ""
-    return f"{_not_settled(**numbers)}{cause} Raise num_warmup, or use another method."
+    cause = " The noise is narrower than a step of the lattice of s." if lattice else ""
+    return f"{_not_settled(**numbers)}{cause} Raise num_chains, or use another method."
 
 
 SENTENCES = {

@@ -10,6 +10,7 @@ import numpy as np
 
 from noisewise._core.json_files import require_keys
 from noisewise.errors import FileFormatError
+from noisewise.inference.learned.common.bends import Bend
 from noisewise.inference.learned.common.fits import stored_array
 from noisewise.inference.learned.common.statistic_space import StatisticSpace
 from noisewise.inference.learned.likelihood.target_space import (
@@ -35,8 +36,8 @@ def target_space_spec(space: TargetSpace) -> dict[str, Any]:
 
 
 def target_space_arrays(space: TargetSpace) -> dict[str, np.ndarray]:
-    """The numbers of each of its spreads, as vectors."""
-    return {
+    """The numbers of each of its spreads and of its bend, as vectors."""
+    return _bend_arrays(space.bend) | {
         f"space.{i}.{field.name}": np.atleast_1d(
             np.asarray(getattr(spread, field.name), dtype=np.float64)
         )
@@ -59,7 +60,28 @@ def read_target_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int) -
     require_keys(spec, ("spreads", "widths", "kept"), "its space")
     kinds, widths = _checked_spreads(spec["spreads"], spec["widths"], width)
     spreads = tuple(_read_spread(i, _SPREADS[kind], arrays) for i, kind in enumerate(kinds))
-    return TargetSpace(spreads, tuple(widths), _columns(spec["kept"], width))
+    kept = _columns(spec["kept"], width)
+    return TargetSpace(spreads, _read_bend(arrays, len(kept)), tuple(widths), kept)
+
+
+def _bend_arrays(bend: Bend) -> dict[str, np.ndarray]:
+    """The numbers of a bend."""
+    return {
+        "space.bend.centre": np.asarray(bend.centre, dtype=np.float64),
+        "space.bend.scale": np.asarray(bend.scale, dtype=np.float64),
+    }
+
+
+def _read_bend(arrays: Mapping[str, np.ndarray], dim: int) -> Bend:
+    """The bend of a space; files from before there were any have none."""
+    if "space.bend.scale" not in arrays:
+        return Bend.none(dim)
+    centre, scale = (
+        stored_array(arrays, f"space.bend.{name}", dim) for name in ("centre", "scale")
+    )
+    if (scale < 0.0).any():
+        raise FileFormatError("the scales of its bend must not be negative.")
+    return Bend(centre, scale)
 
 
 def _checked_spreads(kinds: Any, widths: Any, width: int) -> tuple[list[str], list[int]]:
@@ -89,7 +111,8 @@ def statistic_space_spec(space: StatisticSpace) -> dict[str, Any]:
 def statistic_space_arrays(space: StatisticSpace) -> dict[str, np.ndarray]:
     """Its numbers."""
     names = ("offset", "matrix", "origin", "step", "low", "high")
-    return {f"space.{name}": np.asarray(getattr(space, name), dtype=np.float64) for name in names}
+    numbers = {name: np.asarray(getattr(space, name), dtype=np.float64) for name in names}
+    return _bend_arrays(space.bend) | {f"space.{name}": value for name, value in numbers.items()}
 
 
 def read_statistic_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int) -> StatisticSpace:
@@ -117,7 +140,8 @@ def read_statistic_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int
     lattices = _columns(spec["lattices"], dim, some=False)
     if lattices != tuple(np.flatnonzero(step).tolist()) or (step < 0.0).any():
         raise FileFormatError("its lattices must be the columns with a step.")
-    return StatisticSpace(offset, matrix, origin, step, low, high, free, lattices)
+    bend = _read_bend(arrays, dim)
+    return StatisticSpace(offset, matrix, origin, step, low, high, bend, free, lattices)
 
 
 def _read_spread(

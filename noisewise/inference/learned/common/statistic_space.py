@@ -1,11 +1,12 @@
 r"""Confidential statistics as targets of a density: columns that add nothing are left out,
 lattices are spread over their cells.
 
-    s = offset + round(t) matrix,        t = s_free + step (u - 1/2)
+    s = offset + round(r) matrix,        r = s_free + step (u - 1/2),        t = bend(r)
 
 Constant columns and linear combinations of others have no density of their own: they are computed
 from the free ones. A column on a lattice of width `step` (0 where there is none) is spread with
-uniforms u; the integral of a density of t over a cell is then the probability of its point.
+uniforms u; the integral of a density of r over a cell is then the probability of its point. Columns
+with heavy tails are bent.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from jaxtyping import Bool, Float, Int
 from noisewise._core.arrays import Array
 from noisewise.errors import MissingCapabilityError
 from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.inference.learned.common.bends import Bend
 from noisewise.inference.learned.common.simulations import nothing_varies
 
 _DEPENDENT = 1e-5
@@ -72,6 +74,7 @@ class StatisticSpace(eqx.Module):
     low: Float[Array, " r"]
     high: Float[Array, " r"]
     """Where lattices end; infinite where they do not."""
+    bend: Bend
     free: tuple[int, ...] = eqx.field(static=True)
     lattices: tuple[int, ...] = eqx.field(static=True)
     """Which of the free columns lie on lattices."""
@@ -100,9 +103,8 @@ class StatisticSpace(eqx.Module):
             _check_atoms(names[j], s[:, j], step)
         low, high = np.array([_ends(s[:, j], step) for j, step in zip(free, steps, strict=True)]).T
         lattices = tuple(int(j) for j in np.flatnonzero(steps))
-        return StatisticSpace(
-            offset, matrix, s[0, free], steps, low, high, tuple(int(j) for j in free), lattices
-        )
+        numbers = offset, matrix, s[0, free], steps, low, high, Bend.of(s[:, free])
+        return StatisticSpace(*numbers, tuple(int(j) for j in free), lattices)
 
     @property
     def dim(self) -> int:
@@ -111,13 +113,20 @@ class StatisticSpace(eqx.Module):
 
     def targets(self, s: Float[Array, "*n k"], u: Float[Array, "*n r"]) -> Float[Array, "*n r"]:
         """t of statistics s and uniforms u, which spread columns over their cells."""
+        return self.bend(self._spread(s, u))
+
+    def log_slopes(self, s: Float[Array, "*n k"], u: Float[Array, "*n r"]) -> Float[Array, "*n"]:
+        """log |dt / dr| there: what turns a density of t into one of the columns themselves."""
+        return self.bend.log_slope(self._spread(s, u)).sum(axis=-1)
+
+    def _spread(self, s: Array, u: Array) -> Array:
+        """The free columns, spread over their cells."""
         return s[..., np.array(self.free)] + self.step * (u - 0.5)
 
     def statistics(self, t: Float[Array, "*n r"]) -> Float[Array, "*n k"]:
         """s of targets t, rounded to the lattices and within their ends."""
-        return (
-            self.offset + jnp.clip(self._rounded(t, jnp.round), self.low, self.high) @ self.matrix
-        )
+        rounded = self._rounded(self.bend.inverse(t), jnp.round)
+        return self.offset + jnp.clip(rounded, self.low, self.high) @ self.matrix
 
     def corners(
         self, t: Float[Array, " r"], ramp: Float[Array, " r"]
@@ -132,6 +141,7 @@ class StatisticSpace(eqx.Module):
         A ramp of 0 would be rounding. One of 1 spreads s by another step^2 / 12 where q is smooth,
         but leaves everything continuous in t. Points beyond the ends of a lattice weigh nothing.
         """
+        t = self.bend.inverse(t)
         below = self._rounded(t, jnp.floor)
         share = (t - below) / jnp.where(self.step > 0.0, self.step, 1.0)
         upper = jnp.clip((share - 0.5) / ramp + 0.5, 0.0, 1.0)[np.array(self.lattices, dtype=int)]
@@ -161,6 +171,7 @@ class StatisticSpace(eqx.Module):
             possible; the weights of the latter, each along its own column.
         """
         chosen = np.array(self.lattices, dtype=int)
+        t = self.bend.inverse(t)
         nearest = self._rounded(t, jnp.round)
         away, step = (t - nearest)[chosen], jnp.asarray(self.step)[chosen]
         moves = (
@@ -195,7 +206,7 @@ class StatisticSpace(eqx.Module):
         """
         free, scale = s[:, np.array(self.free)], np.maximum(np.abs(s).max(axis=0, initial=0.0), 1.0)
         with jax.enable_x64(True):
-            again = np.asarray(self.statistics(jnp.asarray(free)))
+            again = np.asarray(self.statistics(self.bend(jnp.asarray(free))))
         return (np.abs(again - s) <= _DEPENDENT * scale).all(axis=1)
 
 

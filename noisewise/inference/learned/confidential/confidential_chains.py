@@ -22,21 +22,16 @@ from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array
 from noisewise._core.seeds import generator
 from noisewise.estimators.conditional_density import ConditionalDensity
-from noisewise.inference.contract.chains import Trace, chain_run
-from noisewise.inference.contract.run import InferenceRun
-from noisewise.inference.learned.common.segments import (
-    NUM_CANDIDATES,
-    THIN,
-    AbstractSegmentedChains,
-)
+from noisewise.inference.learned.common.populations import Sampling
 from noisewise.inference.learned.common.statistic_space import StatisticSpace
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.priors.prior import Prior
-from noisewise.samplers.densities import as_pytree, log_densities
-from noisewise.samplers.hamiltonian import Tuning, precompile, resample_start
+from noisewise.samplers.densities import as_pytree
 
-_LENGTH = 25
-"""Draws of each chain in one segment: 100 chains then make 2,500 between two checks of R-hat."""
+_LENGTH = 5
+"""Draws of each particle in one run: a thousand of them then make 5,000."""
+_ROWS = 1024
+"""Rows for which s is drawn at a time."""
 _GRID = 201
 """Points per column for the width of the noise: spacing 1/200 of the range, refined by zooming."""
 _ZOOMS = 8
@@ -74,6 +69,8 @@ class JointTarget(eqx.Module):
     shift: Float[Array, " r"]
     root: Float[Array, "r r"]
     """S V^-1, S P c and C of the change of variables."""
+    coarse: bool = eqx.field(static=True)
+    """Whether the noise is narrower than a step of some lattice."""
     prior: Prior = eqx.field(static=True)
 
     @staticmethod
@@ -100,15 +97,21 @@ class JointTarget(eqx.Module):
         """
         centre, sd = noise_profile(mechanism, observed, *bounds)
         pulled = space.matrix / np.maximum(sd, 1e-100) ** 2
-        precision = pulled @ space.matrix.T
+        middle = np.clip(centre, *bounds)[list(space.free)]
+        slope = np.exp(np.asarray(space.bend.log_slope(middle)))
+        there = pulled @ space.matrix.T
+        precision = there / slope / slope[:, None]
+        off = pulled @ (centre - space.offset) - there @ middle
         within = np.linalg.inv(density.whitening.root @ density.whitening.root.T)
         covariance = np.linalg.inv(within + precision)
-        shift = covariance @ (pulled @ (centre - space.offset))
+        shift = covariance @ (precision @ np.asarray(space.bend(middle)) + off / slope)
         root = np.linalg.cholesky((covariance + covariance.T) / 2.0)
-        ramp = np.clip(_RAMP / np.sqrt(np.diag(within)) / np.maximum(space.step, 1e-300), 1e-3, 1.0)
+        own = 1.0 / np.sqrt(np.diag(within)) / slope
+        ramp = np.clip(_RAMP * own / np.maximum(space.step, 1e-300), 1e-3, 1.0)
+        coarse = bool((sd[list(space.free)] < np.asarray(space.step)).any())
         parts = (density, space, mechanism, observed, ramp, covariance @ within, shift, root)
         with jax.enable_x64(True):
-            return as_pytree(JointTarget(*parts, prior))
+            return as_pytree(JointTarget(*parts, coarse, prior))
 
     def __call__(self, y: Array) -> Array:
         z, t = self.places(y)
@@ -154,6 +157,11 @@ class JointTarget(eqx.Module):
         log_eta = jnp.where(possible, self.mechanism.log_prob(self.observed, s), -jnp.inf)
         odds = share / (1.0 - share) * jnp.exp(jnp.minimum(log_eta[1:] - log_eta[0], _MAX_EXPONENT))
         return s, log_eta[0] + jnp.sum(jnp.log1p(-share)), odds
+
+    @property
+    def dim(self) -> int:
+        """The number of columns of y."""
+        return self.prior.unconstrained_dim + self.space.dim
 
     @property
     def _sums(self) -> bool:
@@ -210,66 +218,47 @@ def noise_profile(
     return centre, sd
 
 
-class JointChains(AbstractSegmentedChains):
-    """Hamiltonian chains on a `JointTarget`, started by resampling from the prior."""
+class JointReference(eqx.Module):
+    """(z, u) -> log of pi(z) N(u; 0, I): the law that particles start from."""
 
-    def __init__(
-        self, target: JointTarget, *, num_chains: int, num_warmup: int, target_ess: int
-    ) -> None:
-        self.target, self.num_chains, self.num_warmup = target, num_chains, num_warmup
-        self.trace = Trace(target_ess)
-        self.num_divergent = 0
+    prior: Prior = eqx.field(static=True)
 
-    def precompile(self) -> None:
-        """Compile what all else runs."""
-        dim = self.target.prior.unconstrained_dim + self.target.space.dim
-        precompile(self.target, self.num_chains, dim, _LENGTH)
-        self._statistics(jax.random.key(0), np.zeros((_LENGTH * self.num_chains, dim)))
+    def __call__(self, y: Array) -> Array:
+        z, u = jnp.split(y, [self.prior.unconstrained_dim])
+        return self.prior.log_prob_unconstrained(z) - 0.5 * jnp.sum(u**2)
 
-    def start(self, key: Array, run: InferenceRun) -> bool:
-        """Resample, warm up, and draw a first segment; False where no candidate can have led to the
-        observation.
-        """
-        candidate_key, start_key, run_key = jax.random.split(key, 3)
-        prior = self.target.prior
-        z = prior.unconstrain(prior.sample(candidate_key, NUM_CANDIDATES))
-        u = generator(candidate_key).standard_normal((len(z), self.target.space.dim))
-        log_proposal = prior.log_prob_unconstrained(z) - 0.5 * np.sum(u**2, axis=1)
-        y = np.concatenate([z, u], axis=1)
-        if not np.isfinite(log_densities(self.target, y)).any():
-            return False
-        start = resample_start(start_key, self.target, y, log_proposal, self.num_chains)
-        self._segment(run, run_key, start, num_warmup=self.num_warmup, tuning=None)
-        return True
 
-    def draws(self) -> tuple[Float[np.ndarray, "n p"], Float[np.ndarray, "n k"]]:
-        """z and s, chain by chain, thinned to about four draws for each effective one."""
-        stride = self.trace.stride()
-        y, s = self.trace.by_chain("theta", stride), self.trace.by_chain("s", stride)
-        return y[:, : self.target.prior.unconstrained_dim], s
+def joint_sampling(target: JointTarget, settings: dict[str, int]) -> Sampling:
+    """Particles (z, u) from prior and noise to the posterior.
 
-    def _segment(
-        self,
-        run: InferenceRun,
-        key: Array,
-        start: Float[np.ndarray, "c y"],
-        *,
-        num_warmup: int,
-        tuning: Tuning | None,
-    ) -> None:
-        run_key, statistic_key = jax.random.split(key)
-        settings = {"num_warmup": num_warmup, "num_draws": _LENGTH, "thin": THIN, "tuning": tuning}
-        self.latest = chain_run(run, run_key, self.target, start, **settings)
-        self.num_divergent += self.latest.num_divergent
-        s = self._statistics(
-            statistic_key, self.latest.draws.reshape(-1, self.latest.draws.shape[-1])
-        )
-        self.trace.add(theta=self.latest.draws, s=s.reshape(*self.latest.draws.shape[:2], -1))
+    Args:
+        target: Their density in the end.
+        settings: num_chains, num_warmup and target_ess.
 
-    def _statistics(self, key: Array, y: np.ndarray) -> np.ndarray:
-        """A draw of s for each draw of the chains."""
-        with jax.enable_x64(True):
-            return np.asarray(_statistics(key, self.target, jnp.asarray(y)))
+    Returns:
+        What `Populations` needs.
+    """
+    prior = target.prior
+
+    def draw(key: Array, num: int) -> Float[np.ndarray, "n y"]:
+        u = generator(key).standard_normal((num, target.space.dim))
+        return np.concatenate([prior.unconstrain(prior.sample(key, num)), u], axis=1)
+
+    return Sampling(target, JointReference(prior), draw, length=_LENGTH, **settings)
+
+
+def statistics_at(
+    key: Array, target: JointTarget, y: Float[np.ndarray, "n y"]
+) -> Float[np.ndarray, "n k"]:
+    """A draw of s for each draw of (z, u); in blocks, so that one program serves every number."""
+    parts = []
+    with jax.enable_x64(True):
+        for start in range(0, len(y), _ROWS):
+            block = y[start : start + _ROWS]
+            full = np.concatenate([block, np.repeat(block[:1], _ROWS - len(block), axis=0)])
+            drawn = _statistics(jax.random.fold_in(key, start), target, jnp.asarray(full))
+            parts.append(np.asarray(drawn)[: len(block)])
+    return np.concatenate(parts)
 
 
 @jax.jit

@@ -12,10 +12,10 @@ import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, as_key
-from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod, AbstractSequentialMethod
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.inference.learned.common.architectures import likelihood_flow
 from noisewise.inference.learned.common.learner import Learner
 from noisewise.inference.learned.common.learning import (
     check_model,
@@ -32,22 +32,6 @@ from noisewise.inference.learned.confidential.learned_confidential_likelihood im
 from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws
-
-
-def statistic_flow(key: Array, target_dim: int, condition_dim: int) -> Any:
-    """A masked autoregressive flow of 5 layers, which would be normal in one dimension; there, a
-    spline flow.
-    """
-    return _statistic_flow(target_dim)(key, target_dim, condition_dim)
-
-
-def _statistic_flow(target_dim: int) -> Callable[..., Any]:
-    """The factory that `statistic_flow` is in this dimension."""
-    return (
-        functools.partial(neural_spline_flow, num_layers=2, num_bins=8)
-        if target_dim == 1
-        else masked_autoregressive_flow
-    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,9 +63,10 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
             serves every mechanism.
         training: Optimiser and early stopping, see `nw.estimators.Training`.
         validation_share: Share of the simulations that decide when to stop; 5% as in the paper.
-        num_chains: Chains, all moved at once; 100 as in sbibm.
-        num_warmup: Iterations of each chain before the first draw.
-        target_ess: Effective draws at which the chains end.
+        num_chains: Particles, all moved at once.
+        num_warmup: Moves of each particle before the first draw; tempering has brought them there.
+        target_ess: Effective draws at which moves end; where particles stay in their modes, new
+            populations are drawn up to 400.
         max_simulations: Budget of simulations; None has no limit.
         max_minutes: Budget of time; None has no limit.
 
@@ -104,12 +89,12 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
 
     num_rounds: int = 1
     num_simulations: int = 10_000
-    estimator: Callable[..., Any] = statistic_flow
+    estimator: Callable[..., Any] = likelihood_flow
     num_members: int = 4
     training: Training = dataclasses.field(default_factory=Training)
     validation_share: float = 0.05
-    num_chains: int = 100
-    num_warmup: int = 100
+    num_chains: int = 512
+    num_warmup: int = 20
     target_ess: int = 2000
 
     def __post_init__(self) -> None:
@@ -181,10 +166,6 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
         """What learns, and what makes the learnt law of it."""
         learner = Learner(ConfidentialTask(self, run), run, self, self.estimator)
         return learner, functools.partial(learned_law, self, learner)
-
-    def architecture(self, target_dim: int) -> Callable[..., Any]:
-        """The factory that a file can name, where `estimator` is the default."""
-        return _statistic_flow(target_dim) if self.estimator is statistic_flow else self.estimator
 
     @property
     def chain_settings(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ from noisewise._core.seeds import generator
 from noisewise.estimators.conditioner import Scale
 from noisewise.estimators.whitening import Whitening
 from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.learned.common.architectures import named
 from noisewise.inference.learned.common.learner import AbstractTask, Columns, Learner
 from noisewise.inference.learned.common.learning import fit_report
 from noisewise.inference.learned.common.simulations import Simulations
@@ -81,5 +82,5 @@ def learned_law(
         s=learner.simulations.s.copy(),
         chains=method.chain_settings,
         report=fit_report(learner.run),
-        estimator=learner.spec(method.architecture(learner.space.dim)),
+        estimator=learner.spec(named(method.estimator, learner.space.dim)),
     )

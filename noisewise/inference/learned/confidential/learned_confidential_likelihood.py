@@ -28,13 +28,18 @@ from noisewise.inference.learned.common.fits import (
     rows_of,
     stored_counts,
 )
+from noisewise.inference.learned.common.populations import Populations
 from noisewise.inference.learned.common.space_files import (
     read_statistic_space,
     statistic_space_arrays,
     statistic_space_spec,
 )
 from noisewise.inference.learned.common.statistic_space import StatisticSpace
-from noisewise.inference.learned.confidential.confidential_chains import JointChains, JointTarget
+from noisewise.inference.learned.confidential.confidential_chains import (
+    JointTarget,
+    joint_sampling,
+    statistics_at,
+)
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.point_sets import ScrambledSobol
 from noisewise.model.private_model import PrivateModel
@@ -137,8 +142,8 @@ class LearnedConfidentialLikelihood(AbstractFit):
     def posterior(
         self, key: Array, observed: Any, mechanism: AbstractMechanism | None = None
     ) -> Draws:
-        """The posterior given a private statistic, by Hamiltonian chains on theta and s: nothing is
-        simulated or trained. Mechanisms of one kind share one compiled program.
+        """The posterior given a private statistic, by particles (theta, s) that start from the
+        prior: nothing is simulated or trained. Mechanisms of one kind share one compiled program.
 
         Args:
             key: JAX PRNG key.
@@ -146,8 +151,8 @@ class LearnedConfidentialLikelihood(AbstractFit):
             mechanism: What made it; by default that of the release, or of the model.
 
         Returns:
-            Draws of theta, with draws of s as their `statistics`; the report warns where the chains
-            have not settled.
+            Draws of theta, with draws of s as their `statistics`; the report warns where they
+            are worth too little.
 
         Raises:
             MissingCapabilityError: If the mechanism has no density.
@@ -165,29 +170,35 @@ class LearnedConfidentialLikelihood(AbstractFit):
         """The posterior for the model and the observation of `run`; it warns only about the `last`
         one.
         """
-        start_key, end_key = jax.random.split(key)
-        model, chains = run.model, self._chains(run)
-        if not chains.start(start_key, run):
+        start_key, end_key, statistic_key = jax.random.split(key, 3)
+        model, target = run.model, self._target(run)
+        found = Populations(joint_sampling(target, self._settings))
+        if not found.possible(start_key):
             run.warn(Kind.STATISTICS_IMPOSSIBLE)
             return run.draws(
                 model.prior.sample(start_key, self._settings["target_ess"]), exact=False
             )
-        chains.finish(end_key, run)
-        _report_chains(run, chains, last)
-        z, s = chains.draws()
-        return run.draws(model.prior.constrain(z), s, num_chains=chains.num_chains, exact=False)
+        found.start(start_key, run)
+        found.finish(end_key, run)
+        _report_populations(run, found, target, last)
+        y = found.chosen()
+        z = y[:, : model.prior.unconstrained_dim]
+        return run.draws(
+            model.prior.constrain(z), statistics_at(statistic_key, target, y), exact=False
+        )
 
     def precompile(self, run: InferenceRun) -> None:
         """Compile what `draws` runs."""
-        self._chains(run).precompile()
+        target = self._target(run)
+        joint_sampling(target, self._settings).precompile(target.dim)
+        statistics_at(jax.random.key(0), target, np.zeros((1, target.dim)))
 
-    def _chains(self, run: InferenceRun) -> JointChains:
-        """Chains on theta and s for the observation of `run`."""
+    def _target(self, run: InferenceRun) -> JointTarget:
+        """The density of theta and s for the observation of `run`."""
         model, bounds = run.model, np.stack([self._s.min(axis=0), self._s.max(axis=0)])
-        target = JointTarget.at(
+        return JointTarget.at(
             model.prior, self.density, self.space, model.mechanism, run.observed, bounds
         )
-        return JointChains(target, **self._settings)
 
     def _released_by(self, observed: Any, mechanism: AbstractMechanism | None) -> PrivateModel:
         """The model with the mechanism that made an observation."""
@@ -235,24 +246,21 @@ class LearnedConfidentialLikelihood(AbstractFit):
         )
 
 
-def _report_chains(run: InferenceRun, chains: JointChains, last: bool) -> None:
+def _report_populations(
+    run: InferenceRun, found: Populations, target: JointTarget, last: bool
+) -> None:
     """Put R-hat, effective size, acceptance and divergences into the report, with a warning where
-    the last chains have not settled.
+    the last draws are worth too little.
     """
-    trace = chains.trace
-    trace.look()
-    size, r_hat = trace.effective_size, trace.r_hat
     run.diagnostics |= {
-        "effective size": size,
-        "R-hat": r_hat,
-        "acceptance": chains.latest.acceptance,
-        "divergent": chains.num_divergent,
+        "effective size": found.effective_size,
+        "R-hat": found.r_hat,
+        "acceptance": found.acceptance,
+        "divergent": found.num_divergent,
     }
-    if last and not (size >= MANY_DRAWS and trace.settled):
-        numbers = {"effective_size": size, "r_hat": r_hat, "enough": MANY_DRAWS}
-        run.warn(
-            Kind.JOINT_CHAINS_NOT_SETTLED, **numbers, lattice=bool(chains.target.space.lattices)
-        )
+    if last and not found.settled:
+        numbers = {"effective_size": found.effective_size, "enough": MANY_DRAWS}
+        run.warn(Kind.JOINT_CHAINS_NOT_SETTLED, **numbers, r_hat=found.r_hat, lattice=target.coarse)
 
 
 @eqx.filter_jit
@@ -260,5 +268,6 @@ def _log_probs(
     density: ConditionalDensity, space: StatisticSpace, u: Array, s: Array, z: Array
 ) -> Array:
     """log of the average of q over the points u of each cell."""
-    each = density.log_density(space.targets(s[:, None], u), z[:, None])
+    s = s[:, None]
+    each = density.log_density(space.targets(s, u), z[:, None]) + space.log_slopes(s, u)
     return jax.scipy.special.logsumexp(each, axis=1) - jnp.log(float(len(u)))

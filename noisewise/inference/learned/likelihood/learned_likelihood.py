@@ -33,12 +33,16 @@ from noisewise.inference.learned.common.fits import (
     share_outside,
     stored_counts,
 )
+from noisewise.inference.learned.common.populations import Populations
 from noisewise.inference.learned.common.space_files import (
     read_target_space,
     target_space_arrays,
     target_space_spec,
 )
-from noisewise.inference.learned.likelihood.likelihood_chains import LikelihoodChains, LogLikelihood
+from noisewise.inference.learned.likelihood.likelihood_chains import (
+    LogLikelihood,
+    posterior_sampling,
+)
 from noisewise.inference.learned.likelihood.target_space import TargetSpace
 from noisewise.mechanisms.point_sets import ScrambledSobol
 from noisewise.model.private_model import PrivateModel
@@ -47,6 +51,10 @@ from noisewise.samplers.densities import log_densities
 
 _CELL_POINTS = 8
 """Points of a cell that a probability is averaged over: scrambled Sobol points, which are even."""
+_NARROW_CELL = 0.5
+"""Width of a cell, in standard deviations of the target given theta, below which its middle stands
+for it: a normal density is then off by at most .5^2 / 24, 1%, where it is largest.
+"""
 _NUM_STARTS = 16
 """Simulated parameters that the ascent starts from: several, for a likelihood with several modes.
 """
@@ -54,9 +62,6 @@ _NUM_STEPS = 400
 """Steps of the ascent, whose size decreases to 0: more do not change its end."""
 _FIRST_STEP = 0.2
 """Size of the first steps of the ascent, in standard deviations of the likelihood."""
-_SEGMENT = 20
-"""Most draws of each chain in a segment of `posterior`, where no round of simulations needs more.
-"""
 _EDGE = 1e-6
 """Share of the range of simulated parameters within which a maximum counts as lying at its edge."""
 _CHAINS = ("num_chains", "num_warmup", "length", "target_ess")
@@ -143,27 +148,34 @@ class LearnedLikelihood(AbstractFit):
 
     def at(self, observed: Any) -> LogLikelihood:
         """The likelihood of one observation, as a function of unconstrained parameters z (p,)."""
-        observed = self.model.observation(observed)
+        observed, points = self.model.observation(observed), _cell_points(self.space)
         with jax.enable_x64(True):
-            places, log_weights = self.space(
-                jnp.asarray(observed), jnp.asarray(_cell_points(self.space))
-            )
+            observed = jnp.asarray(observed)
+            if self.space.num_uniforms and self._narrow(observed):
+                points = np.full((1, points.shape[1]), 0.5)
+            places, log_weights = self.space(observed, jnp.asarray(points))
             return LogLikelihood(self.density, places, log_weights)
+
+    def _narrow(self, observed: Array) -> bool:
+        """Whether the density hardly varies over the cell of an observation."""
+        ends = jnp.asarray([[0.01], [0.99]]) * jnp.ones(self.space.num_uniforms)
+        low, high = np.asarray(self.space(observed, ends)[0])
+        width = np.asarray(self.density.whitening.inverse_root) @ (high - low)
+        return bool(np.abs(width).max() < _NARROW_CELL)
 
     def posterior(
         self, key: Array, observed: Any, *, max_minutes: float | None = None
     ) -> LikelihoodDraws:
-        """The posterior given an observation, by Hamiltonian chains: nothing is simulated or
-        trained.
+        """The posterior given an observation, by particles led from the prior to it: nothing is
+        simulated or trained.
 
         Args:
             key: JAX PRNG key.
             observed: One observation (kp,), or a release.
-            max_minutes: Budget of time; None lets chains go on until they have settled, for 40
-                segments at most.
+            max_minutes: Budget of time; None has no limit.
 
         Returns:
-            Draws; the report warns where the chains have not settled.
+            Draws; the report warns where they are worth too little.
         """
         observation = self._observation(observed, self.model)
         max_minutes = number("max_minutes", above=0.0, optional=True)(max_minutes)
@@ -171,12 +183,19 @@ class LearnedLikelihood(AbstractFit):
             "sple", dict(self._settings), self.model, observation, max_minutes=max_minutes
         )
         run.add(*self.report.findings)
-        length = min(self._settings["length"], _SEGMENT)
-        chains = LikelihoodChains(self.model.prior, **{**self._settings, "length": length})
-        move_key, end_key = jax.random.split(as_key(key))
-        chains.move(move_key, self.at(observed), run)
-        chains.finish(end_key, run)
-        return posterior_of(run, self, chains, last=True)
+        start_key, end_key = jax.random.split(as_key(key))
+        found = self.populations(observed)
+        found.start(start_key, run)
+        found.finish(end_key, run)
+        return posterior_of(run, self, found, last=True)
+
+    def populations(self, observed: Any) -> Populations:
+        """Particles for the posterior of one observation, not yet started."""
+        return Populations(posterior_sampling(self.model.prior, self.at(observed), self._settings))
+
+    def precompile(self, observed: Any) -> None:
+        """Compile what `posterior` runs."""
+        self.populations(observed).sampling.precompile(self.model.prior.unconstrained_dim)
 
     def maximum_likelihood(self, observed: Any) -> Float[np.ndarray, " d"]:
         r"""The theta (d,) that maximises q(observed | theta), within the range of the simulated
@@ -260,23 +279,26 @@ class LikelihoodDraws(Draws):
 
 
 def posterior_of(
-    run: InferenceRun, likelihood: LearnedLikelihood, chains: LikelihoodChains, *, last: bool
+    run: InferenceRun, likelihood: LearnedLikelihood, found: Populations, *, last: bool
 ) -> LikelihoodDraws:
-    """What the chains have drawn so far; R-hat, effective size and the mass beyond all simulated
+    """What the particles have drawn so far; R-hat, effective size and the mass beyond all simulated
     parameters go into the report, with a warning where the `last` fall short.
     """
-    trace = chains.trace
-    trace.look()
-    size, r_hat = trace.effective_size, trace.r_hat
+    found.look()
     run.diagnostics |= {
-        "effective size": size,
-        "R-hat": r_hat,
-        "divergent": chains.latest.num_divergent,
+        "effective size": found.effective_size,
+        "R-hat": found.r_hat,
+        "divergent": found.num_divergent,
     }
-    if last and not (size >= MANY_DRAWS and trace.settled):
-        numbers = {"effective_size": size, "r_hat": r_hat, "enough": MANY_DRAWS}
-        run.warn(Kind.LIKELIHOOD_CHAINS_NOT_SETTLED, **numbers, finished=run.stop.finished)
-    z = trace.by_chain("theta", trace.stride())
+    if last and not found.settled:
+        numbers = {"effective_size": found.effective_size, "enough": MANY_DRAWS}
+        run.warn(
+            Kind.LIKELIHOOD_CHAINS_NOT_SETTLED,
+            **numbers,
+            r_hat=found.r_hat,
+            finished=run.stop.finished,
+        )
+    z = found.chosen()
     run.diagnostics[MASS_OUTSIDE] = outside = share_outside(z, likelihood.bounds)
     if last:
         run.add(*extrapolation(outside))
@@ -287,7 +309,6 @@ def posterior_of(
         run.report(exact=False),
         likelihood=likelihood,
         observed=run.observed,
-        num_chains=trace.num_chains,
         derived=run.model.derived_quantities(theta),
     )
 

@@ -13,6 +13,7 @@ from noisewise._core.arrays import Array
 from noisewise.estimators.conditioner import Scale
 from noisewise.estimators.whitening import Whitening
 from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.learned.common.architectures import named
 from noisewise.inference.learned.common.learner import (
     VALIDATION_NOISE,
     AbstractTask,
@@ -138,5 +139,5 @@ def learned_likelihood(
         s=simulations.s[:1].copy(),
         chains=method.chain_settings,
         report=fit_report(run, *notes),
-        estimator=learner.spec(),
+        estimator=learner.spec(named(method.estimator, space.dim)),
     )

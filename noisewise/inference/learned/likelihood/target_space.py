@@ -21,6 +21,7 @@ from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, open_uniforms
+from noisewise.inference.learned.common.bends import Bend
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Interval, Lattice
 
 _ROWS = 16_384
@@ -154,6 +155,7 @@ class TargetSpace(eqx.Module):
     """
 
     spreads: tuple[AbstractSpread, ...]
+    bend: Bend
     widths: tuple[int, ...] = eqx.field(static=True)
     kept: tuple[int, ...] = eqx.field(static=True)
 
@@ -176,7 +178,9 @@ class TargetSpace(eqx.Module):
         spreads = tuple(
             _spread(block, values) for block, values in zip(blocks, columns, strict=True)
         )
-        return TargetSpace(spreads, tuple(widths), tuple(int(j) for j in kept))
+        places = tuple(widths), tuple(int(j) for j in kept)
+        straight = TargetSpace(spreads, Bend.none(len(kept)), *places)
+        return TargetSpace(spreads, Bend.of(straight.spread(jax.random.key(0), s_dp)), *places)
 
     @property
     def dim(self) -> int:
@@ -203,7 +207,7 @@ class TargetSpace(eqx.Module):
             jnp.concatenate(arrays, axis=-1)[..., np.array(self.kept)]
             for arrays in zip(*each, strict=True)
         )
-        return t, log_w.sum(axis=-1)
+        return self.bend(t), (log_w + self.bend.log_slope(t)).sum(axis=-1)
 
     def spread(self, key: Array, s_dp: Float[np.ndarray, "*n kp"]) -> Float[np.ndarray, "*n d"]:
         """Targets of s_dp, each with fresh uniforms; in blocks, so that one program serves every
@@ -232,7 +236,7 @@ class TargetSpace(eqx.Module):
         self, t: Float[Array, "*n d"], s_dp: Float[Array, "*n kp"]
     ) -> Float[Array, "*n kp"]:
         """Private statistics from targets; columns that are not kept come from s_dp."""
-        full = jnp.zeros(s_dp.shape).at[..., np.array(self.kept)].set(t)
+        full = jnp.zeros(s_dp.shape).at[..., np.array(self.kept)].set(self.bend.inverse(t))
         parts = zip(
             self.spreads, jnp.split(full, np.cumsum(self.widths)[:-1], axis=-1), strict=True
         )

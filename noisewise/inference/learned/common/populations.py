@@ -1,0 +1,309 @@
+r"""Draws of a density that costs no simulation, by populations of particles that start from the
+prior.
+
+    estimate = sum_g W_g m_g / sum_g W_g,     W_g the evidence that population g found, m_g its mean
+
+Modes weigh what their evidence is, wherever particles started. Leaving out one population after
+another (the jackknife) gives the error of an estimate, hence how many independent draws it is
+worth, also where no particle ever goes from mode to mode. Where moves add nothing any more, as
+between modes, new populations are drawn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import norm, rankdata
+
+from noisewise._core.arrays import Array
+from noisewise._core.json_files import reading
+from noisewise._core.weights import MANY_DRAWS, normalised, systematic_rows
+from noisewise.errors import FileFormatError
+from noisewise.inference.contract.run import InferenceRun, OutOfBudget
+from noisewise.samplers.densities import log_densities
+from noisewise.samplers.hamiltonian import Tuning
+from noisewise.samplers.tempered import TemperedDraws, precompile_tempered, tempered
+
+NUM_POPULATIONS = 16
+"""Populations that are resampled apart: an error from 16 of them is known to a factor of 1.2."""
+_MIN_PARTICLES = 16
+"""Particles of a population, at least: the evidence that fewer find says nothing."""
+_THIN = 2
+"""Moves per draw: neighbours are correlated, and half of them say as much in half the memory."""
+_KEPT_PER_EFFECTIVE = 4
+"""Draws kept for each effective draw wanted: thinner ones would lose information."""
+_MAX_RUNS = 24
+"""Runs of the particles, new ones or longer ones, after which what is known is reported."""
+_MAX_FRESH = 6
+"""Sets of new populations among these, at most: they halve the error two and a half times."""
+_MAX_STALLS = 2
+"""Runs without such growth after which particles count as staying in their modes: one may be
+chance, as 16 populations know their error to a factor of 1.2 only.
+"""
+_NUM_LOOKED_AT = 4096
+"""Draws that show whether a density can be reached at all: four blocks of rows."""
+_WORTH_GOING_ON = 1.3
+"""Growth of the effective size from one run to as many again that shows that moves help; it is 2
+for independent draws, and 1 where particles stay in their modes.
+"""
+
+Draw = Callable[[Array, int], Float[np.ndarray, "n d"]]
+"""(key, num) -> independent draws of the reference law."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """A density with the law that its particles start from, and how many there are.
+
+    Args:
+        target: z (d,) -> unnormalised log density.
+        reference: z (d,) -> the log density of the law at the start.
+        draw: Draws of that law.
+        num_chains: Particles; rounded up to whole populations.
+        num_warmup: Moves before the first draw, once the target is reached.
+        length: Draws of each particle in one run.
+        target_ess: Effective draws wanted.
+    """
+
+    target: Any
+    reference: Any
+    draw: Draw
+    num_chains: int
+    num_warmup: int
+    length: int
+    target_ess: int
+
+    @property
+    def num_populations(self) -> int:
+        """Sixteen, or fewer where there are few chains."""
+        return max(2, min(NUM_POPULATIONS, self.num_chains // _MIN_PARTICLES))
+
+    @property
+    def num_particles(self) -> int:
+        """Particles of all populations."""
+        return -(-self.num_chains // self.num_populations) * self.num_populations
+
+    @property
+    def num_kept(self) -> int:
+        """Draws that are kept, at most."""
+        return _KEPT_PER_EFFECTIVE * self.target_ess
+
+    def precompile(self, dim: int) -> None:
+        """Compile what all else runs."""
+        precompile_tempered(
+            self.target,
+            self.reference,
+            self.num_particles,
+            dim,
+            num_populations=self.num_populations,
+            num_draws=self.length,
+        )
+
+
+class Populations:
+    """Populations of particles and their draws so far.
+
+    Attributes:
+        effective_size: Independent draws that averages are worth, at the worst coordinate, when
+            last measured.
+        num_divergent: Trajectories at lambda = 1 that ended where the density vanishes.
+        acceptance: The mean acceptance of the last move.
+    """
+
+    def __init__(self, sampling: Sampling) -> None:
+        self.sampling = sampling
+        self.effective_size, self.num_divergent, self.acceptance = 0.0, 0, 0.0
+        self._runs: list[TemperedDraws] = []
+
+    @property
+    def r_hat(self) -> float:
+        """The nested R-hat of the populations, sqrt(1 + between / within), as measured."""
+        size = max(self.effective_size, 1e-9)
+        return float(np.sqrt(1.0 + self.sampling.num_populations / size))
+
+    @property
+    def settled(self) -> bool:
+        """Whether averages are known to a twentieth of a posterior sd."""
+        return self.effective_size >= MANY_DRAWS
+
+    def possible(self, key: Array) -> bool:
+        """Whether the density is above zero for any draw of the reference law."""
+        z = self.sampling.draw(key, _NUM_LOOKED_AT)
+        return bool(np.isfinite(log_densities(self.sampling.target, z)).any())
+
+    def start(self, key: Array, run: InferenceRun) -> None:
+        """New populations from the reference law, and their first draws."""
+        draw_key, move_key = jax.random.split(key)
+        start = self.sampling.draw(draw_key, self.sampling.num_particles)
+        self._runs.append(self._advanced(run, move_key, start, None))
+
+    def go_on(self, key: Array, run: InferenceRun) -> None:
+        """As many draws again of the newest populations."""
+        last = self._runs[-1]
+        start = last.draws[-1].reshape(-1, last.draws.shape[-1])
+        more = self._advanced(run, key, start, last.tuning)
+        self._runs[-1] = dataclasses.replace(
+            more,
+            draws=np.concatenate([last.draws, more.draws]),
+            log_evidence=last.log_evidence,
+            power=last.power,
+        )
+
+    def finish(self, key: Array, run: InferenceRun) -> None:
+        """Go on, and then anew where that adds nothing, until the effective size is as wanted or
+        the time is up.
+        """
+        self.look()
+        stalls, num_fresh = 0, 0
+        for number in range(_MAX_RUNS):
+            if self.effective_size >= self.sampling.target_ess or num_fresh >= _MAX_FRESH:
+                break
+            try:
+                run.check_time()
+            except OutOfBudget:
+                break
+            helps = stalls < _MAX_STALLS
+            if not helps and self.settled:
+                break
+            before, length = self.effective_size, len(self._runs[-1].draws)
+            if helps:
+                for more in range(-(-length // self.sampling.length)):
+                    self.go_on(jax.random.fold_in(jax.random.fold_in(key, number), more), run)
+            else:
+                self.start(jax.random.fold_in(key, number), run)
+                num_fresh += 1
+            self.look()
+            grew = self.effective_size >= _WORTH_GOING_ON * before
+            stalls = 0 if grew and helps else stalls + 1
+
+    def look(self) -> None:
+        """Measure the effective size: of the values, their ranks and the squares of both
+        directions from the mean, whichever is smallest.
+        """
+        values = [found.draws.swapaxes(0, 1) for found in self._runs]
+        flat = np.concatenate([part.reshape(-1, part.shape[-1]) for part in values])
+        weights = self._weights()
+        columns = _told(flat)
+        ends = np.cumsum([part[..., 0].size for part in values])[:-1]
+        halves = []
+        for part, told in zip(values, np.split(columns, ends), strict=True):
+            told = told.reshape(*part.shape[:2], -1, told.shape[-1])
+            middle = max(1, told.shape[1] // 2)
+            halves.append(
+                np.stack([told[:, :middle].mean((1, 2)), told[:, -middle:].mean((1, 2))], axis=1)
+            )
+        groups = np.concatenate(halves)
+        mean, error = _jackknife(groups.mean(axis=1), weights)
+        drift, drift_error = _jackknife(groups[:, 1] - groups[:, 0], weights)
+        error = error + np.maximum(drift**2 - drift_error, 0.0) / 4.0
+        variance = self._variance(columns, ends, mean, weights)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sizes = np.where(variance > 0.0, variance / error, np.inf)
+        num = sum(found.draws[..., 0].size for found in self._runs)
+        arrived = all(found.power >= 1.0 for found in self._runs)
+        self.effective_size = float(min(np.nan_to_num(sizes, nan=0.0).min(), num)) * arrived
+
+    def chosen(self, num: int | None = None) -> Float[np.ndarray, "n d"]:
+        """Draws in proportion to the evidence of their populations, population by population.
+
+        Args:
+            num: How many; by default four for each effective one wanted, or as many as there are.
+        """
+        rows, shares = [], []
+        weights = np.split(
+            self._weights(), np.cumsum([len(found.log_evidence) for found in self._runs])[:-1]
+        )
+        for found, of_groups in zip(self._runs, weights, strict=True):
+            draws = np.moveaxis(found.draws, 0, 2)  # particle by particle, its draws in order
+            rows.append(draws.reshape(-1, draws.shape[-1]))
+            each = draws.shape[1] * draws.shape[2]
+            shares.append(np.repeat(of_groups / each, each))
+        z, share = np.concatenate(rows), np.concatenate(shares)
+        if num is None:
+            num = min(len(z), self.sampling.num_kept)
+        return z[systematic_rows(share, num, 0.5)]
+
+    def _weights(self) -> Float[np.ndarray, " g"]:
+        """What each population counts for."""
+        log_evidence = np.concatenate([found.log_evidence for found in self._runs])
+        if not np.isfinite(log_evidence).any():
+            return np.full(len(log_evidence), 1.0 / len(log_evidence))
+        return normalised(log_evidence)
+
+    def _variance(
+        self, columns: np.ndarray, ends: np.ndarray, mean: np.ndarray, weights: np.ndarray
+    ) -> np.ndarray:
+        """The variance of each column over all populations."""
+        parts, groups = np.split(columns, ends), self._runs[0].draws.shape[1]
+        squares = [
+            ((part - mean) ** 2).reshape(groups, -1, part.shape[1]).mean(axis=1) for part in parts
+        ]
+        return weights @ np.concatenate(squares)
+
+    def _advanced(
+        self, run: InferenceRun, key: Array, start: np.ndarray, tuning: Tuning | None
+    ) -> TemperedDraws:
+        """One run of `tempered`, recorded in the journal."""
+        sampling = self.sampling
+
+        def compute() -> dict[str, np.ndarray]:
+            drawn = tempered(
+                key,
+                sampling.target,
+                sampling.reference,
+                start,
+                num_populations=sampling.num_populations,
+                num_warmup=0 if tuning else sampling.num_warmup,
+                num_draws=sampling.length,
+                thin=_THIN,
+                tuning=tuning,
+            )
+            return {
+                "draws": drawn.draws,
+                "log evidence": drawn.log_evidence,
+                "numbers": np.array(
+                    [drawn.power, drawn.num_temperatures, drawn.acceptance, drawn.num_divergent]
+                ),
+                "step size": np.asarray(drawn.tuning.step_size),
+                "covariance": np.asarray(drawn.tuning.covariance),
+            }
+
+        found = run.remember("particles", compute)
+        with reading("The particles in the journal"):
+            size = len(start) // sampling.num_populations
+            shape = sampling.length, sampling.num_populations, size, start.shape[1]
+            if found["draws"].shape != shape:
+                raise FileFormatError("they have another shape.")
+            power, temperatures, acceptance, divergent = found["numbers"]
+        self.acceptance = float(acceptance)
+        self.num_divergent += int(divergent)
+        return TemperedDraws(
+            found["draws"],
+            found["log evidence"],
+            float(power),
+            int(temperatures),
+            float(acceptance),
+            int(divergent),
+            Tuning(found["step size"], found["covariance"]),
+        )
+
+
+def _told(flat: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n q"]:
+    """What must be known of draws: values, normal scores, and squared distances from the mean."""
+    scores = norm.ppf((rankdata(flat, axis=0) - 0.375) / (len(flat) + 0.25))
+    return np.concatenate([flat, scores, (flat - flat.mean(axis=0)) ** 2], axis=1)
+
+
+def _jackknife(
+    values: Float[np.ndarray, "g q"], weights: Float[np.ndarray, " g"]
+) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
+    """The weighted mean, and its squared error from leaving out one row at a time."""
+    total, num = weights @ values, len(weights)
+    others = np.maximum(1.0 - weights, 1e-300)[:, None]
+    without = (total - weights[:, None] * values) / others
+    return total, (num - 1) / num * ((without - without.mean(axis=0)) ** 2).sum(axis=0)

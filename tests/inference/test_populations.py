@@ -1,0 +1,133 @@
+"""What populations of particles are worth, which draws they choose, and columns that are bent."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import noisewise as nw
+from noisewise.inference.contract.run import InferenceRun
+from noisewise.inference.learned.common.bends import Bend
+from noisewise.inference.learned.common.populations import Populations, Sampling
+from noisewise.samplers.hamiltonian import Tuning
+from noisewise.samplers.tempered import TemperedDraws
+
+KEY = jax.random.key(1)
+
+
+def normal(z):
+    return -0.5 * jnp.sum(z**2)
+
+
+def two_modes(z):
+    return jnp.logaddexp(-200.0 * jnp.sum((z - 1.0) ** 2), -200.0 * jnp.sum((z + 1.0) ** 2))
+
+
+def draw(key, num):
+    return np.asarray(jax.random.normal(key, (num, 2)), dtype=np.float64)
+
+
+def sampling(target, **settings):
+    numbers = {"num_chains": 512, "num_warmup": 10, "length": 4, "target_ess": 1000, **settings}
+    return Sampling(target, normal, draw, **numbers)
+
+
+def a_run():
+    return InferenceRun("sple", {}, nw.problems.gaussian_mean(1.0).model, np.zeros(1))
+
+
+def held(draws, log_evidence):
+    """Populations with these draws (n, g, m, d), without having moved."""
+    found = Populations(sampling(normal))
+    tuning = Tuning(np.asarray(1.0), np.eye(draws.shape[-1]))
+    found._runs.append(TemperedDraws(draws, np.asarray(log_evidence), 1.0, 3, 0.8, 0, tuning))
+    found.look()
+    return found
+
+
+def test_independent_draws_are_worth_their_number():
+    """Of 20 sets of 16 x 400 draws: an estimate from 16 populations, at the worst of six columns,
+    lies within a factor of 3 of the truth.
+    """
+    rng = np.random.default_rng(0)
+    sizes = [held(rng.normal(size=(4, 16, 100, 2)), np.zeros(16)).effective_size for _ in range(20)]
+    assert 6400 / 3 < np.median(sizes) <= 6400
+
+
+def test_populations_that_stay_apart_are_worth_as_much_as_they_agree():
+    """Sixteen populations with shares of a mode that scatter by .16 are worth 16 (.5 / .16)^2 = 156
+    draws, however many they have; R-hat says so too.
+    """
+    rng = np.random.default_rng(0)
+    shares = 0.5 + 0.16 * np.repeat([-1.0, 1.0], 8)
+    modes = rng.random((40, 16, 100)) < shares[:, None]
+    draws = np.where(modes, 1.0, -1.0)[..., None] + 0.1 * rng.normal(size=(40, 16, 100, 1))
+    found = held(draws, np.zeros(16))
+    assert 80 < found.effective_size < 200
+    assert not found.settled
+    assert found.r_hat > 1.03
+
+
+def test_a_drift_of_all_populations_counts_as_an_error():
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(10, 16, 100, 1)) + np.linspace(-0.5, 0.5, 10)[:, None, None, None]
+    assert held(draws, np.zeros(16)).effective_size < 100
+
+
+def test_draws_are_chosen_by_evidence():
+    """A population with nine times the evidence gives nine tenths of the draws."""
+    draws = np.stack([np.full((2, 50, 1), -1.0), np.full((2, 50, 1), 1.0)], axis=1)
+    found = held(draws + 1e-3 * np.arange(50)[:, None], np.log([1.0, 9.0]))
+    assert abs(np.mean(found.chosen(1000) > 0.0) - 0.9) < 0.002
+
+
+def test_moves_go_on_where_they_help_and_populations_are_drawn_where_not():
+    easy, hard = Populations(sampling(normal)), Populations(sampling(two_modes))
+    for found in (easy, hard):
+        found.start(KEY, a_run())
+        found.finish(KEY, a_run())
+    assert len(easy._runs) == 1
+    assert easy.effective_size >= 1000
+    assert len(hard._runs) > 1 or hard.effective_size >= 1000
+    assert abs(np.mean(hard.chosen() > 0.0) - 0.5) < 4 * 0.5 / np.sqrt(hard.effective_size)
+
+
+def test_particles_are_recalled_from_a_journal():
+    """A run that remembers takes what it recorded, to the last bit, and moves nothing."""
+    kept = []
+
+    def record(name, compute):
+        kept.append(compute())
+        return kept[-1]
+
+    first = Populations(sampling(normal))
+    first.start(KEY, types.SimpleNamespace(remember=record))
+    again = Populations(sampling(normal))
+    again.start(KEY, types.SimpleNamespace(remember=lambda name, compute: kept[0]))
+    np.testing.assert_array_equal(first.chosen(), again.chosen())
+
+
+# Bends --------------------------------------------------------------------------------------------
+
+
+def test_only_heavy_tails_are_bent_and_back():
+    """Normal and uniform columns stay; a lognormal column of sd 1.5 loses its tail."""
+    rng = np.random.default_rng(0)
+    columns = [rng.normal(size=5000), rng.random(5000), np.exp(1.5 * rng.normal(size=5000))]
+    t = np.stack(columns, axis=1)
+    bend = Bend.of(t)
+    assert (bend.scale > 0.0).tolist() == [False, False, True]
+    bent = bend(t)
+    np.testing.assert_array_equal(bent[:, :2], t[:, :2])
+    assert np.ptp(bent[:, 2]) / bent[:, 2].std() < np.ptp(t[:, 2]) / t[:, 2].std() / 3.0
+    np.testing.assert_allclose(bend.inverse(bent), t, rtol=1e-9)
+    step = 1e-6
+    slopes = (bend(t + step) - bend(t - step)) / (2 * step)
+    np.testing.assert_allclose(np.exp(bend.log_slope(t)), slopes, rtol=1e-4)
+    np.testing.assert_array_equal(Bend.none(3)(t), t)
+
+
+def test_bent_columns_of_one_value_are_left_alone():
+    t = np.append(np.zeros(990), np.arange(10.0))[:, None]
+    np.testing.assert_array_equal(Bend.of(t)(t), t)
