@@ -60,8 +60,9 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
     Use it where the mechanism can only be sampled and the posterior is more complicated than the
     likelihood, or for a maximum likelihood estimate. The setting of the paper is
     `num_rounds=10, num_simulations=1000, estimator=nw.estimators.neural_spline_flow`; an affine
-    autoregressive flow in few large rounds is several times faster and as accurate or better,
-    since a likelihood near one observation is simple.
+    autoregressive flow is several times faster, since a likelihood near one observation is simple.
+    Five rounds come near the observation also where the posterior is a fiftieth as wide as the
+    prior.
 
     The posterior is drawn by particles that tempering leads from the prior to it, so that modes
     have the mass that the learnt likelihood gives them; agreement of 16 populations of them, as
@@ -114,8 +115,8 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SAMPLE})
     instead: ClassVar[str] = "Use ImportanceSampling or ExactSMC, which only need its density."
 
-    num_rounds: int = 2
-    num_simulations: int = 5000
+    num_rounds: int = 5
+    num_simulations: int = 2000
     estimator: Callable[..., Any] = likelihood_flow
     num_members: int = 1
     num_noise: int = 1
