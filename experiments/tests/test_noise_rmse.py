@@ -142,7 +142,7 @@ def test_the_seed_of_the_scale_is_used(monkeypatch):
         def fit(self, key, model, progress):
             seen.append(jax.random.key_data(key).tolist())
 
-    monkeypatch.setattr(item.nw.inference, "PrivatePosteriorEstimation", Method)
+    monkeypatch.setattr(item.nw.inference, "as_in_paper", lambda _name, **_: Method())
     monkeypatch.setattr(
         item,
         "loss_of",

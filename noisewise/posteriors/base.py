@@ -123,7 +123,7 @@ class AbstractPosterior(abc.ABC):
         >>> theta = np.random.default_rng(0).normal(size=(400, 1))
         >>> Draws(theta, ("a",), Report("example")).summary().filter(like="mcse").round(2)
            mean mcse  median mcse  2.5% mcse  97.5% mcse
-        a       0.05         0.07       0.21         0.1
+        a       0.05         0.07       0.21        0.13
         """
         import pandas as pd
 

@@ -170,7 +170,7 @@ RUNS = {
     "naive": ("--method", "naive"),
     "certified": (*ABC, "tolerance=0.2", "--certify", "20000"),
     "poor, corrected": (*ABC, "tolerance=1", "--certify", "4000"),
-    "poor": (*ABC, "tolerance=3", "--epsilon", "5", "--certify", "8000"),
+    "poor": (*ABC, "tolerance=3", "--epsilon", "3", "--certify", "8000"),
 }
 LEVELS = {
     "exact": "trust",
