@@ -32,7 +32,7 @@ $(VENV)/.installed: requirements.lock pyproject.toml
 
 demo: install
 	@rm -rf runs/demo
-	@$(BIN)/noisewise infer sir --epsilon 10 --method sppe --num-rounds 5 --set num_noise=1 --seed 2 --out runs/demo
+	@$(BIN)/noisewise infer sir --epsilon 10 --method sppe --seed 2 --out runs/demo
 
 # Most of the fast suite's time goes into compiling programs that run for milliseconds. Each of its
 # workers has one core.
