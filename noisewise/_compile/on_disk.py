@@ -45,9 +45,7 @@ def keep_programs() -> Path | None:
     if not limit or _decided_by_user():
         return None
     with contextlib.suppress(OSError, RuntimeError):  # RuntimeError: the user has no home
-        folder = _folder()
-        for part in (folder.parent.parent, folder.parent, folder):
-            part.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = _made(_folder())
         if is_closed(folder.parent) and is_closed(folder):
             _delete_oldest(folder, limit)
             jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -55,6 +53,20 @@ def keep_programs() -> Path | None:
             jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
             return folder
     return None
+
+
+def _made(folder: Path) -> Path:
+    """The folder, made if it was not there, as it is named without symbolic links above ours: JAX
+    opens it by this name again.
+    """
+    caches = folder.parents[2]
+    for part in (*reversed(caches.parents), caches):
+        part.mkdir(mode=0o700, exist_ok=True)
+    made = caches.resolve(strict=True)
+    for name in folder.parts[-3:]:
+        made = made / name
+        made.mkdir(mode=0o700, exist_ok=True)
+    return made
 
 
 def _decided_by_user() -> bool:
@@ -92,7 +104,10 @@ def _machine() -> str:
 
 def _delete_oldest(folder: Path, limit: int) -> None:
     """Delete programs that were not used for the longest time, if all take more than the limit."""
-    found = [(path, path.lstat()) for path in folder.iterdir()]
+    found = []
+    for path in folder.iterdir():
+        with contextlib.suppress(OSError):  # another process deletes too
+            found.append((path, path.lstat()))
     total = sum(entry.st_size for _, entry in found)
     if total <= limit:
         return

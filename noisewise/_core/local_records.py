@@ -91,12 +91,12 @@ def is_own(folder: Path) -> bool:
 
 
 def is_closed(folder: Path) -> bool:
-    """Whether a folder is the user's own, no symbolic link, closed to everybody else, and nobody
-    else can put another in its place. False where that cannot be known, as on Windows.
+    """Whether a folder is the user's own, closed to everybody else, named without symbolic links,
+    and nobody else can put another in its place. False where that cannot be known, as on Windows.
     """
-    if not hasattr(os, "getuid"):
+    if not hasattr(os, "getuid") or folder != folder.resolve():
         return False
-    return _is_own(folder, _OTHERS) and all(map(_keeps_its_entries, folder.absolute().parents))
+    return _is_own(folder, _OTHERS) and all(map(_keeps_its_entries, folder.parents))
 
 
 def _is_own(folder: Path, forbidden: int) -> bool:

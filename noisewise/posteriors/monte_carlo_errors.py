@@ -18,7 +18,7 @@ a mean too, worth
 independent draws. Two more draws like the largest are counted, as Agresti and Coull add two
 successes: a tail in which few large weights happened to occur has a quantile too far inside and a
 variance too small, both at once. For 400 equal weights it is a fifth of the variance at a level of
-2.5%, and 1% at the median.
+2.5%, and half a percent at the median.
 
 Woodruff's interval takes levels two standard errors below and above p to quantiles, and a quarter
 of their distance is the error of Q. So no density has to be estimated, which fails in tails, where
@@ -113,7 +113,7 @@ def effective_sizes_at(
     with np.errstate(divide="ignore", invalid="ignore"):
         sizes = np.einsum("ij,ij->j", terms, centred) / (squares.sum(axis=0) + more * largest)
         sizes /= times(terms)
-    return np.where((centred == 0.0).all(axis=0), np.inf, sizes)
+    return np.where(np.ptp(below, axis=0) == 0.0, np.inf, sizes)
 
 
 def errors_of_quantiles(

@@ -180,7 +180,8 @@ def tempered(
         if tuning is None:
             tuning = Tuning(jnp.asarray(np.float64(_FIRST_STEP)), cloud_covariance(jnp.asarray(z)))
         limits = jnp.asarray([*numbers, _MAX_ITERATIONS])
-        end = _run(key, target, reference, jnp.asarray(z), tuning, power, limits, groups, num_draws)
+        begin = jnp.asarray(z), tuning, jnp.asarray(power)
+        end = _run(key, target, reference, *begin, limits, groups, num_draws)
         end = jax.tree.map(np.asarray, end)
     draws = end.draws if end.power >= 1.0 else np.repeat(end.z[None], num_draws, axis=0)
     return TemperedDraws(

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
+from noisewise._core.weights import MIN_DRAWS
 from noisewise.assessment.judging import certificate_verdict, certifies
 from noisewise.diagnostics.certificates.certificate import Certificate
 from noisewise.diagnostics.certificates.comparison import compare
@@ -82,7 +83,8 @@ def certify(
     Four fifths of the simulations make draws. The first fifth of these, from p, improves it: the
     others are from r = (1 - b) p + b w, w a law fitted to the first, in two stages, and wider in
     the tails if weights vary there. The second fifth decides on the verdict, and three fifths are
-    reported: draws that decide about themselves are biased. A few simulations follow up the largest
+    reported: draws that decide about themselves are biased. All of them together may only take the
+    label away. A few simulations follow up the largest
     weights, so that a mode that q misses shows once a draw comes near it. The rest tell a poor q
     from a noisy likelihood, at places theta_j taken from the corrected draws. Half of them are
     single, with
@@ -262,7 +264,9 @@ def _improved(
         pool.include(improved, draws.z, draws.s, usable=np.isfinite(draws.log_weights))
         if pool.effective_size:
             law = cheapest_proposal(pool, proposal.share)
-            mixed = [ImprovedProposal(proposal, law, share) for share in _SHARES_OF_LAW]
+            known = pool.effective_size >= MIN_DRAWS  # few draws flatter a law fitted to them
+            shares = _SHARES_OF_LAW if known else _SHARES_OF_LAW[:1]
+            mixed = [ImprovedProposal(proposal, law, share) for share in shares]
             improved = max(mixed, key=pool.reliable_share)
     return early, improved, num_unusable
 
@@ -301,7 +305,8 @@ def _soundness(
         of_all = check.num * pool.reliable_share(check.proposal)
         seen["reliable_size"] = min(seen["reliable_size"], of_all)
         seen["tail_size"] = check.num * pool.tail_share(check.proposal)
-        chance = chance_of_noise(key, run, check.s, check.weights)
+        noise_key = jax.random.fold_in(key, 1)
+        chance = chance_of_noise(noise_key, run, check.s, check.weights)
     return Soundness(
         num=check.num,
         num_final=draws.num,

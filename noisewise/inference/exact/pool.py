@@ -255,6 +255,8 @@ class Pool:
         all simulations: P(tail)^2 / E[w^2; tail] for weights of mean 1. What is largest counts
         twice, as the rare draws that matter most may not have occurred.
         """
+        if not self.effective_size:
+            return 0.0
         weights, theta = self.weights, self.theta
         rows = np.flatnonzero(weights > 0.0)
         log_ratio = self.log_total[rows] - np.log(self.num) - self.log_density(proposal, rows)

@@ -40,7 +40,7 @@ _KEPT_PER_EFFECTIVE = 4
 _MAX_RUNS = 24
 """Runs of the particles, new ones or longer ones, after which what is known is reported."""
 _MAX_FRESH = 6
-"""Sets of new populations among these, at most: they halve the error two and a half times."""
+"""Sets of new populations among these, at most: with the first they divide the error by 2.6."""
 _MAX_STALLS = 2
 """Runs without such growth after which particles count as staying in their modes: one may be
 chance, as 16 populations know their error to a factor of 1.2 only.
@@ -51,6 +51,9 @@ _WORTH_GOING_ON = 1.3
 """Growth of the effective size from one run to as many again that shows that moves help; it is 2
 for independent draws, and 1 where particles stay in their modes.
 """
+
+_ALL = 1e-12
+"""Weight of all populations but one, below which nothing is left to compare this one with."""
 
 Draw = Callable[[Array, int], Float[np.ndarray, "n d"]]
 """(key, num) -> independent draws of the reference law."""
@@ -123,8 +126,8 @@ class Populations:
     @property
     def r_hat(self) -> float:
         """The nested R-hat of the populations, sqrt(1 + between / within), as measured."""
-        size = max(self.effective_size, 1e-9)
-        return float(np.sqrt(1.0 + self.sampling.num_populations / size))
+        size, num = max(self.effective_size, 1e-9), len(self._weights())
+        return float(np.sqrt(1.0 + num / size))
 
     @property
     def settled(self) -> bool:
@@ -163,22 +166,22 @@ class Populations:
         for number in range(_MAX_RUNS):
             if self.effective_size >= self.sampling.target_ess or num_fresh >= _MAX_FRESH:
                 break
-            try:
-                run.check_time()
-            except OutOfBudget:
-                break
-            helps = stalls < _MAX_STALLS
+            helps = stalls < _MAX_STALLS and self._runs[-1].power >= 1.0
             if not helps and self.settled:
                 break
             before, length = self.effective_size, len(self._runs[-1].draws)
-            if helps:
-                for more in range(-(-length // self.sampling.length)):
-                    self.go_on(jax.random.fold_in(jax.random.fold_in(key, number), more), run)
-            else:
-                self.start(jax.random.fold_in(key, number), run)
-                num_fresh += 1
+            steps = -(-length // self.sampling.length) if helps else 1
+            num_fresh += not helps
+            try:
+                for more in range(steps):
+                    run.check_time()
+                    step_key = jax.random.fold_in(jax.random.fold_in(key, number), more)
+                    (self.go_on if helps else self.start)(step_key, run)
+            except OutOfBudget:
+                self.look()
+                break
             self.look()
-            grew = self.effective_size >= _WORTH_GOING_ON * before
+            grew = self.effective_size > 0.0 and self.effective_size >= _WORTH_GOING_ON * before
             stalls = 0 if grew and helps else stalls + 1
 
     def look(self) -> None:
@@ -205,7 +208,7 @@ class Populations:
         with np.errstate(divide="ignore", invalid="ignore"):
             sizes = np.where(variance > 0.0, variance / error, np.inf)
         num = sum(found.draws[..., 0].size for found in self._runs)
-        arrived = all(found.power >= 1.0 for found in self._runs)
+        arrived = any(found.power >= 1.0 for found in self._runs)
         self.effective_size = float(min(np.nan_to_num(sizes, nan=0.0).min(), num)) * arrived
 
     def chosen(self, num: int | None = None) -> Float[np.ndarray, "n d"]:
@@ -230,7 +233,13 @@ class Populations:
 
     def _weights(self) -> Float[np.ndarray, " g"]:
         """What each population counts for."""
-        log_evidence = np.concatenate([found.log_evidence for found in self._runs])
+        arrived = any(found.power >= 1.0 for found in self._runs)
+        log_evidence = np.concatenate(
+            [
+                np.where(found.power >= 1.0 or not arrived, found.log_evidence, -np.inf)
+                for found in self._runs
+            ]
+        )
         if not np.isfinite(log_evidence).any():
             return np.full(len(log_evidence), 1.0 / len(log_evidence))
         return normalised(log_evidence)
@@ -304,6 +313,8 @@ def _jackknife(
 ) -> tuple[Float[np.ndarray, " q"], Float[np.ndarray, " q"]]:
     """The weighted mean, and its squared error from leaving out one row at a time."""
     total, num = weights @ values, len(weights)
+    if weights.max() > 1.0 - _ALL:
+        return total, np.full(values.shape[1], np.inf)
     others = np.maximum(1.0 - weights, 1e-300)[:, None]
     without = (total - weights[:, None] * values) / others
     return total, (num - 1) / num * ((without - without.mean(axis=0)) ** 2).sum(axis=0)

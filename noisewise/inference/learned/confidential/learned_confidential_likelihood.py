@@ -173,10 +173,11 @@ class LearnedConfidentialLikelihood(AbstractFit):
         start_key, end_key, statistic_key = jax.random.split(key, 3)
         model, target = run.model, self._target(run)
         found = Populations(joint_sampling(target, self._settings))
-        if not found.possible(start_key):
+        look_key, prior_key = jax.random.split(jax.random.fold_in(start_key, 1))
+        if not found.possible(look_key):
             run.warn(Kind.STATISTICS_IMPOSSIBLE)
             return run.draws(
-                model.prior.sample(start_key, self._settings["target_ess"]), exact=False
+                model.prior.sample(prior_key, self._settings["target_ess"]), exact=False
             )
         found.start(start_key, run)
         found.finish(end_key, run)
