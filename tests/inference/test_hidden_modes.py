@@ -260,7 +260,7 @@ GOOD = Soundness(
     ("change", "kind"),
     [
         ({"effective_size": 15.0}, Kind.WEIGHTS_POOR),
-        ({"reliable_size": 5.0}, Kind.WEIGHTS_POOR),
+        ({"reliable_size": 2.0}, Kind.WEIGHTS_POOR),
         ({"pareto_k": 0.8, "reliable_size": 100.0}, Kind.WEIGHTS_POOR),
         ({"tail_size": 0.2}, Kind.TAILS_UNSTEADY),
         ({"contradicted": 0.3}, Kind.CONTRADICTED),
