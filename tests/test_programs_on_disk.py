@@ -106,6 +106,16 @@ def test_a_readable_folder_is_no_closed_one(home):
     assert not is_closed(home)
 
 
+def test_a_folder_named_through_a_link_is_used_by_its_own_name(home, tmp_path):
+    """Whoever owns the link could point it elsewhere after the check: JAX gets the real path."""
+    link = tmp_path / "link"
+    link.symlink_to(home)
+    assert is_closed(home)
+    assert not is_closed(link)
+    program = ONE + "import jax; print(jax.config.values['jax_compilation_cache_dir'])"
+    assert Path(run(link, program)[1]).parent == home.resolve() / "noisewise" / "programs"
+
+
 @pytest.mark.parametrize(
     "environment",
     [{"NOISEWISE_PROGRAMS": "off"}, {"JAX_ENABLE_COMPILATION_CACHE": "false"}],
