@@ -110,8 +110,9 @@ def test_a_folder_named_through_a_link_is_used_by_its_own_name(home, tmp_path):
     """Whoever owns the link could point it elsewhere after the check: JAX gets the real path."""
     link = tmp_path / "link"
     link.symlink_to(home)
-    assert is_closed(home)
-    assert not is_closed(link)
+    (home / "own").mkdir(mode=0o700)
+    assert is_closed(home / "own")
+    assert not is_closed(link / "own")
     program = ONE + "import jax; print(jax.config.values['jax_compilation_cache_dir'])"
     assert Path(run(link, program)[1]).parent == home.resolve() / "noisewise" / "programs"
 
@@ -129,7 +130,9 @@ def test_nothing_is_kept_where_that_is_wanted(home, environment):
 def test_a_folder_that_the_user_told_jax_of_stands(home, tmp_path):
     own = tmp_path / "own"
     settings = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    run(home, ONE, JAX_COMPILATION_CACHE_DIR=str(own), **settings)
+    program = ONE + "print(jax.config.values['jax_compilation_cache_dir'])"
+    program = "import jax" + program
+    assert run(home, program, JAX_COMPILATION_CACHE_DIR=str(own), **settings)[1] == str(own)
     assert not programs(home)
     assert list(own.iterdir())
 

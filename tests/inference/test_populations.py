@@ -1,5 +1,6 @@
 """What populations of particles are worth, which draws they choose, and columns that are bent."""
 
+import dataclasses
 import types
 
 import jax
@@ -80,6 +81,37 @@ def test_draws_are_chosen_by_evidence():
     draws = np.stack([np.full((2, 50, 1), -1.0), np.full((2, 50, 1), 1.0)], axis=1)
     found = held(draws + 1e-3 * np.arange(50)[:, None], np.log([1.0, 9.0]))
     assert abs(np.mean(found.chosen(1000) > 0.0) - 0.9) < 0.002
+
+
+def test_populations_that_did_not_arrive_do_not_count_beside_others_that_did():
+    """Planted as a run that ended at lambda = .5 with a larger evidence."""
+    found = held(np.zeros((2, 16, 10, 1)), np.zeros(16))
+    lost = dataclasses.replace(
+        found._runs[0], draws=np.ones((2, 16, 10, 1)), log_evidence=np.full(16, 9.0), power=0.5
+    )
+    found._runs.append(lost)
+    assert (found.chosen(50) == 0.0).all()
+    found._runs = [lost]
+    assert (found.chosen(50) == 1.0).all()
+    found.look()
+    assert found.effective_size == 0.0
+
+
+def test_one_population_alone_is_worth_nothing():
+    rng = np.random.default_rng(0)
+    found = held(rng.normal(size=(4, 16, 100, 1)), np.where(np.arange(16) == 3, 0.0, -800.0))
+    assert found.effective_size == 0.0
+
+
+def test_particles_that_are_worth_nothing_are_drawn_anew_and_given_up(monkeypatch):
+    """They would go on for ever longer if nothing counted as growth of nothing."""
+    found, asked = held(np.zeros((4, 16, 10, 1)), np.zeros(16)), []
+    monkeypatch.setattr(found, "look", lambda: None)
+    monkeypatch.setattr(found, "go_on", lambda *_: asked.append("go on"))
+    monkeypatch.setattr(found, "start", lambda *_: asked.append("start"))
+    found.effective_size = 0.0
+    found.finish(KEY, a_run())
+    assert asked == ["go on"] * 2 + ["start"] * 6
 
 
 def test_moves_go_on_where_they_help_and_populations_are_drawn_where_not():
