@@ -162,27 +162,31 @@ class Populations:
         the time is up.
         """
         self.look()
-        stalls, num_fresh = 0, 0
+        stalls, num_fresh, in_time = 0, 0, True
         for number in range(_MAX_RUNS):
-            if self.effective_size >= self.sampling.target_ess or num_fresh >= _MAX_FRESH:
-                break
             helps = stalls < _MAX_STALLS and self._runs[-1].power >= 1.0
-            if not helps and self.settled:
+            enough = (
+                self.sampling.target_ess if helps else min(self.sampling.target_ess, MANY_DRAWS)
+            )
+            if not in_time or num_fresh >= _MAX_FRESH or self.effective_size >= enough:
                 break
-            before, length = self.effective_size, len(self._runs[-1].draws)
-            steps = -(-length // self.sampling.length) if helps else 1
+            before = self.effective_size
             num_fresh += not helps
-            try:
-                for more in range(steps):
-                    run.check_time()
-                    step_key = jax.random.fold_in(jax.random.fold_in(key, number), more)
-                    (self.go_on if helps else self.start)(step_key, run)
-            except OutOfBudget:
-                self.look()
-                break
+            in_time = self._lengthen(jax.random.fold_in(key, number), run, anew=not helps)
             self.look()
             grew = self.effective_size > 0.0 and self.effective_size >= _WORTH_GOING_ON * before
             stalls = 0 if grew and helps else stalls + 1
+
+    def _lengthen(self, key: Array, run: InferenceRun, *, anew: bool) -> bool:
+        """New populations, or as many draws again of the newest; False if the time is up."""
+        steps = 1 if anew else -(-len(self._runs[-1].draws) // self.sampling.length)
+        try:
+            for step in range(steps):
+                run.check_time()
+                (self.start if anew else self.go_on)(jax.random.fold_in(key, step), run)
+        except OutOfBudget:
+            return False
+        return True
 
     def look(self) -> None:
         """Measure the effective size: of the values, their ranks and the squares of both
