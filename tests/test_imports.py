@@ -1,6 +1,8 @@
 """Who may import whom, and what `import noisewise` may load."""
 
 import ast
+import importlib
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "noisewise"
 STAGES = {"priors", "simulators", "queries", "mechanisms"}
 COMMON = {"errors", "_core", "_compile"}
 
+PUBLIC_MODULES = {"supports"}
 TOP = {"problems", "cli", "__main__"}
 BELOW_PRIVACY = {"estimators", "samplers"}
 PRIVACY = {
@@ -191,3 +194,13 @@ def test_every_public_name_exists_or_is_named():
         getattr(nw.simulators, name).__name__ == name
         for name in ("JaxSimulator", "PythonSimulator")
     )
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent for path in PACKAGE.glob("*/__init__.py")))
+def test_no_module_takes_the_place_of_a_public_name(folder):
+    """A module named as a function of its package would become the attribute once it is loaded."""
+    package = importlib.import_module(f"noisewise.{folder.name}")
+    names = set(getattr(package, "__all__", ())) & {path.stem for path in folder.glob("*.py")}
+    for name in names - PUBLIC_MODULES:
+        importlib.import_module(f"noisewise.{folder.name}.{name}")
+        assert not inspect.ismodule(getattr(package, name)), name

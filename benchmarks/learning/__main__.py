@@ -5,6 +5,7 @@
         --set estimator=masked_autoregressive_flow --set training.batch_size=200 --out runs.jsonl
     .cache/rivals/bin/python -m benchmarks.learning --problems held-out --methods sbi-nle --out ...
     python -m benchmarks.learning --table runs.jsonl
+    python -m benchmarks.learning --problems held-out --picture runs.jsonl
 
 Runs that the file has are left out, so that what was stopped goes on.
 """
@@ -34,16 +35,29 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--core", type=int, help="by default one by the process id")
     parser.add_argument("--references", action="store_true", help="only make the exact draws")
     parser.add_argument("--table", type=Path, help="show the runs of a file")
+    parser.add_argument("--picture", type=Path, help="draw the runs of a file beside it")
     parser.add_argument("--run", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.table:
         print(runner.table(read(options.table)))
+    elif options.picture:
+        _picture(options.picture, options.problems)
     elif options.run:
         runner.bind(options.core)
         record = json.dumps(runner.one(options.run))
         print(f"\n{record}", flush=True)  # a rival may have printed text without an end of line
     else:
         _many(options)
+
+
+def _picture(path: Path, problems: str) -> None:
+    """Draw the runs of a file, and print their table."""
+    from benchmarks.learning.catalogue import named
+    from benchmarks.learning.picture import draw, markdown
+
+    names = [name for given in problems.split(",") for name in named(given)]
+    draw(read(path), names, path.with_suffix(".png"))
+    print(markdown(read(path), names))
 
 
 def _many(options: argparse.Namespace) -> None:

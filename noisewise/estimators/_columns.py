@@ -111,18 +111,27 @@ class AbstractColumns(AbstractDistribution):
 
 
 class Network(eqx.Module):
-    """A perceptron on columns: num_hidden layers of num_units, relu between them, (inputs, N) ->
-    (outputs, N).
+    """A perceptron on columns: num_hidden layers of num_units, (inputs, N) -> (outputs, N), between
+    them relu or, if `smooth`, x / (1 + e^-x).
 
     The hidden layers start uniform in +-1 / sqrt(inputs), the last one at zero.
     """
 
     weights: tuple[Array, ...]
     biases: tuple[Array, ...]
+    smooth: bool = eqx.field(static=True)
 
     def __init__(
-        self, key: Array, num_inputs: int, num_outputs: int, num_units: int, num_hidden: int
+        self,
+        key: Array,
+        num_inputs: int,
+        num_outputs: int,
+        num_units: int,
+        num_hidden: int,
+        *,
+        smooth: bool = False,
     ) -> None:
+        self.smooth = smooth
         sizes = (num_inputs, *[num_units] * num_hidden)
         pairs = list(itertools.pairwise(sizes))
         # one draw for all layers: each compiles for longer than it runs
@@ -140,8 +149,9 @@ class Network(eqx.Module):
 
     def __call__(self, inputs: Array) -> Array:
         biases = [bias.reshape(-1, *[1] * (inputs.ndim - 1)) for bias in self.biases]
+        activation = jax.nn.silu if self.smooth else jax.nn.relu
         for weight, bias in zip(self.weights[:-1], biases[:-1], strict=True):
-            inputs = jax.nn.relu(weight @ inputs + bias)
+            inputs = activation(weight @ inputs + bias)
         return self.weights[-1] @ inputs + biases[-1]
 
     def masked(self, masks: tuple[np.ndarray, ...]) -> Network:
@@ -150,12 +160,20 @@ class Network(eqx.Module):
         return eqx.tree_at(lambda network: network.weights, self, weights)
 
 
-@functools.partial(jax.jit, static_argnums=range(1, 6))
+@functools.partial(jax.jit, static_argnums=range(1, 6), static_argnames="smooth")
 def stacked_networks(
-    key: Array, num: int, num_inputs: int, num_outputs: int, num_units: int, num_hidden: int
+    key: Array,
+    num: int,
+    num_inputs: int,
+    num_outputs: int,
+    num_units: int,
+    num_hidden: int,
+    *,
+    smooth: bool = False,
 ) -> Network:
     """`num` networks on a leading axis."""
-    make = lambda key: Network(key, num_inputs, num_outputs, num_units, num_hidden)  # noqa: E731
+    sizes = num_inputs, num_outputs, num_units, num_hidden
+    make = lambda key: Network(key, *sizes, smooth=smooth)  # noqa: E731
     return jax.vmap(make)(jax.random.split(key, num))
 
 

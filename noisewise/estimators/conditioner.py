@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from noisewise._core.arrays import Array
+from noisewise.estimators.parameter_scale import ParameterScale
 from noisewise.estimators.whitening import Affine, blocks
 
 _HEAVY = 2.5
@@ -105,7 +106,7 @@ class Conditioner(eqx.Module):
         return xp.concatenate([_terms(u, self.knots) @ self.coefficients, u], axis=-1)
 
 
-Scale = Affine | Conditioner
+Scale = Affine | ParameterScale | Conditioner
 """What makes of conditions the columns that networks see."""
 
 

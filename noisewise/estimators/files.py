@@ -29,18 +29,27 @@ from noisewise._core.json_files import reading, require_keys
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.conditioner import NUM_KNOTS, Conditioner, Scale
+from noisewise.estimators.coordinate_mixtures import autoregressive_mixture
 from noisewise.estimators.embedding import Embedding, embedded
 from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
 from noisewise.estimators.mixture_density import mixture_density_network
+from noisewise.estimators.parameter_scale import ParameterScale
 from noisewise.estimators.whitening import Affine, Whitening, num_features
 
 FACTORIES: dict[str, Callable[..., Any]] = {
     factory.__name__: factory
-    for factory in (neural_spline_flow, masked_autoregressive_flow, mixture_density_network)
+    for factory in (
+        neural_spline_flow,
+        masked_autoregressive_flow,
+        mixture_density_network,
+        autoregressive_mixture,
+    )
 }
 _KEYS = ("kind", "target_dim", "condition_dim", "num_members", "settings")
 _EMBEDDING = ("num_columns", "num_units", "num_hidden")
 _CONDITIONER = ("centre", "inverse_width", "knots", "coefficients")
+_BOUNDED = "scale.bounded"
+"""1 for parameters that networks see by their place between two ends."""
 _LARGEST = 4096
 """The largest whole number that a description may hold."""
 
@@ -177,7 +186,7 @@ def read_density(spec: Any, degree: Any, arrays: Mapping[str, np.ndarray]) -> Co
             raise FileFormatError(
                 "the degree of its mean must be 0, 1 or 2, and its members an ensemble."
             )
-        expected = _scale_shapes(spec) | {
+        expected = _scale_shapes(spec, arrays) | {
             "whitening.coefficients": (num_features(condition_dim, degree), target_dim),
             "whitening.root": (target_dim, target_dim),
             "whitening.inverse_root": (target_dim, target_dim),
@@ -201,15 +210,20 @@ def _scale_arrays(scale: Scale) -> dict[str, Any]:
     """The arrays of the map of conditions."""
     if isinstance(scale, Affine):
         return {"scale.mean": scale.mean, "scale.inverse_sd": scale.inverse_sd}
+    if isinstance(scale, ParameterScale):
+        return {**_scale_arrays(scale.affine), _BOUNDED: scale.bounded}
     own = {f"conditioner.{name}": getattr(scale, name) for name in _CONDITIONER}
     return {**_scale_arrays(scale.scale), **own}
 
 
-def _scale_shapes(spec: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+def _scale_shapes(
+    spec: dict[str, Any], arrays: Mapping[str, np.ndarray]
+) -> dict[str, tuple[int, ...]]:
     """The shapes that they must have."""
     target_dim, width = spec["target_dim"], spec["condition_dim"] or 0
     if "embedding" not in spec:
-        return {"scale.mean": (width,), "scale.inverse_sd": (width,)}
+        names = ("scale.mean", "scale.inverse_sd", *[_BOUNDED] * (_BOUNDED in arrays))
+        return dict.fromkeys(names, (width,))
     width -= target_dim
     columns = ("scale.mean", "scale.inverse_sd", "conditioner.centre", "conditioner.inverse_width")
     return dict.fromkeys(columns, (width,)) | {
@@ -222,7 +236,8 @@ def _scale(arrays: Mapping[str, np.ndarray], embedding: bool) -> Scale:
     """The map of conditions from its arrays."""
     affine = Affine(arrays["scale.mean"], arrays["scale.inverse_sd"])
     if not embedding:
-        return affine
+        bounded = arrays.get(_BOUNDED)  # files from before there were any have none
+        return affine if bounded is None else ParameterScale(affine, bounded > 0.0)
     return Conditioner(
         scale=affine, **{name: arrays[f"conditioner.{name}"] for name in _CONDITIONER}
     )

@@ -83,19 +83,31 @@ class AffineAutoregressiveFlow(AbstractColumns):
     networks: Network
 
     def _log_prob_columns(self, target: Array, condition: Array) -> Array:
+        return _log_normal(*self.image(target, condition))
+
+    def image(self, target: Array, condition: Array) -> tuple[Array, Array]:
+        """z (d, N) of targets (d, N), and log |dz / dx| (N,)."""
+        masks = self.masks
+
         def layer(carry: tuple[Array, Array], network: Network) -> tuple[tuple[Array, Array], None]:
             x, log_det = carry
-            shift, log_scale = self._affine(network.masked(self.masks), x, condition)
+            shift, log_scale = self._affine(network.masked(masks), x, condition)
             return ((shift + jnp.exp(log_scale) * x)[::-1], log_det + log_scale.sum(axis=0)), None
 
-        return _log_normal(*_through(layer, target, self.networks))
+        return _through(layer, target, self.networks)
 
     def _noise(self, key: Array, columns: tuple[int, ...]) -> Array:
         return jax.random.normal(key, (*self.shape, *columns), jnp.float32)
 
     def _transport(self, noise: Array, condition: Array) -> Array:
+        return self.inverse_image(noise, condition)
+
+    def inverse_image(self, z: Array, condition: Array) -> Array:
+        """The targets (d, N) whose image is z."""
+        masks = self.masks
+
         def layer(y: Array, network: Network) -> tuple[Array, None]:
-            masked = network.masked(self.masks)
+            masked = network.masked(masks)
 
             def solved(_: int, x: Array) -> Array:
                 shift, log_scale = self._affine(masked, x, condition)
@@ -104,20 +116,12 @@ class AffineAutoregressiveFlow(AbstractColumns):
             # pass i leaves the first i coordinates right, whatever the others
             return jax.lax.fori_loop(0, len(y), solved, jnp.zeros_like(y)), None
 
-        return jax.lax.scan(layer, noise, self.networks, reverse=True)[0]
+        return jax.lax.scan(layer, z, self.networks, reverse=True)[0]
 
     @property
     def masks(self) -> tuple[np.ndarray, ...]:
-        """For each weight matrix, which connections keep the order: inputs have rank 1..d, or 0 if
-        of c; units 0..d-1.
-        """
-        (dim,) = self.shape
-        inputs = np.r_[1 : dim + 1, [0] * (self.networks.weights[0].shape[-1] - dim)]
-        units = np.arange(self.networks.weights[-1].shape[-1]) % dim
-        outputs = np.tile(np.arange(dim), 2)
-        ranks = [inputs, *[units] * (len(self.networks.weights) - 1), outputs]
-        pairs = zip(ranks[1:], ranks[:-1], strict=True)
-        return tuple((after[:, None] >= before).astype(np.float32) for after, before in pairs)
+        """For each weight matrix, which connections keep the order."""
+        return order_masks(self.networks, self.shape[0], 2)
 
     def _affine(self, network: Network, x: Array, condition: Array) -> tuple[Array, Array]:
         """The shift and the log scale of each coordinate; scales are bounded smoothly."""
@@ -217,11 +221,26 @@ def masked_autoregressive_flow(
     >>> round(float(flow.log_prob(jnp.zeros(2), jnp.ones(3))), 4)
     -1.8379
     """
-    shape, cond_shape = as_shapes(target_dim, condition_dim)
+    shapes = as_shapes(target_dim, condition_dim)
     sizes = as_sizes(num_layers=num_layers, num_units=num_units, num_hidden=num_hidden)
+    return affine_steps(as_key(key), *shapes, *sizes)
+
+
+def affine_steps(
+    key: Array,
+    shape: tuple[int],
+    cond_shape: tuple[int] | None,
+    num_layers: int,
+    num_units: int,
+    num_hidden: int,
+    *,
+    smooth: bool = False,
+) -> AffineAutoregressiveFlow:
+    """The same from checked sizes, of relu networks or smooth ones."""
     num_inputs = shape[0] + sum(cond_shape or ())
+    sizes = num_layers, num_inputs, 2 * shape[0], num_units, num_hidden
     with jax.enable_x64(False):
-        networks = stacked_networks(as_key(key), sizes[0], num_inputs, 2 * shape[0], *sizes[1:])
+        networks = stacked_networks(key, *sizes, smooth=smooth)
     return AffineAutoregressiveFlow(shape, cond_shape, networks)
 
 
@@ -235,6 +254,18 @@ def as_shapes(target_dim: int, condition_dim: int | None) -> tuple[tuple[int], t
 def as_sizes(**sizes: int) -> tuple[int, ...]:
     """Positive whole numbers, or an error that names the argument."""
     return tuple(integer(name, at_least=1)(size) for name, size in sizes.items())
+
+
+def order_masks(network: Network, dim: int, copies: int) -> tuple[np.ndarray, ...]:
+    """For each weight matrix, which connections keep an order of d coordinates: inputs have rank
+    1..d, or 0 if of a condition; units and each of several copies of the outputs 0..d-1.
+    """
+    inputs = np.r_[1 : dim + 1, [0] * (network.weights[0].shape[-1] - dim)]
+    units = np.arange(network.weights[-1].shape[-1]) % dim
+    outputs = np.tile(np.arange(dim), copies)
+    ranks = [inputs, *[units] * (len(network.weights) - 1), outputs]
+    pairs = zip(ranks[1:], ranks[:-1], strict=True)
+    return tuple((after[:, None] >= before).astype(np.float32) for after, before in pairs)
 
 
 def _through(layer: Callable[..., Any], target: Array, networks: Network) -> tuple[Array, Array]:

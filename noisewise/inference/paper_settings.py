@@ -10,6 +10,9 @@ from noisewise.errors import InvalidInputError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
 from noisewise.inference.contract.base import AbstractMethod
+from noisewise.inference.learned.likelihood.private_likelihood_estimation import (
+    PrivateLikelihoodEstimation,
+)
 from noisewise.inference.learned.posterior.private_posterior_estimation import (
     PrivatePosteriorEstimation,
 )
@@ -20,7 +23,7 @@ def as_in_paper(slug: str, **changes: Any) -> AbstractMethod:
     training. Our defaults need fewer steps for a better answer.
 
     Args:
-        slug: Which method: "sppe".
+        slug: Which method: "sppe" or "sple".
         **changes: Settings that are to be others.
 
     Returns:
@@ -50,6 +53,15 @@ _SETTINGS: dict[str, tuple[Callable[..., AbstractMethod], dict[str, Any]]] = {
             "embedding": None,
             "num_noise": 8,
             "noise_bank": 128,
+            "training": Training(),
+        },
+    ),
+    "sple": (
+        PrivateLikelihoodEstimation,
+        {
+            "num_rounds": 10,
+            "num_simulations": 1000,
+            "estimator": neural_spline_flow,
             "training": Training(),
         },
     ),

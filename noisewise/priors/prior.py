@@ -35,6 +35,7 @@ from noisewise.priors.coordinates import Laws, Sites
 from noisewise.priors.distributions import as_law, check_mapping, kind, update
 from noisewise.priors.files import from_spec as law_from_spec
 from noisewise.priors.files import to_spec as law_to_spec
+from noisewise.priors.supports import bounds
 
 
 class Prior:
@@ -90,6 +91,16 @@ class Prior:
         """The number d of columns of theta."""
         self.unconstrained_dim: int = sum(math.prod(site.free_shape) for site in self._sites)
         """The number p of columns of z."""
+
+    @property
+    def bounded(self) -> Bool[np.ndarray, " p"]:
+        """Which columns of z are the logit of a place between two ends, as of a uniform law."""
+        return np.concatenate(
+            [
+                np.full(math.prod(site.free_shape), all(e is not None for e in bounds(law.support)))
+                for site, law in zip(self._sites, self._laws, strict=True)
+            ]
+        )
 
     @property
     def distributions(self) -> Mapping[str, dist.Distribution]:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from noisewise.estimators.coordinate_mixtures import autoregressive_mixture
 from noisewise.estimators.flows import masked_autoregressive_flow, neural_spline_flow
 from noisewise.estimators.mixture_density import mixture_density_network
 
@@ -18,10 +19,14 @@ FACTORIES = {
         masked_autoregressive_flow, num_layers=2, num_units=16
     ),
     "mixture density": functools.partial(mixture_density_network, num_components=3, num_units=16),
+    "autoregressive mixture": functools.partial(
+        autoregressive_mixture, num_components=3, num_units=16
+    ),
 }
 DEFAULTS = {
     "spline coupling": neural_spline_flow,
     "masked autoregressive": masked_autoregressive_flow,
+    "autoregressive mixture": autoregressive_mixture,
     "mixture density": mixture_density_network,
 }
 CONDITION = np.array([0.4, -1.1], dtype=np.float32)

@@ -122,15 +122,20 @@ def test_samples_follow_the_density(name):
 
 
 def networks_of(estimator):
-    return estimator.network if hasattr(estimator, "network") else estimator.networks
+    """The networks of an estimator, each with its owner."""
+    if hasattr(estimator, "steps"):
+        return [(estimator.network, estimator), *networks_of(estimator.steps)]
+    return [(getattr(estimator, "network", None) or estimator.networks, estimator)]
 
 
 def with_all_units_active(estimator):
     """A unit that is off wherever another is on says nothing about the connection between them."""
-    raised = eqx.tree_at(
-        lambda e: networks_of(e).biases[:-1], estimator, replace_fn=lambda bias: bias + 1.0
-    )
-    return eqx.tree_at(lambda e: networks_of(e).weights[1:-1], raised, replace_fn=jnp.abs)
+
+    def parts(e, name, start):
+        return [leaf for n, _ in networks_of(e) for leaf in getattr(n, name)[start:-1]]
+
+    raised = eqx.tree_at(lambda e: parts(e, "biases", 0), estimator, replace_fn=lambda b: b + 1.0)
+    return eqx.tree_at(lambda e: parts(e, "weights", 1), raised, replace_fn=jnp.abs)
 
 
 @catalogue
@@ -142,15 +147,15 @@ def test_gradient_reaches_every_parameter(name):
     rng = np.random.default_rng(5)
     x, condition = (3.0 * rng.normal(size=(2000, 2)).astype(np.float32) for _ in range(2))
     _, gradient = value_and_gradient(estimator, x, condition)
-    networks = networks_of(gradient)
-    masks = (
-        estimator.masks if name == "masked autoregressive" else [np.ones(1)] * len(networks.weights)
-    )
-    for weight, mask in zip(networks.weights, masks, strict=True):
-        np.testing.assert_array_equal(weight != 0.0, np.broadcast_to(mask != 0.0, weight.shape))
-    assert all(np.all(bias != 0.0) for bias in networks.biases)
+    count = 0
+    for networks, owner in networks_of(gradient):
+        masks = getattr(owner, "masks", [np.ones(1)] * len(networks.weights))
+        for weight, mask in zip(networks.weights, masks, strict=True):
+            np.testing.assert_array_equal(weight != 0.0, np.broadcast_to(mask != 0.0, weight.shape))
+        assert all(np.all(bias != 0.0) for bias in networks.biases)
+        count += 2 * len(networks.weights)
     leaves = [leaf for leaf in jax.tree.leaves(gradient) if eqx.is_inexact_array(leaf)]
-    assert len(leaves) == 2 * len(networks.weights)
+    assert len(leaves) == count
 
 
 @catalogue

@@ -9,9 +9,7 @@ import pytest
 import noisewise as nw
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.estimators import Training, masked_autoregressive_flow
-from noisewise.estimators.files import from_spec, to_arrays, to_spec
 from noisewise.inference import ConfidentialLikelihoodEstimation
-from noisewise.inference.learned.common.architectures import likelihood_flow, named
 from noisewise.inference.learned.common.space_files import (
     read_statistic_space,
     statistic_space_arrays,
@@ -84,12 +82,11 @@ def test_a_fit_is_no_posterior_and_says_what_to_write(rate_fit):
 
 @pytest.fixture
 def space():
-    """A real column, a lattice with one end that is reached, their sum, and a constant."""
+    """A real column with an atom, a lattice with one end that is reached, their sum, and a constant."""
     rng = np.random.default_rng(0)
     real, count = rng.normal(size=400), 0.5 * rng.poisson(2.0, 400)
-    return StatisticSpace.of(
-        "abcd", np.stack([real, count, real + count, np.full(400, 7.0)], axis=1)
-    )
+    real = np.maximum(real, -1.0)  # an atom
+    return StatisticSpace.of(np.stack([real, count, real + count, np.full(400, 7.0)], axis=1))
 
 
 def test_a_space_survives_a_file(space):
@@ -114,15 +111,3 @@ def test_a_space_that_does_not_fit_is_refused(space, change):
         read_statistic_space(
             {**statistic_space_spec(space), **change}, statistic_space_arrays(space), 4
         )
-
-
-@pytest.mark.parametrize("dim", [1, 2])
-def test_the_default_architecture_can_be_saved(dim):
-    """The default depends on the number of statistics, and a file names what it stands for."""
-    with jax.enable_x64(False):
-        flow = likelihood_flow(KEY, dim, 3)
-    again = from_spec(to_spec(named(likelihood_flow, dim), dim, 3), to_arrays(flow))
-    assert type(again) is type(flow)
-    assert all(
-        np.array_equal(array, to_arrays(flow)[name]) for name, array in to_arrays(again).items()
-    )

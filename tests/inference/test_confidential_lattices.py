@@ -126,7 +126,7 @@ def binomial_target(scale, sensitivity=None):
     s = np.stack([share, 1.0 - share, 0.0 * share], axis=1)
     prior = nw.Prior({"p": dist.Beta(2.0, 3.0)})
     z = prior.unconstrain(p[:, None])
-    space = StatisticSpace.of("abc", s)
+    space = StatisticSpace.of(s)
     t = space.targets(s, rng.random((2000, 1)))
     condition = Affine.fit(z)
     density = ConditionalDensity(

@@ -158,11 +158,6 @@ REFUSED = {
         errors.MissingCapabilityError,
         "dimensions given theta.*PrivateLikelihoodEstimation",
     ),
-    "an atom": (
-        lambda key, theta: jnp.maximum(two_normals(key, theta), 0.0),
-        errors.MissingCapabilityError,
-        r"exactly 0 in \d+% of the simulations.*PrivatePosteriorEstimation",
-    ),
     "constants": (
         lambda key, theta: 0.0 * two_normals(key, theta),
         errors.InvalidInputError,

@@ -83,6 +83,25 @@ def test_draws_are_chosen_by_evidence():
     assert abs(np.mean(found.chosen(1000) > 0.0) - 0.9) < 0.002
 
 
+def test_evidence_does_not_matter_where_moves_forget():
+    """Evidences that scatter by 2 nats, as in dozens of dimensions: independent draws of all
+    populations count alike; where particles stay what they are, or one evidence is far above the
+    others, evidence decides.
+    """
+    rng = np.random.default_rng(0)
+    log_evidence = 2.0 * rng.normal(size=16)
+    moving = rng.normal(size=(4, 16, 100, 2))
+    equal = np.full(16, 1 / 16)
+    np.testing.assert_allclose(held(moving, log_evidence)._weights(), equal)
+    staying = moving[:1] + 0.1 * rng.normal(size=(4, 16, 100, 2))
+    by_evidence = np.exp(log_evidence) / np.exp(log_evidence).sum()
+    np.testing.assert_allclose(held(staying, log_evidence)._weights(), by_evidence)
+    lonely = held(moving, log_evidence + 20.0 * (np.arange(16) == 3))._weights()
+    assert lonely[3] > 0.99
+    one_draw = held(moving[:1], log_evidence)._weights()
+    np.testing.assert_allclose(one_draw, by_evidence)
+
+
 def test_populations_that_did_not_arrive_do_not_count_beside_others_that_did():
     """Planted as a run that ended at lambda = .5 with a larger evidence."""
     found = held(np.zeros((2, 16, 10, 1)), np.zeros(16))
@@ -158,6 +177,19 @@ def test_only_heavy_tails_are_bent_and_back():
     slopes = (bend(t + step) - bend(t - step)) / (2 * step)
     np.testing.assert_allclose(np.exp(bend.log_slope(t)), slopes, rtol=1e-4)
     np.testing.assert_array_equal(Bend.none(3)(t), t)
+
+
+def test_one_tail_is_bent_from_the_other_end():
+    """Slopes of a count with one heavy tail only fall; those of a Cauchy column peak at its
+    middle.
+    """
+    rng = np.random.default_rng(0)
+    t = np.stack([np.exp(1.5 * rng.normal(size=5000)), rng.standard_cauchy(5000)], axis=1)
+    t = np.sort(np.concatenate([t, -t[:, :1]], axis=1), axis=0)
+    slopes = Bend.of(t).log_slope(t)
+    assert (np.diff(slopes[50:, 0]) <= 0.0).all()
+    assert 0.45 < np.argmax(slopes[:, 1]) / 5000 < 0.55
+    assert (np.diff(slopes[:-50, 2]) >= 0.0).all()
 
 
 def test_bent_columns_of_one_value_are_left_alone():

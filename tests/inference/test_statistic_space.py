@@ -35,12 +35,13 @@ def test_a_lattice_shows_in_its_values(name):
 def test_a_lattice_ends_where_values_pile_up():
     """0 is reached again and again; the largest of 500 values is not."""
     s = np.stack([RNG.geometric(0.3, 500) - 1.0, RNG.normal(size=500)], axis=1)
-    space = StatisticSpace.of("ab", s)
+    space = StatisticSpace.of(s)
     assert space.low.tolist() == [0.0, -np.inf]
     assert space.high.tolist() == [np.inf, np.inf]
     with jax.enable_x64(True):
         points, weights = space.corners(jnp.array([-0.25, 0.5]), jnp.ones(2))
-        np.testing.assert_allclose(weights, [0.0, 0.75])
+        np.testing.assert_allclose(weights, [0.25, 0.75])
+        np.testing.assert_allclose(points[:, 0], [0.0, 0.0])  # all beyond an end belongs to it
         np.testing.assert_allclose(points[1], [0.0, 0.5])
         np.testing.assert_allclose(space.statistics(jnp.array([-3.0, 0.5])), [0.0, 0.5])
     assert space.contains(np.array([[-1.0, 0.5], [1.0, 0.5]])).tolist() == [False, True]
@@ -53,7 +54,7 @@ def test_corners_average_to_the_point_between():
     s = np.stack(
         [np.tile(np.arange(10.0), 50), np.repeat(np.arange(5.0), 100), RNG.normal(size=500)], axis=1
     )
-    space = StatisticSpace.of("abc", s)
+    space = StatisticSpace.of(s)
     assert space.lattices == (0, 1)
     t = np.array([3.3, 1.75, 0.123])
     with jax.enable_x64(True):
@@ -71,7 +72,7 @@ def test_full_statistics_pass_the_check_of_dimension():
     simulations, which tell nothing.
     """
     z, noise = RNG.normal(size=(1000, 2)), RNG.normal(size=(1000, 5))
-    check_spread(z, z[:, :1] + 1e-3 * noise)
-    check_spread(z[:50], np.repeat(z[:50, :1], 5, axis=1))
+    check_spread(z, z[:, :1] + 1e-3 * noise, ())
+    check_spread(z[:50], np.repeat(z[:50, :1], 5, axis=1), ())
     with pytest.raises(errors.MissingCapabilityError):
-        check_spread(z, np.cos(z[:, :1] * np.arange(1, 6)) + 1e-9 * noise)
+        check_spread(z, np.cos(z[:, :1] * np.arange(1, 6)) + 1e-9 * noise, ())

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from noisewise._core.arrays import Array
 from noisewise.errors import InvalidInputError
@@ -22,8 +22,9 @@ from noisewise.estimators.conditional_density import ConditionalDensity
 from noisewise.estimators.conditioner import Scale
 from noisewise.estimators.files import to_spec
 from noisewise.estimators.members import Estimator, Factory, ensemble, stacked, unstacked
+from noisewise.estimators.parameter_scale import scaled_in_place
 from noisewise.estimators.training import Loss, Resample, Training, negative_log_prob
-from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.estimators.whitening import Whitening
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.learning import check_members, train_or_recall
 from noisewise.inference.learned.common.simulations import Simulations
@@ -72,9 +73,7 @@ class AbstractTask(abc.ABC, Generic[S]):
     """What is learnt given what: the strategy of a `Learner`.
 
     A task says which columns are targets and which are conditions (`columns`), how rows of them are
-    drawn for training (`pairs`), and which rows (`rows`). What networks see is decided here alone:
-    another embedding of the condition, or another law for columns of the target, is another task or
-    another space.
+    drawn for training (`pairs`), and which rows (`rows`).
     """
 
     name: ClassVar[str] = "estimator"
@@ -82,6 +81,8 @@ class AbstractTask(abc.ABC, Generic[S]):
     degree: ClassVar[int] = 2
     """Of the polynomial in the condition that `Whitening` takes out of the target."""
     simulations: Simulations
+    bounded: Bool[np.ndarray, " w"] | None = None
+    """Which columns of the condition are logits of places between two ends, if any are."""
 
     @property
     def loss(self) -> Loss:
@@ -113,9 +114,7 @@ class AbstractTask(abc.ABC, Generic[S]):
         self, condition: Float[np.ndarray, "n w"], target: Float[np.ndarray, "n ... d"]
     ) -> tuple[Scale, Whitening]:
         """The maps that `pairs` gets; conditions may be overwritten."""
-        scale = Affine.fit(condition)
-        condition -= scale.mean  # scale(condition), without another copy of all of them
-        condition *= scale.inverse_sd
+        scale = scaled_in_place(condition, self.bounded)
         if target.ndim == 3:
             condition = np.repeat(condition, target.shape[1], axis=0)
             target = target.reshape(-1, target.shape[2])

@@ -52,6 +52,16 @@ _WORTH_GOING_ON = 1.3
 for independent draws, and 1 where particles stay in their modes.
 """
 
+_FORGOTTEN = 0.3
+"""Correlation, over particles, of the last draw with the first, at the column where it is largest,
+below which evidence no longer matters: what it would correct is the mean's distance from the truth
+when the particles arrive, and that shrinks by the square of this before the draws begin. Evidences
+of particles in dozens of dimensions differ by factors, and would leave one population in sixteen.
+"""
+_COMPARABLE = 10.0
+"""Nats by which the largest evidence may then lie above the median: what chance does in dozens of
+dimensions, less than what a mode does that one population alone has found.
+"""
 _ALL = 1e-12
 """Weight of all populations but one, below which nothing is left to compare this one with."""
 
@@ -121,6 +131,7 @@ class Populations:
     def __init__(self, sampling: Sampling) -> None:
         self.sampling = sampling
         self.effective_size, self.num_divergent, self.acceptance = 0.0, 0, 0.0
+        self._memory = 1.0
         self._runs: list[TemperedDraws] = []
 
     @property
@@ -194,8 +205,9 @@ class Populations:
         """
         values = [found.draws.swapaxes(0, 1) for found in self._runs]
         flat = np.concatenate([part.reshape(-1, part.shape[-1]) for part in values])
-        weights = self._weights()
         columns = _told(flat)
+        self._memory = _memory(columns, [part.shape for part in values])
+        weights = self._weights()
         ends = np.cumsum([part[..., 0].size for part in values])[:-1]
         halves = []
         for part, told in zip(values, np.split(columns, ends), strict=True):
@@ -236,7 +248,9 @@ class Populations:
         return z[systematic_rows(share, num, 0.5)]
 
     def _weights(self) -> Float[np.ndarray, " g"]:
-        """What each population counts for."""
+        """What each population counts for: its evidence or, where moves have made particles forget
+        where they started and evidences are comparable, all the same.
+        """
         arrived = any(found.power >= 1.0 for found in self._runs)
         log_evidence = np.concatenate(
             [
@@ -244,8 +258,12 @@ class Populations:
                 for found in self._runs
             ]
         )
-        if not np.isfinite(log_evidence).any():
-            return np.full(len(log_evidence), 1.0 / len(log_evidence))
+        there = np.isfinite(log_evidence)
+        if not there.any():
+            return np.full(len(there), 1.0 / len(there))
+        above = log_evidence.max() - np.median(log_evidence[there])
+        if arrived and self._memory <= _FORGOTTEN and above <= _COMPARABLE:
+            return there / there.sum()
         return normalised(log_evidence)
 
     def _variance(
@@ -310,6 +328,28 @@ def _told(flat: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n q"]:
     """What must be known of draws: values, normal scores, and squared distances from the mean."""
     scores = norm.ppf((rankdata(flat, axis=0) - 0.375) / (len(flat) + 0.25))
     return np.concatenate([flat, scores, (flat - flat.mean(axis=0)) ** 2], axis=1)
+
+
+def _memory(columns: Float[np.ndarray, "n q"], shapes: list[tuple[int, ...]]) -> float:
+    """The largest correlation of a column's first and last draws over the particles of a run; 1
+    where there is one draw.
+
+    Args:
+        columns: `_told` of all draws, run by run, each by population, draw and particle.
+        shapes: Populations, draws, particles and dimensions of each run.
+    """
+    largest, start = 0.0, 0
+    for groups, num, size, _ in shapes:
+        told = columns[start : start + groups * num * size].reshape(groups, num, size, -1)
+        start += groups * num * size
+        if num < 2:
+            return 1.0
+        ends = [told[:, at].reshape(groups * size, -1) for at in (0, -1)]
+        first, last = (part - part.mean(axis=0) for part in ends)
+        scale = np.sqrt((first**2).mean(axis=0) * (last**2).mean(axis=0))
+        together = np.abs((first * last).mean(axis=0))
+        largest = max(largest, float(np.max(together / np.maximum(scale, 1e-300))))
+    return largest
 
 
 def _jackknife(

@@ -10,6 +10,7 @@ import numpy as np
 
 from noisewise._core.json_files import require_keys
 from noisewise.errors import FileFormatError
+from noisewise.inference.learned.common.atoms import Atoms
 from noisewise.inference.learned.common.bends import Bend
 from noisewise.inference.learned.common.fits import stored_array
 from noisewise.inference.learned.common.statistic_space import StatisticSpace
@@ -112,6 +113,8 @@ def statistic_space_arrays(space: StatisticSpace) -> dict[str, np.ndarray]:
     """Its numbers."""
     names = ("offset", "matrix", "origin", "step", "low", "high")
     numbers = {name: np.asarray(getattr(space, name), dtype=np.float64) for name in names}
+    if space.atoms.any:
+        numbers |= {f"atoms.{name}": getattr(space.atoms, name) for name in ("at", "width")}
     return _bend_arrays(space.bend) | {f"space.{name}": value for name, value in numbers.items()}
 
 
@@ -140,8 +143,20 @@ def read_statistic_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int
     lattices = _columns(spec["lattices"], dim, some=False)
     if lattices != tuple(np.flatnonzero(step).tolist()) or (step < 0.0).any():
         raise FileFormatError("its lattices must be the columns with a step.")
-    bend = _read_bend(arrays, dim)
-    return StatisticSpace(offset, matrix, origin, step, low, high, bend, free, lattices)
+    numbers = offset, matrix, origin, step, low, high
+    maps = _read_atoms(arrays, dim), _read_bend(arrays, dim)
+    return StatisticSpace(*numbers, *maps, free, lattices)
+
+
+def _read_atoms(arrays: Mapping[str, np.ndarray], dim: int) -> Atoms:
+    """The atoms of a space; files from before there were any have none."""
+    if "space.atoms.at" not in arrays:
+        return Atoms.none(dim)
+    at = stored_array(arrays, "space.atoms.at", None, dim, finite=False)
+    width = stored_array(arrays, "space.atoms.width", len(at), dim)
+    if (width < 0.0).any() or np.isnan(at).any() or (np.diff(at, axis=0) < 0.0).any():
+        raise FileFormatError("its atoms must be in order, and as wide as nothing or more.")
+    return Atoms(at, width)
 
 
 def _read_spread(

@@ -5,8 +5,8 @@ lattices are spread over their cells.
 
 Constant columns and linear combinations of others have no density of their own: they are computed
 from the free ones. A column on a lattice of width `step` (0 where there is none) is spread with
-uniforms u; the integral of a density of r over a cell is then the probability of its point. Columns
-with heavy tails are bent.
+uniforms u, and so is an atom of another column, over an interval; the integral of a density of r is
+then the probability of the point. Columns with heavy tails are bent.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from jaxtyping import Bool, Float, Int
 from noisewise._core.arrays import Array
 from noisewise.errors import MissingCapabilityError
 from noisewise.estimators.whitening import Affine, Whitening
+from noisewise.inference.learned.common.atoms import Atoms
 from noisewise.inference.learned.common.bends import Bend
 from noisewise.inference.learned.common.simulations import nothing_varies
 
@@ -42,8 +43,6 @@ _ROUNDING = 1e-3
 """Steps: how far values may be off a lattice by rounding."""
 ATOM_SHARE = 0.05
 """Share of the simulations at one value from which it may be an atom."""
-_CELLS_PER_ATOM = 20.0
-"""A value is an atom if its share exceeds this many cells' worth of the column's density."""
 _NUM_POINTS = 2000
 """Simulations among which neighbours are looked for: the estimate hardly changes with more."""
 _MIN_POINTS = 100
@@ -74,17 +73,17 @@ class StatisticSpace(eqx.Module):
     low: Float[Array, " r"]
     high: Float[Array, " r"]
     """Where lattices end; infinite where they do not."""
+    atoms: Atoms
     bend: Bend
     free: tuple[int, ...] = eqx.field(static=True)
     lattices: tuple[int, ...] = eqx.field(static=True)
     """Which of the free columns lie on lattices."""
 
     @staticmethod
-    def of(names: Sequence[str], s: Float[np.ndarray, "n k"]) -> StatisticSpace:
+    def of(s: Float[np.ndarray, "n k"]) -> StatisticSpace:
         """The space of statistics like simulated ones.
 
         Args:
-            names: Names of the columns, for messages.
             s: Simulated statistics, shape (n, k).
 
         Returns:
@@ -92,19 +91,17 @@ class StatisticSpace(eqx.Module):
 
         Raises:
             InvalidInputError: If nothing varies.
-            MissingCapabilityError: If a column has an atom: one value far too frequent for a
-                density.
         """
         free, offset, matrix = linear_relations(s)
         if not len(free):
             raise nothing_varies(len(s), ("the parameters",))
         steps = np.array([lattice_step(s[:, j]) for j in free])
-        for j, step in zip(free, steps, strict=True):
-            _check_atoms(names[j], s[:, j], step)
+        atoms = Atoms.of(s[:, free], steps)
         low, high = np.array([_ends(s[:, j], step) for j, step in zip(free, steps, strict=True)]).T
         lattices = tuple(int(j) for j in np.flatnonzero(steps))
-        numbers = offset, matrix, s[0, free], steps, low, high, Bend.of(s[:, free])
-        return StatisticSpace(*numbers, tuple(int(j) for j in free), lattices)
+        numbers = offset, matrix, s[0, free], steps, low, high
+        bend = Bend.of(np.asarray(atoms.spread(s[:, free], 0.5)))
+        return StatisticSpace(*numbers, atoms, bend, tuple(int(j) for j in free), lattices)
 
     @property
     def dim(self) -> int:
@@ -116,17 +113,28 @@ class StatisticSpace(eqx.Module):
         return self.bend(self._spread(s, u))
 
     def log_slopes(self, s: Float[Array, "*n k"], u: Float[Array, "*n r"]) -> Float[Array, "*n"]:
-        """log |dt / dr| there: what turns a density of t into one of the columns themselves."""
-        return self.bend.log_slope(self._spread(s, u)).sum(axis=-1)
+        """log |dt / dr| there, or log of an atom's width: what turns a density of t into one of the
+        columns themselves.
+        """
+        widths = self.atoms.log_width(s[..., np.array(self.free)])
+        return (self.bend.log_slope(self._spread(s, u)) + widths).sum(axis=-1)
 
     def _spread(self, s: Array, u: Array) -> Array:
-        """The free columns, spread over their cells."""
-        return s[..., np.array(self.free)] + self.step * (u - 0.5)
+        """The free columns, spread over their cells and atoms."""
+        return self.atoms.spread(s[..., np.array(self.free)] + self.step * (u - 0.5), u)
+
+    def _straight(self, t: Array) -> Array:
+        """The free columns of targets, not rounded."""
+        return self.atoms.joined(self.bend.inverse(t))
+
+    @property
+    def spreads(self) -> bool:
+        """Whether columns are spread over cells or atoms."""
+        return bool(self.lattices) or self.atoms.any
 
     def statistics(self, t: Float[Array, "*n r"]) -> Float[Array, "*n k"]:
         """s of targets t, rounded to the lattices and within their ends."""
-        rounded = self._rounded(self.bend.inverse(t), jnp.round)
-        return self.offset + jnp.clip(rounded, self.low, self.high) @ self.matrix
+        return self._within(self._rounded(self._straight(t), jnp.round))
 
     def corners(
         self, t: Float[Array, " r"], ramp: Float[Array, " r"]
@@ -139,9 +147,9 @@ class StatisticSpace(eqx.Module):
         at a share f of the way from the lower to the upper one.
 
         A ramp of 0 would be rounding. One of 1 spreads s by another step^2 / 12 where q is smooth,
-        but leaves everything continuous in t. Points beyond the ends of a lattice weigh nothing.
+        but leaves everything continuous in t. All beyond an end of a lattice belongs to that end.
         """
-        t = self.bend.inverse(t)
+        t = self._straight(t)
         below = self._rounded(t, jnp.floor)
         share = (t - below) / jnp.where(self.step > 0.0, self.step, 1.0)
         upper = jnp.clip((share - 0.5) / ramp + 0.5, 0.0, 1.0)[np.array(self.lattices, dtype=int)]
@@ -153,13 +161,11 @@ class StatisticSpace(eqx.Module):
             .at[:, np.array(self.lattices, dtype=int)]
             .add(steps)
         )
-        return self.offset + values @ self.matrix, jnp.where(
-            self._known_options(values), weights, 0.0
-        )
+        return self._within(values), weights
 
     def neighbours(
         self, t: Float[Array, " r"], ramp: Float[Array, " r"]
-    ) -> tuple[Float[Array, "1+l k"], Bool[Array, " 1+l"], Float[Array, " l"]]:
+    ) -> tuple[Float[Array, "1+l k"], Float[Array, " l"]]:
         """The points around t along each lattice alone.
 
         Args:
@@ -167,11 +173,11 @@ class StatisticSpace(eqx.Module):
             ramp: Widths of the ramps, in steps.
 
         Returns:
-            The nearest point and, for each lattice, the next one towards t; which of these are
-            possible; the weights of the latter, each along its own column.
+            The nearest point and, for each lattice, the next one towards t, within its ends; the
+            weights of the latter, each along its own column.
         """
         chosen = np.array(self.lattices, dtype=int)
-        t = self.bend.inverse(t)
+        t = self._straight(t)
         nearest = self._rounded(t, jnp.round)
         away, step = (t - nearest)[chosen], jnp.asarray(self.step)[chosen]
         moves = (
@@ -181,12 +187,11 @@ class StatisticSpace(eqx.Module):
         )
         values = jnp.concatenate([nearest[None], nearest + moves])
         share = jnp.clip((jnp.abs(away) / step - 0.5) / jnp.asarray(ramp)[chosen] + 0.5, 0.0, 0.5)
-        return self.offset + values @ self.matrix, self._known_options(values), share
+        return self._within(values), share
 
-    def _known_options(self, values: Array) -> Array:
-        """Which points lie within the ends of all lattices."""
-        slack = 0.5 * jnp.asarray(self.step)
-        return jnp.all((values >= self.low - slack) & (values <= self.high + slack), axis=-1)
+    def _within(self, values: Array) -> Array:
+        """The statistics of free columns, which stay within the ends of their lattices."""
+        return self.offset + jnp.clip(values, self.low, self.high) @ self.matrix
 
     def _rounded(self, t: Array, function: Callable[[Array], Array]) -> Array:
         """t with the columns on lattices rounded by a function."""
@@ -204,15 +209,17 @@ class StatisticSpace(eqx.Module):
         """Which rows of s are possible: on the lattices, and in line with the columns left
         out.
         """
-        free, scale = s[:, np.array(self.free)], np.maximum(np.abs(s).max(axis=0, initial=0.0), 1.0)
+        scale = np.maximum(np.abs(s).max(axis=0, initial=0.0), 1.0)
         with jax.enable_x64(True):
-            again = np.asarray(self.statistics(self.bend(jnp.asarray(free))))
+            again = np.asarray(self.statistics(self.targets(jnp.asarray(s), 0.5)))
         return (np.abs(again - s) <= _DEPENDENT * scale).all(axis=1)
 
 
-def check_spread(z: Float[np.ndarray, "n p"], t: Float[np.ndarray, "n r"]) -> None:
+def check_spread(
+    z: Float[np.ndarray, "n p"], t: Float[np.ndarray, "n r"], lattices: Sequence[int]
+) -> None:
     r"""Refuse statistics that lie on a thin set given theta, such as a curve: there is no density
-    to learn.
+    to learn. Columns on lattices have cells, and so a density whatever their law.
 
     The dimension of the points (z, t), by the ratios m_i of the distances to the second and to the
     first neighbour, n / sum log m_i, must pass that of z by a third of the columns of t. Reference:
@@ -220,8 +227,8 @@ def check_spread(z: Float[np.ndarray, "n p"], t: Float[np.ndarray, "n r"]) -> No
     """
     from scipy.spatial import cKDTree
 
-    z, t = z[:_NUM_POINTS], t[:_NUM_POINTS]
-    if len(z) < _MIN_POINTS:
+    z, t = z[:_NUM_POINTS], np.delete(t[:_NUM_POINTS], list(lattices), axis=1)
+    if len(z) < _MIN_POINTS or not t.shape[1]:
         return
     condition = Affine.fit(z)(z)
     points = np.concatenate(
@@ -291,17 +298,3 @@ def _ends(values: np.ndarray, step: float) -> tuple[float, float]:
     low, high = values.min(), values.max()
     ends = [np.sum(np.abs(values - end) < 0.5 * step) >= _MIN_AT_END for end in (low, high)]
     return (low if ends[0] else -np.inf), (high if ends[1] else np.inf)
-
-
-def _check_atoms(name: str, values: np.ndarray, step: float) -> None:
-    """Refuse a column in which one value is far more frequent than a density spread over its cells
-    can make it.
-    """
-    distinct, counts = np.unique(values, return_counts=True)
-    share = counts.max() / len(values)
-    if counts.max() >= 5 and share > max(ATOM_SHARE, _CELLS_PER_ATOM * step / values.std()):
-        raise MissingCapabilityError(
-            "ConfidentialLikelihoodEstimation needs statistics with a density given theta, but"
-            f" {name} is exactly {distinct[np.argmax(counts)]:.6g} in {share:.0%} of the"
-            f" simulations. {_INSTEAD}"
-        )

@@ -97,14 +97,16 @@ class JointTarget(eqx.Module):
         """
         centre, sd = noise_profile(mechanism, observed, *bounds)
         pulled = space.matrix / np.maximum(sd, 1e-100) ** 2
-        middle = np.clip(centre, *bounds)[list(space.free)]
-        slope = np.exp(np.asarray(space.bend.log_slope(middle)))
+        middle = np.clip(centre, *bounds)
+        place = np.asarray(space.targets(middle, 0.5))
+        middle = middle[list(space.free)]
+        slope = np.exp(np.asarray(space.bend.log_slope(np.asarray(space.bend.inverse(place)))))
         there = pulled @ space.matrix.T
         precision = there / slope / slope[:, None]
         off = pulled @ (centre - space.offset) - there @ middle
         within = np.linalg.inv(density.whitening.root @ density.whitening.root.T)
         covariance = np.linalg.inv(within + precision)
-        shift = covariance @ (precision @ np.asarray(space.bend(middle)) + off / slope)
+        shift = covariance @ (precision @ place + off / slope)
         root = np.linalg.cholesky((covariance + covariance.T) / 2.0)
         own = 1.0 / np.sqrt(np.diag(within)) / slope
         ramp = np.clip(_RAMP * own / np.maximum(space.step, 1e-300), 1e-3, 1.0)
@@ -153,8 +155,8 @@ class JointTarget(eqx.Module):
         """The points around t, log eta of the nearest with its weight, and the odds (L,) of the
         next one along each lattice.
         """
-        s, possible, share = self.space.neighbours(t, self.ramp)
-        log_eta = jnp.where(possible, self.mechanism.log_prob(self.observed, s), -jnp.inf)
+        s, share = self.space.neighbours(t, self.ramp)
+        log_eta = self.mechanism.log_prob(self.observed, s)
         odds = share / (1.0 - share) * jnp.exp(jnp.minimum(log_eta[1:] - log_eta[0], _MAX_EXPONENT))
         return s, log_eta[0] + jnp.sum(jnp.log1p(-share)), odds
 

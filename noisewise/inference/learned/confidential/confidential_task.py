@@ -14,7 +14,6 @@ from noisewise._core.seeds import generator
 from noisewise.estimators.conditioner import Scale
 from noisewise.estimators.whitening import Whitening
 from noisewise.inference.contract.run import InferenceRun
-from noisewise.inference.learned.common.architectures import named
 from noisewise.inference.learned.common.learner import AbstractTask, Columns, Learner
 from noisewise.inference.learned.common.learning import fit_report
 from noisewise.inference.learned.common.simulations import Simulations
@@ -44,7 +43,7 @@ class StatisticPairs(eqx.Module):
         self, key: Array, rows: Int[Array, " b"]
     ) -> tuple[Float[Array, "b r"], Float[Array, "b p"]]:
         condition = self.scale(self.z[rows])
-        u = jax.random.uniform(key, (len(rows), self.space.dim)) if self.space.lattices else 0.5
+        u = jax.random.uniform(key, (len(rows), self.space.dim)) if self.space.spreads else 0.5
         t = self.space.targets(self.s[rows], u)
         standard = self.whitening.forward(t, condition)
         return standard.astype(jnp.float32), condition.astype(jnp.float32)
@@ -54,15 +53,15 @@ class ConfidentialTask(AbstractTask[StatisticSpace]):
     """q(t | z), t the free columns of s."""
 
     def __init__(self, method: ConfidentialLikelihoodEstimation, run: InferenceRun) -> None:
-        self.run = run
+        self.run, self.bounded = run, run.model.prior.bounded
         self.simulations = Simulations(run.model, method.num_rounds * method.num_simulations)
 
     def columns(self, key: Array, *, first: bool) -> Columns[StatisticSpace]:
         z, s = self.simulations.z, self.simulations.s
-        space = StatisticSpace.of(self.run.model.statistic_names, s)
+        space = StatisticSpace.of(s)
         t = space.targets(s, generator(key).random((len(z), space.dim)))
         if first:
-            check_spread(z, t)
+            check_spread(z, t, space.lattices)
         return Columns(t, z.copy(), space, space.free)
 
     def pairs(
@@ -82,5 +81,5 @@ def learned_law(
         s=learner.simulations.s.copy(),
         chains=method.chain_settings,
         report=fit_report(learner.run),
-        estimator=learner.spec(named(method.estimator, learner.space.dim)),
+        estimator=learner.spec(),
     )

@@ -118,7 +118,7 @@ class LearnedConfidentialLikelihood(AbstractFit):
         space = self.space
         s, z = paired_rows(self.model, s, "s", self.model.statistic_width, theta)
         points = np.full((1, space.dim), 0.5)
-        if space.lattices:
+        if space.spreads:
             points = ScrambledSobol().uniforms(jax.random.key(0), 1, _CELL_POINTS, space.dim)[0]
         values = in_blocks(lambda rows, at: _log_probs(self.density, space, points, rows, at), s, z)
         values = values + space.log_cell

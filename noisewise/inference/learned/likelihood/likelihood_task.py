@@ -13,7 +13,6 @@ from noisewise._core.arrays import Array
 from noisewise.estimators.conditioner import Scale
 from noisewise.estimators.whitening import Whitening
 from noisewise.inference.contract.run import InferenceRun
-from noisewise.inference.learned.common.architectures import named
 from noisewise.inference.learned.common.learner import (
     VALIDATION_NOISE,
     AbstractTask,
@@ -67,6 +66,7 @@ class LikelihoodTask(AbstractTask[TargetSpace]):
 
     def __init__(self, method: PrivateLikelihoodEstimation, run: InferenceRun) -> None:
         self.method, self.run = method, run
+        self.bounded = run.model.prior.bounded
         self.simulations = Simulations(run.model, method.num_rounds * method.num_simulations)
         self.bank = NoisyBank(
             run.model, self.simulations.capacity, size=method.noise_bank, points=method.points
@@ -139,5 +139,5 @@ def learned_likelihood(
         s=simulations.s[:1].copy(),
         chains=method.chain_settings,
         report=fit_report(run, *notes),
-        estimator=learner.spec(named(method.estimator, space.dim)),
+        estimator=learner.spec(),
     )

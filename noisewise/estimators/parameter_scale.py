@@ -1,0 +1,71 @@
+"""What networks see of unconstrained parameters."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.special import expit
+
+from noisewise._core.arrays import Array
+from noisewise.estimators.whitening import Affine
+
+
+class ParameterScale(eqx.Module):
+    r"""Standardised parameters, those between two ends by their place there:
+
+        (u - mean) / sd,    u = 1 / (1 + e^-c) where `bounded`, else c.
+
+    The column c of such a parameter is the logit of its place. What a simulator makes of it is
+    mostly a smooth function of the place; as one of the logit it is squeezed together at both ends.
+
+    >>> scale = ParameterScale(Affine(np.array([0.5]), np.array([2.0])), np.array([True]))
+    >>> scale(np.array([[0.0], [40.0]])).ravel().tolist()
+    [0.0, 1.0]
+    """
+
+    affine: Affine
+    bounded: Bool[np.ndarray, " w"]
+
+    @property
+    def num_columns(self) -> int:
+        """w, the columns of a condition."""
+        return self.affine.num_columns
+
+    @property
+    def num_seen(self) -> int:
+        """The columns that networks see: the same."""
+        return self.affine.num_seen
+
+    @property
+    def inverse_sd(self) -> Float[Array, " w"]:
+        """How fast each column changes, in its own u."""
+        return self.affine.inverse_sd
+
+    def __call__(self, values: Float[Array, "*n w"]) -> Float[Array, "*n w"]:
+        """Standardised parameters, of the same shape (..., w)."""
+        if isinstance(values, np.ndarray):
+            return self.affine(np.where(self.bounded, expit(values), values))
+        return self.affine(jax.numpy.where(self.bounded, jax.nn.sigmoid(values), values))
+
+
+def scaled_in_place(
+    values: Float[np.ndarray, "n w"], bounded: Bool[np.ndarray, " w"] | None = None
+) -> Affine | ParameterScale:
+    """The map of parameters like these, whose values are replaced by their images: large ones need
+    no copy.
+
+    Args:
+        values: Unconstrained parameters, shape (n, w).
+        bounded: Which columns are logits of places between two ends; none by default.
+
+    Returns:
+        The map that was applied.
+    """
+    if bounded is not None:
+        values[:, bounded] = expit(values[:, bounded])
+    affine = Affine.fit(values)
+    values -= affine.mean
+    values *= affine.inverse_sd
+    return affine if bounded is None or not bounded.any() else ParameterScale(affine, bounded)
