@@ -334,3 +334,8 @@ def _is_whole(value: Any) -> bool:
         return bool(float(value) == int(value))
     except (TypeError, ValueError, OverflowError):
         return False
+
+
+def numpy_of(values: Any) -> Any:
+    """NumPy for its arrays, JAX for others: what serves both keeps float64 whatever JAX's flag."""
+    return np if isinstance(values, np.ndarray) else jnp

@@ -4,14 +4,11 @@ scaled.
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from noisewise._core.arrays import Array
+from noisewise._core.arrays import Array, numpy_of
 from noisewise.estimators.parameter_scale import ParameterScale
 from noisewise.estimators.whitening import Affine, blocks
 
@@ -102,7 +99,7 @@ class Conditioner(eqx.Module):
     def __call__(self, values: Float[Array, "*n w"]) -> Float[Array, "*n d+w"]:
         """What networks see of conditions (..., w)."""
         u = self.scale(_tamed(values, self.centre, self.inverse_width))
-        xp = _numpy_of(values)
+        xp = numpy_of(values)
         return xp.concatenate([_terms(u, self.knots) @ self.coefficients, u], axis=-1)
 
 
@@ -123,14 +120,14 @@ def _tails(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _tamed(values: Array, centre: Array, inverse_width: Array) -> Array:
     """The columns, those with heavy tails as an inverse hyperbolic sine."""
-    xp = _numpy_of(values)
+    xp = numpy_of(values)
     tamed: Array = xp.arcsinh((values - centre) * inverse_width)
     return xp.where(inverse_width > 0.0, tamed, values)
 
 
 def _terms(u: Array, knots: Array) -> Array:
     """1, the columns u (..., w), and the excess of each over each of its knots."""
-    xp = _numpy_of(u)
+    xp = numpy_of(u)
     excess = xp.maximum(u[..., None] - knots, 0.0)
     flat = excess.reshape(*u.shape[:-1], -1)
     return xp.concatenate([xp.ones((*u.shape[:-1], 1)), u, flat], axis=-1)
@@ -190,8 +187,3 @@ def _ridge(
         best = np.where(better, score, best)
         found[:, better] = (vectors @ (inverse[:, None] * along))[:, better]
     return np.concatenate([(mean @ away - mean[1:used] @ found)[None], found])
-
-
-def _numpy_of(values: Any) -> Any:
-    """NumPy for its arrays, JAX for others."""
-    return np if isinstance(values, np.ndarray) else jnp

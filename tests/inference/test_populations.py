@@ -98,6 +98,10 @@ def test_evidence_does_not_matter_where_moves_forget():
     np.testing.assert_allclose(held(staying, log_evidence)._weights(), by_evidence)
     lonely = held(moving, log_evidence + 20.0 * (np.arange(16) == 3))._weights()
     assert lonely[3] > 0.99
+    frozen = moving.copy()
+    frozen[:, 3] *= 0.01
+    stuck = held(frozen, 8.0 * (np.arange(16) == 3) + 0.1 * log_evidence)._weights()
+    assert stuck[3] > 0.99
     one_draw = held(moving[:1], log_evidence)._weights()
     np.testing.assert_allclose(one_draw, by_evidence)
 

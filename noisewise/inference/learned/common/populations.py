@@ -62,6 +62,8 @@ _COMPARABLE = 10.0
 """Nats by which the largest evidence may then lie above the median: what chance does in dozens of
 dimensions, less than what a mode does that one population alone has found.
 """
+_OUTLIER = 6.0
+"""The same in median distances from the median: 4 standard deviations of a normal law."""
 _ALL = 1e-12
 """Weight of all populations but one, below which nothing is left to compare this one with."""
 
@@ -261,8 +263,9 @@ class Populations:
         there = np.isfinite(log_evidence)
         if not there.any():
             return np.full(len(there), 1.0 / len(there))
-        above = log_evidence.max() - np.median(log_evidence[there])
-        if arrived and self._memory <= _FORGOTTEN and above <= _COMPARABLE:
+        away = log_evidence[there] - np.median(log_evidence[there])
+        comparable = away.max() <= min(_COMPARABLE, _OUTLIER * np.median(np.abs(away)))
+        if arrived and self._memory <= _FORGOTTEN and comparable:
             return there / there.sum()
         return normalised(log_evidence)
 

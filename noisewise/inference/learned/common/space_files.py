@@ -144,19 +144,21 @@ def read_statistic_space(spec: Any, arrays: Mapping[str, np.ndarray], width: int
     if lattices != tuple(np.flatnonzero(step).tolist()) or (step < 0.0).any():
         raise FileFormatError("its lattices must be the columns with a step.")
     numbers = offset, matrix, origin, step, low, high
-    maps = _read_atoms(arrays, dim), _read_bend(arrays, dim)
+    maps = _read_atoms(arrays, step), _read_bend(arrays, dim)
     return StatisticSpace(*numbers, *maps, free, lattices)
 
 
-def _read_atoms(arrays: Mapping[str, np.ndarray], dim: int) -> Atoms:
+def _read_atoms(arrays: Mapping[str, np.ndarray], step: np.ndarray) -> Atoms:
     """The atoms of a space; files from before there were any have none."""
     if "space.atoms.at" not in arrays:
-        return Atoms.none(dim)
-    at = stored_array(arrays, "space.atoms.at", None, dim, finite=False)
-    width = stored_array(arrays, "space.atoms.width", len(at), dim)
-    if (width < 0.0).any() or np.isnan(at).any() or (np.diff(at, axis=0) < 0.0).any():
-        raise FileFormatError("its atoms must be in order, and as wide as nothing or more.")
-    return Atoms(at, width)
+        return Atoms.none(step)
+    at = stored_array(arrays, "space.atoms.at", None, len(step), finite=False)
+    width = stored_array(arrays, "space.atoms.width", len(at), len(step))
+    exists = np.isfinite(at)
+    ordered = ((at[1:] > at[:-1]) | ~exists[1:]).all()
+    if not ordered or ((width > 0.0) != exists).any() or (at == -np.inf).any():
+        raise FileFormatError("its atoms must be in order, each with a width.")
+    return Atoms(at, width, step)
 
 
 def _read_spread(

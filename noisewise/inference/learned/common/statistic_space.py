@@ -72,7 +72,7 @@ class StatisticSpace(eqx.Module):
     """Its width; 0 for columns on no lattice."""
     low: Float[Array, " r"]
     high: Float[Array, " r"]
-    """Where lattices end; infinite where they do not."""
+    """Where columns end, on a lattice or in an atom; infinite where they do not."""
     atoms: Atoms
     bend: Bend
     free: tuple[int, ...] = eqx.field(static=True)
@@ -97,7 +97,7 @@ class StatisticSpace(eqx.Module):
             raise nothing_varies(len(s), ("the parameters",))
         steps = np.array([lattice_step(s[:, j]) for j in free])
         atoms = Atoms.of(s[:, free], steps)
-        low, high = np.array([_ends(s[:, j], step) for j, step in zip(free, steps, strict=True)]).T
+        low, high = _ends(s[:, free], atoms)
         lattices = tuple(int(j) for j in np.flatnonzero(steps))
         numbers = offset, matrix, s[0, free], steps, low, high
         bend = Bend.of(np.asarray(atoms.spread(s[:, free], 0.5)))
@@ -121,7 +121,7 @@ class StatisticSpace(eqx.Module):
 
     def _spread(self, s: Array, u: Array) -> Array:
         """The free columns, spread over their cells and atoms."""
-        return self.atoms.spread(s[..., np.array(self.free)] + self.step * (u - 0.5), u)
+        return self.atoms.spread(s[..., np.array(self.free)], u)
 
     def _straight(self, t: Array) -> Array:
         """The free columns of targets, not rounded."""
@@ -216,10 +216,11 @@ class StatisticSpace(eqx.Module):
 
 
 def check_spread(
-    z: Float[np.ndarray, "n p"], t: Float[np.ndarray, "n r"], lattices: Sequence[int]
+    z: Float[np.ndarray, "n p"], t: Float[np.ndarray, "n r"], lattices: Sequence[int] = ()
 ) -> None:
     r"""Refuse statistics that lie on a thin set given theta, such as a curve: there is no density
-    to learn. Columns on lattices have cells, and so a density whatever their law.
+    to learn. Columns on lattices have cells, and so a density whatever their law; rows with atoms
+    are to be left out, since what spreads them would count as a dimension.
 
     The dimension of the points (z, t), by the ratios m_i of the distances to the second and to the
     first neighbour, n / sum log m_i, must pass that of z by a third of the columns of t. Reference:
@@ -293,8 +294,14 @@ def lattice_step(values: Float[np.ndarray, " n"]) -> float:
     return 0.0
 
 
-def _ends(values: np.ndarray, step: float) -> tuple[float, float]:
-    """Where a lattice ends: at values that are reached several times and never passed."""
-    low, high = values.min(), values.max()
-    ends = [np.sum(np.abs(values - end) < 0.5 * step) >= _MIN_AT_END for end in (low, high)]
-    return (low if ends[0] else -np.inf), (high if ends[1] else np.inf)
+def _ends(values: Float[np.ndarray, "n r"], atoms: Atoms) -> Float[np.ndarray, "2 r"]:
+    """Where columns end: at values that are reached several times on a lattice, or at atoms, and
+    never passed.
+    """
+    found = np.array([[-np.inf], [np.inf]]) * np.ones(values.shape[1])
+    extremes = np.stack([values.min(axis=0), values.max(axis=0)])
+    for row, end in enumerate(extremes):
+        reached = (np.abs(values - end) < 0.5 * atoms.step).sum(axis=0) >= _MIN_AT_END
+        is_atom = np.asarray(atoms.here(end)).any(axis=0)
+        found[row] = np.where(reached | is_atom, end, found[row])
+    return found

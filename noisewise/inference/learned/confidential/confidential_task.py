@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float, Int
 
 from noisewise._core.arrays import Array
@@ -61,7 +62,8 @@ class ConfidentialTask(AbstractTask[StatisticSpace]):
         space = StatisticSpace.of(s)
         t = space.targets(s, generator(key).random((len(z), space.dim)))
         if first:
-            check_spread(z, t, space.lattices)
+            off = ~np.asarray(space.atoms.here(s[:, space.free])).any(axis=(1, 2))
+            check_spread(z[off], t[off], space.lattices)
         return Columns(t, z.copy(), space, space.free)
 
     def pairs(

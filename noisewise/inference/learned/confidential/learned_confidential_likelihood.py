@@ -113,7 +113,9 @@ class LearnedConfidentialLikelihood(AbstractFit):
             theta: Parameters, shape (n, d) or (d,).
 
         Returns:
-            Log densities, or log probabilities on a lattice, shape (n,).
+            Log densities, or log probabilities on a lattice and of atoms, shape (n,). Those of the
+            end of a lattice or of an end that is an atom leave out what q has beyond it, a few
+            percent, which draws and posteriors count to the end.
         """
         space = self.space
         s, z = paired_rows(self.model, s, "s", self.model.statistic_width, theta)
