@@ -236,7 +236,7 @@ mean and its exact log likelihood are ranked among 100 draws of the posterior. T
 test; *p* is for all tests together (weighted Bonferroni). A method fails below {alpha:.4f}, which is .05 shared by the eleven that
 should pass. All methods see the same data sets, so their p-values are not independent.
 
-CLE must pass with wide bounds. Where nearly all records are clamped its chains mix slowly, and its report says so. Settings are small;
+CLE must pass with wide bounds. Where nearly all records are clamped its particles mix slowly, and its report says so. Settings are small;
 they are kept with the numbers in [`calibration.json`](../benchmarks/results/calibration.json). `python -m benchmarks.calibration` writes
 that file and this page, and `make verify` runs the same.
 """

@@ -17,7 +17,8 @@ HEADLINES = (("sppe", "sbi-npe"), ("cle", "sbi-npe"), ("exact-smc", "pyabc-exact
 """Ours and the rival it is compared with: the closest method of the other package."""
 
 REFUSED = """CLE needs a density of the statistics given theta. Those of SIR are 0 in every epidemic that dies out at once,
-so that they have none. SPLE serves there: it learns the distribution of the noisy statistics, under one mechanism."""
+and when this was run CLE refused them; now it learns them, but its particles do not settle. SPLE serves there: it learns the distribution of
+the noisy statistics, under one mechanism."""
 
 MEMORY = """Besides the arrays and the copy that training takes, memory holds the temporaries of training (all rows are shuffled in
 every epoch) and what compilers took, which the allocator keeps."""

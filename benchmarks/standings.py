@@ -242,7 +242,7 @@ def verdicts(standings: Standings) -> list[dict[str, Any]]:
                     f"{CONTENDERS[ours].says} against {CONTENDERS['sbi-npe'].says},"
                     f" {NAMES[problem]}"
                 )
-                text = "it refuses statistics without a density given theta; SPLE serves there"
+                text = "it refused statistics with atoms when this was run; SPLE serves there"
                 rows.append({"target": target, "asked": "as above", "met": False, "text": text})
                 rows += [_compared(standings, "sple", "sbi-npe", problem, *more) for more in NPE]
                 rows.append(

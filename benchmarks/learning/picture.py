@@ -23,8 +23,9 @@ CONTENDERS = {
 """Name, colour and marker of each; ours are filled circles."""
 COLUMNS = 5
 """Panels beside each other."""
-FLOOR = 0.49
-"""Below it lies only chance: the lower edge of all panels."""
+LOWEST, HIGHEST = 0.47, 0.77
+"""The edges of all panels: below the one lies only chance, and what is above the other stands at
+it."""
 
 
 def means(records: Sequence[Run]) -> dict[tuple[str, str], dict[str, float]]:
@@ -96,12 +97,13 @@ def draw(records: Sequence[Run], problems: Sequence[str], path: Path) -> None:
             if (problem, name) in found:
                 _dot(panel, found[problem, name], label, colour, marker, ours="sbi" not in name)
         panel.axhline(0.5, color="#999999", linewidth=0.8)
-        panel.set(title=problem, xscale="log", ylim=(FLOOR, 0.78))
+        panel.set(title=problem, xscale="log", ylim=(LOWEST, HIGHEST + 0.01))
+        panel.xaxis.set_major_formatter("{x:g}")
         panel.spines[["top", "right"]].set_visible(False)
     for panel in panels.ravel()[len(problems) :]:
         panel.set_visible(False)
     figure.supxlabel("seconds on one core")
-    figure.supylabel("C2ST (.5 is exact)")
+    figure.supylabel(f"C2ST (.5 is exact; {HIGHEST:g} and more at the edge)")
     handles = {text: dot for p in panels.ravel() for dot, text in zip(*_legend(p), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="upper center", ncols=8, frameon=False)
     figure.tight_layout(rect=(0.0, 0.0, 1.0, 1.0 - 0.35 / (2.7 * rows + 0.7)))
@@ -115,7 +117,7 @@ def _dot(
     """One contender; one that is off the scale stands at its upper edge."""
     panel.plot(
         mean["seconds"],
-        min(mean["c2st"], 0.77),
+        min(mean["c2st"], HIGHEST),
         marker,
         color=colour,
         markerfacecolor=colour if ours else "white",

@@ -115,7 +115,7 @@ def autoregressive_mixture(
     Args:
         key: JAX PRNG key of the initial weights.
         target_dim: Columns of a target.
-        condition_dim: Columns of a condition; None or 0 makes it unconditional.
+        condition_dim: Columns of a condition; None makes it unconditional.
         num_layers: Affine steps before the mixtures, which see the coordinates in reverse order.
         num_components: Normal laws in each mixture.
         num_units: Units of each hidden layer.

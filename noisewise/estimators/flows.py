@@ -151,7 +151,7 @@ def neural_spline_flow(
     Args:
         key: JAX PRNG key of the initial weights.
         target_dim: Columns of a target, best of mean 0 and variance 1.
-        condition_dim: Columns of a condition; None or 0 makes it unconditional.
+        condition_dim: Columns of a condition; None makes it unconditional.
         num_layers: Coupling layers, each with a network of its own; 8, and the other sizes, are
             those of Xiong, Ju and Zhang, who found 5 slightly worse and 10 no better.
         num_units: Units of each hidden layer.
@@ -206,7 +206,7 @@ def masked_autoregressive_flow(
     Args:
         key: JAX PRNG key of the initial weights.
         target_dim: Columns of a target.
-        condition_dim: Columns of a condition; None or 0 makes it unconditional.
+        condition_dim: Columns of a condition; None makes it unconditional.
         num_layers: Steps, with the coordinates reversed in between; 5 as in the reference.
         num_units: Units of each hidden layer.
         num_hidden: Hidden layers of each network.

@@ -94,7 +94,7 @@ def mixture_density_network(
     Args:
         key: JAX PRNG key of the initial weights.
         target_dim: Columns of a target.
-        condition_dim: Columns of a condition; None or 0 makes it unconditional.
+        condition_dim: Columns of a condition; None makes it unconditional.
         num_components: Normal laws in the mixture.
         num_units: Units of each hidden layer.
         num_hidden: Hidden layers.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from noisewise._core.arrays import describe
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.flows import neural_spline_flow
 from noisewise.estimators.training import Training
@@ -19,8 +18,8 @@ from noisewise.inference.learned.posterior.private_posterior_estimation import (
 
 
 def as_in_paper(slug: str, **changes: Any) -> AbstractMethod:
-    """A method as Xiong, Ju and Zhang ran it: its rounds, its networks and what they see, its
-    training. Our defaults need fewer steps for a better answer.
+    """A method as Xiong, Ju and Zhang ran it: its rounds, its networks and what they see, and our
+    usual training. Our defaults need fewer steps for a better answer.
 
     Args:
         slug: Which method: "sppe" or "sple".
@@ -38,7 +37,7 @@ def as_in_paper(slug: str, **changes: Any) -> AbstractMethod:
     """
     if slug not in _SETTINGS:
         known = ", ".join(map(repr, _SETTINGS))
-        raise InvalidInputError(f"as_in_paper knows {known}, got {describe(slug)}.")
+        raise InvalidInputError(f"as_in_paper knows {known}, got {slug!r}.")
     method, settings = _SETTINGS[slug]
     return method(**{**settings, **changes})
 

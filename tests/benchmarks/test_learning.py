@@ -205,3 +205,33 @@ def test_every_problem_states_itself():
     problem = SMALL["outbreak"]()
     assert (problem.dim, problem.width) == (2, 3)
     assert dataclasses.replace(problem).observed.tolist() == problem.observed.tolist()
+
+
+def test_the_most_accurate_are_compared_with_the_most_accurate(tmp_path, capsys):
+    """Means over seeds; failed runs and runs with other settings are left out."""
+
+    def a_run(method, c2st, seconds, **more):
+        return {
+            "problem": "linear-8",
+            "method": method,
+            "settings": {},
+            "c2st": c2st,
+            "shift max": 0.1,
+            "cpu seconds": seconds,
+        } | more
+
+    records = [
+        a_run("cle", 0.50, 10.0),
+        a_run("cle", 0.52, 20.0),
+        a_run("cle", 0.99, 1.0, settings={"num_members": 9}),
+        a_run("sple", 0.55, 5.0),
+        a_run("sbi-nle", 0.53, 60.0),
+        a_run("sbi-npe", 0.6, 30.0),
+        a_run("sbi-npe", 0.0, 0.0, failed="out of memory"),
+    ]
+    path = tmp_path / "runs.jsonl"
+    path.write_text("\n".join(map(json.dumps, records)))
+    command.main(["--problems", "linear-8", "--picture", str(path)])
+    shown = capsys.readouterr().out
+    assert "| linear-8 | .510, 15 s | .550, 5 s |  | NLE .530, 60 s | 4.0 |" in shown
+    assert path.with_suffix(".png").stat().st_size > 10_000

@@ -23,9 +23,11 @@ _CELLS = 20.0
 _MIN_COUNT = 5
 """Simulations at one value below which chance may have put them there."""
 _PER_SHARE = 2.5
-"""Length of an atom's interval over its share, in standard deviations of the column: 1 over the
-largest density of a normal law.
+"""Length of an atom's interval over its share, in usual standard deviations: 1 over the largest
+density of a normal law.
 """
+_QUARTILES = 1.349
+"""Distance of the quartiles of a normal law, in standard deviations."""
 _SAME = 1e-9
 """Standard deviations of a column within which values are the same but for rounding."""
 _NEAR = 1e-7
@@ -54,9 +56,8 @@ class Atoms(eqx.Module):
         found: list[list[tuple[float, float]]] = []
         for column, spacing in zip(values.T, step, strict=True):
             distinct, counts = _distinct(column)
-            share, sd = counts / num, column.std()
-            least = max(_SHARE, _MIN_COUNT / num, _CELLS * spacing / sd)
-            often = share >= least
+            share, sd = counts / num, _usual_sd(column, distinct[np.argmax(counts)])
+            often = share >= max(_SHARE, _MIN_COUNT / num, _CELLS * spacing / sd)
             found.append(list(zip(distinct[often], _PER_SHARE * share[often] * sd, strict=True)))
         most = max(map(len, found), default=0)
         at, width = np.full((most, dim), np.inf), np.zeros((most, dim))
@@ -118,6 +119,18 @@ def _distinct(column: Float[np.ndarray, " n"]) -> tuple[np.ndarray, np.ndarray]:
     first = np.flatnonzero(new)
     counts = np.diff(np.r_[first, len(ordered)])
     return ordered[first + counts // 2], counts
+
+
+def _usual_sd(column: Float[np.ndarray, " n"], most_frequent: float) -> float:
+    """A standard deviation of the values but the most frequent one, by their quartiles: one that
+    heavy tails do not decide, since an interval is to be as wide as what lies beside it.
+    """
+    others = column[column != most_frequent]
+    if len(others):
+        low, high = np.quantile(others, [0.25, 0.75])
+        if high > low:
+            return float(high - low) / _QUARTILES
+    return float(column.std()) or 1.0
 
 
 def _row(u: Array) -> Array:

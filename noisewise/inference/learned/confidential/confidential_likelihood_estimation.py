@@ -65,12 +65,14 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
             normal laws, one coordinate after another.
         num_members: Networks whose average is the density: single ones wander, and one training
             serves every mechanism.
-        training: Optimiser and early stopping, see `nw.estimators.Training`.
+        training: Optimiser and early stopping, see `nw.estimators.Training`; by default batches of
+            200 at a rate of .003, which `dataclasses.replace(method.training, max_epochs=50)`
+            keeps.
         validation_share: Share of the simulations that decide when to stop; 5% as in the paper.
         num_chains: Particles, all moved at once.
         num_warmup: Moves of each particle before the first draw; tempering has brought them there.
-        target_ess: Effective draws at which moves end; where particles stay in their modes, new
-            populations are drawn up to 400.
+        target_ess: Effective draws wanted. Where particles stay in their modes, or moves gain
+            little, 400 are enough; the report warns below that.
         max_simulations: Budget of simulations; None has no limit.
         max_minutes: Budget of time; None has no limit.
 

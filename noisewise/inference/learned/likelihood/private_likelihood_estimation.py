@@ -62,7 +62,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
 
     Use it where the mechanism can only be sampled and the posterior is more complicated than the
     likelihood, or for a maximum likelihood estimate. `nw.inference.as_in_paper("sple")` has the
-    setting of the paper; the default network needs a fifth of its time, since a likelihood near
+    setting of the paper; the default network needs a fraction of its time, since a likelihood near
     one observation is simple. Five rounds come near the observation also where the posterior is a
     fiftieth as wide as the prior.
 
@@ -83,14 +83,16 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
         noise_bank: Noisy versions of each simulation kept in memory, a multiple of `num_noise`.
         points: The point sets: `ScrambledSobol()`, which cover the noise evenly, or
             `IndependentUniforms()`.
-        training: Optimiser and early stopping, see `nw.estimators.Training`.
+        training: Optimiser and early stopping, see `nw.estimators.Training`; by default batches of
+            200 at a rate of .003, which `dataclasses.replace(method.training, max_epochs=50)`
+            keeps.
         validation_share: Share of the simulations that decide when to stop; 5% as in the paper.
         num_chains: Particles, all moved at once; a thousand make shares of modes known to
             some .05.
         num_warmup: Moves of each particle before the first draw; tempering has brought them there,
             so that few are needed.
-        target_ess: Effective draws at which moves end; where particles stay in their modes, new
-            populations are drawn up to 400.
+        target_ess: Effective draws wanted. Where particles stay in their modes, or moves gain
+            little, 400 are enough; the report warns below that.
         proposal: A posterior that the first round draws from instead of the prior.
         max_simulations: Budget of simulations; None has no limit.
         max_minutes: Budget of time; None has no limit.
