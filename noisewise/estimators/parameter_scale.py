@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import expit
 
-from noisewise._core.arrays import Array
+from noisewise._core.arrays import Array, numpy_of
 from noisewise.estimators.whitening import Affine
 
 _CROWDED = 0.5
@@ -50,9 +50,9 @@ class ParameterScale(eqx.Module):
 
     def __call__(self, values: Float[Array, "*n w"]) -> Float[Array, "*n w"]:
         """Standardised parameters, of the same shape (..., w)."""
-        if isinstance(values, np.ndarray):
-            return self.affine(np.where(self.bounded, expit(values), values))
-        return self.affine(jax.numpy.where(self.bounded, jax.nn.sigmoid(values), values))
+        xp = numpy_of(values)
+        places = expit(values) if xp is np else jax.nn.sigmoid(values)
+        return self.affine(xp.where(self.bounded, places, values))
 
 
 def scaled_in_place(

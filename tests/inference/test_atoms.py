@@ -82,6 +82,22 @@ def test_heavy_tails_do_not_decide_what_an_atom_is():
     assert Atoms.of(counts[:, None] * 1.0, np.zeros(1)).width[0, 0] < 10.0
 
 
+def test_the_slope_of_a_space_counts_atoms():
+    """In hundredths, so that no width is near 1."""
+    s = 100.0 * np.array([[-1.0], [0.2], [1.5]])
+    space = StatisticSpace.of(100.0 * CLAMPED[:, None])
+    low, high = np.log(space.atoms.width[:, 0])
+    np.testing.assert_allclose(space.log_slopes(s, np.full((3, 1), 0.3)), [low, 0.0, high])
+
+
+def test_an_atom_inside_is_met_exactly():
+    """Rounding must not turn zeros into 1e-17."""
+    values = np.where(RNG.random(2000) < 0.3, 0.1, RNG.normal(size=2000))[:, None]
+    atoms = Atoms.of(values, np.zeros(1))
+    joined = atoms.joined(atoms.spread(values, RNG.random(values.shape)))
+    np.testing.assert_array_equal(joined == 0.1, values == 0.1)
+
+
 def test_columns_without_atoms_stay_as_they_are():
     none = Atoms.of(RNG.normal(size=(500, 2)), np.zeros(2))
     assert not none.any

@@ -103,6 +103,17 @@ def test_a_space_survives_a_file(space):
 
 
 @pytest.mark.parametrize(
+    ("name", "value"), [("at", -np.inf), ("at", np.inf), ("width", 0.0), ("width", -1.0)]
+)
+def test_atoms_that_do_not_fit_are_refused(space, name, value):
+    arrays = statistic_space_arrays(space)
+    assert space.atoms.any
+    changed = arrays | {f"space.atoms.{name}": np.full_like(space.atoms.at, value)}
+    with pytest.raises(FileFormatError):
+        read_statistic_space(statistic_space_spec(space), changed, 4)
+
+
+@pytest.mark.parametrize(
     "change",
     [{"free": [0, 9]}, {"free": [1, 0]}, {"lattices": []}, {"lattices": [0, 1]}, {"more": 1}],
 )

@@ -102,6 +102,9 @@ def test_evidence_does_not_matter_where_moves_forget():
     frozen[:, 3] *= 0.01
     stuck = held(frozen, 8.0 * (np.arange(16) == 3) + 0.1 * log_evidence)._weights()
     assert stuck[3] > 0.99
+    scattered = 10.0 * log_evidence
+    apart = held(moving, scattered)._weights()
+    np.testing.assert_allclose(apart, np.exp(scattered - scattered.max()), atol=1e-3)
     one_draw = held(moving[:1], log_evidence)._weights()
     np.testing.assert_allclose(one_draw, by_evidence)
 

@@ -384,7 +384,10 @@ def test_the_paper_stays_available_by_name():
     assert (method.num_rounds, method.num_simulations, method.num_noise) == (3, 1000, 8)
     assert method.estimator is neural_spline_flow
     assert (method.embedding, method.training) == (None, Training())
-    with pytest.raises(ValueError, match="as_in_paper knows 'sppe'"):
+    likelihood = nw.inference.as_in_paper("sple")
+    assert (likelihood.num_rounds, likelihood.num_simulations) == (10, 1000)
+    assert likelihood.estimator is nw.estimators.neural_spline_flow
+    with pytest.raises(ValueError, match="as_in_paper knows 'sppe', 'sple', got 'abc'"):
         nw.inference.as_in_paper("abc")
 
 

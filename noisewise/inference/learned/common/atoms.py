@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 
 from noisewise._core.arrays import Array, numpy_of
 
-_SHARE = 0.05
+ATOM_SHARE = 0.05
 """Share of the simulations at one value from which it is an atom."""
 _CELLS = 20.0
 """Cells' worth of a column's mean density that a point of a lattice may hold without being one."""
@@ -57,7 +57,7 @@ class Atoms(eqx.Module):
         for column, spacing in zip(values.T, step, strict=True):
             distinct, counts = _distinct(column)
             share, sd = counts / num, _usual_sd(column, distinct[np.argmax(counts)])
-            often = share >= max(_SHARE, _MIN_COUNT / num, _CELLS * spacing / sd)
+            often = share >= max(ATOM_SHARE, _MIN_COUNT / num, _CELLS * spacing / sd)
             found.append(list(zip(distinct[often], _PER_SHARE * share[often] * sd, strict=True)))
         most = max(map(len, found), default=0)
         at, width = np.full((most, dim), np.inf), np.zeros((most, dim))

@@ -41,8 +41,6 @@ _MAX_DIVISOR = 12
 """The smallest gap may be this multiple of the step, where neighbours are missing by chance."""
 _ROUNDING = 1e-3
 """Steps: how far values may be off a lattice by rounding."""
-ATOM_SHARE = 0.05
-"""Share of the simulations at one value from which it may be an atom."""
 _NUM_POINTS = 2000
 """Simulations among which neighbours are looked for: the estimate hardly changes with more."""
 _MIN_POINTS = 100

@@ -11,9 +11,9 @@ from jaxtyping import Float
 
 from noisewise._core.arrays import Array
 from noisewise.errors import MissingCapabilityError
+from noisewise.inference.learned.common.atoms import ATOM_SHARE
 from noisewise.inference.learned.common.simulations import nothing_varies
 from noisewise.inference.learned.common.statistic_space import (
-    ATOM_SHARE,
     lattice_step,
     linear_relations,
 )
