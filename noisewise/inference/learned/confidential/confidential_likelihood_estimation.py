@@ -56,8 +56,8 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
     training, and summed over the cell's corners at inference; values taken again and again, as
     after clamping, get an interval of their own. Columns that are constant, or linear combinations
     of others, are computed from these. Real statistics with no density given theta (a curve without
-    noise) are refused. Where such values lie apart from all others (zeros, and nothing near zero) in
-    several columns, particles may not settle, which the report says: use
+    noise) are refused. Where values taken again and again lie apart from all others (many zeros,
+    and nothing near zero) in several columns, particles may not settle, which the report says: use
     PrivateLikelihoodEstimation.
 
     Args:
