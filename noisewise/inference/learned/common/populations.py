@@ -45,8 +45,10 @@ _MAX_STALLS = 2
 """Runs without such growth after which particles count as staying in their modes: one may be
 chance, as 16 populations know their error to a factor of 1.2 only.
 """
-_NUM_LOOKED_AT = 4096
-"""Draws that show whether a density can be reached at all: four blocks of rows."""
+_STARTS = 128
+"""Draws that each particle is chosen from, at first: they take one density each, as long as a few
+moves with their gradients, and spare half of the temperatures, in few dimensions nearly all.
+"""
 _WORTH_GOING_ON = 1.3
 """Growth of the effective size from one run to as many again that shows that moves help; it is 2
 for independent draws, and 1 where particles stay in their modes.
@@ -104,6 +106,11 @@ class Sampling:
         return -(-self.num_chains // self.num_populations) * self.num_populations
 
     @property
+    def num_starts(self) -> int:
+        """Draws of the reference law that particles are chosen from."""
+        return _STARTS * self.num_particles
+
+    @property
     def num_kept(self) -> int:
         """Draws that are kept, at most."""
         return _KEPT_PER_EFFECTIVE * self.target_ess
@@ -149,13 +156,14 @@ class Populations:
 
     def possible(self, key: Array) -> bool:
         """Whether the density is above zero for any draw of the reference law."""
-        z = self.sampling.draw(key, _NUM_LOOKED_AT)
-        return bool(np.isfinite(log_densities(self.sampling.target, z)).any())
+        sampling = self.sampling
+        z = sampling.draw(key, sampling.num_starts)
+        return bool(np.isfinite(log_densities(sampling.reference, z, sampling.target)[1]).any())
 
     def start(self, key: Array, run: InferenceRun) -> None:
         """New populations from the reference law, and their first draws."""
         draw_key, move_key = jax.random.split(key)
-        start = self.sampling.draw(draw_key, self.sampling.num_particles)
+        start = self.sampling.draw(draw_key, self.sampling.num_starts)
         self._runs.append(self._advanced(run, move_key, start, None))
 
     def go_on(self, key: Array, run: InferenceRun) -> None:
@@ -291,6 +299,7 @@ class Populations:
                 sampling.target,
                 sampling.reference,
                 start,
+                num_particles=sampling.num_particles,
                 num_populations=sampling.num_populations,
                 num_warmup=0 if tuning else sampling.num_warmup,
                 num_draws=sampling.length,
@@ -309,7 +318,7 @@ class Populations:
 
         found = run.remember("particles", compute)
         with reading("The particles in the journal"):
-            size = len(start) // sampling.num_populations
+            size = sampling.num_particles // sampling.num_populations
             shape = sampling.length, sampling.num_populations, size, start.shape[1]
             if found["draws"].shape != shape:
                 raise FileFormatError("they have another shape.")
