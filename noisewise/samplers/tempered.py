@@ -310,11 +310,7 @@ def _run(
 
     def iterate(state: _State) -> _State:
         choose_key, move_key = jax.random.split(jax.random.fold_in(key, state.iteration))
-        due = (
-            (state.power < 1.0)
-            & (state.iteration > 0)
-            & (state.moves >= num_moves)
-        )
+        due = (state.power < 1.0) & (state.iteration > 0) & (state.moves >= num_moves)
         state = jax.lax.cond(due, _raised, lambda _, same: same, choose_key, state)
         state = _moved(move_key, state, evaluate, stands=state.iteration == 0)
         slot = jnp.where(state.power >= 1.0, (state.moves - num_warmup - 1) // thin, 0)
