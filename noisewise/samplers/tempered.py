@@ -4,9 +4,10 @@ r"""Tempered sequential Monte Carlo with Hamiltonian moves: draws of a density w
 
 Particles start as draws of the reference law, which reaches every mode. More draws than particles
 take the first lambda further: the largest for which twice as many of them are effective as there
-will be particles. Each later lambda is the largest for which weights leave half of the particles effective;
-these are resampled and moved by Hamiltonian steps whose mass matrix is the inverse covariance of the cloud and whose step size
-follows their acceptance. At lambda = 1 the moves go on, and are the draws.
+will be particles. Each later lambda is the largest for which weights leave half of the particles
+effective; these are resampled and moved by Hamiltonian steps whose mass matrix is the inverse
+covariance of the cloud and whose step size follows their acceptance. At lambda = 1 the moves go on,
+and are the draws.
 
 The mass of a mode is thus what the weights say, wherever moves go from mode to mode or not. The
 particles are populations that are resampled apart: their spread is the error of all that the run
@@ -50,8 +51,8 @@ _EFFECTIVE_SHARE = 0.5
 the one with fewest temperatures. More particles make up for the variance at the same cost.
 """
 _EFFECTIVE_STARTS = 2
-"""Effective starts for each particle, where there are enough: choosing particles from them then adds
-more to the error than the starts have.
+"""Effective starts for each particle, where there are enough: choosing particles from them then
+adds more to the error than the starts have.
 """
 _TARGET_ACCEPTANCE = 0.8
 """Mean acceptance that the step size follows, as in `hamiltonian`."""
@@ -192,8 +193,8 @@ def tempered(
             tuning = Tuning(jnp.asarray(np.float64(_FIRST_STEP)), cloud_covariance(jnp.asarray(z)))
         limits = jnp.asarray([*numbers, _MAX_ITERATIONS])
         begin = jnp.asarray(z), tuning, jnp.asarray(power), jnp.asarray(evidence)
-        fresh = jnp.asarray(int(fresh))
-        end = _run(key, target, reference, *begin, fresh, limits, num_draws)
+        starts = jnp.asarray(int(fresh))
+        end = _run(key, target, reference, *begin, starts, limits, num_draws)
         end = jax.tree.map(np.asarray, end)
     draws = end.draws if end.power >= 1.0 else np.repeat(end.z[None], num_draws, axis=0)
     return TemperedDraws(

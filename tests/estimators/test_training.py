@@ -131,7 +131,7 @@ def test_an_epoch_visits_every_row_once_in_an_order_of_its_own():
     chance repeats one with 1 in 700!.
     """
     rows = _training_loop.padded(np.arange(5, 705), np.arange(5), 1000)
-    member = _training_loop._Member(None, None, None, None, rows, None, Training())
+    member = _training_loop._Member(None, None, None, None, None, rows, None, Training())
     with jax.enable_x64(True):
         first, second = (
             np.asarray(member._shuffled(jax.random.key(seed)))[:700] for seed in (0, 1)
@@ -153,7 +153,7 @@ def test_work_counts_weights_rows_and_targets_per_row():
             return jnp.repeat(t[:, None], 4, axis=1), c[:, None]
 
     def run(kind, capacity, **settings):
-        state, _ = _training_loop.start(KEY, members, Training(**settings), False)
+        state, _ = _training_loop.start(KEY, members, Training(**settings), False, 20)
         return training._work(
             state, kind(jnp.zeros((capacity, 1))), capacity, Training(**settings), False
         )
@@ -162,7 +162,7 @@ def test_work_counts_weights_rows_and_targets_per_row():
     assert run(Nets, 1200) == 4 * 50 * 1200 * weights
     assert run(Pairs, 600, max_epochs=3) == 3 * 600 * weights
     keys, twice = jax.random.split(KEY), stacked([members, members])
-    state, _ = _training_loop.start(keys, twice, Training(), True)
+    state, _ = _training_loop.start(keys, twice, Training(), True, 20)
     assert (
         training._work(state, Pairs(jnp.zeros((2, 600, 1))), 600, Training(), True)
         == 2 * 50 * 600 * weights

@@ -60,6 +60,10 @@ below which evidence no longer matters: what it would correct is the mean's dist
 when the particles arrive, and that shrinks by the square of this before the draws begin. Evidences
 of particles in dozens of dimensions differ by factors, and would leave one population in sixteen.
 """
+_STUCK = 0.8
+"""The same correlation, above which moves count as gaining nothing: particles stay in their modes,
+whose shares only new populations know better.
+"""
 _COMPARABLE = 10.0
 """Nats by which the largest evidence may then lie above the median: what chance does in dozens of
 dimensions, less than what a mode does that one population alone has found.
@@ -160,11 +164,18 @@ class Populations:
         z = sampling.draw(key, sampling.num_starts)
         return bool(np.isfinite(log_densities(sampling.reference, z, sampling.target)[1]).any())
 
-    def start(self, key: Array, run: InferenceRun) -> None:
-        """New populations from the reference law, and their first draws."""
+    def start(self, key: Array, run: InferenceRun, *, num_warmup: int | None = None) -> None:
+        """New populations from the reference law, and their first draws.
+
+        Args:
+            key: JAX PRNG key.
+            run: The inference.
+            num_warmup: Replaces that of the settings.
+        """
         draw_key, move_key = jax.random.split(key)
         start = self.sampling.draw(draw_key, self.sampling.num_starts)
-        self._runs.append(self._advanced(run, move_key, start, None))
+        num = self.sampling.num_warmup if num_warmup is None else num_warmup
+        self._runs.append(self._advanced(run, move_key, start, None, num))
 
     def go_on(self, key: Array, run: InferenceRun) -> None:
         """As many draws again of the newest populations."""
@@ -185,7 +196,8 @@ class Populations:
         self.look()
         stalls, num_fresh, in_time = 0, 0, True
         for number in range(_MAX_RUNS):
-            helps = stalls < _MAX_STALLS and self._runs[-1].power >= 1.0
+            arrived = self._runs[-1].power >= 1.0
+            helps = arrived and stalls < _MAX_STALLS and self._memory < _STUCK
             enough = (
                 self.sampling.target_ess if helps else min(self.sampling.target_ess, MANY_DRAWS)
             )
@@ -288,7 +300,12 @@ class Populations:
         return weights @ np.concatenate(squares)
 
     def _advanced(
-        self, run: InferenceRun, key: Array, start: np.ndarray, tuning: Tuning | None
+        self,
+        run: InferenceRun,
+        key: Array,
+        start: np.ndarray,
+        tuning: Tuning | None,
+        num_warmup: int = 0,
     ) -> TemperedDraws:
         """One run of `tempered`, recorded in the journal."""
         sampling = self.sampling
@@ -301,7 +318,7 @@ class Populations:
                 start,
                 num_particles=sampling.num_particles,
                 num_populations=sampling.num_populations,
-                num_warmup=0 if tuning else sampling.num_warmup,
+                num_warmup=num_warmup,
                 num_draws=sampling.length,
                 thin=_THIN,
                 tuning=tuning,

@@ -26,7 +26,7 @@ from noisewise.errors import MissingCapabilityError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.exact.importance_sampling import ImportanceSampling
 from noisewise.inference.exact.weighted_draws import relative_variance
-from noisewise.posteriors import Draws, WeightedSamples
+from noisewise.posteriors import AbstractPosterior, Draws
 from noisewise.simulators.base import AbstractSimulator
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def drawn_by_weights(
         return {
             "effective size": np.asarray(size),
             "theta": found.theta[rows],
-            "s": found.statistics[rows],
+            "s": np.asarray(found.statistics)[rows],
         }
 
     arrays = run.remember("weights", compute)
@@ -126,7 +126,7 @@ def _relative_variance(key: Array, simulator: LearntSimulator, run: InferenceRun
     return relative_variance(run.log_eta(s).reshape(_PLACES, _REPEATS))
 
 
-def _weighted(key: Array, simulator: LearntSimulator, run: InferenceRun) -> WeightedSamples:
+def _weighted(key: Array, simulator: LearntSimulator, run: InferenceRun) -> AbstractPosterior:
     """Importance sampling with the learnt law as the simulator."""
     model = dataclasses.replace(run.model, simulator=simulator)
     method = ImportanceSampling(num_adapt=_NUM_ADAPT, num_final=_NUM_FINAL)
