@@ -92,16 +92,17 @@ def drawn_by_weights(
     def compute() -> dict[str, np.ndarray]:
         look_key, draw_key, choose_key = jax.random.split(key, 3)
         simulator = LearntSimulator(law)
-        if _relative_variance(look_key, simulator, run) > _MAX_RELATIVE_VARIANCE:
-            return {"effective size": np.zeros(())}
+        variance = _relative_variance(look_key, simulator, run)
+        if variance > _MAX_RELATIVE_VARIANCE:
+            return {}
         found = _weighted(draw_key, simulator, run)
         size = effective_size(found.weights)
         if size < MANY_DRAWS:
-            return {"effective size": np.asarray(size)}
+            return {}
         place = float(generator(choose_key).random())
         rows = systematic_rows(found.weights, min(law.num_kept, len(found.weights)), place)
         return {
-            "effective size": np.asarray(size),
+            "numbers": np.array([variance, size]),
             "theta": found.theta[rows],
             "s": np.asarray(found.statistics)[rows],
         }
@@ -109,7 +110,9 @@ def drawn_by_weights(
     arrays = run.remember("weights", compute)
     if "theta" not in arrays:
         return None
-    run.diagnostics["effective size"] = float(arrays["effective size"])
+    run.diagnostics |= dict(
+        zip(("1 + rv", "effective size"), arrays["numbers"].tolist(), strict=True)
+    )
     return run.draws(arrays["theta"], arrays["s"], exact=False)
 
 
