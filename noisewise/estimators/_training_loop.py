@@ -87,8 +87,6 @@ class TrainingState(eqx.Module):
     """The best validation loss so far, at `best_weights`."""
     since: Int[Array, "*batch"]
     """Epochs since then."""
-    patience: Int[Array, "*batch"]
-    """Epochs without a better loss after which it ends."""
     rate: Float[Array, "*batch"]
     """The factor on the learning rate."""
     epoch: Int[Array, "*batch"]
@@ -136,7 +134,7 @@ def stacked_rows(
 
 
 def start(
-    key: Array, members: Estimator, settings: Training, trials: bool, patience: int
+    key: Array, members: Estimator, settings: Training, trials: bool
 ) -> tuple[TrainingState, Any]:
     """The state before the first step, and what of the members is not trained."""
     is_leaf = lambda leaf: isinstance(leaf, paramax.NonTrainable)  # noqa: E731
@@ -155,7 +153,6 @@ def start(
             best_weights=weights,
             best=np.full(axes, np.inf, np.float32),
             since=zeros,
-            patience=np.full(axes, patience, np.int32),
             rate=np.ones(axes, np.float32),
             epoch=zeros,
             key=keys,
@@ -186,7 +183,7 @@ def _moments(weights: Array, settings: Training, num_axes: int) -> Any:
 
 def finished(state: TrainingState, settings: Training) -> Bool[Array, "*batch"]:
     """Which estimators have stopped improving, or have had all their epochs."""
-    return (state.since >= state.patience) | (state.epoch >= settings.max_epochs)
+    return (state.since >= settings.patience) | (state.epoch >= settings.max_epochs)
 
 
 def _run(
@@ -350,7 +347,7 @@ class _Member:
         """
         better = value < state.best
         since = jnp.where(better, 0, state.since + 1)
-        stuck = (since > 0) & (since % jnp.maximum(1, state.patience // 2) == 0)
+        stuck = (since > 0) & (since % max(1, self.settings.patience // 2) == 0)
         return dataclasses.replace(
             state,
             best_weights=jnp.where(better, state.average, state.best_weights),

@@ -146,7 +146,6 @@ def train(
     settings: Training | None = None,
     loss: Loss = negative_log_prob,
     validation: Resample | None = None,
-    patience: int | None = None,
     watch: Watch | None = None,
 ) -> Trained:
     """Fit an ensemble to what `resample(key, rows) -> (target, condition)` draws.
@@ -166,7 +165,6 @@ def train(
         loss: What is minimised, on average over rows.
         validation: Draws the validation data, with the same key in all epochs; by default
             `resample`.
-        patience: Replaces that of the settings, with the same compiled program.
         watch: Called periodically with (epochs, training loss, best validation loss); returns
             whether to stop.
 
@@ -182,8 +180,7 @@ def train(
     pad: Any = loop.stacked_rows if trials else loop.padded
     rows = pad(train_rows, validation_rows, capacity)
     with jax.enable_x64(False):
-        patience = settings.patience if patience is None else patience
-        state, kept = loop.start(key, members, settings, trials, patience)
+        state, kept = loop.start(key, members, settings, trials)
     losses: list[tuple[np.ndarray, np.ndarray]] = []
     epochs = _FIRST_EPOCHS
     with jax.enable_x64(True):

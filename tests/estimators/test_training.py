@@ -153,7 +153,7 @@ def test_work_counts_weights_rows_and_targets_per_row():
             return jnp.repeat(t[:, None], 4, axis=1), c[:, None]
 
     def run(kind, capacity, **settings):
-        state, _ = _training_loop.start(KEY, members, Training(**settings), False, 20)
+        state, _ = _training_loop.start(KEY, members, Training(**settings), False)
         return training._work(
             state, kind(jnp.zeros((capacity, 1))), capacity, Training(**settings), False
         )
@@ -162,7 +162,7 @@ def test_work_counts_weights_rows_and_targets_per_row():
     assert run(Nets, 1200) == 4 * 50 * 1200 * weights
     assert run(Pairs, 600, max_epochs=3) == 3 * 600 * weights
     keys, twice = jax.random.split(KEY), stacked([members, members])
-    state, _ = _training_loop.start(keys, twice, Training(), True, 20)
+    state, _ = _training_loop.start(keys, twice, Training(), True)
     assert (
         training._work(state, Pairs(jnp.zeros((2, 600, 1))), 600, Training(), True)
         == 2 * 50 * 600 * weights

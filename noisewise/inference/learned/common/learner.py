@@ -272,15 +272,10 @@ class Learner(Generic[S]):
         return self.task.pairs(key, self.space, self.scale, self.whitening)
 
     def train(
-        self,
-        key: Array,
-        pairs: Resample,
-        *,
-        patience: int | None = None,
-        warm_up: Callable[[], Any] | None = None,
+        self, key: Array, pairs: Resample, *, warm_up: Callable[[], Any] | None = None
     ) -> TrainingSummary:
         """Fit the networks to what `prepare` returned, with `warm_up` in another thread."""
-        return train_together([self], [key], [pairs], patience=patience, warm_up=warm_up)[0]
+        return train_together([self], [key], [pairs], warm_up=warm_up)[0]
 
     def learn(
         self,
@@ -288,7 +283,6 @@ class Learner(Generic[S]):
         number: int,
         fit: Callable[[], F],
         *,
-        patience: int | None = None,
         warm_up: Callable[[F], object] | None = None,
     ) -> F:
         """Fit the density to all simulations so far.
@@ -297,7 +291,6 @@ class Learner(Generic[S]):
             key: JAX PRNG key.
             number: The round, from 0.
             fit: Makes the learnt object by the networks as they are.
-            patience: Replaces that of the settings, for a fit that need not be the last.
             warm_up: Gets that object untrained, in another thread, to compile what it will run.
 
         Returns:
@@ -307,8 +300,7 @@ class Learner(Generic[S]):
         pairs = self.prepare(prepare_key, build_key)
         untrained = fit()
         ahead = None if warm_up is None else (lambda: warm_up(untrained))
-        trained = self.train(train_key, pairs, patience=patience, warm_up=ahead)
-        self.record(trained, round=number + 1)
+        self.record(self.train(train_key, pairs, warm_up=ahead), round=number + 1)
         return fit()
 
     def record(self, summary: TrainingSummary, **labels: Any) -> None:
@@ -353,7 +345,6 @@ def train_together(
     keys: Sequence[Array],
     pairs: Sequence[Resample],
     *,
-    patience: int | None = None,
     warm_up: Callable[[], Any] | None = None,
 ) -> list[TrainingSummary]:
     """Fit the densities of several learners of one method in one program, side by side under
@@ -363,7 +354,6 @@ def train_together(
         learners: They may differ in data, not in architecture or settings.
         keys: A JAX PRNG key for each.
         pairs: What `prepare` returned, for each.
-        patience: Replaces that of the settings.
         warm_up: Runs in another thread meanwhile.
 
     Returns:
@@ -385,7 +375,6 @@ def train_together(
         settings=first.settings.training,
         loss=first.task.loss,
         validation=first.task.validation_pairs(resample),
-        patience=patience,
         warm_up=warm_up,
     )
     if lone:

@@ -42,10 +42,6 @@ from noisewise.posteriors import AbstractPosterior
 
 _TRAINING = Training(learning_rate=1e-2, batch_size=200)
 """Smooth networks bear larger batches and ten times the usual rate: as accurate, in less time."""
-_PATIENCE_TO_PROPOSE = 8
-"""Epochs without a better loss after which networks are good enough to propose the next round's
-parameters: the next training goes on with them.
-"""
 _WARMUP_TO_PROPOSE = 3
 """Moves before particles are drawn as proposals, which need not have forgotten where they were."""
 
@@ -200,8 +196,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
                 run.look_at_observation(look_key, s if self.proposal is None else None)
             warm_up = (lambda untrained: untrained.precompile(run.observed)) if not number else None
             last = number + 1 == self.num_rounds
-            patience = None if last else min(_PATIENCE_TO_PROPOSE, self.training.patience)
-            likelihood = learner.learn(learn_key, number, fit, patience=patience, warm_up=warm_up)
+            likelihood = learner.learn(learn_key, number, fit, warm_up=warm_up)
             found = likelihood.populations(run.observed)
             num_warmup = None if last else min(_WARMUP_TO_PROPOSE, self.num_warmup)
             found.start(chain_key, run, num_warmup=num_warmup)
