@@ -73,6 +73,8 @@ _DURATION = 1.5
 """
 _MAX_STEPS = 32
 """Leapfrog steps per trajectory, at most."""
+SHORTEST_FULL_STEP = _DURATION / _MAX_STEPS
+"""Step size below which trajectories end before a normal target is forgotten, and cost the most."""
 _MAX_ITERATIONS = 400
 """Moves to lambda = 1, at most: two hundred temperatures, where 10 to 30 are usual."""
 _BISECTIONS = 60

@@ -27,7 +27,12 @@ from noisewise.errors import FileFormatError
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.samplers.densities import log_densities
 from noisewise.samplers.hamiltonian import Tuning
-from noisewise.samplers.tempered import TemperedDraws, precompile_tempered, tempered
+from noisewise.samplers.tempered import (
+    SHORTEST_FULL_STEP,
+    TemperedDraws,
+    precompile_tempered,
+    tempered,
+)
 
 NUM_POPULATIONS = 16
 """Populations that are resampled apart: an error from 16 of them is known to a factor of 1.2."""
@@ -191,16 +196,16 @@ class Populations:
 
     def finish(self, key: Array, run: InferenceRun) -> None:
         """Go on, and then anew where that adds nothing, until the effective size is as wanted or
-        the time is up.
+        the time is up. Where moves crawl or gain nothing, `MANY_DRAWS` are enough.
         """
         self.look()
         stalls, num_fresh, in_time = 0, 0, True
         for number in range(_MAX_RUNS):
             arrived = self._runs[-1].power >= 1.0
             helps = arrived and stalls < _MAX_STALLS and self._memory < _STUCK
-            enough = (
-                self.sampling.target_ess if helps else min(self.sampling.target_ess, MANY_DRAWS)
-            )
+            easy = helps and self._runs[-1].tuning.step_size >= SHORTEST_FULL_STEP
+            enough = self.sampling.target_ess
+            enough = enough if easy else min(enough, MANY_DRAWS)
             if not in_time or num_fresh >= _MAX_FRESH or self.effective_size >= enough:
                 break
             before = self.effective_size
