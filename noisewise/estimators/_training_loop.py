@@ -24,7 +24,7 @@ import paramax
 from jaxtyping import Bool, Float, Int
 
 from noisewise._compile.options import filter_jit_fast_compile
-from noisewise._core.arrays import Array
+from noisewise._core.arrays import Array, placed
 from noisewise.errors import InvalidInputError
 from noisewise.estimators.members import Estimator
 
@@ -55,21 +55,20 @@ class Weights(eqx.Module):
         leaves, structure = jax.tree.flatten(tree)
         return Weights(tuple(leaf.shape[num_axes:] for leaf in leaves), structure)
 
-    def flat(self, tree: Any) -> Float[Array, "*batch p"]:
+    def flat(self, tree: Any) -> Float[np.ndarray, "*batch p"]:
         """All arrays of the tree, on a last axis."""
         parts = [
-            leaf.reshape(*leaf.shape[: leaf.ndim - len(shape)], -1)
+            np.asarray(leaf).reshape(*leaf.shape[: leaf.ndim - len(shape)], -1)
             for leaf, shape in zip(jax.tree.leaves(tree), self.shapes, strict=True)
         ]
-        return jnp.concatenate(parts, axis=-1)
+        return np.concatenate(parts, axis=-1)
 
     def tree(self, flat: Float[Array, "*batch p"]) -> Any:
         """The tree of a vector, or of several."""
-        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
-        parts = jnp.split(flat, ends, axis=-1)
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])
         leaves = [
-            part.reshape(*flat.shape[:-1], *shape)
-            for part, shape in zip(parts, self.shapes, strict=True)
+            flat[..., end - math.prod(shape) : end].reshape(*flat.shape[:-1], *shape)
+            for end, shape in zip(ends, self.shapes, strict=True)
         ]
         return jax.tree.unflatten(self.structure, leaves)
 
@@ -169,7 +168,8 @@ def best(state: TrainingState, kept: tuple[Weights, Any]) -> Estimator:
         kept: What is not trained, from `start`.
     """
     layout, frozen = kept
-    return eqx.combine(layout.tree(state.best_weights), frozen)
+    trained = jax.tree.map(placed, layout.tree(np.asarray(state.best_weights)))
+    return eqx.combine(trained, frozen)
 
 
 @filter_jit_fast_compile

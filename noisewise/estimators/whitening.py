@@ -133,7 +133,8 @@ class Whitening(eqx.Module):
     @property
     def log_det(self) -> Array:
         """log |d standard / d target|."""
-        return jnp.sum(jnp.log(jnp.abs(jnp.diagonal(self.inverse_root))))
+        xp = np if isinstance(self.inverse_root, np.ndarray) else jnp
+        return xp.sum(xp.log(xp.abs(xp.diagonal(self.inverse_root))))
 
     def forward(
         self, target: Float[Array, "*n d"], condition: Float[Array, "*n w"]

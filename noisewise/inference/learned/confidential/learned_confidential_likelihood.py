@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, as_key, describe
 from noisewise._core.json_files import require_keys
 from noisewise._core.weights import MANY_DRAWS
@@ -150,8 +151,7 @@ class LearnedConfidentialLikelihood(AbstractFit):
         """
         theta = rows_of(theta, "theta", self.model.prior.dim)
         t = self.density.sample(as_key(key), self.model.prior.unconstrain(theta))
-        with jax.enable_x64(True):
-            return np.asarray(self.space.statistics(jnp.asarray(t)))
+        return in_blocks(lambda rows: _statistics(self.space, rows), t)
 
     def posterior(
         self, key: Array, observed: Any, mechanism: AbstractMechanism | None = None
@@ -290,3 +290,8 @@ def _log_probs(
     s = s[:, None]
     each = density.log_density(space.targets(s, u), z[:, None]) + space.log_slopes(s, u)
     return jax.scipy.special.logsumexp(each, axis=1) - jnp.log(float(len(u)))
+
+
+@filter_jit_fast_compile
+def _statistics(space: StatisticSpace, t: Array) -> Array:
+    return space.statistics(t)
