@@ -151,7 +151,7 @@ def tempered(
         log_reference: The same for the reference law; unnormalised adds to the evidence.
         start: Draws of the reference law (N, d), N a multiple of `num_populations`.
         num_particles: Particles, another multiple, fewer than N where starts are weighed first;
-            by default N.
+            by default N, as with `tuning`.
         num_populations: Populations that are resampled apart, consecutive rows of `start`.
         num_moves: Moves at each temperature.
         num_warmup: Moves at lambda = 1 before the first draw; the first 5 still tune the step.
@@ -181,6 +181,7 @@ def tempered(
     numbers = [integer("num_moves", at_least=1)(num_moves)]
     numbers += [integer("num_warmup", at_least=0)(num_warmup), integer("thin", at_least=1)(thin)]
     num = len(z) if num_particles is None else integer("num_particles", at_least=1)(num_particles)
+    num = len(z) if tuning else num
     if len(z) % groups or num % groups or num > len(z):
         raise InvalidInputError(
             f"start and num_particles must be multiples of {groups}, one population each, and not"
@@ -241,7 +242,8 @@ def _first(
 ) -> tuple[Float[np.ndarray, "m d"], float, Float[np.ndarray, " g"]]:
     """The particles at the first lambda, that lambda, and the evidence so far."""
     values = log_densities(reference, z, target)
-    ratio = np.where(np.isfinite(values[1]), values[1] - values[0], -np.inf)
+    with np.errstate(invalid="ignore"):
+        ratio = np.where(np.isfinite(values).all(axis=0), values[1] - values[0], -np.inf)
     if not np.isfinite(ratio).any():
         raise InvalidInputError(
             f"The density vanishes at all {len(z)} starts: draw more from the reference law."
@@ -252,11 +254,18 @@ def _first(
         log_weights = np.where(np.isfinite(ratio), power * ratio, -np.inf).reshape(groups, -1)
     evidence = logsumexp(log_weights, axis=1) - math.log(log_weights.shape[1])
     places = generator(key).random(groups)
+    size = log_weights.shape[1]
     rows = [
-        number * log_weights.shape[1] + systematic_rows(normalised(each), num // groups, place)
+        number * size + systematic_rows(_weights(each), num // groups, place)
         for number, (each, place) in enumerate(zip(log_weights, places, strict=True))
     ]
     return z[np.concatenate(rows)], power, evidence
+
+
+def _weights(log_weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Weights that sum to 1; equal ones where all are impossible."""
+    possible = np.isfinite(log_weights).any()
+    return normalised(log_weights if possible else np.zeros(len(log_weights)))
 
 
 def _first_power(ratio: Float[np.ndarray, " n"], wanted: float) -> float:

@@ -202,3 +202,43 @@ def test_one_tail_is_bent_from_the_other_end():
 def test_bent_columns_of_one_value_are_left_alone():
     t = np.append(np.zeros(990), np.arange(10.0))[:, None]
     np.testing.assert_array_equal(Bend.of(t)(t), t)
+
+
+def asked_of(found, monkeypatch, gains=1.5):
+    """What `finish` asks for, if each request makes the effective size `gains` times as large."""
+    asked = []
+
+    def grown(what):
+        def grow(*_):
+            asked.append(what)
+            found.effective_size *= gains
+
+        return grow
+
+    monkeypatch.setattr(found, "look", lambda: None)
+    monkeypatch.setattr(found, "go_on", grown("go on"))
+    monkeypatch.setattr(found, "start", grown("start"))
+    found.effective_size = 300.0
+    found.finish(KEY, a_run())
+    return asked
+
+
+def test_particles_that_stay_where_they_were_are_drawn_anew_until_they_are_worth_enough(
+    monkeypatch,
+):
+    """Four draws of each that hardly differ: 300 x 1.5 are the 400 that are enough; those that move
+    go on to the 1,000 that are wanted.
+    """
+    rng = np.random.default_rng(0)
+    moving = rng.normal(size=(4, 16, 100, 2))
+    staying = moving[:1] + 0.01 * rng.normal(size=(4, 16, 100, 2))
+    assert asked_of(held(staying, np.zeros(16)), monkeypatch) == ["start"]
+    assert asked_of(held(moving, np.zeros(16)), monkeypatch) == ["go on"] * 3
+
+
+def test_where_moves_crawl_fewer_draws_are_enough(monkeypatch):
+    """A step of .01 ends after 32 of the 150 leaps that a trajectory takes."""
+    found = held(np.random.default_rng(0).normal(size=(4, 16, 100, 2)), np.zeros(16))
+    crawling = dataclasses.replace(found._runs[0], tuning=Tuning(np.asarray(0.01), np.eye(2)))
+    found._runs = [crawling]
+    assert asked_of(found, monkeypatch) == ["go on"]

@@ -149,7 +149,7 @@ class Populations:
     def __init__(self, sampling: Sampling) -> None:
         self.sampling = sampling
         self.effective_size, self.num_divergent, self.acceptance = 0.0, 0, 0.0
-        self._memory = 1.0
+        self._memories = [1.0]
         self._runs: list[TemperedDraws] = []
 
     @property
@@ -202,7 +202,7 @@ class Populations:
         stalls, num_fresh, in_time = 0, 0, True
         for number in range(_MAX_RUNS):
             arrived = self._runs[-1].power >= 1.0
-            helps = arrived and stalls < _MAX_STALLS and self._memory < _STUCK
+            helps = arrived and stalls < _MAX_STALLS and self._memories[-1] < _STUCK
             easy = helps and self._runs[-1].tuning.step_size >= SHORTEST_FULL_STEP
             enough = self.sampling.target_ess
             enough = enough if easy else min(enough, MANY_DRAWS)
@@ -233,7 +233,7 @@ class Populations:
         values = [found.draws.swapaxes(0, 1) for found in self._runs]
         flat = np.concatenate([part.reshape(-1, part.shape[-1]) for part in values])
         columns = _told(flat)
-        self._memory = _memory(columns, [part.shape for part in values])
+        self._memories = _memories(columns, [part.shape for part in values])
         weights = self._weights()
         ends = np.cumsum([part[..., 0].size for part in values])[:-1]
         halves = []
@@ -290,7 +290,7 @@ class Populations:
             return np.full(len(there), 1.0 / len(there))
         away = log_evidence[there] - np.median(log_evidence[there])
         comparable = away.max() <= min(_COMPARABLE, _OUTLIER * np.median(np.abs(away)))
-        if arrived and self._memory <= _FORGOTTEN and comparable:
+        if arrived and max(self._memories) <= _FORGOTTEN and comparable:
             return there / there.sum()
         return normalised(log_evidence)
 
@@ -364,26 +364,25 @@ def _told(flat: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n q"]:
     return np.concatenate([flat, scores, (flat - flat.mean(axis=0)) ** 2], axis=1)
 
 
-def _memory(columns: Float[np.ndarray, "n q"], shapes: list[tuple[int, ...]]) -> float:
-    """The largest correlation of a column's first and last draws over the particles of a run; 1
-    where there is one draw.
+def _memories(columns: Float[np.ndarray, "n q"], shapes: list[tuple[int, ...]]) -> list[float]:
+    """The largest correlation of a column's first and last draws over the particles, for each run;
+    1 where there is one draw.
 
     Args:
         columns: `_told` of all draws, run by run, each by population, draw and particle.
         shapes: Populations, draws, particles and dimensions of each run.
     """
-    largest, start = 0.0, 0
+    found, start = [], 0
     for groups, num, size, _ in shapes:
         told = columns[start : start + groups * num * size].reshape(groups, num, size, -1)
         start += groups * num * size
-        if num < 2:
-            return 1.0
         ends = [told[:, at].reshape(groups * size, -1) for at in (0, -1)]
         first, last = (part - part.mean(axis=0) for part in ends)
         scale = np.sqrt((first**2).mean(axis=0) * (last**2).mean(axis=0))
         together = np.abs((first * last).mean(axis=0))
-        largest = max(largest, float(np.max(together / np.maximum(scale, 1e-300))))
-    return largest
+        largest = float(np.max(together / np.maximum(scale, 1e-300)))
+        found.append(largest if num > 1 else 1.0)
+    return found
 
 
 def _jackknife(

@@ -73,8 +73,8 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
         validation_share: Share of the simulations that decide when to stop; 5% as in the paper.
         num_chains: Particles, all moved at once.
         num_warmup: Moves of each particle before the first draw; tempering has brought them there.
-        target_ess: Effective draws wanted. Where particles stay in their modes, or moves gain
-            little, 400 are enough; the report warns below that.
+        target_ess: Effective draws wanted. Where particles stay in their modes, moves gain little,
+            or weights serve, 400 are enough; the report warns below that.
         max_simulations: Budget of simulations; None has no limit.
         max_minutes: Budget of time; None has no limit.
 

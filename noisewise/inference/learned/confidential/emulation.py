@@ -43,17 +43,22 @@ _PLACES, _REPEATS = 16, 256
 """Places at which rv is measured, and draws of s at each: an rv up to some 50 is then known to a
 factor of 2.
 """
-_MAX_RELATIVE_VARIANCE = 40.0
-"""1 + rv, up to which weights are taken: 100,000 draws are then worth 1,000 to 2,000, after what
-the proposal loses.
+_MAX_RELATIVE_VARIANCE = 100.0
+"""1 + rv, up to which weights are tried: 100,000 draws are then worth 600 or so, after what the
+proposal loses.
 """
-_NUM_ADAPT, _NUM_FINAL = 20_000, 100_000
-"""Draws of the learnt law in each of three stages, and in the end: a second or two."""
+_NUM_STAGES, _NUM_ADAPT, _NUM_FINAL = 2, 65_536, 100_000
+"""Stages, draws of the learnt law in each of them, as many from the prior as particles are chosen
+from, and draws in the end: five seconds in all.
+"""
+_SMALLEST_MODE = "smallest mode sure to be seen"
+WEIGHTS = ("1 + rv", "effective size", _SMALLEST_MODE)
+"""What the report says where weights served."""
 
 
 class LearntSimulator(AbstractSimulator):
     """Draws of s from a learnt law, where others draw databases; those beyond all simulations count
-    for their end, so that the mechanism takes them.
+    for their end, so that the mechanism takes them. Columns that follow from others still do.
     """
 
     def __init__(self, law: LearnedConfidentialLikelihood) -> None:
@@ -61,7 +66,10 @@ class LearntSimulator(AbstractSimulator):
 
     def draws(self, key: Array, theta: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n k"]:
         """One s for each theta."""
-        return np.clip(self.law.sample(key, theta), *self.law.bounds)
+        space, bounds = self.law.space, self.law.bounds
+        free = list(space.free)
+        within = np.clip(self.law.sample(key, theta)[:, free], *bounds[:, free])
+        return np.clip(np.asarray(space.offset) + within @ np.asarray(space.matrix), *bounds)
 
     def _statistics(
         self, keys: Any, theta: np.ndarray, query: Query, execution: Execution
@@ -84,7 +92,8 @@ def drawn_by_weights(
 
     Returns:
         Draws with their statistics; None where there are too many parameters, where an effective
-        draw would take too many draws of s, or where weights turned out to be worth too few.
+        draw would take too many draws of s, or where weights turned out to be worth too few or
+        importance sampling does not call its own answer sound.
     """
     if run.model.prior.unconstrained_dim > _MAX_PARAMETERS:
         return None
@@ -97,12 +106,13 @@ def drawn_by_weights(
             return {}
         found = _weighted(draw_key, simulator, run)
         size = effective_size(found.weights)
-        if size < MANY_DRAWS:
+        if size < MANY_DRAWS or not found.report.exact:
             return {}
+        seen = found.report.diagnostics.get(_SMALLEST_MODE, np.nan)
         place = float(generator(choose_key).random())
         rows = systematic_rows(found.weights, min(law.num_kept, len(found.weights)), place)
         return {
-            "numbers": np.array([variance, size]),
+            "numbers": np.array([variance, size, seen]),
             "theta": found.theta[rows],
             "s": np.asarray(found.statistics)[rows],
         }
@@ -110,9 +120,7 @@ def drawn_by_weights(
     arrays = run.remember("weights", compute)
     if "theta" not in arrays:
         return None
-    run.diagnostics |= dict(
-        zip(("1 + rv", "effective size"), arrays["numbers"].tolist(), strict=True)
-    )
+    run.diagnostics |= dict(zip(WEIGHTS, arrays["numbers"].tolist(), strict=True))
     return run.draws(arrays["theta"], arrays["s"], exact=False)
 
 
@@ -132,5 +140,5 @@ def _relative_variance(key: Array, simulator: LearntSimulator, run: InferenceRun
 def _weighted(key: Array, simulator: LearntSimulator, run: InferenceRun) -> AbstractPosterior:
     """Importance sampling with the learnt law as the simulator."""
     model = dataclasses.replace(run.model, simulator=simulator)
-    method = ImportanceSampling(num_adapt=_NUM_ADAPT, num_final=_NUM_FINAL)
+    method = ImportanceSampling(num_stages=_NUM_STAGES, num_adapt=_NUM_ADAPT, num_final=_NUM_FINAL)
     return method.infer(key, model, run.observed, progress=False)

@@ -42,7 +42,7 @@ from noisewise.inference.learned.confidential.confidential_chains import (
     joint_sampling,
     statistics_at,
 )
-from noisewise.inference.learned.confidential.emulation import drawn_by_weights
+from noisewise.inference.learned.confidential.emulation import WEIGHTS, drawn_by_weights
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.point_sets import ScrambledSobol
 from noisewise.model.private_model import PrivateModel
@@ -56,6 +56,8 @@ _MIN_TO_COMPARE = 400
 """Simulations from which an observation is compared with them: a p-value of 1 in 200 needs a few
 hundred.
 """
+PARTICLES = ("effective size", "R-hat", "acceptance", "divergent")
+"""What the report says where particles were moved."""
 _CHAINS = ("num_chains", "num_warmup", "target_ess")
 
 
@@ -156,8 +158,9 @@ class LearnedConfidentialLikelihood(AbstractFit):
     def posterior(
         self, key: Array, observed: Any, mechanism: AbstractMechanism | None = None
     ) -> Draws:
-        """The posterior given a private statistic, by particles (theta, s) that start from the
-        prior: nothing is simulated or trained. Mechanisms of one kind share one compiled program.
+        """The posterior given a private statistic, by weights where draws of s serve as
+        simulations, else by particles (theta, s) that start from the prior: nothing is simulated or
+        trained. Mechanisms of one kind share one compiled program.
 
         Args:
             key: JAX PRNG key.
@@ -186,6 +189,8 @@ class LearnedConfidentialLikelihood(AbstractFit):
         """
         start_key, end_key, statistic_key = jax.random.split(key, 3)
         model = run.model
+        for name in (*WEIGHTS, *PARTICLES):  # of the round before
+            run.diagnostics.pop(name, None)
         weighted = drawn_by_weights(jax.random.fold_in(start_key, 2), self, run)
         if weighted is not None:
             return weighted
@@ -271,12 +276,8 @@ def _report_populations(
     """Put R-hat, effective size, acceptance and divergences into the report, with a warning where
     the last draws are worth too little.
     """
-    run.diagnostics |= {
-        "effective size": found.effective_size,
-        "R-hat": found.r_hat,
-        "acceptance": found.acceptance,
-        "divergent": found.num_divergent,
-    }
+    measured = found.effective_size, found.r_hat, found.acceptance, found.num_divergent
+    run.diagnostics |= dict(zip(PARTICLES, measured, strict=True))
     if last and not found.settled:
         numbers = {"effective_size": found.effective_size, "enough": MANY_DRAWS}
         run.warn(Kind.JOINT_CHAINS_NOT_SETTLED, **numbers, r_hat=found.r_hat, lattice=target.coarse)

@@ -181,6 +181,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
         first_key, end_key, key = jax.random.split(key, 3)
         z = first_parameters(first_key, run.model, self.proposal, self.num_simulations)
         likelihood: LearnedLikelihood | None = None
+        last = False
         for number in range(self.num_rounds):
             simulate_key, look_key, learn_key, chain_key = jax.random.split(
                 jax.random.fold_in(key, number), 4
@@ -204,6 +205,9 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
                 break
             z = found.chosen(self.num_simulations)
             yield posterior_of(run, likelihood, found, last=False)
+        if not last:  # the time or the simulations ended; these particles only proposed
+            found = likelihood.populations(run.observed)  # type: ignore[union-attr]
+            found.start(jax.random.fold_in(end_key, 1), run)
         found.finish(end_key, run)
         yield posterior_of(run, likelihood, found, last=True)  # type: ignore[arg-type]
 
