@@ -18,6 +18,7 @@ from noisewise import errors
 from noisewise.estimators import Training, mixture_density_network, neural_spline_flow
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.inference.learned.common.learning import fit_report
+from noisewise.inference.learned.common.populations import Populations
 from noisewise.inference.learned.likelihood.learned_likelihood import (
     LearnedLikelihood,
     posterior_of,
@@ -293,6 +294,24 @@ def test_a_lattice_is_learnt_as_probabilities():
     assert likelihood.log_prob([2.5], [0.0]) == -np.inf
     draws = likelihood.sample(KEY, np.full((2000, 1), 0.5))
     assert set(np.unique(draws)) <= set(counts)
+
+
+def test_particles_that_only_proposed_are_not_the_last(monkeypatch):
+    """Simulations end in the second of three rounds: the particles of the first, which had 3 moves
+    to settle, are replaced by ones with all that the settings ask for.
+    """
+    asked, start = [], Populations.start
+
+    def noted(self, key, run, *, num_warmup=None):
+        asked.append(num_warmup)
+        start(self, key, run, num_warmup=num_warmup)
+
+    monkeypatch.setattr(Populations, "start", noted)
+    problem = nw.problems.gaussian_mean(1.0)
+    PLE(num_rounds=3, max_simulations=400).infer(
+        KEY, problem.model, problem.observed, progress=False
+    )
+    assert asked == [3, None]
 
 
 @pytest.mark.slow
