@@ -27,7 +27,9 @@ def law_of(draw, *, high=20.0, width=1, matrix=None):
 
 
 def run_of(prior, observed, scale):
-    simulator = nw.simulators.JaxSimulator(lambda key, theta: jax.random.normal(key, (1, len(observed))))
+    simulator = nw.simulators.JaxSimulator(
+        lambda key, theta: jax.random.normal(key, (1, len(observed)))
+    )
     model = nw.PrivateModel(
         prior=nw.Prior(prior),
         simulator=simulator,

@@ -39,17 +39,15 @@ _MAX_PARAMETERS = 6
 """Parameters up to which the proposals of importance sampling, mixtures of t laws, fit: as for the
 searches of `nw.infer`.
 """
-_PLACES, _REPEATS = 16, 256
-"""Places at which rv is measured, and draws of s at each: an rv up to some 50 is then known to a
-factor of 2.
+_LOOK, _PLACES, _REPEATS = 8192, 16, 256
+"""Draws from the prior that say where the observation is likely, places there at which rv is
+measured, and draws of s at each: where rv is thousands, 220 to 250 were measured.
 """
 _MAX_RELATIVE_VARIANCE = 100.0
-"""1 + rv, up to which weights are tried: 100,000 draws are then worth 600 or so, after what the
-proposal loses.
-"""
-_NUM_STAGES, _NUM_ADAPT, _NUM_FINAL = 2, 65_536, 100_000
-"""Stages, draws of the learnt law in each of them, as many from the prior as particles are chosen
-from, and draws in the end: five seconds in all.
+"""1 + rv, up to which weights are tried: 65,536 draws may then be worth 400."""
+_NUM_STAGES, _NUM_DRAWS = 2, 65_536
+"""Stages, and draws of the learnt law in each of them and in the end: as many from the prior as
+particles are chosen from, and always as many, so that programs are compiled once.
 """
 _SMALLEST_MODE = "smallest mode sure to be seen"
 WEIGHTS = ("1 + rv", "effective size", _SMALLEST_MODE)
@@ -127,7 +125,7 @@ def drawn_by_weights(
 def _relative_variance(key: Array, simulator: LearntSimulator, run: InferenceRun) -> float:
     """1 + rv where draws from the prior come nearest to the observation."""
     prior_key, near_key, draw_key, again_key = jax.random.split(key, 4)
-    theta = run.model.prior.sample(prior_key, _NUM_ADAPT)
+    theta = run.model.prior.sample(prior_key, _LOOK)
     log_eta = run.log_eta(simulator.draws(draw_key, theta))
     if not np.isfinite(log_eta).any():
         return np.inf
@@ -140,5 +138,5 @@ def _relative_variance(key: Array, simulator: LearntSimulator, run: InferenceRun
 def _weighted(key: Array, simulator: LearntSimulator, run: InferenceRun) -> AbstractPosterior:
     """Importance sampling with the learnt law as the simulator."""
     model = dataclasses.replace(run.model, simulator=simulator)
-    method = ImportanceSampling(num_stages=_NUM_STAGES, num_adapt=_NUM_ADAPT, num_final=_NUM_FINAL)
+    method = ImportanceSampling(num_stages=_NUM_STAGES, num_adapt=_NUM_DRAWS, num_final=_NUM_DRAWS)
     return method.infer(key, model, run.observed, progress=False)
