@@ -30,12 +30,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.special import logsumexp
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, as_key, integer
-from noisewise._core.seeds import generator
-from noisewise._core.weights import normalised, systematic_rows
 from noisewise.errors import InvalidInputError
 from noisewise.samplers.densities import (
     LogDensity,
@@ -45,15 +42,8 @@ from noisewise.samplers.densities import (
     value_or_nothing,
 )
 from noisewise.samplers.hamiltonian import Tuning, cloud_covariance
+from noisewise.samplers.starts import BISECTIONS, EFFECTIVE_SHARE, chosen
 
-_EFFECTIVE_SHARE = 0.5
-"""Share of the particles that each temperature leaves effective: of the usual choices (.5 to .9)
-the one with fewest temperatures. More particles make up for the variance at the same cost.
-"""
-_EFFECTIVE_STARTS = 2
-"""Effective starts for each particle, where there are enough: choosing particles from them then
-adds more to the error than the starts have.
-"""
 _TARGET_ACCEPTANCE = 0.8
 """Mean acceptance that the step size follows, as in `hamiltonian`."""
 _FIRST_STEP = 0.3
@@ -77,10 +67,6 @@ SHORTEST_FULL_STEP = _DURATION / _MAX_STEPS
 """Step size below which trajectories end before a normal target is forgotten, and cost the most."""
 _MAX_ITERATIONS = 400
 """Moves to lambda = 1, at most: two hundred temperatures, where 10 to 30 are usual."""
-_BISECTIONS = 60
-"""Halvings for the next lambda: from 1 down to 1e-18, the change that a likelihood as narrow as
-float64 resolves still allows.
-"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +178,7 @@ def tempered(
         power, evidence, fresh = 1.0, np.zeros(groups), tuning is None
         if tuning is None:
             choose_key, key = jax.random.split(key)
-            z, power, evidence = _first(choose_key, target, reference, z, groups, num)
+            z, power, evidence = chosen(choose_key, target, reference, z, groups, num)
             tuning = Tuning(jnp.asarray(np.float64(_FIRST_STEP)), cloud_covariance(jnp.asarray(z)))
         limits = jnp.asarray([*numbers, _MAX_ITERATIONS])
         begin = jnp.asarray(z), tuning, jnp.asarray(power), jnp.asarray(evidence)
@@ -230,59 +216,6 @@ def precompile_tempered(
         limits = jnp.asarray([1, 0, 1, 0])
         key = jax.random.key(0)
         _run(key, target, reference, *begin, jnp.asarray(1), limits, num_draws)
-
-
-def _first(
-    key: Array,
-    target: LogDensity,
-    reference: LogDensity,
-    z: Float[np.ndarray, "n d"],
-    groups: int,
-    num: int,
-) -> tuple[Float[np.ndarray, "m d"], float, Float[np.ndarray, " g"]]:
-    """The particles at the first lambda, that lambda, and the evidence so far."""
-    values = log_densities(reference, z, target)
-    with np.errstate(invalid="ignore"):
-        ratio = np.where(np.isfinite(values).all(axis=0), values[1] - values[0], -np.inf)
-    if not np.isfinite(ratio).any():
-        raise InvalidInputError(
-            f"The density vanishes at all {len(z)} starts: draw more from the reference law."
-        )
-    most = _EFFECTIVE_SHARE * np.isfinite(ratio).sum()
-    power = _first_power(ratio, min(_EFFECTIVE_STARTS * num, most))
-    with np.errstate(invalid="ignore"):
-        log_weights = np.where(np.isfinite(ratio), power * ratio, -np.inf).reshape(groups, -1)
-    evidence = logsumexp(log_weights, axis=1) - math.log(log_weights.shape[1])
-    places = generator(key).random(groups)
-    size = log_weights.shape[1]
-    rows = [
-        number * size + systematic_rows(_weights(each), num // groups, place)
-        for number, (each, place) in enumerate(zip(log_weights, places, strict=True))
-    ]
-    return z[np.concatenate(rows)], power, evidence
-
-
-def _weights(log_weights: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
-    """Weights that sum to 1; equal ones where all are impossible."""
-    possible = np.isfinite(log_weights).any()
-    return normalised(log_weights if possible else np.zeros(len(log_weights)))
-
-
-def _first_power(ratio: Float[np.ndarray, " n"], wanted: float) -> float:
-    """The largest lambda, at most 1, that leaves so many starts effective."""
-    centred = ratio[np.isfinite(ratio)] - ratio.max()
-
-    def enough(power: float) -> bool:
-        weights = np.exp(power * centred)
-        return bool(weights.sum() ** 2 >= wanted * (weights**2).sum())
-
-    low, high = 0.0, 1.0
-    if enough(high):
-        return high
-    for _ in range(_BISECTIONS):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if enough(middle) else (low, middle)
-    return low if low > 0.0 else high
 
 
 # Compiled -----------------------------------------------------------------------------------------
@@ -386,7 +319,7 @@ def _increment(ratio: Array, limit: Array) -> Array:
 
     def enough(step: Array) -> Array:
         weights = jnp.where(possible, jnp.exp(step * centred), 0.0)
-        return weights.sum() ** 2 >= _EFFECTIVE_SHARE * possible.sum() * (weights**2).sum()
+        return weights.sum() ** 2 >= EFFECTIVE_SHARE * possible.sum() * (weights**2).sum()
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
@@ -394,7 +327,7 @@ def _increment(ratio: Array, limit: Array) -> Array:
         fine = enough(middle)
         return jnp.where(fine, middle, low), jnp.where(fine, high, middle)
 
-    low, high = jax.lax.fori_loop(0, _BISECTIONS, halve, (jnp.zeros(()), limit))
+    low, high = jax.lax.fori_loop(0, BISECTIONS, halve, (jnp.zeros(()), limit))
     return jnp.where(enough(limit), limit, jnp.where(low > 0.0, low, high))
 
 
