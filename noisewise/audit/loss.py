@@ -93,7 +93,7 @@ class PrivacyLoss(AbstractVerdict):
         return bool(self.attained <= self._parameter * (1.0 + slack) + self.rounding)
 
     def describe(self) -> str:
-        name = dataclasses.fields(self.claimed)[0].name
+        name = next(iter(self.claimed.parameters))
         return (
             f"{type(self.claimed).__name__} {name}: claimed {self._parameter:.6g}, attained"
             f" {self.attained:.6g}"
@@ -101,7 +101,7 @@ class PrivacyLoss(AbstractVerdict):
 
     @property
     def _parameter(self) -> float:
-        return float(dataclasses.astuple(self.claimed)[0])
+        return float(next(iter(self.claimed.parameters.values())))
 
 
 def privacy_loss(

@@ -4,7 +4,6 @@ public.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -129,7 +128,7 @@ def as_guarantee(stated: Any, mechanism: AbstractMechanism) -> AbstractGuarantee
     except MissingCapabilityError:
         return stated
     if stated is not None:
-        pairs = zip(dataclasses.astuple(stated), dataclasses.astuple(implied), strict=False)
+        pairs = zip(stated.parameters.values(), implied.parameters.values(), strict=False)
         if type(stated) is not type(implied) or not all(
             math.isclose(a, b, rel_tol=1e-9) for a, b in pairs
         ):

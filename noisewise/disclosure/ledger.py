@@ -275,7 +275,8 @@ class Ledger:
 
 def rounded(guarantee: AbstractGuarantee) -> AbstractGuarantee:
     """A guarantee with 12 digits, for people to read: .8 for .7999999999999999."""
-    return type(guarantee)(*(float(f"{value:.12g}") for value in dataclasses.astuple(guarantee)))
+    digits = {name: float(f"{value:.12g}") for name, value in guarantee.parameters.items()}
+    return guarantee.with_parameters(**digits)
 
 
 @contextlib.contextmanager
