@@ -136,7 +136,7 @@ def privacy_loss(
     if not isinstance(mechanism, AbstractMechanism):
         raise InvalidTypeError(f"privacy_loss audits a mechanism, got {type(mechanism).__name__}.")
     width = mechanism.width or integer("width", at_least=1)(width)
-    first, second = mechanism.neighbours(width) if neighbours is None else neighbours
+    first, second = mechanism.adjacent_pairs(width) if neighbours is None else neighbours
     pairs = list(zip(np.atleast_2d(first), np.atleast_2d(second), strict=True))
     claimed = mechanism.guarantee
     found = [_attained(mechanism, claimed, s, other, outputs) for s, other in pairs]

@@ -184,15 +184,15 @@ def test_padded_binomial_guarantee_is_tighter_than_the_papers():
     assert mechanism.guarantee.epsilon == pytest.approx(1000 * math.log(1.01), rel=1e-15)
     assert mechanism.paper_epsilon == 10.0
     y = np.full((1, 10), 100.0)
-    s, other = mechanism.neighbours(10)
+    s, other = mechanism.adjacent_pairs(10)
     ratios = np.abs(mechanism.log_prob(y, s) - mechanism.log_prob(y, other))
     assert ratios[0] == pytest.approx(mechanism.guarantee.epsilon, rel=1e-12)
 
 
 @catalogue
-def test_neighbours_keep_to_the_sensitivity(name):
+def test_adjacent_pairs_keep_to_the_sensitivity(name):
     mechanism, s = pair(name)
-    first, second = mechanism.neighbours(s.size)
+    first, second = mechanism.adjacent_pairs(s.size)
     assert first.shape == second.shape == (len(first), s.size)
     if mechanism.sensitivity is None:
         return

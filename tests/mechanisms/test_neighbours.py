@@ -1,8 +1,11 @@
 """Relations of neighbours, and guarantees that carry them."""
 
+import dataclasses
+import functools
 import itertools
 import json
 
+import jax
 import pytest
 
 import noisewise as nw
@@ -13,7 +16,9 @@ from noisewise._core.neighbours import (
     neighbours_from_spec,
 )
 from noisewise.errors import ConversionError, FileFormatError, InvalidInputError, InvalidTypeError
+from noisewise.mechanisms import from_spec
 from noisewise.mechanisms.guarantees import compose, guarantee_from_spec
+from tests.catalogue import MECHANISMS
 
 ADD = nw.AddRemoveOne()
 GUARANTEES = [
@@ -150,3 +155,88 @@ def test_no_guarantee_swallows_all_and_gives_nothing(guarantee):
         nothing.to(type(guarantee))
     with pytest.raises(ConversionError, match="promises nothing"):
         nothing.to_gaussian()
+
+
+# Mechanisms ---------------------------------------------------------------------------------------
+
+CARRYING = [
+    name
+    for name, case in MECHANISMS.items()
+    if any(field.name == "neighbours" for field in dataclasses.fields(case.mechanism))
+]
+PLAIN = nw.mechanisms.Laplace(scale=2.0, sensitivity=1.0)
+
+
+@pytest.mark.parametrize("name", CARRYING)
+def test_a_mechanism_carries_its_relation_everywhere(name):
+    plain = MECHANISMS[name].mechanism
+    assert "neighbours" not in repr(plain)
+    assert "neighbours" not in plain.to_spec()
+    carried = plain.for_neighbours(ADD)
+    assert carried.guarantee == plain.guarantee.with_neighbours(ADD)
+    spec = json.loads(json.dumps(carried.to_spec()))
+    assert from_spec(spec) == carried
+    assert from_spec(plain.to_spec()) == plain
+    assert carried.for_neighbours(ADD) is carried
+    with pytest.raises(InvalidInputError, match="leave neighbours out"):
+        carried.for_neighbours(nw.ReplaceOne())
+    assert jax.tree.leaves(carried) == jax.tree.leaves(plain)
+    with pytest.raises(FileFormatError):
+        from_spec(spec | {"neighbours": {"type": "AddRemoveOne", "unit": "person"}})
+
+
+@pytest.mark.parametrize("name", CARRYING)
+def test_calibration_takes_the_relation_of_the_guarantee(name):
+    case = MECHANISMS[name]
+    wanted = case.mechanism.guarantee.with_neighbours(ADD)
+    calibrate = functools.partial(type(case.mechanism).calibrate, **case.settings)
+    assert calibrate(guarantee=wanted).guarantee.neighbours == ADD
+    assert calibrate(guarantee=wanted, neighbours=ADD) == calibrate(guarantee=wanted)
+    by_name = calibrate(guarantee=case.mechanism.guarantee, neighbours=ADD)
+    assert by_name == calibrate(guarantee=wanted)
+    assert by_name.recalibrated(case.mechanism.guarantee).neighbours == ADD
+    with pytest.raises(InvalidInputError, match="leave neighbours out"):
+        calibrate(guarantee=wanted, neighbours=nw.AddRemoveOne(max_contributions=2))
+
+
+def test_composed_mechanisms_pass_the_relation_on():
+    for whole in (
+        nw.mechanisms.Product([PLAIN, PLAIN]),
+        nw.mechanisms.Clamped(PLAIN, low=0.0),
+        nw.mechanisms.Product([nw.mechanisms.Clamped(PLAIN, low=0.0), PLAIN]),
+    ):
+        carried = whole.for_neighbours(ADD)
+        assert carried.neighbours == carried.guarantee.neighbours == ADD
+        assert from_spec(json.loads(json.dumps(carried.to_spec()))) == carried
+        again = carried.recalibrated(nw.PureDP(3.0))
+        assert again.guarantee == nw.PureDP(3.0, neighbours=ADD)
+
+
+def test_blocks_of_different_relations_promise_nothing_together():
+    mixed = nw.mechanisms.Product([PLAIN, PLAIN.for_neighbours(ADD)])
+    with pytest.raises(ConversionError, match="same neighbours"):
+        mixed.guarantee  # noqa: B018
+
+
+def test_a_mechanism_of_one_relation_refuses_others():
+    curve = nw.mechanisms.PaddedBinomial(trials=5, padding=1.0, population=10, num_times=2)
+    assert curve.for_neighbours(nw.ReplaceOne("household")) is curve
+    with pytest.raises(InvalidInputError, match=r"ReplaceOne"):
+        curve.for_neighbours(ADD)
+    with pytest.raises(InvalidInputError, match=r"ReplaceOne"):
+        nw.mechanisms.PaddedBinomial.calibrate(
+            trials=5, population=10, num_times=2, guarantee=nw.PureDP(1.0, neighbours=ADD)
+        )
+
+
+def test_a_users_mechanism_has_the_relation_of_its_stated_guarantee():
+    def sample(key, s):
+        return s + jax.random.laplace(key, s.shape)
+
+    claimed = nw.mechanisms.SampledMechanism(sample, guarantee=nw.PureDP(1.0, neighbours=ADD))
+    assert claimed.neighbours == ADD
+    plain = nw.mechanisms.SampledMechanism(sample, guarantee=nw.PureDP(1.0))
+    with pytest.raises(InvalidInputError, match="state it so"):
+        plain.for_neighbours(ADD)
+    silent = nw.mechanisms.SampledMechanism(sample)
+    assert silent.for_neighbours(ADD) is silent
