@@ -40,6 +40,11 @@ class AbstractNeighbours(abc.ABC):
     def label(self) -> str:
         """The short name that files of the first version and command lines use."""
 
+    @property
+    @abc.abstractmethod
+    def has_public_number(self) -> bool:
+        """Whether neighbours have the same number of records, which is then no secret."""
+
     def of_unit(self, unit: str) -> AbstractNeighbours:
         """The same relation between databases, for another unit."""
         return dataclasses.replace(self, unit=unit)
@@ -83,6 +88,10 @@ class ReplaceOne(AbstractNeighbours):
     @property
     def label(self) -> str:
         return "replace-one"
+
+    @property
+    def has_public_number(self) -> bool:
+        return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +148,10 @@ class AddRemoveOne(AbstractNeighbours):
     @property
     def label(self) -> str:
         return "add-remove"
+
+    @property
+    def has_public_number(self) -> bool:
+        return False
 
 
 REPLACE_ONE = ReplaceOne()

@@ -76,6 +76,13 @@ class AbstractMechanism(AbstractNoiseLaw):
         """
         return REPLACE_ONE
 
+    @property
+    def derives_guarantee(self) -> bool:
+        """Whether its guarantee follows from the noise and the sensitivity; else it is the word of
+        whoever stated it.
+        """
+        return True
+
     def for_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
         """The same noise with its sensitivity stated for these neighbours, where it was stated for
         none: the default `ReplaceOne()` yields, and a unit may be named.
@@ -210,9 +217,10 @@ class AbstractMechanism(AbstractNoiseLaw):
 
     def remedy(self, needed: float) -> str:
         """The line to write where it is calibrated for less than the sensitivity `needed`."""
+        relation = "" if self.neighbours == REPLACE_ONE else f", neighbours={self.neighbours!r}"
         return (
             f"Write nw.mechanisms.{type(self).__name__}.calibrate(sensitivity={needed!r},"
-            " guarantee=...)."
+            f" guarantee=...{relation})."
         )
 
     # Releases of real data ------------------------------------------------------------------------

@@ -139,6 +139,10 @@ class Clamped(AbstractMechanism):
         return self.mechanism.sensitivity
 
     @property
+    def derives_guarantee(self) -> bool:
+        return self.mechanism.derives_guarantee
+
+    @property
     def neighbours(self) -> AbstractNeighbours:
         return self.mechanism.neighbours
 

@@ -111,6 +111,10 @@ class Product(AbstractMechanism):
         return None
 
     @property
+    def derives_guarantee(self) -> bool:
+        return all(mechanism.derives_guarantee for mechanism in self.mechanisms)
+
+    @property
     def neighbours(self) -> AbstractNeighbours:
         """The first that a block has besides the default: blocks of different ones have no
         guarantee together.

@@ -79,6 +79,10 @@ class AbstractUserMechanism(AbstractMechanism):
         return self.stated.guarantee
 
     @property
+    def derives_guarantee(self) -> bool:
+        return False
+
+    @property
     def neighbours(self) -> AbstractNeighbours:
         """Those of the stated guarantee."""
         claimed = self.stated.guarantee
