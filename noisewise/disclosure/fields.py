@@ -171,7 +171,10 @@ def relation_from(said: Any, unit: Any) -> AbstractNeighbours:
         FileFormatError: If it names none.
     """
     if isinstance(said, dict):
-        return neighbours_from_spec(said)
+        relation = neighbours_from_spec(said)
+        if relation.unit != unit:
+            raise FileFormatError("the unit of its neighbours is not its privacy_unit.")
+        return relation
     if said != REPLACE_ONE.label:
         raise FileFormatError(
             f'neighbours must be "{REPLACE_ONE.label}" or the description of others.'

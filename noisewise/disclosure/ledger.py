@@ -88,6 +88,8 @@ class Ledger:
             raise InvalidTypeError(
                 f"limit must be a guarantee such as PureDP(1.0), got {type(limit).__name__}."
             )
+        if limit is not None and not limit.promises:
+            raise InvalidInputError("limit must promise something, such as PureDP(1.0).")
         unit = None if privacy_unit is None else require_text(privacy_unit, "privacy_unit")
         if not self._path.exists():
             first = unit or (DEFAULT_UNIT if limit is None else limit.neighbours.unit)

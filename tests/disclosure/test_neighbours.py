@@ -89,6 +89,8 @@ def test_what_follows_follows_for_the_same_neighbours():
         {"neighbours": {"type": "AddRemoveOne", "unit": "person"}},
         {"neighbours": {"type": "Laplace", "scale": 1.0}},
         {"neighbours": nw.AddRemoveOne("school").to_spec(), "privacy_unit": "household"},
+        {"neighbours": ADD.to_spec()},
+        {"privacy_unit": "person"},
         {"guarantee": {"type": "PureDP", "epsilon": 1.0, "neighbours": ADD.to_spec()}},
         {"guarantee_is_stated": True},
         {"guarantee_is_stated": 3},
@@ -218,6 +220,11 @@ def test_a_ledger_of_replacements_takes_no_other(path):
         ledger.spend(nw.PureDP(0.1, neighbours=ADD))
     ledger.spend(nw.PureDP(0.1, neighbours=ADD).for_replacement())
     assert ledger.spent.epsilon == pytest.approx(0.2)
+
+
+def test_no_ledger_is_kept_of_nothing(path):
+    with pytest.raises(InvalidInputError, match="promise something"):
+        nw.Ledger(path, nw.NoGuarantee())
 
 
 def test_units_are_kept_apart(path):
