@@ -44,6 +44,7 @@ class EuclideanLaplace(AbstractMechanism):
         scale: b = Delta_2 / epsilon, in the units of s.
         sensitivity: Delta_2, the largest change of s between neighbours; None if unknown, and then
             there is no guarantee.
+        neighbours: Which databases these are; `nw.ReplaceOne()` by default.
 
     >>> import noisewise as nw
     >>> EuclideanLaplace = nw.mechanisms.EuclideanLaplace

@@ -59,6 +59,7 @@ class ExponentialMechanism(AbstractMechanism):
         candidates: The values that can be released, at least two different ones, public.
         scale: 2 Delta / epsilon, in the units of the utilities.
         sensitivity: Delta, in the L-infinity norm.
+        neighbours: Which databases are neighbours; `nw.ReplaceOne()` by default.
 
     >>> import noisewise as nw
     >>> ages = (10, 20, 30)

@@ -35,6 +35,7 @@ class RandomizedResponse(AbstractMechanism):
         num_categories: c, at least 2.
         truth_probability: t, from 1/c to below 1.
         sensitivity: The number of entries of s that one person can change.
+        neighbours: Which databases differ by them; `nw.ReplaceOne()` by default.
 
     >>> import noisewise as nw
     >>> coin = nw.mechanisms.RandomizedResponse(num_categories=2, truth_probability=0.75)
