@@ -22,6 +22,10 @@ from noisewise._core.json_files import (
     require_schema,
     require_text,
 )
+from noisewise._core.neighbours import (
+    DEFAULT_UNIT,
+    AbstractNeighbours,
+)
 from noisewise.disclosure import display
 from noisewise.disclosure.fields import (
     as_described,
@@ -32,6 +36,11 @@ from noisewise.disclosure.fields import (
     as_requested,
     as_values,
     as_versions,
+    implied_by,
+    relation_from,
+    relation_in_file,
+    relation_of,
+    require_guarantee,
 )
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
@@ -40,6 +49,7 @@ from noisewise.queries import Joint
 
 _SCHEMA = "noisewise.release"
 _SCHEMA_VERSION = 1  # of the layout of files
+_STATED = "guarantee_is_stated"
 _MAX_DESCRIPTION = 1000
 """Characters of a description: as many as any text of a file may have."""
 
@@ -55,11 +65,13 @@ class Release:
         values: s_dp, shape (k',).
         mechanism: The noise that made it.
         names: The names of the values; by default those of the query.
-        guarantee: What the mechanism implies; state it only where that is unknown.
+        guarantee: What the mechanism implies; where that is unknown, what the publisher states,
+            which stays marked as that.
         requested: What the curator asked for, where that is known: it must follow from the
             guarantee.
-        neighbours: The relation of neighbours: "replace-one".
-        privacy_unit: What one record stands for.
+        neighbours: Which databases are neighbours; by default those that the mechanism or the
+            guarantee carries.
+        privacy_unit: What one record stands for, the unit of the neighbours.
         query: The query, which is kept as its public description.
         num_records: The number of records, None if that is not public.
         description: A line by the curator.
@@ -68,7 +80,7 @@ class Release:
             twice.
 
     Raises:
-        InvalidInputError: If values, names or guarantees do not fit the mechanism.
+        InvalidInputError: If values, names, guarantees or neighbours do not fit the mechanism.
 
     >>> import noisewise as nw
     >>> noise = nw.mechanisms.Laplace(scale=0.1, sensitivity=0.05)
@@ -93,8 +105,8 @@ class Release:
     names: tuple[str, ...] | None = None
     guarantee: AbstractGuarantee | None = None
     requested: AbstractGuarantee | None = None
-    neighbours: str = "replace-one"
-    privacy_unit: str = "person"
+    neighbours: AbstractNeighbours = None  # type: ignore[assignment]
+    privacy_unit: str = DEFAULT_UNIT
     query: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
     num_records: int | None = None
     description: str = ""
@@ -108,18 +120,24 @@ class Release:
             raise InvalidTypeError(
                 f"mechanism must be one such as Laplace(scale=0.1), got {describe(self.mechanism)}."
             )
-        if self.neighbours != "replace-one":
-            raise InvalidInputError(
-                'neighbours must be "replace-one": noisewise knows no other relation.'
-            )
+        require_guarantee(self.guarantee)
+        neighbours = relation_of(
+            self.neighbours,
+            self.privacy_unit,
+            guarantee=self.guarantee,
+            mechanism=self.mechanism,
+        )
         query, values = as_described(self.query), as_values(self.values, self.mechanism)
-        guarantee = as_guarantee(self.guarantee, self.mechanism)
+        mechanism = self.mechanism.for_neighbours(neighbours)
+        guarantee = as_guarantee(self.guarantee, mechanism, neighbours)
         checked = {
             "values": values,
+            "mechanism": mechanism,
             "names": as_names(self.names, query, len(values)),
             "guarantee": guarantee,
-            "requested": as_requested(self.requested, guarantee),
-            "privacy_unit": require_text(self.privacy_unit, "privacy_unit"),
+            "requested": as_requested(self.requested, guarantee, neighbours),
+            "neighbours": neighbours,
+            "privacy_unit": neighbours.unit,
             "query": None if query is None else query.to_spec(),
             "num_records": as_num_records(self.num_records, query),
             "description": require_text(self.description, "description", empty=True),
@@ -133,6 +151,18 @@ class Release:
     def observed(self) -> np.ndarray:
         """The values as an array, shape (k',): what inference conditions on."""
         return np.array(self.values, dtype=np.float64)
+
+    @property
+    def guarantee_is_stated(self) -> bool:
+        """Whether the guarantee is the publisher's word: as the sensitivity is not known, nothing
+        here implies it.
+
+        >>> import noisewise as nw
+        >>> Release([3.0], nw.mechanisms.Laplace(2.0), guarantee=nw.PureDP(1.0)).guarantee_is_stated
+        True
+        """
+        derived = self.mechanism.derives_guarantee and implied_by(self.mechanism) is not None
+        return self.guarantee is not None and not derived
 
     @property
     def by_name(self) -> dict[str, float]:
@@ -177,7 +207,11 @@ class Release:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["mechanism"] = self.mechanism.to_spec()
         for name in ("guarantee", "requested"):
-            fields[name] = None if fields[name] is None else fields[name].to_spec()
+            said = fields[name]
+            fields[name] = None if said is None else said.to_spec(beside=self.neighbours)
+        fields["neighbours"] = relation_in_file(self.neighbours)
+        if self.guarantee_is_stated:
+            fields[_STATED] = True
         return dump_json({"schema": _SCHEMA, "schema_version": _SCHEMA_VERSION, **fields})
 
     @classmethod
@@ -199,15 +233,24 @@ class Release:
         names = [field.name for field in dataclasses.fields(cls)]
         require_schema(content, _SCHEMA, _SCHEMA_VERSION, what)
         content = {"ids": [], **content}  # older files have none
+        stated = content.pop(_STATED, None)
         require_keys(content, ["schema", "schema_version", *names], what)
         with reading(what):
             fields = {name: content[name] for name in names}
             if not all(isinstance(fields[name], list) for name in ("values", "names", "ids")):
                 raise FileFormatError("values, names and ids must be lists.")
             fields["mechanism"] = mechanisms.from_spec(fields["mechanism"])
+            relation = relation_from(fields["neighbours"], fields["privacy_unit"])
             for name in ("guarantee", "requested"):
-                fields[name] = None if fields[name] is None else guarantee_from_spec(fields[name])
-            return cls(**fields)
+                spec = fields[name]
+                fields[name] = None if spec is None else guarantee_from_spec(spec, beside=relation)
+            found = cls(**fields | {"neighbours": relation})
+            if stated not in (None, found.guarantee_is_stated):
+                raise FileFormatError(
+                    "it says otherwise than its mechanism whether the guarantee is stated or"
+                    " derived."
+                )
+            return found
 
     def combine(*releases: Release | Iterable[Release]) -> Release:
         """Several releases of ONE dataset as one observation: a Product of mechanisms, the composed
@@ -239,7 +282,7 @@ class Release:
             mechanism=mechanisms.Product([part.mechanism for part in parts], widths=widths),
             names=_joined_names(parts),
             guarantee=_composed(parts),
-            privacy_unit=parts[0].privacy_unit,
+            neighbours=parts[0].neighbours,
             query=_joined_query(parts),
             num_records=next(
                 (part.num_records for part in parts if part.num_records is not None), None
@@ -286,6 +329,12 @@ def _check_one_dataset(parts: list[Release]) -> None:
     if len(units) > 1:
         raise InvalidInputError(
             f"The releases protect different units, {', '.join(units)}: they do not add up."
+        )
+    relations = list(dict.fromkeys(part.neighbours for part in parts))
+    if len(relations) > 1:
+        raise InvalidInputError(
+            f"The releases are about different neighbours, {' and '.join(map(repr, relations))}:"
+            " their guarantees do not add up."
         )
     sizes = {part.num_records for part in parts if part.num_records is not None}
     if len(sizes) > 1:

@@ -59,7 +59,7 @@ class AbstractAdditiveNoise(AbstractMechanism):
     def _noise_log_cdf(self, z: Array) -> Array:
         """The log of P(Z <= z)."""
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         s = np.zeros((1, k))
         other = s.copy()
         other[0, 0] = self._stated_sensitivity()

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array, is_traced, number
+from noisewise._core.neighbours import AbstractNeighbours
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.exact import ExactNoise
@@ -138,6 +139,17 @@ class Clamped(AbstractMechanism):
         return self.mechanism.sensitivity
 
     @property
+    def derives_guarantee(self) -> bool:
+        return self.mechanism.derives_guarantee
+
+    @property
+    def neighbours(self) -> AbstractNeighbours:
+        return self.mechanism.neighbours
+
+    def _with_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
+        return dataclasses.replace(self, mechanism=self.mechanism.for_neighbours(neighbours))
+
+    @property
     def guarantee(self) -> AbstractGuarantee:
         return self.mechanism.guarantee
 
@@ -170,11 +182,11 @@ class Clamped(AbstractMechanism):
     def num_uniforms(self, k: int) -> int:
         return self.mechanism.num_uniforms(k)
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The inner mechanism's: beyond both statistics, the probabilities of cells and ends have
         the same ratio as the densities.
         """
-        return self.mechanism.neighbours(k)
+        return self.mechanism.adjacent_pairs(k)
 
     def _transport(self, u: Array, s: Array) -> Array:
         y = self.mechanism._transport(u, s)

@@ -11,10 +11,12 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, ZeroConcentratedDP
 from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
+from noisewise.mechanisms.relations import neighbours_field
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _DIRECT_TERMS = 64  # terms of a tail that is summed; the next two lines say when they suffice
@@ -68,10 +70,16 @@ class DiscreteGaussian(AbstractLatticeNoise):
         default=None, converter=number("sensitivity", above=0.0, optional=True)
     )
     step: float = eqx.field(default=1.0, converter=number("step", above=0.0))
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
     def calibrate(
-        cls, *, sensitivity: float, guarantee: AbstractGuarantee, step: float = 1.0
+        cls,
+        *,
+        sensitivity: float,
+        guarantee: AbstractGuarantee,
+        step: float = 1.0,
+        neighbours: AbstractNeighbours | None = None,
     ) -> DiscreteGaussian:
         """The smallest scale with the given zCDP guarantee, Delta_2 / sqrt(2 rho).
 
@@ -80,6 +88,8 @@ class DiscreteGaussian(AbstractLatticeNoise):
             guarantee: ZeroConcentratedDP, or ApproximateDP, for which the largest rho that implies
                 it is taken, `ZeroConcentratedDP.from_approximate`.
             step: The spacing of the lattice.
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind.
@@ -89,13 +99,14 @@ class DiscreteGaussian(AbstractLatticeNoise):
         if isinstance(guarantee, ApproximateDP):
             guarantee = ZeroConcentratedDP.from_approximate(guarantee)
         scale = sensitivity / math.sqrt(2.0 * guarantee.rho)  # type: ignore[attr-defined]
-        return cls(scale=scale, sensitivity=sensitivity, step=step)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        return cls(scale=scale, sensitivity=sensitivity, step=step, neighbours=relation)
 
     @property
     def guarantee(self) -> ZeroConcentratedDP:
         mu = self._stated_sensitivity() / self.scale
         rho = mu * mu / 2  # where ** would raise, this is infinite, and refused
-        return ZeroConcentratedDP(rho)
+        return ZeroConcentratedDP(rho, neighbours=self.neighbours)
 
     @property
     def needs_delta(self) -> bool:

@@ -10,10 +10,12 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
+from noisewise.mechanisms.relations import neighbours_field
 
 
 class DiscreteLaplace(AbstractLatticeNoise):
@@ -46,10 +48,16 @@ class DiscreteLaplace(AbstractLatticeNoise):
         default=None, converter=number("sensitivity", above=0.0, optional=True)
     )
     step: float = eqx.field(default=1.0, converter=number("step", above=0.0))
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
     def calibrate(
-        cls, *, sensitivity: float, guarantee: AbstractGuarantee, step: float = 1.0
+        cls,
+        *,
+        sensitivity: float,
+        guarantee: AbstractGuarantee,
+        step: float = 1.0,
+        neighbours: AbstractNeighbours | None = None,
     ) -> DiscreteLaplace:
         """The smallest scale with the given guarantee: Delta_1 / epsilon, whatever the step.
 
@@ -57,17 +65,21 @@ class DiscreteLaplace(AbstractLatticeNoise):
             sensitivity: Delta_1, in the L1 norm.
             guarantee: A PureDP.
             step: The spacing of the lattice.
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
         """
         epsilon = pure_epsilon(guarantee, "DiscreteLaplace")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
-        return cls(scale=sensitivity / epsilon, sensitivity=sensitivity, step=step)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        scale = sensitivity / epsilon
+        return cls(scale=scale, sensitivity=sensitivity, step=step, neighbours=relation)
 
     @property
     def guarantee(self) -> PureDP:
-        return PureDP(self._stated_sensitivity() / self.scale)
+        return PureDP(self._stated_sensitivity() / self.scale, neighbours=self.neighbours)
 
     def _noise_sd(self, k: int) -> float:
         """step sqrt(2 q) / (1 - q)."""

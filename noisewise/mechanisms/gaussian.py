@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
 from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.guarantees import (
@@ -18,6 +19,7 @@ from noisewise.mechanisms.guarantees import (
     GaussianDP,
     ZeroConcentratedDP,
 )
+from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
 _TAIL_TERMS = 8
@@ -52,9 +54,16 @@ class Gaussian(AbstractAdditiveNoise):
     sensitivity: float | None = eqx.field(
         default=None, converter=number("sensitivity", above=0.0, optional=True)
     )
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
-    def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee) -> Gaussian:
+    def calibrate(
+        cls,
+        *,
+        sensitivity: float,
+        guarantee: AbstractGuarantee,
+        neighbours: AbstractNeighbours | None = None,
+    ) -> Gaussian:
         """The smallest scale with the given guarantee: sigma = Delta_2 / mu.
 
         Args:
@@ -62,6 +71,8 @@ class Gaussian(AbstractAdditiveNoise):
             guarantee: GaussianDP; ZeroConcentratedDP, with mu = sqrt(2 rho); or ApproximateDP, with
                 the largest mu whose exact delta(epsilon) curve stays below the point asked for
                 (Balle and Wang 2018).
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind.
@@ -69,11 +80,13 @@ class Gaussian(AbstractAdditiveNoise):
         """
         require_guarantee(guarantee, (GaussianDP, ZeroConcentratedDP, ApproximateDP), "Gaussian")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
-        return cls(scale=sensitivity / guarantee.to_gaussian().mu, sensitivity=sensitivity)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        scale = sensitivity / guarantee.to_gaussian().mu
+        return cls(scale=scale, sensitivity=sensitivity, neighbours=relation)
 
     @property
     def guarantee(self) -> GaussianDP:
-        return GaussianDP(self._stated_sensitivity() / self.scale)
+        return GaussianDP(self._stated_sensitivity() / self.scale, neighbours=self.neighbours)
 
     exact_counterpart: ClassVar[str | None] = "DiscreteGaussian"
 

@@ -9,9 +9,11 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
 from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
+from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
 
@@ -43,25 +45,35 @@ class Laplace(AbstractAdditiveNoise):
     sensitivity: float | None = eqx.field(
         default=None, converter=number("sensitivity", above=0.0, optional=True)
     )
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
-    def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee) -> Laplace:
+    def calibrate(
+        cls,
+        *,
+        sensitivity: float,
+        guarantee: AbstractGuarantee,
+        neighbours: AbstractNeighbours | None = None,
+    ) -> Laplace:
         """The smallest scale with the given guarantee: b = Delta_1 / epsilon.
 
         Args:
             sensitivity: Delta_1, in the L1 norm.
             guarantee: A PureDP.
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
         """
         epsilon = pure_epsilon(guarantee, "Laplace")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
-        return cls(scale=sensitivity / epsilon, sensitivity=sensitivity)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        return cls(scale=sensitivity / epsilon, sensitivity=sensitivity, neighbours=relation)
 
     @property
     def guarantee(self) -> PureDP:
-        return PureDP(self._stated_sensitivity() / self.scale)
+        return PureDP(self._stated_sensitivity() / self.scale, neighbours=self.neighbours)
 
     exact_counterpart: ClassVar[str | None] = "DiscreteLaplace"
 

@@ -62,7 +62,7 @@ class AbstractLatticeNoise(AbstractMechanism):
     def support(self) -> AbstractSupport:
         return Lattice(step=self.step)
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The pair with the longest lattice vector between them that the sensitivity allows."""
         reach = self._stated_sensitivity() / self.step
         steps = [math.floor(reach * _WHOLE)] if self.norm == 1 else longest_vector(reach**2, k)
