@@ -64,7 +64,12 @@ def additive(mechanism: AbstractMechanism, s: list[float], **settings: float) ->
     step = getattr(mechanism, "step", None)
     settings = {"sensitivity": mechanism.sensitivity, **settings}
     return Case(
-        mechanism, s, around(s, width, step), settings, best=lambda y: y, continuous=step is None
+        mechanism,
+        s,
+        around(s, width, step),
+        settings if np.ndim(mechanism.scale) == 0 else None,  # calibrate gives one scale
+        best=lambda y: y,
+        continuous=step is None,
     )
 
 
@@ -134,14 +139,23 @@ def blocks_statistics(rng: np.random.Generator, n: int) -> np.ndarray:
 MECHANISMS = {
     "Laplace": additive(Laplace(scale=0.5, sensitivity=1.0), [0.3]),
     "Laplace wide": additive(Laplace(scale=70.0, sensitivity=7.0), [-1000.0]),
+    "Laplace by column": additive(
+        Laplace(scale=[2.0, 0.3, 15.0], sensitivity=[0.2, 0.5, 3.0]), [1.0, -4.0, 30.0]
+    ),
     "Laplace k=3": additive(Laplace(scale=2.0, sensitivity=0.2), [1.0, -4.0, 30.0]),
     "Gaussian": additive(Gaussian(scale=0.5, sensitivity=1.0), [0.3]),
     "Gaussian wide": additive(Gaussian(scale=70.0, sensitivity=7.0), [-1000.0]),
+    "Gaussian by column": additive(
+        Gaussian(scale=[2.0, 0.3, 15.0], sensitivity=[0.2, 0.5, 3.0]), [1.0, -4.0, 30.0]
+    ),
     "Gaussian k=3": additive(Gaussian(scale=2.0, sensitivity=0.2), [1.0, -4.0, 30.0]),
     "DiscreteLaplace": additive(DiscreteLaplace(scale=1.7, sensitivity=1.0), [5.0]),
     "DiscreteLaplace narrow": additive(DiscreteLaplace(scale=0.2, sensitivity=2.0), [-3.0]),
     "DiscreteLaplace step": additive(
         DiscreteLaplace(scale=3.0, sensitivity=0.1, step=0.1), [0.7], step=0.1
+    ),
+    "DiscreteLaplace by column": additive(
+        DiscreteLaplace(scale=[0.4, 9.0, 3.0], sensitivity=2.0), [-3.0, 0.0, 7.0]
     ),
     "DiscreteLaplace k=3": additive(
         DiscreteLaplace(scale=4.0, sensitivity=2.0, step=0.5), [-1.5, 0.0, 7.0], step=0.5
@@ -150,6 +164,9 @@ MECHANISMS = {
     "DiscreteGaussian narrow": additive(DiscreteGaussian(scale=0.4, sensitivity=2.0), [-3.0]),
     "DiscreteGaussian step": additive(
         DiscreteGaussian(scale=4.0, sensitivity=0.1, step=0.1), [0.7], step=0.1
+    ),
+    "DiscreteGaussian by column": additive(
+        DiscreteGaussian(scale=[0.4, 9.0, 3.0], sensitivity=[1.0, 2.0, 1.0]), [-3.0, 0.0, 7.0]
     ),
     "DiscreteGaussian k=3": additive(
         DiscreteGaussian(scale=5.0, sensitivity=2.0, step=0.5), [-1.5, 0.0, 7.0], step=0.5
@@ -180,6 +197,11 @@ MECHANISMS = {
     ),
     "Clamped Laplace k=3": wrapped(
         Clamped(Laplace(scale=2.0, sensitivity=1.0), low=0.0, high=4.0),
+        [1.2, -3.0, 3.9],
+        best=far_from(0.0, 4.0),
+    ),
+    "Clamped by column": wrapped(
+        Clamped(Laplace(scale=[2.0, 0.5, 7.0], sensitivity=1.0), low=0.0, high=4.0),
         [1.2, -3.0, 3.9],
         best=far_from(0.0, 4.0),
     ),

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from noisewise._core import specs
 from noisewise.errors import MissingCapabilityError
+from noisewise.mechanisms.columns import PerColumn, length
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.mechanisms.law import AbstractNoiseLaw
@@ -36,8 +37,10 @@ class AbstractMechanism(AbstractNoiseLaw):
     if TYPE_CHECKING:
 
         @property
-        def sensitivity(self) -> float | None:
-            """The largest change of s between neighbours, where it is known."""
+        def sensitivity(self) -> PerColumn:
+            """The largest change of s between neighbours in `norm`, or that of each column, where
+            it is known.
+            """
 
     @property
     @abc.abstractmethod
@@ -61,7 +64,12 @@ class AbstractMechanism(AbstractNoiseLaw):
             s and s', each of shape (pairs, k): row i of one is a neighbour of row i of the other.
         """
 
-    def _stated_sensitivity(self) -> float:
+    @property
+    def total_sensitivity(self) -> float | None:
+        """The largest change of s between neighbours in `norm`, of all columns together."""
+        return None if self.sensitivity is None else length(self.sensitivity, self.norm)
+
+    def _stated_sensitivity(self) -> Any:
         if self.sensitivity is None:
             raise MissingCapabilityError(
                 f"This {type(self).__name__} does not know the query's sensitivity, so its noise"
@@ -105,9 +113,10 @@ class AbstractMechanism(AbstractNoiseLaw):
             sd = self._noise_sd(k)
         except ArithmeticError:  # scales and steps near the ends of float64
             sd = None
-        return [sd if sd is None or math.isfinite(sd) else None] * self.output_width(k)
+        each = sd if np.ndim(sd) else [sd] * self.output_width(k)
+        return [float(sd) if sd is not None and math.isfinite(sd) else None for sd in each]
 
-    def _noise_sd(self, k: int) -> float | None:
+    def _noise_sd(self, k: int) -> PerColumn:
         return None
 
     def describe(self) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from noisewise._core.arrays import Array, is_traced, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
+from noisewise.mechanisms.columns import PerColumn
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.mechanisms.supports import (
@@ -133,7 +134,7 @@ class Clamped(AbstractMechanism):
         return self.mechanism.norm
 
     @property
-    def sensitivity(self) -> float | None:
+    def sensitivity(self) -> PerColumn:
         """The inner mechanism's."""
         return self.mechanism.sensitivity
 

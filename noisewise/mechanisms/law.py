@@ -14,6 +14,7 @@ import abc
 import enum
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -29,6 +30,7 @@ from noisewise._core.arrays import (
     stage_key,
 )
 from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.mechanisms.columns import Listed
 from noisewise.mechanisms.supports import AbstractSupport
 
 
@@ -94,6 +96,14 @@ class AbstractNoiseLaw(eqx.Module):
     def num_uniforms(self, k: int) -> int:
         """The number of uniforms that `transport` takes for k columns of s."""
         return k
+
+    def __hash__(self) -> int:
+        listed = lambda leaf: leaf.tobytes() if isinstance(leaf, np.ndarray) else leaf  # noqa: E731
+        return hash(tuple(map(listed, jax.tree.leaves(self))))
+
+    def __repr__(self) -> str:
+        shown = lambda leaf: Listed(leaf) if isinstance(leaf, np.ndarray) else leaf  # noqa: E731
+        return eqx.tree_pformat(jax.tree.map(shown, self))
 
     # What callers use -----------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> Non
     noisewise.errors.SensitivityError: The Laplace is calibrated for a sensitivity of 0.05 ...
     """
     for block, part, width in _blocks(mechanism, query):
-        norm, calibrated = block.norm, block.sensitivity
+        norm, calibrated = block.norm, block.total_sensitivity
         needed = _needed(part, norm, width)
         if calibrated is not None and needed is not None and needed > calibrated * _SLACK:
             raise SensitivityError(

@@ -203,7 +203,7 @@ def test_neighbours_keep_to_the_sensitivity(name):
         if mechanism.norm == 0
         else np.linalg.norm(change, mechanism.norm, axis=-1)
     )
-    assert np.all(size == pytest.approx(mechanism.sensitivity, rel=1e-9))
+    assert np.all(size == pytest.approx(mechanism.total_sensitivity, rel=1e-9))
 
 
 @catalogue
