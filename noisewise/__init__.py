@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from noisewise.mechanisms.guarantees import (
         ApproximateDP,
         GaussianDP,
+        NoGuarantee,
         PureDP,
         ZeroConcentratedDP,
     )
@@ -56,6 +57,7 @@ __all__ = [
     "ApproximateDP",
     "GaussianDP",
     "Ledger",
+    "NoGuarantee",
     "Prior",
     "PrivateModel",
     "PureDP",
@@ -90,6 +92,7 @@ __getattr__, __dir__ = attach(
     {
         "ApproximateDP": "noisewise.mechanisms.guarantees",
         "GaussianDP": "noisewise.mechanisms.guarantees",
+        "NoGuarantee": "noisewise.mechanisms.guarantees",
         "PureDP": "noisewise.mechanisms.guarantees",
         "ZeroConcentratedDP": "noisewise.mechanisms.guarantees",
         "Ledger": "noisewise.disclosure",

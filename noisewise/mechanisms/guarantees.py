@@ -1,14 +1,4 @@
-r"""Privacy guarantees as small types: what they mean, which imply which, how they add up.
-
-| from \ to          | PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP |
-|--------------------|--------|---------------|--------------------|------------|
-| PureDP             | itself | exact         | epsilon^2 / 2      | exact      |
-| ApproximateDP      | only if delta = 0 | itself (a larger delta only) | no | no |
-| ZeroConcentratedDP | no     | upper bound   | itself             | no         |
-| GaussianDP         | no     | exact         | exact, mu^2 / 2    | itself     |
-
-"Exact" means that no smaller parameter holds for every mechanism with the guarantee on the left.
-"""
+r"""Privacy guarantees as small types: what they mean, which imply which, how they add up."""
 
 from __future__ import annotations
 
@@ -252,9 +242,6 @@ class ZeroConcentratedDP(AbstractCurveGuarantee):
     To (epsilon, delta): delta = min over alpha > 1 of exp((alpha-1)(alpha rho - epsilon)) /
     (alpha-1) (1 - 1/alpha)^alpha (Canonne, Kamath and Steinke 2020, proposition 12), an upper
     bound.
-
-    >>> ZeroConcentratedDP(0.5).group(2)
-    ZeroConcentratedDP(rho=2.0)
     """
 
     rho: float
@@ -274,10 +261,6 @@ class ZeroConcentratedDP(AbstractCurveGuarantee):
 
         Raises:
             ConversionError: If the given delta is 0, which no zCDP gives.
-
-        >>> wanted = ApproximateDP(1.0, 1e-6)
-        >>> ZeroConcentratedDP.from_approximate(wanted).within(wanted)
-        True
         """
         at = (guarantee.epsilon, guarantee.delta)
         rho = largest_parameter(log_delta_of_concentrated, *at, "zCDP guarantee")
@@ -320,9 +303,6 @@ class GaussianDP(AbstractCurveGuarantee):
 
         Raises:
             ConversionError: If the given delta is 0, which no Gaussian noise gives.
-
-        >>> round(GaussianDP.from_approximate(ApproximateDP(1.0, 1e-6)).mu, 6)
-        0.236704
         """
         at = (guarantee.epsilon, guarantee.delta)
         return GaussianDP(largest_parameter(log_delta_of_gaussian, *at, "Gaussian noise"))
@@ -336,6 +316,22 @@ class GaussianDP(AbstractCurveGuarantee):
             return self._approximate(delta)
         hint = ". It converts to ZeroConcentratedDP and, with a delta, to ApproximateDP."
         raise self._refuse(kind, hint)
+
+
+@dataclasses.dataclass(frozen=True)
+class NoGuarantee(AbstractGuarantee):
+    """Nothing is promised; composing with it gives it."""
+
+    def group(self, size: int) -> NoGuarantee:
+        return self
+
+    def _delta_at(self, epsilon: float) -> float:
+        raise self._refuse(ApproximateDP, ".")
+
+    def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
+        if kind is NoGuarantee:
+            return self
+        raise self._refuse(kind, ".")
 
 
 def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
@@ -356,6 +352,8 @@ def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
     """
     parts = _checked(guarantees)
     kinds = {type(part) for part in parts}
+    if NoGuarantee in kinds:
+        return NoGuarantee()
     if kinds == {PureDP}:
         return PureDP(_sum(parts, PureDP, "epsilon"))
     if kinds <= {PureDP, GaussianDP}:
@@ -395,6 +393,6 @@ def guarantee_from_spec(spec: Any) -> AbstractGuarantee:
     >>> guarantee_from_spec({"type": "PureDP", "epsilon": 1.0})
     PureDP(epsilon=1.0)
     """
-    kinds: tuple[Any, ...] = (PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP)
+    kinds: tuple[Any, ...] = (PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, NoGuarantee)
     kind = specs.named_class(spec, {kind.__name__: kind for kind in kinds}, "A guarantee")
     return specs.built(kind, {name: value for name, value in spec.items() if name != "type"})

@@ -30,9 +30,9 @@ class RandomizedResponse(AbstractMechanism):
     Tight. `log_prob_bound` is attained at s = s_dp.
 
     Attributes:
-        num_categories: c, at least 2.
-        truth_probability: t, from 1/c to below 1.
-        sensitivity: The number of entries of s that one person can change.
+        num_categories: c, 2 or more; 2 unless given.
+        truth_probability: t, from 1/c to below 1; it must be given.
+        sensitivity: The number of entries of s that one person can change; 1 unless given.
 
     >>> import noisewise as nw
     >>> coin = nw.mechanisms.RandomizedResponse(num_categories=2, truth_probability=0.75)
@@ -49,6 +49,16 @@ class RandomizedResponse(AbstractMechanism):
         converter=number("truth_probability", above=0.0, below=1.0)
     )
     sensitivity: int = eqx.field(default=1, converter=integer("sensitivity", at_least=1))
+
+    def __init__(
+        self,
+        num_categories: int = 2,
+        truth_probability: float | None = None,
+        sensitivity: int = 1,
+    ) -> None:
+        self.num_categories = num_categories
+        self.truth_probability = truth_probability  # type: ignore[assignment]
+        self.sensitivity = sensitivity
 
     def __check_init__(self) -> None:
         if not is_traced(self) and self.truth_probability < _GUESSING / self.num_categories:
