@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,8 @@ class Release:
     statistic is not in it, nor is any seed.
 
     Args:
-        values: s_dp, shape (k',).
+        values: s_dp, shape (k',); None or NaN where a value is absent, which the mechanism must
+            allow (`Thresholded`).
         mechanism: The noise that made it.
         names: The names of the values; by default those of the query.
         guarantee: What the mechanism implies; state it only where that is unknown.
@@ -129,9 +131,26 @@ class Release:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether all fields are equal; absent values are."""
+        if not isinstance(other, Release):
+            return NotImplemented
+        return all(
+            self._compared(field) == other._compared(field) for field in dataclasses.fields(self)
+        )
+
+    def __hash__(self) -> int:
+        hashed = [field for field in dataclasses.fields(self) if field.hash is not False]
+        return hash(tuple(map(self._compared, hashed)))
+
+    def _compared(self, field: dataclasses.Field[Any]) -> Any:
+        """A field, with None for absent values: NaN is not equal to itself."""
+        value = getattr(self, field.name)
+        return tuple(map(_or_none, value)) if field.name == "values" else value
+
     @property
     def observed(self) -> np.ndarray:
-        """The values as an array, shape (k',): what inference conditions on."""
+        """The values as an array, shape (k',), NaN where absent: what inference conditions on."""
         return np.array(self.values, dtype=np.float64)
 
     @property
@@ -175,6 +194,7 @@ class Release:
     def to_json(self) -> str:
         """The text that `save` writes."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields["values"] = [_or_none(value) for value in self.values]
         fields["mechanism"] = self.mechanism.to_spec()
         for name in ("guarantee", "requested"):
             fields[name] = None if fields[name] is None else fields[name].to_spec()
@@ -248,6 +268,11 @@ class Release:
             versions=_joined_versions(parts),
             ids=tuple(name for part in parts for name in part.ids),
         )
+
+
+def _or_none(value: float) -> float | None:
+    """The value, None where it is absent."""
+    return None if math.isnan(value) else value
 
 
 def _require_release(path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool
 
 from noisewise._core.arrays import Array
 from noisewise.mechanisms.supports import AbstractSupport, Real
@@ -35,6 +37,9 @@ class Exact(AbstractUnprotected):
 
     def _noise_sd(self, k: int) -> float:
         return 0.0
+
+    def noiseless_columns(self, k: int) -> Bool[np.ndarray, " kp"]:
+        return np.ones(k, dtype=bool)
 
     @property
     def support(self) -> AbstractSupport:

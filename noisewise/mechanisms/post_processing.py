@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+from jaxtyping import Bool
 
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.columns import PerColumn
@@ -35,6 +36,9 @@ class AbstractPostProcessing(AbstractMechanism):
     @property
     def normal_mixture(self) -> None:
         return None
+
+    def noiseless_columns(self, k: int) -> Bool[np.ndarray, " kp"]:
+        return self.mechanism.noiseless_columns(k)
 
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
         return dataclasses.replace(self, mechanism=self.mechanism.recalibrated(guarantee))

@@ -9,6 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Bool
 
 from noisewise._core.arrays import Array, integer
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
@@ -65,6 +66,11 @@ class Product(AbstractMechanism):
 
     def noise_sd(self, k: int) -> list[float | None]:
         return [sd for mechanism, width in self._parts for sd in mechanism.noise_sd(width)]
+
+    def noiseless_columns(self, k: int) -> Bool[np.ndarray, " kp"]:
+        return np.concatenate(
+            [mechanism.noiseless_columns(width) for mechanism, width in self._parts]
+        )
 
     def describe(self) -> str:
         return "; ".join(

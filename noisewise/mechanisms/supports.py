@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 import math
 from typing import Any
 
@@ -90,6 +91,8 @@ class AbstractSupport(abc.ABC):
     def filled(self, values: Float[np.ndarray, "*batch kp"]) -> Float[np.ndarray, "*batch kp"]:
         """The values (..., k') with the threshold in place of what is absent."""
         columns = self.columns(values.shape[-1])
+        if not any(isinstance(column, OrAbsent) for column in columns):
+            return values
         above = [column.above if isinstance(column, OrAbsent) else np.nan for column in columns]
         return np.where(np.isnan(values), np.array(above), values)
 
@@ -191,6 +194,27 @@ class OrAbsent(AbstractSupport):
         slack = LATTICE_TOLERANCE * self.present.step if isinstance(self.present, Lattice) else 0.0
         return xp.asarray(self.above) - slack
 
+    def coded_column(self) -> tuple[AbstractSupport, float]:
+        """The support of one column with a number for absent, below all others, and that number;
+        NaN where nothing can be absent.
+        """
+        present, above = self.present, float(self.above)
+        if isinstance(present, Lattice):
+            first = math.ceil(max(above, present.low) / present.step - LATTICE_TOLERANCE)
+            code = present.step * (first - 1)
+            return Lattice(present.step, code, present.high), code
+        low, high = -math.inf, math.inf
+        if isinstance(present, Interval):
+            low, high = present.low, present.high
+        if isinstance(present, Finite) or above >= high:
+            values = present.values if isinstance(present, Finite) else (high,)
+            kept = [value for value in values if value >= above]
+            code = min(kept, default=above) - 1.0
+            return Finite((code, *kept)), code
+        if above <= low:
+            return present, math.nan
+        return Interval(above, high), above
+
     def columns(self, width: int) -> list[AbstractSupport]:
         each = self.above if isinstance(self.above, tuple) else (self.above,) * width
         return [OrAbsent(self.present, above) for above in each]
@@ -232,3 +256,32 @@ class Blocks(AbstractSupport):
             f"{width} x {support.describe()}"
             for support, width in zip(self.supports, self.widths, strict=True)
         )
+
+
+def coded(support: AbstractSupport, width: int) -> tuple[AbstractSupport, Float[np.ndarray, " kp"]]:
+    """A support without absence, where a number below all others of its column stands for absent.
+
+    Args:
+        support: The support of a private statistic.
+        width: The number of its columns.
+
+    Returns:
+        The support of the coded columns, and the codes, shape (k',), NaN where nothing can be
+        absent.
+
+    >>> coded(OrAbsent(Lattice(), above=4.5), 1)
+    (Lattice(step=1.0, low=4.0, high=inf), array([4.]))
+    """
+    if not support.may_be_absent(width).any():
+        return support, np.full(width, np.nan)
+    pairs = [
+        column.coded_column() if isinstance(column, OrAbsent) else (column, math.nan)
+        for column in support.columns(width)
+    ]
+    alike = [
+        (part, len(list(group))) for part, group in itertools.groupby(part for part, _ in pairs)
+    ]
+    codes = np.array([code for _, code in pairs])
+    if len(alike) == 1:
+        return alike[0][0], codes
+    return Blocks(tuple(part for part, _ in alike), tuple(size for _, size in alike)), codes

@@ -49,6 +49,10 @@ class AbstractMethod(abc.ABC):
     """Capabilities that the mechanism must have."""
     instead: ClassVar[str] = ""
     """What to use if it lacks them, in a sentence."""
+    needs_noise: ClassVar[bool] = False
+    """Whether every column of s_dp must have noise: where one is published as it is, neither smooth
+    densities nor chains find the simulations that agree with it.
+    """
 
     max_simulations: int | None = None
     max_minutes: float | None = None
@@ -173,6 +177,14 @@ class AbstractMethod(abc.ABC):
             return (
                 f"{type(self).__name__} needs a mechanism with {names}, which"
                 f" {type(model.mechanism).__name__} lacks. {self.instead}"
+            )
+        noiseless = model.mechanism.noiseless_columns(model.statistic_width)
+        if self.needs_noise and noiseless.any():
+            name = model.private_names[int(np.flatnonzero(noiseless)[0])]
+            return (
+                f"{type(self).__name__} needs noise in every column, but {name} is published"
+                " without: ImportanceSampling, ExactSMC and nw.infer weigh simulations that hit the"
+                " published number."
             )
         return self._refusal(model)
 
