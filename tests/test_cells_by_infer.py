@@ -11,6 +11,7 @@ from scipy.stats import norm, poisson
 
 import noisewise as nw
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, Exact, Product, Thresholded
+from noisewise.reports import write_report
 
 KEY, DRAW_KEY = jax.random.split(jax.random.key(1))
 NUM = 2000
@@ -107,7 +108,8 @@ def test_two_cells_with_an_exact_total_have_the_enumerated_posterior(sigma):
     assert np.abs(seen - np.cumsum(alone) / alone.sum()).max() > 0.1
 
 
-def test_reports_and_predictions_show_what_is_absent():
+def test_reports_and_predictions_show_what_is_absent(tmp_path):
+    """The method is exact, and finds that the noise explains the observation."""
     model = poisson_model(ABOVE, 3)
     posterior = nw.inference.ImportanceSampling(max_simulations=20_000).infer(
         KEY, model, COUNTS, progress=False
@@ -115,3 +117,10 @@ def test_reports_and_predictions_show_what_is_absent():
     check = nw.diagnostics.predictive_check(DRAW_KEY, posterior, model, COUNTS)
     assert check.passed
     assert "absent" in str(check)
+    assert posterior.report.exact
+    assert posterior.report.warnings == ()
+    release = nw.Release(COUNTS, ABOVE, names=("north", "east", "south"))
+    page = write_report(
+        tmp_path / "r.html", posterior, title="Counts", model=model, observed=release
+    )
+    assert "absent" in page.read_text()

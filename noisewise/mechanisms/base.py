@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from noisewise._core import specs
 from noisewise.errors import MissingCapabilityError
@@ -119,15 +119,16 @@ class AbstractMechanism(AbstractNoiseLaw):
     def _noise_sd(self, k: int) -> PerColumn:
         return None
 
-    def noiseless_columns(self, k: int) -> Bool[np.ndarray, " kp"]:
-        """Which columns of s_dp are a fixed function of s, for k columns of s.
+    @property
+    def has_noiseless_columns(self) -> bool:
+        """Whether some column of s_dp is a fixed function of s.
 
         >>> import noisewise as nw
         >>> exact = nw.mechanisms.Exact()
-        >>> nw.mechanisms.Product([exact, nw.mechanisms.Laplace(1.0)]).noiseless_columns(2)
-        array([ True, False])
+        >>> nw.mechanisms.Product([exact, nw.mechanisms.Laplace(1.0)]).has_noiseless_columns
+        True
         """
-        return np.zeros(self.output_width(k), dtype=bool)
+        return False
 
     def describe(self) -> str:
         """What is done to the numbers, in the words of a report."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Bool
 
 from noisewise._core.arrays import Array
 from noisewise.mechanisms.supports import AbstractSupport, Real
@@ -38,8 +36,9 @@ class Exact(AbstractUnprotected):
     def _noise_sd(self, k: int) -> float:
         return 0.0
 
-    def noiseless_columns(self, k: int) -> Bool[np.ndarray, " kp"]:
-        return np.ones(k, dtype=bool)
+    @property
+    def has_noiseless_columns(self) -> bool:
+        return True
 
     @property
     def support(self) -> AbstractSupport:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from jaxtyping import Bool
 
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.columns import PerColumn
@@ -37,8 +36,9 @@ class AbstractPostProcessing(AbstractMechanism):
     def normal_mixture(self) -> None:
         return None
 
-    def noiseless_columns(self, k: int) -> Bool[np.ndarray, " kp"]:
-        return self.mechanism.noiseless_columns(k)
+    @property
+    def has_noiseless_columns(self) -> bool:
+        return self.mechanism.has_noiseless_columns
 
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
         return dataclasses.replace(self, mechanism=self.mechanism.recalibrated(guarantee))

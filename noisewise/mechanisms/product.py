@@ -9,7 +9,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool
 
 from noisewise._core.arrays import Array, integer
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
@@ -67,10 +66,9 @@ class Product(AbstractMechanism):
     def noise_sd(self, k: int) -> list[float | None]:
         return [sd for mechanism, width in self._parts for sd in mechanism.noise_sd(width)]
 
-    def noiseless_columns(self, k: int) -> Bool[np.ndarray, " kp"]:
-        return np.concatenate(
-            [mechanism.noiseless_columns(width) for mechanism, width in self._parts]
-        )
+    @property
+    def has_noiseless_columns(self) -> bool:
+        return any(mechanism.has_noiseless_columns for mechanism in self.mechanisms)
 
     def describe(self) -> str:
         return "; ".join(

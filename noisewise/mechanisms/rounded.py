@@ -5,7 +5,6 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool
 
 from noisewise._core.arrays import Array, integer
 from noisewise.errors import InvalidInputError, InvalidTypeError
@@ -64,8 +63,9 @@ class Rounded(AbstractUnprotected):
         how = "at random to a" if self.random else "to the nearest"
         return f"counts rounded {how} multiple of {self.base}"
 
-    def noiseless_columns(self, k: int) -> Bool[np.ndarray, " kp"]:
-        return np.full(k, not self.random)
+    @property
+    def has_noiseless_columns(self) -> bool:
+        return not self.random
 
     @property
     def support(self) -> AbstractSupport:

@@ -10,7 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from noisewise._core.arrays import Array, describe, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
@@ -103,8 +103,9 @@ class TransitionTable(AbstractMechanism):
             f"a table of probabilities from {len(self.inputs)} values to {len(self.outputs)} values"
         )
 
-    def noiseless_columns(self, k: int) -> Bool[np.ndarray, " kp"]:
-        return np.full(k, bool(np.isin(self.table, (0.0, 1.0)).all()))
+    @property
+    def has_noiseless_columns(self) -> bool:
+        return bool(np.isin(self.table, (0.0, 1.0)).all())
 
     def estimate(self, s_dp: np.ndarray) -> np.ndarray:
         raise MissingCapabilityError(

@@ -178,13 +178,11 @@ class AbstractMethod(abc.ABC):
                 f"{type(self).__name__} needs a mechanism with {names}, which"
                 f" {type(model.mechanism).__name__} lacks. {self.instead}"
             )
-        noiseless = model.mechanism.noiseless_columns(model.statistic_width)
-        if self.needs_noise and noiseless.any():
-            name = model.private_names[int(np.flatnonzero(noiseless)[0])]
+        if self.needs_noise and model.mechanism.has_noiseless_columns:
             return (
-                f"{type(self).__name__} needs noise in every column, but {name} is published"
-                " without: ImportanceSampling, ExactSMC and nw.infer weigh simulations that hit the"
-                " published number."
+                f"{type(self).__name__} needs noise in every column, but"
+                f" {type(model.mechanism).__name__} publishes a number without: ImportanceSampling,"
+                " ExactSMC and nw.infer weigh simulations that hit the published number."
             )
         return self._refusal(model)
 
