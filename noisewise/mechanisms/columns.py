@@ -44,7 +44,12 @@ def per_column(name: str, *, optional: bool = False, **limits: Any) -> Callable[
             return single(value)
         if len(value) == 0:
             raise InvalidInputError(f"{name} must be one number, or one per column, got none.")
-        values = np.array([entry(item) for item in np.asarray(value, dtype=object)], dtype=float)
+        if getattr(value, "dtype", np.dtype(object)).kind in "fiu":
+            values = np.array(value, dtype=float)
+            for worst in (*values[~np.isfinite(values)][:1], values.min(), values.max()):
+                entry(worst)
+        else:
+            values = np.array([entry(item) for item in value], dtype=float)
         values.setflags(write=False)
         return values
 

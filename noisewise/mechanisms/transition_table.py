@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -58,7 +58,7 @@ class TransitionTable(AbstractMechanism):
     [0.0, 1.0]
     """
 
-    norm = 0.0
+    norm: ClassVar[float] = 0.0
 
     table: Float[np.ndarray, "inputs outputs"]
     inputs: tuple[float, ...] = eqx.field(static=True)

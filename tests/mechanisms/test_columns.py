@@ -149,6 +149,21 @@ BAD = {
         errors.InvalidInputError,
         "Each scale must be a finite number > 0, got -2",
     ),
+    "one of an array infinite": (
+        lambda: Gaussian(scale=np.array([1.0, np.inf, 2.0])),
+        errors.InvalidInputError,
+        "Each scale must be a finite number > 0, got inf",
+    ),
+    "one of an array zero": (
+        lambda: Gaussian(scale=np.array([1, 0, 2])),
+        errors.InvalidInputError,
+        "Each scale must be a finite number > 0, got 0",
+    ),
+    "truth values": (
+        lambda: Gaussian(scale=np.array([True, True])),
+        errors.InvalidTypeError,
+        "Each scale must be",
+    ),
     "one of them a text": (
         lambda: Gaussian(scale=[1.0, "2"]),
         errors.InvalidTypeError,
