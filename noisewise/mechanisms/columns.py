@@ -49,7 +49,8 @@ def per_column(name: str, *, optional: bool = False, **limits: Any) -> Callable[
             for worst in (*values[~np.isfinite(values)][:1], values.min(), values.max()):
                 entry(worst)
         else:
-            values = np.array([entry(item) for item in value], dtype=float)
+            items = value.tolist() if hasattr(value, "tolist") else value
+            values = np.array([entry(item) for item in items], dtype=float)
         values.setflags(write=False)
         return values
 
