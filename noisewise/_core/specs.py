@@ -8,6 +8,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+import numpy as np
+
 from noisewise.errors import (
     FileFormatError,
     InvalidInputError,
@@ -83,7 +85,9 @@ def built(kind: type[T], fields: Mapping[str, Any]) -> T:
 def _encoded(value: Any, base: type, noun: str) -> Any:
     if isinstance(value, base):
         return value.to_spec()  # type: ignore[attr-defined]
-    if isinstance(value, tuple):
+    if isinstance(value, np.ndarray):
+        return _encoded(tuple(value.tolist()), base, noun)
+    if isinstance(value, (tuple, list)):
         return [_encoded(item, base, noun) for item in value]
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"

@@ -92,6 +92,7 @@ _MECHANISMS = {
     "EuclideanLaplace": (
         "Noise whose density falls with the Euclidean length: Laplace noise for L2 sensitivity."
     ),
+    "Exact": "Numbers published as they are, without noise.",
     "ExponentialMechanism": "The exponential mechanism over finitely many candidates.",
     "Gaussian": "Independent Gaussian noise.",
     "Laplace": "Independent Laplace noise.",
@@ -100,7 +101,10 @@ _MECHANISMS = {
     ),
     "Product": "Blocks of columns, each with a mechanism of its own.",
     "RandomizedResponse": "Randomised response over categories.",
+    "Rounded": "Counts rounded to multiples of a base, at random or to the nearest.",
     "SampledMechanism": _USERS_OWN,
+    "Thresholded": "Noisy numbers that are published only if they reach a threshold.",
+    "TransitionTable": "Finitely many values in, finitely many out, with any probabilities.",
 }
 
 _QUERIES = (

@@ -59,6 +59,8 @@ def _facts(release: Release) -> list[tuple[str, str]]:
 
 def _number(value: float, sd: float | None) -> str:
     """The value to the precision at which the noise has two digits."""
+    if math.isnan(value):
+        return "absent"
     if sd is None:
         return f"{value:.10g}"
     decimals = 1 - math.floor(math.log10(sd)) if sd > 0.0 else 99

@@ -55,12 +55,14 @@ def as_values(values: Any, mechanism: AbstractMechanism) -> tuple[float, ...]:
     """The values of a release as floats.
 
     Args:
-        values: Numbers, shape (k',).
+        values: Numbers, shape (k',); None or NaN for an absent one, where the mechanism has such.
         mechanism: The noise, which says how many there are and where they can lie.
 
     Raises:
         InvalidInputError: If there are others than the mechanism releases.
     """
+    if isinstance(values, (list, tuple)):
+        values = [math.nan if value is None else value for value in values]
     try:
         array = np.asarray(values)
     except (TypeError, ValueError):
@@ -83,7 +85,7 @@ def as_values(values: Any, mechanism: AbstractMechanism) -> tuple[float, ...]:
         raise InvalidInputError(
             f"{name} releases {support}; at least one of the values is something else."
         )
-    return tuple(array.tolist())
+    return tuple(math.nan if math.isnan(value) else value for value in array.tolist())
 
 
 def as_names(names: Any, query: AbstractQuery | None, width: int) -> tuple[str, ...]:

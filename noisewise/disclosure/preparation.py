@@ -15,6 +15,7 @@ from noisewise.disclosure.fields import relation_of
 from noisewise.errors import InvalidTypeError, ReleaseError, SensitivityError
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Product
 from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.columns import is_listed
 from noisewise.mechanisms.guarantees import (
     AbstractGuarantee,
     ApproximateDP,
@@ -193,11 +194,27 @@ def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> No
             f"{type(query).__name__} does not state how many entries one person can change, which"
             f" {name} needs: use FunctionQuery(fn, sensitivity={{0: 1}})."
         )
+    if is_listed(mechanism.sensitivity):
+        return _check_columns(mechanism, query)
     needed = query.sensitivity(norm, mechanism.neighbours)
     if needed > mechanism.sensitivity * (1 + _ROUNDING):
         raise SensitivityError(
             f"{name} is made for a sensitivity of {mechanism.sensitivity:g} in the L{norm:g} norm,"
             f" but {type(query).__name__} has {needed:g}: calibrate it to the query."
+        )
+
+
+def _check_columns(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
+    """A sensitivity per column holds where no column of the query changes by more."""
+    least = float(min(mechanism.sensitivity))
+    known = math.inf in query.norms
+    needed = query.sensitivity(math.inf, mechanism.neighbours) if known else math.inf
+    if needed > least * (1 + _ROUNDING):
+        found = f"changes single columns by up to {needed:g}" if known else "does not say how much"
+        raise SensitivityError(
+            f"{type(mechanism).__name__} is made for columns that change by {least:g} or more each,"
+            f" but {type(query).__name__} {found}: give one sensitivity for all columns together,"
+            f" sensitivity=query.sensitivity(norm={mechanism.norm:g})."
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,7 @@ from noisewise._core.json_files import (
     require_schema,
     require_text,
 )
-from noisewise._core.neighbours import (
-    DEFAULT_UNIT,
-    AbstractNeighbours,
-)
+from noisewise._core.neighbours import DEFAULT_UNIT, AbstractNeighbours
 from noisewise.disclosure import display
 from noisewise.disclosure.fields import (
     as_described,
@@ -44,14 +42,11 @@ from noisewise.disclosure.fields import (
 )
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.guarantees import AbstractGuarantee, compose, guarantee_from_spec
-from noisewise.queries import Joint
+from noisewise.mechanisms.guarantees import AbstractGuarantee, guarantee_from_spec
 
 _SCHEMA = "noisewise.release"
 _SCHEMA_VERSION = 1  # of the layout of files
 _STATED = "guarantee_is_stated"
-_MAX_DESCRIPTION = 1000
-"""Characters of a description: as many as any text of a file may have."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -62,7 +57,8 @@ class Release:
     statistic is not in it, nor is any seed.
 
     Args:
-        values: s_dp, shape (k',).
+        values: s_dp, shape (k',); None or NaN where a value is absent, which the mechanism must
+            allow (`Thresholded`).
         mechanism: The noise that made it.
         names: The names of the values; by default those of the query.
         guarantee: What the mechanism implies; where that is unknown, what the publisher states,
@@ -147,9 +143,26 @@ class Release:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether all fields are equal; absent values are."""
+        if not isinstance(other, Release):
+            return NotImplemented
+        return all(
+            self._compared(field) == other._compared(field) for field in dataclasses.fields(self)
+        )
+
+    def __hash__(self) -> int:
+        hashed = [field for field in dataclasses.fields(self) if field.hash is not False]
+        return hash(tuple(map(self._compared, hashed)))
+
+    def _compared(self, field: dataclasses.Field[Any]) -> Any:
+        """A field, with None for absent values: NaN is not equal to itself."""
+        value = getattr(self, field.name)
+        return tuple(map(_or_none, value)) if field.name == "values" else value
+
     @property
     def observed(self) -> np.ndarray:
-        """The values as an array, shape (k',): what inference conditions on."""
+        """The values as an array, shape (k',), NaN where absent: what inference conditions on."""
         return np.array(self.values, dtype=np.float64)
 
     @property
@@ -205,6 +218,7 @@ class Release:
     def to_json(self) -> str:
         """The text that `save` writes."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        fields["values"] = [_or_none(value) for value in self.values]
         fields["mechanism"] = self.mechanism.to_spec()
         for name in ("guarantee", "requested"):
             said = fields[name]
@@ -275,22 +289,14 @@ class Release:
         >>> both.names, both.guarantee
         (('mean', 'count'), PureDP(epsilon=1.0))
         """
-        parts = _parts(releases)
-        widths = [part.mechanism.width or len(part.values) for part in parts]
-        return Release(
-            values=tuple(value for part in parts for value in part.values),
-            mechanism=mechanisms.Product([part.mechanism for part in parts], widths=widths),
-            names=_joined_names(parts),
-            guarantee=_composed(parts),
-            neighbours=parts[0].neighbours,
-            query=_joined_query(parts),
-            num_records=next(
-                (part.num_records for part in parts if part.num_records is not None), None
-            ),
-            description=_joined_descriptions(parts),
-            versions=_joined_versions(parts),
-            ids=tuple(name for part in parts for name in part.ids),
-        )
+        from noisewise.disclosure.combining import combined
+
+        return combined(releases)
+
+
+def _or_none(value: float) -> float | None:
+    """The value, None where it is absent."""
+    return None if math.isnan(value) else value
 
 
 def _require_release(path: Path) -> None:
@@ -301,92 +307,3 @@ def _require_release(path: Path) -> None:
         if read_json(path, "The file").get("schema") == _SCHEMA:
             return
     raise InvalidInputError(f"{path} exists and is not a release: it is kept. Choose another name.")
-
-
-def _parts(releases: tuple[Any, ...]) -> list[Release]:
-    if len(releases) == 1 and isinstance(releases[0], Release):
-        raise InvalidInputError(
-            "combine needs at least two releases, as in Release.combine(a, b), got one."
-        )
-    parts = [part for item in releases for part in _listed(item)]
-    if not parts or not all(isinstance(part, Release) for part in parts):
-        raise InvalidTypeError("combine takes releases, or a list of them: Release.combine(a, b).")
-    if _one_is_given_twice(parts):
-        raise InvalidInputError(
-            "The same release is given twice: it counts once. If these are two that agree in"
-            " everything by chance, give them different descriptions."
-        )
-    _check_one_dataset(parts)
-    return parts
-
-
-def _listed(item: Any) -> Iterable[Any]:
-    return [item] if isinstance(item, Release) or not isinstance(item, Iterable) else item
-
-
-def _check_one_dataset(parts: list[Release]) -> None:
-    units = sorted({part.privacy_unit for part in parts})
-    if len(units) > 1:
-        raise InvalidInputError(
-            f"The releases protect different units, {', '.join(units)}: they do not add up."
-        )
-    relations = list(dict.fromkeys(part.neighbours for part in parts))
-    if len(relations) > 1:
-        raise InvalidInputError(
-            f"The releases are about different neighbours, {' and '.join(map(repr, relations))}:"
-            " their guarantees do not add up."
-        )
-    sizes = {part.num_records for part in parts if part.num_records is not None}
-    if len(sizes) > 1:
-        raise InvalidInputError(
-            f"The releases are about {sorted(sizes)} records: they are not of one dataset."
-        )
-
-
-def _one_is_given_twice(parts: list[Release]) -> bool:
-    """Whether some release is in two of these: by their ids, or by all that they say where one has
-    no ids.
-
-    """
-    ids = [name for part in parts for name in part.ids]
-    alike: dict[str, list[bool]] = {}
-    for part in parts:
-        alike.setdefault(dataclasses.replace(part, ids=()).to_json(), []).append(bool(part.ids))
-    return len(set(ids)) < len(ids) or any(
-        len(named) > 1 and not all(named) for named in alike.values()
-    )
-
-
-def _composed(parts: list[Release]) -> AbstractGuarantee | None:
-    """The guarantee of all parts together, None where that of one is unknown."""
-    guarantees = [part.guarantee for part in parts if part.guarantee is not None]
-    return compose(guarantees) if len(guarantees) == len(parts) else None
-
-
-def _joined_query(parts: list[Release]) -> dict[str, Any] | None:
-    """The description of all queries together, None where one is unknown."""
-    queries = [as_described(part.query) for part in parts if part.query is not None]
-    return Joint(queries).to_spec() if len(queries) == len(parts) else None  # type: ignore[arg-type]
-
-
-def _joined_names(parts: list[Release]) -> tuple[str, ...]:
-    plain = tuple(name for part in parts for name in part.names or ())
-    if len(set(plain)) == len(plain):
-        return plain
-    return tuple(
-        f"{number}:{name}" for number, part in enumerate(parts) for name in part.names or ()
-    )
-
-
-def _joined_descriptions(parts: list[Release]) -> str:
-    text = "; ".join(part.description for part in parts if part.description)
-    return text if len(text) <= _MAX_DESCRIPTION else text[: _MAX_DESCRIPTION - 3] + "..."
-
-
-def _joined_versions(parts: list[Release]) -> dict[str, str]:
-    packages = sorted({package for part in parts for package in part.versions})
-    found = {
-        package: {part.versions[package] for part in parts if package in part.versions}
-        for package in packages
-    }
-    return {package: ", ".join(sorted(versions)) for package, versions in found.items()}

@@ -21,6 +21,7 @@ from noisewise._core.neighbours import (
     neighbours_from_spec,
 )
 from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.mechanisms.columns import PerColumn, length
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.mechanisms.law import AbstractNoiseLaw
@@ -44,8 +45,10 @@ class AbstractMechanism(AbstractNoiseLaw):
     if TYPE_CHECKING:
 
         @property
-        def sensitivity(self) -> float | None:
-            """The largest change of s between neighbours, where it is known."""
+        def sensitivity(self) -> PerColumn:
+            """The largest change of s between neighbours in `norm`, or that of each column, where
+            it is known.
+            """
 
     @property
     @abc.abstractmethod
@@ -68,6 +71,11 @@ class AbstractMechanism(AbstractNoiseLaw):
         Returns:
             s and s', each of shape (pairs, k): row i of one is a neighbour of row i of the other.
         """
+
+    @property
+    def total_sensitivity(self) -> float | None:
+        """The largest change of s between neighbours in `norm`, of all columns together."""
+        return None if self.sensitivity is None else length(self.sensitivity, self.norm)
 
     @property
     def neighbours(self) -> AbstractNeighbours:
@@ -109,7 +117,7 @@ class AbstractMechanism(AbstractNoiseLaw):
         changes: dict[str, Any] = {"neighbours": neighbours}
         return dataclasses.replace(self, **changes)
 
-    def _stated_sensitivity(self) -> float:
+    def _stated_sensitivity(self) -> Any:
         if self.sensitivity is None:
             raise MissingCapabilityError(
                 f"This {type(self).__name__} does not know the query's sensitivity, so its noise"
@@ -153,10 +161,22 @@ class AbstractMechanism(AbstractNoiseLaw):
             sd = self._noise_sd(k)
         except ArithmeticError:  # scales and steps near the ends of float64
             sd = None
-        return [sd if sd is None or math.isfinite(sd) else None] * self.output_width(k)
+        each = sd if np.ndim(sd) else [sd] * self.output_width(k)
+        return [float(sd) if sd is not None and math.isfinite(sd) else None for sd in each]
 
-    def _noise_sd(self, k: int) -> float | None:
+    def _noise_sd(self, k: int) -> PerColumn:
         return None
+
+    @property
+    def has_noiseless_columns(self) -> bool:
+        """Whether some column of s_dp is a fixed function of s.
+
+        >>> import noisewise as nw
+        >>> exact = nw.mechanisms.Exact()
+        >>> nw.mechanisms.Product([exact, nw.mechanisms.Laplace(1.0)]).has_noiseless_columns
+        True
+        """
+        return False
 
     def describe(self) -> str:
         """What is done to the numbers, in the words of a report."""

@@ -179,6 +179,9 @@ class ExponentialMechanism(AbstractMechanism):
     def _log_sf(self, s_dp: Array, s: Array) -> Array:
         return self._log_prob_among(jnp.asarray(self.candidates) >= s_dp, s)
 
+    def _log_before(self, s_dp: Array, s: Array) -> Array:
+        return self._log_prob_among(jnp.asarray(self.candidates) < s_dp, s)
+
     def _log_prob_among(self, chosen: Array, s: Array) -> Array:
         """The log probability that s_dp is one of the chosen candidates."""
         log_probs, chosen = jnp.broadcast_arrays(jax.nn.log_softmax(s / self.scale), chosen)

@@ -1,14 +1,4 @@
-r"""Privacy guarantees as small types: what they mean, which imply which, how they add up.
-
-| from \ to          | PureDP | ApproximateDP | ZeroConcentratedDP | GaussianDP |
-|--------------------|--------|---------------|--------------------|------------|
-| PureDP             | itself | exact         | epsilon^2 / 2      | exact      |
-| ApproximateDP      | only if delta = 0 | itself (a larger delta only) | no | no |
-| ZeroConcentratedDP | no     | upper bound   | itself             | no         |
-| GaussianDP         | no     | exact         | exact, mu^2 / 2    | itself     |
-
-"Exact" means that no smaller parameter holds for every mechanism with the guarantee on the left.
-"""
+r"""Privacy guarantees as small types: what they mean, which imply which, how they add up."""
 
 from __future__ import annotations
 
@@ -174,9 +164,6 @@ class ZeroConcentratedDP(AbstractCurveGuarantee):
     To (epsilon, delta): delta = min over alpha > 1 of exp((alpha-1)(alpha rho - epsilon)) /
     (alpha-1) (1 - 1/alpha)^alpha (Canonne, Kamath and Steinke 2020, proposition 12), an upper
     bound.
-
-    >>> ZeroConcentratedDP(0.5).group(2)
-    ZeroConcentratedDP(rho=2.0)
     """
 
     rho: float
@@ -203,10 +190,6 @@ class ZeroConcentratedDP(AbstractCurveGuarantee):
 
         Raises:
             ConversionError: If the given delta is 0, which no zCDP gives.
-
-        >>> wanted = ApproximateDP(1.0, 1e-6)
-        >>> ZeroConcentratedDP.from_approximate(wanted).within(wanted)
-        True
         """
         at = (guarantee.epsilon, guarantee.delta)
         rho = largest_parameter(log_delta_of_concentrated, *at, "zCDP guarantee")
@@ -256,9 +239,6 @@ class GaussianDP(AbstractCurveGuarantee):
 
         Raises:
             ConversionError: If the given delta is 0, which no Gaussian noise gives.
-
-        >>> round(GaussianDP.from_approximate(ApproximateDP(1.0, 1e-6)).mu, 6)
-        0.236704
         """
         at = (guarantee.epsilon, guarantee.delta)
         mu = largest_parameter(log_delta_of_gaussian, *at, "Gaussian noise")

@@ -67,6 +67,10 @@ class Product(AbstractMechanism):
     def noise_sd(self, k: int) -> list[float | None]:
         return [sd for mechanism, width in self._parts for sd in mechanism.noise_sd(width)]
 
+    @property
+    def has_noiseless_columns(self) -> bool:
+        return any(mechanism.has_noiseless_columns for mechanism in self.mechanisms)
+
     def describe(self) -> str:
         return "; ".join(
             f"{mechanism.describe()} ({width} of the numbers)" for mechanism, width in self._parts

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array, integer, is_traced, number
-from noisewise._core.neighbours import AbstractNeighbours, joint_relation
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours, joint_relation
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.calibration import pure_epsilon
@@ -32,9 +32,9 @@ class RandomizedResponse(AbstractMechanism):
     Tight. `log_prob_bound` is attained at s = s_dp.
 
     Attributes:
-        num_categories: c, at least 2.
-        truth_probability: t, from 1/c to below 1.
-        sensitivity: The number of entries of s that one person can change.
+        num_categories: c, 2 or more; 2 unless given.
+        truth_probability: t, from 1/c to below 1; it must be given.
+        sensitivity: The number of entries of s that one person can change; 1 unless given.
         neighbours: Which databases differ by them; `nw.ReplaceOne()` by default.
 
     >>> import noisewise as nw
@@ -52,6 +52,20 @@ class RandomizedResponse(AbstractMechanism):
         converter=number("truth_probability", above=0.0, below=1.0)
     )
     sensitivity: int = eqx.field(default=1, converter=integer("sensitivity", at_least=1))
+    neighbours: AbstractNeighbours = neighbours_field()
+
+    def __init__(
+        self,
+        num_categories: int = 2,
+        truth_probability: float | None = None,
+        sensitivity: int = 1,
+        *,
+        neighbours: AbstractNeighbours = REPLACE_ONE,
+    ) -> None:
+        self.num_categories = num_categories
+        self.truth_probability = truth_probability  # type: ignore[assignment]
+        self.sensitivity = sensitivity
+        self.neighbours = neighbours
 
     def __check_init__(self) -> None:
         if not is_traced(self) and self.truth_probability < _GUESSING / self.num_categories:
@@ -59,8 +73,6 @@ class RandomizedResponse(AbstractMechanism):
                 "truth_probability must be at least that of a blind guess, 1/num_categories = "
                 f"{1 / self.num_categories:g}, got {self.truth_probability:g}."
             )
-
-    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
     def calibrate(

@@ -50,11 +50,12 @@ def checked(
         observed: A release, or the released numbers.
 
     Returns:
-        float64 numbers, shape (k',), all on the support of the mechanism.
+        float64 numbers, shape (k',), all on the support of the mechanism; NaN where a cell is
+        absent.
 
     Raises:
-        InvalidInputError: If a release is of another mechanism or query, or a number is missing or
-            off the support.
+        InvalidInputError: If a release is of another mechanism or query, or a number is missing
+            that the mechanism always publishes, or off the support.
         InvalidTypeError: If it is a tracer, or does not hold numbers.
     """
     from noisewise.disclosure import Release
@@ -117,11 +118,13 @@ def _check_entries(model: PrivateModel, values: np.ndarray) -> None:
             f"observed must have shape ({width},), one number for each of {', '.join(names)}; got"
             f" {values.shape}{fix}."
         )
-    missing = [name for name, value in zip(names, values, strict=True) if np.isnan(value)]
+    possible = model.mechanism.support.may_be_absent(width)
+    missing = [names[j] for j in np.flatnonzero(np.isnan(values) & ~possible)]
     if missing:
         raise InvalidInputError(
-            f"observed must be numbers, but it is NaN for {', '.join(missing)}: leave unpublished"
-            " numbers out of the query and the mechanism."
+            f"observed must be numbers, but it is NaN for {', '.join(missing)}: if numbers below a"
+            " threshold were not published, that is nw.mechanisms.Thresholded(mechanism,"
+            " above=...); leave what was never measured out of the query and the mechanism."
         )
 
 

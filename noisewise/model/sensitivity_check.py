@@ -36,7 +36,7 @@ def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> Non
     noisewise.errors.SensitivityError: The Laplace is calibrated for a sensitivity of 0.05 ...
     """
     for block, part, width in _blocks(mechanism, query):
-        norm, calibrated, relation = block.norm, block.sensitivity, block.neighbours
+        norm, calibrated, relation = block.norm, block.total_sensitivity, block.neighbours
         if calibrated is None:
             continue
         needed = _needed(part, norm, width, relation)

@@ -189,7 +189,7 @@ def _values(mechanism: AbstractMechanism, values: np.ndarray, names: tuple[str, 
     rows = [
         (
             name,
-            number(value, sd),
+            "absent" if np.isnan(value) else number(value, sd),
             *([number(sd, sd) if sd is not None else "depends"] if known else []),
         )
         for name, value, sd in shown
