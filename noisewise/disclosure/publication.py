@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,8 @@ from noisewise.disclosure.fields import (
     relation_of,
     require_guarantee,
 )
-from noisewise.disclosure.tables.cells import as_labels, as_source, names_of, selected, table_of
+from noisewise.disclosure.tables.cells import as_labels, as_source, names_of, part_of, table_of
+from noisewise.disclosure.tables.frames import released_table
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
@@ -146,6 +147,78 @@ class Release:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
+    @classmethod
+    def from_table(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        value: str,
+        labels: Sequence[str],
+        mechanism: AbstractMechanism | type[AbstractMechanism] | Mapping[Any, AbstractMechanism],
+        scale: str | None = None,
+        sd: str | None = None,
+        variance: str | None = None,
+        by: str | None = None,
+        absent: Any = None,
+        cells: pd.DataFrame | str | None = None,
+        missing: Any = None,
+        neighbours: AbstractNeighbours | None = None,
+        guarantee: AbstractGuarantee | None = None,
+        name: str | None = None,
+        description: str = "",
+        source: str | Mapping[str, Any] | None = None,
+    ) -> Release:
+        """A published table as a release, one value per row.
+
+        Args:
+            frame: The table, one row per published cell.
+            value: The column of published numbers.
+            labels: The columns that tell cells apart.
+            mechanism: The noise of all cells; its class, with one of `scale`, `sd` and `variance`;
+                or a mechanism for each entry of the column `by`.
+            scale: The column with the scale of each cell's noise; 0 where there is none (`Exact`).
+            sd: The column with its standard deviation.
+            variance: The column with its variance.
+            by: The column that chooses among several mechanisms.
+            absent: What marks a suppressed cell in the column of numbers; empty ones are
+                suppressed too.
+            cells: The labels of all public cells, where the rows of suppressed ones are left out:
+                a frame, also with the columns of `by`, `scale` and `missing` that these cells
+                need, or "product" for all combinations of the labels that occur.
+            missing: The column, or the mask, that says where nothing was measured.
+            neighbours: The relation of neighbours, if the publisher names one.
+            guarantee: What the publisher states; it stays marked as stated unless the mechanism
+                implies it.
+            name: What the numbers count: a label of all cells, so that other columns of the table
+                can be combined with these.
+            description: A line about the release.
+            source: Where it comes from.
+
+        Raises:
+            InvalidInputError: If the table and the mechanism do not fit; or if the mechanism leaves
+                out small numbers, and nothing says which cells it left out.
+
+        >>> import pandas as pd
+        >>> import noisewise as nw
+        >>> frame = pd.DataFrame({"district": ["North", "South"], "cases": ["17", "X"]})
+        >>> noise = nw.mechanisms.Thresholded(nw.mechanisms.DiscreteLaplace(scale=2.0), above=10)
+        >>> Release.from_table(
+        ...     frame, value="cases", labels=["district"], mechanism=noise, absent="X"
+        ... ).table
+          district  value  absent  missing  noise_sd
+        0    North   17.0   False    False  2.799178
+        1    South    NaN    True    False  2.799178
+        """
+        noise = {"scale": scale, "sd": sd, "variance": variance}
+        listed = {"absent": absent, "cells": cells, "missing": missing}
+        return cls(
+            **released_table(frame, value, labels, mechanism, noise, by, name=name, **listed),
+            neighbours=neighbours,  # type: ignore[arg-type]
+            guarantee=guarantee,
+            description=description,
+            source=source,
+        )
+
     def __eq__(self, other: object) -> bool:
         """Whether all fields are equal; absent values are."""
         if not isinstance(other, Release):
@@ -200,22 +273,7 @@ class Release:
         >>> Release([3.0, 5.0], noise, labels=labels).select(district="South").by_name
         {'South': 5.0}
         """
-        columns = selected(self, labels)
-        kept = (
-            None
-            if self.labels is None
-            else {name: tuple(values[j] for j in columns) for name, values in self.labels.items()}
-        )
-        return dataclasses.replace(
-            self,
-            values=tuple(self.values[j] for j in columns),
-            mechanism=self.mechanism.of_columns(columns),
-            names=tuple((self.names or ())[j] for j in columns),
-            guarantee=self.guarantee if self.guarantee_is_stated else None,
-            requested=None,
-            query=None,
-            labels=kept,
-        )
+        return dataclasses.replace(self, **part_of(self, labels))
 
     @property
     def guarantee_is_stated(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime
 import math
 import numbers
@@ -109,7 +110,7 @@ def names_of(labels: Mapping[str, tuple[Label, ...]]) -> tuple[str, ...]:
     ]
     if len(set(plain)) == len(plain):
         return tuple(plain)
-    seen = {name: plain.count(name) for name in set(plain)}
+    seen = collections.Counter(plain)
     names = [name if seen[name] == 1 else f"{name} [{number}]" for number, name in enumerate(plain)]
     if len(set(names)) == len(names):
         return tuple(names)
@@ -195,3 +196,18 @@ def selected(release: Release, chosen: Mapping[str, Any]) -> list[int]:
     if not kept.any():
         raise InvalidInputError("No cell has all of these labels.")
     return np.flatnonzero(kept).tolist()
+
+
+def part_of(release: Release, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that change where only the cells with certain labels are kept."""
+    columns = selected(release, chosen)
+    labels, names = release.labels or {}, release.names or ()
+    return {
+        "values": tuple(release.values[j] for j in columns),
+        "mechanism": release.mechanism.of_columns(columns),
+        "names": tuple(names[j] for j in columns),
+        "guarantee": release.guarantee if release.guarantee_is_stated else None,
+        "requested": None,
+        "query": None,
+        "labels": {name: tuple(given[j] for j in columns) for name, given in labels.items()},
+    }
