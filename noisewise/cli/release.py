@@ -28,6 +28,7 @@ from noisewise.cli.option_texts import (
     pair,
     stated,
 )
+from noisewise.cli.show_release import show_release
 from noisewise.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -56,6 +57,10 @@ Examples:
   noisewise release --data visits.csv --query sum --column minutes \
       --bounds 0 60 --neighbours add-remove --max-contributions 5 \
       --epsilon 1 --out minutes.json
+
+  noisewise release --data views.csv --query histogram --column hour \
+      --edges 0,6,12,18,24 --threshold 90 --neighbours add-remove \
+      --epsilon 1 --out hours.json
 
   noisewise release --data town.csv --query infection-curve --trials 1000 \
       --epsilon 10 --out curve.json
@@ -197,6 +202,14 @@ def release(
             show_default=False,
         ),
     ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Publish a noisy number only if it is at least this; others are absent.",
+            rich_help_panel=_QUERY,
+            show_default=False,
+        ),
+    ] = None,
     epsilon: Annotated[
         float | None,
         typer.Option(
@@ -287,6 +300,7 @@ def release(
         levels={name: labels_of(text) for name, text in assignments("--levels", levels).items()},
         candidates=numbers("--candidates", candidates),
         trials=trials,
+        threshold=threshold,
         number_is_public=relation.has_public_number,
     )
     asked.check()
@@ -298,7 +312,7 @@ def release(
     if ledger is not None and ledger.absolute() == out.absolute():
         raise InvalidInputError("--out and --ledger must be two files.")
     published, kept = _publish(prepared, asked, given, out, (ledger, limit, relation), description)
-    _present(published, kept, out, as_json)
+    show_release(published, kept, out, as_json)
 
 
 def _publish(
@@ -325,7 +339,7 @@ def _publish(
     Raises:
         InvalidInputError: If the release cannot be saved; it is printed then, since it is paid for.
     """
-    from noisewise.cli.released_queries import padded_binomial
+    from noisewise.cli.released_mechanisms import padded_binomial, thresholded
     from noisewise.disclosure import Ledger
     from noisewise.disclosure.curator import PlannedRelease
 
@@ -333,7 +347,9 @@ def _publish(
     guarantee = guarantee_from(given)
     limit = limit if limit is None else limit.with_neighbours(relation)
     terms: dict[str, Any] = {"guarantee": guarantee}
-    if asked.trials is not None:
+    if asked.threshold is not None:
+        terms = {"mechanism": thresholded(asked.threshold, guarantee, relation, prepared.query)}
+    elif asked.trials is not None:
         terms = {"mechanism": padded_binomial(asked.trials, guarantee, prepared.query)}
     with warnings.catch_warnings(record=True) as noticed:
         warnings.simplefilter("always")
@@ -362,35 +378,3 @@ def _publish(
             f"{reasons} The release is printed above: save it, because its budget is spent."
         )
     return published, ledger
-
-
-def _present(published: Release, ledger: Ledger | None, out: Path, as_json: bool) -> None:
-    """Show the release and what is left in the ledger: for people, or as JSON."""
-    from noisewise._core.neighbours import ReplaceOne
-    from noisewise.disclosure.fields import shown
-    from noisewise.disclosure.ledger import rounded
-
-    spent = published.requested or published.guarantee
-    if as_json:
-        account = None
-        if ledger is not None:
-            account = {
-                name: getattr(ledger, name).to_spec() for name in ("limit", "spent", "remaining")
-            }
-        values = {"names": list(published.names or ()), "values": list(published.values)}
-        beside = ReplaceOne(published.privacy_unit)
-        guarantee = published.guarantee.to_spec(beside=beside)  # type: ignore[union-attr]
-        show.print_json({"out": str(out), **values, "guarantee": guarantee, "ledger": account})
-        return
-    show.console().print(repr(published), soft_wrap=True)
-    show.say(f"\nSpent {shown(spent)}; saved to {out}.")  # type: ignore[arg-type]
-    if ledger is None:
-        show.say(
-            "No ledger is kept: --ledger ledger.json --budget 2 adds up what several releases of"
-            " these data cost."
-        )
-    else:
-        show.say(
-            f"{ledger.path.name}: {rounded(ledger.spent)!r} of {ledger.limit!r} is spent,"
-            f" {rounded(ledger.remaining)!r} is left."
-        )

@@ -40,6 +40,7 @@ class Asked:
     levels: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     candidates: tuple[float, ...] = ()
     trials: int | None = None
+    threshold: float | None = None
     number_is_public: bool = True
 
     @property
@@ -105,20 +106,6 @@ def prepare(asked: Asked, table: Table) -> Prepared:
         InvalidInputError: If columns, bounds or levels are missing or unknown.
     """
     return _BUILDERS[asked.query](asked, table)
-
-
-def padded_binomial(trials: int, guarantee: Any, query: Any) -> Any:
-    """The mechanism of `--trials`, calibrated to the guarantee.
-
-    Args:
-        trials: The number of people sampled at each time.
-        guarantee: What it must guarantee.
-        query: The infection curve.
-    """
-    from noisewise.mechanisms import PaddedBinomial
-
-    shape = {"trials": trials, "population": query.population, "num_times": query.num_times}
-    return PaddedBinomial.calibrate(guarantee=guarantee, **shape)
 
 
 # One builder per query ----------------------------------------------------------------------------
@@ -247,6 +234,7 @@ _FLAGS = {
     "levels": "--levels",
     "candidates": "--candidates",
     "trials": "--trials",
+    "threshold": "--threshold",
 }
 _NEEDED: dict[str, tuple[str, ...]] = {
     "mean": (),
@@ -262,10 +250,10 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 _TAKEN: dict[str, tuple[str, ...]] = {
     "mean": ("columns", "bounds", "bounds_of"),
     "sum": ("columns", "bounds", "bounds_of"),
-    "count": (),
+    "count": ("threshold",),
     "median": ("columns",),
-    "histogram": ("columns", "edges", "bounds", "bins"),
-    "contingency-table": (),
+    "histogram": ("columns", "edges", "bounds", "bins", "threshold"),
+    "contingency-table": ("threshold",),
     "category-proportions": (),
     "regression-moments": ("bounds", "bounds_of"),
     "infection-curve": ("columns", "trials"),

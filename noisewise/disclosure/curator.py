@@ -20,9 +20,8 @@ import functools
 import platform
 import secrets
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,15 +32,18 @@ from noisewise._core.json_files import require_text
 from noisewise._core.neighbours import DEFAULT_UNIT, AbstractNeighbours
 from noisewise.disclosure.exact_mechanisms import Sampler, exact_sampler, require_exact
 from noisewise.disclosure.fields import about, as_names, as_requested, shown
+from noisewise.disclosure.invariants import protected_by
 from noisewise.disclosure.ledger import Ledger
 from noisewise.disclosure.preparation import (
     check_fit,
     columns_of,
     confidential_integers,
     has_right_shape,
+    require_records,
     stated_mechanism,
 )
 from noisewise.disclosure.publication import Release
+from noisewise.disclosure.tables.cells import as_labels
 from noisewise.errors import InvalidTypeError, NoisewiseError, ReleaseError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
@@ -58,6 +60,8 @@ def release(
     neighbours: AbstractNeighbours | None = None,
     privacy_unit: str = DEFAULT_UNIT,
     ledger: Ledger | None = None,
+    invariants: Iterable[str] = (),
+    labels: Mapping[str, Iterable[Any]] | None = None,
     description: str = "",
     save_to: PathLike | None = None,
 ) -> Release:
@@ -83,6 +87,10 @@ def release(
         privacy_unit: What one record stands for, the unit of the neighbours.
         ledger: Where the cost is written before noise is drawn; where its limit would be passed,
             nothing happens.
+        invariants: The names of values that are public, and published as they are by the mechanism
+            `Exact()`: the release then claims no privacy as a whole, and what is charged is the
+            guarantee of the others between neighbours that agree in these.
+        labels: For each dimension of a table the label of each value.
         description: A public line about the release.
         save_to: The path of a new file for the release. One that exists or cannot be written is
             refused before anything is spent, so running a script twice does not pay twice.
@@ -107,7 +115,7 @@ def release(
     >>> published.names, published.num_records
     (('sum', 'count'), None)
     """
-    _require_records(data, query)
+    require_records(data, query)
     with PlannedRelease.of(
         query,
         guarantee,
@@ -116,6 +124,8 @@ def release(
         neighbours=neighbours,
         privacy_unit=privacy_unit,
         ledger=ledger,
+        invariants=invariants,
+        labels=labels,
         description=description,
         save_to=save_to,
     ) as plan:
@@ -139,6 +149,7 @@ class PlannedRelease:
         sampler: Draws the values from exact integers.
         num_values: How many values there will be; None where only running a user's function shows
             it.
+        cost: What is promised of the numbers with noise, for the neighbours and the unit.
         refusal: The one message for data that the query cannot take.
         reservation: The name of the file, reserved.
     """
@@ -150,6 +161,8 @@ class PlannedRelease:
     num_values: int | None
     requested: AbstractGuarantee | None
     neighbours: AbstractNeighbours
+    cost: AbstractGuarantee
+    labels: dict[str, tuple[Any, ...]] | None
     ledger: Ledger | None
     description: str
     refusal: str
@@ -166,6 +179,8 @@ class PlannedRelease:
         neighbours: Any = None,
         privacy_unit: Any = DEFAULT_UNIT,
         ledger: Any = None,
+        invariants: Any = (),
+        labels: Any = None,
         description: Any = "",
         refusal: str | None = None,
         save_to: PathLike | None = None,
@@ -180,6 +195,8 @@ class PlannedRelease:
             neighbours: Which databases are neighbours.
             privacy_unit: What one record stands for.
             ledger: Where the cost will be written.
+            invariants: The names of values that are published as they are.
+            labels: For each dimension of a table the label of each value.
             description: A public line about the release.
             refusal: Which data are taken, where the query's own words would not do.
             save_to: The path of a new file.
@@ -200,16 +217,11 @@ class PlannedRelease:
         query = query.on_default_grid()
         require_exact(mechanism, query)
         check_fit(mechanism, query)
-        implied = about(mechanism.guarantee, relation)
-        if not implied.promises:
-            raise ReleaseError(
-                f"{type(mechanism).__name__} promises nothing about anybody: a release of"
-                " confidential data needs noise with a guarantee."
-            )
-        requested = as_requested(guarantee, implied, relation)
+        names, num_values = _names(names, query, mechanism)
+        cost = about(protected_by(mechanism, names, invariants), relation)
+        requested = as_requested(guarantee, cost, relation)
         _check_ledger(ledger, relation.unit)
         sampler = exact_sampler(mechanism, columns_of(query))
-        names, num_values = _names(names, query, mechanism)
         facts = {
             "query": query,
             "mechanism": mechanism,
@@ -218,6 +230,8 @@ class PlannedRelease:
             "num_values": num_values,
             "requested": requested,
             "neighbours": relation,
+            "cost": cost,
+            "labels": as_labels(labels, num_values or 0),
             "ledger": ledger,
             "description": require_text(description, "description", empty=True),
             "refusal": (
@@ -233,11 +247,6 @@ class PlannedRelease:
     def __exit__(self, *_: object) -> None:
         if self.reservation is not None:
             self.reservation.__exit__()
-
-    @property
-    def cost(self) -> AbstractGuarantee:
-        """What the mechanism implies, for the neighbours and the unit of the release."""
-        return about(self.mechanism.guarantee, self.neighbours)
 
     @property
     def saved(self) -> bool:
@@ -328,6 +337,7 @@ class PlannedRelease:
             neighbours=self.neighbours,
             query=self.query.to_spec() if self.query.has_spec else None,
             description=self.description,
+            labels=self.labels,
             versions=_used_versions(),
             ids=(secrets.token_hex(8),),
         )
@@ -346,24 +356,6 @@ class PlannedRelease:
                 " release.save(path): making it again would be another release, and cost as much.",
                 stacklevel=4,
             )
-
-
-def _require_records(data: Any, query: Any) -> None:
-    """Refuse what cannot be data by its type alone, which says nothing about them; a user's
-    function may take anything.
-
-    """
-    if isinstance(data, AbstractQuery):
-        raise InvalidTypeError(
-            "query must be one such as nw.queries.ClampedMean(...). Are data and query swapped?"
-        )
-    if isinstance(query, AbstractQuery) and not query.has_spec:
-        return
-    if data is None or isinstance(data, (str, bytes, Path, Mapping, Set, Iterator)):
-        raise InvalidTypeError(
-            "data must be the records, as an array, a list or a data frame, one row per record,"
-            f" got {type(data).__name__}."
-        )
 
 
 def _names(

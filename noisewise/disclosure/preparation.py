@@ -7,11 +7,13 @@ All but `confidential_integers` uses public facts alone, before the data are rea
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
 from typing import Any
 
 from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours
 from noisewise.disclosure.exact_mechanisms import Columns
-from noisewise.disclosure.fields import relation_of
+from noisewise.disclosure.fields import implied_by, relation_of
 from noisewise.errors import InvalidTypeError, ReleaseError, SensitivityError
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Product
 from noisewise.mechanisms.base import AbstractMechanism
@@ -179,7 +181,9 @@ def _check_blocks(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
     queries = query.blocks if aligned else [query] * len(mechanism.blocks)
     for part, block in zip(mechanism.blocks, queries, strict=True):
         # Some of a query's columns change by at most as much as all of them, in every norm.
-        (check_fit if aligned else _check_sensitivity)(part, block)
+        implied = implied_by(part)
+        if implied is None or implied.promises:  # others are invariants, if they are declared so
+            (check_fit if aligned else _check_sensitivity)(part, block)
 
 
 def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
@@ -229,6 +233,30 @@ def has_right_shape(data: Any, query: AbstractQuery) -> bool:
         return query.over_time is not None or query.num_records in (None, len(data))
     shape = getattr(data, "shape", None)
     return not isinstance(shape, tuple) or query.takes_shape(shape)
+
+
+def require_records(data: Any, query: Any) -> None:
+    """Refuse what cannot be data by its type alone, which says nothing about them; a user's
+    function may take anything.
+
+    Args:
+        data: What was given as data.
+        query: The statistic.
+
+    Raises:
+        InvalidTypeError: If it cannot be records.
+    """
+    if isinstance(data, AbstractQuery):
+        raise InvalidTypeError(
+            "query must be one such as nw.queries.ClampedMean(...). Are data and query swapped?"
+        )
+    if isinstance(query, AbstractQuery) and not query.has_spec:
+        return
+    if data is None or isinstance(data, (str, bytes, Path, Mapping, Set, Iterator)):
+        raise InvalidTypeError(
+            "data must be the records, as an array, a list or a data frame, one row per record,"
+            f" got {type(data).__name__}."
+        )
 
 
 # The integers -------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ as version 1, which stays as it was.
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import TYPE_CHECKING, Any
 
 from noisewise import mechanisms
@@ -52,10 +51,12 @@ def text_of(release: Release) -> str:
 
 
 def _fits_version_1(release: Release) -> bool:
+    """Whether a file of version 1 says all of it: a matter of public facts, not of the values."""
+    absent = release.mechanism.support.may_be_absent(len(release.values))
     return (
         release.labels is None
         and release.source is None
-        and not any(map(math.isnan, release.values))
+        and not absent.any()
         and not release.guarantee_is_stated
         and isinstance(release.neighbours, ReplaceOne)
     )

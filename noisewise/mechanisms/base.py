@@ -245,6 +245,13 @@ class AbstractMechanism(AbstractNoiseLaw):
         """Whether its guarantee, put as an epsilon, comes with a positive delta."""
         return False
 
+    @property
+    def spends(self) -> bool:
+        """Whether it has a share of the budget: what claims no privacy, and what measures nothing,
+        has none, and stays as it is at other budgets.
+        """
+        return True
+
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
         """A mechanism of the same kind and sensitivity with another guarantee: only its noise
         changes.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import jax.numpy as jnp
 
 from noisewise._core.arrays import Array
+from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.supports import AbstractSupport, Real
 from noisewise.mechanisms.unprotected import AbstractUnprotected
 
@@ -43,6 +46,16 @@ class Exact(AbstractUnprotected):
     @property
     def support(self) -> AbstractSupport:
         return Real()
+
+    @property
+    def exact_step(self) -> None:
+        """That of the query."""
+        return None
+
+    def exact_sampler(
+        self, noise: ExactNoise, step: float
+    ) -> Callable[[Sequence[int]], list[float]]:
+        return lambda integers: [step * number for number in integers]
 
     def _transport(self, u: Array, s: Array) -> Array:
         return jnp.broadcast_to(s, jnp.broadcast_shapes(u.shape, s.shape))

@@ -146,12 +146,12 @@ class PerCell(AbstractMechanism):
         return self.sorted.needs_delta
 
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
-        """The mechanisms that measure keep their shares of the budget, as the blocks of a `Product`
-        do.
-        """
-        paid = [part for part, k in self.calibrated_blocks(self.width) if part.measured(k).any()]
-        made = dict(zip(paid, Product(paid).recalibrated(guarantee).blocks, strict=True))
-        return PerCell([made.get(part, part) for part in self.mechanisms], self.which)
+        """The mechanisms keep their shares of the budget, as the blocks of a `Product` do."""
+        return PerCell(self.sorted.recalibrated(guarantee).blocks, self.which)
+
+    @property
+    def spends(self) -> bool:
+        return self.sorted.spends
 
     @property
     def is_exact(self) -> bool:

@@ -42,6 +42,10 @@ class AbstractPostProcessing(AbstractMechanism):
         return None
 
     @property
+    def spends(self) -> bool:
+        return self.mechanism.spends
+
+    @property
     def has_noiseless_columns(self) -> bool:
         return self.mechanism.has_noiseless_columns
 

@@ -107,17 +107,24 @@ class Product(AbstractMechanism):
         return any(mechanism.needs_delta for mechanism in self.mechanisms)
 
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
-        """Blocks keep their shares of the budget: epsilons add up, and so do squares of mu.
+        """Blocks keep their shares of the budget: epsilons add up, and so do squares of mu. Those
+        that have none stay as they are.
 
         Raises:
             MissingCapabilityError: If the blocks' guarantees are neither all PureDP nor all
                 GaussianDP.
         """
-        shares = _shares([mechanism.guarantee for mechanism in self.mechanisms], guarantee)
-        pairs = zip(self.mechanisms, shares, strict=True)
-        return Product(
-            [mechanism.recalibrated(share) for mechanism, share in pairs], widths=self.widths
-        )
+        spending = [mechanism for mechanism in self.mechanisms if mechanism.spends]
+        shares = iter(_shares([mechanism.guarantee for mechanism in spending], guarantee))
+        blocks = [
+            mechanism.recalibrated(next(shares)) if mechanism.spends else mechanism
+            for mechanism in self.mechanisms
+        ]
+        return Product(blocks, widths=self.widths)
+
+    @property
+    def spends(self) -> bool:
+        return any(mechanism.spends for mechanism in self.mechanisms)
 
     @property
     def is_exact(self) -> bool:

@@ -117,6 +117,10 @@ class TransitionTable(AbstractMechanism):
     def support(self) -> AbstractSupport:
         return Finite(self.outputs)
 
+    @property
+    def spends(self) -> bool:
+        return self.local
+
     def for_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
         return super().for_neighbours(neighbours) if self.local else self
 

@@ -63,9 +63,9 @@ class Unmeasured(AbstractMechanism):
             " the other cells' probabilities, such as nw.infer."
         )
 
-    def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
-        """Itself: it costs nothing."""
-        return self
+    @property
+    def spends(self) -> bool:
+        return False
 
     def exact_sampler(
         self, noise: ExactNoise, step: float

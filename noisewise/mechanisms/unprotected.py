@@ -26,6 +26,10 @@ class AbstractUnprotected(AbstractMechanism):
     def guarantee(self) -> AbstractGuarantee:
         return NoGuarantee()
 
+    @property
+    def spends(self) -> bool:
+        return False
+
     def for_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
         """Itself: it promises nothing, whoever the neighbours are."""
         return self

@@ -50,8 +50,11 @@ def terms(rng, query, neighbours):
         step=query.step * pick(rng, (*(0.5**halving for halving in HALVINGS), 7.0, 1 / 3)),
         neighbours=neighbours,
     )
-    if rng.random() < 0.3:
+    way = rng.random()
+    if way < 0.3:
         mechanism = m.Clamped(mechanism, low=0.0)
+    elif way < 0.5:
+        mechanism = m.Thresholded(mechanism, above=pick(rng, (-1.0, 0.5, 2.0)))
     return {"mechanism": mechanism}
 
 
