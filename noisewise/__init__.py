@@ -38,12 +38,14 @@ if TYPE_CHECKING:
         samplers,
         simulators,
     )
+    from noisewise._core.neighbours import AddRemoveOne, ReplaceOne
     from noisewise.assessment import assess
     from noisewise.automatic.infer import infer
     from noisewise.disclosure import Ledger, Release, release
     from noisewise.mechanisms.guarantees import (
         ApproximateDP,
         GaussianDP,
+        NoGuarantee,
         PureDP,
         ZeroConcentratedDP,
     )
@@ -53,13 +55,16 @@ if TYPE_CHECKING:
     from noisewise.priors.prior import Prior
 
 __all__ = [
+    "AddRemoveOne",
     "ApproximateDP",
     "GaussianDP",
     "Ledger",
+    "NoGuarantee",
     "Prior",
     "PrivateModel",
     "PureDP",
     "Release",
+    "ReplaceOne",
     "ZeroConcentratedDP",
     "assess",
     "assessment",
@@ -88,8 +93,11 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
+        "AddRemoveOne": "noisewise._core.neighbours",
+        "ReplaceOne": "noisewise._core.neighbours",
         "ApproximateDP": "noisewise.mechanisms.guarantees",
         "GaussianDP": "noisewise.mechanisms.guarantees",
+        "NoGuarantee": "noisewise.mechanisms.guarantees",
         "PureDP": "noisewise.mechanisms.guarantees",
         "ZeroConcentratedDP": "noisewise.mechanisms.guarantees",
         "Ledger": "noisewise.disclosure",

@@ -14,12 +14,18 @@ from noisewise.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
     EuclideanLaplace,
+    Exact,
     ExponentialMechanism,
     Gaussian,
     Laplace,
     PaddedBinomial,
+    PerCell,
     Product,
     RandomizedResponse,
+    Rounded,
+    Thresholded,
+    TransitionTable,
+    Unmeasured,
 )
 
 
@@ -64,7 +70,12 @@ def additive(mechanism: AbstractMechanism, s: list[float], **settings: float) ->
     step = getattr(mechanism, "step", None)
     settings = {"sensitivity": mechanism.sensitivity, **settings}
     return Case(
-        mechanism, s, around(s, width, step), settings, best=lambda y: y, continuous=step is None
+        mechanism,
+        s,
+        around(s, width, step),
+        settings if np.ndim(mechanism.scale) == 0 else None,  # calibrate gives one scale
+        best=lambda y: y,
+        continuous=step is None,
     )
 
 
@@ -120,6 +131,33 @@ def far_from(low: float, high: float) -> Callable:
     return lambda y: np.where(y <= low, y - 1e4, np.where(y >= high, y + 1e4, y))
 
 
+def or_absent(best: Callable) -> Callable:
+    """Statistics far below the threshold where s_dp is absent, else those of the inner mechanism."""
+    return lambda y: np.where(np.isnan(y), -1e6, best(np.nan_to_num(y)))
+
+
+def counts(mechanism: AbstractMechanism, s: list[float], best: Callable | None) -> Case:
+    """Counts around s."""
+    return Case(
+        mechanism, np.asarray(s), around(np.asarray(s), 3.0, 1.0), best=best, continuous=False
+    )
+
+
+def table(mechanism: TransitionTable, s: list[float]) -> Case:
+    inputs, outputs = np.array(mechanism.inputs), np.array(mechanism.outputs)
+
+    def best(y: np.ndarray) -> np.ndarray:
+        return inputs[mechanism.table.argmax(axis=0)[np.searchsorted(outputs, y)]]
+
+    return Case(
+        mechanism,
+        np.asarray(s),
+        lambda rng, n: rng.choice(inputs, (n, len(s))),
+        best=best,
+        continuous=False,
+    )
+
+
 def blocks_best(y: np.ndarray) -> np.ndarray:
     """For the mixed Product below: its clamped column, its candidate, its two counts."""
     utilities = 60.0 * (np.array([1.0, 0.0]) == y[1])
@@ -134,14 +172,23 @@ def blocks_statistics(rng: np.random.Generator, n: int) -> np.ndarray:
 MECHANISMS = {
     "Laplace": additive(Laplace(scale=0.5, sensitivity=1.0), [0.3]),
     "Laplace wide": additive(Laplace(scale=70.0, sensitivity=7.0), [-1000.0]),
+    "Laplace by column": additive(
+        Laplace(scale=[2.0, 0.3, 15.0], sensitivity=[0.2, 0.5, 3.0]), [1.0, -4.0, 30.0]
+    ),
     "Laplace k=3": additive(Laplace(scale=2.0, sensitivity=0.2), [1.0, -4.0, 30.0]),
     "Gaussian": additive(Gaussian(scale=0.5, sensitivity=1.0), [0.3]),
     "Gaussian wide": additive(Gaussian(scale=70.0, sensitivity=7.0), [-1000.0]),
+    "Gaussian by column": additive(
+        Gaussian(scale=[2.0, 0.3, 15.0], sensitivity=[0.2, 0.5, 3.0]), [1.0, -4.0, 30.0]
+    ),
     "Gaussian k=3": additive(Gaussian(scale=2.0, sensitivity=0.2), [1.0, -4.0, 30.0]),
     "DiscreteLaplace": additive(DiscreteLaplace(scale=1.7, sensitivity=1.0), [5.0]),
     "DiscreteLaplace narrow": additive(DiscreteLaplace(scale=0.2, sensitivity=2.0), [-3.0]),
     "DiscreteLaplace step": additive(
         DiscreteLaplace(scale=3.0, sensitivity=0.1, step=0.1), [0.7], step=0.1
+    ),
+    "DiscreteLaplace by column": additive(
+        DiscreteLaplace(scale=[0.4, 9.0, 3.0], sensitivity=2.0), [-3.0, 0.0, 7.0]
     ),
     "DiscreteLaplace k=3": additive(
         DiscreteLaplace(scale=4.0, sensitivity=2.0, step=0.5), [-1.5, 0.0, 7.0], step=0.5
@@ -150,6 +197,9 @@ MECHANISMS = {
     "DiscreteGaussian narrow": additive(DiscreteGaussian(scale=0.4, sensitivity=2.0), [-3.0]),
     "DiscreteGaussian step": additive(
         DiscreteGaussian(scale=4.0, sensitivity=0.1, step=0.1), [0.7], step=0.1
+    ),
+    "DiscreteGaussian by column": additive(
+        DiscreteGaussian(scale=[0.4, 9.0, 3.0], sensitivity=[1.0, 2.0, 1.0]), [-3.0, 0.0, 7.0]
     ),
     "DiscreteGaussian k=3": additive(
         DiscreteGaussian(scale=5.0, sensitivity=2.0, step=0.5), [-1.5, 0.0, 7.0], step=0.5
@@ -183,6 +233,11 @@ MECHANISMS = {
         [1.2, -3.0, 3.9],
         best=far_from(0.0, 4.0),
     ),
+    "Clamped by column": wrapped(
+        Clamped(Laplace(scale=[2.0, 0.5, 7.0], sensitivity=1.0), low=0.0, high=4.0),
+        [1.2, -3.0, 3.9],
+        best=far_from(0.0, 4.0),
+    ),
     "Clamped non-negative": wrapped(
         Clamped(Gaussian(scale=2.0, sensitivity=1.0), low=0.0), [1.2], best=far_from(0.0, math.inf)
     ),
@@ -207,6 +262,104 @@ MECHANISMS = {
         settings=None,
         best=None,
     ),
+    "Exact": counts(Exact(), [7.0], best=lambda y: y),
+    "Exact k=3": counts(Exact(), [7.0, -2.0, 0.5], best=lambda y: y),
+    "Thresholded Laplace": wrapped(
+        Thresholded(Laplace(scale=2.0, sensitivity=1.0), above=1.0),
+        [1.2],
+        best=or_absent(lambda y: y),
+    ),
+    "Thresholded Laplace k=3": wrapped(
+        Thresholded(Laplace(scale=[2.0, 0.5, 7.0], sensitivity=1.0), above=[1.0, -2.5, 0.0]),
+        [1.2, -3.0, 3.9],
+        best=or_absent(lambda y: y),
+    ),
+    "Thresholded DiscreteLaplace": wrapped(
+        Thresholded(DiscreteLaplace(scale=3.0, sensitivity=1.0), above=4.5),
+        [4.0],
+        step=1.0,
+        best=or_absent(lambda y: y),
+    ),
+    "Thresholded DiscreteGaussian step": wrapped(
+        Thresholded(DiscreteGaussian(scale=0.4, sensitivity=1.0, step=0.1), above=0.3),
+        [0.7],
+        step=0.1,
+        best=or_absent(lambda y: y),
+    ),
+    "Thresholded Clamped": wrapped(
+        Thresholded(Clamped(Gaussian(scale=2.0, sensitivity=1.0), low=0.0, high=4.0), above=0.7),
+        [1.2],
+        best=or_absent(far_from(-math.inf, 4.0)),
+    ),
+    "Thresholded Clamped end": wrapped(
+        Thresholded(Clamped(Laplace(scale=2.0, sensitivity=1.0), low=0.0, high=4.0), above=4.0),
+        [3.0],
+        best=or_absent(far_from(-math.inf, 4.0)),
+    ),
+    "Thresholded Clamped lattice": wrapped(
+        Thresholded(
+            Clamped(DiscreteLaplace(scale=3.0, sensitivity=1.0), low=0.0, high=10.0), above=6.0
+        ),
+        [4.0],
+        step=1.0,
+        best=or_absent(far_from(-math.inf, 10.0)),
+    ),
+    "Thresholded Rounded": counts(Thresholded(Rounded(base=3), above=6.0), [5.0], None),
+    "Thresholded TransitionTable": dataclasses.replace(
+        table(TransitionTable([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]]), [1.0]),
+        mechanism=Thresholded(TransitionTable([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]]), above=1.0),
+        best=None,
+    ),
+    "Rounded": counts(Rounded(base=3), [4.0], best=lambda y: y),
+    "Rounded k=3": counts(Rounded(base=5), [4.0, -3.0, 10.0], best=lambda y: y),
+    "Rounded nearest": counts(Rounded(base=10, random=False), [15.0], best=lambda y: y),
+    "TransitionTable": table(
+        TransitionTable([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7]], outputs=(-1.0, 0.5, 4.0), local=True),
+        [1.0],
+    ),
+    "TransitionTable k=3": table(
+        TransitionTable([[0.5, 0.5, 0.0], [0.1, 0.2, 0.7]], inputs=(2.0, 5.0)), [2.0, 5.0, 5.0]
+    ),
+    "Product of cells": Case(
+        Product(
+            [
+                Thresholded(DiscreteLaplace(scale=3.0, sensitivity=1.0), above=2.0),
+                Exact(),
+                Rounded(base=3),
+                Clamped(DiscreteGaussian(scale=[2.0, 5.0], sensitivity=1.0), low=0.0),
+            ]
+        ),
+        np.array([3.0, 2.0, 4.0, 1.0, 6.0]),
+        around(np.array([3.0, 2.0, 4.0, 1.0, 6.0]), 3.0, 1.0),
+        continuous=False,
+    ),
+    "PerCell": Case(
+        PerCell(
+            [
+                Thresholded(DiscreteLaplace(scale=3.0, sensitivity=1.0), above=[2.0, 5.0]),
+                Rounded(base=3),
+                DiscreteGaussian(scale=[2.0, 5.0], sensitivity=1.0),
+            ],
+            [2, 0, 1, 2, 0],
+        ),
+        np.array([3.0, 2.0, 4.0, 1.0, 6.0]),
+        around(np.array([3.0, 2.0, 4.0, 1.0, 6.0]), 3.0, 1.0),
+        continuous=False,
+    ),
+    "PerCell of private cells": wrapped(
+        PerCell(
+            [Laplace(scale=[2.0, 0.5], sensitivity=1.0), Gaussian(scale=1.0, sensitivity=0.5)],
+            [0, 1, 0],
+        ),
+        [0.5, -1.0, 2.0],
+        best=lambda y: y,
+    ),
+    "PerCell unmeasured": counts(
+        PerCell([DiscreteLaplace(scale=3.0, sensitivity=1.0), Unmeasured()], [1, 0]),
+        [4.0, 7.0],
+        best=np.nan_to_num,
+    ),
+    "Unmeasured": wrapped(Unmeasured(), [1.2], best=np.nan_to_num),
     "Product": wrapped(
         Product(
             [Gaussian(scale=1.0, sensitivity=0.5), Laplace(scale=3.0, sensitivity=1.0)],

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from noisewise.audit.outputs import all_values
 from noisewise.audit.uniforms.smooth_tests import legendre
-from noisewise.mechanisms.supports import AbstractSupport, Interval, Lattice
+from noisewise.mechanisms.supports import AbstractSupport, Interval, Lattice, OrAbsent
 
 LogDensity = Callable[[np.ndarray], np.ndarray]
 """The log density, up to a constant, of values (..., columns)."""
@@ -89,7 +89,7 @@ class ColumnLaw:
         of outputs and of 2^52 uniforms.
         """
         highest = np.exp(self.levels[~self.discrete].max()) / self.masses.sum()
-        resolution = 4.0 * np.spacing(np.abs(self.points).max())
+        resolution = 4.0 * np.spacing(np.abs(self.points[np.isfinite(self.points)]).max())
         return num_draws * (num_draws - 1) / 2 * (2.0**-52 + resolution * highest)
 
 
@@ -148,8 +148,14 @@ def column_law(
         center: Points where the density may have a kink, which become edges of cells.
         resolution: The number of cells.
     """
+    if isinstance(support, OrAbsent):
+        filled = support.filled(ladder[:, None])[:, 0]
+        published = column_law(support.present, log_density, filled, center, resolution)
+        return _with_absent(published, float(log_density(np.array([[np.nan]]))[0]))
     values = all_values(support)
     low, high = ladder.min(), ladder.max()
+    if values is None and low == high:
+        values = np.array([low])  # what has no noise
     if values is None and isinstance(support, Lattice):
         first = round(max(low, support.low) / support.step)
         last = round(min(high, support.high) / support.step)
@@ -178,6 +184,16 @@ def column_law(
         masses, discrete = np.append(masses, 0.0), np.append(discrete, False)
     order = np.argsort(points)
     return ColumnLaw(points[order], masses[order], levels[order], discrete[order])
+
+
+def _with_absent(published: ColumnLaw, level: float) -> ColumnLaw:
+    """A law with a further atom, absent, which is below every number: -inf."""
+    return ColumnLaw(
+        np.append(-np.inf, published.points),
+        np.append(np.exp(level), published.masses),
+        np.append(level, published.levels),
+        np.append(True, published.discrete),
+    )
 
 
 def plane_law(

@@ -11,7 +11,14 @@ from jaxtyping import Float
 
 from noisewise.errors import MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
-from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Interval, Lattice, Real
+from noisewise.mechanisms.supports import (
+    AbstractSupport,
+    Finite,
+    Interval,
+    Lattice,
+    OrAbsent,
+    Real,
+)
 
 _TAILS = np.concatenate(
     [
@@ -85,18 +92,6 @@ def independent_blocks(mechanism: AbstractMechanism, k: int) -> list[slice]:
     return [slice(start, start + size) for start in range(0, width, size)]
 
 
-def column_supports(support: AbstractSupport, width: int) -> list[AbstractSupport]:
-    """The support of each of `width` columns.
-
-    >>> column_supports(Blocks((Real(), Lattice()), widths=(1, 1)), 2)
-    [Real(), Lattice(step=1.0, low=-inf, high=inf)]
-    """
-    if not isinstance(support, Blocks):
-        return [support] * width
-    parts = zip(support.supports, support.widths, strict=True)
-    return [column for part, size in parts for column in column_supports(part, size)]
-
-
 def quantiles(
     mechanism: AbstractMechanism, statistics: Float[np.ndarray, "rows k"]
 ) -> Float[np.ndarray, "rows ladder kp"]:
@@ -145,7 +140,7 @@ def scan(
     ladder = np.concatenate(quantiles(mechanism, statistics))
     if ladder.shape[-1] == s.size:
         ladder = np.concatenate([ladder, statistics])
-    supports = column_supports(mechanism.support, ladder.shape[-1])
+    supports = mechanism.support.columns(ladder.shape[-1])
     base = typical(ladder)
     extremes = np.tile(base, (2, 1))
     for block in independent_blocks(mechanism, s.size):
@@ -180,6 +175,10 @@ def _further(support: AbstractSupport, ladder: np.ndarray) -> np.ndarray:
     values = all_values(support)
     if values is not None:
         return values
+    if isinstance(support, OrAbsent):
+        published = np.append(ladder[~np.isnan(ladder)], support.above)
+        further = np.append(_further(support.present, published), [support.above, np.nan])
+        return further[support.contains(further)]
     low, high = ladder.min(), ladder.max()
     beyond = np.array([2.0 * low - high, 2.0 * high - low])
     if isinstance(support, Lattice):
@@ -215,11 +214,22 @@ def cells(
     values = all_values(support)
     if values is not None:
         return Cells(values, np.zeros(values.size))
-    ladder = quantiles(mechanism, statistics)[..., 0]
+    ladder = support.filled(quantiles(mechanism, statistics))[..., 0]
     kinks = np.concatenate([statistics.ravel(), kinks])
     low, high = ladder.min(), ladder.max()
     margin = reach * (high - low) + tilt * float(np.ptp(statistics, axis=0).max())
-    low, high = low - margin, high + margin
+    return _cells(support, low - margin, high + margin, kinks)
+
+
+def _cells(support: AbstractSupport, low: float, high: float, kinks: np.ndarray) -> Cells:
+    """Cells of a support between two ends."""
+    if isinstance(support, OrAbsent):
+        least, present = float(support.least()), support.present
+        span = present.step if isinstance(present, Lattice) else 1.0
+        published = _cells(present, max(low, least), max(high, least + span), kinks)
+        kept = published.points >= least
+        points = np.append(published.points[kept], np.nan)
+        return Cells(points, np.append(published.log_weights[kept], 0.0))
     if isinstance(support, Lattice):
         return _lattice_cells(support, low, high)
     if isinstance(support, Real):
@@ -265,6 +275,10 @@ def all_values(support: AbstractSupport) -> Float[np.ndarray, " values"] | None:
     >>> all_values(Lattice(step=0.5, low=0.0, high=1.0)).tolist()
     [0.0, 0.5, 1.0]
     """
+    if isinstance(support, OrAbsent):
+        present = all_values(support.present)
+        values = None if present is None else np.append(present, np.nan)
+        return None if values is None else values[support.contains(values)]
     if isinstance(support, Finite):
         return np.asarray(support.values)
     if isinstance(support, Lattice) and (support.high - support.low) / support.step <= _MAX_VALUES:

@@ -182,7 +182,8 @@ def sampler_against_density(
     draws = [draw(draw_key, repeated), draw(second_key, repeated)]
     if not all(_all_possible(mechanism, s, values) for values in draws):
         return SamplerAudit({"support": 0.0}, num_draws, alpha, others)
-    if sampler is None and not np.array_equal(draw(draw_key, repeated), draws[0]):
+    again = draw(draw_key, repeated) if sampler is None else draws[0]
+    if not np.array_equal(again, draws[0], equal_nan=True):
         return SamplerAudit({"same draws for the same key": 0.0}, num_draws, alpha, others)
     tests = _p_values(mechanism, s, draws, rng)
     if len(others):
@@ -232,7 +233,9 @@ def _checked(
 
 
 def _all_possible(mechanism: AbstractMechanism, s: np.ndarray, draws: np.ndarray) -> bool:
-    """Whether every draw lies on the support and where the density is positive; NaN does not."""
+    """Whether every draw lies on the support and where the density is positive. NaN does
+    where it is an outcome, absent.
+    """
     return bool(
         np.all(mechanism.support.contains(draws)) and np.all(mechanism.log_prob(draws, s) > -np.inf)
     )

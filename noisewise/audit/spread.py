@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
-from noisewise.audit.outputs import column_supports, quantiles
+from noisewise.audit.outputs import quantiles
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.supports import Finite, Lattice
+from noisewise.mechanisms.supports import Finite, Lattice, OrAbsent
 
 _SHIFTS = (10.0, -10.0, 1000.0, -1000.0, 1.0, -1.0, 100.0, -100.0)
 """Distances from s, in widths of the noise; with few draws only the first are tried."""
@@ -64,10 +64,11 @@ def _shifts(mechanism: AbstractMechanism, s: np.ndarray) -> np.ndarray:
         return np.outer(_SHIFTS, growing)
     widths = np.nan_to_num(noise(mechanism, s)[1], nan=1.0)
     shifts = np.outer(_SHIFTS, widths * growing)
-    for j, support in enumerate(column_supports(mechanism.support, s.size)):
-        if isinstance(support, Lattice):
-            whole = np.maximum(1.0, np.round(np.abs(shifts[:, j]) / support.step))
-            shifts[:, j] = np.sign(shifts[:, j]) * support.step * whole
+    for j, support in enumerate(mechanism.support.columns(s.size)):
+        present = support.present if isinstance(support, OrAbsent) else support
+        if isinstance(present, Lattice):
+            whole = np.maximum(1.0, np.round(np.abs(shifts[:, j]) / present.step))
+            shifts[:, j] = np.sign(shifts[:, j]) * present.step * whole
     return shifts
 
 
@@ -91,7 +92,8 @@ def noise(
     size = mechanism.output_width(s.size)
     if size != s.size:
         return np.full(size, np.nan), np.full(size, np.nan)
-    widths = np.ptp(np.quantile(quantiles(mechanism, s[None])[0], _CENTRAL, axis=0), axis=0)
+    ladder = mechanism.support.filled(quantiles(mechanism, s[None])[0])
+    widths = np.ptp(np.quantile(ladder, _CENTRAL, axis=0), axis=0)
     return s, np.where(widths > 0.0, widths, np.nan)
 
 
@@ -100,10 +102,12 @@ def _usable(mechanism: AbstractMechanism, s: np.ndarray) -> bool:
     leaves none.
     """
     try:
-        ladder = quantiles(mechanism, s[None])[0]
+        ladder = mechanism.support.filled(quantiles(mechanism, s[None])[0])
     except InvalidInputError:
         return False
-    supports = column_supports(mechanism.support, ladder.shape[-1])
+    supports = mechanism.support.columns(ladder.shape[-1])
     varies = np.ptp(ladder, axis=0) > 0.0
     pairs = zip(varies, supports, strict=True)
-    return all(moves or isinstance(support, (Finite, Lattice)) for moves, support in pairs)
+    return all(
+        moves or isinstance(support, (Finite, Lattice, OrAbsent)) for moves, support in pairs
+    )

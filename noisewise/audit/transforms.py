@@ -15,10 +15,10 @@ from noisewise.audit.numerical_laws import (
     plane_law,
     ranked,
 )
-from noisewise.audit.outputs import column_supports, independent_blocks, quantiles, typical
+from noisewise.audit.outputs import independent_blocks, quantiles, typical
 from noisewise.errors import MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.supports import AbstractSupport, Lattice, Real
+from noisewise.mechanisms.supports import AbstractSupport, Lattice, OrAbsent, Real
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,7 @@ def check_blocks(mechanism: AbstractMechanism, k: int) -> None:
         MissingCapabilityError: If three or more columns depend on each other, or two that are not
             continuous.
     """
-    supports = column_supports(mechanism.support, mechanism.output_width(k))
+    supports = mechanism.support.columns(mechanism.output_width(k))
     for block in independent_blocks(mechanism, k):
         size = block.stop - block.start
         real = all(isinstance(support, Real) for support in supports[block])
@@ -100,7 +100,7 @@ def _transformed(
         outputs[:, where] = values
         return mechanism.log_prob(outputs, s)
 
-    supports = column_supports(mechanism.support, draws.shape[-1])[where]
+    supports = mechanism.support.columns(draws.shape[-1])[where]
     if len(supports) == 1:
         center = s[where] if s.size == draws.shape[-1] else np.empty(0)
         law = column_law(supports[0], log_density, ladder[:, where.start], center, resolution)
@@ -116,10 +116,13 @@ def _line(
     rng: np.random.Generator,
 ) -> Block:
     """One column: its law gives the transforms, and the number of ties to expect."""
-    if isinstance(support, Lattice):
+    present = support.present if isinstance(support, OrAbsent) else support
+    if isinstance(present, Lattice):
         # To the floats the law is tabulated at.
-        values = support.step * np.round(values / support.step)
-    u, levels = law.transform(values, rng), ranked(law, log_density(values[:, None]), rng)
+        values = present.step * np.round(values / present.step)
+    levels = log_density(values[:, None])
+    values = np.where(np.isnan(values), -np.inf, values)  # absent, in the law
+    u, levels = law.transform(values, rng), ranked(law, levels, rng)
     if law.discrete.all():
         return Block([u], levels, [])
     inside = values[~np.isin(values, law.points[law.discrete])]

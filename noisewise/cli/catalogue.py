@@ -92,19 +92,27 @@ _MECHANISMS = {
     "EuclideanLaplace": (
         "Noise whose density falls with the Euclidean length: Laplace noise for L2 sensitivity."
     ),
+    "Exact": "Numbers published as they are, without noise.",
     "ExponentialMechanism": "The exponential mechanism over finitely many candidates.",
     "Gaussian": "Independent Gaussian noise.",
     "Laplace": "Independent Laplace noise.",
     "PaddedBinomial": (
         "Binomial resampling of counts with padded probabilities: private infection curves."
     ),
+    "PerCell": "Cells of one table, each with one of a few mechanisms.",
     "Product": "Blocks of columns, each with a mechanism of its own.",
     "RandomizedResponse": "Randomised response over categories.",
+    "Rounded": "Counts rounded to multiples of a base, at random or to the nearest.",
     "SampledMechanism": _USERS_OWN,
+    "Thresholded": "Noisy numbers that are published only if they reach a threshold.",
+    "TransitionTable": "Finitely many values in, finitely many out, with any probabilities.",
+    "Unmeasured": "Cells of which nothing was measured.",
 }
 
 _QUERIES = (
     Item("mean", "ClampedMean", "Means of clamped columns."),
+    Item("sum", "ClampedSum", "Sums of clamped columns."),
+    Item("count", "Count", "The number of records."),
     Item("median", "Median", "Scores of candidate medians, for the exponential mechanism."),
     Item("histogram", "Histogram", "Counts, or proportions, of a real column in bins."),
     Item("contingency-table", "ContingencyTable", "Joint counts of categorical columns."),

@@ -13,8 +13,10 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, describe, integer, number
+from noisewise._core.draws import filled_below
 from noisewise.assessment import sentences
 from noisewise.assessment.evidence import PredictionFacts
+from noisewise.diagnostics.observations import simulated_observations
 from noisewise.diagnostics.posterior_checks import check_posterior
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference.contract.surprise import p_value
@@ -80,11 +82,12 @@ class PredictiveCheck:
         )
 
     def __str__(self) -> str:
-        low, high = np.quantile(self.simulated, [0.025, 0.975], axis=0)
+        ends = _central(self.simulated)
         rows = [
-            f"  {name:<16} {seen:12.5g}   95% of simulated ones in [{a:.5g}, {b:.5g}]   p = {p:.2g}"
-            for (name, p), seen, a, b in zip(
-                self.p_values.items(), self.observed, low, high, strict=True
+            f"  {name:<16} {_shown(seen):>12}   95% of simulated ones in [{_shown(low)},"
+            f" {_shown(high)}]   p = {p:.2g}"
+            for (name, p), seen, low, high in zip(
+                self.p_values.items(), self.observed, *ends, strict=True
             )
         ]
         failed = (
@@ -97,12 +100,27 @@ class PredictiveCheck:
         )
 
 
+def _central(simulated: Float[np.ndarray, "n kp"]) -> Float[np.ndarray, "2 kp"]:
+    """The quantiles 2.5% and 97.5% of each column, NaN where that is absent."""
+    filled = filled_below(simulated)
+    ends = np.quantile(filled, [0.025, 0.975], axis=0)
+    partly = np.isnan(simulated).any(axis=0)
+    least = np.where(np.isnan(simulated), np.inf, simulated).min(axis=0)
+    return np.where(partly & (ends < least), np.nan, ends)
+
+
+def _shown(value: float) -> str:
+    return "absent" if np.isnan(value) else f"{value:.5g}"
+
+
 def two_sided_p_values(
     simulated: Float[np.ndarray, "n k"], observed: Float[np.ndarray, " k"]
 ) -> Float[np.ndarray, " k"]:
     """Twice the smaller tail of each observed statistic (k,) among simulated ones (n, k), ties
-    counted half.
+    counted half. NaN, which is absent, counts as less than every number.
     """
+    rows = filled_below(np.concatenate([observed[None], simulated]))
+    observed, simulated = rows[0], rows[1:]
     ties = (simulated == observed).sum(axis=0)
     below = ((simulated < observed).sum(axis=0) + 0.5 * ties + 0.5) / (len(simulated) + 1)
     return np.asarray(2.0 * np.minimum(below, 1.0 - below))
@@ -244,8 +262,7 @@ def _check(
         executor: Where Python simulators run; None is this process.
     """
     seen = model.observation(observed)
-    simulated = model.simulate(key, theta, executor=executor, faults=model.new_faults())
-    good = np.isfinite(simulated).all(axis=1)
+    simulated, good = simulated_observations(key, model, theta, executor)
     if good.sum() < _FEWEST:
         raise InvalidInputError(
             f"Of {len(good):,} simulations {good.sum():,} are finite: at least {_FEWEST} are"

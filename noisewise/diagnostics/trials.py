@@ -18,9 +18,10 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, as_key, describe, integer, stage_key
-from noisewise._core.draws import MIN_DRAWS, real_array
+from noisewise._core.draws import MIN_DRAWS, filled_below, real_array
 from noisewise._core.row_keys import fold_in_rows
 from noisewise._core.user_functions import check_call
+from noisewise.diagnostics.observations import simulated_observations
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.inference.contract.base import AbstractMethod
 from noisewise.mechanisms.base import Capability
@@ -101,7 +102,8 @@ class Trials:
                 f" parameter, got {shapes} and {len(self.names)} names."
             )
         for name, array in zip(_ARRAYS, (theta, observed, draws), strict=True):
-            if not np.isfinite(array).all():
+            absent = np.isnan(array) if name == "observed" else False
+            if not np.all(np.isfinite(array) | absent):
                 raise InvalidInputError(
                     f"{name} must be finite, without NaN or infinity: leave such trials out."
                 )
@@ -119,10 +121,11 @@ class Trials:
         """Each statistic of s_dp between -1 and 1, so that no outlier spoils a regression, and its
         square: (N, 2 k').
         """
-        centre = np.median(self.observed, axis=0)
-        spread = np.median(np.abs(self.observed - centre), axis=0)
-        spread = np.where(spread > 0.0, spread, np.maximum(self.observed.std(axis=0), 1e-300))
-        bounded = np.tanh((self.observed - centre) / (3.0 * spread))
+        observed = filled_below(self.observed)
+        centre = np.median(observed, axis=0)
+        spread = np.median(np.abs(observed - centre), axis=0)
+        spread = np.where(spread > 0.0, spread, np.maximum(observed.std(axis=0), 1e-300))
+        bounded = np.tanh((observed - centre) / (3.0 * spread))
         return np.concatenate([bounded, bounded**2], axis=1)
 
     @property
@@ -177,8 +180,7 @@ def draw_trials(
     _check(posterior_of, model)
     theta_key, simulate_key, draw_key = jax.random.split(stage_key(as_key(key), "trials"), 3)
     theta = model.prior.sample(theta_key, num_trials)
-    observed = model.simulate(simulate_key, theta, executor=executor, faults=model.new_faults())
-    good = np.isfinite(observed).all(axis=1)
+    observed, good = simulated_observations(simulate_key, model, theta, executor)
     if good.sum() < FEWEST:
         raise InvalidInputError(
             f"Of {num_trials} simulated observations {good.sum()} are finite: at least"

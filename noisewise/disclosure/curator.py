@@ -20,9 +20,8 @@ import functools
 import platform
 import secrets
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,16 +29,21 @@ import numpy as np
 from noisewise import __version__
 from noisewise._core.files import PathLike, Reservation, as_path
 from noisewise._core.json_files import require_text
+from noisewise._core.neighbours import DEFAULT_UNIT, AbstractNeighbours
 from noisewise.disclosure.exact_mechanisms import Sampler, exact_sampler, require_exact
-from noisewise.disclosure.fields import as_names, as_requested
+from noisewise.disclosure.fields import about, as_names, as_requested, shown
+from noisewise.disclosure.invariants import protected_by
 from noisewise.disclosure.ledger import Ledger
 from noisewise.disclosure.preparation import (
     check_fit,
     columns_of,
     confidential_integers,
+    has_right_shape,
+    require_records,
     stated_mechanism,
 )
 from noisewise.disclosure.publication import Release
+from noisewise.disclosure.tables.cells import as_labels
 from noisewise.errors import InvalidTypeError, NoisewiseError, ReleaseError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
@@ -53,8 +57,11 @@ def release(
     *,
     mechanism: AbstractMechanism | None = None,
     names: Iterable[str] | None = None,
-    privacy_unit: str = "person",
+    neighbours: AbstractNeighbours | None = None,
+    privacy_unit: str = DEFAULT_UNIT,
     ledger: Ledger | None = None,
+    invariants: Iterable[str] = (),
+    labels: Mapping[str, Iterable[Any]] | None = None,
     description: str = "",
     save_to: PathLike | None = None,
 ) -> Release:
@@ -74,9 +81,16 @@ def release(
         guarantee: What the release must guarantee, such as `PureDP(1.0)`.
         mechanism: The noise, in place of a guarantee.
         names: Names of the values; by default those of the query.
-        privacy_unit: What one record stands for.
+        neighbours: Which databases are neighbours: `nw.ReplaceOne()`, where the number of records
+            is public, or `nw.AddRemoveOne()`, where it is confidential. By default those that the
+            guarantee or the mechanism carries.
+        privacy_unit: What one record stands for, the unit of the neighbours.
         ledger: Where the cost is written before noise is drawn; where its limit would be passed,
             nothing happens.
+        invariants: The names of values that are public, and published as they are by the mechanism
+            `Exact()`: the release then claims no privacy as a whole, and what is charged is the
+            guarantee of the others between neighbours that agree in these.
+        labels: For each dimension of a table the label of each value.
         description: A public line about the release.
         save_to: The path of a new file for the release. One that exists or cannot be written is
             refused before anything is spent, so running a script twice does not pay twice.
@@ -96,20 +110,27 @@ def release(
     ('[0.0, 30.0)', '[30.0, 60.0)', '[60.0, 120.0]')
     >>> published.mechanism
     DiscreteLaplace(scale=2.0, sensitivity=2.0, step=1.0)
+    >>> query = nw.queries.Joint([nw.queries.ClampedSum(bounds=(0.0, 120.0)), nw.queries.Count()])
+    >>> published = release([21.0, 34.0], query, nw.PureDP(1.0), neighbours=nw.AddRemoveOne())
+    >>> published.names, published.num_records
+    (('sum', 'count'), None)
     """
-    _require_records(data, query)
+    require_records(data, query)
     with PlannedRelease.of(
         query,
         guarantee,
         mechanism=mechanism,
         names=names,
+        neighbours=neighbours,
         privacy_unit=privacy_unit,
         ledger=ledger,
+        invariants=invariants,
+        labels=labels,
         description=description,
         save_to=save_to,
     ) as plan:
         plan.afford()
-        if not _has_right_shape(data, plan.query):
+        if not has_right_shape(data, plan.query):
             raise ReleaseError(
                 f"data must be {plan.query.expected_data}; these have another shape. Nothing was"
                 " spent."
@@ -128,6 +149,7 @@ class PlannedRelease:
         sampler: Draws the values from exact integers.
         num_values: How many values there will be; None where only running a user's function shows
             it.
+        cost: What is promised of the numbers with noise, for the neighbours and the unit.
         refusal: The one message for data that the query cannot take.
         reservation: The name of the file, reserved.
     """
@@ -138,7 +160,9 @@ class PlannedRelease:
     names: tuple[str, ...] | None
     num_values: int | None
     requested: AbstractGuarantee | None
-    privacy_unit: str
+    neighbours: AbstractNeighbours
+    cost: AbstractGuarantee
+    labels: dict[str, tuple[Any, ...]] | None
     ledger: Ledger | None
     description: str
     refusal: str
@@ -152,8 +176,11 @@ class PlannedRelease:
         *,
         mechanism: Any = None,
         names: Any = None,
-        privacy_unit: Any = "person",
+        neighbours: Any = None,
+        privacy_unit: Any = DEFAULT_UNIT,
         ledger: Any = None,
+        invariants: Any = (),
+        labels: Any = None,
         description: Any = "",
         refusal: str | None = None,
         save_to: PathLike | None = None,
@@ -165,8 +192,11 @@ class PlannedRelease:
             guarantee: What the release must guarantee.
             mechanism: The noise, in place of a guarantee.
             names: Names of the values.
+            neighbours: Which databases are neighbours.
             privacy_unit: What one record stands for.
             ledger: Where the cost will be written.
+            invariants: The names of values that are published as they are.
+            labels: For each dimension of a table the label of each value.
             description: A public line about the release.
             refusal: Which data are taken, where the query's own words would not do.
             save_to: The path of a new file.
@@ -181,22 +211,27 @@ class PlannedRelease:
                 f" {type(query).__name__}."
             )
         path = None if save_to is None else as_path(save_to, "save_to")
-        mechanism = stated_mechanism(query, guarantee, mechanism)
+        mechanism, relation = stated_mechanism(
+            query, guarantee, mechanism, neighbours, privacy_unit
+        )
         query = query.on_default_grid()
         require_exact(mechanism, query)
         check_fit(mechanism, query)
-        as_requested(guarantee, mechanism.guarantee)
-        _check_ledger(ledger, require_text(privacy_unit, "privacy_unit"))
-        sampler = exact_sampler(mechanism, columns_of(query))
         names, num_values = _names(names, query, mechanism)
+        cost = about(protected_by(mechanism, names, invariants), relation)
+        requested = as_requested(guarantee, cost, relation)
+        _check_ledger(ledger, relation.unit)
+        sampler = exact_sampler(mechanism, columns_of(query))
         facts = {
             "query": query,
             "mechanism": mechanism,
             "sampler": sampler,
             "names": names,
             "num_values": num_values,
-            "requested": guarantee,
-            "privacy_unit": privacy_unit,
+            "requested": requested,
+            "neighbours": relation,
+            "cost": cost,
+            "labels": as_labels(labels, num_values or 0),
             "ledger": ledger,
             "description": require_text(description, "description", empty=True),
             "refusal": (
@@ -225,21 +260,21 @@ class PlannedRelease:
             BudgetError: If it does not.
         """
         if self.ledger is not None:
-            self.ledger.require(self.mechanism.guarantee, requested=self.requested)
+            self.ledger.require(self.cost, requested=self.requested)
 
-    def charge(self, about: str = "") -> None:
+    def charge(self, subject: str = "") -> None:
         """Write to the ledger what the release costs.
 
         Args:
-            about: What the entry says where the release has no description.
+            subject: What the entry says where the release has no description.
 
         Raises:
             BudgetError: If the ledger does not allow it; nothing is changed then.
         """
         if self.ledger is not None:
             kind = type(self.query).__name__
-            about = self.description or about or f"{kind} by {type(self.mechanism).__name__}"
-            self.ledger.spend(self.mechanism.guarantee, about, requested=self.requested, query=kind)
+            line = self.description or subject or f"{kind} by {type(self.mechanism).__name__}"
+            self.ledger.spend(self.cost, line, requested=self.requested, query=kind)
 
     def draw(self, read: Callable[[], Any]) -> tuple[float, ...] | None:
         """The private values of the data.
@@ -284,7 +319,7 @@ class PlannedRelease:
             ReleaseError: If there are none; one sentence, whatever is wrong with the data.
         """
         if values is None:
-            spent = f"{self.requested or self.mechanism.guarantee!r}"
+            spent = shown(self.requested or self.cost)
             paid = (
                 f"{spent} was spent"
                 if self.ledger is not None
@@ -299,9 +334,10 @@ class PlannedRelease:
             mechanism=self.mechanism,
             names=self.names,
             requested=self.requested,
-            privacy_unit=self.privacy_unit,
+            neighbours=self.neighbours,
             query=self.query.to_spec() if self.query.has_spec else None,
             description=self.description,
+            labels=self.labels,
             versions=_used_versions(),
             ids=(secrets.token_hex(8),),
         )
@@ -320,34 +356,6 @@ class PlannedRelease:
                 " release.save(path): making it again would be another release, and cost as much.",
                 stacklevel=4,
             )
-
-
-def _has_right_shape(data: Any, query: AbstractQuery) -> bool:
-    """Whether the number of columns is right, and that of records where the query states it, since
-    both are public then.
-    """
-    if isinstance(data, (list, tuple)):
-        return query.over_time is not None or query.num_records in (None, len(data))
-    shape = getattr(data, "shape", None)
-    return not isinstance(shape, tuple) or query.takes_shape(shape)
-
-
-def _require_records(data: Any, query: Any) -> None:
-    """Refuse what cannot be data by its type alone, which says nothing about them; a user's
-    function may take anything.
-
-    """
-    if isinstance(data, AbstractQuery):
-        raise InvalidTypeError(
-            "query must be one such as nw.queries.ClampedMean(...). Are data and query swapped?"
-        )
-    if isinstance(query, AbstractQuery) and not query.has_spec:
-        return
-    if data is None or isinstance(data, (str, bytes, Path, Mapping, Set, Iterator)):
-        raise InvalidTypeError(
-            "data must be the records, as an array, a list or a data frame, one row per record,"
-            f" got {type(data).__name__}."
-        )
 
 
 def _names(

@@ -6,7 +6,9 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours, AddRemoveOne
 from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.guarantees import AbstractGuarantee
 
 if TYPE_CHECKING:
     from noisewise.disclosure.publication import Release
@@ -34,7 +36,10 @@ def block(release: Release) -> str:
     deviations = release.mechanism.noise_sd(len(release.values))
     columns = list(zip(release.names or (), release.values, deviations, strict=True))
     shown = columns if len(columns) <= _MAX_COLUMNS else columns[: _MAX_COLUMNS - 2]
-    lines = [(_short(name), _number(value, sd)) for name, value, sd in shown]
+    lines = [
+        (_short(name), "missing" if missing else _number(value, sd))
+        for (name, value, sd), missing in zip(shown, release.missing.tolist(), strict=False)
+    ]
     if len(columns) > len(shown):
         lines.append(("...", f"and {len(columns) - len(shown)} more"))
     lines += _facts(release)
@@ -50,13 +55,15 @@ def _facts(release: Release) -> list[tuple[str, str]]:
     return [
         ("mechanism", _kinds(release.mechanism)),
         ("guarantee", _guarantee(release)),
-        ("neighbours", f"{release.neighbours}, one {release.privacy_unit}"),
+        ("neighbours", _neighbours(release.neighbours)),
         ("records", "not stated" if release.num_records is None else str(release.num_records)),
     ]
 
 
 def _number(value: float, sd: float | None) -> str:
     """The value to the precision at which the noise has two digits."""
+    if math.isnan(value):
+        return "absent"
     if sd is None:
         return f"{value:.10g}"
     decimals = 1 - math.floor(math.log10(sd)) if sd > 0.0 else 99
@@ -67,12 +74,33 @@ def _number(value: float, sd: float | None) -> str:
 
 
 def _guarantee(release: Release) -> str:
-    """The guarantee, and what was asked for where that is of another kind."""
+    """The guarantee, whose word it is, and what was asked for where that is of another kind."""
     if release.guarantee is None:
         return "not stated"
+    if not release.guarantee.promises:
+        return "no privacy claimed"
+    text = _plain(release.guarantee)
+    if release.guarantee_is_stated:
+        text += ", stated by the publisher, not derived"
     if release.requested is None or type(release.requested) is type(release.guarantee):
-        return repr(release.guarantee)
-    return f"{release.guarantee!r}, requested as {release.requested!r}"
+        return text
+    return f"{text}, requested as {_plain(release.requested)}"
+
+
+def _plain(guarantee: AbstractGuarantee) -> str:
+    """A guarantee without its neighbours, which have a line of their own."""
+    return repr(guarantee.with_neighbours(REPLACE_ONE))
+
+
+def _neighbours(relation: AbstractNeighbours) -> str:
+    """The relation by its short name, its unit, and the bounds of a unit's records."""
+    text = f"{relation.label}, one {relation.unit}"
+    if not isinstance(relation, AddRemoveOne) or relation.max_contributions == 1:
+        return text
+    text += f" of at most {relation.max_contributions} records"
+    if relation.max_per_cell < relation.max_contributions:
+        text += f", {relation.max_per_cell} to a cell"
+    return text
 
 
 def _kinds(mechanism: AbstractMechanism) -> str:

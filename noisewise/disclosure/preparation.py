@@ -7,12 +7,17 @@ All but `confidential_integers` uses public facts alone, before the data are rea
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Set
+from pathlib import Path
 from typing import Any
 
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours
 from noisewise.disclosure.exact_mechanisms import Columns
+from noisewise.disclosure.fields import implied_by, relation_of
 from noisewise.errors import InvalidTypeError, ReleaseError, SensitivityError
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Product
 from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.columns import is_listed
 from noisewise.mechanisms.guarantees import (
     AbstractGuarantee,
     ApproximateDP,
@@ -28,16 +33,21 @@ _ROUNDING = 1e-12
 # The mechanism ------------------------------------------------------------------------------------
 
 
-def stated_mechanism(query: AbstractQuery, guarantee: Any, mechanism: Any) -> AbstractMechanism:
-    """The mechanism that is passed, or that a guarantee asks for.
+def stated_mechanism(
+    query: AbstractQuery, guarantee: Any, mechanism: Any, neighbours: Any, privacy_unit: str
+) -> tuple[AbstractMechanism, AbstractNeighbours]:
+    """The mechanism that is passed, or that a guarantee asks for, and whom it protects.
 
     Args:
         query: The statistic.
         guarantee: What the release must guarantee.
         mechanism: The noise, in place of a guarantee.
+        neighbours: Which databases are neighbours; None for those that one of them carries.
+        privacy_unit: What one record stands for.
 
     Raises:
         ReleaseError: If both are passed, or neither.
+        InvalidInputError: If the neighbours contradict each other.
         InvalidTypeError: If either is something else.
     """
     if isinstance(guarantee, AbstractMechanism):
@@ -56,7 +66,23 @@ def stated_mechanism(query: AbstractQuery, guarantee: Any, mechanism: Any) -> Ab
         raise InvalidTypeError(
             f"guarantee must be one such as PureDP(1.0), got {type(guarantee).__name__}."
         )
-    return choose_mechanism(query, guarantee) if mechanism is None else mechanism  # type: ignore[arg-type]
+    relation = relation_of(neighbours, privacy_unit, guarantee=guarantee, mechanism=mechanism)
+    _check_num_records(query, relation)
+    if mechanism is None:
+        # a mechanism names a unit only where it must name its neighbours anyway
+        named = REPLACE_ONE if REPLACE_ONE.agrees_with(relation) else relation
+        mechanism = choose_mechanism(query, guarantee.with_neighbours(named))  # type: ignore[union-attr]
+    return mechanism.for_neighbours(relation), relation
+
+
+def _check_num_records(query: AbstractQuery, neighbours: AbstractNeighbours) -> None:
+    """Refuse to make the number of records public where neighbours differ in it."""
+    if not neighbours.has_public_number and query.num_records is not None:
+        raise ReleaseError(
+            f"This {type(query).__name__} states the number of records, which is confidential"
+            f" where a {neighbours.unit} is added or removed: leave it out, or release"
+            " queries.ClampedSum and queries.Count where it divides by it."
+        )
 
 
 def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> AbstractMechanism:
@@ -66,9 +92,9 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
     ZeroConcentratedDP and ApproximateDP: discrete Gaussian noise. The blocks of a `Joint` share the
     budget evenly. The step is the query's.
 
-    The noise is calibrated to the query ON its grid. Rounding maps records to records, so the
-    sensitivity Delta that the query states bounds the rounded query too; its integers then move by
-    at most Delta/step in the same norm.
+    The noise is calibrated to the query ON its grid, for the neighbours of the guarantee. Rounding
+    maps records to records, so the sensitivity Delta that the query states bounds the rounded query
+    too; its integers then move by at most Delta/step in the same norm.
 
     Args:
         query: The statistic.
@@ -95,14 +121,20 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
         blocks = [choose_mechanism(block, share) for block in query.blocks]
         return Product(blocks, widths=[block.width for block in query.blocks])  # type: ignore[misc]
     if query.choices is not None:
-        sensitivity = query.sensitivity(math.inf)
+        sensitivity = query.sensitivity(math.inf, guarantee.neighbours)
         return ExponentialMechanism.calibrate(
             candidates=query.choices, guarantee=guarantee, sensitivity=sensitivity
         )
     query = query.on_default_grid()
     kind = DiscreteLaplace if isinstance(guarantee, PureDP) else DiscreteGaussian
+    sensitivity = query.sensitivity(kind.norm, guarantee.neighbours)
+    if sensitivity == 0.0:
+        raise ReleaseError(
+            f"No neighbour changes this {type(query).__name__}: where one record is replaced, it is"
+            " public and needs no noise. If it is not public, pass neighbours=nw.AddRemoveOne()."
+        )
     return kind.calibrate(
-        sensitivity=query.sensitivity(kind.norm),
+        sensitivity=sensitivity,
         guarantee=guarantee,
         step=query.step,  # type: ignore[arg-type]
     )
@@ -111,10 +143,10 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
 def _share(guarantee: AbstractGuarantee, parts: int) -> AbstractGuarantee:
     """The guarantee of each of several parts that share a budget evenly."""
     if isinstance(guarantee, PureDP):
-        return PureDP(guarantee.epsilon / parts)
+        return guarantee.with_parameters(epsilon=guarantee.epsilon / parts)
     if isinstance(guarantee, ApproximateDP):
         guarantee = ZeroConcentratedDP.from_approximate(guarantee)
-    return ZeroConcentratedDP(guarantee.rho / parts)  # type: ignore[attr-defined]
+    return guarantee.with_parameters(rho=guarantee.rho / parts)  # type: ignore[attr-defined]
 
 
 def check_fit(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
@@ -145,12 +177,13 @@ def check_fit(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
 
 
 def _check_blocks(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
-    widths = mechanism.block_widths(query.width or 0)
-    aligned = widths == tuple(block.width for block in query.blocks)
+    aligned = mechanism.has_blocks_of([block.width for block in query.blocks])
     queries = query.blocks if aligned else [query] * len(mechanism.blocks)
     for part, block in zip(mechanism.blocks, queries, strict=True):
         # Some of a query's columns change by at most as much as all of them, in every norm.
-        (check_fit if aligned else _check_sensitivity)(part, block)
+        implied = implied_by(part)
+        if implied is None or implied.promises:  # others are invariants, if they are declared so
+            (check_fit if aligned else _check_sensitivity)(part, block)
 
 
 def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
@@ -164,11 +197,65 @@ def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> No
             f"{type(query).__name__} does not state how many entries one person can change, which"
             f" {name} needs: use FunctionQuery(fn, sensitivity={{0: 1}})."
         )
-    needed = query.sensitivity(norm)
+    if is_listed(mechanism.sensitivity):
+        return _check_columns(mechanism, query)
+    needed = query.sensitivity(norm, mechanism.neighbours)
     if needed > mechanism.sensitivity * (1 + _ROUNDING):
         raise SensitivityError(
             f"{name} is made for a sensitivity of {mechanism.sensitivity:g} in the L{norm:g} norm,"
             f" but {type(query).__name__} has {needed:g}: calibrate it to the query."
+        )
+
+
+def _check_columns(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
+    """A sensitivity per column holds where no column of the query changes by more."""
+    least = float(min(mechanism.sensitivity))
+    known = math.inf in query.norms
+    needed = query.sensitivity(math.inf, mechanism.neighbours) if known else math.inf
+    if needed > least * (1 + _ROUNDING):
+        found = f"changes single columns by up to {needed:g}" if known else "does not say how much"
+        raise SensitivityError(
+            f"{type(mechanism).__name__} is made for columns that change by {least:g} or more each,"
+            f" but {type(query).__name__} {found}: give one sensitivity for all columns together,"
+            f" sensitivity=query.sensitivity(norm={mechanism.norm:g})."
+        )
+
+
+def has_right_shape(data: Any, query: AbstractQuery) -> bool:
+    """Whether the number of columns is right, and that of records where the query states it, since
+    both are public then.
+
+    Args:
+        data: The records, of which nothing but the shape is looked at.
+        query: The statistic.
+    """
+    if isinstance(data, (list, tuple)):
+        return query.over_time is not None or query.num_records in (None, len(data))
+    shape = getattr(data, "shape", None)
+    return not isinstance(shape, tuple) or query.takes_shape(shape)
+
+
+def require_records(data: Any, query: Any) -> None:
+    """Refuse what cannot be data by its type alone, which says nothing about them; a user's
+    function may take anything.
+
+    Args:
+        data: What was given as data.
+        query: The statistic.
+
+    Raises:
+        InvalidTypeError: If it cannot be records.
+    """
+    if isinstance(data, AbstractQuery):
+        raise InvalidTypeError(
+            "query must be one such as nw.queries.ClampedMean(...). Are data and query swapped?"
+        )
+    if isinstance(query, AbstractQuery) and not query.has_spec:
+        return
+    if data is None or isinstance(data, (str, bytes, Path, Mapping, Set, Iterator)):
+        raise InvalidTypeError(
+            "data must be the records, as an array, a list or a data frame, one row per record,"
+            f" got {type(data).__name__}."
         )
 
 

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisewise import __version__, mechanisms
+from noisewise import __version__
 from noisewise._core.arrays import describe
 from noisewise._core.files import PathLike, as_path, write_atomically
 from noisewise._core.json_files import (
-    dump_json,
     parse_json,
     read_json,
-    reading,
-    require_keys,
-    require_schema,
     require_text,
 )
-from noisewise.disclosure import display
+from noisewise._core.neighbours import DEFAULT_UNIT, AbstractNeighbours
+from noisewise.disclosure import display, release_files
 from noisewise.disclosure.fields import (
     as_described,
     as_guarantee,
@@ -32,16 +29,19 @@ from noisewise.disclosure.fields import (
     as_requested,
     as_values,
     as_versions,
+    implied_by,
+    or_none,
+    relation_of,
+    require_guarantee,
 )
+from noisewise.disclosure.tables.cells import as_labels, as_source, names_of, part_of, table_of
+from noisewise.disclosure.tables.frames import released_table
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.guarantees import AbstractGuarantee, compose, guarantee_from_spec
-from noisewise.queries import Joint
+from noisewise.mechanisms.guarantees import AbstractGuarantee
 
-_SCHEMA = "noisewise.release"
-_SCHEMA_VERSION = 1  # of the layout of files
-_MAX_DESCRIPTION = 1000
-"""Characters of a description: as many as any text of a file may have."""
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -52,23 +52,29 @@ class Release:
     statistic is not in it, nor is any seed.
 
     Args:
-        values: s_dp, shape (k',).
+        values: s_dp, shape (k',); None or NaN where a value is absent, which the mechanism must
+            allow (`Thresholded`).
         mechanism: The noise that made it.
         names: The names of the values; by default those of the query.
-        guarantee: What the mechanism implies; state it only where that is unknown.
+        guarantee: What the mechanism implies; where that is unknown, what the publisher states,
+            which stays marked as that.
         requested: What the curator asked for, where that is known: it must follow from the
             guarantee.
-        neighbours: The relation of neighbours: "replace-one".
-        privacy_unit: What one record stands for.
+        neighbours: Which databases are neighbours; by default those that the mechanism or the
+            guarantee carries.
+        privacy_unit: What one record stands for, the unit of the neighbours.
         query: The query, which is kept as its public description.
         num_records: The number of records, None if that is not public.
         description: A line by the curator.
         versions: Versions of the packages that made it.
         ids: Random names of the releases in it, by which `combine` recognises one that is given
             twice.
+        labels: For each dimension of a table the label of each cell; None for numbers that are no
+            table.
+        source: Where the numbers come from: a line of text, or facts such as a file and its sha256.
 
     Raises:
-        InvalidInputError: If values, names or guarantees do not fit the mechanism.
+        InvalidInputError: If values, names, guarantees or neighbours do not fit the mechanism.
 
     >>> import noisewise as nw
     >>> noise = nw.mechanisms.Laplace(scale=0.1, sensitivity=0.05)
@@ -93,8 +99,8 @@ class Release:
     names: tuple[str, ...] | None = None
     guarantee: AbstractGuarantee | None = None
     requested: AbstractGuarantee | None = None
-    neighbours: str = "replace-one"
-    privacy_unit: str = "person"
+    neighbours: AbstractNeighbours = None  # type: ignore[assignment]
+    privacy_unit: str = DEFAULT_UNIT
     query: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
     num_records: int | None = None
     description: str = ""
@@ -102,37 +108,184 @@ class Release:
         default_factory=lambda: {"noisewise": __version__}, hash=False
     )
     ids: tuple[str, ...] = ()
+    labels: Mapping[str, tuple[Any, ...]] | None = dataclasses.field(default=None, hash=False)
+    source: str | Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.mechanism, AbstractMechanism):
             raise InvalidTypeError(
                 f"mechanism must be one such as Laplace(scale=0.1), got {describe(self.mechanism)}."
             )
-        if self.neighbours != "replace-one":
-            raise InvalidInputError(
-                'neighbours must be "replace-one": noisewise knows no other relation.'
-            )
+        require_guarantee(self.guarantee)
+        neighbours = relation_of(
+            self.neighbours,
+            self.privacy_unit,
+            guarantee=self.guarantee,
+            mechanism=self.mechanism,
+        )
         query, values = as_described(self.query), as_values(self.values, self.mechanism)
-        guarantee = as_guarantee(self.guarantee, self.mechanism)
+        mechanism = self.mechanism.for_neighbours(neighbours)
+        guarantee = as_guarantee(self.guarantee, mechanism, neighbours)
+        labels = as_labels(self.labels, len(values))
+        names = names_of(labels) if self.names is None and labels is not None else self.names
         checked = {
             "values": values,
-            "names": as_names(self.names, query, len(values)),
+            "mechanism": mechanism,
+            "names": as_names(names, query, len(values)),
             "guarantee": guarantee,
-            "requested": as_requested(self.requested, guarantee),
-            "privacy_unit": require_text(self.privacy_unit, "privacy_unit"),
+            "requested": as_requested(self.requested, guarantee, neighbours),
+            "neighbours": neighbours,
+            "privacy_unit": neighbours.unit,
             "query": None if query is None else query.to_spec(),
             "num_records": as_num_records(self.num_records, query),
             "description": require_text(self.description, "description", empty=True),
             "versions": as_versions(self.versions),
             "ids": as_ids(self.ids),
+            "labels": labels,
+            "source": as_source(self.source),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
+    @classmethod
+    def from_table(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        value: str,
+        labels: Sequence[str],
+        mechanism: AbstractMechanism | type[AbstractMechanism] | Mapping[Any, AbstractMechanism],
+        scale: str | None = None,
+        sd: str | None = None,
+        variance: str | None = None,
+        by: str | None = None,
+        absent: Any = None,
+        cells: pd.DataFrame | str | None = None,
+        missing: Any = None,
+        neighbours: AbstractNeighbours | None = None,
+        guarantee: AbstractGuarantee | None = None,
+        name: str | None = None,
+        description: str = "",
+        source: str | Mapping[str, Any] | None = None,
+    ) -> Release:
+        """A published table as a release, one value per row.
+
+        Args:
+            frame: The table, one row per published cell.
+            value: The column of published numbers.
+            labels: The columns that tell cells apart.
+            mechanism: The noise of all cells; its class, with one of `scale`, `sd` and `variance`;
+                or a mechanism for each entry of the column `by`.
+            scale: The column with the scale of each cell's noise; 0 where there is none (`Exact`).
+            sd: The column with its standard deviation.
+            variance: The column with its variance.
+            by: The column that chooses among several mechanisms.
+            absent: What marks a suppressed cell in the column of numbers; empty ones are
+                suppressed too.
+            cells: The labels of all public cells, where the rows of suppressed ones are left out:
+                a frame, also with the columns of `by`, `scale` and `missing` that these cells
+                need, or "product" for all combinations of the labels that occur.
+            missing: The column, or the mask, that says where nothing was measured.
+            neighbours: The relation of neighbours, if the publisher names one.
+            guarantee: What the publisher states; it stays marked as stated unless the mechanism
+                implies it.
+            name: What the numbers count: a label of all cells, so that other columns of the table
+                can be combined with these.
+            description: A line about the release.
+            source: Where it comes from.
+
+        Raises:
+            InvalidInputError: If the table and the mechanism do not fit; or if the mechanism leaves
+                out small numbers, and nothing says which cells it left out.
+
+        >>> import pandas as pd
+        >>> import noisewise as nw
+        >>> frame = pd.DataFrame({"district": ["North", "South"], "cases": ["17", "X"]})
+        >>> noise = nw.mechanisms.Thresholded(nw.mechanisms.DiscreteLaplace(scale=2.0), above=10)
+        >>> Release.from_table(
+        ...     frame, value="cases", labels=["district"], mechanism=noise, absent="X"
+        ... ).table
+          district  value  absent  missing  noise_sd
+        0    North   17.0   False    False  2.799178
+        1    South    NaN    True    False  2.799178
+        """
+        noise = {"scale": scale, "sd": sd, "variance": variance}
+        listed = {"absent": absent, "cells": cells, "missing": missing}
+        return cls(
+            **released_table(frame, value, labels, mechanism, noise, by, name=name, **listed),
+            neighbours=neighbours,  # type: ignore[arg-type]
+            guarantee=guarantee,
+            description=description,
+            source=source,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Whether all fields are equal; absent values are."""
+        if not isinstance(other, Release):
+            return NotImplemented
+        return all(
+            self._compared(field) == other._compared(field) for field in dataclasses.fields(self)
+        )
+
+    def __hash__(self) -> int:
+        hashed = [field for field in dataclasses.fields(self) if field.hash is not False]
+        return hash(tuple(map(self._compared, hashed)))
+
+    def _compared(self, field: dataclasses.Field[Any]) -> Any:
+        """A field, with None for absent values: NaN is not equal to itself."""
+        value = getattr(self, field.name)
+        return tuple(map(or_none, value)) if field.name == "values" else value
+
     @property
     def observed(self) -> np.ndarray:
-        """The values as an array, shape (k',): what inference conditions on."""
+        """The values as an array, shape (k',), NaN where absent or missing: what inference
+        conditions on.
+        """
         return np.array(self.values, dtype=np.float64)
+
+    @property
+    def missing(self) -> np.ndarray:
+        """Of which cells nothing was measured, shape (k',). That is public, and says nothing; that
+        a cell is absent says that its noisy number was below a threshold.
+        """
+        return ~self.mechanism.measured(self.mechanism.width or len(self.values))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The cells as a data frame, one row each: their labels, the value (NaN where there is
+        none), whether it is absent or missing, and the standard deviation of its noise.
+        """
+        return table_of(self)
+
+    def select(self, **labels: Any) -> Release:
+        """The cells with certain labels as a release of their own.
+
+        Args:
+            labels: For dimensions by name a label, or a list of labels.
+
+        Raises:
+            InvalidInputError: If there are none.
+            MissingCapabilityError: If the numbers depend on each other, as a `Median` does.
+
+        >>> import noisewise as nw
+        >>> noise = nw.mechanisms.Laplace(2.0, sensitivity=1.0)
+        >>> labels = {"district": ["North", "South"]}
+        >>> Release([3.0, 5.0], noise, labels=labels).select(district="South").by_name
+        {'South': 5.0}
+        """
+        return dataclasses.replace(self, **part_of(self, labels))
+
+    @property
+    def guarantee_is_stated(self) -> bool:
+        """Whether the guarantee is the publisher's word: as the sensitivity is not known, nothing
+        here implies it.
+
+        >>> import noisewise as nw
+        >>> Release([3.0], nw.mechanisms.Laplace(2.0), guarantee=nw.PureDP(1.0)).guarantee_is_stated
+        True
+        """
+        derived = self.mechanism.derives_guarantee and implied_by(self.mechanism) is not None
+        return self.guarantee is not None and not derived
 
     @property
     def by_name(self) -> dict[str, float]:
@@ -170,15 +323,13 @@ class Release:
             FileFormatError: If it is anything else; the message says why.
         """
         path = as_path(path)
-        return cls._from_content(read_json(path, "The release"), f"The release {path.name}")
+        return release_files.release_of(
+            read_json(path, "The release"), f"The release {path.name}", cls
+        )
 
     def to_json(self) -> str:
         """The text that `save` writes."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        fields["mechanism"] = self.mechanism.to_spec()
-        for name in ("guarantee", "requested"):
-            fields[name] = None if fields[name] is None else fields[name].to_spec()
-        return dump_json({"schema": _SCHEMA, "schema_version": _SCHEMA_VERSION, **fields})
+        return release_files.text_of(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Release:
@@ -192,22 +343,7 @@ class Release:
         """
         if not isinstance(text, (str, bytes)):
             raise InvalidTypeError(f"from_json takes a string, got {describe(text)}.")
-        return cls._from_content(parse_json(text, "The release"), "The release")
-
-    @classmethod
-    def _from_content(cls, content: dict[str, Any], what: str) -> Release:
-        names = [field.name for field in dataclasses.fields(cls)]
-        require_schema(content, _SCHEMA, _SCHEMA_VERSION, what)
-        content = {"ids": [], **content}  # older files have none
-        require_keys(content, ["schema", "schema_version", *names], what)
-        with reading(what):
-            fields = {name: content[name] for name in names}
-            if not all(isinstance(fields[name], list) for name in ("values", "names", "ids")):
-                raise FileFormatError("values, names and ids must be lists.")
-            fields["mechanism"] = mechanisms.from_spec(fields["mechanism"])
-            for name in ("guarantee", "requested"):
-                fields[name] = None if fields[name] is None else guarantee_from_spec(fields[name])
-            return cls(**fields)
+        return release_files.release_of(parse_json(text, "The release"), "The release", cls)
 
     def combine(*releases: Release | Iterable[Release]) -> Release:
         """Several releases of ONE dataset as one observation: a Product of mechanisms, the composed
@@ -232,22 +368,9 @@ class Release:
         >>> both.names, both.guarantee
         (('mean', 'count'), PureDP(epsilon=1.0))
         """
-        parts = _parts(releases)
-        widths = [part.mechanism.width or len(part.values) for part in parts]
-        return Release(
-            values=tuple(value for part in parts for value in part.values),
-            mechanism=mechanisms.Product([part.mechanism for part in parts], widths=widths),
-            names=_joined_names(parts),
-            guarantee=_composed(parts),
-            privacy_unit=parts[0].privacy_unit,
-            query=_joined_query(parts),
-            num_records=next(
-                (part.num_records for part in parts if part.num_records is not None), None
-            ),
-            description=_joined_descriptions(parts),
-            versions=_joined_versions(parts),
-            ids=tuple(name for part in parts for name in part.ids),
-        )
+        from noisewise.disclosure.combining import combined
+
+        return combined(releases)
 
 
 def _require_release(path: Path) -> None:
@@ -255,89 +378,6 @@ def _require_release(path: Path) -> None:
     if not path.exists():
         return
     with contextlib.suppress(FileFormatError):
-        if read_json(path, "The file").get("schema") == _SCHEMA:
+        if read_json(path, "The file").get("schema") == release_files.SCHEMA:
             return
     raise InvalidInputError(f"{path} exists and is not a release: it is kept. Choose another name.")
-
-
-def _parts(releases: tuple[Any, ...]) -> list[Release]:
-    if len(releases) == 1 and isinstance(releases[0], Release):
-        raise InvalidInputError(
-            "combine needs at least two releases, as in Release.combine(a, b), got one."
-        )
-    parts = [part for item in releases for part in _listed(item)]
-    if not parts or not all(isinstance(part, Release) for part in parts):
-        raise InvalidTypeError("combine takes releases, or a list of them: Release.combine(a, b).")
-    if _one_is_given_twice(parts):
-        raise InvalidInputError(
-            "The same release is given twice: it counts once. If these are two that agree in"
-            " everything by chance, give them different descriptions."
-        )
-    _check_one_dataset(parts)
-    return parts
-
-
-def _listed(item: Any) -> Iterable[Any]:
-    return [item] if isinstance(item, Release) or not isinstance(item, Iterable) else item
-
-
-def _check_one_dataset(parts: list[Release]) -> None:
-    units = sorted({part.privacy_unit for part in parts})
-    if len(units) > 1:
-        raise InvalidInputError(
-            f"The releases protect different units, {', '.join(units)}: they do not add up."
-        )
-    sizes = {part.num_records for part in parts if part.num_records is not None}
-    if len(sizes) > 1:
-        raise InvalidInputError(
-            f"The releases are about {sorted(sizes)} records: they are not of one dataset."
-        )
-
-
-def _one_is_given_twice(parts: list[Release]) -> bool:
-    """Whether some release is in two of these: by their ids, or by all that they say where one has
-    no ids.
-
-    """
-    ids = [name for part in parts for name in part.ids]
-    alike: dict[str, list[bool]] = {}
-    for part in parts:
-        alike.setdefault(dataclasses.replace(part, ids=()).to_json(), []).append(bool(part.ids))
-    return len(set(ids)) < len(ids) or any(
-        len(named) > 1 and not all(named) for named in alike.values()
-    )
-
-
-def _composed(parts: list[Release]) -> AbstractGuarantee | None:
-    """The guarantee of all parts together, None where that of one is unknown."""
-    guarantees = [part.guarantee for part in parts if part.guarantee is not None]
-    return compose(guarantees) if len(guarantees) == len(parts) else None
-
-
-def _joined_query(parts: list[Release]) -> dict[str, Any] | None:
-    """The description of all queries together, None where one is unknown."""
-    queries = [as_described(part.query) for part in parts if part.query is not None]
-    return Joint(queries).to_spec() if len(queries) == len(parts) else None  # type: ignore[arg-type]
-
-
-def _joined_names(parts: list[Release]) -> tuple[str, ...]:
-    plain = tuple(name for part in parts for name in part.names or ())
-    if len(set(plain)) == len(plain):
-        return plain
-    return tuple(
-        f"{number}:{name}" for number, part in enumerate(parts) for name in part.names or ()
-    )
-
-
-def _joined_descriptions(parts: list[Release]) -> str:
-    text = "; ".join(part.description for part in parts if part.description)
-    return text if len(text) <= _MAX_DESCRIPTION else text[: _MAX_DESCRIPTION - 3] + "..."
-
-
-def _joined_versions(parts: list[Release]) -> dict[str, str]:
-    packages = sorted({package for part in parts for package in part.versions})
-    found = {
-        package: {part.versions[package] for part in parts if package in part.versions}
-        for package in packages
-    }
-    return {package: ", ".join(sorted(versions)) for package, versions in found.items()}

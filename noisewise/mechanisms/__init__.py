@@ -15,14 +15,20 @@ from noisewise.mechanisms.clamped import Clamped
 from noisewise.mechanisms.discrete_gaussian import DiscreteGaussian
 from noisewise.mechanisms.discrete_laplace import DiscreteLaplace
 from noisewise.mechanisms.euclidean_laplace import EuclideanLaplace
+from noisewise.mechanisms.exact_cells import Exact
 from noisewise.mechanisms.exponential_mechanism import ExponentialMechanism
 from noisewise.mechanisms.gaussian import Gaussian
 from noisewise.mechanisms.guarantees import compose
 from noisewise.mechanisms.laplace import Laplace
 from noisewise.mechanisms.padded_binomial import PaddedBinomial
+from noisewise.mechanisms.per_cell import PerCell
 from noisewise.mechanisms.point_sets import IndependentUniforms, ScrambledSobol
 from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.randomized_response import RandomizedResponse
+from noisewise.mechanisms.rounded import Rounded
+from noisewise.mechanisms.thresholded import Thresholded
+from noisewise.mechanisms.transition_table import TransitionTable
+from noisewise.mechanisms.unmeasured import Unmeasured
 from noisewise.mechanisms.user_defined import DensityMechanism, SampledMechanism
 
 __all__ = [
@@ -33,15 +39,21 @@ __all__ = [
     "DiscreteGaussian",
     "DiscreteLaplace",
     "EuclideanLaplace",
+    "Exact",
     "ExponentialMechanism",
     "Gaussian",
     "IndependentUniforms",
     "Laplace",
     "PaddedBinomial",
+    "PerCell",
     "Product",
     "RandomizedResponse",
+    "Rounded",
     "SampledMechanism",
     "ScrambledSobol",
+    "Thresholded",
+    "TransitionTable",
+    "Unmeasured",
     "compose",
     "from_spec",
     "register",

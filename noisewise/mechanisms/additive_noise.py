@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array
-from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.columnwise_noise import AbstractColumnwiseNoise
 
 
-class AbstractAdditiveNoise(AbstractMechanism):
+class AbstractAdditiveNoise(AbstractColumnwiseNoise):
     r"""s_dp = s + Z with independent Z_j of one symmetric law, free of s.
 
     A concrete class writes three scalar formulas, `_noise(u)`, `_noise_log_prob(z)` and
@@ -41,12 +40,6 @@ class AbstractAdditiveNoise(AbstractMechanism):
     [3.0]
     """
 
-    if TYPE_CHECKING:
-
-        @property
-        def scale(self) -> float:
-            """The scale of the noise, in the units of s."""
-
     @abc.abstractmethod
     def _noise(self, u: Array) -> Array:
         """The quantile function of Z."""
@@ -59,11 +52,11 @@ class AbstractAdditiveNoise(AbstractMechanism):
     def _noise_log_cdf(self, z: Array) -> Array:
         """The log of P(Z <= z)."""
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        s = np.zeros((1, k))
-        other = s.copy()
-        other[0, 0] = self._stated_sensitivity()
-        return s, other
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """All of the change in the column with the least noise, or the changes of all columns."""
+        change, sensitivity = np.zeros((1, k)), self._stated_sensitivity()
+        change[0, self._quietest(k)[0] if np.ndim(sensitivity) == 0 else slice(None)] = sensitivity
+        return np.zeros((1, k)), change
 
     def _transport(self, u: Array, s: Array) -> Array:
         return s + self._noise(u)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,15 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core import specs
-from noisewise.errors import MissingCapabilityError
+from noisewise._core.neighbours import (
+    RELATIONS,
+    REPLACE_ONE,
+    AbstractNeighbours,
+    joint_relation,
+    neighbours_from_spec,
+)
+from noisewise.errors import InvalidInputError, MissingCapabilityError
+from noisewise.mechanisms.columns import PerColumn, length
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.mechanisms.law import AbstractNoiseLaw
@@ -26,7 +35,7 @@ class AbstractMechanism(AbstractNoiseLaw):
     """Base of all mechanisms: the publicly known randomness between s and s_dp.
 
     `AbstractNoiseLaw` has the draws and densities. A concrete class adds `guarantee`, `norm`,
-    `neighbours`, and what it knows of budgets (`calibrate`) and releases (`exact_sampler`).
+    `adjacent_pairs`, and what it knows of budgets (`calibrate`) and releases (`exact_sampler`).
     """
 
     norm: ClassVar[float]
@@ -36,8 +45,10 @@ class AbstractMechanism(AbstractNoiseLaw):
     if TYPE_CHECKING:
 
         @property
-        def sensitivity(self) -> float | None:
-            """The largest change of s between neighbours, where it is known."""
+        def sensitivity(self) -> PerColumn:
+            """The largest change of s between neighbours in `norm`, or that of each column, where
+            it is known.
+            """
 
     @property
     @abc.abstractmethod
@@ -49,7 +60,7 @@ class AbstractMechanism(AbstractNoiseLaw):
         """
 
     @abc.abstractmethod
-    def neighbours(
+    def adjacent_pairs(
         self, k: int
     ) -> tuple[Float[np.ndarray, "pairs k"], Float[np.ndarray, "pairs k"]]:
         """Pairs (s, s') at the stated sensitivity where the privacy loss is largest, for audits.
@@ -61,7 +72,52 @@ class AbstractMechanism(AbstractNoiseLaw):
             s and s', each of shape (pairs, k): row i of one is a neighbour of row i of the other.
         """
 
-    def _stated_sensitivity(self) -> float:
+    @property
+    def total_sensitivity(self) -> float | None:
+        """The largest change of s between neighbours in `norm`, of all columns together."""
+        return None if self.sensitivity is None else length(self.sensitivity, self.norm)
+
+    @property
+    def neighbours(self) -> AbstractNeighbours:
+        """Between which databases `sensitivity` is the largest change of s, and whom `guarantee`
+        protects. A mechanism with a sensitivity of its own has it as a field, given by name.
+        """
+        return REPLACE_ONE
+
+    @property
+    def derives_guarantee(self) -> bool:
+        """Whether its guarantee follows from the noise and the sensitivity; else it is the word of
+        whoever stated it.
+        """
+        return True
+
+    def for_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
+        """The same noise with its sensitivity stated for these neighbours, where it was stated for
+        none: the default `ReplaceOne()` yields, and a unit may be named.
+
+        Whoever calls it must know that the sensitivity holds for them, or check it.
+
+        Raises:
+            InvalidInputError: If it was stated for others.
+
+        >>> import noisewise as nw
+        >>> noise = nw.mechanisms.Laplace(scale=2.0, sensitivity=1.0)
+        >>> noise.for_neighbours(nw.AddRemoveOne()).guarantee
+        PureDP(epsilon=0.5, neighbours=AddRemoveOne(unit='person', max_contributions=1, ...))
+        """
+        joint = joint_relation(self.neighbours, neighbours, "mechanism")
+        return self if self.neighbours.agrees_with(joint) else self._with_neighbours(joint)
+
+    def _with_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
+        if all(field.name != "neighbours" for field in dataclasses.fields(self)):
+            raise InvalidInputError(
+                f"{type(self).__name__} gives a guarantee for {self.neighbours!r}, not for"
+                f" {neighbours!r}: take a mechanism with a sensitivity, such as DiscreteLaplace."
+            )
+        changes: dict[str, Any] = {"neighbours": neighbours}
+        return dataclasses.replace(self, **changes)
+
+    def _stated_sensitivity(self) -> Any:
         if self.sensitivity is None:
             raise MissingCapabilityError(
                 f"This {type(self).__name__} does not know the query's sensitivity, so its noise"
@@ -86,6 +142,43 @@ class AbstractMechanism(AbstractNoiseLaw):
         """The number of columns of s that each block takes, out of k in all."""
         return (k,)
 
+    def calibrated_blocks(self, k: int) -> list[tuple[AbstractMechanism, int]]:
+        """The mechanisms that each have a sensitivity of their own, and the number of columns, out
+        of k in all, that each serves. They are the `blocks` unless some of these share one.
+        """
+        return list(zip(self.blocks, self.block_widths(k), strict=True))
+
+    def has_blocks_of(self, widths: Sequence[int | None]) -> bool:
+        """Whether its blocks have these widths, and each a sensitivity of its own."""
+        k = sum(width or 0 for width in widths)
+        own = tuple(width for _, width in self.calibrated_blocks(k))
+        return len(own) == len(widths) and self.block_widths(k) == tuple(widths)
+
+    def of_columns(self, columns: Sequence[int]) -> AbstractMechanism:
+        """The mechanism of some of its columns alone.
+
+        Args:
+            columns: Their places, from 0.
+
+        Raises:
+            MissingCapabilityError: If its columns depend on each other.
+
+        >>> import noisewise as nw
+        >>> nw.mechanisms.Laplace(scale=[1.0, 2.0, 8.0]).of_columns([2, 0])
+        Laplace(scale=[8.0, 1.0])
+        """
+        if Capability.CDF not in self.capabilities or self.width is not None:
+            raise MissingCapabilityError(
+                f"{type(self).__name__} is about all its columns together: none can be left out."
+            )
+        return self
+
+    def measured(self, k: int) -> np.ndarray:
+        """Which columns of s_dp say something about s, for k columns of s; `Unmeasured` ones do
+        not.
+        """
+        return np.ones(self.output_width(k), dtype=bool)
+
     @property
     def inner(self) -> AbstractMechanism:
         """What draws the noise: itself, unless it post-processes the output of another."""
@@ -105,10 +198,22 @@ class AbstractMechanism(AbstractNoiseLaw):
             sd = self._noise_sd(k)
         except ArithmeticError:  # scales and steps near the ends of float64
             sd = None
-        return [sd if sd is None or math.isfinite(sd) else None] * self.output_width(k)
+        each = sd if np.ndim(sd) else [sd] * self.output_width(k)
+        return [float(sd) if sd is not None and math.isfinite(sd) else None for sd in each]
 
-    def _noise_sd(self, k: int) -> float | None:
+    def _noise_sd(self, k: int) -> PerColumn:
         return None
+
+    @property
+    def has_noiseless_columns(self) -> bool:
+        """Whether some column of s_dp is a fixed function of s.
+
+        >>> import noisewise as nw
+        >>> exact = nw.mechanisms.Exact()
+        >>> nw.mechanisms.Product([exact, nw.mechanisms.Laplace(1.0)]).has_noiseless_columns
+        True
+        """
+        return False
 
     def describe(self) -> str:
         """What is done to the numbers, in the words of a report."""
@@ -140,6 +245,13 @@ class AbstractMechanism(AbstractNoiseLaw):
         """Whether its guarantee, put as an epsilon, comes with a positive delta."""
         return False
 
+    @property
+    def spends(self) -> bool:
+        """Whether it has a share of the budget: what claims no privacy, and what measures nothing,
+        has none, and stays as it is at other budgets.
+        """
+        return True
+
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
         """A mechanism of the same kind and sensitivity with another guarantee: only its noise
         changes.
@@ -169,9 +281,10 @@ class AbstractMechanism(AbstractNoiseLaw):
 
     def remedy(self, needed: float) -> str:
         """The line to write where it is calibrated for less than the sensitivity `needed`."""
+        relation = "" if self.neighbours == REPLACE_ONE else f", neighbours={self.neighbours!r}"
         return (
             f"Write nw.mechanisms.{type(self).__name__}.calibrate(sensitivity={needed!r},"
-            " guarantee=...)."
+            f" guarantee=...{relation})."
         )
 
     # Releases of real data ------------------------------------------------------------------------
@@ -232,4 +345,9 @@ def from_spec_with(spec: Any, kinds: Mapping[str, type[AbstractMechanism]]) -> A
         FileFormatError: If the class is not known, or its fields are not as they should be.
     """
     kind = specs.named_class(spec, dict(sorted(kinds.items())), "A mechanism")
-    return specs.built(kind, specs.fields_of(spec, lambda part: from_spec_with(part, kinds)))
+
+    def nested(part: Any) -> Any:
+        relation = isinstance(part, dict) and part.get("type") in RELATIONS
+        return neighbours_from_spec(part) if relation else from_spec_with(part, kinds)
+
+    return specs.built(kind, specs.fields_of(spec, nested))

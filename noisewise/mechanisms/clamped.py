@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 
 from noisewise._core.arrays import Array, is_traced, number
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.exact import ExactNoise
-from noisewise.mechanisms.guarantees import AbstractGuarantee
+from noisewise.mechanisms.post_processing import AbstractPostProcessing
 from noisewise.mechanisms.supports import (
     LATTICE_TOLERANCE,
     AbstractSupport,
@@ -23,10 +21,11 @@ from noisewise.mechanisms.supports import (
     Finite,
     Interval,
     Lattice,
+    OrAbsent,
 )
 
 
-class Clamped(AbstractMechanism):
+class Clamped(AbstractPostProcessing):
     r"""s_dp = clip(round(y / step) * step, low, high) for y drawn by another mechanism; without
     `step` nothing is rounded.
 
@@ -54,6 +53,7 @@ class Clamped(AbstractMechanism):
         InvalidInputError: If low >= high, nothing would be done, or an end is off the grid.
         MissingCapabilityError: If the inner mechanism has no `log_cdf`.
 
+    >>> import numpy as np
     >>> import noisewise as nw
     >>> noise = nw.mechanisms.Laplace(scale=2.0, sensitivity=1.0)
     >>> mechanism = nw.mechanisms.Clamped(noise, low=0.0)
@@ -65,7 +65,6 @@ class Clamped(AbstractMechanism):
     0.0
     """
 
-    mechanism: AbstractMechanism
     low: float = eqx.field(default=-math.inf, converter=number("low", infinite=True))
     high: float = eqx.field(default=math.inf, converter=number("high", infinite=True))
     step: float | None = eqx.field(default=None, converter=number("step", above=0.0, optional=True))
@@ -76,43 +75,11 @@ class Clamped(AbstractMechanism):
             _check_ends(self.low, self.high, self.step)
             _check_step(self.mechanism.support, self.low, self.high, self.step)
 
-    @property
-    def inner(self) -> AbstractMechanism:
-        return self.mechanism.inner
-
-    @property
-    def needs_delta(self) -> bool:
-        return self.mechanism.needs_delta
-
-    @property
-    def normal_mixture(self) -> None:
-        return None
-
     def describe(self) -> str:
         rounded = "" if self.step is None else f", rounded to multiples of {self.step:.4g}"
         return (
             f"{self.mechanism.describe()}{rounded}, then cut to [{self.low:.4g}, {self.high:.4g}]"
         )
-
-    def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
-        return dataclasses.replace(self, mechanism=self.mechanism.recalibrated(guarantee))
-
-    @property
-    def exact_counterpart(self) -> str | None:  # type: ignore[override]
-        """The inner mechanism's."""
-        return self.mechanism.exact_counterpart
-
-    @property
-    def exact_step(self) -> float | None:
-        return self.mechanism.exact_step
-
-    @property
-    def largest_statistic(self) -> float | None:
-        return self.mechanism.largest_statistic
-
-    @property
-    def is_exact(self) -> bool:
-        return self.mechanism.is_exact
 
     def exact_sampler(
         self, noise: ExactNoise, step: float
@@ -128,20 +95,6 @@ class Clamped(AbstractMechanism):
         return min(max(value, self.low), self.high)
 
     @property
-    def norm(self) -> float:  # type: ignore[override]
-        """The inner mechanism's."""
-        return self.mechanism.norm
-
-    @property
-    def sensitivity(self) -> float | None:
-        """The inner mechanism's."""
-        return self.mechanism.sensitivity
-
-    @property
-    def guarantee(self) -> AbstractGuarantee:
-        return self.mechanism.guarantee
-
-    @property
     def support(self) -> AbstractSupport:
         inner = self.mechanism.support
         if self.step is not None:
@@ -151,30 +104,6 @@ class Clamped(AbstractMechanism):
             low, high = clip(inner.low, self.low, self.high), clip(inner.high, self.low, self.high)
             return Lattice(inner.step, low, high)  # type: ignore[arg-type]
         return Interval(self.low, self.high)
-
-    @property
-    def capabilities(self) -> frozenset[Capability]:
-        return self.mechanism.capabilities
-
-    @property
-    def width(self) -> int | None:
-        return self.mechanism.width
-
-    @property
-    def distance_unit(self) -> float | np.ndarray:
-        return self.mechanism.distance_unit
-
-    def output_width(self, k: int) -> int:
-        return self.mechanism.output_width(k)
-
-    def num_uniforms(self, k: int) -> int:
-        return self.mechanism.num_uniforms(k)
-
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The inner mechanism's: beyond both statistics, the probabilities of cells and ends have
-        the same ratio as the densities.
-        """
-        return self.mechanism.neighbours(k)
 
     def _transport(self, u: Array, s: Array) -> Array:
         y = self.mechanism._transport(u, s)
@@ -209,6 +138,12 @@ class Clamped(AbstractMechanism):
         value = jnp.where(s_dp <= self.low + self._slack, 0.0, self._log_above(s_dp, s))
         return jnp.where(s_dp > self.high + self._slack, -jnp.inf, value)
 
+    def _log_before(self, s_dp: Array, s: Array) -> Array:
+        if isinstance(self.support, Lattice):
+            return AbstractPostProcessing._log_before(self, s_dp, s)
+        value = jnp.where(s_dp > self.high, 0.0, self.mechanism._log_before(s_dp, s))
+        return jnp.where(s_dp <= self.low, -jnp.inf, value)
+
     def _log_prob_bound_each(self, s_dp: Array) -> Array:
         bound = self.mechanism._log_prob_bound_each(s_dp)
         if self.step is not None:
@@ -241,9 +176,6 @@ class Clamped(AbstractMechanism):
         """How far from an end still counts as the end: nothing for continuous laws."""
         return LATTICE_TOLERANCE * (self._inner_step if self.step is None else self.step)
 
-    def _check_statistic(self, s: np.ndarray) -> None:
-        self.mechanism._check_statistic(s)
-
 
 def _log_difference(larger: Array, smaller: Array) -> Array:
     """log(exp(larger) - exp(smaller)), -inf where both are."""
@@ -266,6 +198,11 @@ def _check_inner(mechanism: Any) -> None:
     if isinstance(mechanism.support, Blocks):
         raise InvalidInputError(
             f"Clamped cannot wrap {name}: clamp its blocks, Product([Clamped(...), ...])."
+        )
+    if isinstance(mechanism.support, OrAbsent):
+        raise InvalidInputError(
+            f"Clamped cannot wrap {name}: apply the threshold to the clamped numbers,"
+            " Thresholded(Clamped(...), above=...)."
         )
     if isinstance(mechanism.support, Finite):
         raise InvalidInputError(

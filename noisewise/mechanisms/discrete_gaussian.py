@@ -11,10 +11,21 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.calibration import require_guarantee
-from noisewise.mechanisms.exact import ExactNoise
+from noisewise.mechanisms.columns import (
+    PerColumn,
+    column_samplers,
+    each,
+    in_words,
+    length,
+    loss,
+    per_column,
+)
+from noisewise.mechanisms.exact import ExactNoise, IntegerSampler
 from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, ZeroConcentratedDP
 from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
+from noisewise.mechanisms.relations import neighbours_field
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _DIRECT_TERMS = 64  # terms of a tail that is summed; the next two lines say when they suffice
@@ -45,12 +56,18 @@ class DiscreteGaussian(AbstractLatticeNoise):
 
     The normaliser is the sum itself or its Poisson transform, whichever converges faster; tails are
     64 terms or the Euler-Maclaurin formula; quantiles correct the normal quantile by exact tails.
-    All of them take sigma as a traced number.
+    All of them take sigma as a traced number, or one per column.
+
+    With a scale per column the divergences of independent columns add up, so that rho is the
+    maximum over neighbours of sum_j (D_j / scale_j)^2 / 2, D = s - s'. If the sensitivity is given
+    per column this is at most sum_j (d_j / scale_j)^2 / 2; if it is one Delta_2, it is at most
+    (Delta_2 / min scale)^2 / 2, which is a bound.
 
     Attributes:
-        scale: The parameter sigma * step, in the units of s; nearly the standard deviation.
+        scale: The parameter sigma * step, in the units of s; nearly the standard deviation. A list
+            has one per column.
         sensitivity: Delta_2, the largest change of s between neighbours; None if unknown, and then
-            there is no guarantee.
+            there is no guarantee. A list has d_j, the largest change of each column.
         step: The spacing of the lattice on which s and s_dp lie; 1 for counts.
 
     >>> import noisewise as nw
@@ -63,63 +80,84 @@ class DiscreteGaussian(AbstractLatticeNoise):
 
     norm: ClassVar[float] = 2.0
 
-    scale: float = eqx.field(converter=number("scale", above=0.0))
-    sensitivity: float | None = eqx.field(
-        default=None, converter=number("sensitivity", above=0.0, optional=True)
+    scale: PerColumn = eqx.field(converter=per_column("scale", above=0.0))
+    sensitivity: PerColumn | None = eqx.field(
+        default=None, converter=per_column("sensitivity", above=0.0, optional=True)
     )
     step: float = eqx.field(default=1.0, converter=number("step", above=0.0))
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
     def calibrate(
-        cls, *, sensitivity: float, guarantee: AbstractGuarantee, step: float = 1.0
+        cls,
+        *,
+        sensitivity: PerColumn,
+        guarantee: AbstractGuarantee,
+        step: float = 1.0,
+        neighbours: AbstractNeighbours | None = None,
     ) -> DiscreteGaussian:
         """The smallest scale with the given zCDP guarantee, Delta_2 / sqrt(2 rho).
 
         Args:
-            sensitivity: Delta_2, in the L2 norm.
+            sensitivity: Delta_2, in the L2 norm, or the largest change of each column, of which the
+                root of the sum of squares is taken.
             guarantee: ZeroConcentratedDP, or ApproximateDP, for which the largest rho that implies
                 it is taken, `ZeroConcentratedDP.from_approximate`.
             step: The spacing of the lattice.
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind.
         """
         require_guarantee(guarantee, (ZeroConcentratedDP, ApproximateDP), "DiscreteGaussian")
-        sensitivity = number("sensitivity", above=0.0)(sensitivity)
+        sensitivity = per_column("sensitivity", above=0.0)(sensitivity)
         if isinstance(guarantee, ApproximateDP):
             guarantee = ZeroConcentratedDP.from_approximate(guarantee)
-        scale = sensitivity / math.sqrt(2.0 * guarantee.rho)  # type: ignore[attr-defined]
-        return cls(scale=scale, sensitivity=sensitivity, step=step)
+        reach = length(sensitivity, cls.norm)
+        scale = reach / math.sqrt(2.0 * guarantee.rho)  # type: ignore[attr-defined]
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        return cls(scale=scale, sensitivity=sensitivity, step=step, neighbours=relation)
 
     @property
     def guarantee(self) -> ZeroConcentratedDP:
-        mu = self._stated_sensitivity() / self.scale
-        rho = mu * mu / 2  # where ** would raise, this is infinite, and refused
-        return ZeroConcentratedDP(rho)
+        rho = self._rho(self.scale, self._stated_sensitivity())
+        return ZeroConcentratedDP(rho, neighbours=self.neighbours)
 
     @property
     def needs_delta(self) -> bool:
         return True
 
-    def _noise_sd(self, k: int) -> float:
+    def _rho(self, scale: PerColumn, sensitivity: PerColumn) -> float:
+        mu = loss(sensitivity, scale, self.norm)
+        return mu * mu / 2  # where ** would raise, this is infinite, and refused
+
+    def _noise_sd(self, k: int) -> PerColumn:
+        return each(self._sd_of, self.scale)
+
+    def _sd_of(self, scale: float) -> float:
         """step sqrt(sum_n n^2 w_n / sum_n w_n) with w_n = exp(-n^2 step^2 / (2 scale^2))."""
-        if self.scale > _INTEGRAL_ABOVE_SIGMA * self.step:
-            return self.scale
+        if scale > _INTEGRAL_ABOVE_SIGMA * self.step:
+            return scale
         sizes = range(1, _SD_TERMS)
-        weights = [(n, math.exp(-0.5 * (n * self.step / self.scale) ** 2)) for n in sizes]
+        weights = [(n, math.exp(-0.5 * (n * self.step / scale) ** 2)) for n in sizes]
         total = 1.0 + 2.0 * math.fsum(weight for _, weight in weights)
         squares = 2.0 * math.fsum(n * n * weight for n, weight in weights)
         return self.step * math.sqrt(squares / total)
 
     def describe(self) -> str:
-        return f"discrete Gaussian noise of scale {self.scale:.4g}, in steps of {self.step:.4g}"
+        scale = in_words("scale", self.scale)
+        return f"discrete Gaussian noise of {scale}, in steps of {self.step:.4g}"
 
     def exact_sampler(
         self, noise: ExactNoise, step: float
     ) -> Callable[[Sequence[int]], list[float]]:
-        length = noise.in_steps(self._stated_sensitivity(), step)
-        scale, rho = noise.in_steps(self.scale, step), self.guarantee.rho
-        draw = noise.discrete_gaussian(scale, sensitivity=length, rho=rho)
+        def sampler(scale: float, sensitivity: float) -> IntegerSampler:
+            reach, steps = noise.in_steps(sensitivity, step), noise.in_steps(scale, step)
+            rho = self._rho(scale, sensitivity)
+            return noise.discrete_gaussian(steps, sensitivity=reach, rho=rho)
+
+        draw = column_samplers(sampler, self.scale, self._stated_sensitivity())
         return lambda integers: [step * number for number in draw(integers)]
 
     def _quantile(self, u: Array) -> Array:
@@ -149,13 +187,13 @@ class DiscreteGaussian(AbstractLatticeNoise):
 
 def _log_normaliser(sigma: Array) -> Array:
     """The log of the sum over n of exp(-n^2 / (2 sigma^2)), to 1e-16."""
-    n = jnp.arange(1.0, 9.0)
+    n, sigma = jnp.arange(1.0, 9.0), jnp.asarray(sigma)
     small, large = jnp.minimum(sigma, 1.0), jnp.maximum(sigma, 0.5)
-    summed = jnp.log1p(2.0 * jnp.exp(-0.5 * (n / small) ** 2).sum())
+    summed = jnp.log1p(2.0 * jnp.exp(-0.5 * (n / small[..., None]) ** 2).sum(-1))
     transformed = (
         jnp.log(large)
         + _LOG_SQRT_2PI
-        + jnp.log1p(2.0 * jnp.exp(-2.0 * (math.pi * large * n) ** 2).sum())
+        + jnp.log1p(2.0 * jnp.exp(-2.0 * (math.pi * large[..., None] * n) ** 2).sum(-1))
     )
     return jnp.where(sigma < 0.8, summed, transformed)
 
@@ -163,7 +201,8 @@ def _log_normaliser(sigma: Array) -> Array:
 def _log_tail_direct(n: Array, sigma: Array) -> Array:
     """The log of P(N >= n) as P(N = n) times a sum of ratios."""
     terms = jnp.arange(float(_DIRECT_TERMS))
-    ratios = jnp.exp(-terms / sigma * ((n[..., None] + 0.5 * terms) / sigma))
+    wide = jnp.asarray(sigma)[..., None]
+    ratios = jnp.exp(-terms / wide * ((n[..., None] + 0.5 * terms) / wide))
     return -0.5 * (n / sigma) ** 2 + jnp.log(ratios.sum(-1)) - _log_normaliser(sigma)
 
 

@@ -10,10 +10,21 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.calibration import pure_epsilon
-from noisewise.mechanisms.exact import ExactNoise
+from noisewise.mechanisms.columns import (
+    PerColumn,
+    column_samplers,
+    each,
+    in_words,
+    length,
+    loss,
+    per_column,
+)
+from noisewise.mechanisms.exact import ExactNoise, IntegerSampler
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
+from noisewise.mechanisms.relations import neighbours_field
 
 
 class DiscreteLaplace(AbstractLatticeNoise):
@@ -24,10 +35,14 @@ class DiscreteLaplace(AbstractLatticeNoise):
     Roughgarden and Sundararajan 2009). Tight: the ratio is reached for s_dp beyond s.
     `log_prob_bound` is attained at s = s_dp.
 
+    With a scale per column the exponent is sum_j |step n_j| / t_j, so that epsilon is the maximum
+    over neighbours of sum_j |D_j| / t_j, D = s - s'. If the sensitivity is given per column this is
+    at most sum_j d_j / t_j; if it is one Delta_1, it is at most Delta_1 / min t, which is a bound.
+
     Attributes:
-        scale: t = Delta_1 / epsilon, in the units of s.
+        scale: t = Delta_1 / epsilon, in the units of s. A list has one t_j per column.
         sensitivity: Delta_1, the largest change of s between neighbours; None if unknown, and then
-            there is no guarantee.
+            there is no guarantee. A list has d_j, the largest change of each column.
         step: The spacing of the lattice on which s and s_dp lie; 1 for counts.
 
     >>> import noisewise as nw
@@ -41,48 +56,68 @@ class DiscreteLaplace(AbstractLatticeNoise):
 
     norm: ClassVar[float] = 1.0
 
-    scale: float = eqx.field(converter=number("scale", above=0.0))
-    sensitivity: float | None = eqx.field(
-        default=None, converter=number("sensitivity", above=0.0, optional=True)
+    scale: PerColumn = eqx.field(converter=per_column("scale", above=0.0))
+    sensitivity: PerColumn | None = eqx.field(
+        default=None, converter=per_column("sensitivity", above=0.0, optional=True)
     )
     step: float = eqx.field(default=1.0, converter=number("step", above=0.0))
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
     def calibrate(
-        cls, *, sensitivity: float, guarantee: AbstractGuarantee, step: float = 1.0
+        cls,
+        *,
+        sensitivity: PerColumn,
+        guarantee: AbstractGuarantee,
+        step: float = 1.0,
+        neighbours: AbstractNeighbours | None = None,
     ) -> DiscreteLaplace:
         """The smallest scale with the given guarantee: Delta_1 / epsilon, whatever the step.
 
         Args:
-            sensitivity: Delta_1, in the L1 norm.
+            sensitivity: Delta_1, in the L1 norm, or the largest change of each column, of which the
+                sum is taken.
             guarantee: A PureDP.
             step: The spacing of the lattice.
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
         """
         epsilon = pure_epsilon(guarantee, "DiscreteLaplace")
-        sensitivity = number("sensitivity", above=0.0)(sensitivity)
-        return cls(scale=sensitivity / epsilon, sensitivity=sensitivity, step=step)
+        sensitivity = per_column("sensitivity", above=0.0)(sensitivity)
+        scale = length(sensitivity, cls.norm) / epsilon
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        return cls(scale=scale, sensitivity=sensitivity, step=step, neighbours=relation)
 
     @property
     def guarantee(self) -> PureDP:
-        return PureDP(self._stated_sensitivity() / self.scale)
+        epsilon = loss(self._stated_sensitivity(), self.scale, self.norm)
+        return PureDP(epsilon, neighbours=self.neighbours)
 
-    def _noise_sd(self, k: int) -> float:
+    def _noise_sd(self, k: int) -> PerColumn:
         """step sqrt(2 q) / (1 - q)."""
-        rate = self.step / self.scale
-        return self.step * math.sqrt(2.0) * math.exp(-rate / 2.0) / -math.expm1(-rate)
+
+        def of(scale: float) -> float:
+            rate = self.step / scale
+            return self.step * math.sqrt(2.0) * math.exp(-rate / 2.0) / -math.expm1(-rate)
+
+        return each(of, self.scale)
 
     def describe(self) -> str:
-        return f"discrete Laplace noise of scale {self.scale:.4g}, in steps of {self.step:.4g}"
+        scale = in_words("scale", self.scale)
+        return f"discrete Laplace noise of {scale}, in steps of {self.step:.4g}"
 
     def exact_sampler(
         self, noise: ExactNoise, step: float
     ) -> Callable[[Sequence[int]], list[float]]:
-        reach = noise.whole_steps(self._stated_sensitivity(), step)
-        scale, epsilon = noise.in_steps(self.scale, step), self.guarantee.epsilon
-        draw = noise.discrete_laplace(scale, sensitivity=reach, epsilon=epsilon)
+        def sampler(scale: float, sensitivity: float) -> IntegerSampler:
+            reach, steps = noise.whole_steps(sensitivity, step), noise.in_steps(scale, step)
+            epsilon = loss(sensitivity, scale, self.norm)
+            return noise.discrete_laplace(steps, sensitivity=reach, epsilon=epsilon)
+
+        draw = column_samplers(sampler, self.scale, self._stated_sensitivity())
         return lambda integers: [step * number for number in draw(integers)]
 
     def _quantile(self, u: Array) -> Array:

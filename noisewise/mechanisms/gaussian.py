@@ -9,15 +9,18 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 
-from noisewise._core.arrays import Array, number
+from noisewise._core.arrays import Array
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
 from noisewise.mechanisms.calibration import require_guarantee
+from noisewise.mechanisms.columns import PerColumn, in_words, length, loss, per_column
 from noisewise.mechanisms.guarantees import (
     AbstractGuarantee,
     ApproximateDP,
     GaussianDP,
     ZeroConcentratedDP,
 )
+from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
 _TAIL_TERMS = 8
@@ -31,10 +34,16 @@ class Gaussian(AbstractAdditiveNoise):
     sigma^2 I) is testing N(0, 1) against N(|s - s'|_2 / sigma, 1) (Dong, Roth and Su 2022). Exact:
     every other guarantee of Gaussian noise follows.
 
+    With a scale per column, dividing each column by its own sigma_j shows that mu is the maximum
+    over neighbours of sqrt(sum_j (D_j / sigma_j)^2), D = s - s'. If the sensitivity is given per
+    column this is at most sqrt(sum_j (d_j / sigma_j)^2), and reached if some neighbours change all
+    columns by as much at once. If it is one Delta_2, it is at most Delta_2 / min sigma: a bound,
+    reached if all of the change may fall into the column with the least noise.
+
     Attributes:
-        scale: sigma, the standard deviation, in the units of s.
+        scale: sigma, the standard deviation, in the units of s. A list has one sigma_j per column.
         sensitivity: Delta_2, the largest change of s between neighbours; None if unknown, and then
-            there is no guarantee.
+            there is no guarantee. A list has d_j, the largest change of each column.
 
     >>> import noisewise as nw
     >>> mechanism = nw.mechanisms.Gaussian(scale=2.0, sensitivity=1.0)
@@ -44,36 +53,51 @@ class Gaussian(AbstractAdditiveNoise):
     >>> mechanism = nw.mechanisms.Gaussian.calibrate(sensitivity=1.0, guarantee=wanted)
     >>> round(mechanism.scale, 6), mechanism.guarantee.within(wanted)
     (4.224679, True)
+    >>> nw.mechanisms.Gaussian(scale=[1.0, 0.75], sensitivity=[3.0, 3.0]).guarantee
+    GaussianDP(mu=5.0)
     """
 
     norm: ClassVar[float] = 2.0
 
-    scale: float = eqx.field(converter=number("scale", above=0.0))
-    sensitivity: float | None = eqx.field(
-        default=None, converter=number("sensitivity", above=0.0, optional=True)
+    scale: PerColumn = eqx.field(converter=per_column("scale", above=0.0))
+    sensitivity: PerColumn | None = eqx.field(
+        default=None, converter=per_column("sensitivity", above=0.0, optional=True)
     )
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
-    def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee) -> Gaussian:
+    def calibrate(
+        cls,
+        *,
+        sensitivity: PerColumn,
+        guarantee: AbstractGuarantee,
+        neighbours: AbstractNeighbours | None = None,
+    ) -> Gaussian:
         """The smallest scale with the given guarantee: sigma = Delta_2 / mu.
 
         Args:
-            sensitivity: Delta_2, in the L2 norm.
+            sensitivity: Delta_2, in the L2 norm, or the largest change of each column, of which the
+                root of the sum of squares is taken.
             guarantee: GaussianDP; ZeroConcentratedDP, with mu = sqrt(2 rho); or ApproximateDP, with
                 the largest mu whose exact delta(epsilon) curve stays below the point asked for
                 (Balle and Wang 2018).
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind.
             ConversionError: If delta is 0, which Gaussian noise cannot give.
         """
         require_guarantee(guarantee, (GaussianDP, ZeroConcentratedDP, ApproximateDP), "Gaussian")
-        sensitivity = number("sensitivity", above=0.0)(sensitivity)
-        return cls(scale=sensitivity / guarantee.to_gaussian().mu, sensitivity=sensitivity)
+        sensitivity = per_column("sensitivity", above=0.0)(sensitivity)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        scale = length(sensitivity, cls.norm) / guarantee.to_gaussian().mu
+        return cls(scale=scale, sensitivity=sensitivity, neighbours=relation)
 
     @property
     def guarantee(self) -> GaussianDP:
-        return GaussianDP(self._stated_sensitivity() / self.scale)
+        mu = loss(self._stated_sensitivity(), self.scale, self.norm)
+        return GaussianDP(mu, neighbours=self.neighbours)
 
     exact_counterpart: ClassVar[str | None] = "DiscreteGaussian"
 
@@ -85,11 +109,11 @@ class Gaussian(AbstractAdditiveNoise):
     def needs_delta(self) -> bool:
         return True
 
-    def _noise_sd(self, k: int) -> float:
+    def _noise_sd(self, k: int) -> PerColumn:
         return self.scale
 
     def describe(self) -> str:
-        return f"Gaussian noise with standard deviation {self.scale:.4g} on every number"
+        return f"Gaussian noise with {in_words('standard deviation', self.scale)} on every number"
 
     @property
     def support(self) -> AbstractSupport:

@@ -14,7 +14,7 @@ import numpy as np
 
 from noisewise._core.arrays import Array
 from noisewise.errors import InvalidInputError
-from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.columnwise_noise import AbstractColumnwiseNoise
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice, lattice_index
 
 _WHOLE = 1 + 1e-9
@@ -23,7 +23,7 @@ _SEARCHED_BELOW = 10_000
 """Squared lengths searched through. Above it, the largest first number falls short by under 2%."""
 
 
-class AbstractLatticeNoise(AbstractMechanism):
+class AbstractLatticeNoise(AbstractColumnwiseNoise):
     r"""s_dp = s + step * N with independent whole N_j of one symmetric law, for s on the lattice
     step * Z.
 
@@ -33,10 +33,6 @@ class AbstractLatticeNoise(AbstractMechanism):
     """
 
     if TYPE_CHECKING:
-
-        @property
-        def scale(self) -> float:
-            """The scale of the noise, in the units of s."""
 
         @property
         def step(self) -> float:
@@ -62,13 +58,19 @@ class AbstractLatticeNoise(AbstractMechanism):
     def support(self) -> AbstractSupport:
         return Lattice(step=self.step)
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The pair with the longest lattice vector between them that the sensitivity allows."""
-        reach = self._stated_sensitivity() / self.step
-        steps = [math.floor(reach * _WHOLE)] if self.norm == 1 else longest_vector(reach**2, k)
-        other = np.zeros((1, k))
-        other[0, : len(steps)] = self.step * np.array(steps)
-        return np.zeros((1, k)), other
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The pair with the longest lattice vector between them that the sensitivity allows, in the
+        columns with the least noise.
+        """
+        reach, change = self._stated_sensitivity() / self.step, np.zeros((1, k))
+        if np.ndim(reach) == 1:
+            change[0] = self.step * np.floor(reach * _WHOLE)
+            return np.zeros((1, k)), change
+        columns = self._quietest(k)
+        one = self.norm == 1
+        steps = [math.floor(reach * _WHOLE)] if one else longest_vector(reach**2, columns.size)
+        change[0, columns[: len(steps)]] = self.step * np.array(steps)
+        return np.zeros((1, k)), change
 
     def _transport(self, u: Array, s: Array) -> Array:
         return self.step * ((s / self.step).round() + self._quantile(u))

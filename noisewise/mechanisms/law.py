@@ -14,6 +14,7 @@ import abc
 import enum
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -29,7 +30,8 @@ from noisewise._core.arrays import (
     stage_key,
 )
 from noisewise.errors import InvalidInputError, MissingCapabilityError
-from noisewise.mechanisms.supports import AbstractSupport
+from noisewise.mechanisms.columns import Listed
+from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice
 
 
 class Capability(enum.StrEnum):
@@ -54,8 +56,8 @@ class AbstractNoiseLaw(eqx.Module):
     r"""What is random in a mechanism: the law eta(s_dp | s) of the private statistic.
 
     Shapes: `s (..., k)` and `s_dp (..., k')`, with k' = `output_width(k)`; leading axes broadcast.
-    `log_prob` sums over the last axis and is -inf off the support (and for NaN); for a lattice it
-    is the log of a probability.
+    `log_prob` sums over the last axis and is -inf off the support (and for NaN, but where that is
+    an outcome, absent); for a lattice it is the log of a probability.
 
     A concrete class gives `support` and those of `_transport`, `_log_prob_each`, `_log_cdf`,
     `_log_sf`, `_log_prob_bound_each` that its `capabilities` name (`_log_prob` and
@@ -94,6 +96,14 @@ class AbstractNoiseLaw(eqx.Module):
     def num_uniforms(self, k: int) -> int:
         """The number of uniforms that `transport` takes for k columns of s."""
         return k
+
+    def __hash__(self) -> int:
+        listed = lambda leaf: leaf.tobytes() if isinstance(leaf, np.ndarray) else leaf  # noqa: E731
+        return hash(tuple(map(listed, jax.tree.leaves(self))))
+
+    def __repr__(self) -> str:
+        shown = lambda leaf: Listed(leaf) if isinstance(leaf, np.ndarray) else leaf  # noqa: E731
+        return eqx.tree_pformat(jax.tree.map(shown, self))
 
     # What callers use -----------------------------------------------------------------------------
 
@@ -158,7 +168,8 @@ class AbstractNoiseLaw(eqx.Module):
 
         Returns:
             Shape (...): a log density, or the log of a probability where s_dp is discrete (on a
-            lattice, at the ends of a clamped interval); -inf off the support and for NaN.
+            lattice, at the ends of a clamped interval, of a cell that is absent); -inf off the
+            support, and for NaN unless the support contains it.
 
         Raises:
             MissingCapabilityError: If the mechanism has no density.
@@ -172,7 +183,8 @@ class AbstractNoiseLaw(eqx.Module):
     def log_cdf(
         self, s_dp: Float[Array, "*batch kp"], s: Float[Array, "*batch k"]
     ) -> Float[Array, "*batch kp"]:
-        """The log of P(S_dp <= s_dp | s) of each column by itself, not summed.
+        """The log of P(S_dp <= s_dp | s) of each column by itself, not summed. Absent (NaN) counts
+        as less than every number.
 
         Args:
             s_dp: Points, shape (..., k'), on the support or not.
@@ -229,6 +241,15 @@ class AbstractNoiseLaw(eqx.Module):
     def _log_sf(self, s_dp: Array, s: Array) -> Array:
         """Elementwise log P(S_dp >= s_dp), the point itself included."""
         raise self._lacks(Capability.CDF)
+
+    def _log_before(self, s_dp: Array, s: Array) -> Array:
+        """Elementwise log P(S_dp < s_dp), the point itself left out; overridden where single values
+        that lie on no lattice have a probability.
+        """
+        support = self.support
+        if isinstance(support, Lattice):
+            s_dp = support.step * (jnp.ceil(s_dp / support.step - LATTICE_TOLERANCE) - 1.0)
+        return self._log_cdf(s_dp, s)
 
     def _log_prob_bound(self, s_dp: Array) -> Array:
         return self._log_prob_bound_each(s_dp).sum(-1)

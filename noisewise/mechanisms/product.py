@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array, integer
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import YOUR_OWN, AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee, GaussianDP, PureDP, compose
@@ -63,8 +64,33 @@ class Product(AbstractMechanism):
     def block_widths(self, k: int) -> tuple[int, ...]:
         return self.widths
 
+    def of_columns(self, columns: Sequence[int]) -> AbstractMechanism:
+        """Columns of one block, and whole blocks, stay together; others must be in order."""
+        chosen, ends = np.asarray(columns), np.cumsum(self.widths)
+        block = np.searchsorted(ends, chosen, side="right")
+        if np.any(np.diff(block) < 0):
+            raise MissingCapabilityError(
+                "Columns of a Product are taken in their order, block after block."
+            )
+        used = list(dict.fromkeys(block.tolist()))
+        places = [(chosen[block == j] - (ends[j] - self.widths[j])).tolist() for j in used]
+        kept = [
+            self.mechanisms[j]
+            if part == list(range(self.widths[j]))
+            else self.mechanisms[j].of_columns(part)
+            for j, part in zip(used, places, strict=True)
+        ]
+        return Product(kept, widths=[len(part) for part in places])
+
+    def measured(self, k: int) -> np.ndarray:
+        return np.concatenate([mechanism.measured(width) for mechanism, width in self._parts])
+
     def noise_sd(self, k: int) -> list[float | None]:
         return [sd for mechanism, width in self._parts for sd in mechanism.noise_sd(width)]
+
+    @property
+    def has_noiseless_columns(self) -> bool:
+        return any(mechanism.has_noiseless_columns for mechanism in self.mechanisms)
 
     def describe(self) -> str:
         return "; ".join(
@@ -81,17 +107,24 @@ class Product(AbstractMechanism):
         return any(mechanism.needs_delta for mechanism in self.mechanisms)
 
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
-        """Blocks keep their shares of the budget: epsilons add up, and so do squares of mu.
+        """Blocks keep their shares of the budget: epsilons add up, and so do squares of mu. Those
+        that have none stay as they are.
 
         Raises:
             MissingCapabilityError: If the blocks' guarantees are neither all PureDP nor all
                 GaussianDP.
         """
-        shares = _shares([mechanism.guarantee for mechanism in self.mechanisms], guarantee)
-        pairs = zip(self.mechanisms, shares, strict=True)
-        return Product(
-            [mechanism.recalibrated(share) for mechanism, share in pairs], widths=self.widths
-        )
+        spending = [mechanism for mechanism in self.mechanisms if mechanism.spends]
+        shares = iter(_shares([mechanism.guarantee for mechanism in spending], guarantee))
+        blocks = [
+            mechanism.recalibrated(next(shares)) if mechanism.spends else mechanism
+            for mechanism in self.mechanisms
+        ]
+        return Product(blocks, widths=self.widths)
+
+    @property
+    def spends(self) -> bool:
+        return any(mechanism.spends for mechanism in self.mechanisms)
 
     @property
     def is_exact(self) -> bool:
@@ -108,6 +141,22 @@ class Product(AbstractMechanism):
     def sensitivity(self) -> None:
         """None: each block states its own."""
         return None
+
+    @property
+    def derives_guarantee(self) -> bool:
+        return all(mechanism.derives_guarantee for mechanism in self.mechanisms)
+
+    @property
+    def neighbours(self) -> AbstractNeighbours:
+        """The first that a block has besides the default: blocks of different ones have no
+        guarantee together.
+        """
+        relations = (mechanism.neighbours for mechanism in self.mechanisms)
+        return next((relation for relation in relations if relation != REPLACE_ONE), REPLACE_ONE)
+
+    def for_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
+        blocks = [mechanism.for_neighbours(neighbours) for mechanism in self.mechanisms]
+        return Product(blocks, widths=self.widths)
 
     @property
     def guarantee(self) -> AbstractGuarantee:
@@ -141,9 +190,9 @@ class Product(AbstractMechanism):
     def num_uniforms(self, k: int) -> int:
         return sum(self._num_uniforms)
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The blocks' extreme pairs side by side, all blocks changed at once."""
-        pairs = [mechanism.neighbours(width) for mechanism, width in self._parts]
+        pairs = [mechanism.adjacent_pairs(width) for mechanism, width in self._parts]
         rows = np.arange(max(len(s) for s, _ in pairs))
         first = [s[rows % len(s)] for s, _ in pairs]
         second = [other[rows % len(other)] for _, other in pairs]
@@ -211,11 +260,12 @@ def _shares(
     """Parts of a guarantee in the proportions of the current ones."""
     if isinstance(guarantee, PureDP) and all(isinstance(part, PureDP) for part in current):
         parts = np.array([part.epsilon for part in current])  # type: ignore[attr-defined]
-        return [PureDP(guarantee.epsilon * share) for share in (parts / parts.sum()).tolist()]
+        shares = (parts / parts.sum()).tolist()
+        return [guarantee.with_parameters(epsilon=guarantee.epsilon * share) for share in shares]
     if all(isinstance(part, GaussianDP) for part in current):
         parts = np.array([part.mu for part in current])  # type: ignore[attr-defined]
-        whole = guarantee.to_gaussian().mu
-        return [GaussianDP(whole * share) for share in (parts / np.linalg.norm(parts)).tolist()]
+        whole, shares = guarantee.to_gaussian(), (parts / np.linalg.norm(parts)).tolist()
+        return [whole.with_parameters(mu=whole.mu * share) for share in shares]
     raise MissingCapabilityError(
         f"The blocks of this Product have guarantees that do not scale together: {YOUR_OWN}"
     )

@@ -1,11 +1,12 @@
 """Where a private statistic can lie: the real line, an interval with probability on its ends, a
-lattice, or finitely many values.
+lattice, or finitely many values; each also with the outcome that it is absent.
 """
 
 from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 import math
 from typing import Any
 
@@ -52,7 +53,7 @@ class AbstractSupport(abc.ABC):
     """A set of values, the same for each column of a block."""
 
     def contains(self, values: Float[Array, "*batch"]) -> Bool[Array, "*batch"]:
-        """Elementwise membership; NaN is never contained.
+        """Elementwise membership; NaN, which means absent, is contained in `OrAbsent` only.
 
         Args:
             values: Numbers in any shape; tracers are allowed.
@@ -74,6 +75,26 @@ class AbstractSupport(abc.ABC):
     @abc.abstractmethod
     def describe(self) -> str:
         """Its values, as the object of a sentence: "multiples of 0.5 in [0, 10]"."""
+
+    def columns(self, width: int) -> list[AbstractSupport]:
+        """The support of each of `width` columns.
+
+        >>> Blocks((Real(), Lattice()), widths=(1, 1)).columns(2)
+        [Real(), Lattice(step=1.0, low=-inf, high=inf)]
+        """
+        return [self] * width
+
+    def may_be_absent(self, width: int) -> Bool[np.ndarray, " kp"]:
+        """Which of `width` columns can be absent."""
+        return np.array([isinstance(column, OrAbsent) for column in self.columns(width)])
+
+    def filled(self, values: Float[np.ndarray, "*batch kp"]) -> Float[np.ndarray, "*batch kp"]:
+        """The values (..., k') with the threshold in place of what is absent."""
+        columns = self.columns(values.shape[-1])
+        if not any(isinstance(column, OrAbsent) for column in columns):
+            return values
+        above = [column.above if isinstance(column, OrAbsent) else np.nan for column in columns]
+        return np.where(np.isnan(values), np.array(above), values)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +174,60 @@ class Finite(AbstractSupport):
 
 
 @dataclasses.dataclass(frozen=True)
+class OrAbsent(AbstractSupport):
+    """The values of another support that are at least `above`, or absent, which is NaN.
+
+    >>> OrAbsent(Real(), above=10.0).contains([9.0, 10.0, np.nan]).tolist()
+    [False, True, True]
+    """
+
+    present: AbstractSupport
+    above: Any
+    """The least value that is published: one number, or a tuple of one per column."""
+
+    def _contains(self, values: Array, xp: Any) -> Array:
+        published = self.present.contains(values) & (values >= self.least(xp))
+        return xp.isnan(values) | published
+
+    def least(self, xp: Any = np) -> Array:
+        """The threshold, less what counts as the same lattice point."""
+        slack = LATTICE_TOLERANCE * self.present.step if isinstance(self.present, Lattice) else 0.0
+        return xp.asarray(self.above) - slack
+
+    def coded_column(self) -> tuple[AbstractSupport, float]:
+        """The support of one column with a number for absent, below all others, and that number;
+        NaN where nothing can be absent.
+        """
+        present, above = self.present, float(self.above)
+        if isinstance(present, Lattice):
+            first = math.ceil(max(above, present.low) / present.step - LATTICE_TOLERANCE)
+            code = present.step * (first - 1)
+            return Lattice(present.step, code, present.high), code
+        low, high = -math.inf, math.inf
+        if isinstance(present, Interval):
+            low, high = present.low, present.high
+        if isinstance(present, Finite) or above >= high:
+            values = present.values if isinstance(present, Finite) else (high,)
+            kept = [value for value in values if value >= above]
+            code = min(kept, default=above) - 1.0
+            return Finite((code, *kept)), code
+        if above <= low:
+            return present, math.nan
+        return Interval(above, high), above
+
+    def columns(self, width: int) -> list[AbstractSupport]:
+        each = self.above if isinstance(self.above, tuple) else (self.above,) * width
+        return [OrAbsent(self.present, above) for above in each]
+
+    def describe(self) -> str:
+        if self.present == Finite(()):
+            return "nothing (NaN)"
+        each = self.above if isinstance(self.above, tuple) else (self.above,)
+        least = f"{min(each):g}" if min(each) == max(each) else f"{min(each):g} to {max(each):g}"
+        return f"{self.present.describe()} that are at least {least}, or absent (NaN)"
+
+
+@dataclasses.dataclass(frozen=True)
 class Blocks(AbstractSupport):
     """One support per block of columns.
 
@@ -174,8 +249,41 @@ class Blocks(AbstractSupport):
             axis=-1,
         )
 
+    def columns(self, width: int) -> list[AbstractSupport]:
+        parts = zip(self.supports, self.widths, strict=True)
+        return [column for support, size in parts for column in support.columns(size)]
+
     def describe(self) -> str:
         return "; then ".join(
             f"{width} x {support.describe()}"
             for support, width in zip(self.supports, self.widths, strict=True)
         )
+
+
+def coded(support: AbstractSupport, width: int) -> tuple[AbstractSupport, Float[np.ndarray, " kp"]]:
+    """A support without absence, where a number below all others of its column stands for absent.
+
+    Args:
+        support: The support of a private statistic.
+        width: The number of its columns.
+
+    Returns:
+        The support of the coded columns, and the codes, shape (k',), NaN where nothing can be
+        absent.
+
+    >>> coded(OrAbsent(Lattice(), above=4.5), 1)
+    (Lattice(step=1.0, low=4.0, high=inf), array([4.]))
+    """
+    if not support.may_be_absent(width).any():
+        return support, np.full(width, np.nan)
+    pairs = [
+        column.coded_column() if isinstance(column, OrAbsent) else (column, math.nan)
+        for column in support.columns(width)
+    ]
+    alike = [
+        (part, len(list(group))) for part, group in itertools.groupby(part for part, _ in pairs)
+    ]
+    codes = np.array([code for _, code in pairs])
+    if len(alike) == 1:
+        return alike[0][0], codes
+    return Blocks(tuple(part for part, _ in alike), tuple(size for _, size in alike)), codes

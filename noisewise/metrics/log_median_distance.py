@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
-from noisewise._core.draws import point_and_draws, real_array
+from noisewise._core.draws import filled_below, point_and_draws, real_array
 
 
 def log_median_distance(
@@ -19,8 +19,10 @@ def log_median_distance(
     posterior than the exact one can score lower, so it does not replace a check of calibration.
 
     The distance is Euclidean in the units of the statistics. The median is the lower one, as in the
-    authors' code, which reports the median itself: `log=False`. Rows with NaN, which are failed
-    simulations, are left out. Where half of the simulations equal the observation the value is
+    authors' code, which reports the median itself: `log=False`. Rows of NaN, which are failed
+    simulations, are left out. A single NaN is an absent cell, which is taken in columns where
+    simulated ones are absent too: it equals these, and lies one standard deviation of the published
+    ones below the least of them. Where half of the simulations equal the observation the value is
     -inf.
 
     Floor: the value for simulations at exact posterior draws, which depends on the problem and is
@@ -48,9 +50,14 @@ def log_median_distance(
     values = real_array(
         simulated, "simulated", advice="model.simulate(key, posterior.sample(key, n)) gives them"
     )
+    point = real_array(observed, "observed")
     if values.ndim == 2:
-        values = values[~np.isnan(values).any(axis=1)]
-    point, values = point_and_draws(observed, values, ("observed", "simulated"))
+        values = values[~np.isnan(values).all(axis=1) | np.isnan(point).all()]
+        known = np.isnan(values).any(axis=0)  # columns in which cells can be absent
+        if point.shape == known.shape and np.all(known | ~np.isnan(point)):
+            rows = filled_below(np.concatenate([point[None], values]))
+            point, values = rows[0], rows[1:]
+    point, values = point_and_draws(point, values, ("observed", "simulated"))
     distances = np.sort(np.linalg.norm(values - point, axis=1))
     median = distances[(len(distances) - 1) // 2]
     with np.errstate(divide="ignore"):

@@ -11,12 +11,31 @@ from jaxtyping import Float
 from noisewise import queries
 from noisewise._core.arrays import Array, as_float64, describe, in_float64, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.queries import AbstractQuery
+from noisewise.queries import AbstractQuery, FunctionQuery
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
     from noisewise.mechanisms.base import AbstractMechanism
     from noisewise.model.private_model import PrivateModel
+
+
+def cells_themselves(x: Any) -> Any:
+    """The statistic of a simulator that draws the cells of a table: x is s."""
+    return x
+
+
+def statistic_of(release: Release, query: Any) -> Any:
+    """The query of the model of a release: the one that is given, else the one that the release
+    names, else, where it is a table, its cells, which the simulator must draw.
+
+    Raises:
+        InvalidInputError: If there is none of these.
+    """
+    from noisewise.disclosure import Release
+
+    if query is None and isinstance(release, Release) and release.query is None and release.labels:
+        return FunctionQuery(cells_themselves, names=release.names)
+    return query_of(release) if query is None else query
 
 
 def query_of(release: Release) -> AbstractQuery:
@@ -50,11 +69,12 @@ def checked(
         observed: A release, or the released numbers.
 
     Returns:
-        float64 numbers, shape (k',), all on the support of the mechanism.
+        float64 numbers, shape (k',), all on the support of the mechanism; NaN where a cell is
+        absent.
 
     Raises:
-        InvalidInputError: If a release is of another mechanism or query, or a number is missing or
-            off the support.
+        InvalidInputError: If a release is of another mechanism or query, or a number is missing
+            that the mechanism always publishes, or off the support.
         InvalidTypeError: If it is a tracer, or does not hold numbers.
     """
     from noisewise.disclosure import Release
@@ -117,11 +137,13 @@ def _check_entries(model: PrivateModel, values: np.ndarray) -> None:
             f"observed must have shape ({width},), one number for each of {', '.join(names)}; got"
             f" {values.shape}{fix}."
         )
-    missing = [name for name, value in zip(names, values, strict=True) if np.isnan(value)]
+    possible = model.mechanism.support.may_be_absent(width)
+    missing = [names[j] for j in np.flatnonzero(np.isnan(values) & ~possible)]
     if missing:
         raise InvalidInputError(
-            f"observed must be numbers, but it is NaN for {', '.join(missing)}: leave unpublished"
-            " numbers out of the query and the mechanism."
+            f"observed must be numbers, but it is NaN for {', '.join(missing)}: if numbers below a"
+            " threshold were not published, that is nw.mechanisms.Thresholded(mechanism,"
+            " above=...); leave what was never measured out of the query and the mechanism."
         )
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 
 from noisewise._core.arrays import Array, describe
-from noisewise._core.draws import one_sample
+from noisewise._core.draws import filled_below, one_sample
 from noisewise.diagnostics import PredictiveCheck
 from noisewise.diagnostics.predictive import two_sided_p_values
 from noisewise.errors import InvalidInputError
@@ -34,7 +34,8 @@ def predictive_check(
 
     Use it after inference: a statistic far outside says that the model cannot have produced the
     release. Values outside the 95% interval have another colour and shape. Two-sided p-values stand
-    at the right: twice the share of simulations at least as far out, ties counted half.
+    at the right: twice the share of simulations at least as far out, ties counted half. Absent
+    values of a `PredictiveCheck` are drawn one sd below the least published one.
 
     Args:
         simulated: What `nw.diagnostics.predictive_check` or `misspecification` gives, alone; or
@@ -89,7 +90,8 @@ def _given(
             raise InvalidInputError(
                 "A PredictiveCheck holds its observation and names: pass it alone."
             )
-        return simulated.simulated, simulated.observed, simulated.names
+        rows = filled_below(np.concatenate([simulated.observed[None], simulated.simulated]))
+        return rows[1:], rows[0], simulated.names
     hint = (
         "pass what nw.diagnostics.predictive_check gives, or model.simulate(key,"
         " posterior.sample(key, 1000)) and the observation"

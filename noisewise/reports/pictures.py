@@ -200,7 +200,7 @@ def check_picture(check: PredictiveCheck | None) -> Markup:
         f"{len(check.names)} published numbers over intervals of simulated ones; {outside} lie"
         " outside the 95% intervals."
     )
-    ax = draw_check(check.simulated, check.observed, names=[_safe(name) for name in check.names])
+    ax = draw_check(dataclasses.replace(check, names=tuple(map(_safe, check.names))))
     words = (
         f"Each published number (dot) over {len(check.simulated)} simulated ones. Chance alone puts"
         " one in 20 outside."

@@ -255,7 +255,7 @@ class _Fit:
 
     def first(self) -> TMixture:
         """One component with the moments of all draws."""
-        root = np.linalg.cholesky(self.covariance + self.tiny)
+        root = _root(self.covariance, self.tiny)
         return TMixture(np.zeros(1), (self.weights @ self.z)[None], root[None])
 
     def largest_excess(self, mixture: TMixture, avoided: Bool[np.ndarray, " n"]) -> int:
@@ -268,7 +268,7 @@ class _Fit:
         near = self.near(mixture, centre)
         local = _covariance(self.z[near] - self.z[centre], np.full(len(near), 1.0 / len(near)))
         self.anchors = [*self.anchors[: mixture.num_components], local]
-        root = np.linalg.cholesky(local + self.tiny)
+        root = _root(local, self.tiny)
         share = max(float(self.weights[near].sum()), 1.0 / self.size)
         share = min(share, 0.5)
         return TMixture(
@@ -303,10 +303,23 @@ class _Fit:
             known = (sizes / (sizes + _ANCHOR_PER_DIMENSION * dim))[:, None, None]
             steps = self.z - means[:, None]
             scatter = np.swapaxes(steps * (near / totals[:, None])[..., None], 1, 2) @ steps
-            roots = np.linalg.cholesky(known * scatter + (1.0 - known) * anchors + self.tiny)
+            roots = _root(known * scatter + (1.0 - known) * anchors, self.tiny)
             shares = np.maximum(totals, 1e-6)
             log_shares = np.log(shares / shares.sum())
         return TMixture(log_shares, means, roots)
+
+
+def _root(
+    scales: Float[np.ndarray, "*c p p"], tiny: Float[np.ndarray, "p p"]
+) -> Float[np.ndarray, "*c p p"]:
+    """Cholesky roots of scale matrices. Where draws are so few that one has nearly all weight,
+    `tiny` may be below the rounding of a matrix around another: it then gets a ridge of its own.
+    """
+    try:
+        return np.linalg.cholesky(scales + tiny)
+    except np.linalg.LinAlgError:
+        own = np.diagonal(scales, axis1=-2, axis2=-1)[..., None] * np.eye(len(tiny))
+        return np.linalg.cholesky(scales + tiny + _RIDGE * own)
 
 
 def _log_sum(log_parts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

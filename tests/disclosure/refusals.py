@@ -75,6 +75,8 @@ def neutral(published):
 def _neutral(mechanism, width):
     if isinstance(mechanism, m.ExponentialMechanism):
         return (mechanism.candidates[0],)
+    if isinstance(mechanism, m.Thresholded):
+        return (math.nan,) * width
     return (max(0.0, mechanism.low) if isinstance(mechanism, m.Clamped) else 0.0,) * width
 
 

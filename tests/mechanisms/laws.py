@@ -12,7 +12,7 @@ from scipy.stats import beta as beta_law
 from scipy.stats import chi2, gamma
 
 from noisewise.mechanisms import IndependentUniforms, ScrambledSobol
-from noisewise.mechanisms.supports import Blocks, Finite, Interval, Lattice
+from noisewise.mechanisms.supports import Finite, Interval, Lattice, OrAbsent
 
 POINTS = {"independent": IndependentUniforms(), "Sobol": ScrambledSobol()}
 ALPHA = 1e-6
@@ -36,13 +36,19 @@ time.
 @dataclasses.dataclass(frozen=True)
 class ColumnLaw:
     """The law of one column as its density implies: F at the knots, and atoms (all knots of a
-    discrete law).
+    discrete law). The first knot may stand for absent, which is below every number.
     """
 
     knots: np.ndarray
     left: np.ndarray
     right: np.ndarray
     discrete: bool
+    absent: bool = False
+
+    @property
+    def outputs(self):
+        """The knots as private statistics."""
+        return np.append(np.nan, self.knots[1:]) if self.absent else self.knots
 
     @property
     def total(self) -> float:
@@ -50,6 +56,8 @@ class ColumnLaw:
 
     def transform(self, values, rng):
         """F(y-) + V (F(y) - F(y-)) with uniform V: uniform when the values follow the law."""
+        assert self.total > 0.0, "values where the law has none"
+        values = np.where(np.isnan(values), self.knots[0], values) if self.absent else values
         slack = 1e-9 * np.abs(self.knots).max() if self.discrete else 0.0
         index = np.clip(
             np.searchsorted(self.knots, values + slack, side="right") - 1, 0, self.knots.size - 1
@@ -64,14 +72,7 @@ class ColumnLaw:
 
 
 def column_supports(mechanism, k):
-    return _per_column(mechanism.support, mechanism.output_width(k))
-
-
-def _per_column(support, width):
-    if not isinstance(support, Blocks):
-        return [support] * width
-    parts = zip(support.supports, support.widths, strict=True)
-    return [column for part, size in parts for column in _per_column(part, size)]
+    return mechanism.support.columns(mechanism.output_width(k))
 
 
 def column_law(mechanism, s, j):
@@ -83,11 +84,33 @@ def column_law(mechanism, s, j):
         return np.exp(mechanism.log_prob(outputs, np.tile(s, (len(outputs), 1))))[: values.size]
 
     support = column_supports(mechanism, s.size)[j]
+    if not isinstance(support, OrAbsent):
+        return _published(support, density, reach.min(), reach.max(), s)
+    reach = np.where(np.isnan(reach), support.above, reach)
+    published = _published(support.present, density, reach.min(), reach.max(), s)
+    possible = published.knots >= support.least()
+    knots, left, right = (
+        part[possible] for part in (published.knots, published.left, published.right)
+    )
+    mass = density(np.array([np.nan]))[0]
+    return ColumnLaw(
+        np.append(knots[0] - 1.0 if knots.size else 0.0, knots),
+        np.append(0.0, mass + left),
+        np.append(mass, mass + right),
+        published.discrete,
+        absent=True,
+    )
+
+
+def _published(support, density, low, high, s):
+    """The law of numbers between two ends."""
     if isinstance(support, (Lattice, Finite)):
-        points = _points(support, reach.min(), reach.max())
+        points = _points(support, low, high)
         right = np.cumsum(density(points))
         return ColumnLaw(points, np.append(0.0, right[:-1]), right, discrete=True)
-    low, high = reach.min(), reach.max()
+    if low == high:
+        mass = density(np.array([low]))
+        return ColumnLaw(np.array([low]), np.zeros(1), mass, discrete=True)
     atoms = np.zeros(2)
     if isinstance(support, Interval):
         low, high = max(low, support.low), min(high, support.high)
@@ -243,7 +266,7 @@ def cdf_is_the_sum_of_the_density(mechanism, s):
     """
     for j in range(mechanism.output_width(s.size)):
         law = column_law(mechanism, s, j)
-        outputs = _varied(_typical(mechanism, s), j, law.knots, KNOTS)
+        outputs = _varied(_typical(mechanism, s), j, law.outputs, KNOTS)
         log_cdf = mechanism.log_cdf(outputs, s)[: law.knots.size, j]
         with jax.enable_x64(True):
             log_sf = np.asarray(_log_sf(mechanism, outputs, s))[: law.knots.size, j]
@@ -259,15 +282,19 @@ def off_support(mechanism, s_dp, k):
     rows = []
     for j, support in enumerate(column_supports(mechanism, k)):
         moved = [np.nan, np.inf, -np.inf]
+        if isinstance(support, OrAbsent):
+            moved = [np.inf, -np.inf, support.above - 1e-3]
+            support = support.present
         if isinstance(support, Lattice):
             moved += [s_dp[j] + 0.5 * support.step, s_dp[j] + 1e-3 * support.step]
+            moved = moved if np.isfinite(s_dp[j]) else moved[:-2]
         if isinstance(support, (Lattice, Interval)):
             moved += [
                 end + side
                 for end, side in ((support.low, -1.0), (support.high, 1.0))
                 if np.isfinite(end)
             ]
-        if isinstance(support, Finite):
+        if isinstance(support, Finite) and np.isfinite(s_dp[j]):
             moved += [s_dp[j] + 0.125]
         for value in moved:
             row = s_dp.copy()

@@ -4,7 +4,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from noisewise.mechanisms import Clamped, DiscreteLaplace, ExponentialMechanism, Gaussian, Laplace
+from noisewise.mechanisms import (
+    Clamped,
+    DiscreteLaplace,
+    Exact,
+    ExponentialMechanism,
+    Gaussian,
+    Laplace,
+    Rounded,
+    Thresholded,
+    TransitionTable,
+)
 from tests.mechanisms import laws
 from tests.mechanisms.laws import POINTS
 
@@ -66,7 +76,77 @@ class WrongCdf(Laplace):
         return Laplace._noise_log_cdf(self, z / 1.02)
 
 
+class OneScale(Laplace):
+    """Takes the first scale for all columns."""
+
+    def _noise(self, u):
+        return Laplace(scale=self.scale[0])._noise(u)
+
+
+class ThresholdOnTheTruth(Thresholded):
+    """Looks at s where it should look at the noisy number."""
+
+    def _transport(self, u, s):
+        return jnp.where(s >= self.above, self.mechanism._transport(u, s), jnp.nan)
+
+
+class StrictThreshold(Thresholded):
+    """Publishes only what is above the threshold: on a lattice that is another outcome."""
+
+    def _transport(self, u, s):
+        y = self.mechanism._transport(u, s)
+        return jnp.where(y > self.above, y, jnp.nan)
+
+
+class AbsentAtTheThreshold(Thresholded):
+    """Counts the threshold itself as absent."""
+
+    def _log_absent(self, s_dp, s):
+        return self.mechanism._log_cdf(jnp.broadcast_to(self.above, s_dp.shape), s)
+
+
+class ForgetsAbsence(Thresholded):
+    """The law of published numbers, as if all were."""
+
+    def _log_absent(self, s_dp, s):
+        return jnp.full_like(s_dp, -jnp.inf)
+
+
+class NearlyExact(Exact):
+    def _transport(self, u, s):
+        return s + (u > 0.999)
+
+
+class FavoursTheUpper(Rounded):
+    def _transport(self, u, s):
+        return Rounded._transport(self, 1.02 * u, s)
+
+
+class TiesDown(Rounded):
+    def _transport(self, u, s):
+        return self.base * jnp.ceil(s / self.base - 0.5) + 0.0 * u
+
+
+class ReadsColumns(TransitionTable):
+    """Takes columns of the table for rows."""
+
+    def _log_prob_each(self, s_dp, s):
+        return jnp.log(self.table[s_dp.astype(int), s.astype(int)])
+
+
+THRESHOLDED_PARTS = DiscreteLaplace(scale=3.0), 4.0
+TABLE = ((0.6, 0.4), (0.1, 0.9))
+
 BUGS = {
+    "scale of the first column for all": (OneScale([0.5, 0.6]), [0.3, 1.0], "transport"),
+    "threshold applied to s": (ThresholdOnTheTruth(Laplace(2.0), above=1.0), 1.2, "transport"),
+    "threshold taken as strict": (StrictThreshold(*THRESHOLDED_PARTS), 5.0, "transport"),
+    "threshold counted as absent": (AbsentAtTheThreshold(*THRESHOLDED_PARTS), 5.0, "mass"),
+    "absence forgotten": (ForgetsAbsence(Laplace(2.0), above=1.0), 1.2, "mass"),
+    "one exact number in 1000 moved": (NearlyExact(), 7.0, "transport"),
+    "rounded up too often": (FavoursTheUpper(base=3), 4.0, "transport"),
+    "ties rounded down": (TiesDown(base=10, random=False), 15.0, "transport"),
+    "columns taken for rows": (ReadsColumns(TABLE), 0.0, "transport"),
     "scale of Laplace off by 2%": (WideLaplace(scale=0.5), 0.3, "transport"),
     "scale of Gaussian off by 2%": (NarrowGaussian(scale=0.5), 0.3, "transport"),
     "scale of DiscreteLaplace off by 2%": (WideDiscreteLaplace(scale=1.7), 5.0, "transport"),

@@ -109,7 +109,8 @@ class _Correction:
 
 
 def _applies(search: Search) -> bool:
-    return search.budget.can_spend(MIN_BATCH + _NUM_CHECK)
+    serves = PrivatePosteriorEstimation().supports(search.model)
+    return serves and search.budget.can_spend(MIN_BATCH + _NUM_CHECK)
 
 
 def _candidates(search: Search) -> Iterator[Candidate]:

@@ -1,9 +1,9 @@
 r"""How far simulated private statistics lie from the observed ones.
 
-    rho(s_dp, s_dp') = sqrt( sum_j ((s_dp,j - s_dp',j) / scale_j)^2 )
+    rho(s_dp, s_dp') = sqrt( sum_j ((s_dp,j - s_dp',j) / scale_j)^2 + number of j absent in one )
 
 Columns are on the paper's scale, means and proportions: `mechanism.distance_unit` divides counts
-first.
+first. An absent cell lies at its threshold, and a published one is one scale further from it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from noisewise._core.arrays import Array, describe
-from noisewise._core.blocks import in_blocks
+from noisewise._core.arrays import Array, describe, in_blocks
 from noisewise.errors import InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 
@@ -118,8 +117,9 @@ class Ruler:
         unit = np.broadcast_to(
             np.asarray(mechanism.distance_unit, dtype=np.float64), observed.shape
         )
-        s_dp = private(key, mechanism, s)[:, 0]
-        return Ruler(mechanism, observed, distance.scales(s_dp[~np.isnan(s_dp).any(axis=1)], unit))
+        s_dp = mechanism.support.filled(private(key, mechanism, s)[:, 0])
+        good = ~(np.isnan(s_dp).any(axis=1) | np.isnan(s).any(axis=1))
+        return Ruler(mechanism, observed, distance.scales(s_dp[good], unit))
 
     def distances(
         self, key: Array, s: Float[np.ndarray, "n k"], num_noise: int = 1
@@ -135,10 +135,15 @@ class Ruler:
             Distances, shape (n, num_noise); infinite for failed simulations.
         """
         s_dp = private(key, self.mechanism, s, num_noise)
-        distances = np.sqrt(np.sum(((s_dp - self.observed) / self.scales) ** 2, axis=-1))
+        squares = ((self._filled(s_dp) - self._filled(self.observed)) / self.scales) ** 2
+        differ = np.isnan(s_dp) != np.isnan(self.observed)
+        distances = np.sqrt(np.sum(squares + differ, axis=-1))
         return np.where(
             np.isnan(distances) | np.isnan(s).any(axis=1, keepdims=True), np.inf, distances
         )
+
+    def _filled(self, values: np.ndarray) -> np.ndarray:
+        return self.mechanism.support.filled(values)
 
 
 def private(

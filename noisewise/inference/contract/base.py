@@ -49,6 +49,10 @@ class AbstractMethod(abc.ABC):
     """Capabilities that the mechanism must have."""
     instead: ClassVar[str] = ""
     """What to use if it lacks them, in a sentence."""
+    needs_noise: ClassVar[bool] = False
+    """Whether every column of s_dp must have noise: where one is published as it is, neither smooth
+    densities nor chains find the simulations that agree with it.
+    """
 
     max_simulations: int | None = None
     max_minutes: float | None = None
@@ -173,6 +177,12 @@ class AbstractMethod(abc.ABC):
             return (
                 f"{type(self).__name__} needs a mechanism with {names}, which"
                 f" {type(model.mechanism).__name__} lacks. {self.instead}"
+            )
+        if self.needs_noise and model.mechanism.has_noiseless_columns:
+            return (
+                f"{type(self).__name__} needs noise in every column, but"
+                f" {type(model.mechanism).__name__} publishes a number without: ImportanceSampling,"
+                " ExactSMC and nw.infer weigh simulations that hit the published number."
             )
         return self._refusal(model)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from noisewise._core.draws import filled_below
+
 
 def p_value(simulated: np.ndarray, observed: np.ndarray) -> float:
     r"""Twice the smaller of two ranks of observed (k',) among simulated (n, k'), at most 1: exact
@@ -14,7 +16,8 @@ def p_value(simulated: np.ndarray, observed: np.ndarray) -> float:
     either side of it in a column; among rows as deep, its largest deviation from a median in units
     of the 1% and 99% quantiles on that side. Medians, units and depths are those of all n + 1 rows.
     An observation outside the range of a column is as deep as 2 k' - 1 others at most, so that its
-    p-value is at most 4 k' / (n + 1), however skew the law.
+    p-value is at most 4 k' / (n + 1), however skew the law. NaN, which is absent, counts as less
+    than every number.
 
     >>> rng = np.random.default_rng(0)
     >>> p_value(rng.normal(size=(999, 3)), np.zeros(3)) > 0.5
@@ -24,7 +27,7 @@ def p_value(simulated: np.ndarray, observed: np.ndarray) -> float:
     >>> p_value(rng.exponential(size=(999, 1)), np.array([-0.01])) <= 0.004
     True
     """
-    rows = np.concatenate([observed[None], simulated])
+    rows = filled_below(np.concatenate([observed[None], simulated]))
     far, depth, reach = _far(rows), _depth(rows), _reach(rows)
     shallow = (depth < depth[0]) | ((depth == depth[0]) & (reach >= reach[0]))
     ranks = np.sum(far >= far[0]), np.sum(shallow)

@@ -74,6 +74,7 @@ class DataAugmentationMCMC(AbstractMethod):
 
     slug: ClassVar[str] = "da-mcmc"
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
+    needs_noise: ClassVar[bool] = True
     instead: ClassVar[str] = "Use SMCABC or PrivatePosteriorEstimation, which only need samples."
 
     num_chains: int = 32

@@ -16,6 +16,7 @@ from jaxtyping import Float
 from scipy.special import logsumexp
 
 from noisewise._core.arrays import Array
+from noisewise._core.draws import filled_below
 from noisewise._core.seeds import generator
 from noisewise._core.weights import MIN_DRAWS, effective_size_of_logs, systematic_rows
 from noisewise.inference.contract.run import InferenceRun
@@ -156,8 +157,9 @@ def chance_of_noise(
     s = s[systematic_rows(weights, _NUM_NOISES, generator(row_key).random())]
     simulated = mechanism.sample(noise_key, s)
     whole = np.mean(mechanism.log_prob(simulated, s) <= run.log_eta(s) + 1e-9)
-    below = np.mean(simulated <= run.observed, axis=0)
-    above = np.mean(simulated >= run.observed, axis=0)
+    rows = filled_below(np.concatenate([run.observed[None], simulated]))
+    below = np.mean(rows[1:] <= rows[0], axis=0)
+    above = np.mean(rows[1:] >= rows[0], axis=0)
     worst = np.minimum(below, above).min() * 2.0 * simulated.shape[1]
     return float(min(whole, worst))
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Lattice
+from noisewise.mechanisms.supports import AbstractSupport, Blocks, Finite, Lattice, coded
 
 _MAX_CATEGORIES = 16
 """Categories up to which each gets an indicator: more would make too many columns for a network."""
@@ -19,12 +19,22 @@ def features(
     r"""What a network sees of private statistics.
 
     Counts out of n become arcsin sqrt((k + 3/8) / (n + 3/4)), whose noise hardly depends on k; 3 to
-    16 categories become indicators of all but the first; everything else stays as it is.
+    16 categories become indicators of all but the first; everything else stays as it is. Where a
+    cell can be absent, a number below all others stands for that, and a flag follows at the end.
 
+    >>> from noisewise.mechanisms.supports import OrAbsent
     >>> counts = Lattice(step=1.0, low=0.0, high=1000.0)
     >>> features(counts, np.array([[0.0, 500.0, 1000.0]])).round(3).tolist()
     [[0.019, 0.785, 1.551]]
+    >>> features(OrAbsent(Lattice(), above=5.0), np.array([[7.0], [np.nan]])).tolist()
+    [[7.0, 0.0], [4.0, 1.0]]
     """
+    absent = support.may_be_absent(s_dp.shape[-1])
+    if absent.any():
+        plain, codes = coded(support, s_dp.shape[-1])
+        missing = np.isnan(s_dp)
+        flags = missing[..., absent].astype(np.float64)
+        return np.concatenate([features(plain, np.where(missing, codes, s_dp)), flags], axis=-1)
     if isinstance(support, Blocks):
         parts = np.split(s_dp, np.cumsum(support.widths)[:-1], axis=-1)
         each = [

@@ -93,6 +93,7 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
 
     slug: ClassVar[str] = "cle"
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.DENSITY})
+    needs_noise: ClassVar[bool] = True
     instead: ClassVar[str] = INSTEAD
 
     num_rounds: int = 1

@@ -45,6 +45,7 @@ from noisewise.inference.learned.likelihood.likelihood_chains import (
 )
 from noisewise.inference.learned.likelihood.target_space import TargetSpace
 from noisewise.mechanisms.point_sets import ScrambledSobol
+from noisewise.mechanisms.supports import coded
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws, Kind, Report
 from noisewise.samplers.densities import log_densities
@@ -108,6 +109,11 @@ class LearnedLikelihood(AbstractFit):
         self.bounds = np.stack([z.min(axis=0), z.max(axis=0)])
         self._z, self._typical, self._settings = z, s[0], chains
 
+    @property
+    def _codes(self) -> Float[np.ndarray, " kp"]:
+        """The numbers that stand for absent cells in `space`, NaN where there are none."""
+        return coded(self.model.mechanism.support, self.model.private_width)[1]
+
     def log_prob(self, s_dp: Any, theta: Any) -> Float[np.ndarray, " n"]:
         """log q(s_dp | theta), row by row; -inf where s_dp is impossible.
 
@@ -122,7 +128,9 @@ class LearnedLikelihood(AbstractFit):
         s_dp, z = paired_rows(model, s_dp, "s_dp", model.private_width, theta)
         points = _cell_points(space)
         values = in_blocks(
-            lambda rows, at: _log_probs(self.density, space, points, rows, at), s_dp, z
+            lambda rows, at: _log_probs(self.density, space, points, rows, at),
+            np.where(np.isnan(s_dp), self._codes, s_dp),
+            z,
         )
         possible = model.mechanism.support.contains(s_dp).all(axis=1)
         return np.where(possible & ~np.isnan(values), values, -np.inf)
@@ -144,13 +152,14 @@ class LearnedLikelihood(AbstractFit):
             other_key, np.repeat(self._typical[None], len(theta), axis=0)
         )
         with jax.enable_x64(True):
-            return np.asarray(self.space.inverse(jnp.asarray(t), jnp.asarray(others)))
+            values = np.asarray(self.space.inverse(jnp.asarray(t), jnp.asarray(others)))
+        return np.where(np.isclose(values, self._codes), np.nan, values)
 
     def at(self, observed: Any) -> LogLikelihood:
         """The likelihood of one observation, as a function of unconstrained parameters z (p,)."""
         observed, points = self.model.observation(observed), _cell_points(self.space)
         with jax.enable_x64(True):
-            observed = jnp.asarray(observed)
+            observed = jnp.asarray(np.where(np.isnan(observed), self._codes, observed))
             if self.space.num_uniforms and self._narrow(observed):
                 points = np.full((1, points.shape[1]), 0.5)
             places, log_weights = self.space(observed, jnp.asarray(points))

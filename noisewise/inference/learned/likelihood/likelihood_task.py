@@ -31,6 +31,7 @@ from noisewise.inference.learned.common.simulations import (
 from noisewise.inference.learned.likelihood.learned_likelihood import LearnedLikelihood
 from noisewise.inference.learned.likelihood.target_space import TargetSpace
 from noisewise.mechanisms.base import Capability
+from noisewise.mechanisms.supports import coded
 from noisewise.posteriors import Finding, Kind
 
 if TYPE_CHECKING:
@@ -69,7 +70,11 @@ class LikelihoodTask(AbstractTask[TargetSpace]):
         self.bounded = run.model.prior.bounded
         self.simulations = Simulations(run.model, method.num_rounds * method.num_simulations)
         self.bank = NoisyBank(
-            run.model, self.simulations.capacity, size=method.noise_bank, points=method.points
+            run.model,
+            self.simulations.capacity,
+            size=method.noise_bank,
+            points=method.points,
+            encode=self._coded,
         )
 
     def extend(self, key: Array, s: np.ndarray) -> None:
@@ -77,7 +82,8 @@ class LikelihoodTask(AbstractTask[TargetSpace]):
 
     def columns(self, key: Array, *, first: bool) -> Columns[TargetSpace]:
         few = self.bank.values[:, :_SCALE_NOISE]
-        space = TargetSpace.of(self.run.model.mechanism.support, few, self._kept(few))
+        support, _ = coded(self.run.model.mechanism.support, few.shape[-1])
+        space = TargetSpace.of(support, few, self._kept(few))
         return Columns(space.spread(key, few), self.simulations.z.copy(), space, space.kept)
 
     def space_to_keep(self, old: TargetSpace, new: TargetSpace) -> TargetSpace:
@@ -98,6 +104,11 @@ class LikelihoodTask(AbstractTask[TargetSpace]):
     def warn(self, summary: TrainingSummary) -> None:
         if self.run.num_failed:
             self.run.warn(Kind.FAILURES_UNSEEN, instead=_INSTEAD)
+
+    def _coded(self, s_dp: Float[np.ndarray, "n m kp"]) -> Float[np.ndarray, "n m kp"]:
+        """Private statistics with numbers for absent cells."""
+        codes = coded(self.run.model.mechanism.support, s_dp.shape[-1])[1]
+        return np.where(np.isnan(s_dp), codes, s_dp)
 
     def _filled(self, values: Float[np.ndarray, "n ..."]) -> Float[np.ndarray, "capacity ..."]:
         """Values as float32 with zeros behind, an array of one size for all rounds."""

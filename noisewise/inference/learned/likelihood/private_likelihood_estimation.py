@@ -119,6 +119,7 @@ class PrivateLikelihoodEstimation(AbstractSequentialMethod):
 
     slug: ClassVar[str] = "sple"
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SAMPLE})
+    needs_noise: ClassVar[bool] = True
     instead: ClassVar[str] = "Use ImportanceSampling or ExactSMC, which only need its density."
 
     num_rounds: int = 5

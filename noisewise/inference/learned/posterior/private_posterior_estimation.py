@@ -107,6 +107,7 @@ class PrivatePosteriorEstimation(AbstractSequentialMethod):
 
     slug: ClassVar[str] = "sppe"
     needs: ClassVar[frozenset[Capability]] = frozenset({Capability.SAMPLE})
+    needs_noise: ClassVar[bool] = True
     instead: ClassVar[str] = "Use ImportanceSampling or ExactSMC, which only need its density."
 
     num_rounds: int = 3

@@ -87,6 +87,7 @@ class RobustPosteriorEstimation(AbstractMethod):
     """
 
     slug: ClassVar[str] = "rnpe"
+    needs_noise: ClassVar[bool] = True
 
     num_simulations: int = 10_000
     error: AbstractErrorModel = dataclasses.field(default_factory=SpikeAndSlab)
