@@ -1,0 +1,27 @@
+"""Published tables as they are: one reader for each kind of file.
+
+A reader makes a `TableDescription` of a file, and of what it was told because the file does not say
+it, and then a release. What cannot be known from a file is asked for by name, never guessed. Files
+are bounded, and parsed as data: nothing in them is run.
+"""
+
+from typing import TYPE_CHECKING
+
+from noisewise._core.lazy import attach
+
+if TYPE_CHECKING:
+    from noisewise.readers.description import TableDescription
+    from noisewise.readers.reading import SOURCES, read
+    from noisewise.readers.tables import table
+
+__all__ = ["SOURCES", "TableDescription", "read", "table"]
+
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        "SOURCES": "noisewise.readers.reading",
+        "TableDescription": "noisewise.readers.description",
+        "read": "noisewise.readers.reading",
+        "table": "noisewise.readers.tables",
+    },
+)
