@@ -31,7 +31,7 @@ def main() -> None:
     )
     noise = f"{type(release.mechanism).__name__}, scale {release.mechanism.scale:.3g} days"
     console.print(
-        f"  guarantee: {release.guarantee} for {release.neighbours} neighbours; noise: {noise}\n"
+        f"  guarantee: {release.guarantee} for {release.neighbours.label} neighbours; noise: {noise}\n"
     )
 
     exact = normalise(log_prior() + private_log_likelihood(release, query))

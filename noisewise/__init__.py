@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         samplers,
         simulators,
     )
+    from noisewise._core.neighbours import AddRemoveOne, ReplaceOne
     from noisewise.assessment import assess
     from noisewise.automatic.infer import infer
     from noisewise.disclosure import Ledger, Release, release
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from noisewise.priors.prior import Prior
 
 __all__ = [
+    "AddRemoveOne",
     "ApproximateDP",
     "GaussianDP",
     "Ledger",
@@ -62,6 +64,7 @@ __all__ = [
     "PrivateModel",
     "PureDP",
     "Release",
+    "ReplaceOne",
     "ZeroConcentratedDP",
     "assess",
     "assessment",
@@ -90,6 +93,8 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
+        "AddRemoveOne": "noisewise._core.neighbours",
+        "ReplaceOne": "noisewise._core.neighbours",
         "ApproximateDP": "noisewise.mechanisms.guarantees",
         "GaussianDP": "noisewise.mechanisms.guarantees",
         "NoGuarantee": "noisewise.mechanisms.guarantees",

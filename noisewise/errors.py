@@ -39,8 +39,8 @@ class ConversionError(NoisewiseError, ValueError):
 
 
 class SensitivityError(NoisewiseError, ValueError):
-    """A mechanism was calibrated for less than the query's sensitivity: its guarantee would be
-    false.
+    """A mechanism was calibrated for less than the query's sensitivity, or the query has none
+    between these neighbours: the guarantee would be false.
     """
 
 

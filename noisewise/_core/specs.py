@@ -19,14 +19,34 @@ from noisewise.errors import (
 
 T = TypeVar("T")
 
+_LEFT_OUT = "left_out"
+LEFT_OUT = {_LEFT_OUT: True}
+"""Metadata of a field with a `to_spec` of its own, left out of descriptions where it has its
+default.
+"""
+
 
 def to_spec(described: Any, base: type, noun: str) -> dict[str, Any]:
     """The class and the fields of a dataclass; fields that extend `base` are described in turn."""
-    fields = {field.name: getattr(described, field.name) for field in dataclasses.fields(described)}
+    fields = dataclasses.fields(described)
+    values = {field: getattr(described, field.name) for field in fields}
     return {
         "type": type(described).__name__,
-        **{name: _encoded(value, base, noun) for name, value in fields.items()},
+        **{
+            field.name: _encoded(value, base, noun)
+            for field, value in values.items()
+            if not _may_be_left_out(field)
+        },
+        **{
+            field.name: value.to_spec()
+            for field, value in values.items()
+            if _may_be_left_out(field) and value != field.default
+        },
     }
+
+
+def _may_be_left_out(field: dataclasses.Field[Any]) -> bool:
+    return field.metadata.get(_LEFT_OUT, False)
 
 
 def named_class(spec: Any, kinds: Mapping[str, type[T]], noun: str) -> type[T]:
@@ -37,11 +57,14 @@ def named_class(spec: Any, kinds: Mapping[str, type[T]], noun: str) -> type[T]:
             f"{noun} must be an object whose 'type' is one of {', '.join(kinds)}."
         )
     kind = kinds[spec["type"]]
-    expected = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
+    expected = {field.name for field in fields}
+    optional = {field.name for field in fields if _may_be_left_out(field)}
     given = set(spec) - {"type"}
-    if given != expected:
+    if not expected - optional <= given <= expected:
         raise FileFormatError(
-            f"{kind.__name__} has the fields {sorted(expected)}, got {sorted(given)}."
+            f"{kind.__name__} has the fields {sorted(expected - (optional - given))}, got"
+            f" {sorted(given)}."
         )
     return kind
 

@@ -69,6 +69,8 @@ def search_databases(
     size: int,
     num_starts: int,
     rng: np.random.Generator,
+    *,
+    removed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Search for a database and a neighbour between which the query changes most.
 
@@ -79,6 +81,7 @@ def search_databases(
         size: The number of records.
         num_starts: The number of mixtures to try.
         rng: Where random starts come from.
+        removed: How many records neighbours lack; 0 if one is replaced instead.
 
     Returns:
         The database and its neighbour, as the query takes them.
@@ -86,7 +89,7 @@ def search_databases(
     Raises:
         SimulationError: If the query is NaN for a database of the domain.
     """
-    search = _Search(query, domain, norm, rng)
+    search = _Search(query, domain, norm, rng, removed)
     chained = [start for chain in _chains(search, size) for start in _links(search, chain)]
     gathered = [start for pair in chained[:1] for start in _near_returned(search, pair)]
     mixed = [_mixture(search, size, kind) for kind in range(num_starts)]
@@ -101,7 +104,9 @@ def search_databases(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A database, followed by the record that replaces its record at `position`."""
+    """A database, followed by the record that replaces its record at `position`, if one does; else
+    the records from `position` on are removed.
+    """
 
     records: np.ndarray
     position: int
@@ -122,6 +127,7 @@ class _Search:
     domain: AbstractDomain
     norm: float
     rng: np.random.Generator
+    removed: int
 
     @functools.cached_property
     def pool(self) -> np.ndarray:
@@ -137,6 +143,9 @@ class _Search:
 
     def databases(self, candidate: _Candidate) -> tuple[np.ndarray, np.ndarray]:
         first, second = candidate.records[:-1], np.array(candidate.records[:-1])
+        if self.removed:
+            gone = (candidate.position + np.arange(self.removed)) % len(first)
+            return self.shaped(first), self.shaped(np.delete(first, gone, axis=0))
         second[candidate.position] = candidate.records[-1]
         return self.shaped(first), self.shaped(second)
 

@@ -93,7 +93,7 @@ class PrivacyLoss(AbstractVerdict):
         return bool(self.attained <= self._parameter * (1.0 + slack) + self.rounding)
 
     def describe(self) -> str:
-        name = dataclasses.fields(self.claimed)[0].name
+        name = next(iter(self.claimed.parameters))
         return (
             f"{type(self.claimed).__name__} {name}: claimed {self._parameter:.6g}, attained"
             f" {self.attained:.6g}"
@@ -101,7 +101,7 @@ class PrivacyLoss(AbstractVerdict):
 
     @property
     def _parameter(self) -> float:
-        return float(dataclasses.astuple(self.claimed)[0])
+        return float(next(iter(self.claimed.parameters.values())))
 
 
 def privacy_loss(
@@ -136,7 +136,7 @@ def privacy_loss(
     if not isinstance(mechanism, AbstractMechanism):
         raise InvalidTypeError(f"privacy_loss audits a mechanism, got {type(mechanism).__name__}.")
     width = mechanism.width or integer("width", at_least=1)(width)
-    first, second = mechanism.neighbours(width) if neighbours is None else neighbours
+    first, second = mechanism.adjacent_pairs(width) if neighbours is None else neighbours
     pairs = list(zip(np.atleast_2d(first), np.atleast_2d(second), strict=True))
     claimed = mechanism.guarantee
     found = [_attained(mechanism, claimed, s, other, outputs) for s, other in pairs]

@@ -25,12 +25,18 @@ _INSIDE = 128
 
 
 def search_outside(
-    change: Change, domain: Box, size: int, num_random: int, rng: np.random.Generator
+    change: Change,
+    domain: Box,
+    size: int,
+    num_random: int,
+    rng: np.random.Generator,
+    *,
+    removed: int = 0,
 ) -> tuple[float, np.ndarray, np.ndarray] | None:
     """Search for the largest change between databases with records outside the box.
 
-    The last record of a database is replaced by one outside. The others lie at the ends of the box,
-    or half of the time anywhere.
+    The last record of a database is replaced by one outside, or the last ones lie outside and are
+    removed. The others lie at the ends of the box, or half of the time anywhere.
 
     Args:
         change: The change of the query between two databases; it may refuse them by raising.
@@ -38,6 +44,7 @@ def search_outside(
         size: The number of records.
         num_random: The number of records with only some columns outside.
         rng: Where random records come from.
+        removed: How many records neighbours lack, all of them alike; 0 if one is replaced instead.
 
     Returns:
         The change, the database and its neighbour; None if the query refuses all.
@@ -47,8 +54,8 @@ def search_outside(
     for i, record in enumerate(outside):
         pool = inside if i % 2 == 0 else np.concatenate([inside, outside])
         database = pool[rng.integers(0, len(pool), size)]
-        neighbour = database.copy()
-        neighbour[-1] = record
+        neighbour = database[: size - removed].copy()
+        (database if removed else neighbour)[size - max(removed, 1) :] = record
         found = _accepted(change, database, neighbour)
         if found is not None and (best is None or found > best[0]):
             best = found, database, neighbour

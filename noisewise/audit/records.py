@@ -1,10 +1,11 @@
-"""The search over pairs of records: enough for a sum over records, where the others cancel."""
+"""The search over one record or two: enough for a sum over records, where the others cancel."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from noisewise.queries.base import AbstractAdditiveQuery
+from noisewise._core.neighbours import AddRemoveOne
+from noisewise.queries.base import AbstractAdditiveQuery, AbstractCountQuery
 from noisewise.queries.domains import AbstractDomain
 
 POOL = 128
@@ -47,7 +48,8 @@ def search_records(
     pair = [pool[index] for index in np.unravel_index(chosen, change.shape)]
     for radius in RADII:
         for moved, fixed in ((0, 1), (1, 0)):
-            pair[moved] = _improve(query, domain, norm, pair[moved], pair[fixed], radius)
+            away_from = query.contributions(pair[fixed])
+            pair[moved] = _improve(query, domain, norm, pair[moved], away_from, radius)
     change = np.linalg.norm(
         query.contributions(pair[0]) - query.contributions(pair[1]), ord=norm, axis=1
     )
@@ -58,16 +60,73 @@ def search_records(
     return database, neighbour
 
 
+def search_added(
+    query: AbstractAdditiveQuery,
+    domain: AbstractDomain,
+    norm: float,
+    size: int,
+    neighbours: AddRemoveOne,
+    num_starts: int,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Search for the records of one unit that move an additive query most when they are removed.
+
+    They are alike, but in a table no more than `max_per_cell` of them fall into one cell.
+
+    Args:
+        query: A sum over records.
+        domain: The set of possible records.
+        norm: The norm of the change: 0, 1, 2 or infinity.
+        size: The number of records of the larger database, at least those of the unit.
+        neighbours: The bounds of a unit's records.
+        num_starts: The number of records that are climbed: half of them the best, half random ones.
+        rng: Where random records come from.
+
+    Returns:
+        A database and its neighbour, which lacks the last records.
+    """
+    pool = np.concatenate([domain.extremes(rng, POOL), domain.sample(rng, POOL)])
+    moved = np.linalg.norm(query.contributions(pool), ord=norm, axis=1)
+    best = np.argsort(moved)[::-1][: (num_starts + 1) // 2]
+    chosen = np.concatenate([best, rng.integers(0, len(pool), num_starts // 2)])
+    climbed = pool[chosen]
+    for radius in RADII:
+        nothing = np.zeros_like(query.contributions(climbed))
+        climbed = _improve(query, domain, norm, climbed, nothing, radius)
+    tried = np.concatenate([climbed, pool])
+    unit = _of_one_unit(query, tried, norm, neighbours)
+    database = np.concatenate([np.repeat(pool[:1], size - len(unit), axis=0), unit])
+    return database, database[: size - len(unit)]
+
+
+def _of_one_unit(
+    query: AbstractAdditiveQuery, records: np.ndarray, norm: float, neighbours: AddRemoveOne
+) -> np.ndarray:
+    """As many of the records as one unit may have, those that move the query most first."""
+    contributions = query.contributions(records)
+    ranked = np.argsort(-np.linalg.norm(contributions, ord=norm, axis=1), kind="stable")
+    if not isinstance(query, AbstractCountQuery):
+        return np.repeat(records[ranked[:1]], neighbours.max_contributions, axis=0)
+    unit: list[int] = []
+    room = np.full(contributions.shape[1], neighbours.max_per_cell)
+    for index in ranked:
+        taken = contributions[index] > 0.0
+        fits = min([neighbours.max_contributions - len(unit), *room[taken].tolist()])
+        unit += [index] * fits
+        room -= fits * taken
+    return records[unit]
+
+
 def _improve(
     query: AbstractAdditiveQuery,
     domain: AbstractDomain,
     norm: float,
     records: np.ndarray,
-    others: np.ndarray,
+    away_from: np.ndarray,
     radius: float,
 ) -> np.ndarray:
-    """Move each record, coordinate by coordinate, away from its partner in `others`."""
-    records, away_from = records.copy(), query.contributions(others)[:, None, :]
+    """Move each record, coordinate by coordinate, so that its contribution leaves `away_from`."""
+    records, away_from = records.copy(), away_from[:, None, :]
     for column in range(domain.width):
         values = domain.around(column, records[:, column], radius)
         trials = np.repeat(records[:, None, :], values.shape[1], axis=1)

@@ -109,6 +109,8 @@ _MECHANISMS = {
 
 _QUERIES = (
     Item("mean", "ClampedMean", "Means of clamped columns."),
+    Item("sum", "ClampedSum", "Sums of clamped columns."),
+    Item("count", "Count", "The number of records."),
     Item("median", "Median", "Scores of candidate medians, for the exponential mechanism."),
     Item("histogram", "Histogram", "Counts, or proportions, of a real column in bins."),
     Item("contingency-table", "ContingencyTable", "Joint counts of categorical columns."),

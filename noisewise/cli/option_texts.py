@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from noisewise.cli.exits import did_you_mean
 from noisewise.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from noisewise._core.neighbours import AbstractNeighbours
     from noisewise.mechanisms.guarantees import AbstractGuarantee
 
 _BOUNDS = "--bounds"
@@ -53,6 +55,39 @@ def stated(**values: float | None) -> dict[str, float]:
             "State one guarantee: --epsilon 1, or --epsilon 1 --delta 1e-6, or --rho 0.1."
         )
     return given
+
+
+def neighbours_from(label: str, unit: str, max_contributions: int | None) -> AbstractNeighbours:
+    """The relation that --neighbours, --unit and --max-contributions state.
+
+    Args:
+        label: "replace-one" or "add-remove".
+        unit: What a line of the data belongs to.
+        max_contributions: The most lines of one unit, None where the option is not given.
+
+    Raises:
+        InvalidInputError: If there is no such relation, or it has no bound of contributions.
+
+    >>> neighbours_from("add-remove", "person", 3).label
+    'add-remove'
+    """
+    from noisewise._core.neighbours import AddRemoveOne, ReplaceOne
+
+    known = {kind("person").label: kind for kind in (ReplaceOne, AddRemoveOne)}
+    kind = known.get(label.strip().lower().replace("_", "-"))
+    if kind is None:
+        raise InvalidInputError(
+            f"--neighbours takes {' or '.join(known)}, got {label!r}:"
+            f" {did_you_mean(label, list(known))}"
+        )
+    if max_contributions is None:
+        return kind(unit)
+    if kind is not AddRemoveOne:
+        raise InvalidInputError(
+            "--max-contributions bounds the lines of a unit that is added or removed: pass"
+            " --neighbours add-remove too."
+        )
+    return AddRemoveOne(unit, max_contributions)
 
 
 def guarantee_from(given: dict[str, float]) -> AbstractGuarantee:

@@ -1,7 +1,7 @@
 """`noisewise release`: publish a statistic of confidential data, with exact noise and a ledger.
 
-Nothing that it prints depends on the data: options are checked first, then the public shape of the
-file, and only `PlannedRelease.draw` reads cells.
+Nothing that it prints depends on the data: options are checked first, then the file's public shape;
+only `PlannedRelease.draw` reads cells.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from noisewise.cli.option_texts import (
     guarantee_from,
     labels_of,
     limit_of,
+    neighbours_from,
     numbers,
     pair,
     stated,
@@ -52,12 +53,18 @@ Examples:
       --bounds-of size=1,8 --bounds-of income=0,200 --rho 0.1 \
       --out moments.json
 
+  noisewise release --data visits.csv --query sum --column minutes \
+      --bounds 0 60 --neighbours add-remove --max-contributions 5 \
+      --epsilon 1 --out minutes.json
+
   noisewise release --data town.csv --query infection-curve --trials 1000 \
       --epsilon 10 --out curve.json
 
 The data are a CSV file: names of columns first, then one line per person.
 Bounds, edges and levels are public: choose them without looking at the data.
 Neighbours differ in one line of the data; the number of lines is public.
+With --neighbours add-remove one of them lacks the lines of one unit, and the
+number of lines is confidential.
 Clean the data first: cells that are missing or cannot be read are refused
 without a word about them, and after the budget is spent.
 """
@@ -212,9 +219,25 @@ def release(
             show_default=False,
         ),
     ] = None,
+    neighbours: Annotated[
+        str,
+        typer.Option(
+            help="replace-one: the number of lines is public; add-remove: it is confidential.",
+            rich_help_panel=_PRIVACY,
+        ),
+    ] = "replace-one",
     unit: Annotated[
         str, typer.Option(help="What a line of the data stands for.", rich_help_panel=_PRIVACY)
     ] = "person",
+    max_contributions: Annotated[
+        int | None,
+        typer.Option(
+            help="With add-remove: the most lines of one unit. Leave out what is beyond.",
+            rich_help_panel=_PRIVACY,
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -249,6 +272,7 @@ def release(
     from noisewise.cli import released_queries as queries
     from noisewise.cli.tables import open_table
 
+    relation = neighbours_from(neighbours, unit, max_contributions)
     asked = queries.Asked(
         query=query.replace("_", "-"),
         columns=tuple(columns or ()),
@@ -263,15 +287,17 @@ def release(
         levels={name: labels_of(text) for name, text in assignments("--levels", levels).items()},
         candidates=numbers("--candidates", candidates),
         trials=trials,
+        number_is_public=relation.has_public_number,
     )
     asked.check()
     require_new(out)
     limit = limit_of(budget, ledger)
     given = stated(epsilon=epsilon, delta=delta, rho=rho)
-    prepared = queries.prepare(asked, open_table(data))
+    table = open_table(data, number_is_public=relation.has_public_number)
+    prepared = queries.prepare(asked, table)
     if ledger is not None and ledger.absolute() == out.absolute():
         raise InvalidInputError("--out and --ledger must be two files.")
-    published, kept = _publish(prepared, asked, given, out, (ledger, limit, unit), description)
+    published, kept = _publish(prepared, asked, given, out, (ledger, limit, relation), description)
     _present(published, kept, out, as_json)
 
 
@@ -290,7 +316,7 @@ def _publish(
         asked: The options that describe the query.
         given: The parameters of the guarantee.
         out: The file of the release.
-        account: The path of the ledger, its limit and the privacy unit.
+        account: The path of the ledger, its limit and the neighbours.
         description: A public line.
 
     Returns:
@@ -299,22 +325,24 @@ def _publish(
     Raises:
         InvalidInputError: If the release cannot be saved; it is printed then, since it is paid for.
     """
+    from noisewise.cli.released_queries import padded_binomial
     from noisewise.disclosure import Ledger
     from noisewise.disclosure.curator import PlannedRelease
 
-    path, limit, unit = account
+    path, limit, relation = account
     guarantee = guarantee_from(given)
+    limit = limit if limit is None else limit.with_neighbours(relation)
     terms: dict[str, Any] = {"guarantee": guarantee}
     if asked.trials is not None:
-        terms = {"mechanism": _padded_binomial(asked.trials, guarantee, prepared.query)}
+        terms = {"mechanism": padded_binomial(asked.trials, guarantee, prepared.query)}
     with warnings.catch_warnings(record=True) as noticed:
         warnings.simplefilter("always")
-        ledger = None if path is None else Ledger(path, limit, privacy_unit=unit)
+        ledger = None if path is None else Ledger(path, limit, privacy_unit=relation.unit)
     for warning in noticed:
         tell(f"Warning: {warning.message}")
     more = {
         "names": prepared.names,
-        "privacy_unit": unit,
+        "neighbours": relation,
         "description": description,
         "ledger": ledger,
     }
@@ -336,16 +364,10 @@ def _publish(
     return published, ledger
 
 
-def _padded_binomial(trials: int, guarantee: Any, query: Any) -> Any:
-    """The mechanism of `--trials`, calibrated to the guarantee."""
-    from noisewise.mechanisms import PaddedBinomial
-
-    shape = {"trials": trials, "population": query.population, "num_times": query.num_times}
-    return PaddedBinomial.calibrate(guarantee=guarantee, **shape)
-
-
 def _present(published: Release, ledger: Ledger | None, out: Path, as_json: bool) -> None:
     """Show the release and what is left in the ledger: for people, or as JSON."""
+    from noisewise._core.neighbours import ReplaceOne
+    from noisewise.disclosure.fields import shown
     from noisewise.disclosure.ledger import rounded
 
     spent = published.requested or published.guarantee
@@ -356,11 +378,12 @@ def _present(published: Release, ledger: Ledger | None, out: Path, as_json: bool
                 name: getattr(ledger, name).to_spec() for name in ("limit", "spent", "remaining")
             }
         values = {"names": list(published.names or ()), "values": list(published.values)}
-        guarantee = None if published.guarantee is None else published.guarantee.to_spec()
+        beside = ReplaceOne(published.privacy_unit)
+        guarantee = published.guarantee.to_spec(beside=beside)  # type: ignore[union-attr]
         show.print_json({"out": str(out), **values, "guarantee": guarantee, "ledger": account})
         return
     show.console().print(repr(published), soft_wrap=True)
-    show.say(f"\nSpent {spent!r}; saved to {out}.")
+    show.say(f"\nSpent {shown(spent)}; saved to {out}.")  # type: ignore[arg-type]
     if ledger is None:
         show.say(
             "No ledger is kept: --ledger ledger.json --budget 2 adds up what several releases of"

@@ -24,7 +24,10 @@ Bounds = tuple[float, float]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The options that describe a query, as given; each has the name of its option."""
+    """The options that describe a query, as given; each has the name of its option.
+
+    `number_is_public` says whether neighbours have the same number of lines.
+    """
 
     query: str
     columns: tuple[str, ...] = ()
@@ -37,6 +40,7 @@ class Asked:
     levels: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     candidates: tuple[float, ...] = ()
     trials: int | None = None
+    number_is_public: bool = True
 
     @property
     def looked_at(self) -> tuple[str, ...]:
@@ -56,11 +60,16 @@ class Asked:
                 f"There is no query {self.query!r} to release:"
                 f" {did_you_mean(self.query, list(_NEEDED))}"
             )
+        if not self.number_is_public and self.query in _DIVIDED:
+            raise InvalidInputError(
+                f"--query {self.query} needs the number of lines, which --neighbours add-remove"
+                " keeps confidential: release --query sum and --query count instead."
+            )
         needed, taken = _NEEDED[self.query], _TAKEN[self.query]
         for name, flag in _FLAGS.items():
             given = getattr(self, name) not in (None, (), {})
             if given and name not in (*needed, *taken):
-                takes = ", ".join(_FLAGS[other] for other in (*needed, *taken))
+                takes = ", ".join(_FLAGS[other] for other in (*needed, *taken)) or "none"
                 raise InvalidInputError(f"--query {self.query} takes no {flag}; it takes {takes}.")
             if not given and name in needed:
                 raise InvalidInputError(
@@ -98,6 +107,20 @@ def prepare(asked: Asked, table: Table) -> Prepared:
     return _BUILDERS[asked.query](asked, table)
 
 
+def padded_binomial(trials: int, guarantee: Any, query: Any) -> Any:
+    """The mechanism of `--trials`, calibrated to the guarantee.
+
+    Args:
+        trials: The number of people sampled at each time.
+        guarantee: What it must guarantee.
+        query: The infection curve.
+    """
+    from noisewise.mechanisms import PaddedBinomial
+
+    shape = {"trials": trials, "population": query.population, "num_times": query.num_times}
+    return PaddedBinomial.calibrate(guarantee=guarantee, **shape)
+
+
 # One builder per query ----------------------------------------------------------------------------
 
 
@@ -116,17 +139,37 @@ def _mean(asked: Asked, table: Table) -> Prepared:
     )
 
 
+def _sum(asked: Asked, table: Table) -> Prepared:
+    from noisewise.queries import ClampedSum
+
+    columns = _columns(asked, table)
+    query = ClampedSum(
+        bounds=_bounds(asked, columns),
+        num_columns=len(columns),
+        num_records=_number_of(asked, table),
+    )
+    names = tuple(f"sum {name}" for name in columns) if len(columns) > 1 else None
+    return _of_numbers(query, table, columns, names)
+
+
+def _count(asked: Asked, table: Table) -> Prepared:
+    from noisewise.queries import Count
+
+    refusal = _refusal(table, table.names, "anything")
+    return Prepared(Count(), lambda: [[0.0] for _ in table.numbers(())], refusal)
+
+
 def _median(asked: Asked, table: Table) -> Prepared:
     from noisewise.queries import Median
 
-    query = Median(candidates=asked.candidates, num_records=table.num_records)
+    query = Median(candidates=asked.candidates, num_records=_number_of(asked, table))
     return _of_numbers(query, table, [_one_column(asked, table)])
 
 
 def _histogram(asked: Asked, table: Table) -> Prepared:
     from noisewise.queries import Histogram
 
-    query = Histogram(edges=_edges(asked), num_records=table.num_records)
+    query = Histogram(edges=_edges(asked), num_records=_number_of(asked, table))
     return _of_numbers(query, table, [_one_column(asked, table)])
 
 
@@ -136,7 +179,7 @@ def _contingency_table(asked: Asked, table: Table) -> Prepared:
     columns = _columns(asked, table)
     labels = _all_levels(asked, columns)
     query = ContingencyTable(
-        levels=tuple(len(part) for part in labels), num_records=table.num_records
+        levels=tuple(len(part) for part in labels), num_records=_number_of(asked, table)
     )
     cells = itertools.product(
         *([f"{name}={label}" for label in part] for name, part in zip(columns, labels, strict=True))
@@ -184,6 +227,8 @@ def _infection_curve(asked: Asked, table: Table) -> Prepared:
 
 _BUILDERS: dict[str, Callable[[Asked, Table], Prepared]] = {
     RELEASED["ClampedMean"]: _mean,
+    RELEASED["ClampedSum"]: _sum,
+    RELEASED["Count"]: _count,
     RELEASED["Median"]: _median,
     RELEASED["Histogram"]: _histogram,
     RELEASED["ContingencyTable"]: _contingency_table,
@@ -205,6 +250,8 @@ _FLAGS = {
 }
 _NEEDED: dict[str, tuple[str, ...]] = {
     "mean": (),
+    "sum": (),
+    "count": (),
     "median": ("candidates",),
     "histogram": (),
     "contingency-table": ("columns", "levels"),
@@ -214,6 +261,8 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 }
 _TAKEN: dict[str, tuple[str, ...]] = {
     "mean": ("columns", "bounds", "bounds_of"),
+    "sum": ("columns", "bounds", "bounds_of"),
+    "count": (),
     "median": ("columns",),
     "histogram": ("columns", "edges", "bounds", "bins"),
     "contingency-table": (),
@@ -221,6 +270,8 @@ _TAKEN: dict[str, tuple[str, ...]] = {
     "regression-moments": ("bounds", "bounds_of"),
     "infection-curve": ("columns", "trials"),
 }
+_DIVIDED = ("mean", "category-proportions", "regression-moments", "infection-curve")
+"""Queries of a public number of lines."""
 _EXAMPLES = {
     "columns": "--column age",
     "outcome": "--outcome income",
@@ -231,6 +282,11 @@ _EXAMPLES = {
 
 
 # What builders share ------------------------------------------------------------------------------
+
+
+def _number_of(asked: Asked, table: Table) -> int | None:
+    """The number of lines, where it is public."""
+    return table.num_records if asked.number_is_public else None
 
 
 def _columns(asked: Asked, table: Table) -> tuple[str, ...]:

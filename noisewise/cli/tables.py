@@ -40,7 +40,8 @@ class Table:
     Attributes:
         path: Where it lies.
         names: Names of its columns.
-        num_records: Number of lines below the first.
+        num_records: Number of lines below the first, confidential where lines may be added or
+            removed.
         content: Its bytes.
     """
 
@@ -115,11 +116,12 @@ class Table:
         return [dict(zip(self.names, row, strict=True)) for row in rows]
 
 
-def open_table(path: Path) -> Table:
+def open_table(path: Path, *, number_is_public: bool = True) -> Table:
     """Read the first line and the number of lines of a CSV file.
 
     Args:
         path: A file in UTF-8 with commas, whose first line names the columns.
+        number_is_public: Whether a file without records may be refused for that.
 
     Returns:
         The table; its cells are parsed by `numbers` and `codes`.
@@ -139,7 +141,7 @@ def open_table(path: Path) -> Table:
         raise InvalidInputError(f"{path} cannot be read: {error.strerror}.") from None
     first, _, rest = content.partition(b"\n")
     num_records = rest.count(b"\n") + bool(rest and not rest.endswith(b"\n"))
-    if num_records == 0:
+    if num_records == 0 and number_is_public:
         raise InvalidInputError(
             f"{path.name} must have a line with the names of the columns, then one line per record."
         )

@@ -27,7 +27,6 @@ GaussianDP then.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -64,13 +63,15 @@ def fits(costs: Sequence[Cost], limit: AbstractGuarantee) -> bool:
         limit: What may be spent in all.
 
     Raises:
-        ConversionError: If the kinds of guarantees cannot be compared.
+        ConversionError: If the kinds of guarantees cannot be compared, or they are about other
+            neighbours or another unit than the limit.
 
     >>> asked = ApproximateDP(0.5, 5e-7)
     >>> costs = [(PureDP(0.3), None), (ZeroConcentratedDP.from_approximate(asked), asked)]
     >>> fits(costs, ApproximateDP(0.8, 5e-7)), fits(costs, ApproximateDP(0.79, 5e-7))
     (True, False)
     """
+    _check_neighbours(costs, limit)
     try:
         return any(_within(total, limit) for total in _totals(costs, limit))
     except ConversionError:
@@ -91,9 +92,13 @@ def spent(costs: Sequence[Cost], limit: AbstractGuarantee) -> AbstractGuarantee:
     Returns:
         A guarantee of the limit's kind: by (b) while that leaves something, else the smallest
             total.
+
+    Raises:
+        ConversionError: If a cost is about other neighbours or another unit than the limit.
     """
+    _check_neighbours(costs, limit)
     if not costs:
-        return type(limit)(*(0.0 for _ in dataclasses.fields(limit)))
+        return limit.with_parameters(**dict.fromkeys(limit.parameters, 0.0))
     if not isinstance(limit, ApproximateDP):
         return _totals(costs, limit)[0]
     if _basic_leaves_something(costs, limit):
@@ -121,19 +126,29 @@ def remaining(costs: Sequence[Cost], limit: AbstractGuarantee) -> AbstractGuaran
         for kind in (GaussianDP, ZeroConcentratedDP):
             with contextlib.suppress(*_UNKNOWN):
                 left = _difference(kind.from_approximate(limit), _in_kind(costs, kind))
-                if any(dataclasses.astuple(left)):
+                if any(left.parameters.values()):
                     return left
     with contextlib.suppress(*_UNKNOWN):
         basic = _basic(costs, limit)
         delta = max(0.0, limit.delta - basic.delta) if _all_have_deltas(costs) else 0.0
-        return ApproximateDP(max(0.0, limit.epsilon - basic.epsilon), delta)
-    return ApproximateDP(0.0, 0.0)
+        epsilon = max(0.0, limit.epsilon - basic.epsilon)
+        return limit.with_parameters(epsilon=epsilon, delta=delta)
+    return limit.with_parameters(epsilon=0.0, delta=0.0)
 
 
 @functools.lru_cache(maxsize=4096)
 def implies(guarantee: AbstractGuarantee, asked: AbstractGuarantee) -> bool:
     """Whether what was asked for follows from what the mechanism guarantees."""
     return _within(guarantee, asked)
+
+
+def _check_neighbours(costs: Sequence[Cost], limit: AbstractGuarantee) -> None:
+    for guarantee, _ in costs:
+        if guarantee.promises and guarantee.neighbours != limit.neighbours:
+            raise ConversionError(
+                f"it is about {limit.neighbours!r}, the release about {guarantee.neighbours!r}, and"
+                " these do not add up."
+            )
 
 
 def _totals(costs: Sequence[Cost], limit: AbstractGuarantee) -> list[AbstractGuarantee]:
@@ -179,8 +194,9 @@ def _basic(costs: Sequence[Cost], limit: ApproximateDP) -> ApproximateDP:
         _at_delta(guarantee, share) if pair is None else pair
         for (guarantee, _), pair in zip(costs, pairs, strict=True)
     ]
-    return ApproximateDP(
-        math.fsum(part.epsilon for part in parts), math.fsum(part.delta for part in parts)
+    return limit.with_parameters(
+        epsilon=math.fsum(part.epsilon for part in parts),
+        delta=math.fsum(part.delta for part in parts),
     )
 
 
@@ -219,7 +235,8 @@ def _at_limit(total: AbstractGuarantee, limit: ApproximateDP) -> ApproximateDP:
 def _difference(limit: Any, total: Any) -> AbstractGuarantee:
     """What composes with `total` to a limit of the same kind; never below zero."""
     if isinstance(limit, ZeroConcentratedDP):
-        return ZeroConcentratedDP(max(0.0, limit.rho - total.rho))
+        return limit.with_parameters(rho=max(0.0, limit.rho - total.rho))
     if isinstance(limit, GaussianDP):
-        return GaussianDP(math.sqrt(max(0.0, limit.mu**2 - total.mu**2)))
-    return PureDP(max(0.0, limit.epsilon - total.epsilon))
+        return limit.with_parameters(mu=math.sqrt(max(0.0, limit.mu**2 - total.mu**2)))
+    left: AbstractGuarantee = limit.with_parameters(epsilon=max(0.0, limit.epsilon - total.epsilon))
+    return left

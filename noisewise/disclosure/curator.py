@@ -30,13 +30,15 @@ import numpy as np
 from noisewise import __version__
 from noisewise._core.files import PathLike, Reservation, as_path
 from noisewise._core.json_files import require_text
+from noisewise._core.neighbours import DEFAULT_UNIT, AbstractNeighbours
 from noisewise.disclosure.exact_mechanisms import Sampler, exact_sampler, require_exact
-from noisewise.disclosure.fields import as_names, as_requested
+from noisewise.disclosure.fields import about, as_names, as_requested, shown
 from noisewise.disclosure.ledger import Ledger
 from noisewise.disclosure.preparation import (
     check_fit,
     columns_of,
     confidential_integers,
+    has_right_shape,
     stated_mechanism,
 )
 from noisewise.disclosure.publication import Release
@@ -53,7 +55,8 @@ def release(
     *,
     mechanism: AbstractMechanism | None = None,
     names: Iterable[str] | None = None,
-    privacy_unit: str = "person",
+    neighbours: AbstractNeighbours | None = None,
+    privacy_unit: str = DEFAULT_UNIT,
     ledger: Ledger | None = None,
     description: str = "",
     save_to: PathLike | None = None,
@@ -74,7 +77,10 @@ def release(
         guarantee: What the release must guarantee, such as `PureDP(1.0)`.
         mechanism: The noise, in place of a guarantee.
         names: Names of the values; by default those of the query.
-        privacy_unit: What one record stands for.
+        neighbours: Which databases are neighbours: `nw.ReplaceOne()`, where the number of records
+            is public, or `nw.AddRemoveOne()`, where it is confidential. By default those that the
+            guarantee or the mechanism carries.
+        privacy_unit: What one record stands for, the unit of the neighbours.
         ledger: Where the cost is written before noise is drawn; where its limit would be passed,
             nothing happens.
         description: A public line about the release.
@@ -96,6 +102,10 @@ def release(
     ('[0.0, 30.0)', '[30.0, 60.0)', '[60.0, 120.0]')
     >>> published.mechanism
     DiscreteLaplace(scale=2.0, sensitivity=2.0, step=1.0)
+    >>> query = nw.queries.Joint([nw.queries.ClampedSum(bounds=(0.0, 120.0)), nw.queries.Count()])
+    >>> published = release([21.0, 34.0], query, nw.PureDP(1.0), neighbours=nw.AddRemoveOne())
+    >>> published.names, published.num_records
+    (('sum', 'count'), None)
     """
     _require_records(data, query)
     with PlannedRelease.of(
@@ -103,13 +113,14 @@ def release(
         guarantee,
         mechanism=mechanism,
         names=names,
+        neighbours=neighbours,
         privacy_unit=privacy_unit,
         ledger=ledger,
         description=description,
         save_to=save_to,
     ) as plan:
         plan.afford()
-        if not _has_right_shape(data, plan.query):
+        if not has_right_shape(data, plan.query):
             raise ReleaseError(
                 f"data must be {plan.query.expected_data}; these have another shape. Nothing was"
                 " spent."
@@ -138,7 +149,7 @@ class PlannedRelease:
     names: tuple[str, ...] | None
     num_values: int | None
     requested: AbstractGuarantee | None
-    privacy_unit: str
+    neighbours: AbstractNeighbours
     ledger: Ledger | None
     description: str
     refusal: str
@@ -152,7 +163,8 @@ class PlannedRelease:
         *,
         mechanism: Any = None,
         names: Any = None,
-        privacy_unit: Any = "person",
+        neighbours: Any = None,
+        privacy_unit: Any = DEFAULT_UNIT,
         ledger: Any = None,
         description: Any = "",
         refusal: str | None = None,
@@ -165,6 +177,7 @@ class PlannedRelease:
             guarantee: What the release must guarantee.
             mechanism: The noise, in place of a guarantee.
             names: Names of the values.
+            neighbours: Which databases are neighbours.
             privacy_unit: What one record stands for.
             ledger: Where the cost will be written.
             description: A public line about the release.
@@ -181,12 +194,20 @@ class PlannedRelease:
                 f" {type(query).__name__}."
             )
         path = None if save_to is None else as_path(save_to, "save_to")
-        mechanism = stated_mechanism(query, guarantee, mechanism)
+        mechanism, relation = stated_mechanism(
+            query, guarantee, mechanism, neighbours, privacy_unit
+        )
         query = query.on_default_grid()
         require_exact(mechanism, query)
         check_fit(mechanism, query)
-        as_requested(guarantee, mechanism.guarantee)
-        _check_ledger(ledger, require_text(privacy_unit, "privacy_unit"))
+        implied = about(mechanism.guarantee, relation)
+        if not implied.promises:
+            raise ReleaseError(
+                f"{type(mechanism).__name__} promises nothing about anybody: a release of"
+                " confidential data needs noise with a guarantee."
+            )
+        requested = as_requested(guarantee, implied, relation)
+        _check_ledger(ledger, relation.unit)
         sampler = exact_sampler(mechanism, columns_of(query))
         names, num_values = _names(names, query, mechanism)
         facts = {
@@ -195,8 +216,8 @@ class PlannedRelease:
             "sampler": sampler,
             "names": names,
             "num_values": num_values,
-            "requested": guarantee,
-            "privacy_unit": privacy_unit,
+            "requested": requested,
+            "neighbours": relation,
             "ledger": ledger,
             "description": require_text(description, "description", empty=True),
             "refusal": (
@@ -214,6 +235,11 @@ class PlannedRelease:
             self.reservation.__exit__()
 
     @property
+    def cost(self) -> AbstractGuarantee:
+        """What the mechanism implies, for the neighbours and the unit of the release."""
+        return about(self.mechanism.guarantee, self.neighbours)
+
+    @property
     def saved(self) -> bool:
         """Whether the release is in its file."""
         return self.reservation is not None and self.reservation.filled
@@ -225,21 +251,21 @@ class PlannedRelease:
             BudgetError: If it does not.
         """
         if self.ledger is not None:
-            self.ledger.require(self.mechanism.guarantee, requested=self.requested)
+            self.ledger.require(self.cost, requested=self.requested)
 
-    def charge(self, about: str = "") -> None:
+    def charge(self, subject: str = "") -> None:
         """Write to the ledger what the release costs.
 
         Args:
-            about: What the entry says where the release has no description.
+            subject: What the entry says where the release has no description.
 
         Raises:
             BudgetError: If the ledger does not allow it; nothing is changed then.
         """
         if self.ledger is not None:
             kind = type(self.query).__name__
-            about = self.description or about or f"{kind} by {type(self.mechanism).__name__}"
-            self.ledger.spend(self.mechanism.guarantee, about, requested=self.requested, query=kind)
+            line = self.description or subject or f"{kind} by {type(self.mechanism).__name__}"
+            self.ledger.spend(self.cost, line, requested=self.requested, query=kind)
 
     def draw(self, read: Callable[[], Any]) -> tuple[float, ...] | None:
         """The private values of the data.
@@ -284,7 +310,7 @@ class PlannedRelease:
             ReleaseError: If there are none; one sentence, whatever is wrong with the data.
         """
         if values is None:
-            spent = f"{self.requested or self.mechanism.guarantee!r}"
+            spent = shown(self.requested or self.cost)
             paid = (
                 f"{spent} was spent"
                 if self.ledger is not None
@@ -299,7 +325,7 @@ class PlannedRelease:
             mechanism=self.mechanism,
             names=self.names,
             requested=self.requested,
-            privacy_unit=self.privacy_unit,
+            neighbours=self.neighbours,
             query=self.query.to_spec() if self.query.has_spec else None,
             description=self.description,
             versions=_used_versions(),
@@ -320,16 +346,6 @@ class PlannedRelease:
                 " release.save(path): making it again would be another release, and cost as much.",
                 stacklevel=4,
             )
-
-
-def _has_right_shape(data: Any, query: AbstractQuery) -> bool:
-    """Whether the number of columns is right, and that of records where the query states it, since
-    both are public then.
-    """
-    if isinstance(data, (list, tuple)):
-        return query.over_time is not None or query.num_records in (None, len(data))
-    shape = getattr(data, "shape", None)
-    return not isinstance(shape, tuple) or query.takes_shape(shape)
 
 
 def _require_records(data: Any, query: Any) -> None:

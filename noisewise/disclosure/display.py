@@ -6,7 +6,9 @@ import itertools
 import math
 from typing import TYPE_CHECKING
 
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours, AddRemoveOne
 from noisewise.mechanisms.base import AbstractMechanism
+from noisewise.mechanisms.guarantees import AbstractGuarantee
 
 if TYPE_CHECKING:
     from noisewise.disclosure.publication import Release
@@ -50,7 +52,7 @@ def _facts(release: Release) -> list[tuple[str, str]]:
     return [
         ("mechanism", _kinds(release.mechanism)),
         ("guarantee", _guarantee(release)),
-        ("neighbours", f"{release.neighbours}, one {release.privacy_unit}"),
+        ("neighbours", _neighbours(release.neighbours)),
         ("records", "not stated" if release.num_records is None else str(release.num_records)),
     ]
 
@@ -69,12 +71,33 @@ def _number(value: float, sd: float | None) -> str:
 
 
 def _guarantee(release: Release) -> str:
-    """The guarantee, and what was asked for where that is of another kind."""
+    """The guarantee, whose word it is, and what was asked for where that is of another kind."""
     if release.guarantee is None:
         return "not stated"
+    if not release.guarantee.promises:
+        return "no privacy claimed"
+    text = _plain(release.guarantee)
+    if release.guarantee_is_stated:
+        text += ", stated by the publisher, not derived"
     if release.requested is None or type(release.requested) is type(release.guarantee):
-        return repr(release.guarantee)
-    return f"{release.guarantee!r}, requested as {release.requested!r}"
+        return text
+    return f"{text}, requested as {_plain(release.requested)}"
+
+
+def _plain(guarantee: AbstractGuarantee) -> str:
+    """A guarantee without its neighbours, which have a line of their own."""
+    return repr(guarantee.with_neighbours(REPLACE_ONE))
+
+
+def _neighbours(relation: AbstractNeighbours) -> str:
+    """The relation by its short name, its unit, and the bounds of a unit's records."""
+    text = f"{relation.label}, one {relation.unit}"
+    if not isinstance(relation, AddRemoveOne) or relation.max_contributions == 1:
+        return text
+    text += f" of at most {relation.max_contributions} records"
+    if relation.max_per_cell < relation.max_contributions:
+        text += f", {relation.max_per_cell} to a cell"
+    return text
 
 
 def _kinds(mechanism: AbstractMechanism) -> str:

@@ -4,7 +4,6 @@ public.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -15,8 +14,22 @@ import numpy as np
 from noisewise import queries
 from noisewise._core.arrays import describe, integer
 from noisewise._core.json_files import require_text
+from noisewise._core.neighbours import (
+    DEFAULT_UNIT,
+    REPLACE_ONE,
+    AbstractNeighbours,
+    ReplaceOne,
+    as_neighbours,
+    joint_relation,
+    neighbours_from_spec,
+)
 from noisewise.disclosure import accounting
-from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
+from noisewise.errors import (
+    FileFormatError,
+    InvalidInputError,
+    InvalidTypeError,
+    MissingCapabilityError,
+)
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 from noisewise.queries import AbstractQuery
@@ -111,43 +124,139 @@ def _default_names(query: AbstractQuery | None, width: int) -> tuple[str, ...]:
     return tuple(f"s_dp[{j}]" for j in range(width))
 
 
-def as_guarantee(stated: Any, mechanism: AbstractMechanism) -> AbstractGuarantee | None:
+def relation_of(
+    neighbours: Any, privacy_unit: str, **carriers: AbstractGuarantee | AbstractMechanism | None
+) -> AbstractNeighbours:
+    """The neighbours of a release: those that are given, else those that a part of it carries.
+
+    Args:
+        neighbours: A relation, or None.
+        privacy_unit: What one record stands for; the default yields to that of the relation.
+        carriers: Guarantees and a mechanism by name, or None. None may contradict.
+
+    Raises:
+        InvalidInputError: If two contradict each other.
+
+    >>> from noisewise.mechanisms.guarantees import PureDP
+    >>> relation_of(None, "household", guarantee=PureDP(1.0))
+    ReplaceOne(unit='household')
+    """
+    unit = require_text(privacy_unit, "privacy_unit")
+    parts = {name: part for name, part in carriers.items() if part is not None}
+    carried = (part.neighbours for part in parts.values() if part.neighbours != REPLACE_ONE)
+    relation = as_neighbours(next(carried, REPLACE_ONE) if neighbours is None else neighbours)
+    if unit != DEFAULT_UNIT and relation.unit not in (unit, DEFAULT_UNIT):
+        raise InvalidInputError(
+            f"privacy_unit is {unit!r}, but neighbours are by {relation.unit!r}: state one unit."
+        )
+    relation = relation if unit == DEFAULT_UNIT else as_neighbours(relation.of_unit(unit))
+    for name, part in parts.items():
+        joint_relation(part.neighbours, relation, name)
+    return relation
+
+
+def relation_in_file(neighbours: AbstractNeighbours) -> Any:
+    """How a file names neighbours: by their label if one record is replaced, since the privacy unit
+    has a field of its own, else in full.
+    """
+    return neighbours.label if isinstance(neighbours, ReplaceOne) else neighbours.to_spec()
+
+
+def relation_from(said: Any, unit: Any) -> AbstractNeighbours:
+    """The neighbours that a file names.
+
+    Args:
+        said: What `relation_in_file` wrote.
+        unit: The privacy unit.
+
+    Raises:
+        FileFormatError: If it names none.
+    """
+    if isinstance(said, dict):
+        relation = neighbours_from_spec(said)
+        if relation.unit != unit:
+            raise FileFormatError("the unit of its neighbours is not its privacy_unit.")
+        return relation
+    if said != REPLACE_ONE.label:
+        raise FileFormatError(
+            f'neighbours must be "{REPLACE_ONE.label}" or the description of others.'
+        )
+    return ReplaceOne(require_text(unit, "privacy_unit"))
+
+
+def about(guarantee: AbstractGuarantee, neighbours: AbstractNeighbours) -> AbstractGuarantee:
+    """A guarantee with the neighbours of the release that it belongs to, which names the unit."""
+    return guarantee.with_neighbours(neighbours) if guarantee.promises else guarantee
+
+
+def shown(guarantee: AbstractGuarantee) -> str:
+    """A guarantee in a line that names the unit besides: neighbours only where they are others than
+    those that replace a record.
+    """
+    plain = isinstance(guarantee.neighbours, ReplaceOne)
+    return repr(guarantee.with_neighbours(REPLACE_ONE) if plain else guarantee)
+
+
+def as_guarantee(
+    stated: Any, mechanism: AbstractMechanism, neighbours: AbstractNeighbours
+) -> AbstractGuarantee | None:
     """The guarantee of a release: what the mechanism implies, or where that is unknown, what is
     stated.
 
     Args:
         stated: A guarantee or None.
         mechanism: The noise.
+        neighbours: Those of the release.
 
     Raises:
         InvalidInputError: If what is stated differs from what the mechanism implies.
+    """
+    implied = implied_by(mechanism)
+    if implied is None:
+        return None if stated is None else about(stated, neighbours)
+    if stated is not None and not _alike(stated, implied):
+        raise InvalidInputError(
+            f"The guarantee is stated as {stated!r}, but the mechanism implies {implied!r}:"
+            " leave it out, or correct the mechanism's scale or sensitivity."
+        )
+    return about(implied, neighbours)
+
+
+def _alike(stated: AbstractGuarantee, implied: AbstractGuarantee) -> bool:
+    """Whether two guarantees are of one kind, with the same numbers up to rounding."""
+    pairs = zip(stated.parameters.values(), implied.parameters.values(), strict=False)
+    return type(stated) is type(implied) and all(math.isclose(a, b, rel_tol=1e-9) for a, b in pairs)
+
+
+def implied_by(mechanism: AbstractMechanism) -> AbstractGuarantee | None:
+    """The guarantee that a mechanism gives; None if it does not know its sensitivity."""
+    try:
+        return mechanism.guarantee
+    except MissingCapabilityError:
+        return None
+
+
+def require_guarantee(stated: Any) -> None:
+    """Refuse what is neither a guarantee nor None.
+
+    Raises:
+        InvalidTypeError: If it is something else.
     """
     if stated is not None and not isinstance(stated, AbstractGuarantee):
         raise InvalidTypeError(
             f"guarantee must be one such as PureDP(1.0), got {describe(stated)}."
         )
-    try:
-        implied = mechanism.guarantee
-    except MissingCapabilityError:
-        return stated
-    if stated is not None:
-        pairs = zip(dataclasses.astuple(stated), dataclasses.astuple(implied), strict=False)
-        if type(stated) is not type(implied) or not all(
-            math.isclose(a, b, rel_tol=1e-9) for a, b in pairs
-        ):
-            raise InvalidInputError(
-                f"The guarantee is stated as {stated!r}, but the mechanism implies {implied!r}:"
-                " leave it out, or correct the mechanism's scale or sensitivity."
-            )
-    return implied
 
 
-def as_requested(requested: Any, guarantee: AbstractGuarantee | None) -> AbstractGuarantee | None:
+def as_requested(
+    requested: Any, guarantee: AbstractGuarantee | None, neighbours: AbstractNeighbours
+) -> AbstractGuarantee | None:
     """What was asked for, checked.
 
     Args:
         requested: A guarantee or None.
         guarantee: That of the release, which must imply it.
+        neighbours: Those of the release.
 
     Raises:
         InvalidInputError: If it does not follow from the guarantee.
@@ -158,6 +267,7 @@ def as_requested(requested: Any, guarantee: AbstractGuarantee | None) -> Abstrac
         raise InvalidTypeError(
             f"requested must be a guarantee such as PureDP(1.0), got {describe(requested)}."
         )
+    requested = about(requested, neighbours)
     if guarantee is None or not accounting.implies(guarantee, requested):
         raise InvalidInputError(
             f"requested is {requested!r}, which does not follow from the guarantee, {guarantee!r}."

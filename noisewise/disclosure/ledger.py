@@ -17,8 +17,10 @@ from noisewise._core.json_files import (
     read_json,
     require_text,
 )
+from noisewise._core.neighbours import DEFAULT_UNIT, REPLACE_ONE, ReplaceOne
 from noisewise._core.regular_files import opened_lock
 from noisewise.disclosure import accounting, seal
+from noisewise.disclosure.fields import about
 from noisewise.disclosure.ledger_file import Entry, LedgerContent, costs_of, read_content
 from noisewise.errors import (
     BudgetError,
@@ -39,11 +41,11 @@ _PAUSE = 0.005
 class Ledger:
     """A file that adds up the guarantees spent on one dataset.
 
-    The limit and the privacy unit are fixed when the file is made; later `Ledger(path)` is enough,
-    and a different limit is refused. `spend` reads, checks and writes under a lock, so two
-    processes never spend the last budget twice. An entry is never taken back: a release that fails
-    afterwards stays paid for. A file from which entries were removed, that was put back to an
-    earlier state, or that is a copy, is refused (`disclosure.seal`).
+    The limit, with its neighbours, and the privacy unit are fixed when the file is made; later
+    `Ledger(path)` is enough, and a different limit is refused. `spend` reads, checks and writes
+    under a lock, so two processes never spend the last budget twice. An entry is never taken back:
+    a release that fails afterwards stays paid for. A file from which entries were removed, that was
+    put back to an earlier state, or that is a copy, is refused (`disclosure.seal`).
 
     How guarantees add up is explained, and proved, in `disclosure.accounting`. Under an (epsilon,
     delta) limit the best of several totals counts: a release asked for as (epsilon, delta) is added
@@ -53,7 +55,7 @@ class Ledger:
     Args:
         path: The file, made where there is none.
         limit: What may be spent in all; needed for a new file.
-        privacy_unit: Whose privacy is counted, by default "person".
+        privacy_unit: Whose privacy is counted, by default the unit of the limit's neighbours.
 
     Raises:
         InvalidInputError: If there is no such file, and no limit to start one.
@@ -86,20 +88,23 @@ class Ledger:
             raise InvalidTypeError(
                 f"limit must be a guarantee such as PureDP(1.0), got {type(limit).__name__}."
             )
+        if limit is not None and not limit.promises:
+            raise InvalidInputError("limit must promise something, such as PureDP(1.0).")
         unit = None if privacy_unit is None else require_text(privacy_unit, "privacy_unit")
         if not self._path.exists():
-            self._begin(limit, unit or "person")
+            first = unit or (DEFAULT_UNIT if limit is None else limit.neighbours.unit)
+            self._begin(None if limit is None else _counted(limit, first), first)
         self._path, content = self._opened()
         self._limit, self._privacy_unit = content.limit, content.privacy_unit
-        if limit is not None and limit != self._limit:
-            raise BudgetError(
-                f"{self._path.name} has the limit {self._limit!r}, not {limit!r}: it cannot be"
-                " changed."
-            )
         if unit is not None and unit != self._privacy_unit:
             raise BudgetError(
                 f"{self._path.name} counts per {self._privacy_unit!r}, not per {unit!r}: use"
                 " another."
+            )
+        if limit is not None and _counted(limit, self._privacy_unit) != self._limit:
+            raise BudgetError(
+                f"{self._path.name} has the limit {self._limit!r}, not {limit!r}: it cannot be"
+                " changed."
             )
 
     def _begin(self, limit: AbstractGuarantee | None, unit: str) -> None:
@@ -199,7 +204,7 @@ class Ledger:
         Raises:
             BudgetError: If the limit would be passed; nothing is changed then.
         """
-        entry = Entry(description, guarantee, requested, query)
+        entry = self._entry(guarantee, requested, description, query)
         with _exclusive(self._path) as lock:
             content = self._read()
             self._check(content.limit, content.entries, entry)
@@ -221,12 +226,27 @@ class Ledger:
             BudgetError: Where `spend` would raise it.
         """
         content = self._read()
-        self._check(content.limit, content.entries, Entry("", guarantee, requested))
+        self._check(content.limit, content.entries, self._entry(guarantee, requested))
 
     def __repr__(self) -> str:
         return (
             f"Ledger({str(self._path)!r}, limit={self._limit!r},"
             f" privacy_unit={self._privacy_unit!r})"
+        )
+
+    def _entry(
+        self,
+        guarantee: AbstractGuarantee,
+        requested: AbstractGuarantee | None,
+        description: str = "",
+        query: str | None = None,
+    ) -> Entry:
+        """The entry of a release about the ledger's unit."""
+        return Entry(
+            description,
+            _counted(guarantee, self._privacy_unit),
+            None if requested is None else _counted(requested, self._privacy_unit),
+            query,
         )
 
     def _check(self, limit: AbstractGuarantee, entries: tuple[Entry, ...], entry: Entry) -> None:
@@ -273,9 +293,27 @@ class Ledger:
         seal.keep(lock, content.kept(self._path))
 
 
+def _counted(guarantee: AbstractGuarantee, unit: str) -> AbstractGuarantee:
+    """A guarantee about the ledger's unit: the default unit yields, another is refused.
+
+    The unit is said besides, so neighbours are named where they are not those that replace a
+    record.
+    """
+    if not isinstance(guarantee, AbstractGuarantee):
+        return guarantee  # `Entry` says what is wrong with it
+    relation = guarantee.neighbours
+    if relation.unit not in (unit, DEFAULT_UNIT):
+        raise BudgetError(
+            f"The ledger counts per {unit!r}, the guarantee is per {relation.unit!r}: use another."
+        )
+    replaced = isinstance(relation, ReplaceOne)
+    return about(guarantee, REPLACE_ONE if replaced else relation.of_unit(unit))
+
+
 def rounded(guarantee: AbstractGuarantee) -> AbstractGuarantee:
     """A guarantee with 12 digits, for people to read: .8 for .7999999999999999."""
-    return type(guarantee)(*(float(f"{value:.12g}") for value in dataclasses.astuple(guarantee)))
+    digits = {name: float(f"{value:.12g}") for name, value in guarantee.parameters.items()}
+    return guarantee.with_parameters(**digits)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 
 from noisewise._core.arrays import describe
 from noisewise._core.json_files import reading, require_keys, require_schema, require_text
+from noisewise._core.neighbours import REPLACE_ONE
 from noisewise.disclosure import accounting, seal
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.guarantees import AbstractGuarantee, guarantee_from_spec
@@ -145,6 +146,10 @@ def read_content(value: dict[str, Any], what: str) -> tuple[LedgerContent, str |
         entries = tuple(_entry(item) for item in value["entries"])
         accounting.spent(costs_of(entries), limit)  # raises where the kinds cannot be compared
         unit = require_text(value["privacy_unit"], "privacy_unit")
+        if not limit.promises:
+            raise FileFormatError("its limit promises nothing.")
+        if limit.neighbours not in (REPLACE_ONE, limit.neighbours.of_unit(unit)):
+            raise FileFormatError("the unit of its limit is not its privacy_unit.")
         return LedgerContent(value.get("id"), limit, unit, entries), value.get("seal")
 
 

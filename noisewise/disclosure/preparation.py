@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours
 from noisewise.disclosure.exact_mechanisms import Columns
+from noisewise.disclosure.fields import relation_of
 from noisewise.errors import InvalidTypeError, ReleaseError, SensitivityError
 from noisewise.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Product
 from noisewise.mechanisms.base import AbstractMechanism
@@ -29,16 +31,21 @@ _ROUNDING = 1e-12
 # The mechanism ------------------------------------------------------------------------------------
 
 
-def stated_mechanism(query: AbstractQuery, guarantee: Any, mechanism: Any) -> AbstractMechanism:
-    """The mechanism that is passed, or that a guarantee asks for.
+def stated_mechanism(
+    query: AbstractQuery, guarantee: Any, mechanism: Any, neighbours: Any, privacy_unit: str
+) -> tuple[AbstractMechanism, AbstractNeighbours]:
+    """The mechanism that is passed, or that a guarantee asks for, and whom it protects.
 
     Args:
         query: The statistic.
         guarantee: What the release must guarantee.
         mechanism: The noise, in place of a guarantee.
+        neighbours: Which databases are neighbours; None for those that one of them carries.
+        privacy_unit: What one record stands for.
 
     Raises:
         ReleaseError: If both are passed, or neither.
+        InvalidInputError: If the neighbours contradict each other.
         InvalidTypeError: If either is something else.
     """
     if isinstance(guarantee, AbstractMechanism):
@@ -57,7 +64,23 @@ def stated_mechanism(query: AbstractQuery, guarantee: Any, mechanism: Any) -> Ab
         raise InvalidTypeError(
             f"guarantee must be one such as PureDP(1.0), got {type(guarantee).__name__}."
         )
-    return choose_mechanism(query, guarantee) if mechanism is None else mechanism  # type: ignore[arg-type]
+    relation = relation_of(neighbours, privacy_unit, guarantee=guarantee, mechanism=mechanism)
+    _check_num_records(query, relation)
+    if mechanism is None:
+        # a mechanism names a unit only where it must name its neighbours anyway
+        named = REPLACE_ONE if REPLACE_ONE.agrees_with(relation) else relation
+        mechanism = choose_mechanism(query, guarantee.with_neighbours(named))  # type: ignore[union-attr]
+    return mechanism.for_neighbours(relation), relation
+
+
+def _check_num_records(query: AbstractQuery, neighbours: AbstractNeighbours) -> None:
+    """Refuse to make the number of records public where neighbours differ in it."""
+    if not neighbours.has_public_number and query.num_records is not None:
+        raise ReleaseError(
+            f"This {type(query).__name__} states the number of records, which is confidential"
+            f" where a {neighbours.unit} is added or removed: leave it out, or release"
+            " queries.ClampedSum and queries.Count where it divides by it."
+        )
 
 
 def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> AbstractMechanism:
@@ -67,9 +90,9 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
     ZeroConcentratedDP and ApproximateDP: discrete Gaussian noise. The blocks of a `Joint` share the
     budget evenly. The step is the query's.
 
-    The noise is calibrated to the query ON its grid. Rounding maps records to records, so the
-    sensitivity Delta that the query states bounds the rounded query too; its integers then move by
-    at most Delta/step in the same norm.
+    The noise is calibrated to the query ON its grid, for the neighbours of the guarantee. Rounding
+    maps records to records, so the sensitivity Delta that the query states bounds the rounded query
+    too; its integers then move by at most Delta/step in the same norm.
 
     Args:
         query: The statistic.
@@ -96,14 +119,20 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
         blocks = [choose_mechanism(block, share) for block in query.blocks]
         return Product(blocks, widths=[block.width for block in query.blocks])  # type: ignore[misc]
     if query.choices is not None:
-        sensitivity = query.sensitivity(math.inf)
+        sensitivity = query.sensitivity(math.inf, guarantee.neighbours)
         return ExponentialMechanism.calibrate(
             candidates=query.choices, guarantee=guarantee, sensitivity=sensitivity
         )
     query = query.on_default_grid()
     kind = DiscreteLaplace if isinstance(guarantee, PureDP) else DiscreteGaussian
+    sensitivity = query.sensitivity(kind.norm, guarantee.neighbours)
+    if sensitivity == 0.0:
+        raise ReleaseError(
+            f"No neighbour changes this {type(query).__name__}: where one record is replaced, it is"
+            " public and needs no noise. If it is not public, pass neighbours=nw.AddRemoveOne()."
+        )
     return kind.calibrate(
-        sensitivity=query.sensitivity(kind.norm),
+        sensitivity=sensitivity,
         guarantee=guarantee,
         step=query.step,  # type: ignore[arg-type]
     )
@@ -112,10 +141,10 @@ def choose_mechanism(query: AbstractQuery, guarantee: AbstractGuarantee) -> Abst
 def _share(guarantee: AbstractGuarantee, parts: int) -> AbstractGuarantee:
     """The guarantee of each of several parts that share a budget evenly."""
     if isinstance(guarantee, PureDP):
-        return PureDP(guarantee.epsilon / parts)
+        return guarantee.with_parameters(epsilon=guarantee.epsilon / parts)
     if isinstance(guarantee, ApproximateDP):
         guarantee = ZeroConcentratedDP.from_approximate(guarantee)
-    return ZeroConcentratedDP(guarantee.rho / parts)  # type: ignore[attr-defined]
+    return guarantee.with_parameters(rho=guarantee.rho / parts)  # type: ignore[attr-defined]
 
 
 def check_fit(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
@@ -167,7 +196,7 @@ def _check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> No
         )
     if is_listed(mechanism.sensitivity):
         return _check_columns(mechanism, query)
-    needed = query.sensitivity(norm)
+    needed = query.sensitivity(norm, mechanism.neighbours)
     if needed > mechanism.sensitivity * (1 + _ROUNDING):
         raise SensitivityError(
             f"{name} is made for a sensitivity of {mechanism.sensitivity:g} in the L{norm:g} norm,"
@@ -179,7 +208,7 @@ def _check_columns(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
     """A sensitivity per column holds where no column of the query changes by more."""
     least = float(min(mechanism.sensitivity))
     known = math.inf in query.norms
-    needed = query.sensitivity(math.inf) if known else math.inf
+    needed = query.sensitivity(math.inf, mechanism.neighbours) if known else math.inf
     if needed > least * (1 + _ROUNDING):
         found = f"changes single columns by up to {needed:g}" if known else "does not say how much"
         raise SensitivityError(
@@ -187,6 +216,20 @@ def _check_columns(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
             f" but {type(query).__name__} {found}: give one sensitivity for all columns together,"
             f" sensitivity=query.sensitivity(norm={mechanism.norm:g})."
         )
+
+
+def has_right_shape(data: Any, query: AbstractQuery) -> bool:
+    """Whether the number of columns is right, and that of records where the query states it, since
+    both are public then.
+
+    Args:
+        data: The records, of which nothing but the shape is looked at.
+        query: The statistic.
+    """
+    if isinstance(data, (list, tuple)):
+        return query.over_time is not None or query.num_records in (None, len(data))
+    shape = getattr(data, "shape", None)
+    return not isinstance(shape, tuple) or query.takes_shape(shape)
 
 
 # The integers -------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from noisewise._core.json_files import (
     require_schema,
     require_text,
 )
+from noisewise._core.neighbours import DEFAULT_UNIT, AbstractNeighbours
 from noisewise.disclosure import display
 from noisewise.disclosure.fields import (
     as_described,
@@ -33,16 +34,19 @@ from noisewise.disclosure.fields import (
     as_requested,
     as_values,
     as_versions,
+    implied_by,
+    relation_from,
+    relation_in_file,
+    relation_of,
+    require_guarantee,
 )
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.guarantees import AbstractGuarantee, compose, guarantee_from_spec
-from noisewise.queries import Joint
+from noisewise.mechanisms.guarantees import AbstractGuarantee, guarantee_from_spec
 
 _SCHEMA = "noisewise.release"
 _SCHEMA_VERSION = 1  # of the layout of files
-_MAX_DESCRIPTION = 1000
-"""Characters of a description: as many as any text of a file may have."""
+_STATED = "guarantee_is_stated"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -57,11 +61,13 @@ class Release:
             allow (`Thresholded`).
         mechanism: The noise that made it.
         names: The names of the values; by default those of the query.
-        guarantee: What the mechanism implies; state it only where that is unknown.
+        guarantee: What the mechanism implies; where that is unknown, what the publisher states,
+            which stays marked as that.
         requested: What the curator asked for, where that is known: it must follow from the
             guarantee.
-        neighbours: The relation of neighbours: "replace-one".
-        privacy_unit: What one record stands for.
+        neighbours: Which databases are neighbours; by default those that the mechanism or the
+            guarantee carries.
+        privacy_unit: What one record stands for, the unit of the neighbours.
         query: The query, which is kept as its public description.
         num_records: The number of records, None if that is not public.
         description: A line by the curator.
@@ -70,7 +76,7 @@ class Release:
             twice.
 
     Raises:
-        InvalidInputError: If values, names or guarantees do not fit the mechanism.
+        InvalidInputError: If values, names, guarantees or neighbours do not fit the mechanism.
 
     >>> import noisewise as nw
     >>> noise = nw.mechanisms.Laplace(scale=0.1, sensitivity=0.05)
@@ -95,8 +101,8 @@ class Release:
     names: tuple[str, ...] | None = None
     guarantee: AbstractGuarantee | None = None
     requested: AbstractGuarantee | None = None
-    neighbours: str = "replace-one"
-    privacy_unit: str = "person"
+    neighbours: AbstractNeighbours = None  # type: ignore[assignment]
+    privacy_unit: str = DEFAULT_UNIT
     query: Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
     num_records: int | None = None
     description: str = ""
@@ -110,18 +116,24 @@ class Release:
             raise InvalidTypeError(
                 f"mechanism must be one such as Laplace(scale=0.1), got {describe(self.mechanism)}."
             )
-        if self.neighbours != "replace-one":
-            raise InvalidInputError(
-                'neighbours must be "replace-one": noisewise knows no other relation.'
-            )
+        require_guarantee(self.guarantee)
+        neighbours = relation_of(
+            self.neighbours,
+            self.privacy_unit,
+            guarantee=self.guarantee,
+            mechanism=self.mechanism,
+        )
         query, values = as_described(self.query), as_values(self.values, self.mechanism)
-        guarantee = as_guarantee(self.guarantee, self.mechanism)
+        mechanism = self.mechanism.for_neighbours(neighbours)
+        guarantee = as_guarantee(self.guarantee, mechanism, neighbours)
         checked = {
             "values": values,
+            "mechanism": mechanism,
             "names": as_names(self.names, query, len(values)),
             "guarantee": guarantee,
-            "requested": as_requested(self.requested, guarantee),
-            "privacy_unit": require_text(self.privacy_unit, "privacy_unit"),
+            "requested": as_requested(self.requested, guarantee, neighbours),
+            "neighbours": neighbours,
+            "privacy_unit": neighbours.unit,
             "query": None if query is None else query.to_spec(),
             "num_records": as_num_records(self.num_records, query),
             "description": require_text(self.description, "description", empty=True),
@@ -152,6 +164,18 @@ class Release:
     def observed(self) -> np.ndarray:
         """The values as an array, shape (k',), NaN where absent: what inference conditions on."""
         return np.array(self.values, dtype=np.float64)
+
+    @property
+    def guarantee_is_stated(self) -> bool:
+        """Whether the guarantee is the publisher's word: as the sensitivity is not known, nothing
+        here implies it.
+
+        >>> import noisewise as nw
+        >>> Release([3.0], nw.mechanisms.Laplace(2.0), guarantee=nw.PureDP(1.0)).guarantee_is_stated
+        True
+        """
+        derived = self.mechanism.derives_guarantee and implied_by(self.mechanism) is not None
+        return self.guarantee is not None and not derived
 
     @property
     def by_name(self) -> dict[str, float]:
@@ -197,7 +221,11 @@ class Release:
         fields["values"] = [_or_none(value) for value in self.values]
         fields["mechanism"] = self.mechanism.to_spec()
         for name in ("guarantee", "requested"):
-            fields[name] = None if fields[name] is None else fields[name].to_spec()
+            said = fields[name]
+            fields[name] = None if said is None else said.to_spec(beside=self.neighbours)
+        fields["neighbours"] = relation_in_file(self.neighbours)
+        if self.guarantee_is_stated:
+            fields[_STATED] = True
         return dump_json({"schema": _SCHEMA, "schema_version": _SCHEMA_VERSION, **fields})
 
     @classmethod
@@ -219,15 +247,24 @@ class Release:
         names = [field.name for field in dataclasses.fields(cls)]
         require_schema(content, _SCHEMA, _SCHEMA_VERSION, what)
         content = {"ids": [], **content}  # older files have none
+        stated = content.pop(_STATED, None)
         require_keys(content, ["schema", "schema_version", *names], what)
         with reading(what):
             fields = {name: content[name] for name in names}
             if not all(isinstance(fields[name], list) for name in ("values", "names", "ids")):
                 raise FileFormatError("values, names and ids must be lists.")
             fields["mechanism"] = mechanisms.from_spec(fields["mechanism"])
+            relation = relation_from(fields["neighbours"], fields["privacy_unit"])
             for name in ("guarantee", "requested"):
-                fields[name] = None if fields[name] is None else guarantee_from_spec(fields[name])
-            return cls(**fields)
+                spec = fields[name]
+                fields[name] = None if spec is None else guarantee_from_spec(spec, beside=relation)
+            found = cls(**fields | {"neighbours": relation})
+            if stated not in (None, found.guarantee_is_stated):
+                raise FileFormatError(
+                    "it says otherwise than its mechanism whether the guarantee is stated or"
+                    " derived."
+                )
+            return found
 
     def combine(*releases: Release | Iterable[Release]) -> Release:
         """Several releases of ONE dataset as one observation: a Product of mechanisms, the composed
@@ -252,22 +289,9 @@ class Release:
         >>> both.names, both.guarantee
         (('mean', 'count'), PureDP(epsilon=1.0))
         """
-        parts = _parts(releases)
-        widths = [part.mechanism.width or len(part.values) for part in parts]
-        return Release(
-            values=tuple(value for part in parts for value in part.values),
-            mechanism=mechanisms.Product([part.mechanism for part in parts], widths=widths),
-            names=_joined_names(parts),
-            guarantee=_composed(parts),
-            privacy_unit=parts[0].privacy_unit,
-            query=_joined_query(parts),
-            num_records=next(
-                (part.num_records for part in parts if part.num_records is not None), None
-            ),
-            description=_joined_descriptions(parts),
-            versions=_joined_versions(parts),
-            ids=tuple(name for part in parts for name in part.ids),
-        )
+        from noisewise.disclosure.combining import combined
+
+        return combined(releases)
 
 
 def _or_none(value: float) -> float | None:
@@ -283,86 +307,3 @@ def _require_release(path: Path) -> None:
         if read_json(path, "The file").get("schema") == _SCHEMA:
             return
     raise InvalidInputError(f"{path} exists and is not a release: it is kept. Choose another name.")
-
-
-def _parts(releases: tuple[Any, ...]) -> list[Release]:
-    if len(releases) == 1 and isinstance(releases[0], Release):
-        raise InvalidInputError(
-            "combine needs at least two releases, as in Release.combine(a, b), got one."
-        )
-    parts = [part for item in releases for part in _listed(item)]
-    if not parts or not all(isinstance(part, Release) for part in parts):
-        raise InvalidTypeError("combine takes releases, or a list of them: Release.combine(a, b).")
-    if _one_is_given_twice(parts):
-        raise InvalidInputError(
-            "The same release is given twice: it counts once. If these are two that agree in"
-            " everything by chance, give them different descriptions."
-        )
-    _check_one_dataset(parts)
-    return parts
-
-
-def _listed(item: Any) -> Iterable[Any]:
-    return [item] if isinstance(item, Release) or not isinstance(item, Iterable) else item
-
-
-def _check_one_dataset(parts: list[Release]) -> None:
-    units = sorted({part.privacy_unit for part in parts})
-    if len(units) > 1:
-        raise InvalidInputError(
-            f"The releases protect different units, {', '.join(units)}: they do not add up."
-        )
-    sizes = {part.num_records for part in parts if part.num_records is not None}
-    if len(sizes) > 1:
-        raise InvalidInputError(
-            f"The releases are about {sorted(sizes)} records: they are not of one dataset."
-        )
-
-
-def _one_is_given_twice(parts: list[Release]) -> bool:
-    """Whether some release is in two of these: by their ids, or by all that they say where one has
-    no ids.
-
-    """
-    ids = [name for part in parts for name in part.ids]
-    alike: dict[str, list[bool]] = {}
-    for part in parts:
-        alike.setdefault(dataclasses.replace(part, ids=()).to_json(), []).append(bool(part.ids))
-    return len(set(ids)) < len(ids) or any(
-        len(named) > 1 and not all(named) for named in alike.values()
-    )
-
-
-def _composed(parts: list[Release]) -> AbstractGuarantee | None:
-    """The guarantee of all parts together, None where that of one is unknown."""
-    guarantees = [part.guarantee for part in parts if part.guarantee is not None]
-    return compose(guarantees) if len(guarantees) == len(parts) else None
-
-
-def _joined_query(parts: list[Release]) -> dict[str, Any] | None:
-    """The description of all queries together, None where one is unknown."""
-    queries = [as_described(part.query) for part in parts if part.query is not None]
-    return Joint(queries).to_spec() if len(queries) == len(parts) else None  # type: ignore[arg-type]
-
-
-def _joined_names(parts: list[Release]) -> tuple[str, ...]:
-    plain = tuple(name for part in parts for name in part.names or ())
-    if len(set(plain)) == len(plain):
-        return plain
-    return tuple(
-        f"{number}:{name}" for number, part in enumerate(parts) for name in part.names or ()
-    )
-
-
-def _joined_descriptions(parts: list[Release]) -> str:
-    text = "; ".join(part.description for part in parts if part.description)
-    return text if len(text) <= _MAX_DESCRIPTION else text[: _MAX_DESCRIPTION - 3] + "..."
-
-
-def _joined_versions(parts: list[Release]) -> dict[str, str]:
-    packages = sorted({package for part in parts for package in part.versions})
-    found = {
-        package: {part.versions[package] for part in parts if package in part.versions}
-        for package in packages
-    }
-    return {package: ", ".join(sorted(versions)) for package, versions in found.items()}

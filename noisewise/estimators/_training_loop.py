@@ -4,11 +4,15 @@ side.
 Rows are numbers in a buffer of fixed size, of which a dynamic number counts: data may grow from
 call to call without a new compilation. (A padded buffer with masked steps would compute every
 masked step under `vmap`; a loop with a dynamic number of trips does not.)
+
+The weights of a network are one vector here: what is done to each of them, by the optimiser above
+all, is then compiled once and not for each matrix.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +20,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import paramax
 from jaxtyping import Bool, Float, Int
 
@@ -40,15 +43,46 @@ epochs: larger than any epoch.
 """
 
 
+class Weights(eqx.Module):
+    """How a vector holds the arrays of an estimator."""
+
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    structure: Any = eqx.field(static=True)
+
+    @staticmethod
+    def of(tree: Any, num_axes: int) -> Weights:
+        """That of a tree whose arrays have `num_axes` leading axes."""
+        leaves, structure = jax.tree.flatten(tree)
+        return Weights(tuple(leaf.shape[num_axes:] for leaf in leaves), structure)
+
+    def flat(self, tree: Any) -> Float[Array, "*batch p"]:
+        """All arrays of the tree, on a last axis."""
+        parts = [
+            leaf.reshape(*leaf.shape[: leaf.ndim - len(shape)], -1)
+            for leaf, shape in zip(jax.tree.leaves(tree), self.shapes, strict=True)
+        ]
+        return jnp.concatenate(parts, axis=-1)
+
+    def tree(self, flat: Float[Array, "*batch p"]) -> Any:
+        """The tree of a vector, or of several."""
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes])[:-1]
+        parts = jnp.split(flat, ends, axis=-1)
+        leaves = [
+            part.reshape(*flat.shape[:-1], *shape)
+            for part, shape in zip(parts, self.shapes, strict=True)
+        ]
+        return jax.tree.unflatten(self.structure, leaves)
+
+
 class TrainingState(eqx.Module):
     """One estimator in training, or several on leading axes (members, or trials and members)."""
 
-    weights: Any
-    average: Any
+    weights: Float[Array, "*batch p"]
+    average: Float[Array, "*batch p"]
     """The moving average of the weights, which is validated."""
     moments: Any
     """What the optimiser keeps."""
-    best_weights: Any
+    best_weights: Float[Array, "*batch p"]
     best: Float[Array, "*batch"]
     """The best validation loss so far, at `best_weights`."""
     since: Int[Array, "*batch"]
@@ -104,9 +138,10 @@ def start(
 ) -> tuple[TrainingState, Any]:
     """The state before the first step, and what of the members is not trained."""
     is_leaf = lambda leaf: isinstance(leaf, paramax.NonTrainable)  # noqa: E731
-    weights, frozen = eqx.partition(members, eqx.is_inexact_array, is_leaf=is_leaf)
-    first = jax.tree.leaves(weights)[0]
-    axes = first.shape[: 2 if trials else 1]
+    trained, frozen = eqx.partition(members, eqx.is_inexact_array, is_leaf=is_leaf)
+    axes = jax.tree.leaves(trained)[0].shape[: 2 if trials else 1]
+    layout = Weights.of(trained, len(axes))
+    weights = layout.flat(trained)
     split = lambda k: jax.random.split(k, axes[-1])  # noqa: E731
     keys = jax.vmap(split)(key) if trials else split(key)
     zeros = np.zeros(axes, np.int32)
@@ -122,12 +157,23 @@ def start(
             epoch=zeros,
             key=keys,
         ),
-        frozen,
+        (layout, frozen),
     )
 
 
+def best(state: TrainingState, kept: tuple[Weights, Any]) -> Estimator:
+    """The estimators with the best weights so far.
+
+    Args:
+        state: The state.
+        kept: What is not trained, from `start`.
+    """
+    layout, frozen = kept
+    return eqx.combine(layout.tree(state.best_weights), frozen)
+
+
 @filter_jit_fast_compile
-def _moments(weights: Any, settings: Training, num_axes: int) -> Any:
+def _moments(weights: Array, settings: Training, num_axes: int) -> Any:
     """What the optimiser keeps of each estimator, at first."""
     init = settings.optimiser.init
     for _ in range(num_axes):
@@ -142,7 +188,7 @@ def finished(state: TrainingState, settings: Training) -> Bool[Array, "*batch"]:
 
 def _run(
     state: TrainingState,
-    frozen: Any,
+    kept: tuple[Weights, Any],
     resample: Any,
     validation: Any,
     rows: RowNumbers,
@@ -154,12 +200,13 @@ def _run(
     """At most `num_epochs` more epochs: the state, training and validation losses (64, ...), and
     the number of epochs run.
     """
+    layout, frozen = kept
     arrays, static = eqx.partition(frozen, eqx.is_array)
 
     def one(
         state: TrainingState, arrays: Any, resample: Any, validation: Any, rows: RowNumbers
     ) -> Any:
-        member = _Member(arrays, static, resample, validation, rows, loss, settings)
+        member = _Member(layout, arrays, static, resample, validation, rows, loss, settings)
         return member.run(state, num_epochs)
 
     run: Any = one
@@ -192,6 +239,7 @@ def _lone(run: Any) -> Any:
 class _Member:
     """One estimator in training; its methods are traced."""
 
+    layout: Weights
     arrays: Any
     static: Any
     resample: Any
@@ -255,31 +303,27 @@ class _Member:
         order = jnp.where(places < self.rows.num_train, bits, jnp.uint32(2**32 - 1))
         return jax.lax.sort((order, self.rows.train), num_keys=1, is_stable=False)[1]
 
-    def _distribution(self, weights: Any) -> Any:
+    def _distribution(self, weights: Array) -> Any:
         """The estimator with these weights."""
-        return paramax.unwrap(eqx.combine(weights, self.arrays, self.static))
+        return paramax.unwrap(eqx.combine(self.layout.tree(weights), self.arrays, self.static))
 
     def _step(self, state: TrainingState, data: Any) -> tuple[TrainingState, Array]:
         """One step of the optimiser; none where the loss or the gradient is not finite."""
 
-        def mean_loss(weights: Any) -> Array:
+        def mean_loss(weights: Array) -> Array:
             return self.loss(self._distribution(weights), *data).mean()
 
         value, gradients = jax.value_and_grad(mean_loss)(state.weights)
-        good = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradients))
+        good = jnp.isfinite(value) & jnp.isfinite(gradients).all()
         updates, moments = self.settings.optimiser.update(gradients, state.moments, state.weights)
-        weights = jax.tree.map(lambda w, u: w + state.rate * u, state.weights, updates)
-
-        def keep(new: Any, old: Any) -> Any:
-            return jax.tree.map(lambda a, b: jnp.where(good, a, b), new, old)
-
-        weights, moments = keep(weights, state.weights), keep(moments, state.moments)
+        weights = jnp.where(good, state.weights + state.rate * updates, state.weights)
+        moments = jax.tree.map(lambda a, b: jnp.where(good, a, b), moments, state.moments)
         share = 1.0 - self.settings.averaging
-        average = jax.tree.map(lambda a, w: a + share * (w - a), state.average, weights)
+        average = state.average + share * (weights - state.average)
         state = dataclasses.replace(state, weights=weights, moments=moments, average=average)
         return state, jnp.where(good, value, 0.0)
 
-    def _validate(self, weights: Any, key: Array) -> Array:
+    def _validate(self, weights: Array, key: Array) -> Array:
         """The validation loss, with the same noise in each epoch."""
         places = jnp.arange(_VALIDATION_CHUNK, dtype=jnp.int32)
         distribution = self._distribution(weights)
@@ -306,9 +350,7 @@ class _Member:
         stuck = (since > 0) & (since % max(1, self.settings.patience // 2) == 0)
         return dataclasses.replace(
             state,
-            best_weights=jax.tree.map(
-                lambda a, b: jnp.where(better, a, b), state.average, state.best_weights
-            ),
+            best_weights=jnp.where(better, state.average, state.best_weights),
             best=jnp.where(better, value, state.best),
             since=since.astype(jnp.int32),
             rate=jnp.where(stuck, state.rate * self.settings.decay, state.rate).astype(jnp.float32),

@@ -180,7 +180,7 @@ def train(
     pad: Any = loop.stacked_rows if trials else loop.padded
     rows = pad(train_rows, validation_rows, capacity)
     with jax.enable_x64(False):
-        state, frozen = loop.start(key, members, settings, trials)
+        state, kept = loop.start(key, members, settings, trials)
     losses: list[tuple[np.ndarray, np.ndarray]] = []
     epochs = _FIRST_EPOCHS
     with jax.enable_x64(True):
@@ -192,7 +192,7 @@ def train(
             started = time.monotonic()
             wanted = jnp.asarray(np.int32(epochs))
             state, *found, ran = program(
-                state, frozen, resample, validation, rows, wanted, loss, settings, trials
+                state, kept, resample, validation, rows, wanted, loss, settings, trials
             )
             num = int(np.max(ran))
             train_losses, validation_losses = (np.asarray(part)[:num] for part in found)
@@ -201,7 +201,8 @@ def train(
                 break
             epochs = _next_epochs(epochs, time.monotonic() - started)
     train_losses, validation_losses = (np.concatenate(part) for part in zip(*losses, strict=True))
-    best = eqx.combine(state.best_weights, frozen)
+    with jax.enable_x64(False):
+        best = loop.best(state, kept)
     return Trained(best, train_losses, validation_losses, len(train_losses))
 
 
@@ -257,9 +258,4 @@ def _work(
     drawn = jax.tree.leaves(eqx.filter_eval_shape(draw, jax.random.key(0), resample, rows))
     num_targets = max(np.prod(leaf.shape[:-1]) for leaf in drawn) / settings.batch_size
     num_epochs = min(settings.max_epochs, _USUAL_EPOCHS)
-    return (
-        num_epochs
-        * capacity
-        * num_targets
-        * sum(leaf.size for leaf in jax.tree.leaves(state.weights))
-    )
+    return num_epochs * capacity * num_targets * state.weights.size

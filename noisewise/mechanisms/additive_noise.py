@@ -52,7 +52,7 @@ class AbstractAdditiveNoise(AbstractColumnwiseNoise):
     def _noise_log_cdf(self, z: Array) -> Array:
         """The log of P(Z <= z)."""
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """All of the change in the column with the least noise, or the changes of all columns."""
         change, sensitivity = np.zeros((1, k)), self._stated_sensitivity()
         change[0, self._quietest(k)[0] if np.ndim(sensitivity) == 0 else slice(None)] = sensitivity

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,14 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core import specs
-from noisewise.errors import MissingCapabilityError
+from noisewise._core.neighbours import (
+    RELATIONS,
+    REPLACE_ONE,
+    AbstractNeighbours,
+    joint_relation,
+    neighbours_from_spec,
+)
+from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.mechanisms.columns import PerColumn, length
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee
@@ -27,7 +35,7 @@ class AbstractMechanism(AbstractNoiseLaw):
     """Base of all mechanisms: the publicly known randomness between s and s_dp.
 
     `AbstractNoiseLaw` has the draws and densities. A concrete class adds `guarantee`, `norm`,
-    `neighbours`, and what it knows of budgets (`calibrate`) and releases (`exact_sampler`).
+    `adjacent_pairs`, and what it knows of budgets (`calibrate`) and releases (`exact_sampler`).
     """
 
     norm: ClassVar[float]
@@ -52,7 +60,7 @@ class AbstractMechanism(AbstractNoiseLaw):
         """
 
     @abc.abstractmethod
-    def neighbours(
+    def adjacent_pairs(
         self, k: int
     ) -> tuple[Float[np.ndarray, "pairs k"], Float[np.ndarray, "pairs k"]]:
         """Pairs (s, s') at the stated sensitivity where the privacy loss is largest, for audits.
@@ -68,6 +76,46 @@ class AbstractMechanism(AbstractNoiseLaw):
     def total_sensitivity(self) -> float | None:
         """The largest change of s between neighbours in `norm`, of all columns together."""
         return None if self.sensitivity is None else length(self.sensitivity, self.norm)
+
+    @property
+    def neighbours(self) -> AbstractNeighbours:
+        """Between which databases `sensitivity` is the largest change of s, and whom `guarantee`
+        protects. A mechanism with a sensitivity of its own has it as a field, given by name.
+        """
+        return REPLACE_ONE
+
+    @property
+    def derives_guarantee(self) -> bool:
+        """Whether its guarantee follows from the noise and the sensitivity; else it is the word of
+        whoever stated it.
+        """
+        return True
+
+    def for_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
+        """The same noise with its sensitivity stated for these neighbours, where it was stated for
+        none: the default `ReplaceOne()` yields, and a unit may be named.
+
+        Whoever calls it must know that the sensitivity holds for them, or check it.
+
+        Raises:
+            InvalidInputError: If it was stated for others.
+
+        >>> import noisewise as nw
+        >>> noise = nw.mechanisms.Laplace(scale=2.0, sensitivity=1.0)
+        >>> noise.for_neighbours(nw.AddRemoveOne()).guarantee
+        PureDP(epsilon=0.5, neighbours=AddRemoveOne(unit='person', max_contributions=1, ...))
+        """
+        joint = joint_relation(self.neighbours, neighbours, "mechanism")
+        return self if self.neighbours.agrees_with(joint) else self._with_neighbours(joint)
+
+    def _with_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
+        if all(field.name != "neighbours" for field in dataclasses.fields(self)):
+            raise InvalidInputError(
+                f"{type(self).__name__} gives a guarantee for {self.neighbours!r}, not for"
+                f" {neighbours!r}: take a mechanism with a sensitivity, such as DiscreteLaplace."
+            )
+        changes: dict[str, Any] = {"neighbours": neighbours}
+        return dataclasses.replace(self, **changes)
 
     def _stated_sensitivity(self) -> Any:
         if self.sensitivity is None:
@@ -189,9 +237,10 @@ class AbstractMechanism(AbstractNoiseLaw):
 
     def remedy(self, needed: float) -> str:
         """The line to write where it is calibrated for less than the sensitivity `needed`."""
+        relation = "" if self.neighbours == REPLACE_ONE else f", neighbours={self.neighbours!r}"
         return (
             f"Write nw.mechanisms.{type(self).__name__}.calibrate(sensitivity={needed!r},"
-            " guarantee=...)."
+            f" guarantee=...{relation})."
         )
 
     # Releases of real data ------------------------------------------------------------------------
@@ -252,4 +301,9 @@ def from_spec_with(spec: Any, kinds: Mapping[str, type[AbstractMechanism]]) -> A
         FileFormatError: If the class is not known, or its fields are not as they should be.
     """
     kind = specs.named_class(spec, dict(sorted(kinds.items())), "A mechanism")
-    return specs.built(kind, specs.fields_of(spec, lambda part: from_spec_with(part, kinds)))
+
+    def nested(part: Any) -> Any:
+        relation = isinstance(part, dict) and part.get("type") in RELATIONS
+        return neighbours_from_spec(part) if relation else from_spec_with(part, kinds)
+
+    return specs.built(kind, specs.fields_of(spec, nested))

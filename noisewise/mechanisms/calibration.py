@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from typing import Any
 
 from noisewise.errors import ConversionError, InvalidInputError, InvalidTypeError
@@ -33,7 +32,7 @@ def require_guarantee(
         raise InvalidInputError(
             f"{mechanism} is calibrated to {names}, got {guarantee!r}. {_instead(guarantee, kinds)}"
         )
-    if not any(dataclasses.astuple(guarantee)):
+    if not any(guarantee.parameters.values()):
         raise InvalidInputError(
             f"{mechanism} cannot reach {guarantee!r}: it would need infinite noise."
         )

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.columns import (
     PerColumn,
@@ -24,6 +25,7 @@ from noisewise.mechanisms.columns import (
 from noisewise.mechanisms.exact import ExactNoise, IntegerSampler
 from noisewise.mechanisms.guarantees import AbstractGuarantee, ApproximateDP, ZeroConcentratedDP
 from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
+from noisewise.mechanisms.relations import neighbours_field
 
 _LOG_SQRT_2PI = 0.5 * math.log(2.0 * math.pi)
 _DIRECT_TERMS = 64  # terms of a tail that is summed; the next two lines say when they suffice
@@ -83,10 +85,16 @@ class DiscreteGaussian(AbstractLatticeNoise):
         default=None, converter=per_column("sensitivity", above=0.0, optional=True)
     )
     step: float = eqx.field(default=1.0, converter=number("step", above=0.0))
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
     def calibrate(
-        cls, *, sensitivity: PerColumn, guarantee: AbstractGuarantee, step: float = 1.0
+        cls,
+        *,
+        sensitivity: PerColumn,
+        guarantee: AbstractGuarantee,
+        step: float = 1.0,
+        neighbours: AbstractNeighbours | None = None,
     ) -> DiscreteGaussian:
         """The smallest scale with the given zCDP guarantee, Delta_2 / sqrt(2 rho).
 
@@ -96,6 +104,8 @@ class DiscreteGaussian(AbstractLatticeNoise):
             guarantee: ZeroConcentratedDP, or ApproximateDP, for which the largest rho that implies
                 it is taken, `ZeroConcentratedDP.from_approximate`.
             step: The spacing of the lattice.
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind.
@@ -106,11 +116,13 @@ class DiscreteGaussian(AbstractLatticeNoise):
             guarantee = ZeroConcentratedDP.from_approximate(guarantee)
         reach = length(sensitivity, cls.norm)
         scale = reach / math.sqrt(2.0 * guarantee.rho)  # type: ignore[attr-defined]
-        return cls(scale=scale, sensitivity=sensitivity, step=step)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        return cls(scale=scale, sensitivity=sensitivity, step=step, neighbours=relation)
 
     @property
     def guarantee(self) -> ZeroConcentratedDP:
-        return ZeroConcentratedDP(self._rho(self.scale, self._stated_sensitivity()))
+        rho = self._rho(self.scale, self._stated_sensitivity())
+        return ZeroConcentratedDP(rho, neighbours=self.neighbours)
 
     @property
     def needs_delta(self) -> bool:

@@ -10,6 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.columns import (
     PerColumn,
@@ -23,6 +24,7 @@ from noisewise.mechanisms.columns import (
 from noisewise.mechanisms.exact import ExactNoise, IntegerSampler
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.lattice_noise import AbstractLatticeNoise
+from noisewise.mechanisms.relations import neighbours_field
 
 
 class DiscreteLaplace(AbstractLatticeNoise):
@@ -59,10 +61,16 @@ class DiscreteLaplace(AbstractLatticeNoise):
         default=None, converter=per_column("sensitivity", above=0.0, optional=True)
     )
     step: float = eqx.field(default=1.0, converter=number("step", above=0.0))
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
     def calibrate(
-        cls, *, sensitivity: PerColumn, guarantee: AbstractGuarantee, step: float = 1.0
+        cls,
+        *,
+        sensitivity: PerColumn,
+        guarantee: AbstractGuarantee,
+        step: float = 1.0,
+        neighbours: AbstractNeighbours | None = None,
     ) -> DiscreteLaplace:
         """The smallest scale with the given guarantee: Delta_1 / epsilon, whatever the step.
 
@@ -71,6 +79,8 @@ class DiscreteLaplace(AbstractLatticeNoise):
                 sum is taken.
             guarantee: A PureDP.
             step: The spacing of the lattice.
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
@@ -78,11 +88,13 @@ class DiscreteLaplace(AbstractLatticeNoise):
         epsilon = pure_epsilon(guarantee, "DiscreteLaplace")
         sensitivity = per_column("sensitivity", above=0.0)(sensitivity)
         scale = length(sensitivity, cls.norm) / epsilon
-        return cls(scale=scale, sensitivity=sensitivity, step=step)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        return cls(scale=scale, sensitivity=sensitivity, step=step, neighbours=relation)
 
     @property
     def guarantee(self) -> PureDP:
-        return PureDP(loss(self._stated_sensitivity(), self.scale, self.norm))
+        epsilon = loss(self._stated_sensitivity(), self.scale, self.norm)
+        return PureDP(epsilon, neighbours=self.neighbours)
 
     def _noise_sd(self, k: int) -> PerColumn:
         """step sqrt(2 q) / (1 - q)."""

@@ -13,10 +13,12 @@ from jax.scipy.special import ndtri
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
 from noisewise.mechanisms.law import ALL_CAPABILITIES, Capability
+from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
 _NEWTON_STEPS = 10  # one to reach the concave side, the others double the correct digits
@@ -42,6 +44,7 @@ class EuclideanLaplace(AbstractMechanism):
         scale: b = Delta_2 / epsilon, in the units of s.
         sensitivity: Delta_2, the largest change of s between neighbours; None if unknown, and then
             there is no guarantee.
+        neighbours: Which databases these are; `nw.ReplaceOne()` by default.
 
     >>> import noisewise as nw
     >>> EuclideanLaplace = nw.mechanisms.EuclideanLaplace
@@ -60,25 +63,35 @@ class EuclideanLaplace(AbstractMechanism):
     sensitivity: float | None = eqx.field(
         default=None, converter=number("sensitivity", above=0.0, optional=True)
     )
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
-    def calibrate(cls, *, sensitivity: float, guarantee: AbstractGuarantee) -> EuclideanLaplace:
+    def calibrate(
+        cls,
+        *,
+        sensitivity: float,
+        guarantee: AbstractGuarantee,
+        neighbours: AbstractNeighbours | None = None,
+    ) -> EuclideanLaplace:
         """The smallest scale with the given guarantee: b = Delta_2 / epsilon.
 
         Args:
             sensitivity: Delta_2, in the L2 norm.
             guarantee: A PureDP.
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
         """
         epsilon = pure_epsilon(guarantee, "EuclideanLaplace")
         sensitivity = number("sensitivity", above=0.0)(sensitivity)
-        return cls(scale=sensitivity / epsilon, sensitivity=sensitivity)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        return cls(scale=sensitivity / epsilon, sensitivity=sensitivity, neighbours=relation)
 
     @property
     def guarantee(self) -> PureDP:
-        return PureDP(self._stated_sensitivity() / self.scale)
+        return PureDP(self._stated_sensitivity() / self.scale, neighbours=self.neighbours)
 
     exact_counterpart: ClassVar[str | None] = "DiscreteLaplace"
 
@@ -100,7 +113,7 @@ class EuclideanLaplace(AbstractMechanism):
     def num_uniforms(self, k: int) -> int:
         return k + 1
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         other = np.zeros((1, k))
         other[0, 0] = self._stated_sensitivity()
         return np.zeros((1, k)), other

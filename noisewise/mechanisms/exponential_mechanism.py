@@ -12,11 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
+from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import AbstractSupport, Finite
 
 
@@ -57,6 +59,7 @@ class ExponentialMechanism(AbstractMechanism):
         candidates: The values that can be released, at least two different ones, public.
         scale: 2 Delta / epsilon, in the units of the utilities.
         sensitivity: Delta, in the L-infinity norm.
+        neighbours: Which databases are neighbours; `nw.ReplaceOne()` by default.
 
     >>> import noisewise as nw
     >>> ages = (10, 20, 30)
@@ -72,10 +75,16 @@ class ExponentialMechanism(AbstractMechanism):
     candidates: tuple[float, ...] = eqx.field(static=True, converter=_candidates)
     scale: float = eqx.field(converter=number("scale", above=0.0))
     sensitivity: float = eqx.field(default=1.0, converter=number("sensitivity", above=0.0))
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
     def calibrate(
-        cls, *, candidates: Iterable[float], guarantee: AbstractGuarantee, sensitivity: float = 1.0
+        cls,
+        *,
+        candidates: Iterable[float],
+        guarantee: AbstractGuarantee,
+        sensitivity: float = 1.0,
+        neighbours: AbstractNeighbours | None = None,
     ) -> ExponentialMechanism:
         """The smallest scale with the given guarantee: 2 Delta / epsilon.
 
@@ -83,17 +92,25 @@ class ExponentialMechanism(AbstractMechanism):
             candidates: The values that can be released.
             guarantee: A PureDP.
             sensitivity: Delta, the largest change of any utility between neighbours.
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
         """
         epsilon = pure_epsilon(guarantee, "ExponentialMechanism")
         scale = 2.0 * number("sensitivity", above=0.0)(sensitivity) / epsilon
-        return cls(candidates=tuple(candidates), scale=scale, sensitivity=sensitivity)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        return cls(
+            candidates=tuple(candidates),
+            scale=scale,
+            sensitivity=sensitivity,
+            neighbours=relation,
+        )
 
     @property
     def guarantee(self) -> PureDP:
-        return PureDP(2.0 * self.sensitivity / self.scale)
+        return PureDP(2.0 * self.sensitivity / self.scale, neighbours=self.neighbours)
 
     @property
     def choices(self) -> tuple[float, ...]:
@@ -136,7 +153,7 @@ class ExponentialMechanism(AbstractMechanism):
     def num_uniforms(self, k: int) -> int:
         return 1
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """An unlikely candidate gains Delta while all others lose it."""
         s = np.zeros((1, k))
         s[0, 0] = -(_UNLIKELY * self.scale + 2.0 * self.sensitivity)

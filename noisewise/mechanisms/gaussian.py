@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtri
 
 from noisewise._core.arrays import Array
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
 from noisewise.mechanisms.calibration import require_guarantee
 from noisewise.mechanisms.columns import PerColumn, in_words, length, loss, per_column
@@ -19,6 +20,7 @@ from noisewise.mechanisms.guarantees import (
     GaussianDP,
     ZeroConcentratedDP,
 )
+from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
 _TAIL_TERMS = 8
@@ -61,9 +63,16 @@ class Gaussian(AbstractAdditiveNoise):
     sensitivity: PerColumn | None = eqx.field(
         default=None, converter=per_column("sensitivity", above=0.0, optional=True)
     )
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
-    def calibrate(cls, *, sensitivity: PerColumn, guarantee: AbstractGuarantee) -> Gaussian:
+    def calibrate(
+        cls,
+        *,
+        sensitivity: PerColumn,
+        guarantee: AbstractGuarantee,
+        neighbours: AbstractNeighbours | None = None,
+    ) -> Gaussian:
         """The smallest scale with the given guarantee: sigma = Delta_2 / mu.
 
         Args:
@@ -72,6 +81,8 @@ class Gaussian(AbstractAdditiveNoise):
             guarantee: GaussianDP; ZeroConcentratedDP, with mu = sqrt(2 rho); or ApproximateDP, with
                 the largest mu whose exact delta(epsilon) curve stays below the point asked for
                 (Balle and Wang 2018).
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind.
@@ -79,12 +90,14 @@ class Gaussian(AbstractAdditiveNoise):
         """
         require_guarantee(guarantee, (GaussianDP, ZeroConcentratedDP, ApproximateDP), "Gaussian")
         sensitivity = per_column("sensitivity", above=0.0)(sensitivity)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
         scale = length(sensitivity, cls.norm) / guarantee.to_gaussian().mu
-        return cls(scale=scale, sensitivity=sensitivity)
+        return cls(scale=scale, sensitivity=sensitivity, neighbours=relation)
 
     @property
     def guarantee(self) -> GaussianDP:
-        return GaussianDP(loss(self._stated_sensitivity(), self.scale, self.norm))
+        mu = loss(self._stated_sensitivity(), self.scale, self.norm)
+        return GaussianDP(mu, neighbours=self.neighbours)
 
     exact_counterpart: ClassVar[str | None] = "DiscreteGaussian"
 

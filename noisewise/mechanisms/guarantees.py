@@ -6,14 +6,16 @@ import abc
 import dataclasses
 import math
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import logsumexp
 
 from noisewise._core import specs
-from noisewise._core.arrays import integer, number
+from noisewise._core.arrays import number
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours, neighbours_from_spec
 from noisewise.errors import ConversionError, InvalidInputError, InvalidTypeError
+from noisewise.mechanisms.abstract_guarantee import AbstractGuarantee as AbstractGuarantee
 from noisewise.mechanisms.conversions import (
     SLACK,
     largest_parameter,
@@ -24,102 +26,7 @@ from noisewise.mechanisms.conversions import (
     smallest_epsilon,
 )
 
-G = TypeVar("G", bound="AbstractGuarantee")
-
-
-@dataclasses.dataclass(frozen=True)
-class AbstractGuarantee(abc.ABC):
-    """What a mechanism promises about every pair of neighbouring databases.
-
-    Neighbours have the same size and differ in one record. Guarantees are frozen and compare equal
-    by their numbers; they convert by `to`, add up by `compose` and imply others by `within`.
-    """
-
-    def to(self, kind: type[G], *, delta: float | None = None) -> G:
-        """The best guarantee of another kind that this one implies.
-
-        Args:
-            kind: PureDP, ApproximateDP, ZeroConcentratedDP or GaussianDP.
-            delta: The delta of an `ApproximateDP`; other kinds take none.
-
-        Raises:
-            ConversionError: If this guarantee implies none of that kind.
-            InvalidInputError: If `delta` comes with a kind that has none, or is not in [0, 1).
-
-        >>> GaussianDP(1.0).to(ZeroConcentratedDP)
-        ZeroConcentratedDP(rho=0.5)
-        >>> round(GaussianDP(1.0).to(ApproximateDP, delta=1e-5).epsilon, 6)
-        4.377178
-        """
-        if not (isinstance(kind, type) and issubclass(kind, AbstractGuarantee)):
-            raise InvalidTypeError(
-                "to(...) expects one of the classes PureDP, ApproximateDP, ZeroConcentratedDP,"
-                f" GaussianDP, got {kind!r}."
-            )
-        if delta is not None:
-            if kind is not ApproximateDP:
-                raise InvalidInputError(
-                    f"delta only applies to ApproximateDP, not to {kind.__name__}: leave it out."
-                )
-            delta = number("delta", at_least=0.0, below=1.0)(delta)
-        return self._to(kind, delta)  # type: ignore[return-value]
-
-    def to_gaussian(self) -> GaussianDP:
-        """The Gaussian guarantee whose noise gives this one, for calibrating Gaussian noise.
-
-        mu is sqrt(2 rho) for rho-zCDP, and for (epsilon, delta) that of
-        `GaussianDP.from_approximate`. PureDP, which no Gaussian noise gives, is converted by `to`.
-        """
-        if isinstance(self, ApproximateDP):
-            return GaussianDP.from_approximate(self)
-        if isinstance(self, ZeroConcentratedDP):
-            return GaussianDP(math.sqrt(2.0 * self.rho))
-        return self.to(GaussianDP)
-
-    def compose(self, *others: AbstractGuarantee) -> AbstractGuarantee:
-        """The guarantee of releasing all of them about the same people, by `compose`."""
-        return compose([self, *others])
-
-    @abc.abstractmethod
-    def group(self, size: int) -> AbstractGuarantee:
-        """The guarantee for databases that differ in `size` records instead of one.
-
-        epsilon and mu are multiplied by the size, rho by its square, and delta by
-        1 + e^epsilon + ... + e^((size-1) epsilon).
-
-        Raises:
-            ConversionError: If the delta of the group would be 1 or more.
-        """
-
-    @abc.abstractmethod
-    def _delta_at(self, epsilon: float) -> float:
-        """The smallest delta for which it is known to imply (epsilon, delta)-DP."""
-
-    def within(self, limit: AbstractGuarantee) -> bool:
-        """Whether this guarantee implies `limit`, up to a relative slack of 1e-12.
-
-        False also where no conversion is known.
-
-        >>> PureDP(1.0).within(ZeroConcentratedDP(0.5))
-        True
-        """
-        try:
-            if isinstance(limit, ApproximateDP):
-                return self._delta_at(limit.epsilon * SLACK) <= limit.delta * SLACK
-            converted = self.to(type(limit))
-        except ConversionError:
-            return False
-        return dataclasses.astuple(converted)[0] <= dataclasses.astuple(limit)[0] * SLACK
-
-    @abc.abstractmethod
-    def _to(self, kind: type, delta: float | None) -> AbstractGuarantee: ...
-
-    def _refuse(self, kind: type, instead: str) -> ConversionError:
-        return ConversionError(f"{type(self).__name__} does not imply any {kind.__name__}{instead}")
-
-    def to_spec(self) -> dict[str, Any]:
-        """A JSON-ready description, such as {"type": "PureDP", "epsilon": 1.0}."""
-        return {"type": type(self).__name__, **dataclasses.asdict(self)}
+_NOTHING = ": it promises nothing. A mechanism with noise and a known sensitivity would."
 
 
 class AbstractCurveGuarantee(AbstractGuarantee):
@@ -144,7 +51,7 @@ class AbstractCurveGuarantee(AbstractGuarantee):
         return ApproximateDP(smallest_epsilon(self._log_delta, delta), delta)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class PureDP(AbstractGuarantee):
     r"""epsilon-differential privacy: P(A | x) <= e^epsilon P(A | x') for all events A and
     neighbours x, x'.
@@ -163,10 +70,14 @@ class PureDP(AbstractGuarantee):
     epsilon: float
 
     def __post_init__(self) -> None:
+        AbstractGuarantee.__post_init__(self)
         object.__setattr__(self, "epsilon", number("epsilon", at_least=0.0)(self.epsilon))
 
-    def group(self, size: int) -> PureDP:
-        return PureDP(integer("size", at_least=1)(size) * self.epsilon)
+    def _group(self, size: int) -> PureDP:
+        return PureDP(size * self.epsilon)
+
+    def _implied_by(self, other: AbstractGuarantee) -> bool:
+        return other.to(PureDP).epsilon <= self.epsilon * SLACK
 
     def _delta_at(self, epsilon: float) -> float:
         """(e^epsilon_0 - e^epsilon) / (1 + e^epsilon_0) for epsilon below its own epsilon_0, else
@@ -183,8 +94,11 @@ class PureDP(AbstractGuarantee):
             return ZeroConcentratedDP(self.epsilon * self.epsilon / 2)
         return GaussianDP(mu_of_pure(self.epsilon))
 
+    def _to_gaussian(self) -> GaussianDP:
+        return GaussianDP(mu_of_pure(self.epsilon))
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class ApproximateDP(AbstractGuarantee):
     """(epsilon, delta)-differential privacy: P(A | x) <= e^epsilon P(A | x') + delta.
 
@@ -198,11 +112,16 @@ class ApproximateDP(AbstractGuarantee):
     delta: float
 
     def __post_init__(self) -> None:
+        AbstractGuarantee.__post_init__(self)
         object.__setattr__(self, "epsilon", number("epsilon", at_least=0.0)(self.epsilon))
         object.__setattr__(self, "delta", number("delta", at_least=0.0, below=1.0)(self.delta))
 
-    def group(self, size: int) -> ApproximateDP:
-        size = integer("size", at_least=1)(size)
+    takes_delta: ClassVar[bool] = True
+
+    def _implied_by(self, other: AbstractGuarantee) -> bool:
+        return other._delta_at(self.epsilon * SLACK) <= self.delta * SLACK
+
+    def _group(self, size: int) -> ApproximateDP:
         if self.delta == 0.0:
             return ApproximateDP(size * self.epsilon, 0.0)
         # 1 + e^epsilon + ... + e^((size-1) epsilon), in logs
@@ -233,8 +152,11 @@ class ApproximateDP(AbstractGuarantee):
             )
         raise self._refuse(kind, hint)
 
+    def _to_gaussian(self) -> GaussianDP:
+        return GaussianDP.from_approximate(self)
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class ZeroConcentratedDP(AbstractCurveGuarantee):
     r"""rho-zCDP: the Renyi divergence satisfies D_alpha <= rho alpha for every alpha > 1 (Bun and
     Steinke 2016).
@@ -247,10 +169,17 @@ class ZeroConcentratedDP(AbstractCurveGuarantee):
     rho: float
 
     def __post_init__(self) -> None:
+        AbstractGuarantee.__post_init__(self)
         object.__setattr__(self, "rho", number("rho", at_least=0.0)(self.rho))
 
-    def group(self, size: int) -> ZeroConcentratedDP:
-        return ZeroConcentratedDP(integer("size", at_least=1)(size) ** 2 * self.rho)
+    def _group(self, size: int) -> ZeroConcentratedDP:
+        return ZeroConcentratedDP(size**2 * self.rho)
+
+    def _implied_by(self, other: AbstractGuarantee) -> bool:
+        return other.to(ZeroConcentratedDP).rho <= self.rho * SLACK
+
+    def _to_gaussian(self) -> GaussianDP:
+        return GaussianDP(math.sqrt(2.0 * self.rho))
 
     def _log_delta(self, epsilon: float) -> float:
         return log_delta_of_concentrated(self.rho, epsilon)
@@ -264,7 +193,7 @@ class ZeroConcentratedDP(AbstractCurveGuarantee):
         """
         at = (guarantee.epsilon, guarantee.delta)
         rho = largest_parameter(log_delta_of_concentrated, *at, "zCDP guarantee")
-        return ZeroConcentratedDP(rho)
+        return ZeroConcentratedDP(rho, neighbours=guarantee.neighbours)
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is ZeroConcentratedDP:
@@ -274,7 +203,7 @@ class ZeroConcentratedDP(AbstractCurveGuarantee):
         raise self._refuse(kind, ". It converts to ApproximateDP, with a delta.")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class GaussianDP(AbstractCurveGuarantee):
     r"""mu-GDP: testing x against x' is at least as hard as testing N(0,1) against N(mu,1) (Dong,
     Roth and Su 2022).
@@ -289,10 +218,17 @@ class GaussianDP(AbstractCurveGuarantee):
     mu: float
 
     def __post_init__(self) -> None:
+        AbstractGuarantee.__post_init__(self)
         object.__setattr__(self, "mu", number("mu", at_least=0.0)(self.mu))
 
-    def group(self, size: int) -> GaussianDP:
-        return GaussianDP(integer("size", at_least=1)(size) * self.mu)
+    def _group(self, size: int) -> GaussianDP:
+        return GaussianDP(size * self.mu)
+
+    def _implied_by(self, other: AbstractGuarantee) -> bool:
+        return other.to(GaussianDP).mu <= self.mu * SLACK
+
+    def _to_gaussian(self) -> GaussianDP:
+        return self
 
     def _log_delta(self, epsilon: float) -> float:
         return log_delta_of_gaussian(self.mu, epsilon)
@@ -305,7 +241,8 @@ class GaussianDP(AbstractCurveGuarantee):
             ConversionError: If the given delta is 0, which no Gaussian noise gives.
         """
         at = (guarantee.epsilon, guarantee.delta)
-        return GaussianDP(largest_parameter(log_delta_of_gaussian, *at, "Gaussian noise"))
+        mu = largest_parameter(log_delta_of_gaussian, *at, "Gaussian noise")
+        return GaussianDP(mu, neighbours=guarantee.neighbours)
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
         if kind is GaussianDP:
@@ -318,20 +255,35 @@ class GaussianDP(AbstractCurveGuarantee):
         raise self._refuse(kind, hint)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class NoGuarantee(AbstractGuarantee):
-    """Nothing is promised; composing with it gives it."""
+    """No promise at all: what exact and merely rounded numbers have.
 
-    def group(self, size: int) -> NoGuarantee:
-        return self
+    Whatever it is composed with, nothing is promised. It implies no guarantee, and every question
+    for a number is refused.
+
+    >>> compose([PureDP(1.0), NoGuarantee()])
+    NoGuarantee()
+    >>> NoGuarantee().within(PureDP(100.0))
+    False
+    """
+
+    promises: ClassVar[bool] = False
+
+    def _implied_by(self, other: AbstractGuarantee) -> bool:
+        return True
 
     def _delta_at(self, epsilon: float) -> float:
-        raise self._refuse(ApproximateDP, ".")
+        raise self._refuse(ApproximateDP, _NOTHING)
 
     def _to(self, kind: type, delta: float | None) -> AbstractGuarantee:
-        if kind is NoGuarantee:
-            return self
-        raise self._refuse(kind, ".")
+        raise self._refuse(kind, _NOTHING)
+
+    def _to_gaussian(self) -> GaussianDP:
+        raise self._refuse(GaussianDP, _NOTHING)
+
+    def _group(self, size: int) -> NoGuarantee:
+        return self
 
 
 def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
@@ -342,8 +294,10 @@ def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
     with zCDP gives zCDP, and ApproximateDP only meets PureDP, because choosing the delta of the
     others is a decision that is yours.
 
+    All must be about the same neighbours and unit. With `NoGuarantee` nothing is promised.
+
     Raises:
-        ConversionError: If ApproximateDP meets zCDP or GDP.
+        ConversionError: If ApproximateDP meets zCDP or GDP, or the neighbours differ.
 
     >>> compose([GaussianDP(3.0), GaussianDP(4.0)])
     GaussianDP(mu=5.0)
@@ -351,9 +305,13 @@ def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
     ZeroConcentratedDP(rho=0.75)
     """
     parts = _checked(guarantees)
-    kinds = {type(part) for part in parts}
-    if NoGuarantee in kinds:
+    if not all(part.promises for part in parts):
         return NoGuarantee()
+    return _composed(parts).with_neighbours(_common_neighbours(parts))
+
+
+def _composed(parts: list[AbstractGuarantee]) -> AbstractGuarantee:
+    kinds = {type(part) for part in parts}
     if kinds == {PureDP}:
         return PureDP(_sum(parts, PureDP, "epsilon"))
     if kinds <= {PureDP, GaussianDP}:
@@ -366,6 +324,17 @@ def compose(guarantees: Iterable[AbstractGuarantee]) -> AbstractGuarantee:
         "ApproximateDP composes only with PureDP and itself. Convert the others first, choosing"
         " their delta: .to(ApproximateDP, delta=1e-6)."
     )
+
+
+def _common_neighbours(parts: list[AbstractGuarantee]) -> AbstractNeighbours:
+    relations = list(dict.fromkeys(part.neighbours for part in parts))
+    if len(relations) > 1:
+        raise ConversionError(
+            "Guarantees add up only where they are about the same neighbours and unit, got"
+            f" {' and '.join(map(repr, relations))}. One for AddRemoveOne() implies one for"
+            " ReplaceOne(), of a group of two: write guarantee.for_replacement()."
+        )
+    return relations[0]
 
 
 def _sum(parts: list[AbstractGuarantee], kind: type[AbstractGuarantee], name: str) -> float:
@@ -384,8 +353,14 @@ def _checked(guarantees: Iterable[AbstractGuarantee]) -> list[AbstractGuarantee]
     return parts
 
 
-def guarantee_from_spec(spec: Any) -> AbstractGuarantee:
+def guarantee_from_spec(
+    spec: Any, *, beside: AbstractNeighbours = REPLACE_ONE
+) -> AbstractGuarantee:
     """The guarantee that `to_spec` described.
+
+    Args:
+        spec: The description.
+        beside: The neighbours of a guarantee that names none.
 
     Raises:
         FileFormatError: If `spec` is anything else.
@@ -395,4 +370,6 @@ def guarantee_from_spec(spec: Any) -> AbstractGuarantee:
     """
     kinds: tuple[Any, ...] = (PureDP, ApproximateDP, ZeroConcentratedDP, GaussianDP, NoGuarantee)
     kind = specs.named_class(spec, {kind.__name__: kind for kind in kinds}, "A guarantee")
-    return specs.built(kind, {name: value for name, value in spec.items() if name != "type"})
+    fields = {name: value for name, value in spec.items() if name != "type"}
+    relation = neighbours_from_spec(fields.pop("neighbours")) if "neighbours" in fields else beside
+    return specs.built(kind, fields | {"neighbours": relation})

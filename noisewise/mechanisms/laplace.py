@@ -9,10 +9,12 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from noisewise._core.arrays import Array
+from noisewise._core.neighbours import AbstractNeighbours, joint_relation
 from noisewise.mechanisms.additive_noise import AbstractAdditiveNoise
 from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.columns import PerColumn, in_words, length, loss, per_column
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
+from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import AbstractSupport, Real
 
 
@@ -55,26 +57,38 @@ class Laplace(AbstractAdditiveNoise):
     sensitivity: PerColumn | None = eqx.field(
         default=None, converter=per_column("sensitivity", above=0.0, optional=True)
     )
+    neighbours: AbstractNeighbours = neighbours_field()
 
     @classmethod
-    def calibrate(cls, *, sensitivity: PerColumn, guarantee: AbstractGuarantee) -> Laplace:
+    def calibrate(
+        cls,
+        *,
+        sensitivity: PerColumn,
+        guarantee: AbstractGuarantee,
+        neighbours: AbstractNeighbours | None = None,
+    ) -> Laplace:
         """The smallest scale with the given guarantee: b = Delta_1 / epsilon.
 
         Args:
             sensitivity: Delta_1, in the L1 norm, or the largest change of each column, of which the
                 sum is taken.
             guarantee: A PureDP.
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
         """
         epsilon = pure_epsilon(guarantee, "Laplace")
         sensitivity = per_column("sensitivity", above=0.0)(sensitivity)
-        return cls(scale=length(sensitivity, cls.norm) / epsilon, sensitivity=sensitivity)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        scale = length(sensitivity, cls.norm) / epsilon
+        return cls(scale=scale, sensitivity=sensitivity, neighbours=relation)
 
     @property
     def guarantee(self) -> PureDP:
-        return PureDP(loss(self._stated_sensitivity(), self.scale, self.norm))
+        epsilon = loss(self._stated_sensitivity(), self.scale, self.norm)
+        return PureDP(epsilon, neighbours=self.neighbours)
 
     exact_counterpart: ClassVar[str | None] = "DiscreteLaplace"
 

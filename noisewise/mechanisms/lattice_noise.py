@@ -58,7 +58,7 @@ class AbstractLatticeNoise(AbstractColumnwiseNoise):
     def support(self) -> AbstractSupport:
         return Lattice(step=self.step)
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The pair with the longest lattice vector between them that the sensitivity allows, in the
         columns with the least noise.
         """

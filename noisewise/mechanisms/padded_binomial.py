@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array, integer, number
+from noisewise._core.neighbours import REPLACE_ONE
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.calibration import pure_epsilon
@@ -78,9 +79,15 @@ class PaddedBinomial(AbstractMechanism):
             guarantee: A PureDP, for all L times together.
 
         Raises:
-            InvalidInputError: If the guarantee is of another kind, or epsilon is out of range.
+            InvalidInputError: If the guarantee is of another kind or for other neighbours, or
+                epsilon is out of range.
         """
         epsilon = pure_epsilon(guarantee, "PaddedBinomial")
+        if not REPLACE_ONE.agrees_with(guarantee.neighbours):
+            raise InvalidInputError(
+                "PaddedBinomial serves a population of a public size, of which one person is"
+                f" replaced: its guarantee is for ReplaceOne(), not {guarantee.neighbours!r}."
+            )
         trials = integer("trials", at_least=1)(trials)
         share = epsilon / (trials * integer("num_times", at_least=1)(num_times))
         if share > _LARGEST_SHARE:
@@ -147,7 +154,7 @@ class PaddedBinomial(AbstractMechanism):
         """n: counts out of n are compared as proportions."""
         return float(self.trials)
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Nobody against one person infected at all times, and everyone against all but one."""
         s = np.stack([np.zeros(k), np.full(k, float(self.population))])
         return s, s + np.array([[1.0], [-1.0]])

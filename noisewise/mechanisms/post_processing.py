@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from noisewise._core.neighbours import AbstractNeighbours
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.columns import PerColumn
 from noisewise.mechanisms.guarantees import AbstractGuarantee
@@ -71,6 +72,17 @@ class AbstractPostProcessing(AbstractMechanism):
         return self.mechanism.sensitivity
 
     @property
+    def derives_guarantee(self) -> bool:
+        return self.mechanism.derives_guarantee
+
+    @property
+    def neighbours(self) -> AbstractNeighbours:
+        return self.mechanism.neighbours
+
+    def for_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
+        return dataclasses.replace(self, mechanism=self.mechanism.for_neighbours(neighbours))
+
+    @property
     def guarantee(self) -> AbstractGuarantee:
         return self.mechanism.guarantee
 
@@ -92,11 +104,11 @@ class AbstractPostProcessing(AbstractMechanism):
     def num_uniforms(self, k: int) -> int:
         return self.mechanism.num_uniforms(k)
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The inner mechanism's: where the function keeps outputs apart, the probabilities of their
         images have the same ratio.
         """
-        return self.mechanism.neighbours(k)
+        return self.mechanism.adjacent_pairs(k)
 
     def _check_statistic(self, s: np.ndarray) -> None:
         self.mechanism._check_statistic(s)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array, integer
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import YOUR_OWN, AbstractMechanism, Capability
 from noisewise.mechanisms.guarantees import AbstractGuarantee, GaussianDP, PureDP, compose
@@ -114,6 +115,22 @@ class Product(AbstractMechanism):
         return None
 
     @property
+    def derives_guarantee(self) -> bool:
+        return all(mechanism.derives_guarantee for mechanism in self.mechanisms)
+
+    @property
+    def neighbours(self) -> AbstractNeighbours:
+        """The first that a block has besides the default: blocks of different ones have no
+        guarantee together.
+        """
+        relations = (mechanism.neighbours for mechanism in self.mechanisms)
+        return next((relation for relation in relations if relation != REPLACE_ONE), REPLACE_ONE)
+
+    def for_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
+        blocks = [mechanism.for_neighbours(neighbours) for mechanism in self.mechanisms]
+        return Product(blocks, widths=self.widths)
+
+    @property
     def guarantee(self) -> AbstractGuarantee:
         return compose([mechanism.guarantee for mechanism in self.mechanisms])
 
@@ -145,9 +162,9 @@ class Product(AbstractMechanism):
     def num_uniforms(self, k: int) -> int:
         return sum(self._num_uniforms)
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The blocks' extreme pairs side by side, all blocks changed at once."""
-        pairs = [mechanism.neighbours(width) for mechanism, width in self._parts]
+        pairs = [mechanism.adjacent_pairs(width) for mechanism, width in self._parts]
         rows = np.arange(max(len(s) for s, _ in pairs))
         first = [s[rows % len(s)] for s, _ in pairs]
         second = [other[rows % len(other)] for _, other in pairs]
@@ -215,11 +232,12 @@ def _shares(
     """Parts of a guarantee in the proportions of the current ones."""
     if isinstance(guarantee, PureDP) and all(isinstance(part, PureDP) for part in current):
         parts = np.array([part.epsilon for part in current])  # type: ignore[attr-defined]
-        return [PureDP(guarantee.epsilon * share) for share in (parts / parts.sum()).tolist()]
+        shares = (parts / parts.sum()).tolist()
+        return [guarantee.with_parameters(epsilon=guarantee.epsilon * share) for share in shares]
     if all(isinstance(part, GaussianDP) for part in current):
         parts = np.array([part.mu for part in current])  # type: ignore[attr-defined]
-        whole = guarantee.to_gaussian().mu
-        return [GaussianDP(whole * share) for share in (parts / np.linalg.norm(parts)).tolist()]
+        whole, shares = guarantee.to_gaussian(), (parts / np.linalg.norm(parts)).tolist()
+        return [whole.with_parameters(mu=whole.mu * share) for share in shares]
     raise MissingCapabilityError(
         f"The blocks of this Product have guarantees that do not scale together: {YOUR_OWN}"
     )

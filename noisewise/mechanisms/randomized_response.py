@@ -11,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array, integer, is_traced, number
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours, joint_relation
 from noisewise.errors import InvalidInputError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.calibration import pure_epsilon
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP
+from noisewise.mechanisms.relations import neighbours_field
 from noisewise.mechanisms.supports import LATTICE_TOLERANCE, AbstractSupport, Lattice
 
 _GUESSING = 1.0 - 1e-12  # 1/c itself is allowed, whichever way its author rounded it
@@ -33,6 +35,7 @@ class RandomizedResponse(AbstractMechanism):
         num_categories: c, 2 or more; 2 unless given.
         truth_probability: t, from 1/c to below 1; it must be given.
         sensitivity: The number of entries of s that one person can change; 1 unless given.
+        neighbours: Which databases differ by them; `nw.ReplaceOne()` by default.
 
     >>> import noisewise as nw
     >>> coin = nw.mechanisms.RandomizedResponse(num_categories=2, truth_probability=0.75)
@@ -49,16 +52,20 @@ class RandomizedResponse(AbstractMechanism):
         converter=number("truth_probability", above=0.0, below=1.0)
     )
     sensitivity: int = eqx.field(default=1, converter=integer("sensitivity", at_least=1))
+    neighbours: AbstractNeighbours = neighbours_field()
 
     def __init__(
         self,
         num_categories: int = 2,
         truth_probability: float | None = None,
         sensitivity: int = 1,
+        *,
+        neighbours: AbstractNeighbours = REPLACE_ONE,
     ) -> None:
         self.num_categories = num_categories
         self.truth_probability = truth_probability  # type: ignore[assignment]
         self.sensitivity = sensitivity
+        self.neighbours = neighbours
 
     def __check_init__(self) -> None:
         if not is_traced(self) and self.truth_probability < _GUESSING / self.num_categories:
@@ -69,7 +76,12 @@ class RandomizedResponse(AbstractMechanism):
 
     @classmethod
     def calibrate(
-        cls, *, num_categories: int, guarantee: AbstractGuarantee, sensitivity: int = 1
+        cls,
+        *,
+        num_categories: int,
+        guarantee: AbstractGuarantee,
+        sensitivity: int = 1,
+        neighbours: AbstractNeighbours | None = None,
     ) -> RandomizedResponse:
         """The largest truth probability with the given guarantee: t = 1 / (1 + (c-1)
         exp(-epsilon/sensitivity)).
@@ -78,6 +90,8 @@ class RandomizedResponse(AbstractMechanism):
             num_categories: c, at least 2.
             guarantee: A PureDP, for all entries of one person together.
             sensitivity: The number of entries of s that one person can change.
+            neighbours: Between which databases the sensitivity is; by default those of the
+                guarantee.
 
         Raises:
             InvalidInputError: If the guarantee is of another kind, or epsilon is 0.
@@ -89,12 +103,18 @@ class RandomizedResponse(AbstractMechanism):
         # Near t = 1 one unit in the last place of t is many of epsilon: end on the private side.
         while truth == 1.0 or math.log(truth * others / (1.0 - truth)) > share:
             truth = math.nextafter(truth, 0.0)
-        return cls(num_categories=num_categories, truth_probability=truth, sensitivity=sensitivity)
+        relation = joint_relation(guarantee.neighbours, neighbours, "guarantee")
+        return cls(
+            num_categories=num_categories,
+            truth_probability=truth,
+            sensitivity=sensitivity,
+            neighbours=relation,
+        )
 
     @property
     def guarantee(self) -> PureDP:
         ratio = self.truth_probability * (self.num_categories - 1) / (1.0 - self.truth_probability)
-        return PureDP(self.sensitivity * abs(math.log(ratio)))
+        return PureDP(self.sensitivity * abs(math.log(ratio)), neighbours=self.neighbours)
 
     def describe(self) -> str:
         return (
@@ -118,7 +138,7 @@ class RandomizedResponse(AbstractMechanism):
     def support(self) -> AbstractSupport:
         return Lattice(step=1.0, low=0.0, high=self.num_categories - 1.0)
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """All entries that one person can change, to the next category and to the last."""
         other = np.zeros((2, k))
         other[:, : self.sensitivity] = np.array([[1.0], [self.num_categories - 1.0]])

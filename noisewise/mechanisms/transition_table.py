@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, describe, number
+from noisewise._core.neighbours import AbstractNeighbours
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee, NoGuarantee, PureDP
@@ -116,7 +117,10 @@ class TransitionTable(AbstractMechanism):
     def support(self) -> AbstractSupport:
         return Finite(self.outputs)
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def for_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
+        return super().for_neighbours(neighbours) if self.local else self
+
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The two inputs with the largest ratio, in the first column."""
         if not self.local:
             raise MissingCapabilityError(

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from noisewise._core.neighbours import AbstractNeighbours
 from noisewise.errors import MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.mechanisms.guarantees import AbstractGuarantee, NoGuarantee
@@ -25,7 +26,11 @@ class AbstractUnprotected(AbstractMechanism):
     def guarantee(self) -> AbstractGuarantee:
         return NoGuarantee()
 
-    def neighbours(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def for_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
+        """Itself: it promises nothing, whoever the neighbours are."""
+        return self
+
+    def adjacent_pairs(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         raise MissingCapabilityError(
             f"{type(self).__name__} claims no privacy: there is no loss to audit."
         )

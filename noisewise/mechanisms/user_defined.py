@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from noisewise._compile.options import jit_fast_compile
 from noisewise._core import user_functions
 from noisewise._core.arrays import Array, integer, number
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours
 from noisewise._core.user_functions import check_call
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
@@ -78,6 +79,25 @@ class AbstractUserMechanism(AbstractMechanism):
         return self.stated.guarantee
 
     @property
+    def derives_guarantee(self) -> bool:
+        return False
+
+    @property
+    def neighbours(self) -> AbstractNeighbours:
+        """Those of the stated guarantee."""
+        claimed = self.stated.guarantee
+        return REPLACE_ONE if claimed is None else claimed.neighbours
+
+    def _with_neighbours(self, neighbours: AbstractNeighbours) -> AbstractMechanism:
+        if self.stated.guarantee is None:
+            return self
+        raise InvalidInputError(
+            f"The guarantee of this {type(self).__name__} is stated for {self.neighbours!r}: if it"
+            f" holds for {neighbours!r}, state it so, as in {type(self.stated.guarantee).__name__}"
+            "(..., neighbours=...)."
+        )
+
+    @property
     def support(self) -> AbstractSupport:
         return self.stated.support
 
@@ -101,7 +121,7 @@ class AbstractUserMechanism(AbstractMechanism):
     def num_uniforms(self, k: int) -> int:
         raise self._lacks(Capability.TRANSPORT)
 
-    def neighbours(self, k: int) -> NoReturn:
+    def adjacent_pairs(self, k: int) -> NoReturn:
         raise MissingCapabilityError(
             f"{type(self).__name__} does not know where its privacy loss is largest: choose the"
             " pairs yourself, and pass neighbours=(s, s'), two arrays of shape (pairs, k), to the"

@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from noisewise import queries
 from noisewise._core.arrays import Array, as_key, as_vectors, describe, in_float64
+from noisewise._core.neighbours import AbstractNeighbours, as_neighbours
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.model import observation
@@ -41,13 +42,16 @@ class PrivateModel:
         query: The statistic of a database; a bare function x -> s or the description of a query
             that a release holds will also do.
         mechanism: The noise that turns s into s_dp.
+        neighbours: Between which databases the mechanism's sensitivity is stated; None for those
+            that it carries.
         derived: Functions of theta (..., d) that return shape (...), by name, such as {"R0":
             lambda theta: theta[..., 0] / theta[..., 1]}; they are reported like parameters.
 
     Raises:
         InvalidTypeError: If a stage is of the wrong type; the message shows the line to write.
         InvalidInputError: If widths or numbers of records do not fit each other.
-        SensitivityError: If the mechanism is calibrated for less than the query needs.
+        SensitivityError: If the mechanism is calibrated for less than the query needs between its
+            neighbours, or the query has no sensitivity there, as a mean of confidentially many.
 
     >>> import jax, numpyro.distributions as dist
     >>> import noisewise as nw
@@ -73,6 +77,7 @@ class PrivateModel:
     simulator: AbstractSimulator
     query: AbstractQuery
     mechanism: AbstractMechanism
+    neighbours: AbstractNeighbours | None = None
     derived: Mapping[str, Callable[[Array], Array]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -84,6 +89,9 @@ class PrivateModel:
         )
         object.__setattr__(self, "query", query)
         object.__setattr__(self, "derived", _checked_derived(self.derived, self.prior))
+        if self.neighbours is not None:
+            mechanism = self.mechanism.for_neighbours(as_neighbours(self.neighbours))
+            object.__setattr__(self, "mechanism", mechanism)
         check_sizes(self.simulator, self.query, self.mechanism)
         check_sensitivity(self.mechanism, self.query)
 

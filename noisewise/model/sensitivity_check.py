@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours
 from noisewise.errors import InvalidInputError, MissingCapabilityError, SensitivityError
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.queries import AbstractQuery
@@ -14,7 +15,8 @@ _SLACK = 1.0 + 1e-9
 
 
 def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
-    """Refuse a mechanism calibrated for less than the query's sensitivity, where both are known.
+    """Refuse a mechanism calibrated for less than the query's sensitivity between its neighbours,
+    where both are known.
 
     A block of w columns that matches no part of a `Joint` changes by at most as much as all columns
     do, and by at most w^(1/norm) times the largest change of one column.
@@ -24,8 +26,8 @@ def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> Non
         query: The query whose statistic it releases.
 
     Raises:
-        SensitivityError: If a block is calibrated for less than it needs; the message shows the
-            line to write.
+        SensitivityError: If a block is calibrated for less than it needs, where the message shows
+            the line to write, or the query has no sensitivity between these neighbours.
 
     >>> import noisewise as nw
     >>> query = nw.queries.ClampedMean(bounds=(0.0, 1.0), num_records=10)
@@ -34,13 +36,16 @@ def check_sensitivity(mechanism: AbstractMechanism, query: AbstractQuery) -> Non
     noisewise.errors.SensitivityError: The Laplace is calibrated for a sensitivity of 0.05 ...
     """
     for block, part, width in _blocks(mechanism, query):
-        norm, calibrated = block.norm, block.total_sensitivity
-        needed = _needed(part, norm, width)
-        if calibrated is not None and needed is not None and needed > calibrated * _SLACK:
+        norm, calibrated, relation = block.norm, block.total_sensitivity, block.neighbours
+        if calibrated is None:
+            continue
+        needed = _needed(part, norm, width, relation)
+        if needed is not None and needed > calibrated * _SLACK:
+            between = "" if relation == REPLACE_ONE else f" between {relation.describe()}"
             raise SensitivityError(
                 f"The {type(block).__name__} is calibrated for a sensitivity of {calibrated:.6g} in"
-                f" the L{norm:g} norm, but that of the {type(part).__name__} is {needed:.6g}, so"
-                f" its guarantee would be false. {block.remedy(needed)}"
+                f" the L{norm:g} norm, but that of the {type(part).__name__} is {needed:.6g}"
+                f"{between}, so its guarantee would be false. {block.remedy(needed)}"
             )
 
 
@@ -64,19 +69,22 @@ def _blocks(
         yield mechanism, query, width
 
 
-def _needed(query: AbstractQuery, norm: float, width: int | None) -> float | None:
+def _needed(
+    query: AbstractQuery, norm: float, width: int | None, neighbours: AbstractNeighbours
+) -> float | None:
     """The smallest known bound of the change of `width` columns; None if nothing is known."""
-    bounds = [_sensitivity(query, norm)]
-    each = None if width is None or norm == 0.0 else _sensitivity(query, math.inf)
+    bounds = [_sensitivity(query, norm, neighbours)]
+    whole = width is None or norm == 0.0
+    each = None if whole else _sensitivity(query, math.inf, neighbours)
     if each is not None and width is not None:
         bounds.append(each * (1.0 if math.isinf(norm) else width ** (1.0 / norm)))
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
-def _sensitivity(query: AbstractQuery, norm: float) -> float | None:
+def _sensitivity(query: AbstractQuery, norm: float, neighbours: AbstractNeighbours) -> float | None:
     if norm not in query.norms:
         return None
     try:
-        return query.sensitivity(norm)
+        return query.sensitivity(norm, neighbours)
     except (MissingCapabilityError, InvalidInputError):
         return None

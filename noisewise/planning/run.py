@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noisewise._core.arrays import Array, as_key, as_vectors, describe, in_float64, integer, number
+from noisewise._core.neighbours import AbstractNeighbours, as_neighbours
 from noisewise.errors import InvalidInputError, InvalidTypeError, SimulationError
 from noisewise.inference.contract.run import InferenceRun
 from noisewise.mechanisms.base import AbstractMechanism
 from noisewise.model.private_model import PrivateModel
+from noisewise.model.sensitivity_check import check_sensitivity
 from noisewise.planning.budgets import Budgets, budgets, check_capabilities
 from noisewise.planning.outcome import Plan
 from noisewise.planning.weighing import SimulatedSet, learn, quantities_of
@@ -29,6 +31,7 @@ def plan(
     epsilons: Budgets | None = None,
     *,
     mechanisms: Mapping[Any, AbstractMechanism] | None = None,
+    neighbours: AbstractNeighbours | None = None,
     num_simulations: int = 50_000,
     num_releases: int = 100,
     truth: ArrayLike | None = None,
@@ -57,6 +60,8 @@ def plan(
         model: Prior, simulator, query and mechanism.
         epsilons: The budgets: numbers or guarantees, for which the model's mechanism is made again.
         mechanisms: Mechanisms by label, in place of epsilons.
+        neighbours: Which databases the budgets are about; None for those of the mechanisms, which
+            it may not contradict.
         num_simulations: The size of the set.
         num_releases: How many of them play the part of the data.
         truth: Parameters of these, shape (d,) or (m, d), in place of draws from the prior.
@@ -70,6 +75,7 @@ def plan(
 
     Raises:
         InvalidInputError: If an argument is out of range, or budgets are stated twice.
+        SensitivityError: If a mechanism is calibrated for less than the query's sensitivity.
         SimulationError: If most simulations fail.
 
     >>> import noisewise as nw
@@ -97,6 +103,11 @@ def plan(
             f" num_simulations={num_simulations}."
         )
     made = budgets(model.mechanism, epsilons, mechanisms, delta)
+    if neighbours is not None:
+        relation = as_neighbours(neighbours)
+        made = {label: mechanism.for_neighbours(relation) for label, mechanism in made.items()}
+    for mechanism in made.values():
+        check_sensitivity(mechanism, model.query)
     check_capabilities(made)
     settings = {"num_simulations": num_simulations, "num_releases": num_releases, "level": level}
     run = InferenceRun(

@@ -14,7 +14,9 @@ from noisewise.queries.base import (
 )
 from noisewise.queries.category_proportions import CategoryProportions
 from noisewise.queries.clamped_mean import ClampedMean
+from noisewise.queries.clamped_sum import ClampedSum
 from noisewise.queries.contingency_table import ContingencyTable
+from noisewise.queries.count import Count
 from noisewise.queries.domains import AbstractDomain, Box, Categories
 from noisewise.queries.function_query import FunctionQuery, as_query
 from noisewise.queries.histogram import Histogram
@@ -32,7 +34,9 @@ __all__ = [
     "Categories",
     "CategoryProportions",
     "ClampedMean",
+    "ClampedSum",
     "ContingencyTable",
+    "Count",
     "FunctionQuery",
     "Histogram",
     "InfectionCurve",

@@ -1,224 +1,20 @@
-r"""What a query is: the confidential statistic s of one database x, and how far one person can move
-it.
-
-    x  --query-->  s
-
-Neighbours are two databases of the same size that differ in one record (replace-one).
-`AbstractQuery` owns precision, checks and files; a concrete query is the formula. Queries are
-frozen and hashable, know public facts only, and run on NumPy arrays (with checks) and on JAX
-tracers (inside `jit` and `vmap`, without).
-"""
+"""What queries build on: `AbstractQuery`, and sums over records (means, moments, counts)."""
 
 from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from noisewise._core import specs
-from noisewise._core.arrays import Array, in_float64, is_traced, number
-from noisewise.errors import InvalidInputError, MissingCapabilityError, ReleaseError
-from noisewise.queries.domains import AbstractDomain
-
-
-class AbstractQuery(abc.ABC):
-    """Base of all queries: `query(x)` is the statistic, shape (k,), of ONE database x.
-
-    A concrete class gives `names`, `domain`, `step`, `_statistic` and `_sensitivity`, and
-    `_integers` where the step is not None. For sums over records, extend `AbstractAdditiveQuery`;
-    for counts of cells, `AbstractCountQuery`.
-    """
-
-    norms: ClassVar[tuple[float, ...]] = (1.0, 2.0, math.inf)
-    """The norms in which the sensitivity can be asked for."""
-
-    off_lattice: ClassVar[str] = "Pass grid=..., a public grid to which records are rounded."
-    """What to write when there is no `step`, for messages."""
-
-    if TYPE_CHECKING:
-        num_records: int | None
-
-    @property
-    @abc.abstractmethod
-    def names(self) -> tuple[str, ...] | None:
-        """One name per entry of s; None if they are known only after a run."""
-
-    @property
-    def width(self) -> int | None:
-        """The number k of entries of s; None if it is known only after a run."""
-        return None if self.names is None else len(self.names)
-
-    @property
-    @abc.abstractmethod
-    def domain(self) -> AbstractDomain | None:
-        """The set of possible records; None if unknown."""
-
-    @property
-    @abc.abstractmethod
-    def step(self) -> float | None:
-        """The spacing of the lattice on which s lies; None if s is continuous."""
-
-    @property
-    def blocks(self) -> tuple[AbstractQuery, ...]:
-        """The queries of its blocks of columns, in order: itself, unless it is composed."""
-        return (self,)
-
-    @property
-    def is_composed(self) -> bool:
-        """Whether its `blocks` are other queries than itself."""
-        return self.blocks[0] is not self
-
-    @property
-    def choices(self) -> tuple[float, ...] | None:
-        """The values of which s holds the utilities; None if s holds something else."""
-        return None
-
-    @property
-    def private_names(self) -> tuple[str, ...] | None:
-        """One name per released number: those of s, or one where s holds utilities of choices."""
-        return self.names
-
-    over_time: ClassVar[str | None] = None
-    """What the entries of s count at successive times, such as "people infected"; else None."""
-
-    @property
-    def has_spec(self) -> bool:
-        """Whether `to_spec` can describe it; a Python function cannot be written to a file."""
-        return True
-
-    def on_default_grid(self) -> AbstractQuery:
-        """The same query with a public grid that depends on its bounds alone; itself if s already
-        lies on a lattice.
-
-        Raises:
-            ReleaseError: If there is no such grid: pass one.
-        """
-        if self.step is None:
-            raise ReleaseError(
-                f"The statistic of {type(self).__name__} lies on no grid. {self.off_lattice}"
-            )
-        return self
-
-    @property
-    def largest_integer(self) -> int | None:
-        """The largest |entry| of `integer_statistic` over all databases; None if no public fact
-        bounds it.
-        """
-        return None
-
-    def takes_shape(self, shape: tuple[int, ...]) -> bool:
-        """Whether an array of this shape can be a database: it has the right number of columns, and
-        of records where that is stated.
-        """
-        if self.domain is None or not shape:
-            return self.domain is None
-        columns = shape[1] if len(shape) == 2 else 1
-        return (
-            len(shape) <= 2
-            and columns == self.domain.width
-            and self.num_records in (None, shape[0])
-        )
-
-    @property
-    def expected_data(self) -> str:
-        """What `x` must be, in words that depend on the query alone, never on data."""
-        rows = f"{self.num_records} rows" if self.num_records else "one or more rows"
-        columns = (
-            ""
-            if self.domain is None
-            else f" and {self.domain.width} column(s) of {self.domain.describe()}"
-        )
-        return f"an array of {rows}, one per record,{columns}, with nothing missing"
-
-    @in_float64
-    def __call__(self, x: Any) -> Float[Array, " k"]:
-        """The statistic of one database.
-
-        Args:
-            x: Usually an array of records, shape (n, columns) or (n,) for one column; any pytree if
-                the query has no `domain`. Tracers are allowed, and are not checked.
-
-        Returns:
-            The statistic s, shape (k,), float64.
-
-        Raises:
-            InvalidInputError: If x does not fit the domain or the number of records. Messages name
-                shapes, never values.
-        """
-        return self._statistic(self._data(x))
-
-    def integer_statistic(self, x: Any) -> list[int]:
-        """Exact Python integers with s = step * integers: a safe release adds whole noise to them.
-
-        Args:
-            x: One database, as for a call.
-
-        Returns:
-            One integer per entry of s.
-
-        Raises:
-            MissingCapabilityError: If s lies on no lattice, or x is a tracer.
-            InvalidInputError: If x does not fit.
-        """
-        if self.step is None:
-            raise MissingCapabilityError(
-                f"{type(self).__name__} has no integer statistic. {self.off_lattice}"
-            )
-        if is_traced(x):
-            raise MissingCapabilityError(
-                "integer_statistic needs data, not a tracer: call it outside jit and vmap."
-            )
-        return [int(value) for value in self._integers(self._data(x))]
-
-    def sensitivity(self, norm: float = 1) -> float:
-        """The largest change |s - s'| between neighbours.
-
-        Args:
-            norm: 1, 2 or math.inf (some queries also know 0, the number of entries that change).
-
-        Returns:
-            The exact value or, where the class says so, an upper bound.
-
-        Raises:
-            InvalidInputError: If the query does not know this norm.
-            MissingCapabilityError: If a user's function states no sensitivity.
-        """
-        value = number("norm", at_least=0.0, infinite=True)(norm)
-        if value not in self.norms:
-            known = ", ".join(
-                "math.inf" if math.isinf(item) else f"{item:g}" for item in self.norms
-            )
-            raise InvalidInputError(f"norm must be one of {known}, got {value:g}.")
-        return self._sensitivity(value)
-
-    def _data(self, x: Any) -> Any:
-        return x if self.domain is None else self.domain.records(x, self.num_records)
-
-    @abc.abstractmethod
-    def _statistic(self, x: Any) -> Array: ...
-
-    @abc.abstractmethod
-    def _sensitivity(self, norm: float) -> float: ...
-
-    def _integers(self, x: Any) -> Any:
-        """Whole numbers (k,), as Python integers or as floats of at most 2^53."""
-        raise MissingCapabilityError(
-            f"{type(self).__name__} has no integer statistic. {self.off_lattice}"
-        )
-
-    def to_spec(self) -> dict[str, Any]:
-        """A JSON-ready description (public facts only); `from_spec` reads it back to the last bit.
-
-        Raises:
-            MissingCapabilityError: If it holds a Python function.
-        """
-        return specs.to_spec(self, AbstractQuery, "A query")
+from noisewise._core.arrays import Array, in_float64
+from noisewise._core.neighbours import AddRemoveOne
+from noisewise.errors import MissingCapabilityError
+from noisewise.queries.query import AbstractQuery as AbstractQuery
+from noisewise.queries.query import from_spec_with as from_spec_with
+from noisewise.queries.query import namespace as namespace
 
 
 class AbstractAdditiveQuery(AbstractQuery):
@@ -361,20 +157,29 @@ class AbstractCountQuery(AbstractAdditiveQuery):
         return (cells[:, :, None] == np.arange(self.width)).sum((0, 1)).astype(np.float64)
 
 
-def namespace(x: Any) -> Any:
-    """`jax.numpy` for JAX arrays and tracers, else `numpy`: one formula serves both.
+def counted(norm: float, neighbours: AddRemoveOne, cells: int) -> float:
+    r"""How far all records of one unit move a table in which each record counts in one cell.
 
-    >>> namespace([1.0]).__name__
-    'numpy'
+    With n_j of its records in cell j, 0 <= n_j <= m = `max_per_cell` and sum_j n_j <= c =
+    `max_contributions`, no more than t = min(c, m `cells`) records fit. So Delta_1 = t and
+    Delta_inf = m. |n|_2 is convex, hence largest at a vertex of these constraints, where all n_j
+    but one are 0 or m: with t = q m + r, Delta_2 = sqrt(q m^2 + r^2), at most sqrt(c m). All three
+    are reached, in an empty table.
+
+    Args:
+        norm: 1, 2 or math.inf.
+        neighbours: The bounds of a unit's records.
+        cells: The number of cells.
+
+    >>> from noisewise._core.neighbours import AddRemoveOne
+    >>> [counted(norm, AddRemoveOne(max_contributions=4), 9) for norm in (1.0, 2.0, math.inf)]
+    [4.0, 4.0, 4.0]
+    >>> counted(2.0, AddRemoveOne(max_contributions=4, max_per_cell=1), 9)
+    2.0
     """
-    return jnp if isinstance(x, jax.Array) else np
-
-
-def from_spec_with(spec: Any, kinds: Mapping[str, type[AbstractQuery]]) -> AbstractQuery:
-    """The query that `to_spec` described, given the known classes by name.
-
-    Raises:
-        FileFormatError: If the class is not known, or its fields have other names.
-    """
-    kind = specs.named_class(spec, dict(sorted(kinds.items())), "A query")
-    return kind(**specs.fields_of(spec, lambda part: from_spec_with(part, kinds)))
+    most = neighbours.max_per_cell
+    total = min(neighbours.max_contributions, most * cells)
+    full, rest = divmod(total, most)
+    return {1.0: float(total), 2.0: math.sqrt(full * most**2 + rest**2), math.inf: float(most)}[
+        norm
+    ]

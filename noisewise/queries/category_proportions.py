@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array
+from noisewise._core.neighbours import AddRemoveOne
 from noisewise.errors import InvalidInputError
 from noisewise.queries._converters import as_levels, check_width, count, set_checked
 from noisewise.queries.base import AbstractCountQuery, namespace
@@ -34,7 +35,8 @@ class CategoryProportions(AbstractCountQuery):
     Sensitivity: each feature has its own I x J_k table, in which every record takes one cell.
     Replacing a record takes 1 from one cell and gives 1 to another in each of the K tables at most,
     and does so in all when all values change. Exactly, Delta_1 = 2K/n, Delta_2 = sqrt(2K)/n,
-    Delta_inf = 1/n.
+    Delta_inf = 1/n. Where records are added or removed, n is confidential and no sensitivity of a
+    proportion is defined: count the cells of a `ContingencyTable`.
 
     >>> import noisewise as nw
     >>> query = nw.queries.CategoryProportions(num_classes=2, num_values=(2, 3), num_records=4)
@@ -104,3 +106,6 @@ class CategoryProportions(AbstractCountQuery):
     def _sensitivity(self, norm: float) -> float:
         moved = 2.0 * len(self.num_values)
         return {1.0: moved, 2.0: math.sqrt(moved), math.inf: 1.0}[norm] / self.num_records
+
+    def _added(self, norm: float, neighbours: AddRemoveOne) -> float:
+        raise self._needs_number()

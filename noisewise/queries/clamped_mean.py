@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AddRemoveOne
 from noisewise.queries._converters import (
     Bounds,
     as_bounds,
@@ -39,6 +40,8 @@ class ClampedMean(AbstractAdditiveQuery):
     Sensitivity: replacing one record moves column j by at most w_j = high_j - low_j before the
     division by n, and all columns by that much when a record at every `low` becomes one at every
     `high`. So, exactly, Delta_1 = sum_j w_j / n, Delta_2 = |w|_2 / n, Delta_inf = max_j w_j / n.
+    Where records are added or removed, n is confidential and no sensitivity is defined: take
+    `ClampedSum` and `Count`.
 
     With `grid`, each clamped value is rounded to the nearest multiple of `grid`, and both bounds
     must be such multiples: values stay within the bounds, so the sensitivities stay what they are,
@@ -121,3 +124,6 @@ class ClampedMean(AbstractAdditiveQuery):
             widths = [(round(high / grid) - round(low / grid)) * grid for low, high in ends]
         changes = {1.0: math.fsum(widths), 2.0: math.hypot(*widths), math.inf: max(widths)}
         return changes[norm] / self.num_records
+
+    def _added(self, norm: float, neighbours: AddRemoveOne) -> float:
+        raise self._needs_number()

@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from noisewise._core.arrays import Array
+from noisewise._core.neighbours import AddRemoveOne
 from noisewise.queries._converters import (
     as_levels,
     as_normalize,
@@ -16,7 +17,7 @@ from noisewise.queries._converters import (
     count,
     set_checked,
 )
-from noisewise.queries.base import AbstractCountQuery
+from noisewise.queries.base import AbstractCountQuery, counted
 from noisewise.queries.domains import Categories
 
 
@@ -34,6 +35,10 @@ class ContingencyTable(AbstractCountQuery):
 
     Sensitivity: every record lies in one cell, so replacing one takes 1 from a cell and gives it to
     another. Exactly, Delta_1 = 2, Delta_2 = sqrt 2, Delta_inf = 1, all divided by n if `normalize`.
+    Adding or removing one record changes one cell by 1: exactly 1 in every norm. With up to c
+    records of one unit, at most m of them in a cell, Delta_1 = c, Delta_2 = c if m = c and at most
+    sqrt(c m) in general, Delta_inf = m (exactly as `queries.base.counted` says and proves).
+    Proportions have none, as n is confidential then.
 
     >>> import noisewise as nw
     >>> query = nw.queries.ContingencyTable(levels=(2, 3))
@@ -76,3 +81,8 @@ class ContingencyTable(AbstractCountQuery):
 
     def _sensitivity(self, norm: float) -> float:
         return {1.0: 2.0, 2.0: math.sqrt(2.0), math.inf: 1.0}[norm] / self.divisor
+
+    def _added(self, norm: float, neighbours: AddRemoveOne) -> float:
+        if self.normalize:
+            raise self._needs_number()
+        return counted(norm, neighbours, self.width)

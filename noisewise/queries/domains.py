@@ -44,7 +44,8 @@ class AbstractDomain(abc.ABC):
         Args:
             x: Records, shape (n, width), or (n,) for one column. Values are checked unless `x` is a
                 JAX tracer.
-            num_records: The number of records that x must have; None for any number above 0.
+            num_records: The number of records that x must have; None for any number, none included:
+                where records are added or removed, a database without any has neighbours too.
 
         Returns:
             Shape (n, width): float64 for a `Box`, int64 for `Categories`.
@@ -55,8 +56,8 @@ class AbstractDomain(abc.ABC):
             InvalidTypeError: If x does not hold real numbers.
         """
         array = as_array(x)
-        if array.ndim == 1 and self.width == 1:
-            array = array[:, None]
+        if array.ndim == 1 and (self.width == 1 or len(array) == 0):
+            array = array.reshape(len(array), self.width)
         self._check_shape(array.shape, num_records)
         if not is_traced(array):
             self._check(array)
@@ -66,9 +67,9 @@ class AbstractDomain(abc.ABC):
         if len(shape) != 2 or shape[1] != self.width:
             wanted = "(n,) or (n, 1)" if self.width == 1 else f"(n, {self.width})"
             raise InvalidInputError(f"x must have shape {wanted}, one row per record, got {shape}.")
-        if shape[0] == 0 or num_records not in (None, shape[0]):
+        if num_records not in (None, shape[0]):
             raise InvalidInputError(
-                f"x must have {num_records or 'at least 1'} record(s), got {shape[0]}: "
+                f"x must have {num_records} record(s), got {shape[0]}: "
                 "the number of records is part of the query."
             )
 

@@ -13,6 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from noisewise._core.arrays import Array, describe, is_traced, number
+from noisewise._core.neighbours import (
+    REPLACE_ONE,
+    AbstractNeighbours,
+    AddRemoveOne,
+    as_neighbours,
+)
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.queries._converters import as_written
 from noisewise.queries.base import AbstractQuery
@@ -43,12 +49,14 @@ class FunctionQuery(AbstractQuery):
     Args:
         fn: The function from a database to s, shape (k,), or to one number.
         names: One name per entry of s; None if the width is to be found by a run.
-        sensitivity: The largest change of s when one record is replaced: a number (in the L1 norm),
+        sensitivity: The largest change of s between neighbours: a number (in the L1 norm),
             or a mapping from norms (0 for the number of entries that change, 1, 2, math.inf) to
             numbers. As |s|_inf <= |s|_2 <= |s|_1, a bound in a smaller norm number also serves the
             larger ones.
         step: Every entry of s is a whole multiple of this number, whatever the data. A release
             adds whole numbers of steps; without `step` it takes s to be whole numbers.
+        neighbours: The databases between which the sensitivity is stated. With `AddRemoveOne` the
+            function must also take databases without records.
 
     Raises:
         InvalidTypeError: If fn is not a function, or names are not strings.
@@ -77,6 +85,7 @@ class FunctionQuery(AbstractQuery):
     stated: tuple[tuple[float, float], ...] = ()
     """The claimed sensitivities, as pairs (norm, value)."""
     step: float | None = None
+    neighbours: AbstractNeighbours = REPLACE_ONE
 
     def __init__(
         self,
@@ -84,6 +93,7 @@ class FunctionQuery(AbstractQuery):
         names: Sequence[str] | None = None,
         sensitivity: float | Mapping[float, float] | None = None,
         step: float | None = None,
+        neighbours: AbstractNeighbours = REPLACE_ONE,
     ) -> None:
         if not callable(fn) or isinstance(fn, type):
             raise InvalidTypeError(f"fn must be a function x -> s, got {describe(fn)}.")
@@ -91,6 +101,7 @@ class FunctionQuery(AbstractQuery):
         object.__setattr__(self, "names", _as_names(names))
         object.__setattr__(self, "stated", _as_stated(sensitivity))
         object.__setattr__(self, "step", number("step", above=0.0, optional=True)(step))
+        object.__setattr__(self, "neighbours", as_neighbours(neighbours))
 
     @property
     def num_records(self) -> None:  # type: ignore[override]
@@ -118,7 +129,7 @@ class FunctionQuery(AbstractQuery):
 
     def on_lattice(self, step: float) -> FunctionQuery:
         """The same query with another `step`."""
-        return FunctionQuery(self.fn, self.names, dict(self.stated), step)
+        return FunctionQuery(self.fn, self.names, dict(self.stated), step, self.neighbours)
 
     def _statistic(self, x: Any) -> Array:
         result = self.fn(x)
@@ -149,6 +160,17 @@ class FunctionQuery(AbstractQuery):
         return [min(max(number, -_FARTHEST), _FARTHEST) for number in steps]
 
     def _sensitivity(self, norm: float) -> float:
+        return self._stated_for(norm, REPLACE_ONE)
+
+    def _added(self, norm: float, neighbours: AddRemoveOne) -> float:
+        return self._stated_for(norm, neighbours)
+
+    def _stated_for(self, norm: float, neighbours: AbstractNeighbours) -> float:
+        if self.stated and self.neighbours.of_unit(neighbours.unit) != neighbours:
+            raise MissingCapabilityError(
+                f"This FunctionQuery states its sensitivity for {self.neighbours!r}, not for"
+                f" {neighbours!r}: pass neighbours=..., and the sensitivity that holds for them."
+            )
         usable = [value for stated, value in self.stated if stated == norm or 1.0 <= stated < norm]
         if not usable:
             key = "math.inf" if math.isinf(norm) else f"{norm:g}"

@@ -8,8 +8,9 @@ import math
 import numpy as np
 
 from noisewise._core.arrays import Array
+from noisewise._core.neighbours import AddRemoveOne
 from noisewise.queries._converters import as_normalize, count, increasing, set_checked
-from noisewise.queries.base import AbstractCountQuery, namespace
+from noisewise.queries.base import AbstractCountQuery, counted, namespace
 from noisewise.queries.domains import Box
 
 
@@ -28,7 +29,10 @@ class Histogram(AbstractCountQuery):
 
     Sensitivity: replacing one record takes 1 from one bin and gives it to another, or changes
     nothing. So, exactly, Delta_1 = 2, Delta_2 = sqrt 2, Delta_inf = 1, all divided by n if
-    `normalize`.
+    `normalize`. Adding or removing one record changes one bin by 1: exactly 1 in every norm. With
+    up to c records of one unit, at most m of them in a bin, Delta_1 = c, Delta_2 = c if m = c and
+    at most sqrt(c m) in general, Delta_inf = m (exactly as `queries.base.counted` says and proves).
+    Proportions have none, as n is confidential then.
 
     >>> import noisewise as nw
     >>> query = nw.queries.Histogram(edges=(0.0, 1.0, 2.0, 5.0), num_records=5, normalize=True)
@@ -36,6 +40,8 @@ class Histogram(AbstractCountQuery):
     array([0.4, 0.2, 0.4])
     >>> query.sensitivity(norm=1)
     0.4
+    >>> nw.queries.Histogram(edges=(0.0, 1.0, 2.0)).sensitivity(neighbours=nw.AddRemoveOne())
+    1.0
     """
 
     edges: tuple[float, ...]
@@ -70,3 +76,8 @@ class Histogram(AbstractCountQuery):
 
     def _sensitivity(self, norm: float) -> float:
         return {1.0: 2.0, 2.0: math.sqrt(2.0), math.inf: 1.0}[norm] / self.divisor
+
+    def _added(self, norm: float, neighbours: AddRemoveOne) -> float:
+        if self.normalize:
+            raise self._needs_number()
+        return counted(norm, neighbours, self.width)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noisewise._core.arrays import Array, is_traced
+from noisewise._core.neighbours import AddRemoveOne
 from noisewise.errors import InvalidInputError
 from noisewise.queries._converters import check_width, count, set_checked
 from noisewise.queries.base import AbstractAdditiveQuery
@@ -28,7 +29,8 @@ class InfectionCurve(AbstractAdditiveQuery):
 
     Sensitivity: one person's row of L statuses moves each count by at most 1, and all of them, one
     way, if someone never infected is replaced by someone always infected. Exactly, Delta_1 = L,
-    Delta_2 = sqrt L, Delta_inf = 1.
+    Delta_2 = sqrt L, Delta_inf = 1. Adding or removing someone who is always infected moves all
+    counts by 1 too, and nobody moves them further: the same, times c for c rows of one unit.
 
     >>> import noisewise as nw
     >>> query = nw.queries.InfectionCurve(population=3, num_times=4)
@@ -121,6 +123,9 @@ class InfectionCurve(AbstractAdditiveQuery):
 
     def _sensitivity(self, norm: float) -> float:
         return {1.0: float(self.num_times), 2.0: math.sqrt(self.num_times), math.inf: 1.0}[norm]
+
+    def _added(self, norm: float, neighbours: AddRemoveOne) -> float:
+        return neighbours.max_contributions * self._sensitivity(norm)
 
 
 def _whole_up_to(array: Array, largest: int) -> bool:

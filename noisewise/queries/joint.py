@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from noisewise._core.arrays import Array, describe
+from noisewise._core.neighbours import REPLACE_ONE, AbstractNeighbours, AddRemoveOne
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.queries.base import AbstractQuery, namespace
 from noisewise.queries.domains import AbstractDomain, Box
@@ -23,8 +24,9 @@ class Joint(AbstractQuery):
     Use it with `mechanisms.Product`, one mechanism per block, or with one mechanism for all.
 
     Sensitivity: |s - s'|_1 is the sum over blocks, |s - s'|_2 the root of the sum of squares, and
-    |s - s'|_inf the largest, so the blocks' sensitivities combine in the same way. This is an upper
-    bound, not always reached: no one record need be the worst for every block.
+    |s - s'|_inf the largest, so the blocks' sensitivities combine in the same way, whichever
+    databases are neighbours. This is an upper bound, not always reached: no one record need be the
+    worst for every block.
 
     Names that occur in several blocks are preceded by the block's number. `step` is the blocks'
     common step, if they have one.
@@ -134,7 +136,13 @@ class Joint(AbstractQuery):
         return [value for query in self.queries for value in query.integer_statistic(x)]
 
     def _sensitivity(self, norm: float) -> float:
-        parts = [query.sensitivity(norm) for query in self.queries]
+        return self._together(norm, REPLACE_ONE)
+
+    def _added(self, norm: float, neighbours: AddRemoveOne) -> float:
+        return self._together(norm, neighbours)
+
+    def _together(self, norm: float, neighbours: AbstractNeighbours) -> float:
+        parts = [query.sensitivity(norm, neighbours) for query in self.queries]
         if norm == 2.0:
             return math.hypot(*parts)
         return max(parts) if math.isinf(norm) else math.fsum(parts)

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from noisewise._core.arrays import Array
+from noisewise._core.neighbours import AddRemoveOne
 from noisewise.queries._converters import count, increasing, set_checked
 from noisewise.queries.base import AbstractQuery, namespace
 from noisewise.queries.domains import Box
@@ -26,11 +27,13 @@ class Median(AbstractQuery):
     by at most 2 and |D_c| / 2 by at most 1, for each of the m candidates: Delta_inf <= 1, Delta_1
     <= m, Delta_2 <= sqrt m. All three are reached once n >= 2: with every record below every
     candidate, D_c = n for all c; one record moved above all makes it n - 2 >= 0, and every s_c
-    rises by exactly 1.
+    rises by exactly 1. Adding or removing a record moves D_c by at most 1 and |D_c| / 2 by at most
+    1/2, c records of one unit c times as far, and all s_c by exactly c/2 where all records lie
+    below every candidate: exactly, Delta_inf = c/2, Delta_1 = m c/2, Delta_2 = sqrt(m) c/2.
 
     Attributes:
         candidates: The values among which the median is chosen, increasing, public.
-        num_records: n, public.
+        num_records: n, if it is public and fixed.
 
     >>> import noisewise as nw
     >>> query = nw.queries.Median(candidates=(1.0, 2.0, 3.0), num_records=5)
@@ -41,11 +44,11 @@ class Median(AbstractQuery):
     """
 
     candidates: tuple[float, ...]
-    num_records: int
+    num_records: int | None = None
 
     def __post_init__(self) -> None:
         set_checked(self, candidates=increasing("candidates", self.candidates, at_least=1))
-        set_checked(self, num_records=count("num_records", self.num_records))
+        set_checked(self, num_records=count("num_records", self.num_records, optional=True))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ class Median(AbstractQuery):
         return ("median",)
 
     @property
-    def largest_integer(self) -> int:
+    def largest_integer(self) -> int | None:
         return self.num_records
 
     def _integers(self, x: Array) -> Array:
@@ -86,3 +89,6 @@ class Median(AbstractQuery):
     def _sensitivity(self, norm: float) -> float:
         size = len(self.candidates)
         return {1.0: float(size), 2.0: math.sqrt(size), math.inf: 1.0}[norm]
+
+    def _added(self, norm: float, neighbours: AddRemoveOne) -> float:
+        return 0.5 * neighbours.max_contributions * self._sensitivity(norm)

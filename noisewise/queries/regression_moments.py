@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from noisewise._core.arrays import Array, number
+from noisewise._core.neighbours import AddRemoveOne
 from noisewise.errors import InvalidInputError
 from noisewise.queries._converters import (
     RESOLUTION,
@@ -69,6 +70,8 @@ class RegressionMoments(AbstractMomentQuery):
 
     L-infinity, exactly 2/n: every product lies in [-1, 1], and a mean of y can go from one end to
     the other.
+
+    Where records are added or removed, n is confidential and no sensitivity of a mean is defined.
 
     `sensitivity_bound="paper"` makes `sensitivity(norm=1)` return (p^2 + 3p + 3)/n, for reproducing
     published noise. It is valid, but 39% larger than necessary at p = 2: it counts the off-diagonal
@@ -265,3 +268,6 @@ class RegressionMoments(AbstractMomentQuery):
             math.inf: 2.0,
         }
         return exact[norm] / self.num_records
+
+    def _added(self, norm: float, neighbours: AddRemoveOne) -> float:
+        raise self._needs_number()

@@ -162,10 +162,11 @@ def _privacy(mechanism: Any, release: Release | None) -> Markup:
     if mechanism is None:
         return Markup("")
     guarantee = guarantee_of(mechanism, release)
-    unit = "person" if release is None else release.privacy_unit
     if guarantee is None:
         return element("p", "No privacy guarantee is stated for the release.")
-    return element("p", f"Privacy of the release: {guarantee_in_words(guarantee, unit)}.")
+    stated = release.guarantee_is_stated if release is not None else not mechanism.derives_guarantee
+    whose = ", as stated and not derived" if stated else ""
+    return element("p", f"Privacy of the release{whose}: {guarantee_in_words(guarantee)}.")
 
 
 # What was given -----------------------------------------------------------------------------------

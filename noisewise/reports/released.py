@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from noisewise._core.neighbours import AbstractNeighbours, AddRemoveOne
 from noisewise._core.text import Markup, join
 from noisewise.errors import ConversionError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism
@@ -53,14 +54,19 @@ def released(
     )
 
 
-def guarantee_in_words(guarantee: AbstractGuarantee | None, unit: str = "person") -> str:
+def guarantee_in_words(guarantee: AbstractGuarantee | None) -> str:
     r"""What the guarantee promises, for people who do not know the definition.
 
     >>> print(guarantee_in_words(PureDP(1.0)).replace(": ", ":\n"))
     epsilon = 1 differential privacy:
     replacing one person changes the probability of any published result by a factor of at most 2.7
     """
-    change = f"replacing one {unit} changes the probability of any published result"
+    if guarantee is None:
+        return "none that is known"
+    if not guarantee.promises:
+        return "no privacy claimed"
+    done, was_done = _what_neighbours_do(guarantee.neighbours)
+    change = f"{done} changes the probability of any published result"
     if isinstance(guarantee, PureDP):
         return (
             f"epsilon = {guarantee.epsilon:.4g} differential privacy: {change} by a factor of at"
@@ -79,10 +85,20 @@ def guarantee_in_words(guarantee: AbstractGuarantee | None, unit: str = "person"
     if isinstance(guarantee, GaussianDP):
         return (
             f"mu = {guarantee.mu:.4g} Gaussian differential privacy: to learn from the release"
-            f" whether one {unit} was replaced is at least as hard as to tell one draw of N(0, 1)"
+            f" whether {was_done} is at least as hard as to tell one draw of N(0, 1)"
             f" from one of N({guarantee.mu:.4g}, 1){_implied(guarantee)}"
         )
     return "none that is known"
+
+
+def _what_neighbours_do(relation: AbstractNeighbours) -> tuple[str, str]:
+    """What separates neighbours, as a thing that is done and as one that was done."""
+    if not isinstance(relation, AddRemoveOne):
+        return f"replacing one {relation.unit}", f"one {relation.unit} was replaced"
+    if relation.max_contributions == 1:
+        return f"adding or removing one {relation.unit}", f"one {relation.unit} is in the data"
+    records = f"all records of one {relation.unit}, at most {relation.max_contributions},"
+    return f"adding or removing {records}", f"{records} are in the data"
 
 
 def _factor(epsilon: float) -> str:
@@ -118,20 +134,15 @@ def _facts(
     mechanism: AbstractMechanism, model: PrivateModel | None, release: Release | None
 ) -> list[tuple[str, str]]:
     """Noise, guarantee, neighbours, statistics and records, by name."""
-    unit = "person" if release is None else release.privacy_unit
     guarantee = guarantee_of(mechanism, release)
     rows = [
         ("Noise", mechanism.describe()),
-        ("Guarantee", guarantee_in_words(guarantee, unit) + "."),
+        ("Guarantee", guarantee_in_words(guarantee) + "." + _whose_word(mechanism, release)),
     ]
     if release is not None and release.requested not in (None, guarantee):
         rows.append(("Asked for", f"{release.requested!r}"))
-    rows.append(
-        (
-            "Neighbours",
-            f"databases that differ in one {unit}, replaced by another; their number is public",
-        )
-    )
+    relation = mechanism.neighbours if release is None else release.neighbours
+    rows.append(("Neighbours", relation.describe()))
     if model is not None:
         rows.append(("Statistics", _counted(model.statistic_width, type(model.query).__name__)))
     records = (
@@ -142,6 +153,20 @@ def _facts(
         else None
     )
     return [*rows, ("Records", "not stated" if records is None else f"{records:,}")]
+
+
+def _whose_word(mechanism: AbstractMechanism, release: Release | None) -> str:
+    """That a guarantee was not derived, where it was not."""
+    if guarantee_of(mechanism, release) is None:
+        return ""
+    if release is not None and release.guarantee_is_stated:
+        return (
+            " This is what the publisher states: the sensitivity is not known here, so nothing"
+            " derives it, and nothing has verified it."
+        )
+    if not mechanism.derives_guarantee:
+        return " This is what the author of the mechanism states; nothing has verified it."
+    return ""
 
 
 def _counted(num: int, query: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, describe
@@ -21,13 +22,19 @@ _BLOCK = 1024
 """Points evaluated at a time: one program serves every number of them."""
 
 
-def log_densities(log_density: LogDensity, z: np.ndarray) -> np.ndarray:
-    """The log density at each row of z (N, d), NaN as -inf; one program serves every N."""
+def log_densities(
+    log_density: LogDensity, z: Float[np.ndarray, "n d"], *others: LogDensity
+) -> Float[np.ndarray, "*m n"]:
+    """The log density at each row of z, NaN as -inf, shape (n,); with m - 1 `others` (m, n). One
+    program serves every n.
+    """
     with jax.enable_x64(True):
-        target = as_pytree(log_density)
+        targets = [as_pytree(density) for density in (log_density, *others)]
         padded = np.concatenate([z, np.broadcast_to(z[-1:], (-len(z) % _BLOCK, z.shape[1]))])
         blocks = padded.reshape(-1, _BLOCK, z.shape[1])
-        return np.concatenate([np.asarray(_evaluate(target, block)) for block in blocks])[: len(z)]
+        values = [np.asarray(_evaluate(targets, block)) for block in blocks]
+    found = np.concatenate(values, axis=1)[:, : len(z)]
+    return found if others else found[0]
 
 
 def as_pytree(log_density: Any) -> Any:
@@ -68,5 +75,7 @@ def value_or_nothing(log_density: LogDensity, z: Array) -> Array:
 
 
 @filter_jit_fast_compile
-def _evaluate(log_density: LogDensity, z: Array) -> Array:
-    return jax.vmap(functools.partial(value_or_nothing, log_density))(z)
+def _evaluate(log_densities: list[LogDensity], z: Array) -> Array:
+    """Shape (m, n)."""
+    each = [jax.vmap(functools.partial(value_or_nothing, fn))(z) for fn in log_densities]
+    return jnp.stack(each)

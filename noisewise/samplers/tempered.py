@@ -2,10 +2,12 @@ r"""Tempered sequential Monte Carlo with Hamiltonian moves: draws of a density w
 
     p_t(z)  ~  reference(z)^(1 - lambda_t)  density(z)^lambda_t,   0 = lambda_0 < ... < 1
 
-Particles start as draws of the reference law, which reaches every mode. Each lambda is the largest
-for which weights leave half of the particles effective; these are resampled and moved by
-Hamiltonian steps whose mass matrix is the inverse covariance of the cloud and whose step size
-follows their acceptance. At lambda = 1 the moves go on, and are the draws.
+Particles start as draws of the reference law, which reaches every mode. More draws than particles
+take the first lambda further: the largest for which twice as many of them are effective as there
+will be particles. Each later lambda is the largest for which weights leave half of the particles
+effective; these are resampled and moved by Hamiltonian steps whose mass matrix is the inverse
+covariance of the cloud and whose step size follows their acceptance. At lambda = 1 the moves go on,
+and are the draws.
 
 The mass of a mode is thus what the weights say, wherever moves go from mode to mode or not. The
 particles are populations that are resampled apart: their spread is the error of all that the run
@@ -28,9 +30,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from scipy.special import logsumexp
 
 from noisewise._compile.options import filter_jit_fast_compile
 from noisewise._core.arrays import Array, as_key, integer
+from noisewise._core.seeds import generator
+from noisewise._core.weights import normalised, systematic_rows
 from noisewise.errors import InvalidInputError
 from noisewise.samplers.densities import (
     LogDensity,
@@ -44,6 +49,10 @@ from noisewise.samplers.hamiltonian import Tuning, cloud_covariance
 _EFFECTIVE_SHARE = 0.5
 """Share of the particles that each temperature leaves effective: of the usual choices (.5 to .9)
 the one with fewest temperatures. More particles make up for the variance at the same cost.
+"""
+_EFFECTIVE_STARTS = 2
+"""Effective starts for each particle, where there are enough: choosing particles from them then
+adds more to the error than the starts have.
 """
 _TARGET_ACCEPTANCE = 0.8
 """Mean acceptance that the step size follows, as in `hamiltonian`."""
@@ -64,6 +73,8 @@ _DURATION = 1.5
 """
 _MAX_STEPS = 32
 """Leapfrog steps per trajectory, at most."""
+SHORTEST_FULL_STEP = _DURATION / _MAX_STEPS
+"""Step size below which trajectories end before a normal target is forgotten, and cost the most."""
 _MAX_ITERATIONS = 400
 """Moves to lambda = 1, at most: two hundred temperatures, where 10 to 30 are usual."""
 _BISECTIONS = 60
@@ -121,6 +132,7 @@ def tempered(
     log_reference: LogDensity,
     start: Any,
     *,
+    num_particles: int | None = None,
     num_populations: int = 8,
     num_moves: int = 2,
     num_warmup: int = 10,
@@ -138,6 +150,8 @@ def tempered(
         log_density: z (d,) -> unnormalised log density; a pytree that can be called.
         log_reference: The same for the reference law; unnormalised adds to the evidence.
         start: Draws of the reference law (N, d), N a multiple of `num_populations`.
+        num_particles: Particles, another multiple, fewer than N where starts are weighed first;
+            by default N.
         num_populations: Populations that are resampled apart, consecutive rows of `start`.
         num_moves: Moves at each temperature.
         num_warmup: Moves at lambda = 1 before the first draw; the first 5 still tune the step.
@@ -166,22 +180,23 @@ def tempered(
     num_draws = integer("num_draws", at_least=1)(num_draws)
     numbers = [integer("num_moves", at_least=1)(num_moves)]
     numbers += [integer("num_warmup", at_least=0)(num_warmup), integer("thin", at_least=1)(thin)]
-    if len(z) % groups:
+    num = len(z) if num_particles is None else integer("num_particles", at_least=1)(num_particles)
+    if len(z) % groups or num % groups or num > len(z):
         raise InvalidInputError(
-            f"start must have a multiple of {groups} rows, one population each, got {len(z)}."
+            f"start and num_particles must be multiples of {groups}, one population each, and not"
+            f" fewer starts than particles, got {len(z)} and {num}."
         )
     with jax.enable_x64(True):
         target, reference = as_pytree(log_density), as_pytree(log_reference)
-        if not np.isfinite(log_densities(target, z)).any():
-            raise InvalidInputError(
-                f"The density vanishes at all {len(z)} starts: draw more from the reference law."
-            )
-        power = 0.0 if tuning is None else 1.0
+        power, evidence, fresh = 1.0, np.zeros(groups), tuning is None
         if tuning is None:
+            choose_key, key = jax.random.split(key)
+            z, power, evidence = _first(choose_key, target, reference, z, groups, num)
             tuning = Tuning(jnp.asarray(np.float64(_FIRST_STEP)), cloud_covariance(jnp.asarray(z)))
         limits = jnp.asarray([*numbers, _MAX_ITERATIONS])
-        begin = jnp.asarray(z), tuning, jnp.asarray(power)
-        end = _run(key, target, reference, *begin, limits, groups, num_draws)
+        begin = jnp.asarray(z), tuning, jnp.asarray(power), jnp.asarray(evidence)
+        starts = jnp.asarray(int(fresh))
+        end = _run(key, target, reference, *begin, starts, limits, num_draws)
         end = jax.tree.map(np.asarray, end)
     draws = end.draws if end.power >= 1.0 else np.repeat(end.z[None], num_draws, axis=0)
     return TemperedDraws(
@@ -208,21 +223,57 @@ def precompile_tempered(
     with jax.enable_x64(True):
         z = np.zeros((num, dim))
         target, reference = as_pytree(log_density), as_pytree(log_reference)
-        log_densities(target, z)
+        log_densities(reference, z, target)
         tuning = Tuning(jnp.asarray(np.float64(_FIRST_STEP)), cloud_covariance(jnp.asarray(z)))
+        begin = jnp.asarray(z), tuning, jnp.asarray(0.0), jnp.zeros(num_populations)
         limits = jnp.asarray([1, 0, 1, 0])
-        start = jnp.asarray(z)
-        _run(
-            jax.random.key(0),
-            target,
-            reference,
-            start,
-            tuning,
-            0.0,
-            limits,
-            num_populations,
-            num_draws,
+        key = jax.random.key(0)
+        _run(key, target, reference, *begin, jnp.asarray(1), limits, num_draws)
+
+
+def _first(
+    key: Array,
+    target: LogDensity,
+    reference: LogDensity,
+    z: Float[np.ndarray, "n d"],
+    groups: int,
+    num: int,
+) -> tuple[Float[np.ndarray, "m d"], float, Float[np.ndarray, " g"]]:
+    """The particles at the first lambda, that lambda, and the evidence so far."""
+    values = log_densities(reference, z, target)
+    ratio = np.where(np.isfinite(values[1]), values[1] - values[0], -np.inf)
+    if not np.isfinite(ratio).any():
+        raise InvalidInputError(
+            f"The density vanishes at all {len(z)} starts: draw more from the reference law."
         )
+    most = _EFFECTIVE_SHARE * np.isfinite(ratio).sum()
+    power = _first_power(ratio, min(_EFFECTIVE_STARTS * num, most))
+    with np.errstate(invalid="ignore"):
+        log_weights = np.where(np.isfinite(ratio), power * ratio, -np.inf).reshape(groups, -1)
+    evidence = logsumexp(log_weights, axis=1) - math.log(log_weights.shape[1])
+    places = generator(key).random(groups)
+    rows = [
+        number * log_weights.shape[1] + systematic_rows(normalised(each), num // groups, place)
+        for number, (each, place) in enumerate(zip(log_weights, places, strict=True))
+    ]
+    return z[np.concatenate(rows)], power, evidence
+
+
+def _first_power(ratio: Float[np.ndarray, " n"], wanted: float) -> float:
+    """The largest lambda, at most 1, that leaves so many starts effective."""
+    centred = ratio[np.isfinite(ratio)] - ratio.max()
+
+    def enough(power: float) -> bool:
+        weights = np.exp(power * centred)
+        return bool(weights.sum() ** 2 >= wanted * (weights**2).sum())
+
+    low, high = 0.0, 1.0
+    if enough(high):
+        return high
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low if low > 0.0 else high
 
 
 # Compiled -----------------------------------------------------------------------------------------
@@ -235,9 +286,10 @@ def _run(
     log_reference: LogDensity,
     z: Array,
     tuning: Tuning,
-    power: Any,
+    power: Array,
+    log_evidence: Array,
+    temperatures: Array,
     limits: Array,
-    groups: int,
     num_draws: int,
 ) -> _State:
     """One loop for all temperatures and for the draws, so that the gradient is compiled once; its
@@ -261,13 +313,8 @@ def _run(
 
     def iterate(state: _State) -> _State:
         choose_key, move_key = jax.random.split(jax.random.fold_in(key, state.iteration))
-        due = (
-            (state.power < 1.0)
-            & (state.iteration > 0)
-            & ((state.moves >= num_moves) | (state.temperatures == 0))
-        )
-        raised = functools.partial(_raised, groups)
-        state = jax.lax.cond(due, raised, lambda _, same: same, choose_key, state)
+        due = (state.power < 1.0) & (state.iteration > 0) & (state.moves >= num_moves)
+        state = jax.lax.cond(due, _raised, lambda _, same: same, choose_key, state)
         state = _moved(move_key, state, evaluate, stands=state.iteration == 0)
         slot = jnp.where(state.power >= 1.0, (state.moves - num_warmup - 1) // thin, 0)
         draws = state.draws.at[jnp.clip(slot, 0, num_draws - 1)].set(state.z)
@@ -279,21 +326,22 @@ def _run(
         z,
         jnp.zeros((2, num)),
         jnp.zeros((2, num, dim)),
-        jnp.asarray(power, jnp.float64),
-        jnp.zeros(groups),
+        power,
+        log_evidence,
         tuning,
         jnp.zeros((num_draws, num, dim)),
         zero,
         zero,
-        zero,
+        temperatures,
         jnp.zeros(()),
         zero,
     )
     return jax.lax.while_loop(proceed, iterate, state)
 
 
-def _raised(groups: int, key: Array, state: _State) -> _State:
+def _raised(key: Array, state: _State) -> _State:
     """The next lambda, and each population resampled for it."""
+    groups = len(state.log_evidence)
     ratio = state.values[1] - state.values[0]
     ratio = jnp.where(jnp.isnan(ratio), -jnp.inf, ratio)
     step = _increment(ratio, 1.0 - state.power)

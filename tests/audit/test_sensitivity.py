@@ -18,7 +18,7 @@ from noisewise.queries.base import namespace
 from tests.catalogue_queries import QUERIES
 
 NORMS = (1, 2, math.inf)
-COSTLY = ("joint", "median")
+COSTLY = ("joint", "median", "median_of_any_number", "sum_and_count")
 """Queries whose search takes long: the fast suite has them under one norm."""
 UNIT = q.Box(low=(0.0,), high=(1.0,))
 
@@ -45,13 +45,16 @@ def test_claims_are_reached_and_not_passed(name, norm):
     changed = np.any(
         np.atleast_2d(audit.database != audit.neighbour).reshape(len(audit.database), -1), axis=1
     )
-    assert changed.sum() == 1
+    assert changed.sum() == (1 if audit.found else 0)
     difference = case.query(audit.database) - case.query(audit.neighbour)
     assert np.linalg.norm(difference, ord=norm) == pytest.approx(audit.found, rel=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("name", "norm"), under_norms(name for name, case in QUERIES.items() if case.exact)
+    ("name", "norm"),
+    under_norms(
+        name for name, case in QUERIES.items() if case.exact and case.query.sensitivity() > 0.0
+    ),
 )
 def test_a_claim_5_percent_too_small_is_caught(name, norm):
     query = QUERIES[name].query

@@ -16,6 +16,8 @@ COMMANDS = {
         "--query mean --column age --column income --bounds 0 100 --bounds-of income=0,200"
         " --rho 0.5"
     ),
+    "sum": "--query sum --column age --bounds 0 100 --epsilon 1",
+    "sums": "--query sum --column age --column income --bounds 0 100 --rho 0.5",
     "median": "--query median --column age --candidates 20,40,60,80 --epsilon 1",
     "histogram": "--query histogram --column age --edges 0,18,65,120 --epsilon 1 --delta 1e-6",
     "equal bins": "--query histogram --column age --bounds 0 100 --bins 4 --epsilon 1",
@@ -40,6 +42,8 @@ CURVES = {
 KINDS = {
     "mean": ("ClampedMean", "DiscreteLaplace", 1),
     "means": ("ClampedMean", "DiscreteGaussian", 2),
+    "sum": ("ClampedSum", "DiscreteLaplace", 1),
+    "sums": ("ClampedSum", "DiscreteGaussian", 2),
     "median": ("Median", "ExponentialMechanism", 1),
     "histogram": ("Histogram", "DiscreteGaussian", 3),
     "equal bins": ("Histogram", "DiscreteLaplace", 4),

@@ -2,7 +2,6 @@
 and what ledgers are charged.
 """
 
-import dataclasses
 import math
 
 import numpy as np
@@ -161,7 +160,7 @@ def test_what_public_facts_refuse_costs_nothing_and_what_the_data_refuse_costs_a
 def test_gaussian_releases_add_up_under_an_approximate_limit(tmp_path):
     ledger = nw.Ledger(tmp_path / "ledger.json", limit=nw.ApproximateDP(1.0, 1e-6))
     nw.release([1.0], MEAN, nw.ApproximateDP(1.0, 1e-6), ledger=ledger)
-    assert dataclasses.astuple(ledger.spent) == pytest.approx((1.0, 1e-6))
+    assert tuple(ledger.spent.parameters.values()) == pytest.approx((1.0, 1e-6))
     with pytest.raises(BudgetError):
         nw.release([1.0], MEAN, nw.ZeroConcentratedDP(1e-4), ledger=ledger)
 
@@ -176,7 +175,7 @@ def test_an_approximate_request_adds_up_as_it_was_asked_for(tmp_path):
     assert published.requested == nw.ApproximateDP(0.5, 5e-7)
     assert published.description == "the mean"
     assert nw.Release.from_json(published.to_json()) == published
-    assert dataclasses.astuple(ledger.spent) == pytest.approx((0.8, 5e-7))
+    assert tuple(ledger.spent.parameters.values()) == pytest.approx((0.8, 5e-7))
     assert [entry.query for entry in ledger.entries] == ["ClampedMean", "ClampedMean"]
     with pytest.raises(BudgetError, match="asked for ApproximateDP"):
         nw.release([1.0], MEAN, nw.ApproximateDP(0.21, 5e-7), ledger=ledger)

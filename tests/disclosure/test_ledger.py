@@ -77,7 +77,7 @@ def test_what_remains_can_be_spent_and_no_more(name, path):
     remaining = ledger.remaining
     assert type(ledger.spent) is type(limit)
     assert ledger.spent.within(limit)
-    first, *rest = (getattr(remaining, field) for field in remaining.__dataclass_fields__)
+    first, *rest = remaining.parameters.values()
     with pytest.raises(BudgetError):
         ledger.spend(type(remaining)(1.001 * first, *rest))
     ledger.spend(remaining)

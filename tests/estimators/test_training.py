@@ -131,7 +131,7 @@ def test_an_epoch_visits_every_row_once_in_an_order_of_its_own():
     chance repeats one with 1 in 700!.
     """
     rows = _training_loop.padded(np.arange(5, 705), np.arange(5), 1000)
-    member = _training_loop._Member(None, None, None, None, rows, None, Training())
+    member = _training_loop._Member(None, None, None, None, None, rows, None, Training())
     with jax.enable_x64(True):
         first, second = (
             np.asarray(member._shuffled(jax.random.key(seed)))[:700] for seed in (0, 1)

@@ -108,7 +108,7 @@ BAD = {
         "pass sensitivity=",
     ),
     "neighbours without a sensitivity": (
-        lambda: DiscreteLaplace(scale=1.0).neighbours(2),
+        lambda: DiscreteLaplace(scale=1.0).adjacent_pairs(2),
         MISSING,
         "pass sensitivity=",
     ),

@@ -145,8 +145,8 @@ REFUSALS = [
     (lambda: SAMPLED.log_cdf([0.0], [0.0]), "has no log_cdf"),
     (lambda: SAMPLED.log_prob_bound([0.0]), "has no log_prob_bound"),
     (lambda: SAMPLED.num_uniforms(3), "has no transport"),
-    (lambda: SAMPLED.neighbours(3), r"choose the pairs.*neighbours=\(s, s'\).* to the audit"),
-    (lambda: DENSITY.neighbours(3), r"neighbours=\(s, s'\)"),
+    (lambda: SAMPLED.adjacent_pairs(3), r"choose the pairs.*neighbours=\(s, s'\).* to the audit"),
+    (lambda: DENSITY.adjacent_pairs(3), r"neighbours=\(s, s'\)"),
     (lambda: SAMPLED.to_spec(), "cannot be written as JSON"),
     (
         lambda: DENSITY.sample(jax.random.key(0), [0.0]),

@@ -29,7 +29,7 @@ DATA = {
     "nan for a median": (MEDIAN, [SECRET, math.nan]),
     "too few records": (MEAN, [SECRET, 0.0]),
     "too many records": (MEDIAN, [SECRET, 0.0, 1.0]),
-    "no records": (TABLE, np.zeros((0, 2))),
+    "no records": (MEDIAN, np.zeros((0, 1))),
     "one column of two": (PAIRS, [SECRET, 0.0]),
     "three columns of two": (PAIRS, [[SECRET, 0.0, 1.0], [SECRET, 0.0, 1.0]]),
     "transposed": (MOMENTS, np.full((3, 2), SECRET)),

@@ -99,10 +99,29 @@ def test_the_same_key_gives_the_same_draws_and_nan_is_no_place_to_be():
     ("log_density", "settings", "message"),
     [
         (lambda z: -jnp.inf * jnp.sum(z**2), {}, "vanishes at all 32 starts"),
-        (reference, {"num_populations": 5}, "multiple of 5 rows"),
+        (reference, {"num_populations": 5}, "multiples of 5"),
         (reference, {"num_draws": 0}, "num_draws"),
     ],
 )
 def test_what_cannot_be_is_refused(log_density, settings, message):
     with pytest.raises(errors.InvalidInputError, match=message):
         tempered(KEY, log_density, reference, np.ones((32, 1)), **settings)
+
+
+def test_more_starts_than_particles_know_shares_better():
+    """256 particles from 8,192 starts, in place of 256: fewer temperatures, shares and evidence
+    without bias. Over these seeds a share has an sd of .076 and the log evidence one of .089: four
+    errors of their means are allowed. Starts taken without their weights would give shares near .5,
+    and evidence that lacks the first step.
+    """
+    shares, evidences, temperatures = [], [], []
+    for seed in range(16):
+        found = drawn(seed, num=8192, num_particles=256)
+        own = (found.draws[..., 0] > 0.0).mean(axis=(0, 2))
+        shares.append(own @ found.population_weights)
+        evidences.append(np.log(np.mean(np.exp(found.log_evidence))))
+        temperatures.append(found.num_temperatures)
+    assert found.draws.shape == (10, 8, 32, 2)
+    assert abs(np.mean(shares) - 0.3) < 0.076
+    assert abs(np.mean(evidences) - 2.0) < 0.089
+    assert max(temperatures) < drawn(0, num=256).num_temperatures

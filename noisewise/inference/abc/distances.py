@@ -16,8 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from noisewise._core.arrays import Array, describe
-from noisewise._core.blocks import in_blocks
+from noisewise._core.arrays import Array, describe, in_blocks
 from noisewise.errors import InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
 

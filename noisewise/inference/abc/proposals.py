@@ -12,8 +12,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from noisewise._core.arrays import Array
-from noisewise._core.blocks import in_blocks
+from noisewise._core.arrays import Array, in_blocks
 from noisewise._core.seeds import generator
 from noisewise._core.weights import effective_size, rows_at, systematic_rows
 from noisewise.inference.contract.run import NUM_PRIOR_CHECK, OutOfBudget

@@ -9,8 +9,7 @@ from typing import ClassVar
 import jax
 import numpy as np
 
-from noisewise._core.arrays import Array, integer, number
-from noisewise._core.blocks import in_blocks
+from noisewise._core.arrays import Array, in_blocks, integer, number
 from noisewise._core.seeds import generator
 from noisewise._core.weights import MIN_DRAWS
 from noisewise.errors import InvalidInputError, SimulationError

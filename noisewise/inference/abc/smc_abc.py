@@ -12,8 +12,7 @@ from typing import ClassVar
 import jax
 import numpy as np
 
-from noisewise._core.arrays import Array, describe, integer, number
-from noisewise._core.blocks import in_blocks
+from noisewise._core.arrays import Array, describe, in_blocks, integer, number
 from noisewise._core.weights import effective_size, normalised_by_largest
 from noisewise.errors import InvalidTypeError, SimulationError
 from noisewise.inference.abc.distances import (

@@ -27,7 +27,12 @@ from noisewise.errors import FileFormatError
 from noisewise.inference.contract.run import InferenceRun, OutOfBudget
 from noisewise.samplers.densities import log_densities
 from noisewise.samplers.hamiltonian import Tuning
-from noisewise.samplers.tempered import TemperedDraws, precompile_tempered, tempered
+from noisewise.samplers.tempered import (
+    SHORTEST_FULL_STEP,
+    TemperedDraws,
+    precompile_tempered,
+    tempered,
+)
 
 NUM_POPULATIONS = 16
 """Populations that are resampled apart: an error from 16 of them is known to a factor of 1.2."""
@@ -45,8 +50,10 @@ _MAX_STALLS = 2
 """Runs without such growth after which particles count as staying in their modes: one may be
 chance, as 16 populations know their error to a factor of 1.2 only.
 """
-_NUM_LOOKED_AT = 4096
-"""Draws that show whether a density can be reached at all: four blocks of rows."""
+_STARTS = 128
+"""Draws that each particle is chosen from, at first: they take one density each, as long as a few
+moves with their gradients, and spare half of the temperatures, in few dimensions nearly all.
+"""
 _WORTH_GOING_ON = 1.3
 """Growth of the effective size from one run to as many again that shows that moves help; it is 2
 for independent draws, and 1 where particles stay in their modes.
@@ -57,6 +64,10 @@ _FORGOTTEN = 0.3
 below which evidence no longer matters: what it would correct is the mean's distance from the truth
 when the particles arrive, and that shrinks by the square of this before the draws begin. Evidences
 of particles in dozens of dimensions differ by factors, and would leave one population in sixteen.
+"""
+_STUCK = 0.8
+"""The same correlation, above which moves count as gaining nothing: particles stay in their modes,
+whose shares only new populations know better.
 """
 _COMPARABLE = 10.0
 """Nats by which the largest evidence may then lie above the median: what chance does in dozens of
@@ -104,6 +115,11 @@ class Sampling:
         return -(-self.num_chains // self.num_populations) * self.num_populations
 
     @property
+    def num_starts(self) -> int:
+        """Draws of the reference law that particles are chosen from."""
+        return _STARTS * self.num_particles
+
+    @property
     def num_kept(self) -> int:
         """Draws that are kept, at most."""
         return _KEPT_PER_EFFECTIVE * self.target_ess
@@ -149,14 +165,22 @@ class Populations:
 
     def possible(self, key: Array) -> bool:
         """Whether the density is above zero for any draw of the reference law."""
-        z = self.sampling.draw(key, _NUM_LOOKED_AT)
-        return bool(np.isfinite(log_densities(self.sampling.target, z)).any())
+        sampling = self.sampling
+        z = sampling.draw(key, sampling.num_starts)
+        return bool(np.isfinite(log_densities(sampling.reference, z, sampling.target)[1]).any())
 
-    def start(self, key: Array, run: InferenceRun) -> None:
-        """New populations from the reference law, and their first draws."""
+    def start(self, key: Array, run: InferenceRun, *, num_warmup: int | None = None) -> None:
+        """New populations from the reference law, and their first draws.
+
+        Args:
+            key: JAX PRNG key.
+            run: The inference.
+            num_warmup: Replaces that of the settings.
+        """
         draw_key, move_key = jax.random.split(key)
-        start = self.sampling.draw(draw_key, self.sampling.num_particles)
-        self._runs.append(self._advanced(run, move_key, start, None))
+        start = self.sampling.draw(draw_key, self.sampling.num_starts)
+        num = self.sampling.num_warmup if num_warmup is None else num_warmup
+        self._runs.append(self._advanced(run, move_key, start, None, num))
 
     def go_on(self, key: Array, run: InferenceRun) -> None:
         """As many draws again of the newest populations."""
@@ -172,15 +196,16 @@ class Populations:
 
     def finish(self, key: Array, run: InferenceRun) -> None:
         """Go on, and then anew where that adds nothing, until the effective size is as wanted or
-        the time is up.
+        the time is up. Where moves crawl or gain nothing, `MANY_DRAWS` are enough.
         """
         self.look()
         stalls, num_fresh, in_time = 0, 0, True
         for number in range(_MAX_RUNS):
-            helps = stalls < _MAX_STALLS and self._runs[-1].power >= 1.0
-            enough = (
-                self.sampling.target_ess if helps else min(self.sampling.target_ess, MANY_DRAWS)
-            )
+            arrived = self._runs[-1].power >= 1.0
+            helps = arrived and stalls < _MAX_STALLS and self._memory < _STUCK
+            easy = helps and self._runs[-1].tuning.step_size >= SHORTEST_FULL_STEP
+            enough = self.sampling.target_ess
+            enough = enough if easy else min(enough, MANY_DRAWS)
             if not in_time or num_fresh >= _MAX_FRESH or self.effective_size >= enough:
                 break
             before = self.effective_size
@@ -280,7 +305,12 @@ class Populations:
         return weights @ np.concatenate(squares)
 
     def _advanced(
-        self, run: InferenceRun, key: Array, start: np.ndarray, tuning: Tuning | None
+        self,
+        run: InferenceRun,
+        key: Array,
+        start: np.ndarray,
+        tuning: Tuning | None,
+        num_warmup: int = 0,
     ) -> TemperedDraws:
         """One run of `tempered`, recorded in the journal."""
         sampling = self.sampling
@@ -291,8 +321,9 @@ class Populations:
                 sampling.target,
                 sampling.reference,
                 start,
+                num_particles=sampling.num_particles,
                 num_populations=sampling.num_populations,
-                num_warmup=0 if tuning else sampling.num_warmup,
+                num_warmup=num_warmup,
                 num_draws=sampling.length,
                 thin=_THIN,
                 tuning=tuning,
@@ -309,7 +340,7 @@ class Populations:
 
         found = run.remember("particles", compute)
         with reading("The particles in the journal"):
-            size = len(start) // sampling.num_populations
+            size = sampling.num_particles // sampling.num_populations
             shape = sampling.length, sampling.num_populations, size, start.shape[1]
             if found["draws"].shape != shape:
                 raise FileFormatError("they have another shape.")

@@ -33,8 +33,8 @@ from noisewise.mechanisms.base import Capability
 from noisewise.model.private_model import PrivateModel
 from noisewise.posteriors import Draws
 
-_TRAINING = Training(learning_rate=3e-3, batch_size=200)
-"""As for SPLE: smooth networks bear larger batches and three times the usual rate."""
+_TRAINING = Training(learning_rate=1e-2, batch_size=200)
+"""As for SPLE: smooth networks bear larger batches and ten times the usual rate."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class ConfidentialLikelihoodEstimation(AbstractSequentialMethod):
         num_members: Networks whose average is the density: single ones wander, and one training
             serves every mechanism.
         training: Optimiser and early stopping, see `nw.estimators.Training`; by default batches of
-            200 at a rate of .003, which `dataclasses.replace(method.training, max_epochs=50)`
+            200 at a rate of .01, which `dataclasses.replace(method.training, max_epochs=50)`
             keeps.
         validation_share: Share of the simulations that decide when to stop; 5% as in the paper.
         num_chains: Particles, all moved at once.

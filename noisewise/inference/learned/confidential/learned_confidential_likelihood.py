@@ -4,6 +4,7 @@ under any mechanism.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -40,6 +41,7 @@ from noisewise.inference.learned.confidential.confidential_chains import (
     joint_sampling,
     statistics_at,
 )
+from noisewise.inference.learned.confidential.emulation import drawn_by_weights
 from noisewise.mechanisms.base import AbstractMechanism, Capability
 from noisewise.mechanisms.point_sets import ScrambledSobol
 from noisewise.model.private_model import PrivateModel
@@ -99,6 +101,16 @@ class LearnedConfidentialLikelihood(AbstractFit):
         self.model, self.density, self.space = model, density, space
         self.report, self.estimator = report, estimator
         self._s, self._settings = s, chains
+
+    @functools.cached_property
+    def bounds(self) -> Float[np.ndarray, "2 k"]:
+        """The smallest and the largest simulated statistics."""
+        return np.stack([self._s.min(axis=0), self._s.max(axis=0)])
+
+    @property
+    def num_kept(self) -> int:
+        """Draws of a posterior that are kept, at most."""
+        return 4 * self._settings["target_ess"]
 
     @property
     def num_simulations(self) -> int:
@@ -173,7 +185,11 @@ class LearnedConfidentialLikelihood(AbstractFit):
         one.
         """
         start_key, end_key, statistic_key = jax.random.split(key, 3)
-        model, target = run.model, self._target(run)
+        model = run.model
+        weighted = drawn_by_weights(jax.random.fold_in(start_key, 2), self, run)
+        if weighted is not None:
+            return weighted
+        target = self._target(run)
         found = Populations(joint_sampling(target, self._settings))
         look_key, prior_key = jax.random.split(jax.random.fold_in(start_key, 1))
         if not found.possible(look_key):
@@ -198,9 +214,9 @@ class LearnedConfidentialLikelihood(AbstractFit):
 
     def _target(self, run: InferenceRun) -> JointTarget:
         """The density of theta and s for the observation of `run`."""
-        model, bounds = run.model, np.stack([self._s.min(axis=0), self._s.max(axis=0)])
+        model = run.model
         return JointTarget.at(
-            model.prior, self.density, self.space, model.mechanism, run.observed, bounds
+            model.prior, self.density, self.space, model.mechanism, run.observed, self.bounds
         )
 
     def _released_by(self, observed: Any, mechanism: AbstractMechanism | None) -> PrivateModel:

@@ -1,0 +1,133 @@
+"""Several releases of one dataset as one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from noisewise import mechanisms
+from noisewise.disclosure.fields import as_described
+from noisewise.disclosure.publication import Release
+from noisewise.errors import InvalidInputError, InvalidTypeError
+from noisewise.mechanisms.guarantees import AbstractGuarantee, compose
+from noisewise.queries import Joint
+
+_MAX_DESCRIPTION = 1000
+"""Characters of a description: as many as any text of a file may have."""
+
+
+def combined(releases: tuple[Any, ...]) -> Release:
+    """The release of all values of several releases: `Release.combine`.
+
+    Args:
+        releases: Releases, or lists of them.
+
+    Raises:
+        InvalidInputError: If one is given twice, or they are not of one dataset.
+    """
+    parts = _parts(releases)
+    widths = [part.mechanism.width or len(part.values) for part in parts]
+    return Release(
+        values=tuple(value for part in parts for value in part.values),
+        mechanism=mechanisms.Product([part.mechanism for part in parts], widths=widths),
+        names=_joined_names(parts),
+        guarantee=_composed(parts),
+        neighbours=parts[0].neighbours,
+        query=_joined_query(parts),
+        num_records=next(
+            (part.num_records for part in parts if part.num_records is not None), None
+        ),
+        description=_joined_descriptions(parts),
+        versions=_joined_versions(parts),
+        ids=tuple(name for part in parts for name in part.ids),
+    )
+
+
+def _parts(releases: tuple[Any, ...]) -> list[Release]:
+    if len(releases) == 1 and isinstance(releases[0], Release):
+        raise InvalidInputError(
+            "combine needs at least two releases, as in Release.combine(a, b), got one."
+        )
+    parts = [part for item in releases for part in _listed(item)]
+    if not parts or not all(isinstance(part, Release) for part in parts):
+        raise InvalidTypeError("combine takes releases, or a list of them: Release.combine(a, b).")
+    if _one_is_given_twice(parts):
+        raise InvalidInputError(
+            "The same release is given twice: it counts once. If these are two that agree in"
+            " everything by chance, give them different descriptions."
+        )
+    _check_one_dataset(parts)
+    return parts
+
+
+def _listed(item: Any) -> Iterable[Any]:
+    return [item] if isinstance(item, Release) or not isinstance(item, Iterable) else item
+
+
+def _check_one_dataset(parts: list[Release]) -> None:
+    units = sorted({part.privacy_unit for part in parts})
+    if len(units) > 1:
+        raise InvalidInputError(
+            f"The releases protect different units, {', '.join(units)}: they do not add up."
+        )
+    relations = list(dict.fromkeys(part.neighbours for part in parts))
+    if len(relations) > 1:
+        raise InvalidInputError(
+            f"The releases are about different neighbours, {' and '.join(map(repr, relations))}:"
+            " their guarantees do not add up."
+        )
+    sizes = {part.num_records for part in parts if part.num_records is not None}
+    if len(sizes) > 1:
+        raise InvalidInputError(
+            f"The releases are about {sorted(sizes)} records: they are not of one dataset."
+        )
+
+
+def _one_is_given_twice(parts: list[Release]) -> bool:
+    """Whether some release is in two of these: by their ids, or by all that they say where one has
+    no ids.
+
+    """
+    ids = [name for part in parts for name in part.ids]
+    alike: dict[str, list[bool]] = {}
+    for part in parts:
+        alike.setdefault(dataclasses.replace(part, ids=()).to_json(), []).append(bool(part.ids))
+    return len(set(ids)) < len(ids) or any(
+        len(named) > 1 and not all(named) for named in alike.values()
+    )
+
+
+def _composed(parts: list[Release]) -> AbstractGuarantee | None:
+    """The guarantee of all parts together, None where that of one is unknown."""
+    guarantees = [part.guarantee for part in parts if part.guarantee is not None]
+    return compose(guarantees) if len(guarantees) == len(parts) else None
+
+
+def _joined_query(parts: list[Release]) -> dict[str, Any] | None:
+    """The description of all queries together, None where one is unknown."""
+    queries = [as_described(part.query) for part in parts if part.query is not None]
+    return Joint(queries).to_spec() if len(queries) == len(parts) else None  # type: ignore[arg-type]
+
+
+def _joined_names(parts: list[Release]) -> tuple[str, ...]:
+    plain = tuple(name for part in parts for name in part.names or ())
+    if len(set(plain)) == len(plain):
+        return plain
+    return tuple(
+        f"{number}:{name}" for number, part in enumerate(parts) for name in part.names or ()
+    )
+
+
+def _joined_descriptions(parts: list[Release]) -> str:
+    text = "; ".join(part.description for part in parts if part.description)
+    return text if len(text) <= _MAX_DESCRIPTION else text[: _MAX_DESCRIPTION - 3] + "..."
+
+
+def _joined_versions(parts: list[Release]) -> dict[str, str]:
+    packages = sorted({package for part in parts for package in part.versions})
+    found = {
+        package: {part.versions[package] for part in parts if package in part.versions}
+        for package in packages
+    }
+    return {package: ", ".join(sorted(versions)) for package, versions in found.items()}
