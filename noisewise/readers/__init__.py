@@ -11,16 +11,18 @@ from noisewise._core.lazy import attach
 
 if TYPE_CHECKING:
     from noisewise.readers.description import TableDescription
+    from noisewise.readers.opendp_outputs import opendp
     from noisewise.readers.reading import SOURCES, read
     from noisewise.readers.tables import table
 
-__all__ = ["SOURCES", "TableDescription", "read", "table"]
+__all__ = ["SOURCES", "TableDescription", "opendp", "read", "table"]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
         "SOURCES": "noisewise.readers.reading",
         "TableDescription": "noisewise.readers.description",
+        "opendp": "noisewise.readers.opendp_outputs",
         "read": "noisewise.readers.reading",
         "table": "noisewise.readers.tables",
     },

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from noisewise import mechanisms
+from noisewise._core.neighbours import AbstractNeighbours
 from noisewise.errors import InvalidInputError
 from noisewise.mechanisms import AbstractMechanism
 from noisewise.readers.files import one_of
@@ -37,6 +38,7 @@ class Law:
         base: What `rounded` rounds to.
         lowest: Where numbers end below, because they are stored without a sign; None for nowhere.
         highest: Where they end above.
+        neighbours: The relation of neighbours that the sensitivity is for; None for the usual one.
     """
 
     kind: str
@@ -46,6 +48,7 @@ class Law:
     base: int | None = None
     lowest: float | None = None
     highest: float | None = None
+    neighbours: AbstractNeighbours | None = None
 
     def mechanism(self) -> AbstractMechanism:
         """The mechanism.
@@ -69,7 +72,8 @@ class Law:
                 f"The scale of {self.kind} noise is needed: give --scale (scale=), a number or the"
                 " name of a column."
             )
-        return ADDITIVE[self.kind](scale=self.scale, sensitivity=self.sensitivity)
+        relation = {} if self.neighbours is None else {"neighbours": self.neighbours}
+        return ADDITIVE[self.kind](scale=self.scale, sensitivity=self.sensitivity, **relation)
 
     def _fixed(self) -> AbstractMechanism:
         if self.scale is not None or self.sensitivity is not None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from noisewise.readers.description import Reader
 
 SOURCES: dict[str, str] = {
+    "opendp": "noisewise.readers.opendp_outputs",
     "table": "noisewise.readers.tables",
 }
 """The module of each reader, which has its name."""

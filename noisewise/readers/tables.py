@@ -99,7 +99,7 @@ def table(
     content[value] = published(
         source, texts[value], value, absent, content[missing] if missing else None
     )
-    asked = _Asked(mechanism, scale, sd, variance, sensitivity, threshold, base, by)
+    asked = _Asked(mechanism, scale, sd, variance, sensitivity, threshold, base, by, neighbours)
     if threshold is not None and absent is None and cells is None:
         raise InvalidInputError(_NEEDS_CELLS)
     return TableDescription(
@@ -138,6 +138,7 @@ class _Asked:
     threshold: float | None
     base: int | None
     by: str | None
+    neighbours: Any
 
     def noise(self, content: Mapping[str, Any], *, listed: bool) -> dict[str, Any]:
         """The mechanism, and the column of its scales, as `TableDescription` has them.
@@ -171,7 +172,12 @@ class _Asked:
 
     def _law(self, kind: str, scale: Any) -> Law:
         return Law(
-            kind, scale, sensitivity=self.sensitivity, threshold=self.threshold, base=self.base
+            kind,
+            scale,
+            sensitivity=self.sensitivity,
+            threshold=self.threshold,
+            base=self.base,
+            neighbours=self.neighbours,
         )
 
     def _made(self, given: int) -> dict[str, Any]:
