@@ -10,20 +10,35 @@ from typing import TYPE_CHECKING
 from noisewise._core.lazy import attach
 
 if TYPE_CHECKING:
+    from noisewise.readers.census_estimates import census_gls
+    from noisewise.readers.census_measurements import census_nmf
     from noisewise.readers.description import TableDescription
     from noisewise.readers.opendp_outputs import opendp
     from noisewise.readers.reading import SOURCES, read
     from noisewise.readers.tables import table
+    from noisewise.readers.wikimedia_days import wikimedia
 
-__all__ = ["SOURCES", "TableDescription", "opendp", "read", "table"]
+__all__ = [
+    "SOURCES",
+    "TableDescription",
+    "census_gls",
+    "census_nmf",
+    "opendp",
+    "read",
+    "table",
+    "wikimedia",
+]
 
 __getattr__, __dir__ = attach(
     __name__,
     {
         "SOURCES": "noisewise.readers.reading",
         "TableDescription": "noisewise.readers.description",
+        "census_gls": "noisewise.readers.census_estimates",
+        "census_nmf": "noisewise.readers.census_measurements",
         "opendp": "noisewise.readers.opendp_outputs",
         "read": "noisewise.readers.reading",
         "table": "noisewise.readers.tables",
+        "wikimedia": "noisewise.readers.wikimedia_days",
     },
 )

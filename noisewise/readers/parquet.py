@@ -18,8 +18,10 @@ MAGIC = b"PAR1"
 """The first and last bytes of every Parquet file."""
 _MAX_UNPACKED = 128 * 2**20
 """Bytes of the columns that are read, unpacked: a million cells have a tenth."""
-_ROWS = 4_096
-"""Rows that are unpacked at once, so that what is made of them stays small."""
+_MAX_VALUES = 20_000_000
+"""Values of the columns that are read, in lists too: a state of the largest census query."""
+_ROWS = 256
+"""Rows that are unpacked at once: of lists of 2,000 numbers they take a few MiB."""
 
 
 def is_parquet(source: SourceFile) -> bool:
@@ -72,7 +74,14 @@ def parquet_rows(
         )
     damaged = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError)
     try:
-        file = pq.ParquetFile(pa.BufferReader(source.content), page_checksum_verification=True)
+        content = pa.BufferReader(source.content)
+        file = pq.ParquetFile(content, page_checksum_verification=True)
+        texts = [
+            field.name
+            for field in file.schema_arrow
+            if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+        ]
+        file = pq.ParquetFile(content, page_checksum_verification=True, read_dictionary=texts)
         yield from _rows(file, source, names)
     except FileFormatError:
         raise
@@ -95,24 +104,35 @@ def _rows(
     for batch in file.iter_batches(batch_size=_ROWS, columns=list(kept), use_threads=False):
         num_rows += batch.num_rows
         check_size(source, num_rows * max(len(kept), 1))
-        yield from batch.to_pylist()
+        cells = [_cells(batch.column(name)) for name in kept]
+        yield from (dict(zip(kept, row, strict=True)) for row in zip(*cells, strict=True))
     if num_rows != file.metadata.num_rows:
         raise FileFormatError(f"{source.name} is damaged: rows are missing.")
 
 
+def _cells(column: Any) -> list[Any]:
+    """The cells of a column. Texts that repeat are unpacked once."""
+    if not hasattr(column, "dictionary"):
+        return column.to_pylist()
+    words = column.dictionary.to_pylist()
+    return [None if place is None else words[place] for place in column.indices.to_pylist()]
+
+
 def _check_unpacked(file: pq.ParquetFile, source: SourceFile, kept: Sequence[str]) -> None:
     """Refuse columns that say that they are huge once they are unpacked."""
-    total = 0
+    total = num_values = 0
     for group in range(file.metadata.num_row_groups):
         part = file.metadata.row_group(group)
         for place in range(part.num_columns):
             column = part.column(place)
             if column.path_in_schema.split(".", 1)[0] in kept:
                 total += max(column.total_uncompressed_size, 0)
-    if total > _MAX_UNPACKED:
+                num_values += max(column.num_values, 0)
+    if total > _MAX_UNPACKED or num_values > _MAX_VALUES:
         raise FileFormatError(
-            f"{source.name} unpacks to more than {_MAX_UNPACKED // 2**20} MiB: select the part that"
-            " you need, and save it in a file of its own."
+            f"{source.name} unpacks to more than {_MAX_UNPACKED // 2**20} MiB, or to"
+            f" {_MAX_VALUES:,} values: select the part that you need, and save it in a file of its"
+            " own."
         )
 
 

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from noisewise.readers.description import Reader
 
 SOURCES: dict[str, str] = {
+    "census_gls": "noisewise.readers.census_estimates",
+    "census_nmf": "noisewise.readers.census_measurements",
     "opendp": "noisewise.readers.opendp_outputs",
     "table": "noisewise.readers.tables",
+    "wikimedia": "noisewise.readers.wikimedia_days",
 }
 """The module of each reader, which has its name."""
 
