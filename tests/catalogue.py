@@ -19,11 +19,13 @@ from noisewise.mechanisms import (
     Gaussian,
     Laplace,
     PaddedBinomial,
+    PerCell,
     Product,
     RandomizedResponse,
     Rounded,
     Thresholded,
     TransitionTable,
+    Unmeasured,
 )
 
 
@@ -331,6 +333,33 @@ MECHANISMS = {
         around(np.array([3.0, 2.0, 4.0, 1.0, 6.0]), 3.0, 1.0),
         continuous=False,
     ),
+    "PerCell": Case(
+        PerCell(
+            [
+                Thresholded(DiscreteLaplace(scale=3.0, sensitivity=1.0), above=[2.0, 5.0]),
+                Rounded(base=3),
+                DiscreteGaussian(scale=[2.0, 5.0], sensitivity=1.0),
+            ],
+            [2, 0, 1, 2, 0],
+        ),
+        np.array([3.0, 2.0, 4.0, 1.0, 6.0]),
+        around(np.array([3.0, 2.0, 4.0, 1.0, 6.0]), 3.0, 1.0),
+        continuous=False,
+    ),
+    "PerCell of private cells": wrapped(
+        PerCell(
+            [Laplace(scale=[2.0, 0.5], sensitivity=1.0), Gaussian(scale=1.0, sensitivity=0.5)],
+            [0, 1, 0],
+        ),
+        [0.5, -1.0, 2.0],
+        best=lambda y: y,
+    ),
+    "PerCell unmeasured": counts(
+        PerCell([DiscreteLaplace(scale=3.0, sensitivity=1.0), Unmeasured()], [1, 0]),
+        [4.0, 7.0],
+        best=np.nan_to_num,
+    ),
+    "Unmeasured": wrapped(Unmeasured(), [1.2], best=np.nan_to_num),
     "Product": wrapped(
         Product(
             [Gaussian(scale=1.0, sensitivity=0.5), Laplace(scale=3.0, sensitivity=1.0)],

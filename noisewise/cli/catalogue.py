@@ -99,12 +99,14 @@ _MECHANISMS = {
     "PaddedBinomial": (
         "Binomial resampling of counts with padded probabilities: private infection curves."
     ),
+    "PerCell": "Cells of one table, each with one of a few mechanisms.",
     "Product": "Blocks of columns, each with a mechanism of its own.",
     "RandomizedResponse": "Randomised response over categories.",
     "Rounded": "Counts rounded to multiples of a base, at random or to the nearest.",
     "SampledMechanism": _USERS_OWN,
     "Thresholded": "Noisy numbers that are published only if they reach a threshold.",
     "TransitionTable": "Finitely many values in, finitely many out, with any probabilities.",
+    "Unmeasured": "Cells of which nothing was measured.",
 }
 
 _QUERIES = (

@@ -175,8 +175,7 @@ def check_fit(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
 
 
 def _check_blocks(mechanism: AbstractMechanism, query: AbstractQuery) -> None:
-    widths = mechanism.block_widths(query.width or 0)
-    aligned = widths == tuple(block.width for block in query.blocks)
+    aligned = mechanism.has_blocks_of([block.width for block in query.blocks])
     queries = query.blocks if aligned else [query] * len(mechanism.blocks)
     for part, block in zip(mechanism.blocks, queries, strict=True):
         # Some of a query's columns change by at most as much as all of them, in every norm.

@@ -21,12 +21,14 @@ from noisewise.mechanisms.gaussian import Gaussian
 from noisewise.mechanisms.guarantees import compose
 from noisewise.mechanisms.laplace import Laplace
 from noisewise.mechanisms.padded_binomial import PaddedBinomial
+from noisewise.mechanisms.per_cell import PerCell
 from noisewise.mechanisms.point_sets import IndependentUniforms, ScrambledSobol
 from noisewise.mechanisms.product import Product
 from noisewise.mechanisms.randomized_response import RandomizedResponse
 from noisewise.mechanisms.rounded import Rounded
 from noisewise.mechanisms.thresholded import Thresholded
 from noisewise.mechanisms.transition_table import TransitionTable
+from noisewise.mechanisms.unmeasured import Unmeasured
 from noisewise.mechanisms.user_defined import DensityMechanism, SampledMechanism
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "IndependentUniforms",
     "Laplace",
     "PaddedBinomial",
+    "PerCell",
     "Product",
     "RandomizedResponse",
     "Rounded",
@@ -50,6 +53,7 @@ __all__ = [
     "ScrambledSobol",
     "Thresholded",
     "TransitionTable",
+    "Unmeasured",
     "compose",
     "from_spec",
     "register",

@@ -142,6 +142,43 @@ class AbstractMechanism(AbstractNoiseLaw):
         """The number of columns of s that each block takes, out of k in all."""
         return (k,)
 
+    def calibrated_blocks(self, k: int) -> list[tuple[AbstractMechanism, int]]:
+        """The mechanisms that each have a sensitivity of their own, and the number of columns, out
+        of k in all, that each serves. They are the `blocks` unless some of these share one.
+        """
+        return list(zip(self.blocks, self.block_widths(k), strict=True))
+
+    def has_blocks_of(self, widths: Sequence[int | None]) -> bool:
+        """Whether its blocks have these widths, and each a sensitivity of its own."""
+        k = sum(width or 0 for width in widths)
+        own = tuple(width for _, width in self.calibrated_blocks(k))
+        return len(own) == len(widths) and self.block_widths(k) == tuple(widths)
+
+    def of_columns(self, columns: Sequence[int]) -> AbstractMechanism:
+        """The mechanism of some of its columns alone.
+
+        Args:
+            columns: Their places, from 0.
+
+        Raises:
+            MissingCapabilityError: If its columns depend on each other.
+
+        >>> import noisewise as nw
+        >>> nw.mechanisms.Laplace(scale=[1.0, 2.0, 8.0]).of_columns([2, 0])
+        Laplace(scale=[8.0, 1.0])
+        """
+        if Capability.CDF not in self.capabilities or self.width is not None:
+            raise MissingCapabilityError(
+                f"{type(self).__name__} is about all its columns together: none can be left out."
+            )
+        return self
+
+    def measured(self, k: int) -> np.ndarray:
+        """Which columns of s_dp say something about s, for k columns of s; `Unmeasured` ones do
+        not.
+        """
+        return np.ones(self.output_width(k), dtype=bool)
+
     @property
     def inner(self) -> AbstractMechanism:
         """What draws the noise: itself, unless it post-processes the output of another."""

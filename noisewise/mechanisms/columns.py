@@ -147,6 +147,17 @@ def each(fn: Callable[[float], float], values: PerColumn) -> Any:
     return [known[value] for value in values.tolist()]
 
 
+def taken(values: PerColumn | None, columns: Sequence[int]) -> Any:
+    """The numbers of some columns; a single one is that of each.
+
+    >>> taken(np.array([1.0, 2.0, 3.0]), [2, 0]).tolist(), taken(5.0, [2, 0])
+    ([3.0, 1.0], 5.0)
+    """
+    if values is None or np.ndim(values) == 0:
+        return values
+    return values[np.array(columns, dtype=int)]
+
+
 def in_words(noun: str, values: PerColumn) -> str:
     """The number or the range of numbers, with its noun.
 

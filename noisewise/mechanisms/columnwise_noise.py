@@ -5,13 +5,14 @@ each.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from noisewise._core.arrays import is_traced
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.columns import PerColumn, num_columns, rescaled
+from noisewise.mechanisms.columns import PerColumn, num_columns, rescaled, taken
 from noisewise.mechanisms.guarantees import AbstractGuarantee
 
 
@@ -38,6 +39,12 @@ class AbstractColumnwiseNoise(AbstractMechanism):
     @property
     def width(self) -> int | None:
         return num_columns(scale=self.scale, sensitivity=self.sensitivity)
+
+    def of_columns(self, columns: Sequence[int]) -> AbstractMechanism:
+        changes: dict[str, Any] = {
+            name: taken(getattr(self, name), columns) for name in ("scale", "sensitivity")
+        }
+        return self if self.width is None else dataclasses.replace(self, **changes)
 
     def recalibrated(self, guarantee: AbstractGuarantee) -> AbstractMechanism:
         """Scales per column keep their ratios.

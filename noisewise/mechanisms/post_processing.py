@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -28,6 +29,9 @@ class AbstractPostProcessing(AbstractMechanism):
     @property
     def inner(self) -> AbstractMechanism:
         return self.mechanism.inner
+
+    def of_columns(self, columns: Sequence[int]) -> AbstractMechanism:
+        return dataclasses.replace(self, mechanism=self.mechanism.of_columns(columns))
 
     @property
     def needs_delta(self) -> bool:

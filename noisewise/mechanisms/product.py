@@ -64,6 +64,27 @@ class Product(AbstractMechanism):
     def block_widths(self, k: int) -> tuple[int, ...]:
         return self.widths
 
+    def of_columns(self, columns: Sequence[int]) -> AbstractMechanism:
+        """Columns of one block, and whole blocks, stay together; others must be in order."""
+        chosen, ends = np.asarray(columns), np.cumsum(self.widths)
+        block = np.searchsorted(ends, chosen, side="right")
+        if np.any(np.diff(block) < 0):
+            raise MissingCapabilityError(
+                "Columns of a Product are taken in their order, block after block."
+            )
+        used = list(dict.fromkeys(block.tolist()))
+        places = [(chosen[block == j] - (ends[j] - self.widths[j])).tolist() for j in used]
+        kept = [
+            self.mechanisms[j]
+            if part == list(range(self.widths[j]))
+            else self.mechanisms[j].of_columns(part)
+            for j, part in zip(used, places, strict=True)
+        ]
+        return Product(kept, widths=[len(part) for part in places])
+
+    def measured(self, k: int) -> np.ndarray:
+        return np.concatenate([mechanism.measured(width) for mechanism, width in self._parts])
+
     def noise_sd(self, k: int) -> list[float | None]:
         return [sd for mechanism, width in self._parts for sd in mechanism.noise_sd(width)]
 

@@ -220,6 +220,8 @@ class OrAbsent(AbstractSupport):
         return [OrAbsent(self.present, above) for above in each]
 
     def describe(self) -> str:
+        if self.present == Finite(()):
+            return "nothing (NaN)"
         each = self.above if isinstance(self.above, tuple) else (self.above,)
         least = f"{min(each):g}" if min(each) == max(each) else f"{min(each):g} to {max(each):g}"
         return f"{self.present.describe()} that are at least {least}, or absent (NaN)"

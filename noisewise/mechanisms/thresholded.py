@@ -13,7 +13,7 @@ import numpy as np
 from noisewise._core.arrays import Array, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
 from noisewise.mechanisms.base import AbstractMechanism, Capability
-from noisewise.mechanisms.columns import PerColumn, in_words, num_columns, per_column
+from noisewise.mechanisms.columns import PerColumn, in_words, num_columns, per_column, taken
 from noisewise.mechanisms.exact import ExactNoise
 from noisewise.mechanisms.post_processing import AbstractPostProcessing
 from noisewise.mechanisms.supports import AbstractSupport, Blocks, OrAbsent
@@ -76,6 +76,10 @@ class Thresholded(AbstractPostProcessing):
     @property
     def width(self) -> int | None:
         return num_columns(above=self.above) or self.mechanism.width
+
+    def of_columns(self, columns: Sequence[int]) -> AbstractMechanism:
+        inner = self.mechanism.of_columns(columns)
+        return Thresholded(inner, above=taken(self.above, columns))
 
     def noise_sd(self, k: int) -> list[float | None]:
         """That of the inner mechanism, before the threshold."""

@@ -58,13 +58,12 @@ def _blocks(
     if mechanism.inner is not mechanism:
         yield from _blocks(mechanism.inner, query, width)
     elif mechanism.is_composed:
-        widths = mechanism.block_widths(query.width or 0)
-        matched = query.is_composed and widths == tuple(part.width for part in query.blocks)
-        for j, block in enumerate(mechanism.blocks):
-            if matched:
-                yield from _blocks(block, query.blocks[j])
-            else:
-                yield from _blocks(block, query, widths[j])
+        if query.is_composed and mechanism.has_blocks_of([part.width for part in query.blocks]):
+            for block, part in zip(mechanism.blocks, query.blocks, strict=True):
+                yield from _blocks(block, part)
+        else:
+            for block, columns in mechanism.calibrated_blocks(query.width or 0):
+                yield from _blocks(block, query, columns)
     else:
         yield mechanism, query, width
 

@@ -94,7 +94,7 @@ def column_law(mechanism, s, j):
     )
     mass = density(np.array([np.nan]))[0]
     return ColumnLaw(
-        np.append(knots[0] - 1.0, knots),
+        np.append(knots[0] - 1.0 if knots.size else 0.0, knots),
         np.append(0.0, mass + left),
         np.append(mass, mass + right),
         published.discrete,
@@ -294,7 +294,7 @@ def off_support(mechanism, s_dp, k):
                 for end, side in ((support.low, -1.0), (support.high, 1.0))
                 if np.isfinite(end)
             ]
-        if isinstance(support, Finite):
+        if isinstance(support, Finite) and np.isfinite(s_dp[j]):
             moved += [s_dp[j] + 0.125]
         for value in moved:
             row = s_dp.copy()
