@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from noisewise.readers.description import TableDescription
     from noisewise.readers.opendp_outputs import opendp
     from noisewise.readers.reading import SOURCES, read
+    from noisewise.readers.registry import registry_entry
     from noisewise.readers.tables import table
     from noisewise.readers.wikimedia_days import wikimedia
 
@@ -25,6 +26,7 @@ __all__ = [
     "census_nmf",
     "opendp",
     "read",
+    "registry_entry",
     "table",
     "wikimedia",
 ]
@@ -38,6 +40,7 @@ __getattr__, __dir__ = attach(
         "census_nmf": "noisewise.readers.census_measurements",
         "opendp": "noisewise.readers.opendp_outputs",
         "read": "noisewise.readers.reading",
+        "registry_entry": "noisewise.readers.registry",
         "table": "noisewise.readers.tables",
         "wikimedia": "noisewise.readers.wikimedia_days",
     },

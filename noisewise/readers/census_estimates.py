@@ -19,7 +19,7 @@ _COLUMNS = ("geocode", "query", "estimate", "std_dev", "query_description")
 def census_gls(
     path: PathLike,
     *,
-    queries: Sequence[str] | None = None,
+    query: Sequence[str] | str | None = None,
     guarantee: Any = None,
     neighbours: Any = None,
     name: str | None = None,
@@ -30,11 +30,11 @@ def census_gls(
 
     Each estimate combines noisy measurements and is normal around the count, with the standard
     deviation that is given. Estimates of one area depend on each other, which the file does not
-    say: take queries that do not overlap (`queries`), or a posterior is too sure of itself.
+    say: take queries that do not overlap (`query`), or a posterior is too sure of itself.
 
     Args:
         path: The file.
-        queries: The queries that are read; by default all.
+        query: The queries that are read; by default all.
         guarantee: What the publisher states.
         neighbours: The relation of neighbours.
         name: What the table is called.
@@ -49,14 +49,14 @@ def census_gls(
     """
     source = read_source(path)
     texts = columns_of(source, "|", _COLUMNS)
-    if queries is not None:
-        wanted = (queries,) if isinstance(queries, str) else tuple(queries)
+    if query is not None:
+        wanted = (query,) if isinstance(query, str) else tuple(query)
         known = tuple(dict.fromkeys(texts["query"]))
-        for query in wanted:
-            one_of(query, known, f"In {source.name}, the query")
+        for each in wanted:
+            one_of(each, known, f"In {source.name}, the query")
         if not wanted:
-            raise InvalidInputError("Name at least one query (queries=).")
-        kept = [query in wanted for query in texts["query"]]
+            raise InvalidInputError("Name at least one query by --query (query=).")
+        kept = [each in wanted for each in texts["query"]]
         texts = {
             column: [cell for cell, keep in zip(cells, kept, strict=True) if keep]
             for column, cells in texts.items()

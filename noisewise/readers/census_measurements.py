@@ -12,7 +12,7 @@ from noisewise import mechanisms
 from noisewise._core.arrays import describe
 from noisewise._core.files import PathLike
 from noisewise._core.neighbours import ReplaceOne
-from noisewise.errors import FileFormatError, InvalidInputError
+from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.readers.description import Reader, TableDescription
 from noisewise.readers.files import SourceFile, check_size, one_of, read_source, require_columns
 from noisewise.readers.frames import frame_of
@@ -78,6 +78,8 @@ def census_nmf(
         US Census Bureau, "2020 Census Noisy Measurement Files" (2023).
     """
     source = read_source(path)
+    if not isinstance(query, str):
+        raise InvalidTypeError(f"query must be the name of one query, got {describe(query)}.")
     if variance_is_sigma_squared is not True:
         raise InvalidInputError(
             "The file has the variance, and its document does not say of what: confirm that it is"

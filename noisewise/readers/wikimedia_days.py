@@ -53,7 +53,7 @@ _TIERS = {"lower": (0.01505, 90.0), "medium": (0.0006166, 550.0), "higher": (0.0
 def wikimedia(
     path: PathLike,
     *,
-    pages: pd.DataFrame | PathLike,
+    cells: pd.DataFrame | PathLike,
     date: datetime.date | str | None = None,
     risk: str | Mapping[str, str] | None = None,
     name: str | None = None,
@@ -68,14 +68,14 @@ def wikimedia(
     countries of medium and higher risk .0006166 from 550 on and .0001546 from 1,000 on. Seven days
     of 2023, and the United States until 19 September 2023, were filled in with the law before.
 
-    Numbers below the threshold are not in the file: `pages` lists all cells that are of interest.
+    Numbers below the threshold are not in the file: `cells` lists all cells that are of interest.
     The list must not be made from the files themselves, which would select on the outcome. A page
     with at most 150 views in the whole world on that day is not in the file either, whatever the
     noise: list pages that have many more.
 
     Args:
         path: The file of one day.
-        pages: A frame or a file that lists the cells, with the columns country_code, project and
+        cells: A frame or a file that lists the cells, with the columns country_code, project and
             page_id.
         date: The day, as in 2023-10-25; None to read it from the name of the file.
         risk: "lower", "medium" or "higher", or one of them for each country code: needed from 15
@@ -97,7 +97,7 @@ def wikimedia(
     """
     source = read_source(path)
     day = _day(source, date)
-    listed = _listed(pages)
+    listed = _listed(cells)
     laws = {cell: _law(day, cell[0], risk) for cell in listed}
     counts = _counts(source, laws)
     made = {_word(law): law.mechanism() for law, _ in laws.values()}
@@ -152,17 +152,17 @@ def _parsed(text: Any) -> datetime.date | None:
         return None
 
 
-def _listed(pages: Any) -> list[tuple[str, ...]]:
+def _listed(cells: Any) -> list[tuple[str, ...]]:
     """The public list of cells."""
-    found = public_cells(pages, _KEYS)
+    found = public_cells(cells, _KEYS)
     if found is None:
         raise InvalidInputError(
             "Pages below the threshold are not in the file: list the cells of interest by --cells"
-            f" FILE (pages=), with the columns {', '.join(_KEYS)}."
+            f" FILE (cells=), with the columns {', '.join(_KEYS)}."
         )
     listed = list(found.itertuples(index=False, name=None))
     if len(set(listed)) < len(listed):
-        raise InvalidInputError("The list of pages (--cells, pages=) names one cell twice.")
+        raise InvalidInputError("The list of pages (--cells, cells=) names one cell twice.")
     return listed
 
 

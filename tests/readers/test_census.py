@@ -32,7 +32,7 @@ def test_estimates_have_their_standard_deviation(estimates):
     assert found.frame["estimate"].tolist() == [3192.4, 2790.1, -3.5]
     assert found.frame[found.sd].tolist() == [12.5, 14.25, 12.5]
     assert (found.mechanism, found.labels) == (Gaussian, ("geocode", "query"))
-    assert estimates(queries=["total"]).frame["geocode"].tolist() == [
+    assert estimates(query=["total"]).frame["geocode"].tolist() == [
         "1400000US25001010100",
         "1400000US25001010206",
     ]
@@ -43,8 +43,8 @@ ESTIMATES = {
     "truncated": ({"text": GLS[:-30]}, FileFormatError, "truncated"),
     "no deviation": ({"text": GLS.replace("std_dev", "se")}, FileFormatError, "'std_dev'"),
     "deviation 0": ({"text": GLS.replace("14.25", "0")}, FileFormatError, "above 0"),
-    "unknown query": ({"queries": "totl"}, InvalidInputError, "did you mean 'total'"),
-    "no query": ({"queries": []}, InvalidInputError, "at least one"),
+    "unknown query": ({"query": "totl"}, InvalidInputError, "did you mean 'total'"),
+    "no query": ({"query": []}, InvalidInputError, "at least one"),
 }
 
 

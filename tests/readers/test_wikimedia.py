@@ -30,7 +30,7 @@ def day(tmp_path):
     def make(lines=LINES, name="2023-10-24.tsv", **given):
         path = tmp_path / name
         path.write_text(lines)
-        return wikimedia.describe(path, **{"pages": PAGES} | given)
+        return wikimedia.describe(path, **{"cells": PAGES} | given)
 
     return make
 
@@ -97,12 +97,12 @@ def test_countries_may_differ_in_risk(day):
 
 def test_the_united_states_were_filled_in_later(day):
     pages = PAGES.assign(country_code=["US", "AU", "NZ"])
-    found = day(name="2023-09-19.tsv", pages=pages)
+    found = day(name="2023-09-19.tsv", cells=pages)
     assert found.frame["law"].map(found.mechanism).tolist()[:2] == [
         laplace(30.0, 450.0),
         gaussian(0.01505, 90.0),
     ]
-    assert day(name="2023-09-20.tsv", pages=pages).mechanism == gaussian(0.01505, 90.0)
+    assert day(name="2023-09-20.tsv", cells=pages).mechanism == gaussian(0.01505, 90.0)
 
 
 def test_thresholds_are_inclusive(day):
@@ -117,17 +117,17 @@ def test_thresholds_are_inclusive(day):
 def test_pages_may_be_a_file(day, tmp_path):
     listed = tmp_path / "pages.csv"
     PAGES.to_csv(listed, index=False)
-    assert day(pages=listed).frame["count"].tolist() == [4000.0, "absent", 4100.0]
+    assert day(cells=listed).frame["count"].tolist() == [4000.0, "absent", 4100.0]
 
 
 MISTAKES = {
-    "no list": ({"pages": None}, InvalidInputError, "--cells FILE"),
+    "no list": ({"cells": None}, InvalidInputError, "--cells FILE"),
     "a list without a column": (
-        {"pages": PAGES.drop(columns="project")},
+        {"cells": PAGES.drop(columns="project")},
         InvalidInputError,
         "'project'",
     ),
-    "a page twice": ({"pages": pd.concat([PAGES, PAGES])}, InvalidInputError, "twice"),
+    "a page twice": ({"cells": pd.concat([PAGES, PAGES])}, InvalidInputError, "twice"),
     "no date": ({"name": "day.tsv"}, InvalidInputError, "--date YYYY-MM-DD"),
     "no such date": ({"date": "2023-02-30"}, InvalidInputError, "--date"),
     "too early": ({"date": "2015-06-30"}, InvalidInputError, "2015-07-01"),
