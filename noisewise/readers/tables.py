@@ -87,6 +87,8 @@ def table(
     >>> found.frame["count"].tolist(), found.mechanism.mechanism
     ([12.0, 'X'], DiscreteLaplace(scale=3.0))
     """
+    asked = _Asked(mechanism, scale, sd, variance, sensitivity, threshold, base, by, neighbours)
+    asked.check()
     source, names = read_source(path), label_names(labels)
     columns = [each for each in (value, sd, variance, by, missing, _column(scale)) if each]
     texts = texts_of(source, list(dict.fromkeys((*names, *columns))), separator=separator)
@@ -99,7 +101,6 @@ def table(
     content[value] = published(
         source, texts[value], value, absent, content[missing] if missing else None
     )
-    asked = _Asked(mechanism, scale, sd, variance, sensitivity, threshold, base, by, neighbours)
     if threshold is not None and absent is None and cells is None:
         raise InvalidInputError(_NEEDS_CELLS)
     return TableDescription(
@@ -139,6 +140,14 @@ class _Asked:
     base: int | None
     by: str | None
     neighbours: Any
+
+    def check(self) -> None:
+        """Refuse what needs no file to be seen: a word that is not known, noise without a scale."""
+        given = (self.scale, self.sd, self.variance)
+        if self.by is None and isinstance(self.mechanism, str):
+            kind = kind_of(self.mechanism)
+            if kind not in ADDITIVE or all(part is None for part in given):
+                self._law(kind, _number(self.scale)).mechanism()
 
     def noise(self, content: Mapping[str, Any], *, listed: bool) -> dict[str, Any]:
         """The mechanism, and the column of its scales, as `TableDescription` has them.
@@ -204,3 +213,8 @@ class _Asked:
 def _column(scale: Any) -> str | None:
     """The column of scales, if it is one."""
     return scale if isinstance(scale, str) else None
+
+
+def _number(scale: Any) -> Any:
+    """The scale, or 1 in place of a column of scales."""
+    return 1.0 if isinstance(scale, str) else scale
