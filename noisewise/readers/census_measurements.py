@@ -14,10 +14,10 @@ from noisewise._core.files import PathLike
 from noisewise._core.neighbours import ReplaceOne
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.readers.description import Reader, TableDescription
-from noisewise.readers.files import SourceFile, check_size, one_of, read_source, require_columns
+from noisewise.readers.files import SourceFile, check_size, one_of, read_source
 from noisewise.readers.frames import frame_of
 from noisewise.readers.laws import Law
-from noisewise.readers.parquet import check_list, parquet_rows
+from noisewise.readers.parquet import check_list, parquet_cells
 
 _PERSONS = ("hhgq", "votingage", "hispanic", "cenrace")
 _UNITS = ("h1",)
@@ -109,9 +109,10 @@ def census_nmf(
         exact = read_source(constraints)
         rows += list(_rows(exact, _CONSTRAINT, tuple(invariants), geocodes))
         made[EXACT] = mechanisms.Exact()
+    check_size(source, sum(len(row.values) for row in rows) * (len(dimensions) + 3))
     same = len(made) == 1
     return TableDescription(
-        frame_of(_content(source, rows, dimensions)),
+        frame_of(_content(rows, dimensions)),
         value="value",
         labels=("query_name", "geocode", *dimensions),
         mechanism=next(iter(made.values())) if same else made,
@@ -165,37 +166,40 @@ def _rows(
     geocodes: Sequence[str] | None,
 ) -> Iterator[_Row]:
     """The rows of some queries and areas, each checked."""
-    wanted = None if geocodes is None else set(map(str, geocodes))
-    seen: dict[str, bool] = {}
-    num_cells = 0
-    for row in parquet_rows(source):
-        dimensions = _dimensions(source, row, needed)
-        found = row["query_name"]
-        if not isinstance(found, str) or not isinstance(row["geocode"], str):
+    where = {"query_name": list(queries)}
+    if geocodes is not None:
+        where["geocode"] = list(map(str, geocodes))
+    dimensions, found, seen = _cells(source, needed, where)
+    twice: set[tuple[str, str]] = set()
+    for line in zip(*found.values(), strict=True):
+        row = dict(zip(found, line, strict=True))
+        if not isinstance(row["geocode"], str) or not isinstance(row["query_name"], str):
             raise FileFormatError(f"geocode and query_name of {source.name} must be texts.")
-        seen.setdefault(found, False)
-        if found not in queries or (wanted is not None and row["geocode"] not in wanted):
-            continue
-        made = _row(source, row, dimensions)
-        seen[found] = True
-        num_cells += len(made.values) * (len(dimensions) + 3)
-        check_size(source, num_cells)
-        yield made
+        key = row["query_name"], row["geocode"]
+        if key in twice:
+            raise FileFormatError(f"{source.name} has {key[0]} of {key[1]} twice.")
+        twice.add(key)
+        yield _row(source, row, dimensions)
     for query in queries:
-        if not seen.get(query):
-            if query in seen:
-                raise InvalidInputError(f"{source.name} has none of the areas (geocodes=).")
-            one_of(query, tuple(seen), f"In {source.name}, the query")
+        one_of(query, seen["query_name"], f"In {source.name}, the query")
+        if query not in found["query_name"]:
+            raise InvalidInputError(f"{source.name} has none of the areas (--geocode, geocodes=).")
 
 
-def _dimensions(source: SourceFile, row: dict[str, Any], needed: Sequence[str]) -> tuple[str, ...]:
-    """The dimensions of a file, if it has the columns that are needed."""
-    for names in (_PERSONS, _UNITS):
-        if set(names) <= set(row):
-            require_columns(source, tuple(row), needed)
-            return names
-    require_columns(source, tuple(row), (*needed, *_PERSONS))
-    return _PERSONS
+def _cells(
+    source: SourceFile, needed: Sequence[str], where: dict[str, list[str]]
+) -> tuple[tuple[str, ...], dict[str, list[Any]], dict[str, list[str]]]:
+    """The dimensions of a file, its columns that are needed, and the names in it."""
+    try:
+        return _PERSONS, *parquet_cells(source, (*needed, *_PERSONS), where=where)
+    except FileFormatError as error:
+        if "no column 'hhgq'" not in str(error):
+            raise
+        missing = error
+    try:
+        return _UNITS, *parquet_cells(source, (*needed, *_UNITS), where=where)
+    except FileFormatError:
+        raise missing from None
 
 
 def _row(source: SourceFile, row: dict[str, Any], dimensions: tuple[str, ...]) -> _Row:
@@ -230,19 +234,13 @@ def _number(value: Any, what: str) -> float:
     raise FileFormatError(f"{what} must hold finite numbers, got {describe(value)}.")
 
 
-def _content(
-    source: SourceFile, rows: Sequence[_Row], dimensions: tuple[str, ...]
-) -> dict[str, list[Any]]:
+def _content(rows: Sequence[_Row], dimensions: tuple[str, ...]) -> dict[str, list[Any]]:
     """One row of the frame per cell; a dimension over which a query adds up is "all"."""
     names = ("query_name", "geocode", *dimensions, "value", "law")
     content: dict[str, list[Any]] = {name: [] for name in names}
-    seen: set[tuple[str, str]] = set()
     for row in rows:
         if row.dimensions != dimensions:
             raise FileFormatError("Measurements and constraints have different dimensions.")
-        if (row.query, row.geocode) in seen:
-            raise FileFormatError(f"{source.name} has {row.query} of {row.geocode} twice.")
-        seen.add((row.query, row.geocode))
         places = itertools.product(*map(range, row.shape))
         for place, value in zip(places, row.values, strict=True):
             content["query_name"].append(row.query)

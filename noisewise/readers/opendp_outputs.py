@@ -15,9 +15,8 @@ from noisewise.readers import opendp_summaries
 from noisewise.readers.description import Reader, TableDescription
 from noisewise.readers.files import SourceFile, check_size, read_source
 from noisewise.readers.frames import ABSENT, frame_of, public_cells
-from noisewise.readers.laws import Law
+from noisewise.readers.laws import Law, relation_or_given, require_privacy
 from noisewise.readers.opendp_recipes import MAX_DEPTH, Recipe, recipe_of
-from noisewise.readers.relations import relation_or_given, require_privacy
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,8 +18,7 @@ from noisewise.readers.frames import (
     published,
     texts_of,
 )
-from noisewise.readers.laws import Law
-from noisewise.readers.relations import relation_or_given
+from noisewise.readers.laws import Law, relation_or_given
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,27 +1,24 @@
-"""Columns of Parquet files, by pyarrow: sizes are checked before anything is unpacked."""
+"""Columns of Parquet files, which a process of its own unpacks by pyarrow."""
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from noisewise.errors import FileFormatError, MissingDependencyError
 from noisewise.readers.files import MAX_CELLS, SourceFile, check_size, require_columns
 
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
-
 MAGIC = b"PAR1"
 """The first and last bytes of every Parquet file."""
-_MAX_UNPACKED = 128 * 2**20
-"""Bytes of the columns that are read, unpacked: a million cells have a tenth."""
-_MAX_VALUES = 20_000_000
-"""Values of the columns that are read, in lists too: a state of the largest census query."""
-_ROWS = 256
-"""Rows that are unpacked at once: of lists of 2,000 numbers they take a few MiB."""
+_PROGRAM = Path(__file__).with_name("parquet_process.py")
+_SECONDS = 120
+"""Until the process is given up: twice what it may compute."""
 
 
 def is_parquet(source: SourceFile) -> bool:
@@ -45,123 +42,90 @@ def parquet_columns(source: SourceFile, names: Sequence[str] | None = None) -> d
         FileFormatError: If the file is damaged or too large, lacks a column, or one of them holds
             lists or records.
     """
-    columns: dict[str, list[str]] = {}
-    for row in parquet_rows(source, names):
-        for name, value in row.items():
-            columns.setdefault(name, []).append(_text(value, name, source))
-    if not columns:
+    found, _ = parquet_cells(source, names)
+    columns = {name: [_text(cell, name, source) for cell in cells] for name, cells in found.items()}
+    if not any(columns.values()):
         raise FileFormatError(f"{source.name} has no rows.")
     return columns
 
 
-def parquet_rows(
-    source: SourceFile, names: Sequence[str] | None = None
-) -> Iterator[dict[str, Any]]:
-    """The rows of a Parquet file, one after the other.
+def parquet_cells(
+    source: SourceFile,
+    names: Sequence[str] | None = None,
+    *,
+    where: Mapping[str, Sequence[str]] | None = None,
+) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
+    """The cells of a Parquet file, as JSON knows them.
 
     Args:
         source: The file.
         names: The columns that are read; None for all.
+        where: Rows are kept whose texts in these columns are among the given ones.
+
+    Returns:
+        The cells by column, and all texts of the columns in `where`.
 
     Raises:
         MissingDependencyError: If pyarrow is not installed.
         FileFormatError: If the file is damaged or too large, or lacks a column.
     """
-    pa, pq = _pyarrow()
+    if importlib.util.find_spec("pyarrow") is None:
+        raise MissingDependencyError(
+            "Parquet files are read by pyarrow: pip install 'noisewise[parquet]', or save the table"
+            " as CSV."
+        )
     if source.content[:4] != MAGIC or source.content[-4:] != MAGIC:
         raise FileFormatError(
             f"{source.name} is not a Parquet file, or is truncated: get an unaltered copy."
         )
-    damaged = (pa.ArrowException, OSError, ValueError, TypeError, KeyError, OverflowError)
-    try:
-        content = pa.BufferReader(source.content)
-        file = pq.ParquetFile(content, page_checksum_verification=True)
-        texts = [
-            field.name
-            for field in file.schema_arrow
-            if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
-        ]
-        file = pq.ParquetFile(content, page_checksum_verification=True, read_dictionary=texts)
-        yield from _rows(file, source, names)
-    except FileFormatError:
-        raise
-    except (*damaged, MemoryError) as error:
+    asked = {
+        "names": None if names is None else list(dict.fromkeys(names)),
+        "where": {name: list(texts) for name, texts in (where or {}).items()},
+        "most": MAX_CELLS,
+    }
+    answer = _unpacked(source, json.dumps(asked))
+    if "lacks" in answer:
+        require_columns(source, answer["found"], [answer["lacks"]])
+    if "refused" in answer:
+        check_size(source, MAX_CELLS + ("more than" in answer["refused"]))
+        raise FileFormatError(f"{source.name} is damaged: {answer['refused']}.")
+    if "columns" not in answer:
         raise FileFormatError(
-            f"{source.name} is damaged ({type(error).__name__}): get an unaltered copy."
-        ) from None
-
-
-def _rows(
-    file: pq.ParquetFile, source: SourceFile, names: Sequence[str] | None
-) -> Iterator[dict[str, Any]]:
-    found = file.schema_arrow.names
-    if len(set(found)) < len(found):
-        raise FileFormatError(f"{source.name} names two columns alike.")
-    kept = require_columns(source, found, found if names is None else names)
-    check_size(source, file.metadata.num_rows * max(len(kept), 1))
-    _check_unpacked(file, source, kept)
-    num_rows = 0
-    for batch in file.iter_batches(batch_size=_ROWS, columns=list(kept), use_threads=False):
-        num_rows += batch.num_rows
-        check_size(source, num_rows * max(len(kept), 1))
-        cells = [_cells(batch.column(name)) for name in kept]
-        yield from (dict(zip(kept, row, strict=True)) for row in zip(*cells, strict=True))
-    if num_rows != file.metadata.num_rows:
-        raise FileFormatError(f"{source.name} is damaged: rows are missing.")
-
-
-def _cells(column: Any) -> list[Any]:
-    """The cells of a column. Texts that repeat are unpacked once."""
-    if not hasattr(column, "dictionary"):
-        return column.to_pylist()
-    words = column.dictionary.to_pylist()
-    return [None if place is None else words[place] for place in column.indices.to_pylist()]
-
-
-def _check_unpacked(file: pq.ParquetFile, source: SourceFile, kept: Sequence[str]) -> None:
-    """Refuse columns that say that they are huge once they are unpacked."""
-    total = num_values = 0
-    for group in range(file.metadata.num_row_groups):
-        part = file.metadata.row_group(group)
-        for place in range(part.num_columns):
-            column = part.column(place)
-            if column.path_in_schema.split(".", 1)[0] in kept:
-                total += max(column.total_uncompressed_size, 0)
-                num_values += max(column.num_values, 0)
-    if total > _MAX_UNPACKED or num_values > _MAX_VALUES:
-        raise FileFormatError(
-            f"{source.name} unpacks to more than {_MAX_UNPACKED // 2**20} MiB, or to"
-            f" {_MAX_VALUES:,} values: select the part that you need, and save it in a file of its"
-            " own."
+            f"{source.name} is damaged ({answer.get('damaged')}): get an unaltered copy."
         )
+    return answer["columns"], answer["seen"]
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def _unpacked(source: SourceFile, asked: str) -> dict[str, Any]:
+    """What the process says of the file; that it ended is said of the file too."""
+    settings = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
     try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise MissingDependencyError(
-            "Parquet files are read by pyarrow: pip install 'noisewise[parquet]', or save the table"
-            " as CSV."
-        ) from None
-    return pa, pq
+        ended = subprocess.run(
+            [sys.executable, str(_PROGRAM), asked],
+            input=source.content,
+            capture_output=True,
+            timeout=_SECONDS,
+            env={**os.environ, **settings},
+            check=False,
+        )
+        answer = json.loads(ended.stdout)
+    except (subprocess.TimeoutExpired, ValueError, RecursionError):
+        return {"damaged": "the process that read it did not end well"}
+    return answer if isinstance(answer, dict) else {}
 
 
 def _text(value: Any, name: str, source: SourceFile) -> str:
     if value is None:
         return ""
     if isinstance(value, str):
-        return value
+        return value.strip()
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else ""
-    if isinstance(value, (int, decimal.Decimal, datetime.date, datetime.datetime)):
-        return str(value)
+    if isinstance(value, (int, float)):
+        return repr(value)
+    what = "lists" if isinstance(value, list) else value["type"]
     raise FileFormatError(
-        f"The column {name} of {source.name} holds {type(value).__name__} values: expected texts,"
-        " numbers or dates."
+        f"The column {name} of {source.name} holds {what}: expected texts, numbers or dates."
     )
 
 
@@ -174,8 +138,8 @@ def check_list(value: Any, name: str, source: SourceFile) -> list[Any]:
         source: The file.
 
     Raises:
-        FileFormatError: If it is not a list, or longer than a file may have cells.
+        FileFormatError: If it is not a list.
     """
-    if not isinstance(value, list) or len(value) > MAX_CELLS:
+    if not isinstance(value, list):
         raise FileFormatError(f"The column {name} of {source.name} must hold lists.")
     return value
