@@ -116,15 +116,16 @@ def model_of(file: ModelFile, release: Release | None) -> PrivateModel:
 
 
 def _problem(request: Request, release: Release | None) -> Target:
+    from noisewise.model.observation import query_of
     from noisewise.model.private_model import PrivateModel
 
     item = catalogue.find("problem", request.target, catalogue.problems())
     problem = ready_problem(item, request.epsilon)
     if release is None:
         return Target(_title(item.slug, problem), problem.model, problem.observed, problem.truth)
-    ready = problem.model
+    ready, query = problem.model, query_of(release)
     model = PrivateModel.from_release(
-        release, prior=ready.prior, simulator=ready.simulator, derived=ready.derived
+        release, prior=ready.prior, simulator=ready.simulator, query=query, derived=ready.derived
     )
     return Target(
         f"{item.slug}, {release.description or 'own release'}",

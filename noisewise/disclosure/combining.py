@@ -41,6 +41,8 @@ def combined(releases: tuple[Any, ...]) -> Release:
         description=_joined_descriptions(parts),
         versions=_joined_versions(parts),
         ids=tuple(name for part in parts for name in part.ids),
+        labels=_joined_labels(parts),
+        source=_joined_source(parts),
     )
 
 
@@ -117,6 +119,32 @@ def _joined_names(parts: list[Release]) -> tuple[str, ...]:
     return tuple(
         f"{number}:{name}" for number, part in enumerate(parts) for name in part.names or ()
     )
+
+
+def _joined_labels(parts: list[Release]) -> dict[str, tuple[Any, ...]] | None:
+    """The labels of all cells, None in a dimension that a part does not have; None unless all parts
+    are tables.
+    """
+    tables = [part.labels for part in parts if part.labels is not None]
+    if len(tables) < len(parts):
+        return None
+    dimensions = dict.fromkeys(name for labels in tables for name in labels)
+    return {
+        name: tuple(
+            label
+            for part, labels in zip(parts, tables, strict=True)
+            for label in labels.get(name, (None,) * len(part.values))
+        )
+        for name in dimensions
+    }
+
+
+def _joined_source(parts: list[Release]) -> Any:
+    """The sources of all parts by number, or the one that all share."""
+    sources = [part.source for part in parts]
+    if all(source == sources[0] for source in sources):
+        return sources[0]
+    return {str(number): source for number, source in enumerate(sources)}
 
 
 def _joined_descriptions(parts: list[Release]) -> str:

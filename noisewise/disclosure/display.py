@@ -36,7 +36,10 @@ def block(release: Release) -> str:
     deviations = release.mechanism.noise_sd(len(release.values))
     columns = list(zip(release.names or (), release.values, deviations, strict=True))
     shown = columns if len(columns) <= _MAX_COLUMNS else columns[: _MAX_COLUMNS - 2]
-    lines = [(_short(name), _number(value, sd)) for name, value, sd in shown]
+    lines = [
+        (_short(name), "missing" if missing else _number(value, sd))
+        for (name, value, sd), missing in zip(shown, release.missing.tolist(), strict=False)
+    ]
     if len(columns) > len(shown):
         lines.append(("...", f"and {len(columns) - len(shown)} more"))
     lines += _facts(release)

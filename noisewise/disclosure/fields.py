@@ -88,6 +88,11 @@ def as_values(values: Any, mechanism: AbstractMechanism) -> tuple[float, ...]:
     return tuple(math.nan if math.isnan(value) else value for value in array.tolist())
 
 
+def or_none(value: float) -> float | None:
+    """A value, None where it is absent or missing: NaN is not equal to itself."""
+    return None if math.isnan(value) else value
+
+
 def as_names(names: Any, query: AbstractQuery | None, width: int) -> tuple[str, ...]:
     """The names of the values of a release.
 

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisewise import __version__, mechanisms
+from noisewise import __version__
 from noisewise._core.arrays import describe
 from noisewise._core.files import PathLike, as_path, write_atomically
 from noisewise._core.json_files import (
-    dump_json,
     parse_json,
     read_json,
-    reading,
-    require_keys,
-    require_schema,
     require_text,
 )
 from noisewise._core.neighbours import DEFAULT_UNIT, AbstractNeighbours
-from noisewise.disclosure import display
+from noisewise.disclosure import display, release_files
 from noisewise.disclosure.fields import (
     as_described,
     as_guarantee,
@@ -35,18 +30,18 @@ from noisewise.disclosure.fields import (
     as_values,
     as_versions,
     implied_by,
-    relation_from,
-    relation_in_file,
+    or_none,
     relation_of,
     require_guarantee,
 )
+from noisewise.disclosure.tables.cells import as_labels, as_source, names_of, part_of, table_of
+from noisewise.disclosure.tables.frames import released_table
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.mechanisms.base import AbstractMechanism
-from noisewise.mechanisms.guarantees import AbstractGuarantee, guarantee_from_spec
+from noisewise.mechanisms.guarantees import AbstractGuarantee
 
-_SCHEMA = "noisewise.release"
-_SCHEMA_VERSION = 1  # of the layout of files
-_STATED = "guarantee_is_stated"
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -74,6 +69,9 @@ class Release:
         versions: Versions of the packages that made it.
         ids: Random names of the releases in it, by which `combine` recognises one that is given
             twice.
+        labels: For each dimension of a table the label of each cell; None for numbers that are no
+            table.
+        source: Where the numbers come from: a line of text, or facts such as a file and its sha256.
 
     Raises:
         InvalidInputError: If values, names, guarantees or neighbours do not fit the mechanism.
@@ -110,6 +108,8 @@ class Release:
         default_factory=lambda: {"noisewise": __version__}, hash=False
     )
     ids: tuple[str, ...] = ()
+    labels: Mapping[str, tuple[Any, ...]] | None = dataclasses.field(default=None, hash=False)
+    source: str | Mapping[str, Any] | None = dataclasses.field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.mechanism, AbstractMechanism):
@@ -126,10 +126,12 @@ class Release:
         query, values = as_described(self.query), as_values(self.values, self.mechanism)
         mechanism = self.mechanism.for_neighbours(neighbours)
         guarantee = as_guarantee(self.guarantee, mechanism, neighbours)
+        labels = as_labels(self.labels, len(values))
+        names = names_of(labels) if self.names is None and labels is not None else self.names
         checked = {
             "values": values,
             "mechanism": mechanism,
-            "names": as_names(self.names, query, len(values)),
+            "names": as_names(names, query, len(values)),
             "guarantee": guarantee,
             "requested": as_requested(self.requested, guarantee, neighbours),
             "neighbours": neighbours,
@@ -139,9 +141,83 @@ class Release:
             "description": require_text(self.description, "description", empty=True),
             "versions": as_versions(self.versions),
             "ids": as_ids(self.ids),
+            "labels": labels,
+            "source": as_source(self.source),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_table(
+        cls,
+        frame: pd.DataFrame,
+        *,
+        value: str,
+        labels: Sequence[str],
+        mechanism: AbstractMechanism | type[AbstractMechanism] | Mapping[Any, AbstractMechanism],
+        scale: str | None = None,
+        sd: str | None = None,
+        variance: str | None = None,
+        by: str | None = None,
+        absent: Any = None,
+        cells: pd.DataFrame | str | None = None,
+        missing: Any = None,
+        neighbours: AbstractNeighbours | None = None,
+        guarantee: AbstractGuarantee | None = None,
+        name: str | None = None,
+        description: str = "",
+        source: str | Mapping[str, Any] | None = None,
+    ) -> Release:
+        """A published table as a release, one value per row.
+
+        Args:
+            frame: The table, one row per published cell.
+            value: The column of published numbers.
+            labels: The columns that tell cells apart.
+            mechanism: The noise of all cells; its class, with one of `scale`, `sd` and `variance`;
+                or a mechanism for each entry of the column `by`.
+            scale: The column with the scale of each cell's noise; 0 where there is none (`Exact`).
+            sd: The column with its standard deviation.
+            variance: The column with its variance.
+            by: The column that chooses among several mechanisms.
+            absent: What marks a suppressed cell in the column of numbers; empty ones are
+                suppressed too.
+            cells: The labels of all public cells, where the rows of suppressed ones are left out:
+                a frame, also with the columns of `by`, `scale` and `missing` that these cells
+                need, or "product" for all combinations of the labels that occur.
+            missing: The column, or the mask, that says where nothing was measured.
+            neighbours: The relation of neighbours, if the publisher names one.
+            guarantee: What the publisher states; it stays marked as stated unless the mechanism
+                implies it.
+            name: What the numbers count: a label of all cells, so that other columns of the table
+                can be combined with these.
+            description: A line about the release.
+            source: Where it comes from.
+
+        Raises:
+            InvalidInputError: If the table and the mechanism do not fit; or if the mechanism leaves
+                out small numbers, and nothing says which cells it left out.
+
+        >>> import pandas as pd
+        >>> import noisewise as nw
+        >>> frame = pd.DataFrame({"district": ["North", "South"], "cases": ["17", "X"]})
+        >>> noise = nw.mechanisms.Thresholded(nw.mechanisms.DiscreteLaplace(scale=2.0), above=10)
+        >>> Release.from_table(
+        ...     frame, value="cases", labels=["district"], mechanism=noise, absent="X"
+        ... ).table
+          district  value  absent  missing  noise_sd
+        0    North   17.0   False    False  2.799178
+        1    South    NaN    True    False  2.799178
+        """
+        noise = {"scale": scale, "sd": sd, "variance": variance}
+        listed = {"absent": absent, "cells": cells, "missing": missing}
+        return cls(
+            **released_table(frame, value, labels, mechanism, noise, by, name=name, **listed),
+            neighbours=neighbours,  # type: ignore[arg-type]
+            guarantee=guarantee,
+            description=description,
+            source=source,
+        )
 
     def __eq__(self, other: object) -> bool:
         """Whether all fields are equal; absent values are."""
@@ -158,12 +234,46 @@ class Release:
     def _compared(self, field: dataclasses.Field[Any]) -> Any:
         """A field, with None for absent values: NaN is not equal to itself."""
         value = getattr(self, field.name)
-        return tuple(map(_or_none, value)) if field.name == "values" else value
+        return tuple(map(or_none, value)) if field.name == "values" else value
 
     @property
     def observed(self) -> np.ndarray:
-        """The values as an array, shape (k',), NaN where absent: what inference conditions on."""
+        """The values as an array, shape (k',), NaN where absent or missing: what inference
+        conditions on.
+        """
         return np.array(self.values, dtype=np.float64)
+
+    @property
+    def missing(self) -> np.ndarray:
+        """Of which cells nothing was measured, shape (k',). That is public, and says nothing; that
+        a cell is absent says that its noisy number was below a threshold.
+        """
+        return ~self.mechanism.measured(self.mechanism.width or len(self.values))
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The cells as a data frame, one row each: their labels, the value (NaN where there is
+        none), whether it is absent or missing, and the standard deviation of its noise.
+        """
+        return table_of(self)
+
+    def select(self, **labels: Any) -> Release:
+        """The cells with certain labels as a release of their own.
+
+        Args:
+            labels: For dimensions by name a label, or a list of labels.
+
+        Raises:
+            InvalidInputError: If there are none.
+            MissingCapabilityError: If the numbers depend on each other, as a `Median` does.
+
+        >>> import noisewise as nw
+        >>> noise = nw.mechanisms.Laplace(2.0, sensitivity=1.0)
+        >>> labels = {"district": ["North", "South"]}
+        >>> Release([3.0, 5.0], noise, labels=labels).select(district="South").by_name
+        {'South': 5.0}
+        """
+        return dataclasses.replace(self, **part_of(self, labels))
 
     @property
     def guarantee_is_stated(self) -> bool:
@@ -213,20 +323,13 @@ class Release:
             FileFormatError: If it is anything else; the message says why.
         """
         path = as_path(path)
-        return cls._from_content(read_json(path, "The release"), f"The release {path.name}")
+        return release_files.release_of(
+            read_json(path, "The release"), f"The release {path.name}", cls
+        )
 
     def to_json(self) -> str:
         """The text that `save` writes."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        fields["values"] = [_or_none(value) for value in self.values]
-        fields["mechanism"] = self.mechanism.to_spec()
-        for name in ("guarantee", "requested"):
-            said = fields[name]
-            fields[name] = None if said is None else said.to_spec(beside=self.neighbours)
-        fields["neighbours"] = relation_in_file(self.neighbours)
-        if self.guarantee_is_stated:
-            fields[_STATED] = True
-        return dump_json({"schema": _SCHEMA, "schema_version": _SCHEMA_VERSION, **fields})
+        return release_files.text_of(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Release:
@@ -240,31 +343,7 @@ class Release:
         """
         if not isinstance(text, (str, bytes)):
             raise InvalidTypeError(f"from_json takes a string, got {describe(text)}.")
-        return cls._from_content(parse_json(text, "The release"), "The release")
-
-    @classmethod
-    def _from_content(cls, content: dict[str, Any], what: str) -> Release:
-        names = [field.name for field in dataclasses.fields(cls)]
-        require_schema(content, _SCHEMA, _SCHEMA_VERSION, what)
-        content = {"ids": [], **content}  # older files have none
-        stated = content.pop(_STATED, None)
-        require_keys(content, ["schema", "schema_version", *names], what)
-        with reading(what):
-            fields = {name: content[name] for name in names}
-            if not all(isinstance(fields[name], list) for name in ("values", "names", "ids")):
-                raise FileFormatError("values, names and ids must be lists.")
-            fields["mechanism"] = mechanisms.from_spec(fields["mechanism"])
-            relation = relation_from(fields["neighbours"], fields["privacy_unit"])
-            for name in ("guarantee", "requested"):
-                spec = fields[name]
-                fields[name] = None if spec is None else guarantee_from_spec(spec, beside=relation)
-            found = cls(**fields | {"neighbours": relation})
-            if stated not in (None, found.guarantee_is_stated):
-                raise FileFormatError(
-                    "it says otherwise than its mechanism whether the guarantee is stated or"
-                    " derived."
-                )
-            return found
+        return release_files.release_of(parse_json(text, "The release"), "The release", cls)
 
     def combine(*releases: Release | Iterable[Release]) -> Release:
         """Several releases of ONE dataset as one observation: a Product of mechanisms, the composed
@@ -294,16 +373,11 @@ class Release:
         return combined(releases)
 
 
-def _or_none(value: float) -> float | None:
-    """The value, None where it is absent."""
-    return None if math.isnan(value) else value
-
-
 def _require_release(path: Path) -> None:
     """Refuse to overwrite a file that is something else than a release."""
     if not path.exists():
         return
     with contextlib.suppress(FileFormatError):
-        if read_json(path, "The file").get("schema") == _SCHEMA:
+        if read_json(path, "The file").get("schema") == release_files.SCHEMA:
             return
     raise InvalidInputError(f"{path} exists and is not a release: it is kept. Choose another name.")

@@ -11,12 +11,31 @@ from jaxtyping import Float
 from noisewise import queries
 from noisewise._core.arrays import Array, as_float64, describe, in_float64, is_traced
 from noisewise.errors import InvalidInputError, InvalidTypeError, MissingCapabilityError
-from noisewise.queries import AbstractQuery
+from noisewise.queries import AbstractQuery, FunctionQuery
 
 if TYPE_CHECKING:
     from noisewise.disclosure import Release
     from noisewise.mechanisms.base import AbstractMechanism
     from noisewise.model.private_model import PrivateModel
+
+
+def cells_themselves(x: Any) -> Any:
+    """The statistic of a simulator that draws the cells of a table: x is s."""
+    return x
+
+
+def statistic_of(release: Release, query: Any) -> Any:
+    """The query of the model of a release: the one that is given, else the one that the release
+    names, else, where it is a table, its cells, which the simulator must draw.
+
+    Raises:
+        InvalidInputError: If there is none of these.
+    """
+    from noisewise.disclosure import Release
+
+    if query is None and isinstance(release, Release) and release.query is None and release.labels:
+        return FunctionQuery(cells_themselves, names=release.names)
+    return query_of(release) if query is None else query
 
 
 def query_of(release: Release) -> AbstractQuery:

@@ -102,6 +102,7 @@ class PrivateModel:
         *,
         prior: Prior,
         simulator: AbstractSimulator,
+        query: AbstractQuery | Callable[[Any], Any] | None = None,
         derived: Mapping[str, Callable[[Array], Array]] | None = None,
     ) -> PrivateModel:
         """The model of a published release: its query (with the grid the curator used) and its
@@ -110,11 +111,13 @@ class PrivateModel:
         Args:
             release: What was published.
             prior: The law of theta.
-            simulator: Draws a database x given theta.
+            simulator: Draws a database x given theta. For a table that names no query it draws the
+                confidential numbers of all cells, shape (k,), in the order of `release.table`.
+            query: The query, where the release names none; by default the cells of its table.
             derived: Functions of theta by name, as in the class.
 
         Raises:
-            InvalidInputError: If the release does not name its query.
+            InvalidInputError: If the release does not name its query, and is no table.
 
         >>> import jax, numpyro.distributions as dist
         >>> import noisewise as nw
@@ -134,7 +137,7 @@ class PrivateModel:
         return cls(
             prior=prior,
             simulator=simulator,
-            query=observation.query_of(release),
+            query=observation.statistic_of(release, query),
             mechanism=release.mechanism,
             derived={} if derived is None else derived,
         )

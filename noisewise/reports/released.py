@@ -183,16 +183,17 @@ def _names(model: PrivateModel | None, release: Release | None, width: int) -> t
 def _values(mechanism: AbstractMechanism, values: np.ndarray, names: tuple[str, ...]) -> Markup:
     """The table of published numbers with the sd of their noise, where that is known."""
     deviations = mechanism.noise_sd(len(values))
+    measured = mechanism.measured(mechanism.width or len(values))
     known = any(sd is not None for sd in deviations)
     columns = ["statistic", "published value", *(["noise, sd"] if known else [])]
-    shown = list(zip(names, values, deviations, strict=True))[:_MOST_ROWS]
+    shown = list(zip(names, values, deviations, measured, strict=True))[:_MOST_ROWS]
     rows = [
         (
             name,
-            "absent" if np.isnan(value) else number(value, sd),
+            "missing" if not was else "absent" if np.isnan(value) else number(value, sd),
             *([number(sd, sd) if sd is not None else "depends"] if known else []),
         )
-        for name, value, sd in shown
+        for name, value, sd, was in shown
     ]
     more = len(values) - len(shown)
     return join(

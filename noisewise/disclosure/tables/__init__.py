@@ -1,0 +1,1 @@
+"""Releases as tables: the labels of cells, and releases from data frames."""
