@@ -65,8 +65,8 @@ def census_gls(
         {
             "geocode": texts["geocode"],
             "query": texts["query"],
-            "estimate": numbers_in(source, texts, "estimate", at_least=None),
-            "std_dev": numbers_in(source, texts, "std_dev", at_least=0.0),
+            "estimate": numbers_in(source, texts, "estimate", positive=False),
+            "std_dev": numbers_in(source, texts, "std_dev", positive=True),
         }
     )
     return TableDescription(

@@ -65,7 +65,7 @@ class TableDescription:
         """The release of this table."""
         from noisewise.disclosure import Release
 
-        return Release.from_table(**self.arguments())  # type: ignore[attr-defined]
+        return Release.from_table(**self.arguments())
 
 
 class Reader(Generic[P]):

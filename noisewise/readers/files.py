@@ -214,7 +214,7 @@ def number_in(text: str, where: str) -> float:
 
 
 def numbers_in(
-    source: SourceFile, columns: Mapping[str, Sequence[str]], name: str, *, at_least: float | None
+    source: SourceFile, columns: Mapping[str, Sequence[str]], name: str, *, positive: bool
 ) -> list[float]:
     """A column of numbers.
 
@@ -222,19 +222,24 @@ def numbers_in(
         source: The file.
         columns: Its texts.
         name: The column.
-        at_least: The least allowed; None for any. The least is excluded where it is 0.
+        positive: Whether they must be above 0.
 
     Raises:
         FileFormatError: If one is not a number, or out of range.
     """
     values = []
+    read = positive_in if positive else number_in
     for row, text in enumerate(columns[name], start=1):
-        where = f"{name}, row {row} of {source.name},"
-        value = number_in(text, where)
-        if at_least is not None and (value < at_least or value == at_least == 0.0):
-            raise FileFormatError(f"{where} must be above {at_least:g}, got {shown(text)}.")
-        values.append(value)
+        values.append(read(text, f"{name}, row {row} of {source.name},"))
     return values
+
+
+def positive_in(text: str, where: str) -> float:
+    """A number above 0; see `number_in`."""
+    value = number_in(text, where)
+    if value > 0.0:
+        return value
+    raise FileFormatError(f"{where} must be above 0, got {shown(text)}.")
 
 
 def shown(text: str) -> str:

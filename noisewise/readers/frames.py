@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from noisewise._core.arrays import describe
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
-from noisewise.readers.files import SourceFile, columns_of, number_in, read_source, shown
+from noisewise.readers.files import (
+    SourceFile,
+    columns_of,
+    number_in,
+    read_source,
+    require_columns,
+    shown,
+)
 from noisewise.readers.parquet import is_parquet, parquet_columns
 
 if TYPE_CHECKING:
@@ -61,14 +68,14 @@ def published(
         texts: Its column.
         name: The name of the column.
         absent: The mark; None for none.
-        missing: Where nothing was measured, whatever stands there.
+        missing: Where nothing was measured.
 
     Raises:
         FileFormatError: If a cell is neither a number nor the mark.
     """
     values: list[Any] = []
     for row, text in enumerate(texts):
-        if missing is not None and missing[row]:
+        if missing is not None and missing[row] and text in ("", absent):
             values.append(math.nan)
         elif text == absent:
             values.append(text)
@@ -89,7 +96,7 @@ def _number(source: SourceFile, text: str, where: str, absent: str | None) -> fl
         ) from None
 
 
-def flags(source: SourceFile, texts: Sequence[str], name: str) -> list[bool]:
+def flags(file: str, texts: Sequence[str], name: str) -> list[bool]:
     """A column of true and false.
 
     Raises:
@@ -99,17 +106,20 @@ def flags(source: SourceFile, texts: Sequence[str], name: str) -> list[bool]:
         return [_BOOLEANS[text.lower()] for text in texts]
     except KeyError as error:
         raise FileFormatError(
-            f"The column {name} of {source.name} must hold true and false, or 1 and 0, got"
+            f"The column {name} of {file} must hold true and false, or 1 and 0, got"
             f" {shown(str(error.args[0]))}."
         ) from None
 
 
-def public_cells(cells: Any, labels: Sequence[str], *, separator: str = ",") -> pd.DataFrame | None:
-    """The public list of cells, with exactly the columns `labels`.
+def public_cells(
+    cells: Any, labels: Sequence[str], *, besides: Sequence[str] = (), separator: str = ","
+) -> pd.DataFrame | None:
+    """The public list of cells, with the columns `labels`, all texts.
 
     Args:
         cells: A frame, or a CSV or Parquet file; None for none.
         labels: The columns that name a cell.
+        besides: Columns that are kept where the list has them.
         separator: What stands between the cells of a text file.
 
     Raises:
@@ -122,7 +132,10 @@ def public_cells(cells: Any, labels: Sequence[str], *, separator: str = ",") -> 
     if cells is None:
         return None
     if isinstance(cells, (str, os.PathLike)):
-        return frame_of(texts_of(read_source(cells), labels, separator=separator))
+        source = read_source(cells)
+        texts = texts_of(source, separator=separator)
+        require_columns(source, tuple(texts), labels)
+        return frame_of({name: texts[name] for name in (*labels, *besides) if name in texts})
     if not isinstance(cells, pd.DataFrame):
         raise InvalidTypeError(
             f"cells must be a frame or a file that lists all cells, got {describe(cells)}."
@@ -131,7 +144,8 @@ def public_cells(cells: Any, labels: Sequence[str], *, separator: str = ",") -> 
         raise InvalidInputError(f"The list of cells (cells=) has no column {lacking[0]!r}.")
     if len(cells) == 0:
         raise InvalidInputError("The list of cells (cells=) is empty.")
-    return frame_of({name: map(str, cells[name]) for name in labels})
+    kept = [name for name in (*labels, *besides) if name in cells.columns]
+    return frame_of({name: map(str, cells[name]) for name in kept})
 
 
 def label_names(labels: Any) -> tuple[str, ...]:

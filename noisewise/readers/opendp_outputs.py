@@ -120,7 +120,7 @@ def opendp(
         value=VALUE,
         labels=(CELL,),
         mechanism=law.mechanism(),
-        absent=ABSENT if ABSENT in frame[VALUE] else None,
+        absent=None if law.threshold is None else ABSENT,
         neighbours=relation,
         guarantee=guarantee,
         source=source.origin("opendp", sensitivity=sensitivity, atom=atom),

@@ -90,7 +90,7 @@ def described(
         labels=(*keys, COLUMN),
         mechanism=made if len(made) > 1 else next(iter(made.values())),
         by=COLUMN if len(made) > 1 else None,
-        absent=ABSENT if ABSENT in content[VALUE] else None,
+        absent=ABSENT if deciding else None,
         missing=MISSING if any(content[MISSING]) else None,
         neighbours=relation,
         guarantee=guarantee,

@@ -11,7 +11,7 @@ from noisewise._core.files import PathLike
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms import AbstractMechanism
 from noisewise.readers.description import Reader, TableDescription
-from noisewise.readers.files import numbers_in, read_source
+from noisewise.readers.files import numbers_in, positive_in, read_source
 from noisewise.readers.frames import flags, frame_of, label_names, public_cells, published, texts_of
 from noisewise.readers.laws import ADDITIVE, Law, kind_of
 
@@ -95,9 +95,9 @@ def table(
     content: dict[str, Any] = dict(texts)
     for column in (sd, variance, _column(scale)):
         if column is not None:
-            content[column] = numbers_in(source, texts, column, at_least=0.0)
+            content[column] = numbers_in(source, texts, column, positive=True)
     if missing is not None:
-        content[missing] = flags(source, texts[missing], missing)
+        content[missing] = flags(source.name, texts[missing], missing)
     content[value] = published(
         source, texts[value], value, absent, content[missing] if missing else None
     )
@@ -110,7 +110,7 @@ def table(
         **asked.noise(content, listed=cells is None),
         by=by,
         absent=absent,
-        cells=public_cells(cells, names, separator=separator),
+        cells=_listed(cells, names, (by, missing), (sd, variance, _column(scale)), separator),
         missing=missing,
         neighbours=neighbours,
         guarantee=guarantee,
@@ -125,6 +125,28 @@ _NEEDS_CELLS = (
     " or where they are not in the file, list all cells by --cells FILE (cells=). Without it one"
     " would select on the outcome."
 )
+
+
+def _listed(
+    cells: Any,
+    labels: Sequence[str],
+    words: Sequence[str | None],
+    sizes: Sequence[str | None],
+    separator: str,
+) -> pd.DataFrame | None:
+    """The public list of cells, with what it says of noise and measurement."""
+    besides = [name for name in (*words, *sizes) if name is not None]
+    found = public_cells(cells, labels, besides=besides, separator=separator)
+    if found is None:
+        return None
+    where = "the list of cells"
+    content: dict[str, Any] = {name: found[name].tolist() for name in found.columns}
+    for size in sizes:
+        if size in content:
+            content[size] = [positive_in(text, f"{size} in {where}") for text in content[size]]
+    if words[1] in content:
+        content[words[1]] = flags(where, content[words[1]], words[1])
+    return frame_of(content)
 
 
 @dataclasses.dataclass(frozen=True)
