@@ -8,14 +8,14 @@ from typing import Any
 from noisewise import mechanisms
 from noisewise._core.files import PathLike
 from noisewise.errors import InvalidInputError
-from noisewise.readers.description import Reader, TableDescription
+from noisewise.readers.description import TableDescription, reader
 from noisewise.readers.files import columns_of, numbers_in, one_of, read_source
 from noisewise.readers.frames import frame_of
 
 _COLUMNS = ("geocode", "query", "estimate", "std_dev", "query_description")
 
 
-@Reader
+@reader
 def census_gls(
     path: PathLike,
     *,
@@ -25,8 +25,8 @@ def census_gls(
     name: str | None = None,
     description: str = "",
 ) -> TableDescription:
-    """Read estimates by generalised least squares: text separated by "|", with the columns geocode,
-    query, estimate, std_dev and query_description.
+    r"""Read estimates by generalised least squares: text separated by "|", with the columns
+    geocode, query, estimate, std_dev and query_description.
 
     Each estimate combines noisy measurements and is normal around the count, with the standard
     deviation that is given. Estimates of one area depend on each other, which the file does not
@@ -46,6 +46,14 @@ def census_gls(
     Raises:
         InvalidInputError: If a query is not in the file.
         FileFormatError: If the file is damaged.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "estimates.txt")
+    >>> names = "geocode|query|estimate|std_dev|query_description"
+    >>> _ = path.write_text(names + "\n0500000US25001|total|3192.4|12.5|Total population\n")
+    >>> census_gls(path).table[["geocode", "value", "noise_sd"]]
+              geocode   value  noise_sd
+    0  0500000US25001  3192.4      12.5
     """
     source = read_source(path)
     texts = columns_of(source, "|", _COLUMNS)

@@ -13,7 +13,7 @@ from noisewise._core.arrays import describe
 from noisewise._core.files import PathLike
 from noisewise._core.neighbours import ReplaceOne
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
-from noisewise.readers.description import Reader, TableDescription
+from noisewise.readers.description import TableDescription, reader
 from noisewise.readers.files import SourceFile, check_size, one_of, read_source
 from noisewise.readers.frames import frame_of
 from noisewise.readers.laws import Law
@@ -28,7 +28,7 @@ EXACT = "exact"
 """The word for cells without noise."""
 
 
-@Reader
+@reader
 def census_nmf(
     path: PathLike,
     *,

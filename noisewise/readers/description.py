@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,21 +69,31 @@ class TableDescription:
         return Release.from_table(**self.arguments())
 
 
-class Reader(Generic[P]):
-    """A function that reads files of one kind: called, it gives a release.
+class Reader(Protocol[P]):
+    """A function that reads files of one kind into releases.
 
-    Args:
-        describe: A function of a path, and of what the file does not say, that makes a
-            `TableDescription`. It is kept, so that what was understood of a file can be looked at.
+    Attributes:
+        describe: What it makes of a file before that: a function with the same arguments, which
+            gives the `TableDescription`.
     """
 
-    def __init__(self, describe: Callable[P, TableDescription]) -> None:
-        self.describe = describe
-        functools.update_wrapper(self, describe)
+    describe: Callable[P, TableDescription]
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Release:
-        """The release in a file."""
-        return self.describe(*args, **kwargs).release()
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Release: ...
 
-    def __repr__(self) -> str:
-        return f"noisewise.readers.{self.__name__}"  # type: ignore[attr-defined]
+
+def reader(describe: Callable[P, TableDescription]) -> Reader[P]:
+    """Make a reader of a function that describes the table in a file.
+
+    Args:
+        describe: A function of a path, and of what the file does not say.
+    """
+
+    @functools.wraps(describe)
+    def read(*args: P.args, **kwargs: P.kwargs) -> Release:
+        return describe(*args, **kwargs).release()
+
+    made: Any = read
+    made.describe = describe
+    made.__signature__ = inspect.signature(describe).replace(return_annotation="Release")
+    return made

@@ -12,7 +12,7 @@ from noisewise._core.files import PathLike
 from noisewise._core.json_files import parse_json
 from noisewise.errors import FileFormatError, InvalidInputError, InvalidTypeError
 from noisewise.readers import opendp_summaries
-from noisewise.readers.description import Reader, TableDescription
+from noisewise.readers.description import TableDescription, reader
 from noisewise.readers.files import SourceFile, check_size, read_source
 from noisewise.readers.frames import ABSENT, frame_of, public_cells
 from noisewise.readers.laws import Law, relation_or_given, require_privacy
@@ -25,7 +25,7 @@ CELL, VALUE = "cell", "value"
 """The columns of a table that is made of a measurement's output."""
 
 
-@Reader
+@reader
 def opendp(
     path: PathLike,
     *,
@@ -82,6 +82,16 @@ def opendp(
 
     Reference:
         The OpenDP library, https://docs.opendp.org.
+
+    >>> import json, pathlib, tempfile
+    >>> import noisewise as nw
+    >>> numbers = {"__function__": "atom_domain", "__kwargs__": {"T": "i64"}}
+    >>> noise = {"input_domain": numbers, "scale": 2.0}
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "measurement.json")
+    >>> _ = path.write_text(json.dumps({"__function__": "make_laplace", "__kwargs__": noise}))
+    >>> found = opendp(path, output=12, sensitivity=1.0, neighbours=nw.AddRemoveOne())
+    >>> found.values, found.mechanism.scale, found.guarantee.epsilon
+    ((12.0,), 2.0, 0.5)
     """
     source = read_source(path)
     require_privacy(sensitivity, guarantee)

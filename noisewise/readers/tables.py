@@ -10,7 +10,7 @@ from noisewise._core.arrays import describe
 from noisewise._core.files import PathLike
 from noisewise.errors import InvalidInputError, InvalidTypeError
 from noisewise.mechanisms import AbstractMechanism
-from noisewise.readers.description import Reader, TableDescription
+from noisewise.readers.description import TableDescription, reader
 from noisewise.readers.files import numbers_in, positive_in, read_source
 from noisewise.readers.frames import flags, frame_of, label_names, public_cells, published, texts_of
 from noisewise.readers.laws import ADDITIVE, Law, kind_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@Reader
+@reader
 def table(
     path: PathLike,
     *,

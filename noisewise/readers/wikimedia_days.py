@@ -12,7 +12,7 @@ from noisewise._core.files import PathLike
 from noisewise._core.neighbours import AddRemoveOne
 from noisewise.errors import FileFormatError, InvalidInputError
 from noisewise.mechanisms.guarantees import AbstractGuarantee, PureDP, ZeroConcentratedDP
-from noisewise.readers.description import Reader, TableDescription
+from noisewise.readers.description import TableDescription, reader
 from noisewise.readers.files import (
     SourceFile,
     check_size,
@@ -49,7 +49,7 @@ _TIERS = {"lower": (0.01505, 90.0), "medium": (0.0006166, 550.0), "higher": (0.0
 """rho and threshold by the risk that is seen for readers in a country."""
 
 
-@Reader
+@reader
 def wikimedia(
     path: PathLike,
     *,
@@ -94,6 +94,17 @@ def wikimedia(
         Adeleye, Berghel, Desfontaines, Hay, Johnson, Lemoisson, Machanavajjhala, Magerlein,
         Modena, Pujol, Simmons-Marengo and Triedman, "Publishing Wikipedia usage data with strong
         privacy guarantees" (2023), arXiv:2308.16298.
+
+    >>> import pathlib, tempfile
+    >>> import pandas as pd
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "2023-10-24.tsv")
+    >>> _ = path.write_text("New Zealand\tNZ\ten.wikipedia\t77\tSheep\tQ7368\t410\n")
+    >>> codes = ["NZ", "AU"]
+    >>> pages = pd.DataFrame({"country_code": codes, "project": "en.wikipedia", "page_id": 77})
+    >>> wikimedia(path, cells=pages).table[["country_code", "value", "absent", "noise_sd"]].round(2)
+      country_code  value  absent  noise_sd
+    0           NZ  410.0   False     18.23
+    1           AU    NaN    True     18.23
     """
     source = read_source(path)
     day = _day(source, date)

@@ -162,7 +162,7 @@ def cases():
             dp.m.make_laplace_threshold(
                 keyed, dp.l01inf_distance(dp.absolute_distance(T="i64")), scale=5.0, threshold=22
             ),
-            20,
+            30,
             Thresholded(DiscreteLaplace(scale=5.0, **one), 22.0),
         ),
         "threshold, real": by_key(
@@ -174,13 +174,13 @@ def cases():
         ),
         "without a sign": scalar(
             dp.m.make_laplace(u32, dp.absolute_distance(T="u32"), scale=7.0),
-            3,
+            12,
             Clamped(DiscreteLaplace(scale=7.0, **one), low=0.0),
         ),
         "geometric, cut off": scalar(
-            dp.m.make_geometric(i64, dp.absolute_distance(T="i64"), scale=3.0, bounds=(0, 9)),
-            3,
-            Clamped(DiscreteLaplace(scale=3.0, **one), low=0.0, high=9.0),
+            dp.m.make_geometric(i64, dp.absolute_distance(T="i64"), scale=3.0, bounds=(4, 30)),
+            12,
+            Clamped(DiscreteLaplace(scale=3.0, **one), low=4.0, high=30.0),
         ),
         "approximate, by a Context": scalar(wrapped, 16, None, {"sensitivity": 10.0}, data),
     }

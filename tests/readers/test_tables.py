@@ -1,5 +1,7 @@
 """Tables in CSV and Parquet files, synthetic ones."""
 
+import inspect
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +17,6 @@ from noisewise.mechanisms import (
     Thresholded,
 )
 from noisewise.readers import read, table
-from noisewise.readers.description import Reader
 
 SYNTHETIC = """zip,year,count,sd,noise,unmeasured
 01001,2020,12,3,a,false
@@ -199,6 +200,8 @@ def test_without_pyarrow_the_message_has_the_line_to_install_it(path, monkeypatc
         table.describe(target, **WHOLE)
 
 
-def test_readers_are_functions_with_names():
-    assert isinstance(table, Reader)
-    assert repr(table) == "noisewise.readers.table"
+def test_readers_are_functions_that_give_releases():
+    signature = inspect.signature(table)
+    assert signature.return_annotation == "Release"
+    assert list(signature.parameters) == list(inspect.signature(table.describe).parameters)
+    assert (table.__name__, table.__module__) == ("table", "noisewise.readers.tables")
