@@ -243,18 +243,17 @@ def _neighbours(tree: Any) -> tuple[str | None, int | None]:
     """The relation of neighbours of the data at the start of a chain, and in how many records they
     differ where a Context says it.
     """
-    relations, contributions = set(), set()
+    relations: set[str] = set()
+    contributions: set[int | None] = set()
     for name, given in _nodes(tree):
         if name in _RELATIONS:
             relations.add(_RELATIONS[name])
         if name == "make_adaptive_composition":
-            contributions.add(given.get("d_in"))
+            found = given.get("d_in")
+            certain = isinstance(found, int) and not isinstance(found, bool) and found > 0
+            contributions.add(found if certain else None)
     relation = relations.pop() if len(relations) == 1 else None
-    if len(contributions) != 1:
-        return relation, None
-    found = contributions.pop()
-    certain = isinstance(found, int) and not isinstance(found, bool) and found > 0
-    return relation, found if certain else None
+    return relation, contributions.pop() if len(contributions) == 1 else None
 
 
 def _nodes(tree: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -81,9 +81,9 @@ def test_draws_have_the_imported_density(saved, name):
     assert audit(described(saved, case).mechanism, case, 20_000, 0)
 
 
-NUM_DRAWS = 250_000
+NUM_DRAWS = 200_000
 """Of each measurement, in each of two calls; entries of vectors count. Laplace noise whose scale is
-wrong by 2% lies 10 standard errors off, and 5.5 of them are needed at level 1e-6 of all tests.
+wrong by 2% lies 9 standard errors off, and 5.5 of them are needed at level 1e-6 of all tests.
 """
 
 
